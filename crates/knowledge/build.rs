@@ -18,6 +18,8 @@ use toml::{Table, Value};
 
 #[path = "build/claims.rs"]
 mod claims;
+#[path = "build/collectives.rs"]
+mod collectives;
 #[path = "build/figures.rs"]
 mod figures;
 #[path = "build/likeness.rs"]
@@ -54,6 +56,7 @@ fn main() {
     claims::write(&mut out, &causes);
     signs::write(&mut out, &causes);
     likeness::write(&mut out, &causes);
+    collectives::write(&mut out);
     settings::write(&mut out);
     figures::write(&mut out, &causes);
     machine::write(&mut out);

@@ -294,42 +294,6 @@ fn is_plain_path(word: &str) -> bool {
         && !looks_secret(word)
 }
 
-/// How tokens of well-known services begin, and how much follows at least.
-const TOKENS: &[(&str, usize)] = &[
-    ("AKIA", 12),
-    ("ASIA", 12),
-    ("ghp_", 8),
-    ("gho_", 8),
-    ("ghu_", 8),
-    ("ghs_", 8),
-    ("ghr_", 8),
-    ("github_pat_", 8),
-    ("glpat-", 8),
-    ("hf_", 12),
-    ("sk-", 12),
-    ("sk_", 12),
-    ("rk_live_", 8),
-    ("pk_live_", 8),
-    ("xoxa-", 8),
-    ("xoxb-", 8),
-    ("xoxp-", 8),
-    ("xoxr-", 8),
-    ("xoxs-", 8),
-    ("AIza", 20),
-    ("ya29.", 8),
-    ("eyJ", 8),
-    ("npm_", 12),
-    ("pypi-", 12),
-    ("dckr_pat_", 8),
-    ("dop_v1_", 8),
-    ("SG.", 12),
-    ("nvapi-", 8),
-    ("hvs.", 8),
-    ("age-secret-key-", 4),
-    ("AGE-SECRET-KEY-", 4),
-    ("wandb_v1_", 8),
-];
-
 /// A name that anybody may have given, on one line: of a program, a file.
 pub(crate) fn clean(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -406,7 +370,7 @@ const TOKEN_LETTERS: usize = 20;
 
 /// A token of a well-known service.
 fn has_known_head(word: &str) -> bool {
-    TOKENS.iter().any(|(head, least)| {
+    kept::TOKENS.iter().any(|(head, least)| {
         word.match_indices(head).any(|(at, _)| {
             let is_start = at == 0 || !word.as_bytes().get(at - 1).is_some_and(u8::is_ascii_alphanumeric);
             is_start && word.len() - at >= head.len() + least

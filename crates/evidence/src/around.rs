@@ -13,11 +13,15 @@ pub struct Place {
     pub source: String,
     /// Bytes from and to, after decompression.
     pub span: (u64, u64),
+    /// The line that is meant, counted from 1; 0 if unknown. Of a long span it alone is wanted.
+    pub line: u32,
 }
 
 /// The lines around a place. Long lines are cut; of a line that redraws itself only its last state counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Around {
+    /// Number of the first line of `lines`, counted from 1.
+    pub line: u64,
     /// Lines before it, in their order.
     pub before: Vec<String>,
     /// The lines of the place itself.
@@ -28,6 +32,8 @@ pub struct Around {
 
 /// Before the first line that is wanted, this much is searched for the lines before it, bytes.
 const BACK_BYTES: u64 = 16 << 10;
+/// Of a longer place only the line that is meant counts, or its first lines.
+const MAX_LINES: usize = 8;
 /// Lines that are held while the next ones are read.
 const HELD_LINES: usize = 256;
 /// Bytes of one line.
@@ -57,7 +63,8 @@ pub fn around(
         let Some(list) = wanted.get(source) else { return };
         let mut lines = Lines::new(input);
         for at in list {
-            let around = lines.around(span(*at), n_lines);
+            let line = places.get(*at).map_or(0, |place| u64::from(place.line));
+            let around = lines.around(span(*at), line, n_lines);
             if let Some(slot) = found.borrow_mut().get_mut(*at) {
                 *slot = around;
             }
@@ -67,40 +74,72 @@ pub fn around(
     found.into_inner()
 }
 
+/// One line that was read.
+#[derive(Clone, Debug)]
+struct Line {
+    /// Offsets of its first byte, and of the first one of the next line.
+    start: u64,
+    end: u64,
+    /// Counted from 1.
+    number: u64,
+    text: String,
+}
+
 /// A stream, read line by line where lines are wanted.
 struct Lines<'i> {
     input: BufReader<&'i mut dyn Read>,
-    /// Offset of the next byte.
+    /// Offset of the next byte, and number of the line that it is in.
     next: u64,
-    /// Lines read last: start, end, text.
-    held: VecDeque<(u64, u64, String)>,
+    number: u64,
+    /// Lines read last.
+    held: VecDeque<Line>,
 }
 
 impl<'i> Lines<'i> {
     fn new(input: &'i mut dyn Read) -> Self {
-        Self { input: BufReader::with_capacity(BLOCK_BYTES, input), next: 0, held: VecDeque::new() }
+        Self {
+            input: BufReader::with_capacity(BLOCK_BYTES, input),
+            next: 0,
+            number: 1,
+            held: VecDeque::new(),
+        }
     }
 
-    fn around(&mut self, (start, end): (u64, u64), n_lines: usize) -> Option<Around> {
+    fn around(&mut self, (start, end): (u64, u64), line: u64, n_lines: usize) -> Option<Around> {
+        // A citation of one byte means its line.
+        let end = end.max(start + 1);
         let from = start.saturating_sub(BACK_BYTES);
         if from > self.next {
             self.pass(from - self.next);
-            self.held.clear();
             // The rest of a line that was entered in its middle.
             self.line();
             self.held.clear();
         }
-        // A citation of one byte means its line.
-        let end = end.max(start + 1);
-        let n_after = |held: &VecDeque<(u64, u64, String)>| held.iter().filter(|(s, ..)| *s >= end).count();
-        while n_after(&self.held) < n_lines && self.line() {}
-        let text = |(_, _, text): &(u64, u64, String)| text.clone();
-        let lines: Vec<String> =
-            self.held.iter().filter(|(s, e, _)| *s < end && *e > start).map(text).collect();
-        let before: Vec<String> = self.held.iter().filter(|(_, e, _)| *e <= start).map(text).collect();
-        let after = self.held.iter().filter(|(s, ..)| *s >= end).take(n_lines).map(text).collect();
-        let skip = before.len().saturating_sub(n_lines);
-        (!lines.is_empty()).then(|| Around { before: before.into_iter().skip(skip).collect(), lines, after })
+        while self.held.iter().all(|held| held.end <= start) && self.line() {}
+        let first = self.held.iter().find(|held| held.end > start).map(|held| held.number)?;
+        // The place as it is, unless it is long: then the line that is meant, or its first lines.
+        let is_meant =
+            |held: &Line| held.end > start && held.start < end && held.number < first + MAX_LINES as u64;
+        while self.held.back().is_some_and(is_meant) && self.line() {}
+        let is_long =
+            self.held.back().is_some_and(|held| held.start < end && held.number >= first + MAX_LINES as u64);
+        let (low, high) = match is_long {
+            true if line > first => (line, line),
+            true => (first, first + MAX_LINES as u64 / 2 - 1),
+            false => {
+                let last = self.held.iter().filter(|held| is_meant(held)).map(|held| held.number).max()?;
+                (first, last)
+            }
+        };
+        while self.held.back().is_some_and(|held| held.number < high + n_lines as u64) && self.line() {}
+        let text = |from: u64, to: u64| -> Vec<String> {
+            let within = self.held.iter().filter(|held| held.number >= from && held.number <= to);
+            within.map(|held| held.text.clone()).collect()
+        };
+        let lines = text(low, high);
+        let before = text(low.saturating_sub(n_lines as u64), low - 1);
+        let after = text(high + 1, high + n_lines as u64);
+        (!lines.is_empty()).then_some(Around { line: low, before, lines, after })
     }
 
     /// Reads one line; false at the end.
@@ -135,7 +174,8 @@ impl<'i> Lines<'i> {
             }
         }
         let text = String::from_utf8_lossy(text.strip_suffix(b"\r").unwrap_or(&text)).into_owned();
-        self.held.push_back((start, self.next, text));
+        self.held.push_back(Line { start, end: self.next, number: self.number, text });
+        self.number += 1;
         while self.held.len() > HELD_LINES {
             self.held.pop_front();
         }
@@ -149,6 +189,7 @@ impl<'i> Lines<'i> {
                 return;
             }
             let step = usize::try_from(n).unwrap_or(usize::MAX).min(block.len());
+            self.number += memchr::memchr_iter(b'\n', block.get(..step).unwrap_or_default()).count() as u64;
             self.input.consume(step);
             self.next += step as u64;
             n -= step as u64;
@@ -161,7 +202,7 @@ mod tests {
     use super::*;
 
     fn place(source: &str, start: u64, end: u64) -> Place {
-        Place { source: source.to_owned(), span: (start, end) }
+        Place { source: source.to_owned(), span: (start, end), line: 0 }
     }
 
     #[test]
@@ -181,6 +222,22 @@ mod tests {
         assert_eq!(shown[2], "line 049998 line 049999 line 050000 line 050001 line 050002");
         assert_eq!(shown[3], "line 049999 line 050000 line 050001 line 050002 line 050003");
         assert_eq!(shown[4..], ["-", "-"]);
+        assert_eq!(found[2].as_ref().unwrap().line, 50_001);
+    }
+
+    #[test]
+    fn of_a_long_place_the_line_that_is_meant() {
+        let text: String = (1..=60).map(|n| format!("row {n}\n")).collect();
+        let of_line = |line: u32| {
+            let places = [Place { source: "t".into(), span: (0, text.len() as u64), line }];
+            around("t", &mut text.as_bytes(), &places, 1, &Limits::default()).remove(0).unwrap()
+        };
+        let meant = of_line(30);
+        assert_eq!(
+            (meant.line, meant.before, meant.lines, meant.after),
+            (30, vec!["row 29".to_owned()], vec!["row 30".to_owned()], vec!["row 31".to_owned()])
+        );
+        assert_eq!(of_line(1).lines.len(), 4);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod address;
 mod directory;
 mod etcd;
 mod feed;
+pub mod ledger;
 mod records;
 mod seat;
 mod wire;

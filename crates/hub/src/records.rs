@@ -7,6 +7,18 @@ pub const MAX_INCIDENTS: usize = 64;
 /// Largest free text in a record, bytes; longer ones are cut.
 pub const MAX_TEXT_BYTES: usize = 4096;
 
+/// Largest entry or note, bytes.
+pub const MAX_LEDGER_BYTES: usize = 256 << 10;
+
+/// What a ledger holds at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The newest entry and its number.
+    pub entry: Option<(u64, Vec<u8>)>,
+    /// Notes of live participants, by name.
+    pub members: Vec<(String, Vec<u8>)>,
+}
+
 /// A stall or fault that an analyser has diagnosed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

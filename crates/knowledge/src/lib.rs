@@ -6,6 +6,7 @@ mod blind;
 pub mod cause;
 pub mod claim;
 pub mod collecting;
+pub mod collective;
 pub mod conflict;
 pub mod cuda_error;
 pub mod errno;

@@ -10,6 +10,16 @@ pub struct Picture {
     pub statements: Vec<PicturedStatement>,
     /// Statements for which there was no room.
     pub n_statements_left_out: usize,
+    /// The first of each statement, rank and host, in the order of their times.
+    pub events: Vec<PicturedEvent>,
+    /// Versions and settings; those that differ between processes first.
+    pub facts: Vec<PicturedFact>,
+    /// Where ranks differ in what they called, in words.
+    pub differences: Vec<String>,
+    /// The first and the last time in the evidence, ns from the beginning of the year.
+    pub span: Option<(i64, i64)>,
+    /// Ranks of the job, if that is known.
+    pub world_size: Option<u32>,
     /// Causes that come into question while nothing is decided, the likeliest first.
     pub candidates: Vec<Candidate>,
     /// Where each rank stands, outliers first; equal ones folded.
@@ -70,6 +80,49 @@ pub struct PicturedStatement {
     pub by: &'static str,
     /// What is known of the words in it: the word, and its meaning.
     pub words: Vec<(String, String)>,
+}
+
+/// Something that was printed once, or first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PicturedEvent {
+    /// When, ns from the beginning of the year, on the wall clock of whoever printed it.
+    pub in_year_ns: Option<i64>,
+    /// Rank that printed it.
+    pub rank: Option<Rank>,
+    /// Host on which it was printed.
+    pub host: Option<Host>,
+    /// Its first line.
+    pub text: String,
+    /// Its place.
+    pub cite: Cite,
+    /// Others that printed the like later.
+    pub n_more: usize,
+}
+
+/// A version or a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PicturedFact {
+    /// `NCCL`, `NCCL_IB_HCA`.
+    pub name: String,
+    /// A setting rather than a version.
+    pub is_setting: bool,
+    /// Processes disagree about it.
+    pub differs: bool,
+    /// Its values, the rarest first.
+    pub values: Vec<PicturedValue>,
+}
+
+/// A value, and whose it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PicturedValue {
+    /// The value.
+    pub value: String,
+    /// Ranks that have it, as far as they are known.
+    pub ranks: RankSet,
+    /// Hosts on which it is so.
+    pub hosts: Vec<Host>,
+    /// Processes or listings that have it.
+    pub n: usize,
 }
 
 /// A cause that comes into question.

@@ -13,8 +13,8 @@ use crate::missing;
 mod picture;
 
 pub use picture::{
-    Candidate, Gpu, Machine, Nic, Role, Span, SpanState, Spot, Stack, StackFrame, Statement, Value, Wait,
-    Word,
+    Candidate, Event, Fact, FactValue, Gpu, Machine, Nic, Role, Span, SpanState, Spot, Stack, StackFrame,
+    Statement, Value, Wait, Word,
 };
 
 /// A diagnosis.
@@ -42,6 +42,21 @@ pub struct Report {
     /// Error statements for which there was no room.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub statements_left_out: usize,
+    /// The first of each statement, rank and host, in the order of their times; those without a time last.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub events: Vec<Event>,
+    /// Versions and settings; those that differ between processes first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub facts: Vec<Fact>,
+    /// Where ranks differ in what they called.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub differences: Vec<String>,
+    /// The first and the last time in the evidence: month, day and time of whoever wrote it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub span: Option<[String; 2]>,
+    /// Number of ranks of the job, if the evidence tells.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub world_size: Option<u32>,
     /// Causes that come into question while nothing is decided, the likeliest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub candidates: Vec<Candidate>,
@@ -266,12 +281,33 @@ pub struct Evidence {
     pub context: Option<Context>,
 }
 
+impl Evidence {
+    /// The line as it stands in its source, where it was read again; else the text, if it is the line itself.
+    pub fn raw(&self) -> Option<String> {
+        self.context.as_ref().map(|context| context.lines.join("\n"))
+    }
+
+    /// Whether the text says what the line means instead of repeating it.
+    pub fn is_meaning(&self) -> bool {
+        let bare = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let Some(raw) = self.raw().map(|raw| bare(&raw)) else { return false };
+        let text = bare(&self.text);
+        // A citation may be the part of its line that matters, or be cut.
+        let start: String = text.chars().take(200).collect();
+        !raw.contains(&start) && !text.contains(&raw)
+    }
+}
+
 /// The cited lines and at most five before and after them, long ones cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Context {
+    /// Number of the first of `lines`, counted from 1.
+    #[schemars(range(min = 1))]
+    pub line: u32,
     /// Lines before it.
     pub before: Vec<String>,
-    /// The cited lines as they stand in the file; `text` may say what they mean instead.
+    /// The cited lines as they stand in the file; `text` may say what they mean instead. Of a long citation the line that
+    /// is meant, or its first lines.
     pub lines: Vec<String>,
     /// Lines after it.
     pub after: Vec<String>,
@@ -351,6 +387,11 @@ impl Report {
             ranks: if live.is_empty() { picture::ranks(picture) } else { live },
             statements: picture::statements(case, picture),
             statements_left_out: picture.n_statements_left_out,
+            events: picture::events(case, picture),
+            facts: picture::facts(picture),
+            differences: picture.differences.clone(),
+            span: picture::span(picture),
+            world_size: picture.world_size,
             candidates: picture::candidates(picture),
             jobs: picture::jobs(picture),
             waits: picture::waits(picture),

@@ -3,13 +3,17 @@
 //! Pure, and nothing here concludes: a case and its verdict go in, words come out. Evidence is quoted through `quote`, since a log line may hold escape sequences that would
 //! act on the terminal of whoever reads about them.
 
+pub mod brief;
+pub mod html;
 pub mod json;
 pub mod markdown;
 mod missing;
 pub mod page;
 pub mod perfetto;
 pub mod quote;
+pub mod redact;
 pub mod text;
+pub mod timeline;
 
 /// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

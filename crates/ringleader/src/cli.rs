@@ -13,7 +13,11 @@ use crate::exit::Code;
 use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
 use crate::help;
+#[cfg(feature = "history")]
+use crate::history::HistoryArgs;
+use crate::lint::LintArgs;
 use crate::probe::ProbeArgs;
+use crate::run::RunArgs;
 use crate::watch::WatchArgs;
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
@@ -26,17 +30,17 @@ struct Cli {
 
 /// Makes the subcommands, and the way into each, of one list.
 macro_rules! subcommands {
-    ($($name:ident($args:ty),)+) => {
+    ($($(#[$only:meta])* $name:ident($args:ty),)+) => {
         #[derive(Debug, clap::Subcommand)]
         enum Command {
-            $($name(Box<$args>),)+
+            $($(#[$only])* $name(Box<$args>),)+
             Help(HelpArgs),
         }
 
         impl Command {
             fn run(&self) -> Result<ExitCode, Failure> {
                 match self {
-                    $(Self::$name(args) => args.run(),)+
+                    $($(#[$only])* Self::$name(args) => args.run(),)+
                     Self::Help(args) => args.run(),
                 }
             }
@@ -50,7 +54,11 @@ subcommands! {
     Check(CheckArgs),
     Collect(CollectArgs),
     Explain(ExplainArgs),
+    Lint(LintArgs),
     Watch(WatchArgs),
+    Run(RunArgs),
+    #[cfg(feature = "history")]
+    History(HistoryArgs),
     Probe(ProbeArgs),
 }
 

@@ -6,15 +6,15 @@ use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
-use ringleader_model::{Fact, Observation, Severity, Verdict};
+use ringleader_model::{Case, Fact, Observation, Severity, Verdict};
 use ringleader_report::json::{JobRow, Report};
-use ringleader_report::{markdown, text};
+use ringleader_report::{brief, html, markdown, text, timeline};
 use tempfile::TempDir;
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
-use crate::gather::context;
+use crate::gather::{context, excerpts};
 use crate::jobs::{self, LocalJob};
 use crate::terminal::{LookArgs, detail};
 use crate::{Diagnosis, collect};
@@ -43,6 +43,19 @@ pub(crate) struct DiagnoseArgs {
     /// Form of the report; json is json-v1
     #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
     format: Format,
+    /// Print one bounded text for somebody who has not seen the files: what is there, the order of events, what is
+    /// unexplained, who waits for whom, what is missing; secrets are cut
+    #[arg(long, conflicts_with_all = ["quiet", "verbose"])]
+    brief: bool,
+    /// Most bytes of --brief
+    #[arg(long, value_name = "BYTES", default_value_t = brief::USUAL_BYTES as u32, value_parser = clap::value_parser!(u32).range(2048..=1_048_576), requires = "brief")]
+    brief_bytes: u32,
+    /// Write the report as one HTML file, too: opens from disk, fetches nothing
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the operations around the failure as a Perfetto trace, too: opens beside a profiler's in ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
     #[command(flatten)]
     look: LookArgs,
     /// Least severity that makes the exit code 4
@@ -88,7 +101,7 @@ impl Subcommand for DiagnoseArgs {
             None
         };
         let diagnosis = self.judge(&paths)?;
-        self.print(&self.report(&diagnosis, &paths))?;
+        self.print(&self.report(&diagnosis, &paths), &diagnosis.case, &paths)?;
         self.outcome(&diagnosis).map(ExitCode::from)
     }
 }
@@ -102,13 +115,27 @@ impl DiagnoseArgs {
     /// The report, with the lines around its citations where the form of the report has room for them.
     fn report(&self, diagnosis: &Diagnosis, paths: &[PathBuf]) -> Report {
         let mut report = diagnosis.report();
-        if self.format == Format::JsonV1 {
+        if self.format == Format::JsonV1 || self.html.is_some() || self.brief {
             context::add(&mut report, paths);
         }
         report
     }
 
-    fn print(&self, report: &Report) -> Result<(), Failure> {
+    fn print(&self, report: &Report, case: &Case, paths: &[PathBuf]) -> Result<(), Failure> {
+        if let Some(path) = &self.html {
+            let create = |source| Failure::Create { path: path.clone(), source };
+            std::fs::write(path, html::render(report)).map_err(create)?;
+        }
+        if let Some(path) = &self.perfetto {
+            let create = |source| Failure::Create { path: path.clone(), source };
+            let mut bytes = Vec::new();
+            timeline::perfetto(report, &mut bytes).map_err(create)?;
+            std::fs::write(path, bytes).map_err(create)?;
+        }
+        if self.brief {
+            let excerpts = excerpts::excerpts(case, paths);
+            return print(&brief::render(report, &excerpts, self.brief_bytes as usize));
+        }
         let detail = detail(self.quiet, self.verbose);
         print(&match self.format {
             Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
@@ -157,7 +184,8 @@ impl DiagnoseArgs {
             return Ok(Code::NothingFound.into());
         };
         report.jobs = rows;
-        self.print(&report)?;
+        // Each bundle is gone by now: what is quoted stands in the report.
+        self.print(&report, &Case::default(), &[])?;
         Ok(code.into())
     }
 

@@ -3,6 +3,7 @@
 //! Contents are not kept. Files that cannot be read become a source with a note, so that a report says so.
 
 pub(crate) mod context;
+pub(crate) mod excerpts;
 mod walk;
 
 use std::any::Any;

@@ -15,10 +15,14 @@ mod failure;
 mod fanout;
 pub mod gather;
 mod help;
+#[cfg(feature = "history")]
+mod history;
 mod jobs;
+pub mod lint;
 mod pager;
 mod probe;
 mod progress;
+mod run;
 mod terminal;
 mod watch;
 

@@ -4,15 +4,16 @@
 //! stall an [`incident`] collects the evidence and judges it by the path that `diagnose` takes. Everything shown, on the
 //! screen, the page and in metrics, is one [`picture`].
 
-mod agent;
+pub(crate) mod agent;
 mod args;
-mod child;
+pub(crate) mod child;
 mod columns;
 mod events;
-mod hooks;
-mod incident;
+pub(crate) mod eye;
+pub(crate) mod hooks;
+pub(crate) mod incident;
 mod metrics;
-mod nodes;
+pub(crate) mod nodes;
 mod picture;
 mod ras;
 mod replay;
@@ -22,9 +23,9 @@ mod several;
 mod stacks;
 mod table;
 mod tcp;
-mod words;
+pub(crate) mod words;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,21 +35,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ringleader_watch::digest::SeenBy;
-use ringleader_watch::engine::{Engine, Settings};
-use ringleader_watch::event::{Event, SeenRank, What};
-use ringleader_watch::membership::attempts::{self, Attempt};
-use ringleader_watch::tree;
-use ringleader_watch::view::JobState;
+use ringleader_watch::engine::Settings;
+use ringleader_watch::event::{Event, What};
 
 use self::agent::{Agent, Group, Target};
 pub(crate) use self::args::WatchArgs;
 use self::child::Running;
 use self::events::Teller;
+use self::eye::Eye;
 use self::incident::{Judged, ToCollect};
 use self::nodes::Nodes;
 use self::picture::Picture;
-use self::stacks::Sampler;
 use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::Failure;
@@ -57,14 +54,10 @@ use crate::failure::Failure;
 const LAST_WAIT: Duration = Duration::from_secs(20);
 /// Between two looks at whether somebody wants to stop.
 const NAP: Duration = Duration::from_millis(25);
-/// Remarks of agents that one event passes on.
-const MAX_NOTES: usize = 16;
 /// What stalls within this of another stall belongs to it.
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
-/// Looks at the stacks, in the time that a job may take to its first communicator.
-const STACKS_AT_START: f64 = 40.0;
 /// Incidents of one run: a job that stalls again and again fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -128,14 +121,10 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         Watch {
             args: Arc::clone(&shared),
             folder: folder.clone(),
-            engine: Engine::new(settings(args)),
-            agent: if args.no_ras { agent.without_ras() } else { agent },
-            nodes,
-            sampler: Sampler::default(),
+            eye: Eye::new(agent, nodes, settings(args), !args.no_ras),
             teller: teller.of_job(&seat.name, &seat.picture),
             child,
             told: Arc::clone(&told),
-            stacks: BTreeMap::new(),
             n_under_way: 0,
             n_incidents: 0,
             last_incident: None,
@@ -308,16 +297,11 @@ enum Word {
 struct Watch {
     args: Arc<WatchArgs>,
     folder: PathBuf,
-    engine: Engine,
-    agent: Agent,
-    nodes: Option<Nodes>,
-    sampler: Sampler,
+    eye: Eye,
     teller: Teller,
     child: Option<Running>,
     /// Somebody sent us SIGTERM or SIGINT while a command runs.
     told: Arc<AtomicBool>,
-    /// The newest stack of each rank, of all nodes, taken while something stalled.
-    stacks: BTreeMap<u32, Vec<String>>,
     n_under_way: u32,
     n_incidents: u32,
     last_incident: Option<Instant>,
@@ -357,7 +341,7 @@ impl Watch {
             // Somebody else may hear of it: a page, a hub, a hook; and a command has an end of its own.
             let is_heard_elsewhere = self.args.stay
                 || self.child.is_some()
-                || self.nodes.is_some()
+                || self.eye.nodes.is_some()
                 || self.args.serve.is_some()
                 || self.args.on_stall.is_some()
                 || self.args.webhook.is_some();
@@ -383,65 +367,19 @@ impl Watch {
 
     /// One look at the job.
     fn look(&mut self) {
-        let now_ns = now_ns();
-        if let Some(stacks) = self.sampler.taken() {
-            self.agent.put_stacks(stacks);
+        let looked = self.eye.look(now_ns());
+        looked.notes.into_iter().for_each(|note| self.teller.note(note));
+        for event in &looked.events {
+            self.react(event, looked.is_analyser);
+            self.teller.say(event);
         }
-        let digest = self.agent.look(now_ns);
-        let (mut requests, mut others) = (Vec::new(), Vec::new());
-        let is_analyser = match &mut self.nodes {
-            Some(nodes) => {
-                let heard = nodes.turn(&digest);
-                heard.notes.into_iter().for_each(|note| self.teller.note(note));
-                if heard.is_new_term {
-                    self.engine = Engine::new(settings(&self.args));
-                }
-                others = heard.digests;
-                requests.extend(heard.request);
-                heard.is_analyser
-            }
-            None => true,
-        };
-        others.push(digest);
-        for digest in others {
-            let is_stalled = self.engine.view().job == JobState::Stalled;
-            for rank in digest.ranks.iter().filter(|rank| is_stalled && !rank.stack.is_empty()) {
-                self.stacks.insert(rank.rank.unwrap_or(rank.pid), rank.stack.clone());
-            }
-            self.engine.take(digest, now_ns);
-        }
-        for mut event in self.engine.look(now_ns) {
-            if let What::Watching { cannot_see, .. } = &mut event.what {
-                // What agents say of it names pids and the way out.
-                cannot_see
-                    .extend(self.engine.view().nodes.iter().flat_map(|node| node.notes.iter().cloned()));
-                cannot_see.truncate(MAX_NOTES);
-            }
-            // How it ended, the face knows better: it may have the exit code.
-            if matches!(event.what, What::Ended { .. }) {
-                continue;
-            }
-            self.react(&event, is_analyser);
-            self.teller.say(&event);
-        }
-        for request in requests {
+        for request in looked.requests {
             self.collect_for(request);
         }
-        let view = self.engine.view();
-        if self.engine.asks_stacks() {
-            // Before the first communicator there is time.
-            let is_stalled = view.job == JobState::Stalled;
-            let pause = if is_stalled { 0.0 } else { self.args.unstable_first_floor / STACKS_AT_START };
-            self.sampler.sample(self.agent.rank_pids(), Duration::from_secs_f64(pause));
-        } else {
-            self.agent.put_stacks(BTreeMap::new());
-        }
-        let stacks = self.stacks.iter().map(|(rank, stack)| (*rank, stack.as_slice()));
-        let tree = (!self.stacks.is_empty()).then(|| tree::merge(stacks).render());
         let mut picture = self.seat.picture.lock().unwrap_or_else(PoisonError::into_inner);
-        picture.see(view);
-        if tree.is_some() {
-            picture.stacks = tree;
+        picture.see(self.eye.view());
+        if looked.tree.is_some() {
+            picture.stacks = looked.tree;
         }
     }
 
@@ -467,38 +405,7 @@ impl Watch {
     }
 
     fn wanted(&self, why: String) -> ToCollect {
-        // What stands at this moment; a stall that has just been told is among it.
-        let now_ns = now_ns();
-        let view = self.engine.view();
-        let host = ringleader_collect::follow::host();
-        let seen = view.processes.iter().filter_map(|process| {
-            // Those of other nodes stand in the bundles of these; a node's name in the hub need not be its host's.
-            view.nodes.get(process.node).filter(|node| node.name == self.agent.node())?;
-            let host = host.clone();
-            let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);
-            let began = self.agent.began(pid);
-            let seen = SeenRank { rank: process.rank?, local_rank, host, pid, state, began };
-            let since = ringleader_watch::event::seconds(process.state_since_ns);
-            Some(Attempt { seen, since, has_ring: process.seen_by == SeenBy::Ring })
-        });
-        let seen = attempts::current(&seen.collect::<Vec<_>>());
-        let stalls = view.stalls.iter().cloned().map(|stall| What::Stall(Box::new(stall)));
-        let lines = [What::Ranks { ranks: seen }]
-            .into_iter()
-            .chain(stalls)
-            .chain(self.engine.slow_link().cloned().map(What::Straggler))
-            .map(|what| Event::new(now_ns, what))
-            .filter_map(|event| serde_json::to_string(&event).ok())
-            .map(|line| line + "\n");
-        ToCollect {
-            why,
-            events: lines.collect(),
-            pids: self.agent.pids(),
-            rings: self.agent.images(),
-            logs: self.agent.logs_of_the_dead(),
-            no_ras: self.args.no_ras,
-            output: self.child.as_ref().map(|child| child.logs().to_vec()).unwrap_or_default(),
-        }
+        self.eye.wanted(why, self.child.as_ref().map(|child| child.logs().to_vec()).unwrap_or_default())
     }
 
     /// Collects, judges and passes on, in a thread.
@@ -514,7 +421,7 @@ impl Watch {
         self.doing(Some("collecting evidence"));
         let wanted = self.wanted(why);
         let (folder, sender) = (self.folder.clone(), self.words.0.clone());
-        let asker = self.nodes.as_ref().map(Nodes::asker);
+        let asker = self.eye.nodes.as_ref().map(Nodes::asker);
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         thread::spawn(move || {
             let say = |what| {
@@ -603,7 +510,7 @@ impl Watch {
             Word::Judged(judged) => {
                 self.n_verdicts += 1;
                 self.worst = worse(self.worst, &judged.report.verdict.cause);
-                if let Some(nodes) = &self.nodes {
+                if let Some(nodes) = &self.eye.nodes {
                     nodes.record(&judged);
                 }
                 self.teller.verdict(&judged);
@@ -652,7 +559,7 @@ impl Watch {
         match &mut self.child {
             // What it started may outlive it for a moment: its ranks are told to end by it, and then it ends.
             Some(child) => child.ended().is_some(),
-            None => self.agent.is_over(),
+            None => self.eye.agent.is_over(),
         }
     }
 
@@ -665,7 +572,7 @@ impl Watch {
             Some(status) => format!("the command ended with {status}"),
             None => "all of its processes have ended".to_owned(),
         };
-        let cut_off = self.agent.cut_off();
+        let cut_off = self.eye.agent.cut_off();
         let is_bad = status.map_or(!cut_off.is_empty(), |status| !status.success());
         // What brought it down may have been judged just now.
         let is_judged = self.n_verdicts + self.n_under_way > 0 && self.is_fresh(SAME_END);
@@ -677,7 +584,7 @@ impl Watch {
             }
         }
         // Jobs that fail before their first communicator leave their words in logs alone.
-        self.is_unsure = !is_bad && status.is_none() && self.agent.never_seen();
+        self.is_unsure = !is_bad && status.is_none() && self.eye.agent.never_seen();
         if (is_bad || self.is_unsure) && !is_judged && !self.args.once {
             self.begin(how);
             self.wait_for_incidents();
@@ -693,7 +600,7 @@ impl Watch {
     }
 
     fn tell_once(&mut self) {
-        let view = self.engine.view();
+        let view = self.eye.view();
         self.teller.once(view);
         if !view.stalls.is_empty() {
             self.worst = Code::Findings;

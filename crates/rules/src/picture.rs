@@ -2,6 +2,8 @@
 //! machines, and what became of each error statement. It concludes nothing: it shows what the scene holds, in bounds.
 
 mod calls;
+mod events;
+mod facts;
 mod machines;
 mod ranks;
 mod statements;
@@ -12,7 +14,7 @@ use ringleader_model::{Cause, Picture, PicturedMember, Rank, Verdict};
 /// Draws the picture of a job on which the verdict is known.
 pub(crate) fn picture(scene: &Scene<'_>, verdict: &Verdict) -> Picture {
     let accused: Vec<Rank> = verdict.culprits.iter().filter_map(|c| c.rank).collect();
-    let waits = calls::waits(scene);
+    let waits = calls::waits(scene, &accused);
     let (timeline, failed_ns) = calls::timeline(scene, &accused);
     let standings = ranks::standings(scene, &accused);
     let (machines, n_machines_left_out) = machines::machines(scene, verdict);
@@ -24,6 +26,11 @@ pub(crate) fn picture(scene: &Scene<'_>, verdict: &Verdict) -> Picture {
     Picture {
         statements,
         n_statements_left_out,
+        events: events::events(scene, verdict),
+        facts: facts::facts(scene),
+        differences: facts::differences(scene),
+        span: facts::span(scene),
+        world_size: scene.roster().world_size,
         candidates,
         standings,
         members: members(scene),

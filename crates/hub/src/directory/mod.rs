@@ -8,6 +8,7 @@
 
 mod files;
 mod lease;
+pub(crate) mod ledger;
 mod poll;
 
 use std::io;

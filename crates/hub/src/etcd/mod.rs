@@ -5,6 +5,7 @@
 //! `v1/incidents/NUMBER`.
 
 mod client;
+pub(crate) mod ledger;
 mod mirror;
 mod participant;
 mod proto;

@@ -75,6 +75,49 @@ pub struct Word {
     pub means: String,
 }
 
+/// Something that was printed once, or first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Event {
+    /// Month, day and time on the wall clock of whoever printed it; null if unknown.
+    pub time: Option<String>,
+    /// Rank that printed it.
+    pub rank: Option<u32>,
+    /// Host on which it was printed.
+    pub host: Option<String>,
+    /// Its place.
+    pub at: Spot,
+    /// Its first line.
+    pub text: String,
+    /// Others that printed the like later.
+    pub more: usize,
+}
+
+/// A version or a setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Fact {
+    /// `NCCL`, `NCCL_IB_HCA`.
+    pub name: String,
+    /// A setting rather than a version.
+    pub setting: bool,
+    /// Processes disagree about it.
+    pub differs: bool,
+    /// Its values, the rarest first.
+    pub values: Vec<FactValue>,
+}
+
+/// A value, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FactValue {
+    /// The value.
+    pub value: String,
+    /// Ranks that have it, compressed, as far as they are known.
+    pub ranks: String,
+    /// Hosts on which it is so.
+    pub hosts: Vec<String>,
+    /// Processes or listings that have it.
+    pub count: usize,
+}
+
 /// A cause that comes into question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Candidate {
@@ -257,6 +300,47 @@ pub(super) fn statements(case: &model::Case, picture: &model::Picture) -> Vec<St
             .collect(),
     };
     picture.statements.iter().enumerate().map(one).collect()
+}
+
+/// `11-20 08:21:34.879`.
+fn clock(in_year_ns: i64) -> String {
+    let ms = in_year_ns.div_euclid(1_000_000);
+    let date = model::Date::from_days(ms.div_euclid(86_400_000));
+    let of_day = ms.rem_euclid(86_400_000);
+    let (s, ms) = (of_day / 1_000, of_day % 1_000);
+    format!("{:02}-{:02} {:02}:{:02}:{:02}.{ms:03}", date.month, date.day, s / 3_600, s / 60 % 60, s % 60)
+}
+
+pub(super) fn events(case: &model::Case, picture: &model::Picture) -> Vec<Event> {
+    let one = |event: &model::PicturedEvent| Event {
+        time: event.in_year_ns.map(clock),
+        rank: event.rank.map(|rank| rank.0),
+        host: event.host.as_ref().map(ToString::to_string),
+        at: spot(case, event.cite),
+        text: event.text.clone(),
+        more: event.n_more,
+    };
+    picture.events.iter().map(one).collect()
+}
+
+pub(super) fn facts(picture: &model::Picture) -> Vec<Fact> {
+    let value = |value: &model::PicturedValue| FactValue {
+        value: value.value.clone(),
+        ranks: value.ranks.to_string(),
+        hosts: value.hosts.iter().map(ToString::to_string).collect(),
+        count: value.n,
+    };
+    let one = |fact: &model::PicturedFact| Fact {
+        name: fact.name.clone(),
+        setting: fact.is_setting,
+        differs: fact.differs,
+        values: fact.values.iter().map(value).collect(),
+    };
+    picture.facts.iter().map(one).collect()
+}
+
+pub(super) fn span(picture: &model::Picture) -> Option<[String; 2]> {
+    picture.span.map(|(from, to)| [clock(from), clock(to)])
 }
 
 pub(super) fn candidates(picture: &model::Picture) -> Vec<Candidate> {

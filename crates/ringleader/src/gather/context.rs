@@ -21,11 +21,20 @@ pub(crate) fn add(report: &mut Report, paths: &[PathBuf]) {
     let places: Vec<Place> = report
         .citations_mut()
         .take(MAX_CITATIONS)
-        .map(|cited| Place { source: cited.source.clone(), span: (cited.span[0], cited.span[1]) })
+        .map(|cited| Place {
+            source: cited.source.clone(),
+            span: (cited.span[0], cited.span[1]),
+            line: cited.line.unwrap_or(0),
+        })
         .collect();
     let found = read(paths, &places, LINES);
     for (cited, around) in report.citations_mut().zip(found) {
-        cited.context = around.map(|Around { before, lines, after }| Context { before, lines, after });
+        cited.context = around.map(|Around { before, lines, after, line }| Context {
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            before,
+            lines,
+            after,
+        });
     }
 }
 

@@ -19,8 +19,9 @@ const MAX_LANES: usize = 48;
 const COMPARED: usize = 12;
 /// Ranks of a row whose times make the median.
 const SAMPLED: usize = 64;
-/// Waits that are shown.
+/// Waits that are shown, and groups from which on they are folded.
 const MAX_WAITS: usize = 48;
+const FOLDED: usize = 3;
 
 /// The waits that decide: of the first view that shows any.
 pub(super) fn decisive<'s>(scene: &'s Scene<'_>) -> Option<&'s Waits> {
@@ -34,11 +35,11 @@ pub(super) fn decisive<'s>(scene: &'s Scene<'_>) -> Option<&'s Waits> {
         .or_else(|| all().find(|w| w.fronts.iter().any(|f| !f.waiting.is_empty())))
 }
 
-/// Who waits for whom.
-pub(super) fn waits(scene: &Scene<'_>) -> Vec<Wait> {
+/// Who waits for whom. Groups of one kind that wait alike are one row, unless an accused rank is in it.
+pub(super) fn waits(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Wait> {
     let Some(decisive) = decisive(scene) else { return Vec::new() };
     let groups = scene.ledger().groups();
-    let mut waits: Vec<Wait> = Vec::new();
+    let mut rows: BTreeMap<(bool, String), Vec<Wait>> = BTreeMap::new();
     for front in &decisive.fronts {
         let Some(group) = groups.get(front.group) else { continue };
         let set = |members: &[usize]| members.iter().filter_map(|at| group.rank(*at)).collect::<RankSet>();
@@ -50,12 +51,47 @@ pub(super) fn waits(scene: &Scene<'_>) -> Vec<Wait> {
         let others = front.behind.iter().chain(&front.held).filter_map(|at| group.rank(*at));
         let to: RankSet = others.chain(unseen.ranks().iter().copied()).collect();
         let op = operation(scene.ledger(), group, front);
-        waits.push(Wait { from, to, unseen, op, since_ns: front.since_ns });
+        let is_accused = accused.iter().any(|rank| to.contains(*rank) || from.contains(*rank));
+        let key = if is_accused { op.clone() } else { kind_of(&op) };
+        let wait = Wait { from, to, unseen, op, since_ns: front.since_ns };
+        rows.entry((!is_accused, key)).or_default().push(wait);
     }
-    // Those that wait for the fewest come first: what is missing stands out.
-    waits.sort_by_key(|w| (w.to.is_empty(), w.to.len(), std::cmp::Reverse(w.from.len()), w.op.clone()));
+    let mut waits: Vec<(bool, Wait)> = Vec::new();
+    for ((is_other, _), rows) in rows {
+        if rows.len() < FOLDED {
+            waits.extend(rows.into_iter().map(|wait| (is_other, wait)));
+        } else {
+            waits.push((is_other, folded(&rows)));
+        }
+    }
+    // What the accused hold up, then those that wait for the fewest: what is missing stands out.
+    waits.sort_by_key(|(is_other, w)| {
+        (*is_other, w.to.is_empty(), w.to.len(), std::cmp::Reverse(w.from.len()), w.op.clone())
+    });
     waits.truncate(MAX_WAITS);
-    waits
+    waits.into_iter().map(|(_, wait)| wait).collect()
+}
+
+/// Waits of groups of one kind as one.
+fn folded(rows: &[Wait]) -> Wait {
+    let all = |of: fn(&Wait) -> &RankSet| rows.iter().flat_map(|w| of(w).ranks().iter().copied()).collect();
+    let first = rows.iter().map(|w| w.op.as_str()).min().unwrap_or_default();
+    Wait {
+        from: all(|w| &w.from),
+        to: all(|w| &w.to),
+        unseen: all(|w| &w.unseen),
+        op: format!("{first}, and in {} groups like it", rows.len() - 1),
+        since_ns: rows.iter().filter_map(|w| w.since_ns).min(),
+    }
+}
+
+/// An operation without what tells groups of one kind, and messages of one group, from each other.
+pub(super) fn kind_of(op: &str) -> String {
+    let (call, group) = op.split_once(" of ").unwrap_or((op, ""));
+    let group = if group.starts_with("communicator ") { "communicator" } else { group };
+    let call = call.find("message #").map_or(call, |at| call.get(..at + 7).unwrap_or(call));
+    let group: String = group.chars().filter(|c| !c.is_ascii_digit()).collect();
+    format!("{call} of {group}")
 }
 
 /// `all_reduce #45 of default_pg`.

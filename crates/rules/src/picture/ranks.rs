@@ -8,10 +8,12 @@ use ringleader_correlate::track::Origin;
 use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_model::{Frame, FrameOwner, Rank, StackNode, Standing, user_frame};
 
-use super::calls::{decisive, operation};
+use super::calls::{decisive, kind_of, operation};
 
 /// Rows of ranks that stand alike.
 const MAX_STANDINGS: usize = 128;
+/// Wordings of one row that are told apart.
+const MAX_ALIKE: usize = 8;
 /// Frames of one stack, and of the tree.
 const MAX_DEPTH: usize = 80;
 const MAX_NODES: usize = 400;
@@ -135,23 +137,27 @@ impl Places {
 
 fn fold(at: BTreeMap<Rank, Standing>, accused: &[Rank]) -> Vec<Standing> {
     type Key = (bool, &'static str, String, Option<Frame>, String);
-    let mut folded: BTreeMap<Key, Vec<Rank>> = BTreeMap::new();
+    let mut folded: BTreeMap<Key, (Vec<Rank>, BTreeSet<String>)> = BTreeMap::new();
     for (rank, row) in at {
-        let key = (!accused.contains(&rank), row.state, row.fate, row.place, row.doing);
-        folded.entry(key).or_default().push(rank);
+        let is_other = !accused.contains(&rank);
+        // Groups of one kind differ by a number in their names.
+        let doing = if is_other { kind_of(&row.doing) } else { row.doing.clone() };
+        let row_of = folded.entry((is_other, row.state, row.fate, row.place, doing)).or_default();
+        row_of.0.push(rank);
+        if row_of.1.len() < MAX_ALIKE {
+            row_of.1.insert(row.doing);
+        }
     }
-    let mut rows: Vec<(Key, Vec<Rank>)> = folded.into_iter().collect();
-    rows.sort_by_key(|((is_other, state, ..), ranks)| {
+    let mut rows: Vec<(Key, (Vec<Rank>, BTreeSet<String>))> = folded.into_iter().collect();
+    rows.sort_by_key(|((is_other, state, ..), (ranks, _))| {
         (*is_other, *state == "waits", *state == "no-record", ranks.len(), ranks.first().copied())
     });
     rows.truncate(MAX_STANDINGS);
     rows.into_iter()
-        .map(|((_, state, fate, place, doing), ranks)| Standing {
-            ranks: ranks.into_iter().collect(),
-            state,
-            fate,
-            place,
-            doing,
+        .map(|((_, state, fate, place, _), (ranks, doing))| {
+            let first = doing.first().cloned().unwrap_or_default();
+            let doing = if doing.len() > 1 { format!("{first}, or the like in other groups") } else { first };
+            Standing { ranks: ranks.into_iter().collect(), state, fate, place, doing }
         })
         .collect()
 }

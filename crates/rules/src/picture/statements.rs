@@ -7,7 +7,7 @@ use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::{cause, cuda_error, errno, nccl_result, signal};
 use ringleader_model::{
     Candidate, Cause, Finding, FormWeight, Host, PicturedStatement, Severity, SourceId, StatementRole,
-    Verdict,
+    Verdict, Weight,
 };
 
 use crate::unexplained::{self, Account};
@@ -43,6 +43,7 @@ pub(super) fn statements(scene: &Scene<'_>, findings: &[Finding]) -> (Vec<Pictur
 fn pictured(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Finding]) -> Option<PicturedStatement> {
     let first = stated.first()?;
     let role = match unexplained::account(scene, stated, findings) {
+        Account::Unexplained if is_consequence(scene, stated, findings) => StatementRole::Explained,
         Account::Unexplained => StatementRole::Unexplained,
         Account::Explained => StatementRole::Explained,
         Account::Harmless => StatementRole::Harmless,
@@ -68,6 +69,20 @@ fn pictured(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Finding]) -> Opt
         role,
         by,
         words: words(stated),
+    })
+}
+
+/// Something decided, and the statement came after the first sign that the job failed: by time, or below it.
+fn is_consequence(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Finding]) -> bool {
+    let decides = |f: &Finding| f.severity == Severity::Error && f.weight > Weight::Echo;
+    if !findings.first().is_some_and(decides) {
+        return false;
+    }
+    let sign = scene.failure().first().map(|(_, evidence)| evidence.cite);
+    stated.utterances.iter().all(|u| {
+        let cite = u.observation.cite;
+        let below = sign.is_some_and(|sign| sign.source == cite.source && cite.start >= sign.start);
+        below || scene.failure().after(u.observation.at).is_some_and(|(ahead_ns, _)| ahead_ns <= 0)
     })
 }
 

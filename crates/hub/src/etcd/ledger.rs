@@ -1,0 +1,173 @@
+//! A ledger in etcd: `v1/ledger/NAME/entry` holds the number and the entry, `v1/ledger/NAME/members/NODE` the notes under
+//! leases. Calls block: the ledger has a runtime of one thread, and its caller a thread of its own.
+
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tonic::Code;
+
+use super::client::{Client, Failure};
+use super::proto::{Compare, Op, PutRequest};
+use crate::address::EtcdAddress;
+use crate::records::Page;
+use crate::seat::{escape, unescape};
+use crate::{HubError, OpenError};
+
+/// Attempts of one call, each with a share of the deadline: after a failure of a member the next one is asked.
+const TRIES: u32 = 3;
+/// Bytes of the number before an entry.
+const NUMBER: usize = 8;
+
+pub(crate) struct Ledger {
+    runtime: Runtime,
+    client: Client,
+    prefix: String,
+    node: String,
+    ttl: Duration,
+    deadline: Duration,
+    lease: Option<i64>,
+    /// What the note says, and when the lease was renewed.
+    note: Vec<u8>,
+    renewed: Option<Instant>,
+}
+
+fn trouble(failure: &Failure, deadline: Duration) -> HubError {
+    if failure.code == Code::DeadlineExceeded {
+        return HubError::Deadline(deadline);
+    }
+    HubError::Away(failure.why.clone())
+}
+
+impl Ledger {
+    pub(crate) fn open(
+        address: &EtcdAddress,
+        name: &str,
+        node: &str,
+        ttl: Duration,
+        deadline: Duration,
+    ) -> Result<Self, OpenError> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(OpenError::Thread)?;
+        let prefix = format!("{}/v1/ledger/{name}/", address.prefix);
+        let client = {
+            // Channels are bound to the runtime that they are made in.
+            let _guard = runtime.enter();
+            Client::all(address)?.into_iter().next()
+        };
+        let client = client.ok_or(OpenError::Options("no member of etcd is named"))?;
+        Ok(Self {
+            runtime,
+            client,
+            prefix,
+            node: node.to_owned(),
+            ttl,
+            deadline,
+            lease: None,
+            note: Vec::new(),
+            renewed: None,
+        })
+    }
+
+    /// Runs a call, again with the next member if one fails, and only where doing it twice does no harm.
+    fn call<T>(&self, work: impl AsyncFn(&Client, Duration) -> Result<T, Failure>) -> Result<T, HubError> {
+        let share = self.deadline / TRIES;
+        let mut last = None;
+        for _ in 0..TRIES {
+            match self.runtime.block_on(work(&self.client, share)) {
+                Ok(value) => return Ok(value),
+                Err(failure) => {
+                    let is_final = matches!(failure.code, Code::ResourceExhausted | Code::NotFound);
+                    last = Some(trouble(&failure, self.deadline));
+                    if is_final {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(last.unwrap_or(HubError::Deadline(self.deadline)))
+    }
+
+    fn entry_key(&self) -> Vec<u8> {
+        format!("{}entry", self.prefix).into_bytes()
+    }
+
+    fn members_key(&self) -> String {
+        format!("{}members/", self.prefix)
+    }
+
+    pub(crate) fn read(&mut self) -> Result<Page, HubError> {
+        let prefix = self.prefix.clone().into_bytes();
+        let (kvs, _) = self.call(async |client, deadline| client.list(&prefix, false, deadline).await)?;
+        let (entry_key, members_key) = (self.entry_key(), self.members_key());
+        let mut page = Page::default();
+        for kv in kvs {
+            if kv.key == entry_key {
+                let number =
+                    kv.value.get(..NUMBER).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+                page.entry =
+                    number.map(|number| (number, kv.value.get(NUMBER..).unwrap_or_default().to_vec()));
+            } else if let Some(node) = kv.key.strip_prefix(members_key.as_bytes()) {
+                let node = std::str::from_utf8(node).ok().and_then(unescape);
+                page.members.extend(node.map(|node| (node, kv.value)));
+            }
+        }
+        Ok(page)
+    }
+
+    pub(crate) fn propose(&mut self, number: u64, bytes: &[u8]) -> Result<bool, HubError> {
+        let key = self.entry_key();
+        // One try: whether a write that failed was done is unknown, and the next read tells.
+        let deadline = self.deadline;
+        let work = async {
+            let old = self.client.get(&key, deadline).await?;
+            let before = old
+                .as_ref()
+                .and_then(|kv| kv.value.get(..NUMBER)?.try_into().ok())
+                .map_or(0, u64::from_be_bytes);
+            if before + 1 != number {
+                return Ok(false);
+            }
+            let written = old.map_or(0, |kv| kv.mod_revision);
+            let value = [&number.to_be_bytes()[..], bytes].concat();
+            let put = Op::Put(PutRequest { key: key.clone(), value, lease: 0 });
+            let compare = vec![Compare::written_at(key.clone(), written)];
+            Ok(self.client.txn(compare, vec![put], deadline).await?.is_some())
+        };
+        self.runtime.block_on(work).map_err(|failure: Failure| trouble(&failure, deadline))
+    }
+
+    pub(crate) fn announce(&mut self, bytes: &[u8]) -> Result<(), HubError> {
+        let deadline = self.deadline;
+        let ttl = self.ttl;
+        if let Some(lease) = self.lease
+            && self.renewed.is_none_or(|at| at.elapsed() >= ttl / 3)
+        {
+            match self.call(async |client, deadline| client.renew(lease, deadline).await)? {
+                Some(_) => self.renewed = Some(Instant::now()),
+                None => (self.lease, self.note) = (None, Vec::new()),
+            }
+        }
+        let lease = match self.lease {
+            Some(lease) => lease,
+            None => {
+                let (lease, ..) = self.call(async |client, deadline| client.grant(ttl, deadline).await)?;
+                (self.lease, self.renewed) = (Some(lease), Some(Instant::now()));
+                lease
+            }
+        };
+        if self.note == bytes {
+            return Ok(());
+        }
+        let key = format!("{}{}", self.members_key(), escape(&self.node)).into_bytes();
+        let put = PutRequest { key, value: bytes.to_vec(), lease };
+        let written = self.runtime.block_on(self.client.put(put, deadline));
+        if let Err(failure) = &written
+            && failure.is_lease_lost()
+        {
+            self.lease = None;
+        }
+        written.map_err(|failure| trouble(&failure, deadline))?;
+        self.note = bytes.to_vec();
+        Ok(())
+    }
+}

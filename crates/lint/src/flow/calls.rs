@@ -1,0 +1,955 @@
+//! Calls: collectives, facts of the job, functions of the project.
+
+use std::sync::Arc;
+
+use ringleader_knowledge::collective::{Axis, When, Who};
+
+use super::catalog::{self, Row};
+use super::machine::{Flow, Frame, Machine, Seen};
+use super::trace::{Event, Op, WORLD};
+use super::value::{Data, Group, Items, Locally, Origin, Taint, Val, hash, hash_text};
+use crate::python::ast::{Call, Expr, ExprKind, ParamKind, Span};
+use crate::python::index::{FuncId, Project};
+
+/// Calls of torch and of Python whose value is made of their arguments alone.
+const PURE: &[&str] = &[
+    "int",
+    "bool",
+    "str",
+    "float",
+    "abs",
+    "min",
+    "max",
+    "sum",
+    "any",
+    "all",
+    "list",
+    "tuple",
+    "dict",
+    "zip",
+    "enumerate",
+    "round",
+    "reversed",
+    "iter",
+    "repr",
+    "divmod",
+    "map",
+    "filter",
+    "getattr",
+];
+/// Methods that hand a value on.
+const HANDED_ON: &[&str] = &[
+    "to",
+    "cuda",
+    "cpu",
+    "float",
+    "double",
+    "half",
+    "int",
+    "long",
+    "bool",
+    "detach",
+    "clone",
+    "view",
+    "reshape",
+    "squeeze",
+    "unsqueeze",
+    "flatten",
+    "mean",
+    "sum",
+    "max",
+    "min",
+    "norm",
+    "abs",
+    "strip",
+    "lower",
+    "keys",
+    "values",
+    "items",
+    "copy",
+    "numpy",
+    "contiguous",
+    "repeat",
+    "expand",
+    "sqrt",
+    "pow",
+    "get",
+    "pop",
+    "split",
+    "chunk",
+    "backward",
+    "type",
+    "bfloat16",
+];
+
+impl<'p, 's> Machine<'_, 'p, 's> {
+    pub(crate) fn call(&mut self, call: &'p Call<'s>, expr: &'p Expr<'s>) -> Val {
+        let span = expr.span;
+        let origin = self.origin(span);
+        let name = call.func.last_name().unwrap_or_default();
+        // The receiver of a method, if it is no module.
+        let (base, callee) = self.callee(&call.func);
+        let args: Vec<Val> = call.args.iter().map(|arg| self.eval(arg)).collect();
+        let keywords: Vec<(&'s str, Val)> =
+            call.keywords.iter().map(|(key, value)| (key.unwrap_or("**"), self.eval(value))).collect();
+        let mut sym = vec![70, hash_text(name), callee.sym, base.as_ref().map_or(0, |base| base.sym)];
+        sym.extend(args.iter().map(|value| value.sym));
+        sym.extend(keywords.iter().flat_map(|(key, value)| [hash_text(key), value.sym]));
+        let sym = hash(&sym);
+        if let Some(value) = self.of_job(name, base.as_ref(), &callee, call, &args, &keywords, origin) {
+            return value;
+        }
+        if let Some(group) = named_group(name, call) {
+            return Val::new(Data::Group(Group::Axes(group)), sym);
+        }
+        if let Some((row, is_guess)) = self.row(name, base.as_ref(), &callee) {
+            return self.collective(row, is_guess, base.as_ref(), call, &args, &keywords, span, sym);
+        }
+        if self.helper(name, base.as_ref(), &callee)
+            && let Some(row) = catalog::telling(name)
+        {
+            return self.collective(row, true, base.as_ref(), call, &[], &[], span, sym);
+        }
+        match &callee.data {
+            Data::Func(func, this) => {
+                let this = this.as_ref().map(|this| (**this).clone());
+                let bound = bindings(self.project, *func, this.is_some(), &args, &keywords);
+                let value = self.enter(*func, this, &bound, &call.args, span);
+                return value;
+            }
+            Data::Class(class) => {
+                let class = *class;
+                let this = Val::new(Data::Instance(class), sym);
+                if let Some(init) = self.project.method(class, "__init__")
+                    && self.facts.may[init]
+                {
+                    let bound = bindings(self.project, init, true, &args, &keywords);
+                    self.enter(init, Some(this.clone()), &bound, &[], span);
+                }
+                for base in self.project.external_bases(class) {
+                    if let Some(row) = catalog::method(base, "__init__") {
+                        self.collective(row, false, None, call, &args, &keywords, span, sym);
+                    }
+                }
+                return this;
+            }
+            Data::Object(kind) => {
+                // An object that is called: the forward pass of a wrapped model.
+                if let Some(row) = catalog::method(kind, "__call__") {
+                    let mut value = self.collective(row, false, None, call, &args, &keywords, span, sym);
+                    value = value.tainted(Taint::local(Locally::Data, origin));
+                    return value;
+                }
+            }
+            _ => {}
+        }
+        self.outside(name, base.as_ref(), &callee, call, &args, &keywords, origin, sym)
+    }
+
+    /// The receiver and what is called.
+    fn callee(&mut self, func: &'p Expr<'s>) -> (Option<Val>, Val) {
+        let ExprKind::Attr(of, name) = &func.kind else { return (None, self.eval(func)) };
+        if let ExprKind::Call(inner) = &of.kind
+            && matches!(inner.func.kind, ExprKind::Name("super"))
+        {
+            let class = super::facts::class_of_self(self.project, self.func());
+            let bases = class.map(|class| self.project.ancestry(class)).unwrap_or_default();
+            let method = bases.iter().skip(1).find_map(|id| self.project.classes[*id].methods.get(name));
+            let this = self.frames.last().and_then(|frame| frame.this.clone());
+            if let Some(method) = method {
+                let this = this.map(Arc::new);
+                return (None, Val::new(Data::Func(*method, this), hash(&[13, *method as u64])));
+            }
+            let outer = class.and_then(|class| {
+                let bases = self.project.external_bases(class);
+                bases.into_iter().find(|base| catalog::method(base, name).is_some())
+            });
+            let kind = outer.unwrap_or("object");
+            let base = Val::object(kind, hash(&[71, hash_text(kind)]));
+            return (Some(base.clone()), Val::unknown(hash(&[72, base.sym, hash_text(name)])));
+        }
+        let base = self.eval(of);
+        let callee = match func.dotted().and_then(|key| self.frame().attrs.get(&key).cloned()) {
+            Some(value) => value,
+            None => match &base.data {
+                Data::External(_) | Data::Instance(_) | Data::Class(_) => {
+                    self.attribute(&base, name, func.span, of)
+                }
+                _ => Val::unknown(hash(&[43, base.sym, hash_text(name)])),
+            },
+        };
+        match callee.data {
+            Data::External(_) if matches!(base.data, Data::External(_)) => (None, callee),
+            _ => (Some(base), callee),
+        }
+    }
+
+    /// The collective that a call is, and whether only the receiver's name says so.
+    fn row(&self, name: &str, base: Option<&Val>, callee: &Val) -> Option<(Row, bool)> {
+        match &callee.data {
+            Data::External(path) => {
+                if let Some(row) = catalog::at(path) {
+                    return Some((row, false));
+                }
+                if catalog::method(path, "__init__").is_some() {
+                    return catalog::method(path, "__init__").map(|row| (row, false));
+                }
+            }
+            Data::Func(func, _) => {
+                let row = catalog::at(&self.project.path_of(*func));
+                return row.map(|row| (row, false));
+            }
+            _ => {}
+        }
+        let base = base?;
+        match &base.data {
+            Data::Object(kind) => {
+                if let Some(row) = catalog::method(kind, name) {
+                    return Some((row, false));
+                }
+            }
+            Data::Instance(class) => {
+                let bases = self.project.external_bases(*class);
+                if let Some(row) = bases.iter().find_map(|kind| catalog::method(kind, name)) {
+                    return Some((row, false));
+                }
+            }
+            Data::Group(_) => {
+                if let Some(row) = catalog::method("mpi4py.MPI.Comm", name)
+                    && self.project.files[self.file()].imports_any(&["mpi4py"])
+                {
+                    return Some((row, false));
+                }
+            }
+            Data::External(_) if !matches!(callee.data, Data::Unknown) => return None,
+            _ => {}
+        }
+        catalog::distinctive(name).map(|row| (row, true))
+    }
+
+    /// A helper that is not there, known by a name that says what it does.
+    fn helper(&self, name: &str, base: Option<&Val>, callee: &Val) -> bool {
+        let is_outside = match &callee.data {
+            Data::External(path) => {
+                !["torch.", "numpy.", "jax.", "scipy."].iter().any(|outer| path.starts_with(outer))
+            }
+            Data::Unknown => matches!(base, None | Some(Val { data: Data::Unknown | Data::Instance(_), .. })),
+            _ => false,
+        };
+        is_outside && catalog::is_telling(name)
+    }
+
+    /// What a call tells about this process or the job.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
+    fn of_job(
+        &mut self,
+        name: &'s str,
+        base: Option<&Val>,
+        callee: &Val,
+        call: &'p Call<'s>,
+        args: &[Val],
+        keywords: &[(&'s str, Val)],
+        origin: Origin,
+    ) -> Option<Val> {
+        let is_external = matches!(callee.data, Data::External(_));
+        let text = |n: usize| call.args.get(n).and_then(Expr::dotted);
+        if matches!(name, "get" | "getenv")
+            && let Some(Val { data: Data::Str(key), .. }) = args.first()
+            && let Data::External(path) = &callee.data
+            && matches!(&**path, "os.environ.get" | "os.getenv" | "os.environ.setdefault")
+        {
+            let key = Arc::clone(key);
+            return Some(self.variable(&key, origin));
+        }
+        if let Some(is_true) = catalog::fact(name)
+            && !matches!(base.map(|base| &base.data), Some(Data::Items(..)))
+        {
+            if is_true {
+                return Some(Val::truth(true));
+            }
+            let group = args.first().map(|value| self.group(value, text(0).as_deref()));
+            return Some(Val::int(group.map_or(WORLD, Self::size_of)));
+        }
+        let is_rank_method =
+            name == "rank" && (is_external || matches!(base.map(|b| &b.data), Some(Data::Group(_))));
+        let rank = catalog::rank_call(name);
+        if rank.is_none() && !is_rank_method {
+            return None;
+        }
+        // What a library that is no part of a job calls a rank.
+        if let Data::External(path) = &callee.data
+            && !is_of_job(path)
+        {
+            return None;
+        }
+        let of_group =
+            args.first().or_else(|| keywords.iter().find(|(key, _)| *key == "group").map(|(_, v)| v));
+        let (axis, value) = rank.unwrap_or((Axis::Global, ringleader_knowledge::collective::RankValue::Rank));
+        if value == ringleader_knowledge::collective::RankValue::Rank {
+            if let Some(Val { data: Data::Str(dim), sym, .. }) = of_group {
+                let group = super::machine::group_of_name(dim, *sym);
+                return Some(self.rank_in(group, origin));
+            }
+            if let Some(of) = of_group
+                && matches!(axis, Axis::Global | Axis::Local)
+            {
+                let group = self.group(of, text(0).as_deref());
+                return Some(self.rank_in(group, origin));
+            }
+            if let Some(base) = base
+                && let ExprKind::Attr(of, _) = &call.func.kind
+            {
+                let group = match &base.data {
+                    Data::Group(group) => Some(*group),
+                    _ if of.last_name().is_some_and(|n| n.contains("mesh")) => {
+                        Some(super::machine::group_of_name(of.last_name().unwrap_or_default(), base.sym))
+                    }
+                    _ => None,
+                };
+                if let Some(group) = group {
+                    return Some(self.rank_in(group, origin));
+                }
+            }
+        }
+        Some(self.rank_value((axis, value), origin))
+    }
+
+    /// A collective is called.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
+    fn collective(
+        &mut self,
+        row: Row,
+        is_guess: bool,
+        base: Option<&Val>,
+        call: &'p Call<'s>,
+        args: &[Val],
+        keywords: &[(&'s str, Val)],
+        span: Span,
+        sym: u64,
+    ) -> Val {
+        let origin = self.origin(span);
+        let keyword = |name: &str| keywords.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
+        let is_true = |value: Option<&Val>| value.is_some_and(|v| v.as_int() == Some(1));
+        self.look(
+            &format!("{}.{}", row.of.paths.first().unwrap_or(&""), row.call.name),
+            origin,
+            args,
+            keywords,
+            Some(row),
+        );
+        let is_silent = match row.of.when {
+            When::Always => {
+                is_true(keyword("no_dist"))
+                    || (row.call.name == "new_group" && is_true(keyword("use_local_synchronization")))
+            }
+            When::Sharded => !self.facts.file(origin.file).is_sharded,
+            When::Sync => !is_true(keyword("sync_dist")) || is_true(keyword("rank_zero_only")),
+        };
+        let is_local = row.of.framework == "torchmetrics" && self.is_local_metric(base);
+        let group = match row.of.who {
+            Who::World | Who::Model => Group::World,
+            Who::Group => {
+                let at = row.call.group.map(usize::from);
+                let names = ["group", "process_group"];
+                let from_keyword =
+                    call.keywords.iter().find(|(key, _)| key.is_some_and(|key| names.contains(&key)));
+                let text = from_keyword.map(|(_, e)| e).or_else(|| at.and_then(|at| call.args.get(at)));
+                let text = text.and_then(|e| match &e.kind {
+                    ExprKind::Call(call) => call.func.dotted(),
+                    _ => e.dotted(),
+                });
+                let value =
+                    names.iter().find_map(|name| keyword(name)).or_else(|| at.and_then(|at| args.get(at)));
+                match (value, base) {
+                    (Some(value), _) => self.group(value, text.as_deref()),
+                    // The communicator of MPI is the receiver.
+                    (None, Some(base)) if row.of.framework == "mpi4py" => match &base.data {
+                        Data::Group(group) => *group,
+                        _ => Group::World,
+                    },
+                    _ => Group::World,
+                }
+            }
+        };
+        if !is_silent && !is_local {
+            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
+            self.record(Event::Op(Op {
+                name: row.matches(),
+                row: Some(row),
+                group,
+                at: origin,
+                from,
+                is_guess,
+                is_endless: self.endless > 0,
+            }));
+        }
+        if let Some(n) = row.call.agreed {
+            let target = call.args.get(usize::from(n)).or_else(|| call.keyword("tensor"));
+            if let Some(target) =
+                target.or_else(|| call.keyword("tensor_list")).or_else(|| call.keyword("object_list"))
+            {
+                self.agree(target, sym);
+            }
+        }
+        if row.call.name == "__init__" {
+            let kind = row.of.paths.first().copied().unwrap_or_default();
+            return Val::object(kind, sym);
+        }
+        if row.call.name == "new_group" {
+            return Val::new(Data::Group(Group::Some(sym)), sym);
+        }
+        if let (Some(kind), Data::Unknown) = (
+            catalog::made_by(&format!("{}.{}", row.of.paths.first().unwrap_or(&""), row.call.name)),
+            Data::Unknown,
+        ) {
+            return Val::object(kind, sym);
+        }
+        if row.of.agrees {
+            // The number of the call, not of what went in: all members hold the same.
+            return Val { agreed: true, ..Val::unknown(hash(&[73, origin.file as u64, u64::from(span.at)])) };
+        }
+        Val::unknown(sym)
+    }
+
+    /// Whether a metric was made with `sync_on_compute=False`, or nothing shows that it is one of torchmetrics.
+    fn is_local_metric(&self, base: Option<&Val>) -> bool {
+        base.is_none_or(|base| base.shape.local == Some(Locally::Signal))
+    }
+
+    /// A collective made this variable equal on all processes.
+    pub(crate) fn agree(&mut self, target: &'p Expr<'s>, sym: u64) {
+        let value = Val {
+            agreed: true,
+            ..Val::unknown(hash(&[74, sym, u64::from(target.span.at), self.file() as u64]))
+        };
+        match &target.kind {
+            ExprKind::Name(name) => {
+                let frame = self.frame();
+                // Each process gets the value of the others: a condition that led here does not matter.
+                frame.names.insert(name, value);
+                frame.agreed.insert(name);
+            }
+            ExprKind::Attr(of, _) => {
+                if let Some(key) = target.dotted() {
+                    self.frame().attrs.insert(key, value);
+                } else {
+                    self.agree(of, sym);
+                }
+            }
+            ExprKind::Index(of, _) => self.agree(of, sym),
+            ExprKind::List(list) | ExprKind::Tuple(list) => {
+                for part in list {
+                    self.agree(part, sym);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn look(
+        &mut self,
+        path: &str,
+        at: Origin,
+        args: &[Val],
+        keywords: &[(&'s str, Val)],
+        row: Option<Row>,
+    ) {
+        if self.muted > 0 || (self.frames.len() > 1 && (self.order.is_empty() || row.is_none())) {
+            return;
+        }
+        let keywords = keywords.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        let order = self.order.last().copied().unwrap_or_default();
+        self.seen.push(Seen { path: path.to_owned(), at, args: args.to_vec(), keywords, row, order });
+    }
+
+    /// Follows a call into the project.
+    pub(crate) fn enter(
+        &mut self,
+        func: FuncId,
+        this: Option<Val>,
+        bound: &[(&'s str, Val)],
+        args: &'p [Expr<'s>],
+        span: Span,
+    ) -> Val {
+        let origin = self.origin(span);
+        let mut words = vec![75, func as u64];
+        words.extend(bound.iter().map(|(_, value)| value.sym));
+        let unknown = Val::unknown(hash(&words));
+        let f = &self.project.functions[func];
+        // A function by the usual name says what the name says, however it finds out.
+        if let Some(rank) = catalog::rank_call(f.def.name)
+            && !self.facts.may[func]
+        {
+            return self.rank_value(rank, origin);
+        }
+        let has_rank_argument = bound.iter().any(|(_, value)| value.taint.axes != 0);
+        if !(self.facts.may[func] || self.facts.differs[func] || has_rank_argument) || !self.can_enter(func) {
+            return unknown;
+        }
+        if !self.passes_guards(func) {
+            return Val::none();
+        }
+        self.push_frame(func, this);
+        for param in &f.def.params {
+            let given = bound.iter().find(|(name, _)| *name == param.name).map(|(_, value)| value.clone());
+            let value = match (given, &param.default) {
+                (Some(value), _) => value,
+                (None, Some(default)) => self.eval(default),
+                (None, None) => self.parameter(func, param),
+            };
+            self.frame().names.insert(param.name, value);
+        }
+        let project = self.project;
+        let flow = self.block(&project.functions[func].def.body);
+        let frame = self.frames.pop();
+        let (agreed, decided) = frame.map(|frame| (frame.agreed, frame.decided)).unwrap_or_default();
+        // What the function made equal in place is equal here, too.
+        let skip = usize::from(f.def.params.first().is_some_and(|p| matches!(p.name, "self" | "cls")));
+        for (n, arg) in args.iter().enumerate() {
+            if let Some(param) = f.def.params.get(n + skip)
+                && agreed.contains(param.name)
+            {
+                self.agree(arg, unknown.sym);
+            }
+        }
+        match flow {
+            // What is returned at different ends differs as the decision for one of them.
+            Flow::Return(value)
+                if matches!(value.data, Data::Cond(_) | Data::Int(_) | Data::None | Data::Str(_)) =>
+            {
+                value.tainted(decided)
+            }
+            Flow::Return(value) => value,
+            Flow::Cut => {
+                self.steps = 0;
+                unknown
+            }
+            _ => Val::none(),
+        }
+    }
+
+    /// The function behind a context manager, with its arguments, if it is a generator of the project.
+    pub(crate) fn manager(&mut self, call: &'p Call<'s>) -> Option<(FuncId, Frame<'p, 's>)> {
+        let (_, callee) = self.callee(&call.func);
+        let Data::Func(func, this) = callee.data else { return None };
+        let f = &self.project.functions[func];
+        let is_manager =
+            f.def.decorators.iter().any(|d| d.last_name().is_some_and(|n| n.contains("contextmanager")));
+        if !is_manager || !f.def.has_yield || !self.facts.may[func] || !self.can_enter(func) {
+            return None;
+        }
+        let args: Vec<Val> = call.args.iter().map(|arg| self.eval(arg)).collect();
+        let keywords: Vec<(&'s str, Val)> =
+            call.keywords.iter().map(|(key, value)| (key.unwrap_or("**"), self.eval(value))).collect();
+        let this = this.map(|this| (*this).clone());
+        let bound = bindings(self.project, func, this.is_some(), &args, &keywords);
+        self.push_frame(func, this);
+        for param in &f.def.params {
+            let given = bound.iter().find(|(name, _)| *name == param.name).map(|(_, value)| value.clone());
+            let value = match (given, &param.default) {
+                (Some(value), _) => value,
+                (None, Some(default)) => self.eval(default),
+                (None, None) => self.parameter(func, param),
+            };
+            self.frame().names.insert(param.name, value);
+        }
+        self.frames.pop().map(|frame| (func, frame))
+    }
+
+    /// A call of something outside of the project that is no collective.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
+    fn outside(
+        &mut self,
+        name: &'s str,
+        base: Option<&Val>,
+        callee: &Val,
+        call: &'p Call<'s>,
+        args: &[Val],
+        keywords: &[(&'s str, Val)],
+        origin: Origin,
+        sym: u64,
+    ) -> Val {
+        let path = match &callee.data {
+            Data::External(path) => path.to_string(),
+            _ => String::new(),
+        };
+        self.look(if path.is_empty() { name } else { &path }, origin, args, keywords, None);
+        if path.ends_with("distributed.init") {
+            return Val::new(Data::Group(Group::World), sym);
+        }
+        if let Some(kind) = catalog::made_by(&path) {
+            if path.ends_with("fully_shard")
+                && let Some(ExprKind::Name(target)) = call.args.first().map(|arg| &arg.kind)
+            {
+                self.frame().names.insert(target, Val::object(kind, sym));
+            }
+            return Val::object(kind, sym);
+        }
+        if name == "backward" && base.is_some() {
+            return self.backward(origin, sym);
+        }
+        if matches!(name, "tqdm" | "trange" | "ProgressBar") {
+            let disable = keywords.iter().find(|(key, _)| *key == "disable").map(|(_, value)| value.taint);
+            return Val::object("tqdm.tqdm", sym).tainted(disable.unwrap_or_default());
+        }
+        if name == "prepare" || (name == "setup" && call.args.len() == 1) {
+            return Val::unknown(sym);
+        }
+        if let Some(kind) = catalog::local_call(&path) {
+            return Val::unknown(hash(&[76, sym, u64::from(origin.span.at)]))
+                .tainted(Taint::local(kind, origin))
+                .shaped(if kind == Locally::File {
+                    Taint::local(Locally::Order, origin)
+                } else {
+                    Taint::NONE
+                });
+        }
+        let all = args.iter().chain(keywords.iter().map(|(_, value)| value));
+        let joined = all.clone().fold(Taint::NONE, |taint, value| taint.join(value.taint));
+        let shapes = all.fold(Taint::NONE, |taint, value| taint.join(value.shape));
+        match name {
+            "len" => {
+                let mut taint = args.first().map(|value| value.shape).unwrap_or_default();
+                if taint.is_clean() {
+                    taint = joined;
+                }
+                return Val::unknown(sym).tainted(taint);
+            }
+            "next" if base.is_none() => {
+                let kind = Taint::local(Locally::Data, origin);
+                return Val::unknown(hash(&[77, sym, u64::from(origin.span.at)])).tainted(kind).shaped(kind);
+            }
+            "set" | "frozenset" if base.is_none() => {
+                return Val::unknown(sym).tainted(Taint::local(Locally::Order, origin)).shaped(shapes);
+            }
+            "sorted" => {
+                let taint = if joined.local == Some(Locally::Order) {
+                    Taint { local: None, ..joined }
+                } else {
+                    joined
+                };
+                return Val::unknown(sym).tainted(taint).shaped(shapes);
+            }
+            "range" => {
+                let mut value = Val::unknown(sym).tainted(joined);
+                if let [Val { data: Data::Int(n), .. }] = args {
+                    value.data = Data::Range(0, *n);
+                }
+                return value;
+            }
+            "int" | "bool" | "str" if base.is_none() && args.len() == 1 => {
+                let data = match &args[0].data {
+                    data @ (Data::Int(_) | Data::Cond(_) | Data::Str(_)) => data.clone(),
+                    _ => Data::Unknown,
+                };
+                return Val { data, sym: args[0].sym, ..args[0].clone() };
+            }
+            _ if PURE.contains(&name) && base.is_none() => {
+                let mut value = Val::unknown(sym).tainted(joined).shaped(shapes);
+                value.agreed = args.iter().any(|arg| arg.agreed);
+                return value;
+            }
+            _ => {}
+        }
+        if matches!(path.as_str(), "random.shuffle" | "numpy.random.shuffle")
+            && let Some(ExprKind::Name(list)) = call.args.first().map(|arg| &arg.kind)
+        {
+            let old = args[0].clone();
+            let shuffled = Val { data: Data::Unknown, sym: hash(&[79, sym]), ..old };
+            self.bind(list, shuffled.tainted(Taint::local(Locally::Random, origin)));
+            return Val::none();
+        }
+        if matches!(name, "append" | "extend" | "add" | "update" | "insert")
+            && let ExprKind::Attr(of, _) = &call.func.kind
+            && let ExprKind::Name(list) = &of.kind
+        {
+            self.grow(list, args);
+        }
+        if name == "map"
+            && base.is_none()
+            && let [Val { data: Data::Func(func, this), .. }, list, ..] = args
+        {
+            let one = match &list.data {
+                Data::Many(one) => (**one).clone(),
+                _ => Val::unknown(hash(&[17, list.sym, 0])).tainted(Taint { axes: 0, ..list.taint }),
+            };
+            let this = this.as_ref().map(|this| (**this).clone());
+            let bound = bindings(self.project, *func, this.is_some(), &[one], &[]);
+            let mapped = self.enter(*func, this, &bound, &[], origin.span);
+            return Val { data: Data::Many(Arc::new(mapped)), ..Val::unknown(sym) };
+        }
+        if let Some(base) = base {
+            return self.method(name, base, callee, args, origin, sym);
+        }
+        if path.starts_with("torch.") || path.starts_with("numpy.") {
+            return of_tensor(&path, joined, shapes, args, origin, sym);
+        }
+        if let Some(last) = path.rsplit('.').next()
+            && last.starts_with(|c: char| c.is_ascii_uppercase())
+        {
+            let mut value = Val::object(&path, sym);
+            if keywords.iter().any(|(key, v)| *key == "sync_on_compute" && v.as_int() == Some(0)) {
+                value.shape.local = Some(Locally::Signal);
+            }
+            if path.starts_with("torchmetrics.") {
+                value.data = Data::Object("torchmetrics.Metric".into());
+            }
+            return value;
+        }
+        // In a file about sharded models each forward pass gathers: enough to ask who leaves before the others.
+        let is_model =
+            matches!(name, "model" | "policy" | "actor" | "student" | "net" | "unet" | "transformer");
+        if is_model && !self.process.overrides.is_empty() && self.facts.file(origin.file).is_sharded {
+            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
+            let is_endless = self.endless > 0;
+            self.record(Event::Op(Op {
+                name: "forward",
+                row: None,
+                group: Group::World,
+                at: origin,
+                from,
+                is_guess: true,
+                is_endless,
+            }));
+        }
+        // A loss or a model that nobody knows computes on what the batch holds.
+        let lower = name.to_ascii_lowercase();
+        if ["loss", "criterion", "model", "forward"].iter().any(|word| lower.contains(word)) {
+            let data = Taint::local(Locally::Data, origin);
+            return Val::unknown(sym).tainted(data);
+        }
+        Val::unknown(sym)
+    }
+
+    /// A list that grows: what it holds, and how much, differs as what is added.
+    fn grow(&mut self, list: &'s str, args: &[Val]) {
+        let Some(old) = self.frame().names.get(list).cloned() else { return };
+        if !matches!(old.data, Data::Items(..) | Data::Unknown | Data::Many(_)) {
+            return;
+        }
+        let added = args.iter().fold(Taint::NONE, |taint, arg| taint.join(arg.taint));
+        let data = match args {
+            [one] if matches!(&old.data, Data::Items(_, items) if items.is_empty()) => {
+                Data::Many(Arc::new(one.clone()))
+            }
+            _ => match old.data {
+                Data::Many(ref one) => Data::Many(Arc::clone(one)),
+                _ => Data::Unknown,
+            },
+        };
+        let local = Taint { axes: 0, ..added };
+        let grown = Val { data, sym: hash(&[80, old.sym]), ..old };
+        self.bind(list, grown.tainted(added).shaped(local));
+    }
+
+    /// A method of something that nobody knows.
+    fn method(
+        &mut self,
+        name: &str,
+        base: &Val,
+        callee: &Val,
+        args: &[Val],
+        origin: Origin,
+        sym: u64,
+    ) -> Val {
+        if base.agreed {
+            return Val { agreed: true, ..Val::unknown(sym) };
+        }
+        if let Data::External(_) = callee.data {
+            return Val::unknown(sym);
+        }
+        match name {
+            "item" | "any" | "all" | "tolist" | "isnan" | "isfinite" | "isinf" => {
+                return Val::unknown(sym).tainted(base.taint).tainted(Taint::local(Locally::Data, origin));
+            }
+            "numel" | "size" | "dim" => {
+                let taint = if base.shape.is_clean() { base.taint } else { base.shape };
+                return Val::unknown(sym).tainted(taint);
+            }
+            "exists" | "is_file" | "is_dir" => {
+                return Val::unknown(sym).tainted(Taint::local(Locally::File, origin));
+            }
+            "iterdir" | "glob" | "rglob" => {
+                let taint = Taint::local(Locally::Order, origin);
+                return Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::File, origin));
+            }
+            "nonzero" | "unique" => {
+                let taint = Taint::local(Locally::Data, origin);
+                return Val::unknown(sym).tainted(taint).shaped(taint);
+            }
+            "t" | "transpose" | "permute" | "swapaxes" => {
+                return Val { data: Data::View, sym, ..base.clone() };
+            }
+            "contiguous" => return Val { data: Data::Unknown, sym, ..base.clone() },
+            "append" | "extend" | "add" | "update" | "insert" | "setdefault" => {
+                return Val::none();
+            }
+            _ => {}
+        }
+        if matches!(base.data, Data::Unknown)
+            && let Some(kind @ Locally::Time) = catalog::local_method(name)
+        {
+            return Val::unknown(hash(&[78, sym])).tainted(Taint::local(kind, origin));
+        }
+        if HANDED_ON.contains(&name) {
+            let mut value = Val::unknown(sym).tainted(base.taint);
+            let reduces = matches!(name, "mean" | "sum" | "norm" | "max" | "min") && args.is_empty();
+            value.shape = if reduces { Taint::NONE } else { base.shape };
+            if let Data::View = base.data
+                && matches!(name, "to" | "cuda" | "detach")
+            {
+                value.data = Data::View;
+            }
+            return value;
+        }
+        let mut value = Val::unknown(sym);
+        if base.taint.local.is_some() && base.taint.axes == 0 {
+            value = value.tainted(base.taint);
+        }
+        let lower = name.to_ascii_lowercase();
+        if ["loss", "criterion", "model"].iter().any(|word| lower.contains(word)) {
+            value = value.tainted(Taint::local(Locally::Data, origin));
+        }
+        value
+    }
+
+    /// The backward pass of a wrapped model reduces gradients.
+    fn backward(&mut self, origin: Origin, sym: u64) -> Val {
+        if self.no_sync == 0 && self.facts.file(origin.file).is_wrapped {
+            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
+            self.record(Event::Op(Op {
+                name: "backward",
+                row: None,
+                group: Group::World,
+                at: origin,
+                from,
+                is_guess: true,
+                is_endless: self.endless > 0,
+            }));
+        }
+        Val::unknown(sym)
+    }
+}
+
+/// The axes of the group that a call such as `get_data_parallel_group(with_context_parallel=True)` returns.
+fn named_group(name: &str, call: &Call<'_>) -> Option<super::value::Axes> {
+    if !name.starts_with("get_") || !super::machine::is_group_name(name) {
+        return None;
+    }
+    let with = call.keywords.iter().filter(|(_, value)| matches!(value.kind, ExprKind::Bool(true)));
+    let text = with.fold(name.to_owned(), |text, (key, _)| format!("{text}.{}", key.unwrap_or_default()));
+    match super::machine::group_of_name(&text, 0) {
+        Group::Axes(axes) => Some(axes),
+        _ => None,
+    }
+}
+
+/// A tensor that torch or numpy makes.
+fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Origin, sym: u64) -> Val {
+    let last = path.rsplit('.').next().unwrap_or_default();
+    let value = Val { agreed: args.iter().any(|arg| arg.agreed), ..Val::unknown(sym) };
+    match last {
+        "zeros" | "ones" | "empty" | "full" | "rand" | "randn" | "arange" => {
+            // A size is all that the arguments say.
+            let shape = match args.first() {
+                Some(Val { data: Data::Items(Items::Ordered, items), .. }) => {
+                    items.iter().fold(Taint::NONE, |taint, item| taint.join(item.taint))
+                }
+                _ => args
+                    .iter()
+                    .take(if last == "full" { 1 } else { 4 })
+                    .fold(Taint::NONE, |t, arg| t.join(arg.taint)),
+            };
+            value.shaped(shape)
+        }
+        "tensor" | "as_tensor" | "from_numpy" | "array" => {
+            let is_scalar =
+                args.first().is_some_and(|arg| !matches!(arg.data, Data::Unknown) || arg.shape.is_clean());
+            value.tainted(joined).shaped(if is_scalar { Taint::NONE } else { shapes })
+        }
+        "cat" | "stack" | "concat" | "concatenate" | "vstack" | "hstack" => {
+            value.tainted(joined).shaped(shapes.join(joined))
+        }
+        "nonzero" | "unique" | "masked_select" => {
+            value.tainted(Taint::local(Locally::Data, origin)).shaped(Taint::local(Locally::Data, origin))
+        }
+        "transpose" | "permute" => Val { data: Data::View, ..value.tainted(joined).shaped(shapes) },
+        _ => value.tainted(joined).shaped(shapes),
+    }
+}
+
+/// Whether a call that is named like a rank belongs to a library of distributed jobs.
+fn is_of_job(path: &str) -> bool {
+    const JOBS: &[&str] = &[
+        "torch",
+        "deepspeed",
+        "megatron",
+        "accelerate",
+        "transformers",
+        "lightning",
+        "pytorch_lightning",
+        "horovod",
+        "jax",
+        "mpi4py",
+        "mlx",
+        "mmengine",
+        "mmcv",
+        "detectron2",
+        "composer",
+        "orbax",
+        "fairscale",
+        "apex",
+        "torch_xla",
+        "colossalai",
+        "verl",
+        "nemo",
+        "lightning_fabric",
+        "dist",
+        "utils",
+        "xformers",
+        "vllm",
+        "sglang",
+        "trl",
+        "llmfoundry",
+        "torchtitan",
+        "olmo",
+        "timm",
+        "comm",
+    ];
+    let first = path.split('.').next().unwrap_or_default();
+    JOBS.contains(&first)
+        || !path.starts_with(|c: char| c.is_ascii_lowercase())
+        || path.contains("dist")
+        || path.contains("parallel")
+}
+
+/// Which parameter gets which value.
+fn bindings<'s>(
+    project: &Project<'s>,
+    func: FuncId,
+    is_bound: bool,
+    args: &[Val],
+    keywords: &[(&'s str, Val)],
+) -> Vec<(&'s str, Val)> {
+    let def = &project.functions[func].def;
+    let takes_self = def.params.first().is_some_and(|param| matches!(param.name, "self" | "cls"));
+    let plain = def.params.iter().filter(|param| param.kind == ParamKind::Plain);
+    let mut bound: Vec<(&'s str, Val)> = plain
+        .skip(usize::from(takes_self && (is_bound || project.functions[func].class.is_some())))
+        .zip(args)
+        .map(|(param, value)| (param.name, value.clone()))
+        .collect();
+    for (key, value) in keywords {
+        if let Some(param) = def.params.iter().find(|param| param.name == *key) {
+            bound.push((param.name, value.clone()));
+        }
+    }
+    bound
+}
+
+impl Val {
+    pub(crate) fn shaped(mut self, shape: Taint) -> Self {
+        self.shape = self.shape.join(shape);
+        self
+    }
+}

@@ -1,0 +1,193 @@
+//! The tables of `knowledge`, by name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use ringleader_knowledge::collective::{
+    Axis, COLLECTIVES, Call, Collective, GUARDS, Guard, JOB_FACTS, LOCALS, MAKERS, RANKS, RECEIVERS,
+    RankValue,
+};
+
+use super::value::Locally;
+
+/// A collective and the call that it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub(crate) of: &'static Collective,
+    pub(crate) call: &'static Call,
+}
+
+impl Row {
+    /// What it must meet on the other processes.
+    pub(crate) fn matches(self) -> &'static str {
+        match (self.of.same, self.call.name) {
+            ("", "wait_for_everyone" | "synchronize" | "monitored_barrier" | "Barrier") => "barrier",
+            ("", "__call__") => "forward",
+            ("", "__init__") => "wrap",
+            ("", name) => name,
+            (same, _) => same,
+        }
+    }
+}
+
+struct Tables {
+    functions: BTreeMap<String, Row>,
+    distinctive: BTreeMap<&'static str, Row>,
+    names: BTreeSet<&'static str>,
+}
+
+fn tables() -> &'static Tables {
+    static TABLES: OnceLock<Tables> = OnceLock::new();
+    TABLES.get_or_init(|| {
+        let mut tables =
+            Tables { functions: BTreeMap::new(), distinctive: BTreeMap::new(), names: BTreeSet::new() };
+        for of in COLLECTIVES {
+            for call in of.calls {
+                let row = Row { of, call };
+                tables.names.insert(call.name);
+                for path in of.paths {
+                    tables.functions.entry(format!("{path}.{}", call.name)).or_insert(row);
+                }
+                if of.distinctive.contains(&call.name) {
+                    tables.distinctive.entry(call.name).or_insert(row);
+                }
+            }
+        }
+        tables
+    })
+}
+
+/// The collective at a dotted path.
+pub(crate) fn at(path: &str) -> Option<Row> {
+    tables().functions.get(path).copied()
+}
+
+/// The method of a class outside of the project.
+pub(crate) fn method(kind: &str, name: &str) -> Option<Row> {
+    at(&format!("{kind}.{name}"))
+}
+
+/// The collective that this name means on any object.
+pub(crate) fn distinctive(name: &str) -> Option<Row> {
+    tables().distinctive.get(name).copied()
+}
+
+/// Whether a helper of this name can hardly do anything but communicate: what a file imports from a part of the project
+/// that is not there is known by its name alone.
+pub(crate) fn is_telling(name: &str) -> bool {
+    const STARTS: &[&str] = &[
+        "all_reduce",
+        "allreduce",
+        "all_gather",
+        "allgather",
+        "gather_all",
+        "broadcast_object",
+        "reduce_scatter",
+        "reduce_across",
+        "gather_across",
+        "sync_across",
+        "barrier",
+        "dist_barrier",
+        "distributed_barrier",
+        "reduce_mean",
+        "reduce_tensor",
+        "reduce_dict",
+        "gather_object",
+        "broadcast_tensor",
+        "dist_reduce",
+        "gather_fn",
+        "cross_replica",
+    ];
+    let name = name.trim_start_matches('_');
+    STARTS.iter().any(|start| name.starts_with(start))
+        && !name.ends_with("_size")
+        && !name.contains("hook")
+        && !name.contains("bucket")
+}
+
+/// The row that stands for such a helper.
+pub(crate) fn telling(name: &str) -> Option<Row> {
+    let row = at(if name.contains("barrier") {
+        "torch.distributed.barrier"
+    } else {
+        "torch.distributed.all_gather_object"
+    })?;
+    is_telling(name).then_some(row)
+}
+
+/// Whether some collective has this name.
+pub(crate) fn is_name(name: &str) -> bool {
+    tables().names.contains(name)
+        || matches!(
+            name,
+            "send"
+                | "recv"
+                | "isend"
+                | "irecv"
+                | "batch_isend_irecv"
+                | "DistributedSampler"
+                | "set_device"
+                | "shuffle"
+        )
+}
+
+/// Whether a class has collectives among its methods.
+pub(crate) fn is_class(kind: &str) -> bool {
+    COLLECTIVES.iter().any(|of| of.paths.contains(&kind))
+}
+
+pub(crate) type Rank = (Axis, RankValue);
+
+fn by_name(
+    pick: impl Fn(&'static ringleader_knowledge::collective::RankSource) -> &'static [&'static str],
+) -> BTreeMap<&'static str, Rank> {
+    let rows = RANKS.iter().flat_map(|row| pick(row).iter().map(move |name| (*name, (row.axis, row.value))));
+    rows.collect()
+}
+
+pub(crate) fn rank_call(name: &str) -> Option<Rank> {
+    static MAP: OnceLock<BTreeMap<&'static str, Rank>> = OnceLock::new();
+    MAP.get_or_init(|| by_name(|row| row.calls)).get(name).copied()
+}
+
+pub(crate) fn rank_attribute(name: &str) -> Option<Rank> {
+    static MAP: OnceLock<BTreeMap<&'static str, Rank>> = OnceLock::new();
+    MAP.get_or_init(|| by_name(|row| row.attributes)).get(name).copied()
+}
+
+pub(crate) fn rank_name(name: &str) -> Option<Rank> {
+    static MAP: OnceLock<BTreeMap<&'static str, Rank>> = OnceLock::new();
+    MAP.get_or_init(|| by_name(|row| row.names)).get(name).copied()
+}
+
+pub(crate) fn rank_variable(name: &str) -> Option<Rank> {
+    static MAP: OnceLock<BTreeMap<&'static str, Rank>> = OnceLock::new();
+    MAP.get_or_init(|| by_name(|row| row.variables)).get(name).copied()
+}
+
+pub(crate) fn guard(name: &str) -> Option<&'static Guard> {
+    GUARDS.iter().find(|guard| guard.names.contains(&name))
+}
+
+/// True or a number of processes: what a call says of the job.
+pub(crate) fn fact(name: &str) -> Option<bool> {
+    JOB_FACTS.iter().find(|(names, _)| names.contains(&name)).map(|(_, is_true)| *is_true)
+}
+
+pub(crate) fn local_call(path: &str) -> Option<Locally> {
+    LOCALS.iter().find(|row| row.calls.contains(&path)).map(|row| row.kind.into())
+}
+
+pub(crate) fn local_method(name: &str) -> Option<Locally> {
+    LOCALS.iter().find(|row| row.methods.contains(&name)).map(|row| row.kind.into())
+}
+
+/// The class that a variable of this name usually has.
+pub(crate) fn receiver(name: &str, imports: impl Fn(&[&str]) -> bool) -> Option<&'static str> {
+    RECEIVERS.iter().find(|row| row.names.contains(&name) && imports(row.imports)).map(|row| row.kind)
+}
+
+/// The class of what a call outside of the project returns.
+pub(crate) fn made_by(path: &str) -> Option<&'static str> {
+    MAKERS.iter().find(|(calls, _)| calls.contains(&path)).map(|(_, kind)| *kind)
+}

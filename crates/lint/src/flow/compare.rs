@@ -1,0 +1,366 @@
+//! Tries a function on several processes and says where they part.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_knowledge::collective::Axis;
+
+use super::facts::Facts;
+use super::machine::{Machine, Seen};
+use super::trace::{Decider, Decision, Event, Exit, Op, Oracle, Paths, Process, Trace, share};
+use super::value::{Axes, Group, Origin, PLACE, Taint, bit};
+use crate::python::index::{FuncId, Project};
+
+/// Paths of one function that are tried, each on all processes.
+const MAX_PATHS: usize = 24;
+/// Conditions on local data of one function that are tried.
+const MAX_LOCAL: usize = 16;
+/// Places of one function that are reported.
+const MAX_DIVERGENCES: usize = 8;
+/// Callers of a function that are looked at before it is blamed.
+const MAX_CALLERS: usize = 6;
+
+/// How two processes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parting {
+    /// A collective stands in a branch that only some take.
+    Branch,
+    /// Some leave before it.
+    Exit(Exit, Origin),
+    /// A decorator keeps some out.
+    Decorator,
+    /// Both call the same, in another order.
+    Order,
+    /// An exception skips it.
+    Handler,
+    /// A loop runs more often on some.
+    Loop,
+}
+
+/// Two processes that do not call the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Divergence {
+    pub(crate) func: FuncId,
+    pub(crate) decision: Decision,
+    pub(crate) parting: Parting,
+    /// The first call that the other process does not meet.
+    pub(crate) op: Op,
+    /// What each calls in this group, with its name.
+    pub(crate) sides: [(String, Vec<&'static str>); 2],
+    /// Whether the condition is on the process's own data.
+    pub(crate) is_local: bool,
+    /// Whether they part on the usual path.
+    pub(crate) is_usual: bool,
+}
+
+/// All that a function shows.
+#[derive(Debug, Default)]
+pub(crate) struct Tried {
+    pub(crate) divergences: Vec<Divergence>,
+    /// Calls on the usual path of the first process, and what is known of their arguments.
+    pub(crate) seen: Vec<Seen>,
+    /// Whether a condition on the rank was met.
+    pub(crate) has_rank_decision: bool,
+}
+
+struct Run {
+    trace: Trace,
+    seen: Vec<Seen>,
+    local: Vec<(u64, Taint, Origin)>,
+    /// Loops that all leave together.
+    settled: BTreeSet<Origin>,
+    /// Conditions that the oracle decided.
+    choices: BTreeSet<u64>,
+}
+
+fn run(
+    project: &Project<'_>,
+    facts: &Facts<'_, '_>,
+    func: FuncId,
+    process: &Process,
+    oracle: &mut Oracle,
+) -> Run {
+    oracle.asked.clear();
+    let mut machine = Machine::new(project, facts, process, oracle);
+    let f = &project.functions[func];
+    machine.run(func);
+    // What is entered is left: both halves are one.
+    if f.def.name == "__enter__"
+        && let Some(exit) = f.class.and_then(|class| project.method(class, "__exit__"))
+    {
+        machine.run(exit);
+    }
+    let Machine { trace, seen, local, settled, .. } = machine;
+    Run { trace, seen, local, settled, choices: oracle.asked.clone() }
+}
+
+/// Tries one function.
+pub(crate) fn try_function(
+    project: &Project<'_>,
+    facts: &Facts<'_, '_>,
+    func: FuncId,
+    with_local: bool,
+) -> Tried {
+    let mut tried = Tried::default();
+    let mut paths = Paths::new(MAX_PATHS);
+    let mut is_usual = true;
+    let mut local_done = BTreeSet::new();
+    let mut reported: BTreeSet<(Origin, Origin)> = BTreeSet::new();
+    while let Some(mut oracle) = paths.next() {
+        let start = oracle.fixed.clone();
+        let first = run(project, facts, func, &Process::first(), &mut oracle);
+        if is_usual {
+            let by_rank = |event: &Event| matches!(event, Event::Decision(d) if d.taint.axes != 0);
+            tried.has_rank_decision = first.trace.events.iter().any(by_rank);
+        }
+        let mut found = Vec::new();
+        for process in others(&first.trace) {
+            let other = run(project, facts, func, &process, &mut oracle);
+            let Some(divergence) = part(func, &first.trace, &other.trace, &process) else { continue };
+            // Choices that only one of them met.
+            let own: BTreeSet<u64> = first.choices.difference(&other.choices).copied().collect();
+            let theirs: BTreeSet<u64> = other.choices.difference(&first.choices).copied().collect();
+            if !own.is_empty()
+                && !theirs.is_empty()
+                && can_agree(project, facts, func, &process, &oracle, &own, &theirs)
+            {
+                continue;
+            }
+            found.push(divergence);
+        }
+        if with_local {
+            for (key, taint, at) in &first.local {
+                if first.settled.contains(at) {
+                    continue;
+                }
+                if local_done.len() >= MAX_LOCAL || !local_done.insert(*key) || taint.axes != 0 {
+                    continue;
+                }
+                let (yes, no) = (Process::first().with(*key, true), Process::first().with(*key, false));
+                let a = run(project, facts, func, &yes, &mut oracle);
+                let b = run(project, facts, func, &no, &mut oracle);
+                found.extend(part(func, &a.trace, &b.trace, &no));
+            }
+        }
+        for mut divergence in found {
+            divergence.is_usual = is_usual;
+            let key = (divergence.decision.test, divergence.op.at);
+            if tried.divergences.len() < MAX_DIVERGENCES && reported.insert(key) {
+                tried.divergences.push(divergence);
+            }
+        }
+        paths.learn(&start, &oracle);
+        if is_usual {
+            tried.seen = first.seen;
+        }
+        is_usual = false;
+    }
+    tried
+}
+
+/// Whether two processes that each have choices of their own can fall out alike: the size that one sends is the size
+/// that the others got.
+fn can_agree(
+    project: &Project<'_>,
+    facts: &Facts<'_, '_>,
+    func: FuncId,
+    process: &Process,
+    oracle: &Oracle,
+    own: &BTreeSet<u64>,
+    theirs: &BTreeSet<u64>,
+) -> bool {
+    let value = |key: &u64| oracle.fixed.get(key).copied().unwrap_or_default();
+    let flips = own.iter().take(3).map(|key| vec![(*key, !value(key))]);
+    let other_flips = theirs.iter().take(3).map(|key| vec![(*key, !value(key))]);
+    let pairs = own
+        .iter()
+        .take(3)
+        .flat_map(|a| theirs.iter().take(3).map(move |b| vec![(*a, !value(a)), (*b, !value(b))]));
+    flips.chain(other_flips).chain(pairs).any(|changes| {
+        let mut oracle = Oracle { fixed: oracle.fixed.clone(), ..Oracle::default() };
+        oracle.fixed.extend(changes);
+        let a = run(project, facts, func, &Process::first(), &mut oracle);
+        let b = run(project, facts, func, process, &mut oracle);
+        part(func, &a.trace, &b.trace, process).is_none()
+    })
+}
+
+/// Whether the callers of a function make up for what it leaves open, as halves of a barrier in two functions do.
+pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, divergence: &Divergence) -> bool {
+    let callers = &facts.callers[divergence.decision.func];
+    callers.iter().take(MAX_CALLERS).any(|caller| {
+        let mut oracle = Oracle::default();
+        let first = run(project, facts, *caller, &Process::first(), &mut oracle);
+        let met = |event: &Event| matches!(event, Event::Decision(d) if d.test == divergence.decision.test);
+        if !first.trace.events.iter().any(met) {
+            return false;
+        }
+        let others = others(&first.trace);
+        let mut is_equal = true;
+        for process in others {
+            let other = run(project, facts, *caller, &process, &mut oracle);
+            is_equal &= part(*caller, &first.trace, &other.trace, &process).is_none();
+        }
+        is_equal
+    })
+}
+
+/// The processes on which a function may take another path than on the first.
+fn others(trace: &Trace) -> Vec<Process> {
+    let mut axes: Axes = 0;
+    for event in &trace.events {
+        if let Event::Decision(decision) = event {
+            axes |= decision.taint.axes;
+        }
+    }
+    let mut list = Vec::new();
+    const AXES: [Axis; 9] = [
+        Axis::Global,
+        Axis::Local,
+        Axis::Node,
+        Axis::Data,
+        Axis::Tensor,
+        Axis::Pipeline,
+        Axis::Context,
+        Axis::Expert,
+        Axis::Group,
+    ];
+    for axis in AXES {
+        if axes & bit(axis) != 0 {
+            list.push(Process::other(axis));
+        }
+    }
+    if axes & PLACE != 0 {
+        list.push(Process::last());
+    }
+    list
+}
+
+fn decisions(trace: &Trace, until: usize) -> Vec<(usize, Decision, u32)> {
+    let mut counts: BTreeMap<Origin, u32> = BTreeMap::new();
+    let mut list = Vec::new();
+    for (n, event) in trace.events.iter().enumerate().take(until) {
+        if let Event::Decision(decision) = event {
+            let count = counts.entry(decision.test).or_default();
+            list.push((n, *decision, *count));
+            *count += 1;
+        }
+    }
+    list
+}
+
+/// Where the calls of two processes part, if they do.
+fn part(func: FuncId, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
+    let mut groups: BTreeSet<Group> = BTreeSet::new();
+    for event in a.events.iter().chain(&b.events) {
+        if let Event::Op(op) = event {
+            groups.insert(op.group);
+        }
+    }
+    groups
+        .into_iter()
+        .filter(|group| share(*group, other))
+        .find_map(|group| part_in(func, group, a, b, other))
+}
+
+fn part_in(func: FuncId, group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
+    let of = |trace: &Trace| -> Vec<(usize, Op)> {
+        let ops = trace.events.iter().enumerate().filter_map(|(n, event)| match event {
+            Event::Op(op) if op.group == group => Some((n, *op)),
+            _ => None,
+        });
+        ops.collect()
+    };
+    let (left, right) = (of(a), of(b));
+    let same = left.iter().zip(&right).take_while(|((_, x), (_, y))| x.name == y.name).count();
+    let (x, y) = (left.get(same), right.get(same));
+    if (x.is_none() && y.is_none()) || (x.is_none() && a.is_cut) || (y.is_none() && b.is_cut) {
+        return None;
+    }
+    let (decision, parting, op) = blame(a, b, x, y)?;
+    // A rank in a list, and a group that may be just that list: nothing is proven. Nor does a server's loop end.
+    if (!decision.is_known && matches!(group, Group::Some(_)) && decision.taint.axes != 0) || op.is_endless {
+        return None;
+    }
+    let mut parting = parting;
+    let names = |list: &[(usize, Op)]| list.iter().map(|(_, op)| op.name).collect::<Vec<_>>();
+    let (names_left, names_right) = (names(&left), names(&right));
+    if parting == Parting::Branch && names_left.len() == names_right.len() {
+        let (mut p, mut q) = (names_left.clone(), names_right.clone());
+        p.sort_unstable();
+        q.sort_unstable();
+        if p == q {
+            parting = Parting::Order;
+        }
+    }
+    let is_local = decision.taint.axes == 0;
+    let titles = if is_local {
+        ["where it holds".to_owned(), "elsewhere".to_owned()]
+    } else {
+        [Process::first().name(), other.name()]
+    };
+    let [title_left, title_right] = titles;
+    Some(Divergence {
+        func,
+        decision,
+        parting,
+        op,
+        sides: [(title_left, names_left), (title_right, names_right)],
+        is_local,
+        is_usual: false,
+    })
+}
+
+/// The decision after which two processes do not call the same.
+fn blame(
+    a: &Trace,
+    b: &Trace,
+    x: Option<&(usize, Op)>,
+    y: Option<&(usize, Op)>,
+) -> Option<(Decision, Parting, Op)> {
+    let all_a = decisions(a, usize::MAX);
+    let all_b = decisions(b, usize::MAX);
+    let mut fallback = None;
+    for (op, own, mine, theirs, trace) in [(x, &all_a, a, &all_b, b), (y, &all_b, b, &all_a, a)]
+        .into_iter()
+        .filter_map(|(op, own, mine, theirs, trace)| Some((op?, own, mine, theirs, trace)))
+    {
+        let _ = mine;
+        for (_, decision, count) in own.iter().rev().filter(|(n, ..)| *n < op.0) {
+            let met = theirs.iter().find(|(_, d, c)| d.test == decision.test && c == count);
+            let Some((at, theirs_decision, _)) = met else { continue };
+            if theirs_decision.outcome == decision.outcome {
+                continue;
+            }
+            let whole = decision.at;
+            let is_inside = |place: Origin| place.file == whole.file && whole.span.holds(place.span);
+            if decision.kind == Decider::Decorator {
+                return Some((*decision, Parting::Decorator, op.1));
+            }
+            let is_within = is_inside(op.1.at) || is_inside(op.1.from);
+            // Whoever lacks the call left before it.
+            let exit = trace.events.iter().skip(*at).find_map(|event| match event {
+                Event::Exit(exit, place) if is_inside(*place) => Some((*exit, *place)),
+                _ => None,
+            });
+            let parting = match (decision.kind, exit) {
+                (Decider::Handler, _) => Parting::Handler,
+                (Decider::For | Decider::While, None) if is_within => Parting::Loop,
+                (_, Some((exit, place))) if !is_within || arm_leaves(decision, place) => {
+                    Parting::Exit(exit, place)
+                }
+                _ if is_within => Parting::Branch,
+                _ => {
+                    fallback = fallback.or(Some((*decision, Parting::Branch, op.1)));
+                    continue;
+                }
+            };
+            return Some((*decision, parting, op.1));
+        }
+    }
+    fallback
+}
+
+/// Whether an exit belongs to the branch of a decision.
+fn arm_leaves(decision: &Decision, exit: Origin) -> bool {
+    decision.kind == Decider::If && decision.arm.file == exit.file && decision.arm.span.holds(exit.span)
+}

@@ -1,0 +1,830 @@
+//! Values of expressions on one process.
+
+use std::sync::Arc;
+
+use ringleader_knowledge::collective::{Axis, RankValue};
+
+use super::catalog;
+use super::machine::{Machine, group_of_name, is_group_name};
+use super::trace::{Process, WORLD};
+use super::value::{Cond, Data, GROUP, Group, Items, Locally, Origin, Taint, Val, bit, hash, hash_text, not};
+use crate::python::ast::{Cmp, Comprehension, Expr, ExprKind, Kind, Op, Span};
+use crate::python::index::{ClassId, FileId, FuncId, Meaning};
+
+/// Depth of names that are looked up through each other.
+const MAX_LOOKUPS: usize = 6;
+
+impl<'p, 's> Machine<'_, 'p, 's> {
+    pub(crate) fn eval(&mut self, expr: &'p Expr<'s>) -> Val {
+        self.steps = self.steps.saturating_sub(1);
+        if self.steps == 0 {
+            return Val::unknown(hash(&[30, u64::from(expr.span.at)]));
+        }
+        match &expr.kind {
+            ExprKind::Name(name) => self.name(name, expr.span),
+            ExprKind::Attr(of, name) => self.attribute_expr(expr, of, name),
+            ExprKind::Call(call) => self.call(call, expr),
+            ExprKind::Int(n) => Val::int(*n),
+            ExprKind::Str(text) => Val::text(text),
+            ExprKind::Bool(value) => Val::truth(*value),
+            ExprKind::None => Val::none(),
+            ExprKind::Float => Val::new(Data::Unknown, hash(&[31, hash_text(self.slice(expr.span))])),
+            ExprKind::Compare(left, rest) => self.compare(left, rest),
+            ExprKind::And(list) => self.fold(list, true),
+            ExprKind::Or(list) => self.fold(list, false),
+            ExprKind::Not(inner) => {
+                let value = self.eval(inner);
+                let cond = not(&value.cond());
+                Val { data: Data::Cond(cond), sym: hash(&[32, value.sym]), shape: Taint::NONE, ..value }
+            }
+            ExprKind::Minus(inner) => {
+                let value = self.eval(inner);
+                match value.data {
+                    Data::Int(n) => Val::int(n.wrapping_neg()).tainted(value.taint),
+                    _ => Val { data: Data::Unknown, sym: hash(&[33, value.sym]), ..value },
+                }
+            }
+            ExprKind::Binary(op, left, right) => self.binary(*op, left, right),
+            ExprKind::Choice(parts) => self.choice(parts),
+            ExprKind::Index(of, at) => self.index(of, at, expr.span),
+            ExprKind::List(list) | ExprKind::Tuple(list) => self.items(Items::Ordered, list),
+            ExprKind::Set(list) => self.items(Items::Set, list),
+            ExprKind::Dict(items) => {
+                let mut values = Vec::new();
+                for (key, value) in items {
+                    if let Some(key) = key {
+                        self.eval(key);
+                    }
+                    values.push(self.eval(value));
+                }
+                self.of_items(Items::Dict, values)
+            }
+            ExprKind::Comprehension(c) => self.comprehension(c, expr.span),
+            ExprKind::Named(parts) => {
+                let value = self.eval(&parts[1]);
+                if let ExprKind::Name(name) = &parts[0].kind {
+                    self.bind(name, value.clone());
+                }
+                value
+            }
+            ExprKind::Star(inner) | ExprKind::Await(inner) => self.eval(inner),
+            ExprKind::Yield(value) => {
+                let value = value.as_ref().map(|value| self.eval(value));
+                self.at_yield();
+                value.unwrap_or_else(Val::none)
+            }
+            ExprKind::Format(list) | ExprKind::Other(list) => {
+                let mut sym = vec![34, u64::from(expr.span.at)];
+                let mut taint = Taint::NONE;
+                let mut shape = Taint::NONE;
+                for part in list {
+                    let value = self.eval(part);
+                    sym.push(value.sym);
+                    taint = taint.join(value.taint);
+                    shape = shape.join(value.shape);
+                }
+                let mut value = Val::unknown(hash(&sym)).tainted(taint);
+                value.shape = shape;
+                value
+            }
+            ExprKind::Lambda(_) => Val::unknown(hash(&[35, u64::from(expr.span.at)])),
+        }
+    }
+
+    pub(crate) fn slice(&self, span: Span) -> &'s str {
+        self.project.files[self.file()].slice(span)
+    }
+
+    fn items(&mut self, kind: Items, list: &'p [Expr<'s>]) -> Val {
+        let values = list.iter().map(|part| self.eval(part)).collect();
+        let is_open = list.iter().any(|part| matches!(part.kind, ExprKind::Star(_)));
+        let value = self.of_items(kind, values);
+        if is_open { Val { data: Data::Unknown, ..value } } else { value }
+    }
+
+    fn of_items(&mut self, kind: Items, values: Vec<Val>) -> Val {
+        let mut sym = vec![36, kind as u64];
+        let mut taint = Taint::NONE;
+        for value in &values {
+            sym.push(value.sym);
+            taint = taint.join(value.taint);
+        }
+        Val {
+            data: Data::Items(kind, Arc::new(values)),
+            taint,
+            shape: Taint::NONE,
+            agreed: false,
+            sym: hash(&sym),
+        }
+    }
+
+    /// A place of this process, as a number or a truth value.
+    pub(crate) fn rank_value(&mut self, (axis, value): catalog::Rank, origin: Origin) -> Val {
+        let taint = Taint::rank(bit(axis), origin);
+        match value {
+            RankValue::Rank => Val::int(self.process.coordinate(axis)).tainted(taint),
+            RankValue::First | RankValue::Last => Val::truth(self.process.is(axis, value)).tainted(taint),
+        }
+    }
+
+    pub(crate) fn name(&mut self, name: &'s str, span: Span) -> Val {
+        if let Some(value) = self.frame().names.get(name) {
+            return value.clone();
+        }
+        let func = self.func();
+        if let Some(nested) = self.project.nested(func, name) {
+            return Val::new(Data::Func(nested, None), hash(&[13, nested as u64]));
+        }
+        // Names of the functions around this one.
+        let mut at = self.project.functions[func].parent;
+        for _ in 0..MAX_LOOKUPS {
+            let Some(outer) = at else { break };
+            if let Some(value) = self.lazily(outer, name) {
+                return value;
+            }
+            at = self.project.functions[outer].parent;
+        }
+        let file = self.file();
+        self.global(file, name, span)
+    }
+
+    /// A name at the top of a file.
+    fn global(&mut self, file: FileId, name: &'s str, span: Span) -> Val {
+        let entry = &self.project.files[file];
+        if entry.names.contains_key(name)
+            && let Some(meaning) = self.project.resolve(file, name)
+        {
+            return self.meaning(meaning, name);
+        }
+        if let Some(value) = self.lazily(entry.main, name) {
+            return value;
+        }
+        if let Some(meaning) = self.project.resolve(file, name) {
+            return self.meaning(meaning, name);
+        }
+        let origin = self.origin(span);
+        if let Some(rank) = catalog::rank_name(name)
+            && !self.is_low_rank(self.func())
+        {
+            return self.rank_value(rank, origin);
+        }
+        self.conventional(file, name, hash(&[37, file as u64, hash_text(name)]), origin)
+    }
+
+    fn meaning(&mut self, meaning: Meaning, name: &str) -> Val {
+        match meaning {
+            Meaning::Func(id) => Val::new(Data::Func(id, None), hash(&[13, id as u64])),
+            Meaning::Class(id) => Val::new(Data::Class(id), hash(&[38, id as u64])),
+            Meaning::External(path) => Val::external(&path),
+            Meaning::Module(file) => {
+                Val::new(Data::External(self.module_path(file).into()), hash(&[39, file as u64]))
+            }
+            Meaning::Var(file, path) => {
+                let main = self.project.files[file].main;
+                let first = path.split('.').next().unwrap_or_default().to_owned();
+                let rest = path.strip_prefix(&first).unwrap_or_default();
+                let key = self.facts.assigned[main].keys().find(|key| **key == first).copied();
+                if rest.is_empty()
+                    && let Some(value) = key.and_then(|key| self.lazily(main, key))
+                {
+                    return value;
+                }
+                Val::unknown(hash(&[40, file as u64, hash_text(&path), hash_text(name)]))
+            }
+        }
+    }
+
+    /// Modules of the project are known by a path that no outer module has.
+    fn module_path(&self, file: FileId) -> String {
+        format!("<{file}>")
+    }
+
+    /// The value of a name of a function or module that is not being executed.
+    fn lazily(&mut self, func: FuncId, name: &str) -> Option<Val> {
+        let facts = self.facts;
+        let project = self.project;
+        let (key, values) =
+            facts.assigned[func].get_key_value(name).map_or((None, None), |(k, v)| (Some(*k), Some(v)));
+        let parameter = project.functions[func].def.params.iter().find(|param| param.name == name);
+        if key.is_none() && parameter.is_none() {
+            return None;
+        }
+        if self.muted >= MAX_LOOKUPS {
+            return Some(Val::unknown(hash(&[41, func as u64, hash_text(name)])));
+        }
+        self.muted += 1;
+        let class = super::facts::class_of_self(project, func);
+        let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
+        self.push_frame(func, this);
+        let mut found: Option<Val> = parameter.map(|param| self.parameter(func, param));
+        for (value, n) in values.into_iter().flatten().take(4) {
+            let mut value = self.eval(value);
+            if let Some(n) = n {
+                value = self.part(&value, *n);
+            }
+            found = Some(found.map_or(value.clone(), |old| old.join(&value)));
+        }
+        self.frames.pop();
+        self.muted -= 1;
+        found
+    }
+
+    fn attribute_expr(&mut self, expr: &'p Expr<'s>, of: &'p Expr<'s>, name: &'s str) -> Val {
+        if let Some(key) = expr.dotted()
+            && let Some(value) = self.frame().attrs.get(&key)
+        {
+            return value.clone();
+        }
+        let base = self.eval(of);
+        self.attribute(&base, name, expr.span, of)
+    }
+
+    pub(crate) fn attribute(&mut self, base: &Val, name: &'s str, span: Span, of: &Expr<'s>) -> Val {
+        let origin = self.origin(span);
+        match &base.data {
+            Data::External(path) => {
+                if let Some(file) = path.strip_prefix('<').and_then(|p| p.strip_suffix('>')) {
+                    let file = file.parse::<usize>().unwrap_or_default().min(self.project.files.len() - 1);
+                    return self.global(file, name, span);
+                }
+                let path = format!("{path}.{name}");
+                if path.ends_with("group.WORLD")
+                    || path.ends_with("GroupMember.WORLD")
+                    || path.ends_with("MPI.COMM_WORLD")
+                {
+                    return Val::new(Data::Group(Group::World), hash(&[42]));
+                }
+                return Val::external(&path).tainted(base.taint);
+            }
+            Data::Instance(class) => {
+                let class = *class;
+                if let Some(value) = self.member(class, base, name, origin) {
+                    return value;
+                }
+            }
+            Data::Class(class) => {
+                if let Some(method) = self.project.method(*class, name) {
+                    return Val::new(Data::Func(method, None), hash(&[13, method as u64]));
+                }
+            }
+            _ => {}
+        }
+        let sym = hash(&[43, base.sym, hash_text(name)]);
+        if let Some(rank) = catalog::rank_attribute(name)
+            && !self.is_matrix_rank(of, name)
+        {
+            return self.rank_value(rank, origin);
+        }
+        if name == "module" && matches!(base.data, Data::Object(_)) {
+            return Val::unknown(sym);
+        }
+        if matches!(name, "world_size" | "num_processes" | "process_count") {
+            return Val::int(WORLD);
+        }
+        if matches!(name, "T" | "mT" | "H") {
+            return Val { data: Data::View, sym, ..base.clone() };
+        }
+        if matches!(name, "device" | "dtype" | "ndim" | "requires_grad") {
+            return Val::unknown(sym);
+        }
+        let mut value = self.conventional(self.file(), name, sym, origin);
+        // Parts of a batch hold what it holds; where a counter of a progress bar is switched off, it does not count.
+        let inherits =
+            base.taint.local.is_some() || matches!(&base.data, Data::Object(kind) if &**kind == "tqdm.tqdm");
+        value.agreed |= base.agreed;
+        if inherits {
+            value = value.tainted(base.taint);
+            value.shape = value.shape.join(base.shape);
+        }
+        if name == "shape" {
+            value.taint = base.shape;
+        }
+        value
+    }
+
+    /// Whether `.rank` is that of a matrix or tensor.
+    fn is_matrix_rank(&self, of: &Expr<'s>, name: &str) -> bool {
+        if name != "rank" {
+            return false;
+        }
+        let base = of.last_name().unwrap_or_default().to_ascii_lowercase();
+        let is_parameter = [
+            "hparams", "lora", "peft", "tensor", "matrix", "shape", "result", "item", "record", "entry",
+            "doc",
+        ];
+        is_parameter.iter().any(|word| base.contains(word)) || self.is_low_rank(self.func())
+    }
+
+    /// A method, property or attribute of an object of the project.
+    fn member(&mut self, class: ClassId, base: &Val, name: &'s str, origin: Origin) -> Option<Val> {
+        if let Some(method) = self.project.method(class, name) {
+            let def = &self.project.functions[method].def;
+            let is_property = def.decorators.iter().any(|d| {
+                matches!(d.last_name(), Some("property" | "cached_property" | "lru_cache_property"))
+            });
+            if !is_property {
+                let this = Some(Arc::new(base.clone()));
+                return Some(Val::new(Data::Func(method, this), hash(&[13, method as u64])));
+            }
+            if let Some(rank) = catalog::rank_attribute(name) {
+                return Some(self.rank_value(rank, origin));
+            }
+            return Some(self.enter(method, Some(base.clone()), &[], &[], origin.span));
+        }
+        let values =
+            self.project.ancestry(class).into_iter().find_map(|id| self.facts.attributes[id].get(name));
+        let values = values?;
+        if self.muted >= MAX_LOOKUPS {
+            return None;
+        }
+        self.muted += 1;
+        let mut found: Option<Val> = None;
+        for (method, value, n) in values.iter().take(4) {
+            self.push_frame(*method, Some(base.clone()));
+            // Names that the method does not assign before are its parameters.
+            let mut value = self.eval_in(*method, value);
+            if let Some(n) = n {
+                value = self.part(&value, *n);
+            }
+            self.frames.pop();
+            found = Some(found.map_or(value.clone(), |old| old.join(&value)));
+        }
+        self.muted -= 1;
+        let mut value = found?;
+        let is_empty = match &value.data {
+            Data::Items(Items::Ordered | Items::Dict, items) => items.is_empty(),
+            Data::Object(kind) => matches!(
+                &**kind,
+                "collections.defaultdict"
+                    | "collections.deque"
+                    | "collections.OrderedDict"
+                    | "collections.Counter"
+            ),
+            _ => false,
+        };
+        if is_empty || matches!(&value.data, Data::Unknown if values.iter().any(|(_, v, _)| is_container(v)))
+        {
+            // What is empty when the object is made is filled as the process runs.
+            let order =
+                self.project.ancestry(class).into_iter().any(|id| self.facts.unordered.contains(&(id, name)));
+            let kind = if order { Locally::Order } else { Locally::Data };
+            let taint = Taint::local(kind, origin);
+            let sym = hash(&[61, class as u64, hash_text(name)]);
+            value = Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::Data, origin));
+            return Some(value);
+        }
+        if matches!(value.data, Data::Unknown | Data::None) && value.taint.is_clean() {
+            // Nothing is known of what was assigned: the name may tell.
+            if let Some(rank) = catalog::rank_attribute(name)
+                && !self.is_low_rank(self.func())
+            {
+                return Some(self.rank_value(rank, origin));
+            }
+            let sym = hash(&[44, class as u64, hash_text(name)]);
+            return Some(self.conventional(self.file(), name, sym, origin));
+        }
+        Some(value)
+    }
+
+    /// Evaluates an expression of a method whose other statements are not executed.
+    fn eval_in(&mut self, method: FuncId, value: &'p Expr<'s>) -> Val {
+        let mut names = Vec::new();
+        crate::python::walk::exprs(value, &mut |e| {
+            if let ExprKind::Name(name) = &e.kind {
+                names.push(*name);
+            }
+        });
+        for name in names {
+            if !self.frame().names.contains_key(name)
+                && let Some(value) = self.lazily(method, name)
+            {
+                self.frame().names.insert(name, value);
+            }
+        }
+        self.eval(value)
+    }
+
+    fn compare(&mut self, left: &'p Expr<'s>, rest: &'p [(Cmp, Expr<'s>)]) -> Val {
+        let mut a = self.eval(left);
+        let mut all = Arc::new(Cond::Known(true));
+        let mut taint = Taint::NONE;
+        let mut sym = vec![45];
+        let mut agreed = false;
+        for (op, right) in rest {
+            let b = self.eval(right);
+            agreed |= a.agreed || b.agreed;
+            let joined = compared_taint(*op, &a, &b);
+            let cond = compare_two(*op, &a, &b, joined);
+            taint = taint.join(joined);
+            sym.extend([*op as u64, a.sym, b.sym]);
+            all = and(&all, &cond);
+            a = b;
+        }
+        Val { data: Data::Cond(all), taint, shape: Taint::NONE, agreed, sym: hash(&sym) }
+    }
+
+    fn fold(&mut self, list: &'p [Expr<'s>], is_and: bool) -> Val {
+        let mut result: Option<Val> = None;
+        for part in list {
+            let value = self.eval(part);
+            result = Some(match result {
+                None => value,
+                Some(old) => {
+                    let sym = hash(&[46, u64::from(is_and), old.sym, value.sym]);
+                    let taint = old.taint.join(value.taint);
+                    let (a, b) = (old.cond(), value.cond());
+                    match (&*a, is_and) {
+                        // `x or default`, `x and x.y`
+                        (Cond::Known(false), false) | (Cond::Known(true), true) => value.tainted(old.taint),
+                        (Cond::Known(_), _) => old,
+                        _ if matches!(value.data, Data::Group(_) | Data::Object(_) | Data::Instance(_)) => {
+                            old.join(&value)
+                        }
+                        _ => {
+                            let a_agreed = old.agreed || value.agreed;
+                            let cond = if is_and { and(&a, &b) } else { or(&a, &b) };
+                            Val { data: Data::Cond(cond), taint, shape: Taint::NONE, agreed: a_agreed, sym }
+                        }
+                    }
+                }
+            });
+            // What follows a known answer is not evaluated.
+            if let Some(value) = &result
+                && matches!(*value.cond(), Cond::Known(known) if known != is_and)
+            {
+                break;
+            }
+        }
+        result.unwrap_or_else(Val::none)
+    }
+
+    fn binary(&mut self, op: Op, left: &'p Expr<'s>, right: &'p Expr<'s>) -> Val {
+        let (a, b) = (self.eval(left), self.eval(right));
+        let taint = a.taint.join(b.taint);
+        let a_agreed = a.agreed || b.agreed;
+        if let (Data::Int(x), Data::Int(y)) = (&a.data, &b.data) {
+            let number = match op {
+                Op::Add => x.checked_add(*y),
+                Op::Sub => x.checked_sub(*y),
+                Op::Mul => x.checked_mul(*y),
+                Op::FloorDiv => x.checked_div_euclid(*y),
+                Op::Mod => x.checked_rem_euclid(*y),
+                Op::BitAnd => Some(x & y),
+                Op::BitOr => Some(x | y),
+                Op::Other => None,
+            };
+            if let Some(number) = number {
+                return Val::int(number).tainted(taint);
+            }
+        }
+        // `[None] * world_size`
+        if let (Data::Items(..), Op::Mul) = (&a.data, op) {
+            return Val::unknown(hash(&[47, a.sym, b.sym])).tainted(taint).shaped(b.taint);
+        }
+        if let (Data::Items(..), Op::Add) = (&a.data, op)
+            && let Data::Items(kind, _) = b.data
+        {
+            let mut value = Val::unknown(hash(&[48, kind as u64, a.sym, b.sym])).tainted(taint);
+            value.shape = a.shape.join(b.shape);
+            return value;
+        }
+        let sym = hash(&[49, op as u64, a.sym, b.sym]);
+        if let (Op::BitAnd | Op::BitOr, Data::Cond(x), Data::Cond(y)) = (op, &a.data, &b.data) {
+            let cond = if op == Op::BitAnd { and(x, y) } else { or(x, y) };
+            return Val { data: Data::Cond(cond), taint, shape: Taint::NONE, agreed: a_agreed, sym };
+        }
+        Val { agreed: a_agreed, ..Val::unknown(sym).tainted(taint).shaped(a.shape.join(b.shape)) }
+    }
+
+    fn choice(&mut self, [test, yes, no]: &'p [Expr<'s>; 3]) -> Val {
+        let value = self.eval(test);
+        let cond = value.cond();
+        if matches!(*cond, Cond::Known(_)) || value.taint.axes != 0 {
+            let holds = self.outcome(&cond, true, test.span);
+            let taint = Taint { local: None, ..value.taint };
+            return self.eval(if holds { yes } else { no }).tainted(taint);
+        }
+        let (a, b) = (self.eval(yes), self.eval(no));
+        let joined = a.join(&b);
+        let sym = hash(&[50, value.sym, a.sym, b.sym]);
+        Val { sym, ..joined }.tainted(value.taint)
+    }
+
+    fn index(&mut self, of: &'p Expr<'s>, at: &'p Expr<'s>, span: Span) -> Val {
+        let base = self.eval(of);
+        let origin = self.origin(span);
+        if let (Data::External(path), ExprKind::Str(key)) = (&base.data, &at.kind)
+            && &**path == "os.environ"
+        {
+            return self.variable(key, origin);
+        }
+        let index = self.eval(at);
+        if let (Data::Items(Items::Ordered, items), Some(n)) = (&base.data, index.as_int())
+            && let Some(item) = usize::try_from(n).ok().and_then(|n| items.get(n))
+        {
+            return item.clone().tainted(index.taint);
+        }
+        if of.last_name().is_some_and(|name| name.contains("mesh"))
+            && let ExprKind::Str(key) = &at.kind
+        {
+            let sym = hash(&[51, base.sym, hash_text(key)]);
+            return Val::new(Data::Group(group_of_name(key, sym)), sym);
+        }
+        if of.last_name().is_some_and(is_group_name) && matches!(base.data, Data::Group(_)) {
+            return base;
+        }
+        let sym = hash(&[52, base.sym, index.sym]);
+        let mut value = Val::unknown(sym).tainted(base.taint).tainted(Taint { local: None, ..index.taint });
+        // A mask takes as many rows as hold.
+        let is_slice = matches!(at.kind, ExprKind::Other(_));
+        if let (Data::Many(one), false) = (&base.data, is_slice) {
+            return Val { sym, ..(**one).clone() };
+        }
+        if is_slice && index.taint.axes != 0 && base.taint.local == Some(Locally::Random) {
+            self.look("<part of a shuffled list>", origin, &[base.clone()], &[], None);
+        }
+        value.agreed = base.agreed;
+        value.shape = base.shape;
+        if is_slice || index.taint.local == Some(Locally::Data) {
+            value.shape = value.shape.join(index.taint);
+        }
+        value
+    }
+
+    /// A variable of the environment.
+    pub(crate) fn variable(&mut self, name: &str, origin: Origin) -> Val {
+        if let Some(rank) = catalog::rank_variable(name) {
+            return self.rank_value(rank, origin);
+        }
+        if matches!(name, "WORLD_SIZE" | "SLURM_NTASKS" | "OMPI_COMM_WORLD_SIZE" | "PMI_SIZE") {
+            return Val::int(WORLD);
+        }
+        Val::unknown(hash(&[53, hash_text(name)]))
+    }
+
+    fn comprehension(&mut self, c: &'p Comprehension<'s>, span: Span) -> Val {
+        let (mut taint, mut shape) = (Taint::NONE, Taint::NONE);
+        let mut sym = vec![54, u64::from(span.at)];
+        let saved = self.frame().names.clone();
+        let mut is_unordered = false;
+        for (target, iter, ifs) in &c.loops {
+            let iter = self.iterable(iter);
+            sym.push(iter.sym);
+            shape = shape.join(iter.shape);
+            taint = taint.join(Taint { local: iter.taint.local, axes: 0, origin: iter.taint.origin });
+            is_unordered |=
+                iter.taint.local == Some(Locally::Order) || matches!(&iter.data, Data::Items(Items::Set, _));
+            let item = match &iter.data {
+                Data::Items(Items::Ordered, items) if items.len() == 1 => items[0].clone(),
+                Data::Many(one) => Val { sym: hash(&[17, iter.sym, 0]), ..(**one).clone() },
+                _ => Val::unknown(hash(&[17, iter.sym, 0])).tainted(Taint { axes: 0, ..iter.taint }),
+            };
+            self.bind_target(target, item);
+            for test in ifs {
+                let value = self.eval(test);
+                sym.push(value.sym);
+                shape = shape.join(value.taint);
+            }
+        }
+        let mut one = None;
+        for part in &c.parts {
+            let value = self.eval(part);
+            sym.push(value.sym);
+            taint = taint.join(value.taint);
+            one = Some(value);
+        }
+        self.frame().names = saved;
+        if is_unordered && c.kind != Kind::Set {
+            taint = taint.join(Taint::local(Locally::Order, self.origin(span)));
+        }
+        let mut value = Val::unknown(hash(&sym)).tainted(taint);
+        if let (Kind::List | Kind::Generator, Some(one)) = (c.kind, one) {
+            value.data = Data::Many(Arc::new(one));
+        }
+        value.shape = shape;
+        if c.kind == Kind::Set {
+            value.taint = Taint { local: Some(Locally::Order), ..value.taint };
+            value.taint.origin = Some(self.origin(span));
+        }
+        value
+    }
+
+    fn bind_target(&mut self, target: &'p Expr<'s>, item: Val) {
+        match &target.kind {
+            ExprKind::Name(name) => self.bind(name, item),
+            ExprKind::Tuple(parts) => {
+                for (n, part) in parts.iter().enumerate() {
+                    let one = self.part(&item, n);
+                    self.bind_target(part, one);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a loop goes over: the loader within `enumerate(tqdm(loader))`.
+    pub(crate) fn iterable(&mut self, expr: &'p Expr<'s>) -> Val {
+        if let ExprKind::Call(call) = &expr.kind {
+            let name = call.func.last_name().unwrap_or_default();
+            match name {
+                "tqdm" | "enumerate" | "iter" | "list" | "tuple" | "track" | "reversed" | "islice"
+                | "cycle" | "trange" | "ProgressBar" | "progress_bar" | "prefetch"
+                    if !call.args.is_empty() =>
+                {
+                    // A number after it says how often, whatever the loader holds.
+                    if name == "cycle" {
+                        return Val::unknown(hash(&[55, u64::from(expr.span.at)]));
+                    }
+                    let inner = self.iterable(&call.args[0]);
+                    if name == "enumerate" {
+                        let data = Data::Unknown;
+                        return Val { data, sym: hash(&[56, inner.sym]), ..inner };
+                    }
+                    return inner;
+                }
+                "sorted" if !call.args.is_empty() => {
+                    let inner = self.iterable(&call.args[0]);
+                    let taint =
+                        if inner.taint.local == Some(Locally::Order) { Taint::NONE } else { inner.taint };
+                    let data = Data::Unknown;
+                    return Val { data, taint, sym: hash(&[57, inner.sym]), ..inner };
+                }
+                "zip" if !call.args.is_empty() => {
+                    let mut joined = Val::unknown(hash(&[58, u64::from(expr.span.at)]));
+                    for arg in &call.args {
+                        let value = self.iterable(arg);
+                        joined.shape = joined.shape.join(value.shape);
+                        joined = joined.tainted(value.taint);
+                    }
+                    return joined;
+                }
+                "range" => return self.range(&call.args),
+                _ => {}
+            }
+        }
+        let value = self.eval(expr);
+        if matches!(&value.data, Data::Object(kind) if &**kind == "tqdm.tqdm") {
+            return Val::unknown(value.sym);
+        }
+        value
+    }
+
+    pub(crate) fn range(&mut self, args: &'p [Expr<'s>]) -> Val {
+        let values: Vec<Val> = args.iter().map(|arg| self.eval(arg)).collect();
+        let mut taint = Taint::NONE;
+        let mut sym = vec![59];
+        for value in &values {
+            taint = taint.join(value.taint);
+            sym.push(value.sym);
+        }
+        let number = |n: usize| {
+            values.get(n).and_then(|value| match value.data {
+                Data::Int(n) => Some(n),
+                _ => None,
+            })
+        };
+        let data = match (values.len(), number(0), number(1)) {
+            (1, Some(to), _) => Data::Range(0, to),
+            (2, Some(from), Some(to)) => Data::Range(from, to),
+            _ => Data::Unknown,
+        };
+        let mut value = Val::new(data, hash(&sym)).tainted(taint);
+        value.shape = taint;
+        value
+    }
+
+    /// The group that an argument names.
+    pub(crate) fn group(&mut self, value: &Val, text: Option<&str>) -> Group {
+        match &value.data {
+            Data::Group(group) => *group,
+            Data::None => Group::World,
+            Data::External(path) if path.ends_with(".WORLD") => Group::World,
+            _ => text.map_or(Group::Some(value.sym), |text| group_of_name(text, value.sym)),
+        }
+    }
+
+    /// The rank of this process in a group.
+    pub(crate) fn rank_in(&mut self, group: Group, origin: Origin) -> Val {
+        match group {
+            Group::World => self.rank_value((Axis::Global, RankValue::Rank), origin),
+            Group::Axes(axes) => {
+                let n = i64::from(!self.process.is_first_on(axes));
+                Val::int(n).tainted(Taint::rank(axes, origin))
+            }
+            Group::Some(_) => {
+                let n = i64::from(!self.process.is_first_on(GROUP | bit(Axis::Global)));
+                Val::int(n).tainted(Taint::rank(GROUP, origin))
+            }
+        }
+    }
+
+    pub(crate) fn size_of(group: Group) -> i64 {
+        if group == Group::World { WORLD } else { Process::size(Axis::Group) }
+    }
+}
+
+/// Whether an expression is an empty container.
+fn is_container(expr: &Expr<'_>) -> bool {
+    match &expr.kind {
+        ExprKind::List(list) | ExprKind::Tuple(list) => list.is_empty(),
+        ExprKind::Dict(items) => items.iter().all(|(_, value)| is_container(value)),
+        ExprKind::Comprehension(c) => c.parts.last().is_some_and(is_container),
+        ExprKind::Call(call) => {
+            call.args.len() <= 1
+                && matches!(call.func.last_name(), Some("defaultdict" | "deque" | "OrderedDict" | "Counter"))
+        }
+        _ => false,
+    }
+}
+
+/// What the answer of a comparison may differ in.
+fn compared_taint(op: Cmp, a: &Val, b: &Val) -> Taint {
+    let is_none = |value: &Val| matches!(value.data, Data::None);
+    match op {
+        // Whether something is there does not depend on what it holds.
+        Cmp::Is | Cmp::IsNot if is_none(b) && a.taint.axes == 0 => match a.taint.local {
+            Some(Locally::Data | Locally::Loader) => Taint::NONE,
+            _ => a.taint,
+        },
+        _ => a.taint.join(b.taint),
+    }
+}
+
+fn compare_two(op: Cmp, a: &Val, b: &Val, taint: Taint) -> Arc<Cond> {
+    let known = |value: bool| Arc::new(Cond::Known(value));
+    let atom = |kind: u64, x: u64, y: u64| Arc::new(Cond::Atom(hash(&[60, kind, x, y]), taint));
+    match op {
+        Cmp::NotEq => not(&compare_two(Cmp::Eq, a, b, taint)),
+        Cmp::IsNot => not(&compare_two(Cmp::Is, a, b, taint)),
+        Cmp::NotIn => not(&compare_two(Cmp::In, a, b, taint)),
+        Cmp::Gt => compare_two(Cmp::Lt, b, a, taint),
+        Cmp::GtE => not(&compare_two(Cmp::Lt, a, b, taint)),
+        Cmp::LtE => not(&compare_two(Cmp::Lt, b, a, taint)),
+        Cmp::Eq => match (a.as_int(), b.as_int(), &a.data, &b.data) {
+            (Some(x), Some(y), ..) => known(x == y),
+            (_, _, Data::Str(x), Data::Str(y)) => known(x == y),
+            (_, _, Data::None, Data::None) => known(true),
+            _ if a.sym == b.sym => known(true),
+            _ => atom(1, a.sym.min(b.sym), a.sym.max(b.sym)),
+        },
+        Cmp::Lt => match (a.as_int(), b.as_int()) {
+            (Some(x), Some(y)) => known(x < y),
+            // `rank > n`: the first is below, whatever n is.
+            _ if b.taint.axes != 0 && a.taint.axes == 0 => not(&atom(2, b.sym, a.sym)),
+            _ => atom(2, a.sym, b.sym),
+        },
+        Cmp::Is => match (&a.data, &b.data) {
+            (Data::None, Data::None) => known(true),
+            (Data::Unknown | Data::Cond(_) | Data::Group(Group::Some(_)) | Data::View, Data::None) => {
+                atom(3, a.sym, b.sym)
+            }
+            (_, Data::None) => known(false),
+            _ => compare_two(Cmp::Eq, a, b, taint),
+        },
+        Cmp::In => match &b.data {
+            Data::Items(_, items) => in_items(a, items).map_or_else(|| atom(4, a.sym, b.sym), known),
+            Data::External(path) if &**path == "os.environ" => match &a.data {
+                Data::Str(name) if catalog::rank_variable(name).is_some() || &**name == "WORLD_SIZE" => {
+                    known(true)
+                }
+                _ => atom(4, a.sym, b.sym),
+            },
+            Data::Range(from, to) => match a.as_int() {
+                Some(n) => known(*from <= n && n < *to),
+                None => atom(4, a.sym, b.sym),
+            },
+            _ => atom(4, a.sym, b.sym),
+        },
+    }
+}
+
+/// Whether a value is one of several, if all are known.
+fn in_items(value: &Val, items: &[Val]) -> Option<bool> {
+    let mut is_open = false;
+    for item in items {
+        match (value.as_int(), item.as_int(), &value.data, &item.data) {
+            (Some(x), Some(y), ..) if x == y => return Some(true),
+            (Some(_), Some(_), ..) => {}
+            (_, _, Data::Str(x), Data::Str(y)) if x == y => return Some(true),
+            (_, _, Data::Str(_), Data::Str(_)) | (Some(_), _, _, Data::None) => {}
+            _ => is_open = true,
+        }
+    }
+    (!is_open).then_some(false)
+}
+
+pub(crate) fn and(a: &Arc<Cond>, b: &Arc<Cond>) -> Arc<Cond> {
+    match (&**a, &**b) {
+        (Cond::Known(true), _) | (_, Cond::Known(false)) => Arc::clone(b),
+        (Cond::Known(false), _) | (_, Cond::Known(true)) => Arc::clone(a),
+        _ => Arc::new(Cond::And(Arc::clone(a), Arc::clone(b))),
+    }
+}
+
+fn or(a: &Arc<Cond>, b: &Arc<Cond>) -> Arc<Cond> {
+    match (&**a, &**b) {
+        (Cond::Known(false), _) | (_, Cond::Known(true)) => Arc::clone(b),
+        (Cond::Known(true), _) | (_, Cond::Known(false)) => Arc::clone(a),
+        _ => Arc::new(Cond::Or(Arc::clone(a), Arc::clone(b))),
+    }
+}

@@ -1,0 +1,374 @@
+//! What a first look at all functions tells, before any is tried: where collectives may be called, and which functions can
+//! differ between processes.
+
+use std::collections::BTreeMap;
+
+use super::catalog;
+use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
+use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
+use crate::python::walk;
+
+/// Where something may happen in a file.
+#[derive(Debug, Default)]
+pub(crate) struct FileFacts {
+    /// Starts of calls that may communicate, in order.
+    calls: Vec<u32>,
+    /// Starts of return, break, continue and raise, in order.
+    exits: Vec<u32>,
+    /// Whether the file, or a configuration beside it, shards parameters.
+    pub(crate) is_sharded: bool,
+    /// Whether a model is wrapped so that its backward pass communicates.
+    pub(crate) is_wrapped: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Facts<'p, 's> {
+    pub(crate) files: Vec<FileFacts>,
+    /// Functions that may communicate.
+    pub(crate) may: Vec<bool>,
+    /// Functions whose outcome may depend on the rank or on local data.
+    pub(crate) differs: Vec<bool>,
+    /// Who calls each function, as far as names tell.
+    pub(crate) callers: Vec<Vec<FuncId>>,
+    /// Assignments in each function, by name: value and position in a tuple.
+    pub(crate) assigned: Vec<Assigned<'p, 's>>,
+    /// Attributes that a loop in no order fills.
+    pub(crate) unordered: std::collections::BTreeSet<(ClassId, &'s str)>,
+    /// Assignments to attributes of self, by class.
+    pub(crate) attributes: Vec<BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>>,
+}
+
+pub(crate) type Assigned<'p, 's> = BTreeMap<&'s str, Vec<(&'p Expr<'s>, Option<usize>)>>;
+
+impl FileFacts {
+    fn any(list: &[u32], span: Span) -> bool {
+        let at = list.partition_point(|start| *start < span.at);
+        list.get(at).is_some_and(|start| *start < span.end)
+    }
+
+    /// Whether a collective may be called there.
+    pub(crate) fn communicates(&self, span: Span) -> bool {
+        Self::any(&self.calls, span)
+    }
+
+    /// Whether control may leave there, or a collective be called.
+    pub(crate) fn matters(&self, span: Span) -> bool {
+        Self::any(&self.calls, span) || Self::any(&self.exits, span)
+    }
+}
+
+/// What one function calls and holds.
+#[derive(Default)]
+struct Sketch {
+    direct: Vec<u32>,
+    calls: Vec<(FuncId, u32)>,
+    exits: Vec<u32>,
+    differs: bool,
+}
+
+impl<'p, 's> Facts<'p, 's> {
+    pub(crate) fn new(project: &'p Project<'s>, sharded_by_config: bool) -> Self {
+        use rayon::prelude::*;
+        let sketches: Vec<(Sketch, Assigned<'p, 's>)> =
+            (0..project.functions.len()).into_par_iter().map(|id| sketch(project, id)).collect();
+        let n = sketches.len();
+        let mut may: Vec<bool> = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
+        let mut differs: Vec<bool> = sketches.iter().map(|(s, _)| s.differs).collect();
+        let mut callers: Vec<Vec<FuncId>> = vec![Vec::new(); n];
+        for (id, (sketch, _)) in sketches.iter().enumerate() {
+            for (callee, _) in &sketch.calls {
+                callers[*callee].push(id);
+            }
+        }
+        spread(&mut may, &callers);
+        spread(&mut differs, &callers);
+        let mut files: Vec<FileFacts> =
+            project.files.iter().map(|file| of_file(file, sharded_by_config)).collect();
+        let mut assigned = Vec::with_capacity(n);
+        for (id, (sketch, names)) in sketches.into_iter().enumerate() {
+            let file = &mut files[project.functions[id].file];
+            file.exits.extend(&sketch.exits);
+            file.calls.extend(&sketch.direct);
+            file.calls.extend(sketch.calls.iter().filter(|(callee, _)| may[*callee]).map(|(_, at)| *at));
+            assigned.push(names);
+        }
+        for file in &mut files {
+            file.calls.sort_unstable();
+            file.exits.sort_unstable();
+        }
+        let attributes = (0..project.classes.len()).map(|class| attributes(project, class)).collect();
+        let unordered = (0..project.classes.len()).flat_map(|class| unordered(project, class)).collect();
+        Self { unordered, files, may, differs, callers, assigned, attributes }
+    }
+}
+
+fn of_file(file: &crate::python::index::PyFile<'_>, sharded_by_config: bool) -> FileFacts {
+    let text = file.text;
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let is_sharded = sharded_by_config
+        || has(&[
+            "FullyShardedDataParallel",
+            "fully_shard",
+            "FSDP",
+            "fsdp",
+            "deepspeed",
+            "DeepSpeed",
+            "zero3",
+            "ZeRO-3",
+            "ZeRO3",
+            "ZeRO 3",
+            "zero_stage",
+        ]);
+    let is_wrapped = is_sharded
+        || has(&["DistributedDataParallel", "DistributedOptimizer", "Accelerator("])
+        || file.imports_any(&["deepspeed", "accelerate"]);
+    FileFacts { calls: Vec::new(), exits: Vec::new(), is_sharded, is_wrapped }
+}
+
+/// Passes a property on to callers.
+fn spread(marks: &mut [bool], callers: &[Vec<FuncId>]) {
+    let mut stack: Vec<FuncId> = (0..marks.len()).filter(|id| marks[*id]).collect();
+    while let Some(id) = stack.pop() {
+        for caller in &callers[id] {
+            if !marks[*caller] {
+                marks[*caller] = true;
+                stack.push(*caller);
+            }
+        }
+    }
+}
+
+fn sketch<'p, 's>(project: &'p Project<'s>, id: FuncId) -> (Sketch, Assigned<'p, 's>) {
+    let func = &project.functions[id];
+    let mut sketch = Sketch::default();
+    let mut names: Assigned<'p, 's> = BTreeMap::new();
+    let def = &*func.def;
+    sketch.differs = def.params.iter().any(|p| catalog::rank_name(p.name).is_some() || is_local_name(p.name))
+        || def.decorators.iter().any(|d| guard_name(d).is_some());
+    walk::stmts(&def.body, &mut |stmt| {
+        match &stmt.kind {
+            StmtKind::Return(_) | StmtKind::Break | StmtKind::Continue | StmtKind::Raise(_) => {
+                sketch.exits.push(stmt.span.at);
+            }
+            StmtKind::Try(_) => sketch.differs = true,
+            StmtKind::Assign(targets, value) => {
+                for target in targets {
+                    assign(&mut names, target, value);
+                }
+            }
+            StmtKind::Annotated(target, _, Some(value)) => assign(&mut names, target, value),
+            StmtKind::For(f) => sketch.differs |= f.iter.last_name().is_some_and(is_local_name),
+            _ => {}
+        }
+        walk::own_exprs(stmt, &mut |expr| {
+            walk::exprs(expr, &mut |expr| note(project, id, expr, &mut sketch));
+        });
+    });
+    (sketch, names)
+}
+
+fn assign<'p, 's>(names: &mut Assigned<'p, 's>, target: &'p Expr<'s>, value: &'p Expr<'s>) {
+    match &target.kind {
+        ExprKind::Name(name) => names.entry(name).or_default().push((value, None)),
+        ExprKind::Tuple(list) | ExprKind::List(list) => {
+            for (n, part) in list.iter().enumerate() {
+                if let ExprKind::Name(name) = &part.kind {
+                    names.entry(name).or_default().push((value, Some(n)));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The guard that a decorator is.
+pub(crate) fn guard_name(decorator: &Expr<'_>) -> Option<&'static ringleader_knowledge::collective::Guard> {
+    let name = match &decorator.kind {
+        ExprKind::Call(call) => call.func.last_name(),
+        _ => decorator.last_name(),
+    };
+    catalog::guard(name?)
+}
+
+/// Names of values that hold a process's own data.
+pub(crate) fn is_local_name(name: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "batch",
+        "batches",
+        "loader",
+        "dataloader",
+        "dataset",
+        "loss",
+        "losses",
+        "iterator",
+        "logits",
+        "grad",
+        "grads",
+    ];
+    let lower = name.to_ascii_lowercase();
+    lower.split('_').any(|word| WORDS.contains(&word))
+}
+
+fn note<'s>(project: &Project<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {
+    match &expr.kind {
+        ExprKind::Name(name) => {
+            sketch.differs |= catalog::rank_name(name).is_some() || is_local_name(name);
+        }
+        ExprKind::Attr(_, name) => {
+            sketch.differs |= catalog::rank_attribute(name).is_some();
+        }
+        ExprKind::Str(text) => sketch.differs |= catalog::rank_variable(text).is_some(),
+        ExprKind::Call(call) => {
+            let name = call.func.last_name().unwrap_or_default();
+            sketch.differs |= catalog::rank_call(name).is_some()
+                || catalog::local_method(name).is_some()
+                || matches!(name, "next" | "len" | "set" | "time" | "random" | "done" | "append" | "update");
+            match target(project, id, call) {
+                Target::Func(callee) => sketch.calls.push((callee, expr.span.at)),
+                Target::May => sketch.direct.push(expr.span.at),
+                Target::Nothing => {}
+            }
+        }
+        _ => {}
+    }
+}
+
+enum Target {
+    Func(FuncId),
+    May,
+    Nothing,
+}
+
+fn target(project: &Project<'_>, id: FuncId, call: &Call<'_>) -> Target {
+    let func = &project.functions[id];
+    let name = match &call.func.kind {
+        ExprKind::Name(name) | ExprKind::Attr(_, name) => *name,
+        _ => return Target::Nothing,
+    };
+    let Some(dotted) = call.func.dotted() else {
+        return of_name(name);
+    };
+    if let Some(class) = class_of_self(project, id)
+        && let Some(rest) = dotted.strip_prefix("self.").or_else(|| dotted.strip_prefix("cls."))
+    {
+        return match project.method(class, rest) {
+            Some(method) => Target::Func(method),
+            None => of_name(name),
+        };
+    }
+    if let Some(nested) = project.nested(id, &dotted) {
+        return Target::Func(nested);
+    }
+    match project.resolve(func.file, &dotted) {
+        Some(Meaning::Func(callee)) => {
+            if catalog::at(&project.path_of(callee)).is_some() {
+                Target::May
+            } else {
+                Target::Func(callee)
+            }
+        }
+        Some(Meaning::Class(class)) => match project.method(class, "__init__") {
+            Some(init) => Target::Func(init),
+            None => Target::Nothing,
+        },
+        Some(Meaning::External(path)) => {
+            let kind_may = catalog::at(&path).is_some() || catalog::method(&path, "__init__").is_some();
+            if kind_may { Target::May } else { of_name(name) }
+        }
+        Some(Meaning::Module(_) | Meaning::Var(..)) | None => of_name(name),
+    }
+}
+
+/// The class whose `self` a function, or one around it, has.
+pub(crate) fn class_of_self(project: &Project<'_>, id: FuncId) -> Option<ClassId> {
+    let mut at = Some(id);
+    for _ in 0..6 {
+        let func = project.functions.get(at?)?;
+        if func.class.is_some() {
+            return func.class;
+        }
+        at = func.parent;
+    }
+    None
+}
+
+fn of_name(name: &str) -> Target {
+    let may = catalog::is_name(name)
+        || catalog::is_telling(name)
+        || matches!(
+            name,
+            "model" | "net" | "ddp_model" | "fsdp_model" | "student" | "policy" | "actor" | "wrapped_model"
+        );
+    if may { Target::May } else { Target::Nothing }
+}
+
+fn attributes<'p, 's>(
+    project: &'p Project<'s>,
+    class: ClassId,
+) -> BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>> {
+    let mut map: BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>> = BTreeMap::new();
+    let Some(info) = project.classes.get(class) else { return map };
+    for method in info.methods.values() {
+        let Some(func) = project.functions.get(*method) else { continue };
+        let mut add = |target: &'p Expr<'s>, value: &'p Expr<'s>, n: Option<usize>| {
+            if let ExprKind::Attr(of, name) = &target.kind
+                && matches!(of.kind, ExprKind::Name("self"))
+            {
+                map.entry(name).or_default().push((*method, value, n));
+            }
+        };
+        walk::stmts(&func.def.body, &mut |stmt| match &stmt.kind {
+            StmtKind::Assign(targets, value) => {
+                for target in targets {
+                    match &target.kind {
+                        ExprKind::Tuple(list) => {
+                            list.iter().enumerate().for_each(|(n, part)| add(part, value, Some(n)));
+                        }
+                        _ => add(target, value, None),
+                    }
+                }
+            }
+            StmtKind::Annotated(target, _, Some(value)) => add(target, value, None),
+            _ => {}
+        });
+    }
+    map
+}
+
+/// Attributes of a class that a loop over a set fills.
+fn unordered<'s>(project: &Project<'s>, class: ClassId) -> Vec<(ClassId, &'s str)> {
+    let mut list = Vec::new();
+    let methods = project.classes.get(class).into_iter().flat_map(|info| info.methods.values());
+    for func in methods.filter_map(|id| project.functions.get(*id)) {
+        walk::stmts(&func.def.body, &mut |stmt| {
+            let StmtKind::For(f) = &stmt.kind else { return };
+            let is_set = match &f.iter.kind {
+                ExprKind::Set(_) => true,
+                ExprKind::Call(call) => matches!(call.func.last_name(), Some("set" | "frozenset")),
+                _ => false,
+            };
+            if !is_set {
+                return;
+            }
+            walk::stmts(&f.body, &mut |inner| {
+                if let StmtKind::Assign(targets, _) = &inner.kind {
+                    for target in targets {
+                        if let ExprKind::Index(of, _) = &target.kind
+                            && let ExprKind::Attr(base, name) = &of.kind
+                            && matches!(base.kind, ExprKind::Name("self"))
+                        {
+                            list.push((class, *name));
+                        }
+                    }
+                }
+            });
+        });
+    }
+    list
+}
+
+impl Facts<'_, '_> {
+    pub(crate) fn file(&self, id: FileId) -> &FileFacts {
+        &self.files[id]
+    }
+}

@@ -1,0 +1,932 @@
+//! Tries the statements of a function on one process.
+//!
+//! Values that are not known keep a number each, so that a condition met again falls out as before. Conditions that
+//! are the same on all processes are decided by the `Oracle`; those on the rank by the process itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ringleader_knowledge::collective::FIRSTS;
+
+use super::catalog;
+use super::facts::{Facts, guard_name};
+use super::trace::{Decider, Decision, Event, Exit, Op, Oracle, Process, Trace};
+use super::value::{Cond, Data, Group, Items, Locally, Origin, Taint, Val, hash, hash_text};
+use crate::python::ast::{Arm, Expr, ExprKind, For, Param, ParamKind, Span, Stmt, StmtKind, Try, While};
+use crate::python::index::{FileId, FuncId, Project};
+
+/// Statements and expressions of one run.
+const MAX_STEPS: usize = 30_000;
+/// Depth of calls that are followed.
+const MAX_FRAMES: usize = 7;
+/// Most iterations that are tried where the number is known.
+const MAX_ITERATIONS: i64 = 4;
+
+/// How a statement ends.
+#[derive(Debug)]
+pub(crate) enum Flow {
+    Next,
+    Return(Val),
+    Break,
+    Continue,
+    Raise,
+    /// A bound was hit.
+    Cut,
+}
+
+/// A call that other rules look at.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) path: String,
+    pub(crate) at: Origin,
+    pub(crate) args: Vec<Val>,
+    pub(crate) keywords: Vec<(String, Val)>,
+    pub(crate) row: Option<catalog::Row>,
+    /// In what the number of turns of a loop around it may differ.
+    pub(crate) order: Taint,
+}
+
+impl Seen {
+    /// The argument with this name, or at this position.
+    pub(crate) fn argument(&self, name: &str, at: usize) -> Option<&Val> {
+        let by_name = self.keywords.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+        by_name.or_else(|| self.args.get(at))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Frame<'p, 's> {
+    pub(crate) func: FuncId,
+    pub(crate) file: FileId,
+    pub(crate) names: BTreeMap<&'s str, Val>,
+    pub(crate) attrs: BTreeMap<String, Val>,
+    pub(crate) this: Option<Val>,
+    /// Taint of the branches that are being executed.
+    pub(crate) control: Vec<Taint>,
+    /// Taint of all decisions so far.
+    pub(crate) decided: Taint,
+    pub(crate) loops: usize,
+    /// Parameters that a collective made equal on all processes.
+    pub(crate) agreed: BTreeSet<&'s str>,
+    /// What a `yield` of a context manager runs.
+    pub(crate) hook: Option<&'p [Stmt<'s>]>,
+    pub(crate) after_hook: Option<Flow>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Machine<'m, 'p, 's> {
+    pub(crate) project: &'p Project<'s>,
+    pub(crate) facts: &'p Facts<'p, 's>,
+    pub(crate) process: &'m Process,
+    pub(crate) oracle: &'m mut Oracle,
+    pub(crate) frames: Vec<Frame<'p, 's>>,
+    pub(crate) trace: Trace,
+    pub(crate) seen: Vec<Seen>,
+    /// Conditions on local data that were met: number, taint, place.
+    pub(crate) local: Vec<(u64, Taint, Origin)>,
+    pub(crate) steps: usize,
+    /// Above 0, no event is recorded.
+    pub(crate) muted: usize,
+    pub(crate) no_sync: usize,
+    pub(crate) joined: usize,
+    /// Loops without end, below a branch by rank, that are being executed.
+    pub(crate) endless: usize,
+    /// The statement of the function under test that is being executed.
+    pub(crate) root: Span,
+    pub(crate) order: Vec<Taint>,
+    /// What the loops go over that are being executed.
+    pub(crate) loops: Vec<Origin>,
+    /// Loops that all processes leave together.
+    pub(crate) settled: BTreeSet<Origin>,
+}
+
+impl<'m, 'p, 's> Machine<'m, 'p, 's> {
+    pub(crate) fn new(
+        project: &'p Project<'s>,
+        facts: &'p Facts<'p, 's>,
+        process: &'m Process,
+        oracle: &'m mut Oracle,
+    ) -> Self {
+        Self {
+            project,
+            facts,
+            process,
+            oracle,
+            frames: Vec::new(),
+            trace: Trace::default(),
+            seen: Vec::new(),
+            local: Vec::new(),
+            steps: MAX_STEPS,
+            muted: 0,
+            no_sync: 0,
+            joined: 0,
+            endless: 0,
+            root: Span::default(),
+            order: Vec::new(),
+            loops: Vec::new(),
+            settled: BTreeSet::new(),
+        }
+    }
+
+    /// Tries a function with arguments that nobody knows.
+    pub(crate) fn run(&mut self, func: FuncId) {
+        let f = &self.project.functions[func];
+        if !self.passes_guards(func) {
+            return;
+        }
+        let class = super::facts::class_of_self(self.project, func);
+        let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
+        self.push_frame(func, this);
+        for param in &f.def.params {
+            let value = self.parameter(func, param);
+            self.bind(param.name, value);
+        }
+        let flow = self.block(&f.def.body);
+        if matches!(flow, Flow::Cut) {
+            self.trace.is_cut = true;
+        }
+        self.frames.pop();
+    }
+
+    pub(crate) fn push_frame(&mut self, func: FuncId, this: Option<Val>) {
+        self.frames.push(Frame {
+            func,
+            file: self.project.functions[func].file,
+            names: BTreeMap::new(),
+            attrs: BTreeMap::new(),
+            this,
+            control: Vec::new(),
+            decided: Taint::NONE,
+            loops: 0,
+            agreed: BTreeSet::new(),
+            hook: None,
+            after_hook: None,
+        });
+    }
+
+    /// Whether the decorators of a function let this process in.
+    pub(crate) fn passes_guards(&mut self, func: FuncId) -> bool {
+        let f = &self.project.functions[func];
+        for decorator in &f.def.decorators {
+            let Some(guard) = guard_name(decorator) else { continue };
+            let passes = self.process.is(guard.axis, guard.value);
+            let origin = Origin { file: f.file, span: decorator.span };
+            let whole = Origin { file: f.file, span: f.def.span };
+            self.record(Event::Decision(Decision {
+                kind: Decider::Decorator,
+                at: whole,
+                test: origin,
+                arm: whole,
+                outcome: u64::from(passes),
+                taint: Taint::rank(super::value::bit(guard.axis), origin),
+                is_known: true,
+                func,
+            }));
+            if !passes {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What is known of a parameter without a caller.
+    pub(crate) fn parameter(&mut self, func: FuncId, param: &'p Param<'s>) -> Val {
+        let f = &self.project.functions[func];
+        let sym = hash(&[11, func as u64, hash_text(param.name)]);
+        let origin = Origin { file: f.file, span: f.def.name_span };
+        if param.kind != ParamKind::Plain && param.kind != ParamKind::KeywordOnly {
+            return Val::unknown(sym);
+        }
+        if matches!(param.name, "self" | "cls")
+            && let Some(this) = &self.frames.last().and_then(|frame| frame.this.clone())
+        {
+            return this.clone();
+        }
+        if let Some(kind) = param.annotation.as_ref().and_then(|a| self.annotated(f.file, a)) {
+            return kind.with_sym(sym);
+        }
+        if let Some(rank) = catalog::rank_name(param.name)
+            && !self.is_low_rank(func)
+        {
+            return self.rank_value(rank, origin);
+        }
+        self.conventional(f.file, param.name, sym, origin)
+    }
+
+    fn annotated(&mut self, file: FileId, annotation: &Expr<'s>) -> Option<Val> {
+        use crate::python::index::Meaning;
+        let annotation = match &annotation.kind {
+            // `"Accelerator"`, `Optional[Accelerator]`.
+            ExprKind::Index(of, inner) if of.last_name() == Some("Optional") => inner,
+            _ => annotation,
+        };
+        let dotted = match &annotation.kind {
+            ExprKind::Str(text) => text.to_string(),
+            _ => annotation.dotted()?,
+        };
+        match self.project.resolve(file, &dotted)? {
+            Meaning::Class(class) => Some(Val::new(Data::Instance(class), 0)),
+            Meaning::External(path) if catalog::is_class(&path) => Some(Val::object(&path, 0)),
+            _ => None,
+        }
+    }
+
+    /// What a name usually stands for.
+    pub(crate) fn conventional(&mut self, file: FileId, name: &str, sym: u64, origin: Origin) -> Val {
+        let entry = &self.project.files[file];
+        if let Some(kind) = catalog::receiver(name, |packages| entry.imports_any(packages)) {
+            return Val::object(kind, sym);
+        }
+        if is_group_name(name) {
+            return Val::new(Data::Group(group_of_name(name, sym)), sym);
+        }
+        let mut value = Val::unknown(sym);
+        if super::facts::is_local_name(name) {
+            let is_loader =
+                ["loader", "iterator", "dataset", "batches"].iter().any(|word| name.contains(word));
+            let kind = if is_loader { Locally::Loader } else { Locally::Data };
+            value = value.tainted(Taint::local(kind, origin));
+            value.shape = value.taint;
+        }
+        value
+    }
+
+    /// Whether a function is about matrices of low rank.
+    pub(crate) fn is_low_rank(&self, func: FuncId) -> bool {
+        let f = &self.project.functions[func];
+        let is = |text: &str| {
+            let lower = text.to_ascii_lowercase();
+            ["lora", "galore", "lowrank", "low_rank", "svd", "adapter", "factoriz"]
+                .iter()
+                .any(|w| lower.contains(w))
+        };
+        is(&f.qualified) || is(self.project.files[f.file].path) || f.def.params.iter().any(|p| is(p.name))
+    }
+
+    pub(crate) fn frame(&mut self) -> &mut Frame<'p, 's> {
+        // A frame is there while anything is evaluated; an empty one keeps this total.
+        if self.frames.is_empty() {
+            self.push_frame(0, None);
+        }
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    pub(crate) fn file(&self) -> FileId {
+        self.frames.last().map_or(0, |frame| frame.file)
+    }
+
+    pub(crate) fn func(&self) -> FuncId {
+        self.frames.last().map_or(0, |frame| frame.func)
+    }
+
+    pub(crate) fn origin(&self, span: Span) -> Origin {
+        Origin { file: self.file(), span }
+    }
+
+    pub(crate) fn record(&mut self, event: Event) {
+        if self.muted == 0 {
+            self.trace.events.push(event);
+        }
+    }
+
+    pub(crate) fn bind(&mut self, name: &'s str, value: Val) {
+        // What all processes hold alike is the same in each branch.
+        let control = if value.agreed { Taint::NONE } else { self.control() };
+        let frame = self.frame();
+        let prefix = format!("{name}.");
+        frame.attrs.retain(|key, _| !key.starts_with(&prefix));
+        frame.names.insert(name, value.tainted(control));
+    }
+
+    /// In what the statement that is being executed may run on some processes alone.
+    fn control(&self) -> Taint {
+        let control = self.frames.last().map(|frame| &frame.control);
+        control.into_iter().flatten().fold(Taint::NONE, |a, b| a.join(*b))
+    }
+
+    fn step(&mut self) -> bool {
+        self.steps = self.steps.saturating_sub(1);
+        self.steps > 0
+    }
+
+    pub(crate) fn block(&mut self, block: &'p [Stmt<'s>]) -> Flow {
+        for stmt in block {
+            if !self.step() {
+                return Flow::Cut;
+            }
+            if self.frames.len() == 1 && self.muted == 0 {
+                self.root = stmt.span;
+            }
+            match self.stmt(stmt) {
+                Flow::Next => {}
+                other => return other,
+            }
+        }
+        Flow::Next
+    }
+
+    fn stmt(&mut self, stmt: &'p Stmt<'s>) -> Flow {
+        match &stmt.kind {
+            StmtKind::Expr(e) | StmtKind::Assert(e) => {
+                self.eval(e);
+                Flow::Next
+            }
+            StmtKind::Assign(targets, value) => {
+                let value = self.eval(value);
+                for target in targets {
+                    self.assign(target, value.clone());
+                }
+                Flow::Next
+            }
+            StmtKind::Augmented(target, value) => {
+                let (old, new) = (self.eval(target), self.eval(value));
+                let sym = hash(&[12, old.sym, new.sym, u64::from(stmt.span.at)]);
+                let mut joined = Val::unknown(sym).tainted(old.taint).tainted(new.taint);
+                joined.shape = old.shape.join(new.shape);
+                self.assign(target, joined);
+                Flow::Next
+            }
+            StmtKind::Annotated(target, _, value) => {
+                if let Some(value) = value {
+                    let value = self.eval(value);
+                    self.assign(target, value);
+                }
+                Flow::Next
+            }
+            StmtKind::Return(value) => {
+                let value = value.as_ref().map_or_else(Val::none, |value| self.eval(value));
+                let control = self.control();
+                self.exit(Exit::Return, stmt.span);
+                Flow::Return(value.tainted(control))
+            }
+            StmtKind::Raise(value) => {
+                if let Some(value) = value {
+                    self.eval(value);
+                }
+                self.exit(Exit::Raise, stmt.span);
+                Flow::Raise
+            }
+            StmtKind::Break => {
+                self.exit(Exit::Break, stmt.span);
+                Flow::Break
+            }
+            StmtKind::Continue => {
+                self.exit(Exit::Continue, stmt.span);
+                Flow::Continue
+            }
+            StmtKind::If(arms) => self.branch(arms, stmt.span),
+            StmtKind::For(f) => self.for_loop(f, stmt.span),
+            StmtKind::While(w) => self.while_loop(w, stmt.span),
+            StmtKind::With(items, body) => self.with(items, body),
+            StmtKind::Try(t) => self.attempt(t, stmt.span),
+            StmtKind::Function(def) => {
+                if let Some(id) = self.project.function_of(def) {
+                    let value = Val::new(Data::Func(id, None), hash(&[13, id as u64]));
+                    self.bind(def.name, value);
+                }
+                Flow::Next
+            }
+            StmtKind::Delete(_) | StmtKind::Class(_) | StmtKind::Import(_) | StmtKind::Other => Flow::Next,
+        }
+    }
+
+    fn exit(&mut self, exit: Exit, span: Span) {
+        let origin = self.origin(span);
+        self.record(Event::Exit(exit, origin));
+    }
+
+    fn assign(&mut self, target: &'p Expr<'s>, value: Val) {
+        match &target.kind {
+            ExprKind::Name(name) => self.bind(name, value),
+            ExprKind::Attr(..) => {
+                if let Some(key) = target.dotted() {
+                    let control = self.control();
+                    self.frame().attrs.insert(key, value.tainted(control));
+                }
+            }
+            ExprKind::Tuple(parts) | ExprKind::List(parts) => {
+                for (n, part) in parts.iter().enumerate() {
+                    let one = self.part(&value, n);
+                    self.assign(part, one);
+                }
+            }
+            ExprKind::Star(inner) => self.assign(inner, value),
+            ExprKind::Index(of, _) => {
+                if let (Some(order), ExprKind::Name(name)) = (self.order.last().copied(), &of.kind)
+                    && let Some(old) = self.frame().names.get(name).cloned()
+                {
+                    // A dict that is filled in no order has none.
+                    let filled = Val { data: Data::Unknown, sym: hash(&[22, old.sym]), ..old }.tainted(order);
+                    self.bind(name, filled);
+                    return;
+                }
+                // A list with a part of another kind differs as a whole.
+                if !value.taint.is_clean()
+                    && let ExprKind::Name(name) = &of.kind
+                    && let Some(old) = self.frame().names.get(name).cloned()
+                {
+                    let sym = hash(&[14, old.sym, value.sym]);
+                    let data =
+                        if matches!(old.data, Data::Items(..)) { Data::Unknown } else { old.data.clone() };
+                    let mixed = Val { data, sym, ..old }.tainted(value.taint);
+                    self.bind(name, mixed);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The n-th part of a value that is taken apart.
+    pub(crate) fn part(&mut self, value: &Val, n: usize) -> Val {
+        match &value.data {
+            Data::Items(Items::Ordered, items) if n < items.len() => items[n].clone(),
+            // `engine, optimizer, _, _ = deepspeed.initialize(...)`
+            Data::Object(kind) if n == 0 => Val::object(kind, hash(&[15, value.sym, n as u64])),
+            _ => {
+                let mut one = Val::unknown(hash(&[15, value.sym, n as u64])).tainted(value.taint);
+                one.shape = value.shape;
+                one.agreed = value.agreed;
+                one
+            }
+        }
+    }
+
+    fn branch(&mut self, arms: &'p [Arm<'s>], span: Span) -> Flow {
+        let matters = self.facts.file(self.file()).matters(span);
+        for (n, arm) in arms.iter().enumerate() {
+            let Some(test) = &arm.test else { return self.block(&arm.body) };
+            let value = self.eval(test);
+            let cond = value.cond();
+            let is_open = !matches!(*cond, Cond::Known(_));
+            if is_open && !matters && value.taint.axes == 0 {
+                return self.all_arms(arms.get(n..).unwrap_or_default(), &value);
+            }
+            if value.agreed
+                && leaves_loop(&arm.body)
+                && let Some(at) = self.loops.last()
+            {
+                self.settled.insert(*at);
+            }
+            let usual = usually(test, arm);
+            let holds = self.decide(&cond, &value, usual, span, test.span, arm_span(arm), Decider::If);
+            if holds || arms.get(n + 1).is_none_or(|next| next.test.is_none()) {
+                let taint = Taint { local: None, ..value.taint };
+                let is_ranked = taint.axes != 0;
+                if is_ranked {
+                    self.frame().control.push(taint);
+                }
+                let flow = if holds {
+                    self.block(&arm.body)
+                } else {
+                    arms.get(n + 1).map_or(Flow::Next, |next| self.block(&next.body))
+                };
+                if is_ranked {
+                    self.frame().control.pop();
+                }
+                return flow;
+            }
+        }
+        Flow::Next
+    }
+
+    /// Tries branches in which nothing communicates or leaves, and joins what they assign.
+    fn all_arms(&mut self, arms: &'p [Arm<'s>], first: &Val) -> Flow {
+        let before = (self.frame().names.clone(), self.frame().attrs.clone());
+        let mut results = Vec::new();
+        let mut has_else = false;
+        for arm in arms {
+            has_else |= arm.test.is_none();
+            let frame = self.frame();
+            frame.names.clone_from(&before.0);
+            frame.attrs.clone_from(&before.1);
+            if let Flow::Cut = self.block(&arm.body) {
+                return Flow::Cut;
+            }
+            let frame = self.frame();
+            results.push((std::mem::take(&mut frame.names), std::mem::take(&mut frame.attrs)));
+        }
+        if !has_else {
+            results.push(before);
+        }
+        let mut results = results.into_iter();
+        let (mut names, mut attrs) = results.next().unwrap_or_default();
+        for (other_names, other_attrs) in results {
+            join_into(&mut names, other_names, first.taint);
+            join_into(&mut attrs, other_attrs, first.taint);
+        }
+        let frame = self.frame();
+        frame.names = names;
+        frame.attrs = attrs;
+        Flow::Next
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "places of one decision")]
+    fn decide(
+        &mut self,
+        cond: &Arc<Cond>,
+        value: &Val,
+        usual: bool,
+        at: Span,
+        test: Span,
+        arm: Span,
+        kind: Decider,
+    ) -> bool {
+        let holds = self.outcome(cond, usual, test);
+        if !value.taint.is_clean() {
+            let is_known = matches!(**cond, Cond::Known(_));
+            let decision = Decision {
+                kind,
+                at: self.origin(at),
+                test: self.origin(test),
+                arm: self.origin(arm),
+                outcome: u64::from(holds),
+                taint: value.taint,
+                is_known,
+                func: self.func(),
+            };
+            self.record(Event::Decision(decision));
+            let frame = self.frame();
+            frame.decided = frame.decided.join(Taint { local: None, ..value.taint });
+        }
+        holds
+    }
+
+    /// How a condition falls out on this process.
+    pub(crate) fn outcome(&mut self, cond: &Arc<Cond>, usual: bool, at: Span) -> bool {
+        match &**cond {
+            Cond::Known(value) => *value,
+            Cond::Not(inner) => !self.outcome(inner, !usual, at),
+            Cond::And(a, b) => self.outcome(a, usual, at) && self.outcome(b, usual, at),
+            Cond::Or(a, b) => self.outcome(a, usual, at) || self.outcome(b, usual, at),
+            Cond::Atom(key, taint) => {
+                if let Some(value) = self.process.overrides.get(key) {
+                    return *value;
+                }
+                if taint.axes != 0 {
+                    return self.process.is_first_on(taint.axes);
+                }
+                if taint.local.is_some() {
+                    self.note_local(*key, *taint, at);
+                }
+                self.oracle.choose(*key, usual)
+            }
+        }
+    }
+
+    fn note_local(&mut self, key: u64, taint: Taint, at: Span) {
+        let at = self.origin(at);
+        if self.muted == 0 && !self.local.iter().any(|(known, ..)| *known == key) {
+            self.local.push((key, taint, at));
+        }
+    }
+
+    fn for_loop(&mut self, f: &'p For<'s>, span: Span) -> Flow {
+        let iter = self.iterable(&f.iter);
+        let matters = self.facts.file(self.file()).matters(span);
+        let is_deep = self.frame().loops >= 2;
+        let usual = if matters && !is_deep { 2 } else { 1 };
+        let n = match &iter.data {
+            Data::Range(from, to) => (to - from).clamp(0, MAX_ITERATIONS),
+            Data::Items(_, items) if items.len() <= MAX_ITERATIONS as usize => items.len() as i64,
+            _ if iter.taint.axes != 0 || iter.shape.axes != 0 => {
+                let axes = iter.taint.axes | iter.shape.axes;
+                if self.process.is_first_on(axes) { 2 } else { 1 }
+            }
+            _ => match iter.shape.local.or(iter.taint.local) {
+                Some(kind) if kind != Locally::Order && self.joined == 0 && matters => {
+                    let key = hash(&[16, u64::from(span.at), iter.sym]);
+                    let taint = Taint { local: Some(kind), ..iter.taint };
+                    self.note_local(key, taint, f.iter.span);
+                    if self.process.overrides.get(&key) == Some(&false) { 1 } else { usual }
+                }
+                _ => usual,
+            },
+        };
+        let taint = iter.taint.join(iter.shape);
+        let is_unordered = iter.taint.local == Some(Locally::Order)
+            || matches!(&iter.data, Data::Items(Items::Set, items) if items.len() > 1);
+        if matters && !taint.is_clean() {
+            let whole = self.origin(span);
+            self.record(Event::Decision(Decision {
+                kind: Decider::For,
+                at: whole,
+                test: self.origin(f.iter.span),
+                arm: whole,
+                outcome: n as u64,
+                taint,
+                is_known: matches!(iter.data, Data::Range(..)),
+                func: self.func(),
+            }));
+        }
+        if is_unordered {
+            let origin = self.origin(f.iter.span);
+            self.order.push(Taint::local(Locally::Order, origin));
+        }
+        self.frame().loops += 1;
+        let over = self.origin(f.iter.span);
+        self.loops.push(over);
+        let flow = self.turns(f, &iter, n);
+        self.loops.pop();
+        self.frame().loops -= 1;
+        if is_unordered {
+            self.order.pop();
+        }
+        flow
+    }
+
+    fn turns(&mut self, f: &'p For<'s>, iter: &Val, n: i64) -> Flow {
+        for turn in 0..n {
+            let item = match &iter.data {
+                Data::Range(from, _) => Val::int(from + turn).tainted(iter.taint),
+                Data::Items(Items::Ordered, items) => items[turn as usize].clone(),
+                Data::Many(one) => Val { sym: hash(&[17, iter.sym, turn as u64]), ..(**one).clone() },
+                _ => {
+                    let kind = iter.taint.local.map(|_| Locally::Data);
+                    let taint = Taint { local: kind, axes: 0, origin: iter.taint.origin };
+                    let mut item = Val::unknown(hash(&[17, iter.sym, turn as u64])).tainted(taint);
+                    item.shape = taint;
+                    item
+                }
+            };
+            self.assign(&f.target, item);
+            match self.block(&f.body) {
+                Flow::Next | Flow::Continue => {}
+                Flow::Break => return Flow::Next,
+                other => return other,
+            }
+        }
+        self.block(&f.orelse)
+    }
+
+    fn while_loop(&mut self, w: &'p While<'s>, span: Span) -> Flow {
+        let matters = self.facts.file(self.file()).matters(span);
+        let max = if matters && self.frame().loops < 2 { 2 } else { 1 };
+        let is_endless =
+            matches!(w.test.kind, ExprKind::Bool(true) | ExprKind::Int(1)) && self.control().axes != 0;
+        self.endless += usize::from(is_endless);
+        self.frame().loops += 1;
+        let mut flow = Flow::Next;
+        for turn in 0..max {
+            let value = self.eval(&w.test);
+            let mut cond = value.cond();
+            if turn > 0
+                && let Cond::Atom(key, taint) = &*cond
+            {
+                // Another look at the same flag may give another answer.
+                cond = Arc::new(Cond::Atom(hash(&[18, *key, turn]), *taint));
+            }
+            if !self.decide(&cond, &value, true, span, w.test.span, span, Decider::While) {
+                break;
+            }
+            match self.block(&w.body) {
+                Flow::Next | Flow::Continue => {}
+                Flow::Break => break,
+                other => {
+                    flow = other;
+                    break;
+                }
+            }
+        }
+        self.endless -= usize::from(is_endless);
+        self.frame().loops -= 1;
+        flow
+    }
+
+    fn with(&mut self, items: &'p [(Expr<'s>, Option<Expr<'s>>)], body: &'p [Stmt<'s>]) -> Flow {
+        let Some(((manager, target), rest)) = items.split_first() else { return self.block(body) };
+        let name = match &manager.kind {
+            ExprKind::Call(call) => call.func.last_name().unwrap_or_default(),
+            _ => manager.last_name().unwrap_or_default(),
+        };
+        if rest.is_empty()
+            && let ExprKind::Call(call) = &manager.kind
+            && let Some((func, frame)) = self.manager(call)
+        {
+            return self.run_manager(func, frame, target.as_ref(), body);
+        }
+        let value = self.eval(manager);
+        if let Some(target) = target {
+            self.assign(target, value);
+        }
+        if FIRSTS.contains(&name) {
+            return self.first_then_others(name, manager.span, rest, body);
+        }
+        let (no_sync, join) = (name == "no_sync", matches!(name, "join" | "Join" | "join_uneven_inputs"));
+        self.no_sync += usize::from(no_sync);
+        self.joined += usize::from(join);
+        let flow = self.with(rest, body);
+        self.no_sync -= usize::from(no_sync);
+        self.joined -= usize::from(join);
+        flow
+    }
+
+    /// Some processes run the body before a barrier, the others after it.
+    fn first_then_others(
+        &mut self,
+        name: &str,
+        span: Span,
+        rest: &'p [(Expr<'s>, Option<Expr<'s>>)],
+        body: &'p [Stmt<'s>],
+    ) -> Flow {
+        use ringleader_knowledge::collective::{Axis, RankValue};
+        let axis = if name.contains("local") { Axis::Local } else { Axis::Global };
+        let goes_first = self.process.is(axis, RankValue::First);
+        let at = self.origin(span);
+        let barrier = Op {
+            name: "barrier",
+            row: None,
+            group: Group::World,
+            at,
+            from: at,
+            is_guess: false,
+            is_endless: false,
+        };
+        let taint = Taint::rank(super::value::bit(axis), at);
+        let func = self.func();
+        self.record(Event::Decision(Decision {
+            kind: Decider::Handler,
+            at,
+            test: at,
+            arm: at,
+            outcome: u64::from(goes_first),
+            taint,
+            is_known: true,
+            func,
+        }));
+        if !goes_first {
+            self.record(Event::Op(barrier));
+        }
+        let flow = self.with(rest, body);
+        if goes_first {
+            self.record(Event::Op(barrier));
+        }
+        flow
+    }
+
+    /// Runs a generator that is a context manager, and the body where it yields.
+    fn run_manager(
+        &mut self,
+        func: FuncId,
+        mut frame: Frame<'p, 's>,
+        target: Option<&'p Expr<'s>>,
+        body: &'p [Stmt<'s>],
+    ) -> Flow {
+        if let Some(target) = target {
+            let sym = hash(&[19, func as u64, u64::from(target.span.at)]);
+            self.assign(target, Val::unknown(sym));
+        }
+        if self.frames.len() >= MAX_FRAMES || !self.passes_guards(func) {
+            return self.block(body);
+        }
+        frame.hook = Some(body);
+        self.frames.push(frame);
+        let project = self.project;
+        let flow = self.block(&project.functions[func].def.body);
+        let done = self.frames.pop();
+        match (flow, done) {
+            (Flow::Cut, _) => Flow::Cut,
+            (Flow::Raise, Some(frame)) => frame.after_hook.unwrap_or(Flow::Raise),
+            (_, Some(Frame { after_hook: Some(flow), .. })) => flow,
+            (_, Some(Frame { hook: Some(_), .. })) => self.block(body),
+            _ => Flow::Next,
+        }
+    }
+
+    /// The body of a `with`, where its context manager yields.
+    pub(crate) fn at_yield(&mut self) {
+        let Some(body) = self.frame().hook.take() else { return };
+        let Some(frame) = self.frames.pop() else { return };
+        let flow = if self.frames.is_empty() { Flow::Next } else { self.block(body) };
+        self.frames.push(frame);
+        self.frame().after_hook = Some(flow);
+    }
+
+    fn attempt(&mut self, t: &'p Try<'s>, span: Span) -> Flow {
+        let matters = self.facts.file(self.file()).matters(span);
+        let mut flow = Flow::Next;
+        let handler = t.handlers.first().filter(|handler| !is_import_error(handler.class.as_ref()));
+        let mut fails = false;
+        if let Some(handler) = handler
+            && matters
+            && may_fail(&t.body)
+        {
+            let key = hash(&[20, u64::from(span.at), self.file() as u64]);
+            let origin = self.origin(handler.span);
+            let taint = Taint::local(Locally::Exception, origin);
+            self.note_local(key, taint, handler.span);
+            fails = self.process.overrides.get(&key).copied().unwrap_or_default();
+            let decision = Decision {
+                kind: Decider::Handler,
+                at: self.origin(span),
+                test: origin,
+                arm: origin,
+                outcome: u64::from(fails),
+                taint,
+                is_known: false,
+                func: self.func(),
+            };
+            self.record(Event::Decision(decision));
+        }
+        if !fails {
+            flow = self.block(&t.body);
+            if matches!(flow, Flow::Raise) && handler.is_some() {
+                fails = true;
+            } else if matches!(flow, Flow::Next) {
+                flow = self.block(&t.orelse);
+            }
+        }
+        if fails && let Some(handler) = handler {
+            if let Some(name) = handler.name {
+                self.bind(name, Val::unknown(hash(&[21, u64::from(span.at)])));
+            }
+            flow = self.block(&handler.body);
+        }
+        match self.block(&t.finally) {
+            Flow::Next => flow,
+            other => other,
+        }
+    }
+
+    pub(crate) fn can_enter(&self, func: FuncId) -> bool {
+        self.frames.len() < MAX_FRAMES && self.frames.iter().filter(|frame| frame.func == func).count() == 0
+    }
+}
+
+fn join_into<K: Ord>(into: &mut BTreeMap<K, Val>, other: BTreeMap<K, Val>, taint: Taint) {
+    for (name, value) in other {
+        match into.get_mut(&name) {
+            Some(mine) if mine.sym == value.sym => {}
+            Some(mine) => *mine = mine.join(&value).tainted(taint),
+            None => {
+                into.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Whether a branch ends with leaving the loop.
+fn leaves_loop(block: &[Stmt<'_>]) -> bool {
+    block.last().is_some_and(|stmt| matches!(stmt.kind, StmtKind::Break | StmtKind::Return(_)))
+}
+
+/// Where a branch's statements are.
+fn arm_span(arm: &Arm<'_>) -> Span {
+    let at = arm.body.first().map_or(arm.span.at, |stmt| stmt.span.at);
+    let end = arm.body.last().map_or(arm.span.end, |stmt| stmt.span.end);
+    Span { at, end }
+}
+
+/// How a condition falls out in the common run: a branch that leaves is the exception, and what may be absent is there.
+fn usually(test: &Expr<'_>, arm: &Arm<'_>) -> bool {
+    let leaves = arm.body.last().is_some_and(|stmt| {
+        matches!(stmt.kind, StmtKind::Return(_) | StmtKind::Raise(_) | StmtKind::Continue | StmtKind::Break)
+    });
+    let is_none_test = matches!(&test.kind, ExprKind::Compare(_, rest)
+        if rest.iter().any(|(op, right)| *op == crate::python::ast::Cmp::Is && matches!(right.kind, ExprKind::None)));
+    !leaves && !is_none_test
+}
+
+/// Whether anything but a collective may raise in a block.
+fn may_fail(block: &[Stmt<'_>]) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Expr(Expr { kind: ExprKind::Call(call), .. }) => {
+            let name = call.func.last_name().unwrap_or_default();
+            !catalog::is_name(name) && !matches!(name, "print" | "info" | "debug" | "destroy_process_group")
+        }
+        StmtKind::Import(_) | StmtKind::Other => false,
+        _ => true,
+    })
+}
+
+fn is_import_error(class: Option<&Expr<'_>>) -> bool {
+    let name = class.and_then(Expr::last_name);
+    matches!(
+        name,
+        Some(
+            "ImportError" | "ModuleNotFoundError" | "AttributeError" | "StopIteration" | "KeyboardInterrupt"
+        )
+    )
+}
+
+/// Whether a name is that of a process group.
+pub(crate) fn is_group_name(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower == "group" || lower.ends_with("_group") || lower.ends_with("_pg") || lower == "pg"
+}
+
+pub(crate) fn group_of_name(name: &str, sym: u64) -> Group {
+    let axes = ringleader_knowledge::collective::axes_of_group(name);
+    if axes.is_empty() {
+        Group::Some(sym)
+    } else {
+        Group::Axes(axes.into_iter().fold(0, |mask, axis| mask | super::value::bit(axis)))
+    }
+}
+
+impl Val {
+    pub(crate) fn with_sym(mut self, sym: u64) -> Self {
+        self.sym = sym;
+        self
+    }
+}

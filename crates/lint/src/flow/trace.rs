@@ -1,0 +1,258 @@
+//! What one process does on one path: collectives in their order, and the conditions that led there.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ringleader_knowledge::collective::{Axis, RankValue, When};
+
+use super::catalog::Row;
+use super::value::{Axes, Group, Origin, PLACE, Taint, bit};
+use crate::python::index::FuncId;
+
+/// Ranks of the job in which code is tried.
+pub(crate) const WORLD: i64 = 4;
+
+/// One process of the job in which code is tried.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Process {
+    /// Its place on each axis.
+    coords: [i64; 9],
+    /// The axes on which it is not the first.
+    pub(crate) differs: Axes,
+    /// Conditions on its own data that are decided for it.
+    pub(crate) overrides: BTreeMap<u64, bool>,
+}
+
+impl Process {
+    /// Rank 0, first everywhere.
+    pub(crate) fn first() -> Self {
+        Self::default()
+    }
+
+    /// Another process that differs from the first in one axis.
+    pub(crate) fn other(axis: Axis) -> Self {
+        let mut process = Self { differs: bit(axis), ..Self::default() };
+        let mut set = |axis: Axis, n| process.coords[axis as usize] = n;
+        match axis {
+            Axis::Global => {
+                set(Axis::Global, 1);
+                set(Axis::Local, 1);
+            }
+            Axis::Local => {
+                set(Axis::Global, 1);
+                set(Axis::Local, 1);
+            }
+            Axis::Node => {
+                set(Axis::Global, 2);
+                set(Axis::Node, 1);
+            }
+            other => {
+                set(other, 1);
+                set(Axis::Global, 1);
+                set(Axis::Local, 1);
+            }
+        }
+        process
+    }
+
+    /// The last process of the job.
+    pub(crate) fn last() -> Self {
+        let mut process = Self { differs: PLACE, ..Self::default() };
+        process.coords[Axis::Global as usize] = WORLD - 1;
+        process.coords[Axis::Local as usize] = 1;
+        process.coords[Axis::Node as usize] = 1;
+        process
+    }
+
+    pub(crate) fn with(mut self, key: u64, value: bool) -> Self {
+        self.overrides.insert(key, value);
+        self
+    }
+
+    pub(crate) fn coordinate(&self, axis: Axis) -> i64 {
+        self.coords[axis as usize]
+    }
+
+    /// How many processes the axis has.
+    pub(crate) fn size(axis: Axis) -> i64 {
+        if axis == Axis::Global { WORLD } else { 2 }
+    }
+
+    pub(crate) fn is(&self, axis: Axis, value: RankValue) -> bool {
+        match value {
+            RankValue::First | RankValue::Rank => self.coordinate(axis) == 0,
+            RankValue::Last => self.coordinate(axis) == Self::size(axis) - 1,
+        }
+    }
+
+    /// Whether it is first on all these axes.
+    pub(crate) fn is_first_on(&self, axes: Axes) -> bool {
+        self.coords.iter().enumerate().all(|(n, at)| axes & (1 << n) == 0 || *at == 0)
+    }
+
+    /// Its name in a message.
+    pub(crate) fn name(&self) -> String {
+        const NAMES: [(Axis, &str); 8] = [
+            (Axis::Node, "node rank"),
+            (Axis::Data, "data-parallel rank"),
+            (Axis::Tensor, "tensor-parallel rank"),
+            (Axis::Pipeline, "pipeline stage"),
+            (Axis::Context, "context-parallel rank"),
+            (Axis::Expert, "expert-parallel rank"),
+            (Axis::Group, "group rank"),
+            (Axis::Local, "local rank"),
+        ];
+        let named = NAMES.iter().find(|(axis, _)| self.differs == bit(*axis));
+        named.map_or_else(
+            || format!("rank {}", self.coordinate(Axis::Global)),
+            |(axis, name)| format!("{name} {}", self.coordinate(*axis)),
+        )
+    }
+}
+
+/// Whether the first process and another meet in a group.
+pub(crate) fn share(group: Group, other: &Process) -> bool {
+    match group {
+        Group::World | Group::Some(_) => true,
+        Group::Axes(axes) => other.differs & (PLACE | bit(Axis::Group)) != 0 || other.differs & !axes == 0,
+    }
+}
+
+/// One collective call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Op {
+    /// What it must meet.
+    pub(crate) name: &'static str,
+    pub(crate) row: Option<Row>,
+    pub(crate) group: Group,
+    /// The call.
+    pub(crate) at: Origin,
+    /// The statement of the function under test in which it happens.
+    pub(crate) from: Origin,
+    /// Whether its object was known by its name alone.
+    pub(crate) is_guess: bool,
+    /// Whether it stands in a loop without end that only some enter: a server of requests.
+    pub(crate) is_endless: bool,
+}
+
+impl Op {
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.row.is_some_and(|row| row.of.when == When::Sharded)
+    }
+}
+
+/// What decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decider {
+    If,
+    While,
+    For,
+    Decorator,
+    Handler,
+}
+
+/// A decision that may differ between processes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decision {
+    pub(crate) kind: Decider,
+    /// The whole statement.
+    pub(crate) at: Origin,
+    /// The condition.
+    pub(crate) test: Origin,
+    /// The branch that is taken if the condition holds.
+    pub(crate) arm: Origin,
+    pub(crate) outcome: u64,
+    pub(crate) taint: Taint,
+    /// Whether the outcome follows from the rank alone.
+    pub(crate) is_known: bool,
+    pub(crate) func: FuncId,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Op(Op),
+    Decision(Decision),
+    /// return, break, continue or raise.
+    Exit(Exit, Origin),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Return,
+    Break,
+    Continue,
+    Raise,
+}
+
+impl Exit {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Return => "return",
+            Self::Break => "break",
+            Self::Continue => "continue",
+            Self::Raise => "raise",
+        }
+    }
+}
+
+/// The path of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) events: Vec<Event>,
+    /// The run hit a bound: what follows is unknown.
+    pub(crate) is_cut: bool,
+}
+
+/// How the conditions that are equal on all processes fall out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oracle {
+    /// Decided before the run.
+    pub(crate) fixed: BTreeMap<u64, bool>,
+    /// Decided in the run, in order.
+    pub(crate) met: Vec<(u64, bool)>,
+    /// Asked for in this run.
+    pub(crate) asked: std::collections::BTreeSet<u64>,
+}
+
+impl Oracle {
+    pub(crate) fn choose(&mut self, key: u64, usual: bool) -> bool {
+        self.asked.insert(key);
+        if let Some(value) = self.fixed.get(&key) {
+            return *value;
+        }
+        self.fixed.insert(key, usual);
+        self.met.push((key, usual));
+        usual
+    }
+}
+
+/// Which outcomes are tried, the fewest unusual ones first.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    queue: VecDeque<BTreeMap<u64, bool>>,
+    left: usize,
+    /// Atoms that were flipped already on their own.
+    seen: std::collections::BTreeSet<u64>,
+}
+
+impl Paths {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { queue: VecDeque::from([BTreeMap::new()]), left: max, seen: std::collections::BTreeSet::new() }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Oracle> {
+        self.left = self.left.checked_sub(1)?;
+        Some(Oracle { fixed: self.queue.pop_front()?, ..Oracle::default() })
+    }
+
+    /// Plans paths that differ in one more condition from a path that was tried.
+    pub(crate) fn learn(&mut self, start: &BTreeMap<u64, bool>, oracle: &Oracle) {
+        for (key, value) in &oracle.met {
+            if self.queue.len() >= 256 || !self.seen.insert(*key) {
+                continue;
+            }
+            let mut plan = start.clone();
+            plan.insert(*key, !value);
+            self.queue.push_back(plan);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What is known of a value on one process, and in what it may differ from the same value on another.
+
+use std::sync::Arc;
+
+use ringleader_knowledge::collective::{Axis, LocalKind};
+
+use crate::python::ast::Span;
+use crate::python::index::{ClassId, FileId, FuncId};
+
+/// A set of axes.
+pub(crate) type Axes = u16;
+
+pub(crate) const GLOBAL: Axes = bit(Axis::Global);
+pub(crate) const LOCAL: Axes = bit(Axis::Local);
+pub(crate) const NODE: Axes = bit(Axis::Node);
+pub(crate) const GROUP: Axes = bit(Axis::Group);
+/// Axes that say where in the whole job a process is, and so in which groups of any kind.
+pub(crate) const PLACE: Axes = GLOBAL | LOCAL | NODE;
+
+pub(crate) const fn bit(axis: Axis) -> Axes {
+    1 << axis as u16
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Origin {
+    pub(crate) file: FileId,
+    pub(crate) span: Span,
+}
+
+/// How a value may differ from process to process without a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Locally {
+    /// Contents of tensors and batches.
+    Data,
+    File,
+    Time,
+    Random,
+    /// The order of a set or of a listing of files.
+    Order,
+    /// How many batches a loader yields.
+    Loader,
+    Exception,
+    /// A signal that only some processes get.
+    Signal,
+}
+
+impl From<LocalKind> for Locally {
+    fn from(kind: LocalKind) -> Self {
+        match kind {
+            LocalKind::File => Self::File,
+            LocalKind::Time => Self::Time,
+            LocalKind::Random => Self::Random,
+            LocalKind::Data => Self::Data,
+        }
+    }
+}
+
+/// In what a value may differ between processes, and where that comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taint {
+    pub(crate) axes: Axes,
+    pub(crate) local: Option<Locally>,
+    pub(crate) origin: Option<Origin>,
+}
+
+impl Taint {
+    pub(crate) const NONE: Self = Self { axes: 0, local: None, origin: None };
+
+    pub(crate) fn rank(axes: Axes, origin: Origin) -> Self {
+        Self { axes, local: None, origin: Some(origin) }
+    }
+
+    pub(crate) fn local(kind: Locally, origin: Origin) -> Self {
+        Self { axes: 0, local: Some(kind), origin: Some(origin) }
+    }
+
+    pub(crate) fn is_clean(self) -> bool {
+        self.axes == 0 && self.local.is_none()
+    }
+
+    pub(crate) fn join(self, other: Self) -> Self {
+        // The place of a rank is more telling than that of data.
+        let origin = match (self.axes != 0, other.axes != 0) {
+            (false, true) => other.origin,
+            _ if self.is_clean() => other.origin,
+            _ => self.origin,
+        };
+        Self { axes: self.axes | other.axes, local: self.local.or(other.local), origin }
+    }
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(crate) struct Val {
+    pub(crate) data: Data,
+    pub(crate) taint: Taint,
+    /// In what the shape of a tensor, or the length of a list, may differ.
+    pub(crate) shape: Taint,
+    /// A collective made it equal on all processes.
+    pub(crate) agreed: bool,
+    /// The same number for the same value, whatever the path.
+    pub(crate) sym: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    Unknown,
+    None,
+    Cond(Arc<Cond>),
+    Int(i64),
+    Str(Arc<str>),
+    /// A list, tuple, set or dict whose parts are known.
+    Items(Items, Arc<Vec<Val>>),
+    /// A list of any length whose parts are like this one.
+    Many(Arc<Val>),
+    Func(FuncId, Option<Arc<Val>>),
+    Class(ClassId),
+    /// An object of a class of the project.
+    Instance(ClassId),
+    /// A module, function or class outside of the project.
+    External(Arc<str>),
+    /// An object of a class outside of the project.
+    Object(Arc<str>),
+    Group(Group),
+    /// `range` to a known number.
+    Range(i64, i64),
+    /// A tensor seen through transpose or permute.
+    View,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Items {
+    Ordered,
+    Set,
+    Dict,
+}
+
+/// A communicator or process group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Group {
+    World,
+    /// Members differ in these axes alone.
+    Axes(Axes),
+    /// Some group, by the number of its value.
+    Some(u64),
+}
+
+/// A truth value that is not known yet.
+#[derive(Debug)]
+pub(crate) enum Cond {
+    Known(bool),
+    Atom(u64, Taint),
+    Not(Arc<Cond>),
+    And(Arc<Cond>, Arc<Cond>),
+    Or(Arc<Cond>, Arc<Cond>),
+}
+
+impl Val {
+    pub(crate) fn unknown(sym: u64) -> Self {
+        Self { data: Data::Unknown, taint: Taint::NONE, shape: Taint::NONE, agreed: false, sym }
+    }
+
+    pub(crate) fn new(data: Data, sym: u64) -> Self {
+        Self { data, taint: Taint::NONE, shape: Taint::NONE, agreed: false, sym }
+    }
+
+    pub(crate) fn tainted(mut self, taint: Taint) -> Self {
+        self.taint = self.taint.join(taint);
+        self
+    }
+
+    pub(crate) fn int(n: i64) -> Self {
+        Self::new(Data::Int(n), hash(&[1, n as u64]))
+    }
+
+    pub(crate) fn truth(value: bool) -> Self {
+        Self::new(Data::Cond(Arc::new(Cond::Known(value))), hash(&[2, u64::from(value)]))
+    }
+
+    pub(crate) fn none() -> Self {
+        Self::new(Data::None, hash(&[3]))
+    }
+
+    pub(crate) fn text(text: &str) -> Self {
+        Self::new(Data::Str(text.into()), hash(&[4, hash_text(text)]))
+    }
+
+    pub(crate) fn external(path: &str) -> Self {
+        Self::new(Data::External(path.into()), hash(&[5, hash_text(path)]))
+    }
+
+    pub(crate) fn object(kind: &str, sym: u64) -> Self {
+        Self::new(Data::Object(kind.into()), sym)
+    }
+
+    /// The number that it is, or that its text says.
+    pub(crate) fn as_int(&self) -> Option<i64> {
+        match &self.data {
+            Data::Int(n) => Some(*n),
+            Data::Str(text) => text.trim().parse().ok(),
+            Data::Cond(cond) => match **cond {
+                Cond::Known(value) => Some(i64::from(value)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// This value as a condition.
+    pub(crate) fn cond(&self) -> Arc<Cond> {
+        let known = match &self.data {
+            Data::Cond(cond) => return Arc::clone(cond),
+            Data::Int(n) => Some(*n != 0),
+            Data::None => Some(false),
+            Data::Str(text) => Some(!text.is_empty()),
+            Data::Items(_, items) => Some(!items.is_empty()),
+            Data::Func(..)
+            | Data::Class(_)
+            | Data::Instance(_)
+            | Data::External(_)
+            | Data::Object(_)
+            | Data::Group(Group::World | Group::Axes(_)) => Some(true),
+            Data::Range(from, to) => Some(from < to),
+            Data::Unknown | Data::View | Data::Many(_) | Data::Group(Group::Some(_)) => None,
+        };
+        Arc::new(known.map_or(Cond::Atom(self.sym, self.taint), Cond::Known))
+    }
+
+    /// Two possible values as one.
+    pub(crate) fn join(&self, other: &Self) -> Self {
+        if self.sym == other.sym {
+            return self.clone().tainted(other.taint);
+        }
+        let taint = self.taint.join(other.taint);
+        let shape = self.shape.join(other.shape);
+        // `x = None` before the real value is a declaration.
+        let data = match (&self.data, &other.data) {
+            (Data::None | Data::Unknown, kind) | (kind, Data::None | Data::Unknown) if is_kind(kind) => {
+                kind.clone()
+            }
+            _ => Data::Unknown,
+        };
+        Self { data, taint, shape, agreed: self.agreed && other.agreed, sym: hash(&[6, self.sym, other.sym]) }
+    }
+}
+
+/// Whether the data says what a value is, rather than how much.
+fn is_kind(data: &Data) -> bool {
+    matches!(
+        data,
+        Data::Instance(_)
+            | Data::Object(_)
+            | Data::Group(_)
+            | Data::Class(_)
+            | Data::External(_)
+            | Data::Func(..)
+    )
+}
+
+pub(crate) fn not(cond: &Arc<Cond>) -> Arc<Cond> {
+    match &**cond {
+        Cond::Known(value) => Arc::new(Cond::Known(!value)),
+        Cond::Not(inner) => Arc::clone(inner),
+        _ => Arc::new(Cond::Not(Arc::clone(cond))),
+    }
+}
+
+/// FNV-1a over words: the same on every run and machine.
+pub(crate) fn hash(words: &[u64]) -> u64 {
+    let mut state = 0xcbf2_9ce4_8422_2325_u64;
+    for word in words {
+        for byte in word.to_le_bytes() {
+            state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    state
+}
+
+pub(crate) fn hash_text(text: &str) -> u64 {
+    let mut state = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in text.bytes() {
+        state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    state
+}

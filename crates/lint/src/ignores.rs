@@ -1,0 +1,148 @@
+//! Comments in the source: `# ringleader: ignore[rule] reason`.
+//!
+//! A comment covers its line, or, standing alone, the next one with code. It needs a reason, and one that covers nothing
+//! is a finding.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::Confidence;
+
+use crate::finding::{Finding, Place};
+use crate::rules::{ignore_without_reason, unused_ignore};
+use crate::{Language, Options, Source};
+
+/// A comment to this program.
+#[derive(Debug)]
+struct Ignore {
+    line: u32,
+    column: u32,
+    /// The line that it covers.
+    covers: u32,
+    rules: Vec<String>,
+    has_reason: bool,
+    text: String,
+}
+
+/// Takes findings out that a comment ignores. Answers with the rest and how many were ignored.
+pub(crate) fn apply(
+    files: &[(Language, &Source)],
+    findings: Vec<Finding>,
+    options: &Options,
+) -> (Vec<Finding>, usize) {
+    let mut comments: BTreeMap<&str, Vec<(Ignore, bool)>> = BTreeMap::new();
+    for (language, source) in files {
+        if *language != Language::Other && source.text.contains("ringleader: ignore[") {
+            let list = read(&source.text).into_iter().map(|ignore| (ignore, false)).collect();
+            comments.insert(&source.path, list);
+        }
+    }
+    let mut kept = Vec::new();
+    let mut n_ignored = 0;
+    for finding in findings {
+        let list = comments.get_mut(finding.place.path.as_str());
+        let lines = finding.place.line..=finding.place.line;
+        let hit = list.into_iter().flatten().find(|(ignore, _)| {
+            lines.contains(&ignore.covers)
+                && ignore.has_reason
+                && ignore.rules.iter().any(|rule| rule == finding.rule)
+        });
+        match hit {
+            Some((_, is_used)) => {
+                *is_used = true;
+                n_ignored += 1;
+            }
+            None => kept.push(finding),
+        }
+    }
+    let is_asked = |rule: &str| {
+        (options.select.is_empty() || options.select.iter().any(|id| id == rule))
+            && !options.ignore.iter().any(|id| id == rule)
+    };
+    for (path, list) in comments {
+        for (ignore, is_used) in list {
+            let rule = match (ignore.has_reason, is_used) {
+                (false, _) => &ignore_without_reason::RULE,
+                (true, false) => &unused_ignore::RULE,
+                (true, true) => continue,
+            };
+            // A finding below the asked confidence may be what the comment is for.
+            let may_be_hidden =
+                !ignore.rules.iter().all(|id| is_asked(id)) || options.least != Confidence::Low;
+            if !is_asked(rule.id)
+                || (rule.id == unused_ignore::RULE.id && may_be_hidden && is_known(&ignore.rules))
+            {
+                continue;
+            }
+            kept.push(finding(rule, path, &ignore));
+        }
+    }
+    (kept, n_ignored)
+}
+
+/// Whether a rule that is usually less certain than what is asked for may have been meant.
+fn is_known(rules: &[String]) -> bool {
+    rules.iter().any(|id| crate::rules::all().any(|rule| rule.id == id && rule.confidence == Confidence::Low))
+}
+
+fn finding(rule: &crate::Rule, path: &str, ignore: &Ignore) -> Finding {
+    let title = if rule.id == unused_ignore::RULE.id {
+        format!("nothing is found here for {}", ignore.rules.join(", "))
+    } else {
+        "an ignore comment needs a reason after the bracket".to_owned()
+    };
+    Finding {
+        rule: rule.id,
+        severity: rule.severity,
+        confidence: rule.confidence,
+        place: Place {
+            path: path.to_owned(),
+            line: ignore.line,
+            column: ignore.column,
+            end_line: ignore.line,
+            end_column: ignore.column + ignore.text.chars().count() as u32,
+            function: String::new(),
+            text: ignore.text.clone(),
+        },
+        title,
+        why: Vec::new(),
+        related: Vec::new(),
+        help: "write `# ringleader: ignore[rule-id] why it is right here`, or remove the comment".to_owned(),
+        page: "",
+        fix: None,
+    }
+}
+
+fn read(text: &str) -> Vec<Ignore> {
+    const MARK: &str = "ringleader: ignore[";
+    let lines: Vec<&str> = text.lines().collect();
+    let mut list = Vec::new();
+    for (n, line) in lines.iter().enumerate() {
+        let Some(at) = line.find(MARK) else { continue };
+        let Some(hash) = line.get(..at).and_then(|before| before.rfind('#')) else { continue };
+        let is_comment = line.get(hash + 1..at).is_some_and(|between| between.trim().is_empty());
+        let rest = line.get(at + MARK.len()..).unwrap_or_default();
+        let Some((rules, reason)) = rest.split_once(']') else { continue };
+        if !is_comment {
+            continue;
+        }
+        let stands_alone = line.get(..hash).is_some_and(|before| before.trim().is_empty());
+        let next = || {
+            let code = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+            lines.iter().skip(n + 1).position(|line| code(&line)).map_or(n, |k| n + 1 + k)
+        };
+        let covers = if stands_alone { next() } else { n };
+        list.push(Ignore {
+            line: n as u32 + 1,
+            column: line.get(..hash).map_or(0, |before| before.chars().count()) as u32 + 1,
+            covers: covers as u32 + 1,
+            rules: rules
+                .split(',')
+                .map(|rule| rule.trim().to_owned())
+                .filter(|rule| !rule.is_empty())
+                .collect(),
+            has_reason: reason.split_whitespace().next().is_some(),
+            text: line.get(hash..).unwrap_or_default().to_owned(),
+        });
+    }
+    list
+}

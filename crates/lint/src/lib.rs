@@ -1,0 +1,150 @@
+//! Training code and launch files, looked at before they run: Python, shell, YAML, Dockerfiles and files of variables to
+//! findings.
+//!
+//! Nothing is imported and nothing executed. Files are values; what cannot be read is a note, and what is not known of
+//! a program is assumed to be right.
+
+mod drafting;
+mod finding;
+mod flow;
+mod ignores;
+mod language;
+mod python;
+mod rule;
+pub mod rules;
+
+use rayon::prelude::*;
+
+pub use finding::{Finding, Fix, Note, Place, Related};
+pub use language::{Language, tell};
+pub use ringleader_model::{Confidence, Severity};
+pub use rule::{Family, Rule};
+
+use flow::compare::{Tried, is_made_up_for, try_function};
+use flow::facts::Facts;
+use python::index::{FuncId, Project};
+use python::lower;
+
+/// A file: its path as findings cite it, and its text.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// With `/` between folders.
+    pub path: String,
+    /// Content.
+    pub text: String,
+}
+
+/// What is looked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The least confidence of what is reported.
+    pub least: Confidence,
+    /// The least severity of what is reported: hygiene is info.
+    pub least_severity: Severity,
+    /// Rules that are reported; empty: all.
+    pub select: Vec<String>,
+    /// Rules that are not.
+    pub ignore: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            least: Confidence::Medium,
+            least_severity: Severity::Warning,
+            select: Vec::new(),
+            ignore: Vec::new(),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// By place.
+    pub findings: Vec<Finding>,
+    /// What was not read, or only in part.
+    pub notes: Vec<Note>,
+    /// Files that were read, by language.
+    pub n_files: usize,
+    /// Findings that a comment in the source ignores.
+    pub n_ignored: usize,
+}
+
+/// What rules look at.
+pub(crate) struct Scan<'p, 's> {
+    pub(crate) project: &'p Project<'s>,
+    pub(crate) facts: &'p Facts<'p, 's>,
+    /// Functions that were tried, with what they showed.
+    pub(crate) tried: Vec<(FuncId, Tried)>,
+}
+
+/// Looks at the files of one project.
+pub fn lint(sources: &[Source], options: &Options) -> Report {
+    let mut report = Report::default();
+    let told: Vec<(Language, &Source)> =
+        sources.par_iter().map(|source| (language::tell(&source.path, &source.text), source)).collect();
+    report.n_files = told.iter().filter(|(language, _)| *language != Language::Other).count();
+    let mut parsed: Vec<_> = told
+        .par_iter()
+        .filter(|(language, _)| *language == Language::Python)
+        .map(|(_, source)| (*source, lower::parse(&source.text)))
+        .collect();
+    parsed.sort_by(|(a, _), (b, _)| a.path.cmp(&b.path));
+    let mut files = Vec::new();
+    for (source, tree) in parsed {
+        match tree {
+            Ok(tree) => {
+                if tree.n_errors > 0 {
+                    let n = tree.n_errors;
+                    report.notes.push(Note {
+                        path: source.path.clone(),
+                        text: format!("{n} syntax errors: read around them"),
+                    });
+                }
+                files.push((source.path.as_str(), source.text.as_str(), tree.body));
+            }
+            Err(refusal) => {
+                report.notes.push(Note { path: source.path.clone(), text: refusal.words().to_owned() })
+            }
+        }
+    }
+    let is_sharded = told.iter().any(|(language, source)| {
+        matches!(language, Language::Yaml | Language::Json) && language::configures_sharding(&source.text)
+    });
+    let project = Project::new(files);
+    let facts = Facts::new(&project, is_sharded);
+    let with_local = options.least == Confidence::Low;
+    let tried = try_all(&project, &facts, with_local);
+    let scan = Scan { project: &project, facts: &facts, tried };
+    let mut findings: Vec<Finding> =
+        rules::ALL.par_iter().flat_map_iter(|rule| (rule.check)(&scan)).collect();
+    findings.retain(|finding| {
+        finding.confidence >= options.least
+            && finding.severity >= options.least_severity
+            && (options.select.is_empty() || options.select.iter().any(|id| id == finding.rule))
+            && !options.ignore.iter().any(|id| id == finding.rule)
+    });
+    findings.sort_by(Finding::order);
+    findings.dedup_by(|a, b| a.rule == b.rule && a.place == b.place);
+    let (findings, n_ignored) = ignores::apply(&told, findings, options);
+    report.n_ignored = n_ignored;
+    report.findings = findings;
+    report.findings.sort_by(Finding::order);
+    report.notes.sort();
+    report
+}
+
+fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Vec<(FuncId, Tried)> {
+    let candidates: Vec<FuncId> = (0..project.functions.len()).filter(|id| facts.may[*id]).collect();
+    let mut tried: Vec<(FuncId, Tried)> = candidates
+        .into_par_iter()
+        .map(|id| {
+            let mut tried = try_function(project, facts, id, with_local);
+            tried.divergences.retain(|divergence| !is_made_up_for(project, facts, divergence));
+            (id, tried)
+        })
+        .collect();
+    tried.sort_by_key(|(id, _)| *id);
+    tried
+}

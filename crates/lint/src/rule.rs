@@ -1,0 +1,60 @@
+//! What a rule is.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::{Finding, Scan};
+
+/// What a rule reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Python.
+    Code,
+    /// Scripts, manifests, images, files of variables.
+    Launch,
+    /// Comments to this program.
+    Comments,
+}
+
+/// A rule.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// Kebab-case; names the fault.
+    pub id: &'static str,
+    /// A few words.
+    pub title: &'static str,
+    /// What it reads.
+    pub family: Family,
+    /// What a job that runs into it would be diagnosed with.
+    pub predicts: Cause,
+    /// How serious it is.
+    pub severity: Severity,
+    /// How certain its findings usually are.
+    pub confidence: Confidence,
+    /// Its file, whose first comment documents it.
+    pub doc: &'static str,
+    pub(crate) check: fn(&Scan<'_, '_>) -> Vec<Finding>,
+}
+
+impl Rule {
+    /// Headings that a rule's doc comment must have, in this order.
+    pub const HEADINGS: [&'static str; 6] = [
+        "What it shows",
+        "Why it happens",
+        "Evidence",
+        "What looks like it but is not",
+        "What to do",
+        "References",
+    ];
+
+    /// Its documentation as Markdown.
+    pub fn explanation(&self) -> String {
+        let lines = self.doc.lines().map_while(|line| line.strip_prefix("//!"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rule").field("id", &self.id).finish_non_exhaustive()
+    }
+}

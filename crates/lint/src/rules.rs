@@ -1,0 +1,63 @@
+//! The rules, one file each, and the one list of them.
+
+use crate::Rule;
+
+mod all_send_first;
+mod collective_before_set_device;
+mod collective_in_rank_zero_function;
+mod collective_order_by_rank;
+mod collective_under_local_condition;
+mod collective_under_rank_condition;
+mod exit_before_collective;
+mod group_by_rank;
+mod group_never_destroyed;
+mod handler_skips_collective;
+pub(crate) mod ignore_without_reason;
+mod local_rank_as_rank;
+mod local_stop_decision;
+mod loop_count_by_rank;
+mod no_set_device;
+mod no_timeout;
+mod non_contiguous_tensor;
+mod same_device_on_all_ranks;
+mod seed_by_rank;
+mod sharded_call_under_rank_condition;
+mod shuffle_before_split;
+mod size_by_rank;
+mod uneven_loader;
+mod unordered_collectives;
+pub(crate) mod unused_ignore;
+
+/// All rules, in the order of the documentation.
+pub static ALL: &[&Rule] = &[
+    &collective_under_rank_condition::RULE,
+    &exit_before_collective::RULE,
+    &collective_in_rank_zero_function::RULE,
+    &sharded_call_under_rank_condition::RULE,
+    &collective_order_by_rank::RULE,
+    &loop_count_by_rank::RULE,
+    &collective_under_local_condition::RULE,
+    &local_stop_decision::RULE,
+    &uneven_loader::RULE,
+    &handler_skips_collective::RULE,
+    &group_by_rank::RULE,
+    &all_send_first::RULE,
+    &size_by_rank::RULE,
+    &unordered_collectives::RULE,
+    &non_contiguous_tensor::RULE,
+    &local_rank_as_rank::RULE,
+    &same_device_on_all_ranks::RULE,
+    &seed_by_rank::RULE,
+    &no_timeout::RULE,
+    &group_never_destroyed::RULE,
+    &no_set_device::RULE,
+    &collective_before_set_device::RULE,
+    &shuffle_before_split::RULE,
+    &unused_ignore::RULE,
+    &ignore_without_reason::RULE,
+];
+
+/// All rules.
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    ALL.iter().copied()
+}

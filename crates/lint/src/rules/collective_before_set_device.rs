@@ -1,0 +1,68 @@
+//! # What it shows
+//! A barrier or another collective runs after the process group is made and before the rank has chosen its GPU.
+//!
+//! # Why it happens
+//! The barrier was put where everybody arrives. NCCL takes the current device for it, or guesses one.
+//!
+//! # Evidence
+//! In one function the collective stands before torch.cuda.set_device.
+//!
+//! # What looks like it but is not
+//! A barrier with device_ids; Gloo; a device that init_process_group got.
+//!
+//! # What to do
+//! Choose the device first.
+//!
+//! # References
+//! PyTorch documentation, barrier; ignite#2254.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use ringleader_knowledge::collective::Who;
+
+use crate::drafting::finding;
+use crate::flow::value::Data;
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "collective-before-set-device",
+    title: "a collective runs before the rank chooses its GPU",
+    family: Family::Code,
+    predicts: Cause::DuplicateGpu,
+    severity: Severity::Warning,
+    confidence: Confidence::Medium,
+    doc: include_str!("collective_before_set_device.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (func, tried) in &scan.tried {
+        let is_choice = |seen: &crate::flow::machine::Seen| seen.path == "torch.cuda.set_device";
+        let Some(choice) = tried.seen.iter().position(is_choice) else { continue };
+        let early = tried.seen.iter().take(choice).find(|seen| {
+            let torch = seen
+                .row
+                .is_some_and(|row| row.of.framework == "torch.distributed" && row.of.who == Who::Group);
+            torch
+                && !seen
+                    .keywords
+                    .iter()
+                    .any(|(key, value)| key == "device_ids" && !matches!(value.data, Data::None))
+        });
+        if let Some(seen) = early {
+            let name = seen.row.map_or("a collective", |row| row.call.name);
+            let title = format!(
+                "{name} runs before set_device: with NCCL every rank of a node may take GPU 0 for it"
+            );
+            let mut finding = finding(scan, &RULE, *func, seen.at, title);
+            finding.help =
+                "call torch.cuda.set_device(local_rank) first, or pass device_ids to the barrier".to_owned();
+            finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.barrier";
+            findings.push(finding);
+        }
+    }
+    findings
+}

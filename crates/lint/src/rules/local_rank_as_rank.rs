@@ -1,0 +1,58 @@
+//! # What it shows
+//! init_process_group or a sampler gets the local rank as its rank.
+//!
+//! # Why it happens
+//! On one node the two are equal, and the code works until the second node joins.
+//!
+//! # Evidence
+//! The argument comes from LOCAL_RANK or a local rank alone.
+//!
+//! # What looks like it but is not
+//! node_rank * gpus + local_rank; code that a launcher starts on one node only.
+//!
+//! # What to do
+//! Use RANK.
+//!
+//! # References
+//! PyTorch documentation, torchrun; Megatron-LM#2458.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::drafting::{calls, finding};
+use crate::flow::value::LOCAL;
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "local-rank-as-rank",
+    title: "the local rank is given where the rank is asked",
+    family: Family::Code,
+    predicts: Cause::RankEnvMisconfigured,
+    severity: Severity::Error,
+    confidence: Confidence::High,
+    doc: include_str!("local_rank_as_rank.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let is_setup = |path: &str| path.ends_with("init_process_group") || path.ends_with("DistributedSampler");
+    let calls = calls(scan, |seen| is_setup(&seen.path));
+    calls
+        .filter_map(|(func, seen)| {
+            let is_sampler = seen.path.ends_with("DistributedSampler");
+            let rank = seen.argument("rank", if is_sampler { 2 } else { 99 })?;
+            if rank.taint.axes != LOCAL {
+                return None;
+            }
+            let title = "rank is the local rank: from the second node on, ranks collide".to_owned();
+            let mut finding = finding(scan, &RULE, func, seen.at, title);
+            if is_sampler {
+                finding.confidence = Confidence::Medium;
+            }
+            finding.help = "pass RANK and WORLD_SIZE; LOCAL_RANK only chooses the GPU".to_owned();
+            finding.page = "https://docs.pytorch.org/docs/stable/elastic/run.html";
+            Some(finding)
+        })
+        .collect()
+}

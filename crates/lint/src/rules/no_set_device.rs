@@ -1,0 +1,64 @@
+//! # What it shows
+//! NCCL is set up and no file sets the device of a rank.
+//!
+//! # Why it happens
+//! Tensors are moved with .to(device), which is enough for them; barrier() and object collectives use the current
+//! device.
+//!
+//! # Evidence
+//! No file of the project names set_device, device_id or CUDA_VISIBLE_DEVICES.
+//!
+//! # What looks like it but is not
+//! A launcher that shows each rank one GPU.
+//!
+//! # What to do
+//! Set the device first.
+//!
+//! # References
+//! speechbrain#2686; PyTorch documentation.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::drafting::{calls, finding};
+use crate::flow::value::Data;
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "no-set-device",
+    title: "a rank does not choose its GPU before NCCL starts",
+    family: Family::Code,
+    predicts: Cause::DuplicateGpu,
+    severity: Severity::Info,
+    confidence: Confidence::Medium,
+    doc: include_str!("no_set_device.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let chooses = |text: &str| {
+        ["set_device", "device_id=", "CUDA_VISIBLE_DEVICES", "cuda.device("]
+            .iter()
+            .any(|word| text.contains(word))
+    };
+    if scan.project.files.iter().any(|file| chooses(file.text)) {
+        return Vec::new();
+    }
+    let calls = calls(scan, |seen| seen.path.ends_with("distributed.init_process_group"));
+    let with_nccl = calls.filter(|(_, seen)| matches!(seen.argument("backend", 0).map(|v| &v.data), Some(Data::Str(name)) if name.contains("nccl")));
+    with_nccl
+        .map(|(func, seen)| {
+            let title =
+                "no rank chooses its GPU: barriers and object collectives then run on GPU 0 of each node"
+                    .to_owned();
+            let mut finding = finding(scan, &RULE, func, seen.at, title);
+            finding.help =
+                "call torch.cuda.set_device(local_rank) before init_process_group, or pass device_id"
+                    .to_owned();
+            finding.page =
+                "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group";
+            finding
+        })
+        .collect()
+}

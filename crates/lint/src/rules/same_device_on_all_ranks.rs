@@ -1,0 +1,79 @@
+//! # What it shows
+//! A script for several ranks moves its model or data to GPU 0 on each of them.
+//!
+//! # Why it happens
+//! Code for one GPU was made distributed and one `.cuda(0)` was left.
+//!
+//! # Evidence
+//! The number is a constant, the file sets up NCCL, and nothing restricts the visible devices.
+//!
+//! # What looks like it but is not
+//! CUDA_VISIBLE_DEVICES set for each rank; a number that comes from the local rank; work under a condition on the
+//! rank.
+//!
+//! # What to do
+//! Use the local rank.
+//!
+//! # References
+//! pytorch#139060; NCCL: duplicate GPU detected.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::drafting::finding;
+use crate::flow::value::Data;
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "same-device-on-all-ranks",
+    title: "all ranks use GPU 0",
+    family: Family::Code,
+    predicts: Cause::DuplicateGpu,
+    severity: Severity::Error,
+    confidence: Confidence::Medium,
+    doc: include_str!("same_device_on_all_ranks.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (func, tried) in &scan.tried {
+        let file = &scan.project.files[scan.project.functions[*func].file];
+        let is_nccl = file.text.contains("nccl") && file.text.contains("init_process_group");
+        if !is_nccl || file.text.contains("CUDA_VISIBLE_DEVICES") {
+            continue;
+        }
+        for seen in &tried.seen {
+            let is_first = |value: Option<&crate::flow::value::Val>| {
+                value.is_some_and(|v| {
+                    v.taint.is_clean()
+                        && match &v.data {
+                            Data::Int(n) => *n == 0,
+                            Data::Str(text) => &**text == "cuda:0",
+                            _ => false,
+                        }
+                })
+            };
+            let last = seen.path.rsplit('.').next().unwrap_or_default();
+            let is_setting = match last {
+                "set_device" => seen.path == "torch.cuda.set_device" && is_first(seen.args.first()),
+                "cuda" => is_first(seen.args.first()),
+                "DistributedDataParallel" | "DDP" => false,
+                _ => false,
+            };
+            if !is_setting {
+                continue;
+            }
+            let title =
+                "every rank takes GPU 0: NCCL refuses two ranks on one GPU, or one GPU does all the work"
+                    .to_owned();
+            let mut finding = finding(scan, &RULE, *func, seen.at, title);
+            finding.help =
+                "use the local rank: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))".to_owned();
+            finding.page = "https://docs.pytorch.org/docs/stable/elastic/run.html";
+            findings.push(finding);
+        }
+    }
+    findings
+}

@@ -1,0 +1,82 @@
+//! # What it shows
+//! A tensor whose number of elements depends on the rank or on the process's own batch goes into a collective that
+//! wants equal sizes.
+//!
+//! # Why it happens
+//! The last batch is shorter, sequences have their own lengths, a mask selects a number of rows.
+//!
+//! # Evidence
+//! The size comes from the rank, from a batch, a mask, a filter.
+//!
+//! # What looks like it but is not
+//! Padding to an agreed length; calls for objects; a mean or sum of the batch.
+//!
+//! # What to do
+//! Pad to an agreed size, or reduce locally first. NCCL does not check sizes: it hangs or writes wrong values.
+//!
+//! # References
+//! PyTorch documentation, torch.distributed. trl#2890, DeepSpeed#5117.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::drafting::{calls, finding};
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "size-by-rank",
+    title: "ranks may give a collective tensors of different sizes",
+    family: Family::Code,
+    predicts: Cause::ShapeMismatch,
+    severity: Severity::Warning,
+    confidence: Confidence::Low,
+    doc: include_str!("size_by_rank.rs"),
+    check,
+};
+
+/// Calls that want the same number of elements from all members.
+const EVEN: &[&str] = &[
+    "all_gather",
+    "all_gather_into_tensor",
+    "_all_gather_base",
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "gather",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all_single",
+    "gather_for_metrics",
+    "allreduce",
+    "process_allgather",
+];
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let calls = calls(scan, |seen| seen.row.is_some_and(|row| EVEN.contains(&row.call.name)));
+    calls
+        .filter_map(|(func, seen)| {
+            let row = seen.row?;
+            // Objects and MPI's small letters may be of any size.
+            if row.of.framework == "mpi4py" {
+                return None;
+            }
+            let at = usize::from(matches!(row.call.name, "all_gather") && row.of.framework == "torch.distributed");
+            let tensor = seen.argument("tensor", at)?;
+            let shape = tensor.shape;
+            if shape.is_clean() || tensor.agreed {
+                return None;
+            }
+            let title = format!("the size of what {} gets differs from rank to rank", row.call.name);
+            let mut finding = finding(scan, &RULE, func, seen.at, title);
+            finding.confidence = if shape.axes != 0 { Confidence::Medium } else { Confidence::Low };
+            if let Some(origin) = shape.origin {
+                let text = "the size comes from here".to_owned();
+                finding.related.push(crate::Related { place: crate::drafting::place(scan.project, origin, None), text });
+            }
+            finding.help = "pad to a size that all ranks agreed on (all_reduce MAX of the length, pad_across_processes), or reduce locally first".to_owned();
+            finding.page = row.of.page;
+            Some(finding)
+        })
+        .collect()
+}

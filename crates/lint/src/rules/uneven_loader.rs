@@ -1,0 +1,42 @@
+//! # What it shows
+//! A loop over a process's own batches calls collectives in each turn; a process with fewer batches leaves first.
+//!
+//! # Why it happens
+//! Iterable datasets, packed sequences, filters and sharded files do not give all ranks the same number.
+//!
+//! # Evidence
+//! The loop goes over a loader or over local data; no join(), no agreed number of steps was seen.
+//!
+//! # What looks like it but is not
+//! DistributedSampler with drop_last or padding; join(); a loop over a number of steps.
+//!
+//! # What to do
+//! Agree on the number of batches, drop the last, or wrap the loop in join().
+//!
+//! # References
+//! PyTorch documentation, distributed data parallel: join; DistributedSampler.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::drafting::partings;
+use crate::flow::compare::Parting;
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "uneven-loader",
+    title: "ranks may have different numbers of batches",
+    family: Family::Code,
+    predicts: Cause::UnevenInputs,
+    severity: Severity::Warning,
+    confidence: Confidence::Low,
+    doc: include_str!("uneven_loader.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    partings(scan, &RULE, |d| {
+        d.is_local && d.parting == Parting::Loop && d.decision.kind == crate::flow::trace::Decider::For
+    })
+}

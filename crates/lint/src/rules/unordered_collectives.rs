@@ -1,0 +1,59 @@
+//! # What it shows
+//! A loop over a set, a listing of files or another unordered container calls a collective in each turn.
+//!
+//! # Why it happens
+//! Python orders a set of strings by a hash that each process seeds for itself; file systems list in any order.
+//!
+//! # Evidence
+//! What the loop goes over is a set, or comes from one without sorting.
+//!
+//! # What looks like it but is not
+//! sorted(...); dicts, which keep the order of insertion; a set that is only asked for membership.
+//!
+//! # What to do
+//! Sort.
+//!
+//! # References
+//! Python documentation, PYTHONHASHSEED; nvalchemi-toolkit#143, apex#19.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::drafting::{calls, finding};
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "unordered-collectives",
+    title: "collectives run in the order of an unordered container",
+    family: Family::Code,
+    predicts: Cause::CollectiveOrderMismatch,
+    severity: Severity::Warning,
+    confidence: Confidence::Medium,
+    doc: include_str!("unordered_collectives.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let calls = calls(scan, |seen| seen.row.is_some() && !seen.order.is_clean());
+    calls
+        .map(|(func, seen)| {
+            let name = seen.row.map_or("a collective", |row| row.call.name);
+            let title = format!(
+                "{name} is called in the order of a set or of a listing, which differs between processes"
+            );
+            let mut finding = finding(scan, &RULE, func, seen.at, title);
+            if let Some(origin) = seen.order.origin {
+                let text = "the order comes from here".to_owned();
+                finding.related.push(crate::Related {
+                    place: crate::drafting::place(scan.project, origin, Some(func)),
+                    text,
+                });
+            }
+            finding.help =
+                "go over sorted(...): the order of a set of strings depends on the hash seed of each process"
+                    .to_owned();
+            finding
+        })
+        .collect()
+}

@@ -1,0 +1,161 @@
+//! Blind rounds: bugs from public fixes, gathered by somebody who did not write the rules, scored before any change.
+//!
+//! `unseen/lint-N/CASE/` holds `before/` and `after/`, or `ok/` for code that is right, and the truth in `case.toml`. A bug is
+//! found if a rule of its class fires before, in the function or at a line that the truth names, and does not fire there
+//! after.
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read their cases")]
+
+use std::path::{Path, PathBuf};
+
+use ringleader_lint::{Confidence, Finding, Options, Source, lint};
+
+/// Rules that answer a class of the truth.
+fn rules_of(class: &str) -> &'static [&'static str] {
+    match class {
+        "rank-conditional" => &[
+            "collective-under-rank-condition",
+            "collective-in-rank-zero-function",
+            "sharded-call-under-rank-condition",
+            "collective-order-by-rank",
+            "loop-count-by-rank",
+            "exit-before-collective",
+        ],
+        "early-exit" => &[
+            "exit-before-collective",
+            "local-stop-decision",
+            "handler-skips-collective",
+            "collective-under-local-condition",
+            "collective-under-rank-condition",
+        ],
+        "local-stop" | "data-conditional" | "local-data" => &[
+            "local-stop-decision",
+            "collective-under-local-condition",
+            "handler-skips-collective",
+            "uneven-loader",
+        ],
+        "order" => &["collective-order-by-rank", "unordered-collectives", "collective-under-rank-condition"],
+        "size" => &["size-by-rank"],
+        "uneven-loader" => &[
+            "uneven-loader",
+            "local-stop-decision",
+            "loop-count-by-rank",
+            "collective-under-local-condition",
+        ],
+        "seed" => &["seed-by-rank", "shuffle-before-split"],
+        "set-device" => &[
+            "same-device-on-all-ranks",
+            "no-set-device",
+            "collective-before-set-device",
+            "local-rank-as-rank",
+        ],
+        "group" => &["group-by-rank", "collective-under-rank-condition"],
+        "p2p" => &["all-send-first"],
+        "handler" => &["handler-skips-collective", "local-stop-decision"],
+        "contiguous" => &["non-contiguous-tensor"],
+        "rank-zero" => &[
+            "collective-in-rank-zero-function",
+            "collective-under-rank-condition",
+            "sharded-call-under-rank-condition",
+        ],
+        _ => &[],
+    }
+}
+
+fn sources(folder: &Path) -> Vec<Source> {
+    let mut list = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for entry in std::fs::read_dir(&at).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                let name = path.strip_prefix(folder).unwrap().to_string_lossy().into_owned();
+                list.push(Source { path: name, text });
+            }
+        }
+    }
+    list.sort_by(|a, b| a.path.cmp(&b.path));
+    list
+}
+
+fn findings(folder: &Path, least: Confidence) -> Vec<Finding> {
+    let options = Options { least, least_severity: ringleader_lint::Severity::Info, ..Options::default() };
+    lint(&sources(folder), &options).findings
+}
+
+/// Scores one round: bugs found by default, with low confidence, bugs, look-alikes silent, look-alikes.
+fn score(round: &Path) -> (usize, usize, usize, usize, usize, Vec<String>) {
+    let (mut default, mut low, mut bugs, mut silent, mut alike) = (0, 0, 0, 0, 0);
+    let mut lines = Vec::new();
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir(round).unwrap().flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    for folder in folders.into_iter().filter(|folder| folder.join("case.toml").exists()) {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let truth: toml::Table = std::fs::read_to_string(folder.join("case.toml")).unwrap().parse().unwrap();
+        let text = |key: &str| truth.get(key).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
+        let class = text("rule_class");
+        if class == "none" {
+            alike += 1;
+            let found: Vec<Finding> = findings(&folder.join("ok"), Confidence::Medium);
+            let found: Vec<_> =
+                found.iter().filter(|f| f.severity != ringleader_lint::Severity::Info).collect();
+            silent += usize::from(found.is_empty());
+            if !found.is_empty() {
+                lines.push(format!("{name}: {} at {}", found[0].rule, found[0].place.line));
+            }
+            continue;
+        }
+        bugs += 1;
+        let rules = rules_of(&class);
+        assert!(!rules.is_empty(), "{name}: no rule for {class}");
+        let function = text("function");
+        let function = function.rsplit('.').next().unwrap_or_default();
+        let mut at: Vec<i64> = truth.get("line").and_then(toml::Value::as_integer).into_iter().collect();
+        at.extend(
+            truth
+                .get("also_lines")
+                .and_then(|v| v.as_array())
+                .into_iter()
+                .flatten()
+                .filter_map(toml::Value::as_integer),
+        );
+        let is_mine = |f: &Finding| {
+            let is_there = f.place.function.rsplit('.').next() == Some(function) && !function.is_empty();
+            let mut lines = std::iter::once(&f.place)
+                .chain(f.related.iter().map(|r| &r.place))
+                .map(|p| i64::from(p.line));
+            rules.contains(&f.rule) && (is_there || lines.any(|line| at.contains(&line)))
+        };
+        let is_after =
+            |f: &Finding| rules.contains(&f.rule) && f.place.function.rsplit('.').next() == Some(function);
+        let try_at = |least| {
+            let before = findings(&folder.join("before"), least);
+            let after = findings(&folder.join("after"), least);
+            (before.iter().any(is_mine), after.iter().filter(|f| is_after(f)).count())
+        };
+        let (usual, with_low) = (try_at(Confidence::Medium), try_at(Confidence::Low));
+        default += usize::from(usual == (true, 0));
+        low += usize::from(with_low == (true, 0));
+        lines.push(format!("{name} ({class}): default {usual:?}, low {with_low:?}"));
+    }
+    (default, low, bugs, silent, alike, lines)
+}
+
+fn print(round: &str) -> (usize, usize, usize, usize, usize) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../unseen").join(round);
+    let (default, low, bugs, silent, alike, lines) = score(&root);
+    eprintln!(
+        "{round}: {default} of {bugs} by default, {low} with low; {silent} of {alike} look-alikes silent"
+    );
+    for line in lines {
+        eprintln!("  {line}");
+    }
+    (default, low, bugs, silent, alike)
+}
+
+#[test]
+fn round_1() {
+    let _ = print("lint-1");
+}

@@ -1,0 +1,369 @@
+//! The parts of the page that are read: proof, actions, findings, open questions, statements, evidence.
+
+use std::fmt::Write as _;
+
+use super::{spaced, style_of, text};
+use crate::json::{Action, Context, Evidence, Finding, Impact, Report, Role, Severity, Statement};
+use crate::quote::plain_lines;
+use crate::text::{citation, decider, notes, others, ranks, tally, who};
+use crate::{Detail, missing};
+
+/// Citations of one finding.
+const MAX_CITATIONS: usize = 24;
+/// Findings, statements, files, notes.
+const MAX_FINDINGS: usize = 100;
+const MAX_STATEMENTS: usize = 100;
+const MAX_FILES: usize = 400;
+const MAX_NOTES: usize = 100;
+/// Unexplained statements that stand in the open.
+const MAX_OPEN: usize = 6;
+/// Lines and characters of one quotation.
+const MAX_LINES: usize = 40;
+const MAX_CHARS: usize = 2_000;
+
+/// Lines of evidence, in bounds.
+fn quoted(raw: &str) -> String {
+    let lines = plain_lines(raw);
+    let n_left = lines.len().saturating_sub(MAX_LINES);
+    let mut shown: Vec<String> = lines.into_iter().take(MAX_LINES).map(|line| cut(&line)).collect();
+    if n_left > 0 {
+        shown.push(format!("({n_left} more lines)"));
+    }
+    text_lines(&shown)
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(MAX_CHARS) {
+        Some((at, _)) => format!("{} (cut)", line.get(..at).unwrap_or_default()),
+        None => line.to_owned(),
+    }
+}
+
+/// Lines as the content of a `pre`.
+fn text_lines(lines: &[String]) -> String {
+    lines.iter().map(|line| text(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// A citation: its place, the line as it stands there, what it means if that is said otherwise, the lines around it.
+fn cited(out: &mut String, evidence: &Evidence) {
+    let _ = write!(out, "<span class=\"cite mono\">{}</span>", text(&citation(evidence)));
+    let raw = evidence.raw();
+    if let Some(raw) = &raw {
+        let _ = write!(out, "<pre class=\"raw\">{}</pre>", quoted(raw));
+    }
+    if evidence.is_meaning() || raw.is_none() {
+        let lines = plain_lines(&evidence.text);
+        let tag = if lines.len() > 1 { "pre" } else { "p" };
+        let _ = write!(out, "<{tag} class=\"means\">{}</{tag}>", quoted(&evidence.text));
+    }
+    if let Some(context) = evidence.context.as_ref().filter(|c| !c.before.is_empty() || !c.after.is_empty()) {
+        around(out, evidence, context);
+    }
+}
+
+fn around(out: &mut String, evidence: &Evidence, context: &Context) {
+    let first = context.line.saturating_sub(context.before.len() as u32);
+    let cited = context.before.len()..context.before.len() + context.lines.len();
+    let all = context.before.iter().chain(&context.lines).chain(&context.after);
+    let rows: Vec<String> = (first..)
+        .zip(all.enumerate())
+        .map(|(number, (at, line))| {
+            let line = text(&cut(line));
+            let row = format!("<span class=\"no\">{number:>6} </span>{line}");
+            if cited.contains(&at) { format!("<mark>{row}</mark>") } else { row }
+        })
+        .collect();
+    let _ = write!(
+        out,
+        "<details class=\"around\"><summary>lines around it in {}</summary><pre>{}</pre></details>",
+        text(&evidence.source),
+        rows.join("\n")
+    );
+}
+
+fn citations(out: &mut String, evidence: &[Evidence]) {
+    out.push_str("<ol class=\"proofs\">\n");
+    for one in evidence.iter().take(MAX_CITATIONS) {
+        out.push_str("<li>");
+        cited(out, one);
+        out.push_str("</li>\n");
+    }
+    out.push_str("</ol>\n");
+    more(out, evidence.len(), MAX_CITATIONS, "citations");
+}
+
+fn more(out: &mut String, n_all: usize, n_shown: usize, what: &str) {
+    if n_all > n_shown {
+        let _ = write!(out, "<p class=\"quiet\">and {} more {what}</p>\n", n_all - n_shown);
+    }
+}
+
+/// What the verdict rests on.
+pub(super) fn proof(report: &Report) -> String {
+    let mut out = String::new();
+    if let Some(finding) = decider(report) {
+        citations(&mut out, &finding.evidence);
+    }
+    out
+}
+
+fn impact(impact: Impact) -> String {
+    let style = match impact {
+        Impact::Harmless => "good",
+        Impact::Disruptive => "warn",
+        Impact::Destructive => "bad",
+    };
+    format!("<span class=\"chip {style}\">{}</span>", impact.name())
+}
+
+fn command(out: &mut String, line: &str) {
+    if line.is_empty() {
+        return;
+    }
+    let _ = write!(
+        out,
+        "<div class=\"command\"><pre>{}</pre><button type=\"button\" data-copy aria-label=\"Copy the command\">Copy</button></div>",
+        text_lines(&plain_lines(line))
+    );
+}
+
+/// What to do, first things first.
+pub(super) fn actions(actions: &[Action]) -> String {
+    if actions.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("<ol class=\"steps\">\n");
+    for action in actions {
+        let _ = write!(out, "<li>{} {}", text(&action.text), impact(action.impact));
+        command(&mut out, action.command.as_deref().unwrap_or_default());
+        out.push_str("</li>\n");
+    }
+    out.push_str("</ol>\n");
+    out
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "bad",
+        Severity::Warning => "warn",
+        Severity::Info => "",
+    }
+}
+
+fn finding(out: &mut String, finding: &Finding, is_open: bool) {
+    let open = if is_open { " open" } else { "" };
+    let _ = write!(
+        out,
+        "<li><details{open} data-print><summary><span class=\"chip {}\">{}</span> {}</summary>\
+         <p class=\"quiet\"><code>{}</code> by rule <code>{}</code>, {} confidence",
+        severity(finding.severity),
+        finding.severity.name(),
+        text(&finding.title),
+        text(&finding.cause),
+        text(&finding.id),
+        finding.confidence.name()
+    );
+    if !finding.culprits.is_empty() {
+        let people: Vec<String> = finding.culprits.iter().take(8).map(who).collect();
+        let _ = write!(out, "; {}", text(&people.join("; ")));
+    }
+    out.push_str("</p>\n");
+    citations(out, &finding.evidence);
+    out.push_str(&actions(&finding.actions));
+    out.push_str("</details></li>\n");
+}
+
+/// Findings besides the one that decided.
+pub(super) fn findings(report: &Report) -> String {
+    let others = others(report);
+    if others.is_empty() {
+        return String::new();
+    }
+    // Without one that decided they are what there is to go by.
+    let n_open = if decider(report).is_some() { 0 } else { 3 };
+    let mut out = String::from("<ul class=\"plain\">\n");
+    for (at, one) in others.iter().take(MAX_FINDINGS).enumerate() {
+        finding(&mut out, one, at < n_open);
+    }
+    out.push_str("</ul>\n");
+    more(&mut out, others.len(), MAX_FINDINGS, "findings");
+    out
+}
+
+/// Candidates, the statements that nothing explains, and the questions whose answers would decide.
+pub(super) fn open(report: &Report) -> String {
+    let mut out = String::new();
+    let is_undecided = report.verdict.cause == "undecided";
+    if !report.candidates.is_empty() {
+        out.push_str("<h3>Causes that come into question, the likeliest first</h3>\n<ol class=\"steps\">\n");
+        for one in &report.candidates {
+            let _ = write!(
+                out,
+                "<li><span class=\"chip id {}\">{}</span> {}",
+                style_of(&one.cause),
+                text(&one.cause),
+                text(&one.why)
+            );
+            if let Some(needs) = &one.needs {
+                let _ = write!(out, "<br><span class=\"quiet\">next: {}</span>", text(needs));
+            }
+            command(&mut out, one.command.as_deref().unwrap_or_default());
+            out.push_str("</li>\n");
+        }
+        out.push_str("</ol>\n");
+    }
+    let unexplained: Vec<&Statement> =
+        report.statements.iter().filter(|s| s.role == Role::Unexplained).take(MAX_OPEN).collect();
+    if is_undecided && !unexplained.is_empty() {
+        out.push_str("<h3>Error statements that nothing explains</h3>\n<ol class=\"proofs\">\n");
+        for one in unexplained {
+            let _ = write!(
+                out,
+                "<li><span class=\"cite mono\">{}</span> <span class=\"quiet\">{}</span><pre class=\"raw\">{}</pre>",
+                text(&spot(one)),
+                text(&spread(one)),
+                quoted(&one.text)
+            );
+            meanings(&mut out, one);
+            out.push_str("</li>\n");
+        }
+        out.push_str("</ol>\n");
+    }
+    // The lines themselves stand above.
+    let asked: Vec<_> = report.undecided.iter().filter(|open| !is_quoted(&open.question)).collect();
+    if !asked.is_empty() {
+        let title = if is_undecided { "What would decide" } else { "What would tell more" };
+        let _ = write!(out, "<h3>{title}</h3>\n<ul class=\"steps\">\n");
+        for open in asked.into_iter().take(24) {
+            let _ = write!(out, "<li>{}", text(&open.question));
+            command(&mut out, &open.command);
+            out.push_str("</li>\n");
+        }
+        out.push_str("</ul>\n");
+    }
+    out
+}
+
+/// A question that only repeats a statement or a candidate.
+fn is_quoted(question: &str) -> bool {
+    question.starts_with("nothing explains this line")
+        || question.starts_with("candidates by what these lines say")
+}
+
+fn spot(statement: &Statement) -> String {
+    let line = statement.first.line.map(|line| format!(":{line}")).unwrap_or_default();
+    format!("{}{line}", statement.first.source)
+}
+
+/// `3 times, ranks 0-2`.
+fn spread(statement: &Statement) -> String {
+    let mut parts = Vec::new();
+    if statement.count > 1 {
+        parts.push(format!("{} times", statement.count));
+    }
+    if !statement.ranks.is_empty() {
+        parts.push(ranks(&spaced(&statement.ranks)));
+    }
+    if !statement.hosts.is_empty() {
+        parts.push(format!("on {}", statement.hosts.join(", ")));
+    }
+    parts.join(", ")
+}
+
+fn meanings(out: &mut String, statement: &Statement) {
+    if statement.words.is_empty() {
+        return;
+    }
+    out.push_str("<ul class=\"plain\">");
+    for word in &statement.words {
+        let _ = write!(out, "<li class=\"quiet\"><b>{}</b>: {}</li>", text(&word.text), text(&word.means));
+    }
+    out.push_str("</ul>");
+}
+
+/// All error statements, and what became of each.
+pub(super) fn statements(report: &Report) -> String {
+    if report.statements.is_empty() {
+        return String::new();
+    }
+    let count = |role: Role| report.statements.iter().filter(|s| s.role == role).count();
+    let mut out = format!(
+        "<p>{} unexplained, {} explained by findings, {} harmless.</p>\n<details><summary>show them</summary>\n\
+         <table class=\"wide\"><thead><tr><th scope=\"col\">is</th><th scope=\"col\">lines</th><th scope=\"col\">by</th>\
+         <th scope=\"col\">first at</th><th scope=\"col\">text</th></tr></thead><tbody>\n",
+        count(Role::Unexplained),
+        count(Role::Explained),
+        count(Role::Harmless)
+    );
+    for one in report.statements.iter().take(MAX_STATEMENTS) {
+        let (role, style) = match one.role {
+            Role::Unexplained => ("unexplained", "warn"),
+            Role::Explained => ("explained", ""),
+            Role::Harmless => ("harmless", "good"),
+        };
+        let by = one.by.as_deref().unwrap_or_default();
+        let said: Vec<String> =
+            [spaced(&one.ranks), one.hosts.join(", ")].into_iter().filter(|s| !s.is_empty()).collect();
+        let _ = write!(
+            out,
+            "<tr><td><span class=\"chip {style}\" title=\"{}\">{role}</span></td><td>{}</td><td>{}</td>\
+             <td class=\"mono\">{}</td><td class=\"mono\">{}</td></tr>\n",
+            text(by),
+            one.count,
+            text(&said.join(" on ")),
+            text(&spot(one)),
+            quoted(&one.text)
+        );
+    }
+    out.push_str("</tbody></table>\n");
+    let n_all = report.statements.len() + report.statements_left_out;
+    more(&mut out, n_all, report.statements.len().min(MAX_STATEMENTS), "statements");
+    out.push_str("</details>\n");
+    out
+}
+
+/// What was read, what was not there, and what could not be read.
+pub(super) fn evidence(report: &Report) -> String {
+    let mut out = format!("<p>{}</p>\n", text(&tally(&report.looked_at)));
+    if !report.looked_at.is_empty() {
+        out.push_str("<details><summary>files</summary><ul class=\"plain mono\">\n");
+        for entry in report.looked_at.iter().take(MAX_FILES) {
+            let _ = write!(
+                out,
+                "<li>{} <span class=\"quiet\">{}</span></li>\n",
+                text(&entry.source),
+                text(&entry.kind)
+            );
+        }
+        out.push_str("</ul>");
+        more(&mut out, report.looked_at.len(), MAX_FILES, "files");
+        out.push_str("</details>\n");
+    }
+    if !report.not_looked_at.is_empty() {
+        out.push_str(
+            "<details data-print><summary>not there, and what would collect it</summary>\n<table class=\"wide\"><thead><tr>\
+             <th scope=\"col\">kind</th><th scope=\"col\">command</th></tr></thead><tbody>\n",
+        );
+        for one in &report.not_looked_at {
+            let why =
+                if one.why == missing::NOT_GIVEN { String::new() } else { format!("<br>{}", text(&one.why)) };
+            let _ = write!(
+                out,
+                "<tr><td class=\"nowrap\">{}</td><td><code>{}</code>{why}</td></tr>\n",
+                text(&one.kind),
+                text_lines(&plain_lines(&one.command))
+            );
+        }
+        out.push_str("</tbody></table></details>\n");
+    }
+    let notes = notes(report, Detail::Usual);
+    if !notes.is_empty() {
+        out.push_str("<h3>Notes on what could not be read</h3>\n<ul>\n");
+        for (place, note) in notes.iter().take(MAX_NOTES) {
+            let _ = write!(out, "<li><code>{}</code> {}</li>\n", text(place), text(note));
+        }
+        out.push_str("</ul>\n");
+        more(&mut out, notes.len(), MAX_NOTES, "notes");
+    }
+    out
+}

@@ -1,0 +1,279 @@
+//! `ringleader run`: supervises a launcher. Knows why it failed, and does what the cause calls for: restart, restart without
+//! the bad node, or stop.
+//!
+//! The process that is started is the [`ringleader_run::holder`]: parent of the launcher. It starts a [`supervisor`], which
+//! can be replaced at any time.
+
+mod attempt;
+mod council;
+mod duty;
+mod judge;
+mod launch;
+mod metrics;
+mod notice;
+mod preflight;
+mod supervisor;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use ringleader_run::holder::{self, Setup};
+use ringleader_run::output::Bounds;
+use ringleader_run::policy::{self, Policy};
+use ringleader_run::scripts;
+use ringleader_run::state::{Asked, Folder, now};
+
+use crate::command::{Subcommand, print};
+use crate::exit::Code;
+use crate::failure::Failure;
+use crate::watch::hooks;
+
+/// Supervise a launcher: when it fails, find out why, and restart, leave the bad node out, or stop
+#[derive(Clone, Debug, Default, Args)]
+#[command(after_long_help = include_str!("help/run.txt"))]
+pub(crate) struct RunArgs {
+    /// The launcher and its arguments: torchrun, accelerate, deepspeed, mpirun, python
+    #[arg(value_name = "CMD", last = true)]
+    pub(crate) command: Vec<String>,
+    /// What to do about failures: budgets, pauses, what may be left out (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Print the policy that would be followed, as a file, and end
+    #[arg(long)]
+    pub(crate) print_policy: bool,
+    /// Write ready files for Slurm, Kubernetes and plain torchrun into this folder, and end
+    #[arg(long, value_name = "DIR")]
+    pub(crate) print_scripts: Option<PathBuf>,
+    /// Folder for output, evidence and journal of this node [default: ringleader-run, with a hub ringleader-run-NODE]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Folder that the program saves checkpoints into [default: the policy's]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkpoints: Option<String>,
+    /// Name of the job, the same on all nodes [default: $SLURM_JOB_ID, else `job`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) job: Option<String>,
+    /// Where the supervisors of many nodes meet: dir:PATH or etcd://HOST:PORT/PREFIX
+    #[arg(long, value_name = "HUB", env = "RINGLEADER_HUB", hide_env = true)]
+    pub(crate) hub: Option<String>,
+    /// Name of this node, as the scheduler knows it [default: $SLURMD_NODENAME, $NODE_NAME, host name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// Address under which other nodes reach this one [default: its name]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) address: Option<String>,
+    /// Nodes that the job is started on; more that join are spares
+    #[arg(long, value_name = "N", default_value = "1", requires = "hub")]
+    pub(crate) nodes: usize,
+    /// Fewest nodes that it can run on [default: as many as --nodes]
+    #[arg(long, value_name = "N", requires = "hub")]
+    pub(crate) min_nodes: Option<usize>,
+    /// A node whose supervisor is silent for longer, while the job stands still, is lost, seconds
+    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    pub(crate) lost_after: f64,
+    /// How long to wait for all of --nodes before the job begins with fewer, seconds
+    #[arg(long, value_name = "SECONDS", default_value = "300")]
+    pub(crate) join_within: f64,
+    /// A job that prints no step for this long, and for five times its usual pause, is examined, seconds
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    pub(crate) silence_floor: f64,
+    /// No pause of the plugin's operations shorter than this is a stall, seconds
+    #[arg(long, value_name = "SECONDS", default_value = "5")]
+    pub(crate) stall_floor: f64,
+    /// How long ranks may take to end by themselves after SIGTERM, seconds
+    #[arg(long, value_name = "SECONDS", default_value = "15")]
+    pub(crate) end_grace: f64,
+    /// Run this in a shell with every decision, its journal record on standard input
+    #[arg(long, value_name = "CMD", env = "RINGLEADER_ON_DECISION", hide_env = true)]
+    pub(crate) on_decision: Option<String>,
+    /// Post every decision to this address, as JSON
+    #[arg(long, value_name = "URL", env = "RINGLEADER_WEBHOOK", hide_env = true, hide_env_values = true,
+          value_parser = hooks::address)]
+    pub(crate) webhook: Option<String>,
+    /// Keep metrics of the run in this file, for a textfile collector of Prometheus
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
+    /// What is remembered of nodes [default: $RINGLEADER_HISTORY, ~/.local/share/ringleader/history.db]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+    /// Remember nothing
+    #[arg(long, conflicts_with = "history")]
+    pub(crate) no_history: bool,
+    /// Folder of the plugin's rings
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rings: Option<PathBuf>,
+    /// Do not ask NCCL's RAS service
+    #[arg(long)]
+    pub(crate) no_ras: bool,
+    /// Supervise what the holder of this state folder runs
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) unstable_supervise: Option<PathBuf>,
+    /// A verdict in place of the one that evidence gives, for tests: a JSON file, used once
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) unstable_verdict: Option<PathBuf>,
+}
+
+impl Subcommand for RunArgs {
+    /// It ends with the launcher's own code.
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let policy = self.policy()?;
+        if self.print_policy {
+            print(&policy.to_toml())?;
+            return Ok(Code::NothingFound.into());
+        }
+        if let Some(folder) = &self.print_scripts {
+            return write_scripts(self, folder);
+        }
+        if let Some(state) = &self.unstable_supervise {
+            return supervisor::supervise(self, policy, state);
+        }
+        if self.command.is_empty() {
+            return Err(Failure::Nodes {
+                why: "supervise a launcher: none was named".to_owned(),
+                help: "ringleader run -- torchrun --nproc-per-node 8 train.py",
+            });
+        }
+        startable(&self.command[0])?;
+        self.hold()
+    }
+}
+
+/// A program that is not there would fail at every attempt.
+fn startable(program: &str) -> Result<(), Failure> {
+    let is_there = |path: &Path| path.is_file();
+    let found = if program.contains('/') {
+        is_there(Path::new(program))
+    } else {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&folders).any(|folder| is_there(&folder.join(program)))
+    };
+    if found {
+        return Ok(());
+    }
+    let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+    Err(Failure::Start { program: program.to_owned(), source })
+}
+
+impl RunArgs {
+    fn policy(&self) -> Result<Policy, Failure> {
+        let mut policy = match &self.policy {
+            None => Policy::default(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| Failure::NoSuchFile { path: path.clone(), source })?;
+                Policy::parse(&text).map_err(|fault| Failure::Nodes {
+                    why: shown(path, &fault),
+                    help: "`ringleader run --print-policy` prints a whole one",
+                })?
+            }
+        };
+        if let Some(dir) = &self.checkpoints {
+            policy.checkpoint.dir = Some(dir.clone());
+        }
+        Ok(policy)
+    }
+
+    pub(crate) fn node_name(&self) -> String {
+        let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        self.node
+            .clone()
+            .or_else(|| of("SLURMD_NODENAME"))
+            .or_else(|| of("NODE_NAME"))
+            .unwrap_or_else(ringleader_collect::follow::host)
+    }
+
+    pub(crate) fn job_name(&self) -> String {
+        let of_slurm = || std::env::var("SLURM_JOB_ID").ok().filter(|id| !id.is_empty());
+        self.job.clone().or_else(of_slurm).unwrap_or_else(|| "job".to_owned())
+    }
+
+    fn state(&self) -> PathBuf {
+        let named = || {
+            if self.hub.is_some() {
+                format!("ringleader-run-{}", self.node_name())
+            } else {
+                "ringleader-run".to_owned()
+            }
+        };
+        self.state.clone().unwrap_or_else(|| named().into())
+    }
+
+    /// Becomes the holder.
+    fn hold(&self) -> Result<ExitCode, Failure> {
+        let path = self.state();
+        let refused = |source| Failure::CannotWrite { path: path.clone(), source };
+        let path_of = fresh(&path).map_err(refused)?;
+        let folder = Folder::open(&path_of).map_err(refused)?;
+        let asked = Asked {
+            job: self.job_name(),
+            node: self.node_name(),
+            argv: self.command.clone(),
+            options: std::env::args().skip(1).take_while(|word| word != "--").collect(),
+            at: now(),
+        };
+        folder.write("run.json", &asked).map_err(refused)?;
+        let program = std::env::current_exe().map_err(Failure::Program)?;
+        let mut supervisor = vec![program.into_os_string()];
+        let mut words = std::env::args_os().skip(1);
+        supervisor.extend(words.next());
+        supervisor.push("--unstable-supervise".into());
+        supervisor.push(folder.path().into());
+        supervisor.extend(words);
+        let setup = Setup {
+            folder,
+            supervisor,
+            bounds: Bounds::default(),
+            users_to_ranks: launch::dies_of_user_signals(&self.command),
+        };
+        let code = holder::hold(setup).map_err(refused)?;
+        Ok(ExitCode::from(code))
+    }
+}
+
+/// A state folder of a run that is over is put aside, so that each run has its own journal.
+fn fresh(path: &Path) -> std::io::Result<PathBuf> {
+    if !path.join("run.json").exists() {
+        return Ok(path.to_owned());
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for n in 1..10_000 {
+        let aside = path.with_file_name(format!("{name}.{n}"));
+        if !aside.exists() {
+            std::fs::rename(path, &aside)?;
+            return Ok(path.to_owned());
+        }
+    }
+    Err(std::io::Error::other("too many folders of earlier runs"))
+}
+
+fn shown(path: &Path, fault: &policy::Fault) -> String {
+    let caret = " ".repeat(fault.column.saturating_sub(1) as usize);
+    format!("read the policy {}, {fault}\n    {}\n    {caret}^", path.display(), fault.text)
+}
+
+fn write_scripts(args: &RunArgs, folder: &Path) -> Result<ExitCode, Failure> {
+    let asked = scripts::Asked {
+        command: args.command.clone(),
+        nodes: args.nodes.max(1) as u32,
+        job: args.job_name(),
+        checkpoints: args.checkpoints.clone(),
+    };
+    let made = scripts::write(folder, &asked)
+        .map_err(|source| Failure::CannotWrite { path: folder.to_owned(), source })?;
+    print(&made.iter().map(|path| format!("{}\n", path.display())).collect::<String>())?;
+    Ok(Code::NothingFound.into())
+}
+
+/// The file in which nodes are remembered; None if none is named and no home is known.
+#[cfg(feature = "history")]
+pub(crate) fn history(named: Option<&PathBuf>) -> Option<PathBuf> {
+    notice::history(named, false)
+}
+
+/// Words of this program's own command line, for children.
+pub(crate) fn own(words: &[&str]) -> Result<Vec<OsString>, Failure> {
+    let program = std::env::current_exe().map_err(Failure::Program)?;
+    Ok(std::iter::once(program.into_os_string()).chain(words.iter().map(OsString::from)).collect())
+}

@@ -1,0 +1,187 @@
+//! What one attempt prints, as it comes: passed on to our own output, and read for steps.
+
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use ringleader_run::output::{Position, Reader, STREAMS};
+use ringleader_run::state::{Folder, now};
+use ringleader_run::steps;
+use serde::{Deserialize, Serialize};
+
+/// Between two looks at the files.
+const NAP: Duration = Duration::from_millis(30);
+/// How often it is written down how far has been passed on.
+const NOTE: Duration = Duration::from_millis(500);
+/// Longest line that is read for a step, bytes.
+const MAX_LINE: usize = 8 << 10;
+/// Pauses between steps that the rhythm is learnt from.
+const MAX_PAUSES: usize = 200;
+
+/// How far an attempt's output has been passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Passed {
+    attempt: u32,
+    positions: [Position; 2],
+}
+
+/// Passes an attempt's output on, in a thread: whoever reads ours may be slow.
+pub(crate) struct Passer {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Passer {
+    /// Goes on where the supervisor before has stopped.
+    pub(crate) fn start(folder: &Folder, attempt: u32) -> io::Result<Self> {
+        let path = folder.attempt(attempt)?;
+        let before: Passed = folder.read("passed.json").ok().flatten().unwrap_or_default();
+        let positions = if before.attempt == attempt { before.positions } else { Default::default() };
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, folder) = (Arc::clone(&stop), folder.clone());
+        let thread = thread::spawn(move || pass(&folder, attempt, &path, positions, &told));
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Passes on the rest and ends.
+    pub(crate) fn finish(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic there has told of itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn pass(folder: &Folder, attempt: u32, path: &Path, positions: [Position; 2], stop: &AtomicBool) {
+    let mut readers =
+        [Reader::new(path, STREAMS[0], positions[0]), Reader::new(path, STREAMS[1], positions[1])];
+    let mut buffer = vec![0; 64 << 10];
+    let mut noted = Instant::now();
+    loop {
+        let is_last = stop.load(Ordering::Relaxed);
+        let mut n_read = 0;
+        for (at, reader) in readers.iter_mut().enumerate() {
+            while let Ok(n @ 1..) = reader.read(&mut buffer) {
+                n_read += n;
+                let bytes = buffer.get(..n).unwrap_or_default();
+                // Nobody may be listening any more; the files have it all.
+                let _ = if at == 0 {
+                    io::stdout().lock().write_all(bytes).and_then(|()| io::stdout().flush())
+                } else {
+                    io::stderr().lock().write_all(bytes)
+                };
+            }
+        }
+        if noted.elapsed() >= NOTE || is_last {
+            let positions = [readers[0].position(), readers[1].position()];
+            // At worst half a second of output is passed on twice.
+            let _ = folder.write("passed.json", &Passed { attempt, positions });
+            noted = Instant::now();
+        }
+        if is_last && n_read == 0 {
+            return;
+        }
+        if n_read == 0 {
+            thread::sleep(NAP);
+        }
+    }
+}
+
+/// Steps of an attempt, from what it prints.
+pub(crate) struct Progress {
+    readers: [Reader; 2],
+    rest: [Vec<u8>; 2],
+    /// When the first step was printed, and which.
+    pub(crate) first: Option<(f64, u64)>,
+    /// When the last one was printed, and which.
+    pub(crate) last: Option<(f64, u64)>,
+    /// When anything was printed last.
+    moved: Instant,
+    began: Instant,
+    pauses: VecDeque<Duration>,
+    buffer: Vec<u8>,
+    /// Step of the checkpoint: a program says that it goes on from there, and has not done it.
+    resumed_from: Option<u64>,
+}
+
+impl Progress {
+    pub(crate) fn new(path: &Path, resumed_from: Option<u64>) -> Self {
+        Self {
+            resumed_from,
+            readers: STREAMS.map(|stream| Reader::new(path, stream, Position::default())),
+            rest: Default::default(),
+            first: None,
+            last: None,
+            moved: Instant::now(),
+            began: Instant::now(),
+            pauses: VecDeque::new(),
+            buffer: vec![0; 64 << 10],
+        }
+    }
+
+    /// Reads what has come.
+    pub(crate) fn look(&mut self) {
+        for at in 0..2 {
+            loop {
+                let read = self.readers.get_mut(at).map_or(Ok(0), |reader| reader.read(&mut self.buffer));
+                let Ok(n @ 1..) = read else { break };
+                let mut bytes = self.rest.get_mut(at).map(std::mem::take).unwrap_or_default();
+                bytes.extend_from_slice(self.buffer.get(..n).unwrap_or_default());
+                let end = bytes.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
+                for line in bytes.get(..end).unwrap_or_default().split(|byte| matches!(byte, b'\n' | b'\r')) {
+                    self.line(line);
+                }
+                let rest = bytes.get(end..).unwrap_or_default();
+                let rest = if rest.len() > MAX_LINE { Vec::new() } else { rest.to_vec() };
+                if let Some(slot) = self.rest.get_mut(at) {
+                    *slot = rest;
+                }
+            }
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        if line.is_empty() || line.len() > MAX_LINE {
+            return;
+        }
+        let Some(step) = std::str::from_utf8(line).ok().and_then(steps::of) else { return };
+        let before = self.last.map(|(_, last)| last).or(self.resumed_from);
+        if before.is_some_and(|before| step <= before) {
+            return;
+        }
+        if self.last.is_some() {
+            self.pauses.push_back(self.moved.elapsed());
+            if self.pauses.len() > MAX_PAUSES {
+                self.pauses.pop_front();
+            }
+        }
+        self.first.get_or_insert((now(), step));
+        self.last = Some((now(), step));
+        self.moved = Instant::now();
+    }
+
+    /// How long no step has come.
+    pub(crate) fn still(&self) -> Duration {
+        if self.last.is_some() { self.moved.elapsed() } else { self.began.elapsed() }
+    }
+
+    /// How long none may come before the job is looked at: five times the longest pause so far, and no less than `floor`;
+    /// ten times `floor` before the first step.
+    pub(crate) fn patience(&self, floor: Duration) -> Duration {
+        let longest = self.pauses.iter().max().copied().unwrap_or_default();
+        if self.last.is_none() { floor * 10 } else { (longest * 5).max(floor) }
+    }
+}
+
+/// The files of an attempt that hold evidence.
+pub(crate) fn evidence(path: &Path) -> Vec<PathBuf> {
+    let mut files = ringleader_run::output::files(path);
+    files.extend(Some(path.join("error.json")).filter(|path| path.is_file()));
+    files
+}

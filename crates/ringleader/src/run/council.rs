@@ -1,0 +1,119 @@
+//! The other supervisors: a thread reads the store, tells how this node stands, and carries proposals there. The supervisor
+//! itself never waits for it.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ringleader_run::agree::{Decree, Member, View};
+use ringleader_run::store::Store;
+
+/// Between two looks at the store, where nothing is to be told.
+const PAUSE: Duration = Duration::from_millis(400);
+/// What was read longer ago than this is not acted upon.
+const FRESH: Duration = Duration::from_secs(3);
+
+/// What both sides share.
+#[derive(Default)]
+struct Shared {
+    member: Member,
+    is_new: bool,
+    proposal: Option<Decree>,
+    view: Option<(Instant, View)>,
+    trouble: Option<String>,
+    is_over: bool,
+}
+
+/// Our end.
+pub(crate) struct Council {
+    shared: Arc<(Mutex<Shared>, Condvar)>,
+}
+
+impl Council {
+    pub(crate) fn start(store: Box<dyn Store>, member: Member, is_alone: bool) -> Self {
+        let shared = Shared { member, is_new: true, ..Shared::default() };
+        let shared = Arc::new((Mutex::new(shared), Condvar::new()));
+        let theirs = Arc::clone(&shared);
+        let pause = if is_alone { PAUSE / 4 } else { PAUSE };
+        thread::spawn(move || turn(store, &theirs, pause));
+        Self { shared }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was read last; None if that is too long ago.
+    pub(crate) fn view(&self) -> Option<View> {
+        let shared = self.shared();
+        shared.view.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, view)| view.clone())
+    }
+
+    /// Why the store does not answer, once.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.shared().trouble.take()
+    }
+
+    pub(crate) fn tell(&self, member: &Member) {
+        let mut shared = self.shared();
+        if shared.member != *member {
+            // Seconds of stillness alone are told with the next beat.
+            let is_news = Member { still_s: member.still_s, ..shared.member.clone() } != *member;
+            shared.member = member.clone();
+            shared.is_new |= is_news;
+        }
+        let wakes = shared.is_new;
+        drop(shared);
+        if wakes {
+            self.shared.1.notify_one();
+        }
+    }
+
+    /// Proposes a decree; one for the same number that waits is replaced.
+    pub(crate) fn propose(&self, decree: Decree) {
+        self.shared().proposal = Some(decree);
+        self.shared.1.notify_one();
+    }
+
+    pub(crate) fn leave(&self) {
+        self.shared().is_over = true;
+        self.shared.1.notify_one();
+    }
+}
+
+fn turn(mut store: Box<dyn Store>, shared: &(Mutex<Shared>, Condvar), pause: Duration) {
+    let lock = || shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut was_away = false;
+    loop {
+        let (member, proposal) = {
+            let mut shared = lock();
+            if shared.is_over {
+                return;
+            }
+            shared.is_new = false;
+            (shared.member.clone(), shared.proposal.take())
+        };
+        let mut outcome = store.announce(&member);
+        if let Some(decree) = proposal {
+            outcome = outcome.and(store.propose(&decree).map(drop));
+        }
+        // Reading goes on where nothing can be written.
+        let began = Instant::now();
+        match store.read() {
+            Ok(view) => lock().view = Some((began, view)),
+            Err(why) => outcome = outcome.and(Err(why)),
+        }
+        match outcome {
+            Ok(()) => was_away = false,
+            Err(why) if !was_away => {
+                was_away = true;
+                lock().trouble = Some(why);
+            }
+            Err(_) => {}
+        }
+        let guard = lock();
+        if !guard.is_new && guard.proposal.is_none() && !guard.is_over {
+            drop(shared.1.wait_timeout(guard, pause));
+        }
+    }
+}

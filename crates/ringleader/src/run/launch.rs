@@ -1,0 +1,151 @@
+//! The launcher's command line: places for the checkpoint and the meeting point are filled in.
+
+use ringleader_run::journal::Chosen;
+
+/// What is filled in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fill {
+    pub(crate) job: String,
+    pub(crate) generation: u64,
+    pub(crate) nodes: Vec<String>,
+    /// Address of the first node.
+    pub(crate) master: String,
+    pub(crate) node: String,
+    pub(crate) checkpoint: Option<Chosen>,
+}
+
+/// Ports of meeting points. Each attempt has another one: a straggler of the one before may still hold its own.
+const PORTS: std::ops::Range<u64> = 20_000..28_000;
+
+impl Fill {
+    fn rank(&self) -> usize {
+        self.nodes.iter().position(|node| *node == self.node).unwrap_or(0)
+    }
+
+    fn port(&self) -> u64 {
+        let of_job =
+            self.job.bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        PORTS.start + of_job.wrapping_add(self.generation.wrapping_mul(37)) % (PORTS.end - PORTS.start)
+    }
+
+    /// Value of a place.
+    fn value(&self, name: &str) -> Option<String> {
+        Some(match name {
+            "checkpoint" => self.checkpoint.as_ref().map(|chosen| chosen.path.clone()).unwrap_or_default(),
+            "nnodes" => self.nodes.len().to_string(),
+            "node_rank" => self.rank().to_string(),
+            "master_addr" => self.master.clone(),
+            "master_port" => self.port().to_string(),
+            "rdzv_id" => format!("{}-{}", self.job, self.generation),
+            "generation" => self.generation.to_string(),
+            _ => return None,
+        })
+    }
+
+    /// The command line. Without a checkpoint, an argument with its place is left out, and a flag that stands alone before
+    /// it as well.
+    pub(crate) fn argv(&self, template: &[String]) -> Vec<String> {
+        let mut out: Vec<String> = Vec::new();
+        for word in template {
+            if word.contains("{checkpoint}") && self.checkpoint.is_none() {
+                let is_alone = word == "{checkpoint}";
+                if is_alone && out.last().is_some_and(|flag| flag.starts_with('-') && !flag.contains('=')) {
+                    out.pop();
+                }
+                continue;
+            }
+            out.push(self.fill(word));
+        }
+        out
+    }
+
+    fn fill(&self, word: &str) -> String {
+        let mut out = String::new();
+        let mut rest = word;
+        while let Some((head, behind)) = rest.split_once('{') {
+            out.push_str(head);
+            let filled = behind.split_once('}').and_then(|(name, tail)| Some((self.value(name)?, tail)));
+            match filled {
+                Some((value, tail)) => {
+                    out.push_str(&value);
+                    rest = tail;
+                }
+                // Braces of the program's own stay.
+                None => {
+                    out.push('{');
+                    rest = behind;
+                }
+            }
+        }
+        out + rest
+    }
+
+    /// Variables for the launcher.
+    pub(crate) fn env(&self, attempt: u32) -> Vec<(String, String)> {
+        let mut env = vec![
+            ("RINGLEADER_ATTEMPT".to_owned(), attempt.to_string()),
+            ("RINGLEADER_GENERATION".to_owned(), self.generation.to_string()),
+        ];
+        if let Some(chosen) = &self.checkpoint {
+            env.push(("RINGLEADER_CHECKPOINT".to_owned(), chosen.path.clone()));
+            env.extend(chosen.step.map(|step| ("RINGLEADER_CHECKPOINT_STEP".to_owned(), step.to_string())));
+        }
+        env
+    }
+}
+
+/// Launchers that die of SIGUSR1 and leave their workers, unless they were told to pass it on.
+pub(crate) fn dies_of_user_signals(command: &[String]) -> bool {
+    let is_told = command.iter().any(|word| word.contains("signals-to-handle") && word.contains("USR"))
+        || std::env::var("TORCHELASTIC_SIGNALS_TO_HANDLE").is_ok_and(|signals| signals.contains("USR"));
+    let is_elastic = command.iter().take(4).any(|word| {
+        let name = word.rsplit('/').next().unwrap_or_default();
+        matches!(
+            name,
+            "torchrun" | "accelerate" | "torch.distributed.run" | "torch.distributed.launch" | "deepspeed"
+        )
+    });
+    is_elastic && !is_told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn places_are_filled_in() {
+        let chosen = Chosen { path: "/c/step_5.pt".to_owned(), step: Some(5), ..Chosen::default() };
+        let fill = Fill {
+            job: "j".to_owned(),
+            generation: 3,
+            nodes: words("a b"),
+            master: "10.0.0.1".to_owned(),
+            node: "b".to_owned(),
+            checkpoint: Some(chosen),
+        };
+        let template = words(
+            "torchrun --nnodes {nnodes} --node-rank={node_rank} t.py --resume {checkpoint} {\"a\":{x}}",
+        );
+        let filled = "torchrun --nnodes 2 --node-rank=1 t.py --resume /c/step_5.pt {\"a\":{x}}";
+        assert_eq!(fill.argv(&template), words(filled));
+        let without = Fill { checkpoint: None, ..fill.clone() };
+        let shorter = "torchrun --nnodes 2 --node-rank=1 t.py {\"a\":{x}}";
+        assert_eq!(without.argv(&template), words(shorter));
+        assert_eq!(without.argv(&words("t.py --resume={checkpoint} -x")), words("t.py -x"));
+        let next = Fill { generation: 4, ..fill.clone() };
+        assert_ne!(fill.argv(&words("{master_port}")), next.argv(&words("{master_port}")));
+        assert!(fill.env(2).contains(&("RINGLEADER_CHECKPOINT_STEP".to_owned(), "5".to_owned())));
+    }
+
+    #[test]
+    fn user_signals() {
+        assert!(dies_of_user_signals(&words("torchrun --nproc-per-node 2 t.py")));
+        assert!(dies_of_user_signals(&words("python -m torch.distributed.run t.py")));
+        assert!(!dies_of_user_signals(&words("torchrun --signals-to-handle SIGTERM,SIGUSR1 t.py")));
+        assert!(!dies_of_user_signals(&words("python t.py")));
+    }
+}

@@ -1,0 +1,650 @@
+//! The supervisor of one node: follows the job's output, watches, collects when it fails, and acts on what all supervisors
+//! have agreed on. It keeps nothing that it could not find again: the holder knows what runs, the journal what was decided.
+
+mod halting;
+mod stall;
+mod telling;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ringleader_hub::ledger::Ledger;
+use ringleader_report::quote;
+use ringleader_run::agree::{Act, Config, Decree, Local, Machine, Member, What};
+use ringleader_run::effective::Span;
+use ringleader_run::journal::{self, Chosen, Journal, Record, State};
+use ringleader_run::judgement::Judgement;
+use ringleader_run::policy::Policy;
+use ringleader_run::state::{Asked, Ended, Folder, Held, Order, now};
+use ringleader_run::store::{Alone, Shared, Store};
+use ringleader_watch::engine::Settings;
+use serde::{Deserialize, Serialize};
+
+use self::stall::Stall;
+use crate::failure::Failure;
+use crate::run::RunArgs;
+use crate::run::attempt::{self, Passer, Progress};
+use crate::run::council::Council;
+use crate::run::duty::{self, Duty, Found};
+use crate::run::launch::Fill;
+use crate::run::preflight::Examination;
+use crate::watch::agent::{Agent, Target};
+use crate::watch::eye::Eye;
+use crate::watch::nodes::Nodes;
+
+/// Between two turns.
+const NAP: Duration = Duration::from_millis(40);
+/// Between two looks at the job.
+const LOOK: Duration = Duration::from_millis(500);
+/// Between two writings of the metrics.
+const METRICS: Duration = Duration::from_secs(10);
+/// A hub's participant that is silent for longer is dead.
+const TTL: Duration = Duration::from_secs(10);
+/// Longest call to a hub.
+const DEADLINE: Duration = Duration::from_secs(8);
+/// A node that could not join is examined again after this.
+const AGAIN: Duration = Duration::from_secs(30);
+/// A job that was told to end has this long, before it is ended.
+const TOLD: Duration = Duration::from_secs(120);
+
+/// What a supervisor leaves for the next one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Left {
+    pid: u32,
+    /// Generation that was ended and judged here.
+    halted: u64,
+    succeeded: u64,
+    judgement: Option<Judgement>,
+    bundle: Option<String>,
+    step: Option<u64>,
+    /// Number of the last decree that was acted upon.
+    seen: u64,
+}
+
+/// The attempt in hand.
+struct Running {
+    attempt: u32,
+    generation: u64,
+    path: PathBuf,
+    passer: Passer,
+    progress: Progress,
+    eye: Option<Eye>,
+    next_look: Instant,
+    stall: Stall,
+    span: Span,
+    nodes: Vec<String>,
+}
+
+/// An attempt that is being ended.
+struct Halting {
+    generation: u64,
+    is_stale: bool,
+    collecting: Option<Duty<Found>>,
+    ending: Option<Duty<()>>,
+    cleaning: bool,
+}
+
+struct Supervisor<'a> {
+    args: &'a RunArgs,
+    policy: Policy,
+    folder: Folder,
+    asked: Asked,
+    _seat: File,
+    journal: Journal,
+    records: Vec<Record>,
+    state: State,
+    machine: Machine,
+    council: Council,
+    held: Held,
+    left: Left,
+    member: Member,
+    running: Option<Running>,
+    halting: Option<Halting>,
+    deciding: Option<Duty<(Decree, Vec<String>)>>,
+    decided: u64,
+    examination: Option<Examination>,
+    examined: Instant,
+    chosen: Option<Chosen>,
+    told_at: Option<Instant>,
+    began: Instant,
+    next_metrics: Instant,
+    notices: Vec<thread::JoinHandle<Vec<String>>>,
+    report: Option<String>,
+    excluded: Vec<String>,
+}
+
+/// Supervises what the holder of this folder runs, until all is over.
+pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<ExitCode, Failure> {
+    let refused = |source| Failure::CannotWrite { path: state.to_owned(), source };
+    let folder = Folder::open(state).map_err(refused)?;
+    // Its predecessor may live for another moment.
+    let until = Instant::now() + Duration::from_secs(5);
+    let seat = loop {
+        match folder.seat().map_err(refused)? {
+            Some(seat) => break seat,
+            None if Instant::now() >= until => {
+                let why = "supervise: another supervisor does".to_owned();
+                return Err(Failure::Nodes { why, help: "one state folder has one supervisor" });
+            }
+            None => thread::sleep(NAP),
+        }
+    };
+    let asked: Asked = folder.read("run.json").map_err(refused)?.unwrap_or_default();
+    let (records, _) = journal::read(&folder.journal()).map_err(refused)?;
+    let journal = Journal::open(&folder.journal()).map_err(refused)?;
+    let left: Left = folder.read("supervisor.json").ok().flatten().unwrap_or_default();
+    let node = asked.node.clone();
+    let address = args.address.clone().unwrap_or_else(|| node.clone());
+    let member = Member { node: node.clone(), address, ..Member::default() };
+    let (store, is_alone) = store(args, &folder, &asked)?;
+    let n_nodes = if is_alone { 1 } else { args.nodes };
+    let config = Config {
+        node,
+        n_nodes,
+        min_nodes: args.min_nodes.unwrap_or(n_nodes).clamp(1, n_nodes.max(1)),
+        lost_after_s: args.lost_after.max(TTL.as_secs_f64() * 1.5),
+        join_within_s: args.join_within,
+        give_up_s: args.join_within.max(args.lost_after) + 2.0 * AGAIN.as_secs_f64(),
+    };
+    let state = records.last().map(|record| record.to).unwrap_or_default();
+    let excluded = Vec::new();
+    let mut supervisor = Supervisor {
+        args,
+        policy,
+        asked,
+        _seat: seat,
+        journal,
+        state,
+        machine: Machine::new(config),
+        council: Council::start(store, member.clone(), is_alone),
+        held: Held::default(),
+        member,
+        running: None,
+        halting: None,
+        deciding: None,
+        decided: 0,
+        examination: None,
+        examined: Instant::now(),
+        chosen: records.iter().rev().find_map(|record| record.checkpoint.clone()),
+        told_at: None,
+        began: Instant::now(),
+        next_metrics: Instant::now(),
+        notices: Vec::new(),
+        report: None,
+        excluded,
+        left: Left { pid: std::process::id(), ..left },
+        folder,
+        records,
+    };
+    supervisor.take_over();
+    let code = supervisor.run();
+    supervisor.council.leave();
+    Ok(code)
+}
+
+fn store(args: &RunArgs, folder: &Folder, asked: &Asked) -> Result<(Box<dyn Store>, bool), Failure> {
+    let Some(hub) = &args.hub else { return Ok((Box::new(Alone::new(folder.path())), true)) };
+    let ledger =
+        Ledger::open(hub, &asked.job, &asked.node, TTL, DEADLINE).map_err(|error| Failure::Nodes {
+            why: error.to_string(),
+            help: "--hub dir:/shared/folder or --hub etcd://host:2379/job",
+        })?;
+    Ok((Box::new(Shared::new(ledger)), false))
+}
+
+impl Supervisor<'_> {
+    /// Prints a line for people; the job's own output goes the same way.
+    fn say(&self, text: &str) {
+        for line in text.lines() {
+            // Nobody may be listening.
+            let _ = writeln!(io::stderr().lock(), "ringleader: {}", quote::plain(line));
+        }
+    }
+
+    fn keep(&self) {
+        // With a full disk the next supervisor judges once more.
+        let _ = self.folder.write("supervisor.json", &self.left);
+    }
+
+    /// Goes on where the supervisor before has stopped.
+    fn take_over(&mut self) {
+        self.keep();
+        self.read_held();
+        if self.records.is_empty() {
+            return;
+        }
+        self.say("a new supervisor took over; the job was not touched");
+        if let Some(launched) = self.held.launched.filter(|_| self.is_running()) {
+            self.attach(launched.attempt, launched.generation, launched.at);
+            let why = vec!["a new supervisor took over".to_owned()];
+            self.go(State::Running, |record| record.why = why);
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        let Some(launched) = &self.held.launched else { return false };
+        !self.held.ended.is_some_and(|ended| ended.attempt == launched.attempt && ended.is_clean)
+    }
+
+    fn read_held(&mut self) {
+        if let Ok(Some(held)) = self.folder.read::<Held>("holder.json") {
+            self.held = held;
+        }
+    }
+
+    /// Until all is over.
+    fn run(&mut self) -> ExitCode {
+        loop {
+            self.read_held();
+            self.follow();
+            self.examine();
+            if let Some(why) = self.council.trouble() {
+                self.say(&format!("the hub does not answer; what runs goes on, nothing is started: {why}"));
+            }
+            let local = self.local();
+            self.council.tell(&local.member);
+            self.member = local.member.clone();
+            let view = self.council.view();
+            if let Some(decree) = view.as_ref().and_then(|view| view.decree.clone()) {
+                self.see(&decree);
+            }
+            let mut is_over = None;
+            for act in self.machine.step(self.began.elapsed().as_secs_f64(), view.as_ref(), &local) {
+                if let Some(decree) = self.act(act) {
+                    is_over = Some(decree);
+                }
+            }
+            self.halt_on();
+            self.decide_on();
+            if let Some(decree) = is_over {
+                return self.finish(&decree);
+            }
+            self.show();
+            thread::sleep(NAP);
+        }
+    }
+
+    /// The nodes of the newest attempt.
+    fn nodes(&self) -> Vec<String> {
+        self.running.as_ref().map_or_else(|| vec![self.asked.node.clone()], |running| running.nodes.clone())
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        let launched = self.held.launched.as_ref()?;
+        self.held.ended.filter(|ended| ended.attempt == launched.attempt)
+    }
+
+    fn told(&self) -> Option<String> {
+        let told = self.held.told.first()?;
+        let name = match told.signal {
+            1 => "SIGHUP",
+            2 => "SIGINT",
+            3 => "SIGQUIT",
+            15 => "SIGTERM",
+            _ => "a signal",
+        };
+        Some(format!("{name} to the supervisor's holder on {}", self.asked.node))
+    }
+
+    fn local(&mut self) -> Local {
+        let launched = self.held.launched.map_or(0, |launched| launched.generation);
+        let ended = self.ended();
+        let told = self.told();
+        if told.is_some() {
+            self.told_at.get_or_insert_with(Instant::now);
+        }
+        let is_well = ended.is_some_and(|ended| ended.is_success() && ended.is_clean) && told.is_none();
+        if is_well && self.left.halted < launched && self.left.succeeded < launched {
+            self.left.succeeded = launched;
+            self.keep();
+        }
+        let step = self.running.as_ref().and_then(|running| running.progress.last).map(|(_, step)| step);
+        let still_s = self.running.as_ref().map_or(0.0, |running| running.progress.still().as_secs_f64());
+        let member = Member {
+            running: self.is_running().then_some(launched),
+            succeeded: self.left.succeeded,
+            halted: self.left.halted,
+            judgement: self.left.judgement.clone(),
+            bundle: self.left.bundle.clone(),
+            told: told.clone(),
+            step: step.or(self.left.step),
+            still_s,
+            ..self.member.clone()
+        };
+        let is_judged = self.left.halted >= launched;
+        let wants_halt = match ended {
+            Some(ended) if !ended.is_success() && !is_judged => {
+                Some(format!("the launcher ended with {}", ended.words()))
+            }
+            Some(_) if told.is_some() && !is_judged => told,
+            Some(_) => None,
+            // It has been passed on, and the job may save before it ends.
+            None if self.told_at.is_some_and(|at| at.elapsed() > TOLD) => told,
+            None => self.running.as_ref().and_then(|running| running.stall.wants_halt()),
+        };
+        Local { member, launched, wants_halt }
+    }
+
+    /// Examines the node for the next attempt it could join.
+    fn examine(&mut self) {
+        let next = self
+            .held
+            .launched
+            .map_or(1, |launched| launched.generation + 1)
+            .max(self.left.seen_generation() + 1);
+        if let Some(examination) = &self.examination
+            && let Some(answer) = examination.taken()
+        {
+            let unfit = answer.err();
+            if let Some(why) = unfit.as_ref().filter(|why| self.member.unfit.as_ref() != Some(why)) {
+                self.say(&format!("this node cannot join an attempt: {why}"));
+            }
+            self.member.unfit = unfit;
+            self.member.ready_for = examination.generation;
+            self.examination = None;
+            self.examined = Instant::now();
+        }
+        // A node that failed is looked at again: it may have been mended.
+        let is_mended = self.member.unfit.is_some() && self.examined.elapsed() > AGAIN;
+        let is_due = self.member.ready_for < next || is_mended;
+        let is_idle = !self.is_running() || self.held.ended.is_some();
+        if is_due && is_idle && self.examination.is_none() {
+            self.examination = Some(Examination::begin(self.policy.preflight.clone(), next));
+        }
+    }
+
+    /// Takes note of a decree that is new to this node.
+    fn see(&mut self, decree: &Decree) {
+        if decree.seq <= self.left.seen {
+            return;
+        }
+        self.left.seen = decree.seq;
+        self.keep();
+        self.excluded.clone_from(&decree.excluded);
+        if let Some(judged) = &decree.judged {
+            self.tell_decision(decree, judged);
+        }
+        if let What::Run { checkpoint, .. } = &decree.what {
+            self.chosen.clone_from(checkpoint);
+        }
+    }
+
+    fn act(&mut self, act: Act) -> Option<Decree> {
+        match act {
+            Act::Propose(mut decree) => {
+                if let What::Run { checkpoint, .. } = &mut decree.what
+                    && decree.seq == 1
+                {
+                    let (chosen, notes) = duty::newest_checkpoint(&self.policy);
+                    *checkpoint = chosen;
+                    if self.decided == 0 {
+                        notes.iter().for_each(|note| self.say(note));
+                    }
+                    self.decided = self.decided.max(1);
+                }
+                self.council.propose(decree);
+            }
+            Act::Launch(decree) => self.launch(&decree),
+            Act::Halt { generation, is_stale } => self.halt(generation, is_stale),
+            Act::Decide { halted, members, fit } => self.decide(halted, members, fit),
+            Act::Finish(decree) => return Some(decree),
+        }
+        None
+    }
+
+    fn launch(&mut self, decree: &Decree) {
+        let What::Run { nodes, checkpoint, .. } = &decree.what else { return };
+        if self.halting.is_some() || self.member.ready_for < decree.generation && self.examination.is_some() {
+            return;
+        }
+        let attempt = decree.generation as u32;
+        if self.state != State::Preflight {
+            self.go(State::Preflight, |_| {});
+        }
+        let master = nodes.first().cloned().unwrap_or_default();
+        let view = self.council.view().unwrap_or_default();
+        let address =
+            view.members.iter().find(|member| member.node == master).map(|member| member.address.clone());
+        let fill = Fill {
+            job: self.asked.job.clone(),
+            generation: decree.generation,
+            nodes: nodes.clone(),
+            master: address.unwrap_or(master),
+            node: self.asked.node.clone(),
+            checkpoint: checkpoint.clone(),
+        };
+        let (generation, chosen) = (decree.generation, checkpoint.clone());
+        self.go(State::Launching, |record| (record.generation, record.checkpoint) = (generation, chosen));
+        let mut env = fill.env(attempt);
+        self.add_env(&mut env, attempt);
+        let order = Order::Launch { attempt, generation, argv: fill.argv(&self.asked.argv), env };
+        let number = match self.folder.order(&order) {
+            Ok(number) => number,
+            Err(error) => return self.say(&format!("the order to start could not be written: {error}")),
+        };
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.held.obeyed < number && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+            self.read_held();
+        }
+        match self.held.launched {
+            Some(launched) if launched.attempt == attempt => {
+                self.attach(attempt, generation, launched.at);
+                if let Some(running) = &mut self.running {
+                    running.nodes.clone_from(nodes);
+                    running.span.resumed_from = checkpoint.as_ref().and_then(|chosen| chosen.step);
+                }
+                self.say(&format!("attempt {attempt} runs, pid {}", launched.pid));
+                self.go(State::Running, |_| {});
+            }
+            _ => {
+                let why = self
+                    .held
+                    .refused
+                    .clone()
+                    .map_or_else(|| "the holder did not answer".to_owned(), |(_, why)| why);
+                self.say(&format!("attempt {attempt} was not started: {why}"));
+                let started = self.asked.argv.first().cloned().unwrap_or_default();
+                self.left.halted = generation;
+                self.left.judgement = Some(Judgement::unjudged(&format!("start {started}: {why}")));
+                self.keep();
+                self.go(State::Failing, |_| {});
+            }
+        }
+    }
+
+    fn add_env(&self, env: &mut Vec<(String, String)>, attempt: u32) {
+        let mut add = |name: &str, value: String| {
+            if std::env::var_os(name).is_none() {
+                env.push((name.to_owned(), value));
+            }
+        };
+        // What a program prints last would stay in its buffer when it is killed.
+        add("PYTHONUNBUFFERED", "1".to_owned());
+        if let Some(plugin) = crate::watch::child::plugin() {
+            add("NCCL_PROFILER_PLUGIN", plugin.display().to_string());
+        }
+        if let Some(rings) = &self.args.rings {
+            add("RINGLEADER_RING_DIR", rings.display().to_string());
+        }
+        if let Ok(path) = self.folder.attempt(attempt) {
+            add("TORCHELASTIC_ERROR_FILE", path.join("error.json").display().to_string());
+        }
+    }
+
+    fn attach(&mut self, attempt: u32, generation: u64, at: f64) {
+        let Ok(path) = self.folder.attempt(attempt) else { return };
+        let passer = match Passer::start(&self.folder, attempt) {
+            Ok(passer) => passer,
+            Err(error) => return self.say(&format!("output of attempt {attempt}: {error}")),
+        };
+        self.running = Some(Running {
+            attempt,
+            generation,
+            passer,
+            progress: Progress::new(&path, self.chosen.as_ref().and_then(|chosen| chosen.step)),
+            path,
+            eye: None,
+            next_look: Instant::now(),
+            stall: Stall::default(),
+            span: Span { began: at, ended: at, ..Span::default() },
+            nodes: vec![self.asked.node.clone()],
+        });
+    }
+
+    /// Looks at the job that runs.
+    fn follow(&mut self) {
+        let launcher = self.held.launched.map_or(0, |launched| launched.pid);
+        let is_over = self.ended().is_some();
+        let silence = Duration::from_secs_f64(self.args.silence_floor.max(0.1));
+        let Some(running) = &mut self.running else { return };
+        running.progress.look();
+        running.span.first = running.progress.first;
+        running.span.last = running.progress.last;
+        running.span.ended = now();
+        if is_over {
+            let ended = self.held.ended;
+            if ended.is_some_and(|ended| ended.is_success() && !ended.is_clean) && self.halting.is_none() {
+                self.clean_after_success();
+            }
+            return;
+        }
+        if Instant::now() < running.next_look {
+            return;
+        }
+        running.next_look = Instant::now() + LOOK;
+        let (node, hub) = (self.asked.node.clone(), self.args.hub.clone());
+        if running.eye.is_none() {
+            let agent = Agent::new(Target::Pids(vec![launcher]), self.args.rings.as_deref(), node.clone());
+            // A hub that is away is none; it was told by the council.
+            let nodes = hub.and_then(|hub| Nodes::join(&hub, &node).ok());
+            let settings = Settings {
+                stall_floor_ns: (self.args.stall_floor * 1e9) as i64,
+                interval_ns: LOOK.as_nanos() as i64,
+                ..Settings::default()
+            };
+            running.eye = Some(Eye::new(agent, nodes, settings, !self.args.no_ras));
+        }
+        let Some(eye) = &mut running.eye else { return };
+        let looked = eye.look(crate::watch::now_ns());
+        let output = attempt::evidence(&running.path);
+        for request in looked.requests {
+            let wanted = eye.wanted(request.why(), output.clone());
+            let folder = running.path.clone();
+            thread::spawn(move || {
+                let outcome = crate::watch::incident::collect(&wanted, &folder).map(|(path, _)| path);
+                request.answer(outcome.map_err(|failure| failure.message()));
+            });
+        }
+        let patience = running.progress.patience(silence);
+        running.stall.see(&looked.events, looked.is_analyser, running.progress.still(), patience);
+        let folder = running.path.clone();
+        let nodes = running.nodes.clone();
+        let grace = self.policy.stall_grace;
+        let said = running.stall.turn(grace, |why| duty::collect(eye.wanted(why, output), folder, nodes));
+        let was = self.state;
+        for word in said {
+            self.say(&word);
+        }
+        let is_collecting = self.running.as_ref().is_some_and(|running| running.stall.is_open());
+        match (was, is_collecting) {
+            (State::Running, true) => self.go(State::Collecting, |_| {}),
+            (State::Collecting, false) if self.halting.is_none() => self.go(State::Running, |_| {}),
+            _ => {}
+        }
+    }
+
+    fn clean_after_success(&mut self) {
+        let Some(launched) = self.held.launched else { return };
+        let order = Order::Clean { attempt: launched.attempt, grace_ms: 5_000 };
+        if self.folder.order(&order).is_ok() {
+            self.halting = Some(Halting {
+                generation: launched.generation,
+                is_stale: true,
+                collecting: None,
+                ending: None,
+                cleaning: true,
+            });
+        }
+    }
+
+    fn decide(&mut self, halted: Decree, members: Vec<Member>, fit: Vec<String>) {
+        if self.deciding.is_some() || self.decided >= halted.seq + 1 {
+            return;
+        }
+        self.decided = halted.seq + 1;
+        let is_alone = self.args.hub.is_none();
+        let n_nodes = if is_alone { 1 } else { self.args.nodes };
+        self.deciding = Some(duty::decide(duty::ToDecide {
+            policy: self.policy.clone(),
+            past: journal::failures(&self.records),
+            halted,
+            members,
+            fit,
+            n_nodes,
+            min_nodes: self.args.min_nodes.unwrap_or(n_nodes),
+            resumed_from: self.chosen.as_ref().and_then(|chosen| chosen.step),
+            planted: self.args.unstable_verdict.clone(),
+        }));
+    }
+
+    fn decide_on(&mut self) {
+        let Some(answer) = self.deciding.as_ref().and_then(Duty::taken) else { return };
+        self.deciding = None;
+        match answer {
+            Some((decree, notes)) => {
+                let is_told: BTreeSet<&String> = decree.why.iter().collect();
+                for note in
+                    notes.iter().filter(|note| !is_told.contains(note) && !note.starts_with("checkpoint"))
+                {
+                    self.say(note);
+                }
+                self.council.propose(decree);
+                // If it does not come to be, the same is decided once more.
+                self.decided = 0;
+            }
+            None => self.decided = 0,
+        }
+    }
+
+    /// Writes a transition down.
+    fn go(&mut self, to: State, fill: impl FnOnce(&mut Record)) {
+        let running = self.running.as_ref();
+        let mut record = Record {
+            at: now(),
+            generation: running.map_or(0, |running| running.generation),
+            attempt: running.map_or(0, |running| running.attempt),
+            node: self.asked.node.clone(),
+            from: self.state,
+            to,
+            ..Record::default()
+        };
+        fill(&mut record);
+        if !self.state.may(to) && self.state != to {
+            record.why.push(format!(
+                "{} does not follow {} in one supervisor's life",
+                to.name(),
+                self.state.name()
+            ));
+        }
+        self.state = to;
+        if let Err(error) = self.journal.append(&record) {
+            self.say(&format!("the journal cannot be written: {error}"));
+        }
+        record.schema = journal::SCHEMA.to_owned();
+        self.records.push(record);
+        self.next_metrics = Instant::now();
+    }
+}
+
+impl Left {
+    fn seen_generation(&self) -> u64 {
+        self.halted.max(self.succeeded)
+    }
+}

@@ -1,0 +1,116 @@
+//! The end of an attempt: evidence first, then its processes in the order that loses least, then what they left behind.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringleader_run::effective::Span;
+use ringleader_run::journal::State;
+use ringleader_run::judgement::Judgement;
+use ringleader_run::state::Order;
+
+use super::{Halting, Supervisor};
+use crate::run::{attempt, duty, launch};
+
+impl Supervisor<'_> {
+    /// Begins to end an attempt, evidence first.
+    pub(super) fn halt(&mut self, generation: u64, is_stale: bool) {
+        if self.halting.is_some() {
+            return;
+        }
+        let was_launched = self.held.launched.is_some_and(|launched| launched.generation == generation);
+        let mut halting = Halting { generation, is_stale, collecting: None, ending: None, cleaning: false };
+        if !is_stale && was_launched && self.state == State::Running {
+            let exit = self.ended();
+            let span = self.running.as_ref().map(|running| Span { has_failed: true, ..running.span.clone() });
+            self.go(State::Failing, |record| (record.exit, record.span) = (exit, span));
+        }
+        let nodes = self.nodes();
+        if let Some(running) =
+            self.running.as_mut().filter(|running| running.generation == generation && !is_stale)
+        {
+            running.span.has_failed = true;
+            halting.collecting = match running.stall.found() {
+                Some(found) => {
+                    self.left.judgement = Some(found.judgement.clone());
+                    self.left.bundle.clone_from(&found.judgement.bundle);
+                    self.report = Some(found.text);
+                    None
+                }
+                None => running.eye.as_mut().map(|eye| {
+                    // The last words of ranks that have just ended.
+                    eye.look(crate::watch::now_ns());
+                    let wanted =
+                        eye.wanted("the attempt failed".to_owned(), attempt::evidence(&running.path));
+                    duty::collect(wanted, running.path.clone(), nodes)
+                }),
+            };
+        }
+        if halting.collecting.is_some() && self.state == State::Failing {
+            self.go(State::Collecting, |_| {});
+        }
+        self.halting = Some(halting);
+    }
+
+    /// Goes on ending an attempt.
+    pub(super) fn halt_on(&mut self) {
+        let Some(mut halting) = self.halting.take() else { return };
+        if let Some(collecting) = &halting.collecting {
+            let Some(found) = collecting.taken() else {
+                self.halting = Some(halting);
+                return;
+            };
+            halting.collecting = None;
+            let judgement = found.as_ref().map(|found| found.judgement.clone());
+            self.left.judgement =
+                Some(judgement.unwrap_or_else(|| Judgement::unjudged("the collection broke off")));
+            self.left.bundle = self.left.judgement.as_ref().and_then(|judgement| judgement.bundle.clone());
+            self.report = found.map(|found| found.text);
+        }
+        let is_over = self.ended().is_some() || self.held.launched.is_none();
+        if !is_over && halting.ending.is_none() {
+            let how = duty::End {
+                holder: self.held.pid,
+                launcher: self.held.launched.map_or(0, |launched| launched.pid),
+                grace: Duration::from_secs_f64(self.args.end_grace.max(0.0)),
+                is_elastic: launch::dies_of_user_signals(&self.asked.argv),
+                is_told: self.told().is_some(),
+                checkpoints: self.policy.checkpoint.dir.as_ref().map(PathBuf::from),
+            };
+            halting.ending = Some(duty::end(how));
+        }
+        if !is_over {
+            self.halting = Some(halting);
+            return;
+        }
+        let launched = self.held.launched.map_or(0, |launched| launched.attempt);
+        if !halting.cleaning && launched > 0 && self.is_running() {
+            let grace_ms = (self.args.end_grace.max(0.0) * 1000.0) as u64;
+            halting.cleaning = self.folder.order(&Order::Clean { attempt: launched, grace_ms }).is_ok();
+        }
+        if self.is_running() {
+            self.halting = Some(halting);
+            return;
+        }
+        self.halted(&halting);
+    }
+
+    /// Nothing of the attempt is left.
+    fn halted(&mut self, halting: &Halting) {
+        let is_success = self.ended().is_some_and(|ended| ended.is_success()) && self.told().is_none();
+        if let Some(running) = &mut self.running {
+            running.progress.look();
+            running.passer.finish();
+            running.span.last = running.progress.last;
+            self.left.step = running.span.last.map(|(_, step)| step);
+        }
+        if halting.is_stale && is_success {
+            return;
+        }
+        self.left.halted = self.left.halted.max(halting.generation);
+        self.keep();
+        if !halting.is_stale && !matches!(self.state, State::Deciding | State::Backoff) {
+            let span = self.running.as_ref().map(|running| running.span.clone());
+            self.go(State::Deciding, |record| record.span = span);
+        }
+    }
+}

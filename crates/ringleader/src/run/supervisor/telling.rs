@@ -1,0 +1,205 @@
+//! What the supervisor tells: decisions, metrics, its last words.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use ringleader_run::agree::{Decree, Judged, What};
+use ringleader_run::effective;
+use ringleader_run::journal::{self, Record, State};
+use ringleader_run::policy::Mode;
+use ringleader_run::site;
+use ringleader_run::state::Order;
+
+use super::{METRICS, Supervisor};
+use crate::exit::Code;
+use crate::run::metrics::{self, Shown};
+use crate::run::{attempt, judge, notice};
+
+impl Supervisor<'_> {
+    pub(super) fn tell_decision(&mut self, decree: &Decree, judged: &Judged) {
+        let to = if matches!(decree.what, What::Run { .. }) { State::Backoff } else { State::Stopped };
+        let checkpoint = match &decree.what {
+            What::Run { checkpoint, .. } => checkpoint.clone(),
+            _ => None,
+        };
+        let step_lost = judged.step.map(|step| {
+            let from = checkpoint.as_ref().and_then(|chosen| chosen.step).unwrap_or(0);
+            step.saturating_sub(from)
+        });
+        let verdict = &judged.verdict;
+        self.say(&format!("{} ({}): {}", verdict.cause, verdict.class, verdict.summary));
+        for why in &decree.why {
+            self.say(why);
+        }
+        if let Some(chosen) = &checkpoint {
+            let step = chosen.step.map_or_else(String::new, |step| format!(" of step {step}"));
+            let lost = step_lost.map_or_else(String::new, |lost| format!(", {lost} steps to be done again"));
+            self.say(&format!("next: from the checkpoint{step}, {}{lost}", chosen.path));
+            for passed in &chosen.passed_over {
+                self.say(&format!("checkpoint passed over: {passed}"));
+            }
+        } else if let (State::Backoff, Some(lost)) = (to, step_lost) {
+            self.say(&format!("next: from the beginning, {lost} steps to be done again"));
+        }
+        if self.state == State::Running || self.state == State::Preflight {
+            // A spare, or a node that was away: it was decided without it.
+            self.go(State::Failing, |_| {});
+        }
+        if self.state != State::Deciding {
+            self.go(State::Deciding, |_| {});
+        }
+        let span = self.running.as_ref().map(|running| running.span.clone());
+        let (decision, why, verdict) = (judged.decision.clone(), decree.why.clone(), verdict.clone());
+        let generation = decree.generation;
+        self.go(to, |record| {
+            record.verdict = Some(verdict);
+            record.decision = Some(decision);
+            record.why = why;
+            record.step_lost = step_lost;
+            record.checkpoint = checkpoint;
+            record.span = span;
+            record.generation = generation;
+        });
+        let record = self.records.last().cloned().unwrap_or_default();
+        self.notices.extend(notice::pass_on(self.args, &record));
+        self.remember(&record);
+        self.site(decree);
+    }
+
+    /// What a scheduler should be told of nodes that were left out.
+    fn site(&self, decree: &Decree) {
+        let without = match decree.judged.as_ref().map(|judged| &judged.decision.action) {
+            Some(ringleader_run::decide::Action::Restart { without, .. }) => without.clone(),
+            _ => return,
+        };
+        let wanted = site::Wanted { job: self.asked.job.clone(), nodes: without, why: decree.why.join("; ") };
+        let environment: Vec<(String, String)> = std::env::vars().collect();
+        for command in site::commands(&wanted, &environment) {
+            let line = command.argv.join(" ");
+            if self.policy.exclude.mode == Mode::DryRun {
+                self.say(&format!("would run ({}; [exclude] mode = \"act\" runs it): {line}", command.right));
+                continue;
+            }
+            let ended = std::process::Command::new(&command.argv[0]).args(&command.argv[1..]).output();
+            let said = match ended {
+                Ok(output) if output.status.success() => "done".to_owned(),
+                Ok(output) => {
+                    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
+                }
+                Err(error) => error.to_string(),
+            };
+            self.say(&format!("{line}: {said}"));
+        }
+    }
+
+    #[cfg(feature = "history")]
+    fn remember(&self, record: &Record) {
+        let Some(path) = notice::history(self.args.history.as_ref(), self.args.no_history) else { return };
+        let outcome = ringleader_run::history::History::open(&path)
+            .and_then(|mut history| history.add(&self.asked.job, record, &self.nodes()));
+        if let Err(error) = outcome {
+            self.say(&format!("history in {}: {error}", path.display()));
+        }
+    }
+
+    #[cfg(not(feature = "history"))]
+    fn remember(&self, _record: &Record) {}
+
+    fn effective(&self) -> effective::Effective {
+        let mut spans = journal::spans(&self.records);
+        if let Some(running) = self.running.as_ref().filter(|_| !self.state.is_end()) {
+            spans.retain(|span| (span.began - running.span.began).abs() > 1e-6);
+            spans.push(running.span.clone());
+        }
+        effective::of(&spans)
+    }
+
+    /// Metrics, and what came of notices.
+    pub(super) fn show(&mut self) {
+        for notice in std::mem::take(&mut self.notices) {
+            if notice.is_finished() {
+                notice.join().unwrap_or_default().iter().for_each(|said| self.say(said));
+            } else {
+                self.notices.push(notice);
+            }
+        }
+        if Instant::now() < self.next_metrics {
+            return;
+        }
+        self.next_metrics = Instant::now() + METRICS;
+        let Some(path) = &self.args.metrics else { return };
+        let failures = journal::failures(&self.records);
+        let shown = Shown {
+            job: &self.asked.job,
+            node: &self.asked.node,
+            state: self.state,
+            generation: self.running.as_ref().map_or(0, |running| running.generation),
+            step: self.running.as_ref().and_then(|running| running.progress.last).map(|(_, step)| step),
+            excluded: self.excluded.len(),
+            failures: &failures,
+            effective: self.effective(),
+        };
+        if let Err(error) = metrics::write(path, &shown) {
+            self.say(&format!("metrics in {}: {error}", path.display()));
+        }
+    }
+
+    /// The last words.
+    pub(super) fn finish(&mut self, decree: &Decree) -> ExitCode {
+        let is_done = decree.what == What::Done;
+        if let Some(running) = &mut self.running {
+            running.progress.look();
+            running.passer.finish();
+            running.span.last = running.progress.last;
+        }
+        let to = if is_done { State::Done } else { State::Stopped };
+        if self.state != to {
+            let span = self.running.as_ref().map(|running| running.span.clone());
+            let (exit, why) = (self.ended(), decree.why.clone());
+            self.go(to, |record| (record.exit, record.span, record.why) = (exit, span, why));
+        }
+        if !is_done {
+            self.tell_stop(decree);
+        }
+        let effective = self.effective();
+        let mut line =
+            format!("{}: {} attempts, {} failed", to.name(), effective.n_attempts, effective.n_failures);
+        if let Some(n) = effective.steps_repeated {
+            line += &format!(", {n} steps repeated");
+        }
+        if let Some(ratio) = effective.ratio {
+            line += &format!(", {:.0} % of {:.0} s in steps that count", ratio * 100.0, effective.wall_s);
+        }
+        self.say(&line);
+        self.next_metrics = Instant::now();
+        self.show();
+        for notice in std::mem::take(&mut self.notices) {
+            notice.join().unwrap_or_default().iter().for_each(|said| self.say(said));
+        }
+        let code = if is_done { Code::NothingFound } else { Code::Findings };
+        // Where no launcher was ever started, the code is ours.
+        let none_started =
+            self.held.launched.is_none().then_some(if is_done { 0 } else { Code::Refused as u8 });
+        if let Err(error) = self.folder.order(&Order::End { code: none_started }) {
+            self.say(&format!("the order to end could not be written: {error}"));
+        }
+        code.into()
+    }
+
+    fn tell_stop(&self, decree: &Decree) {
+        let files: Vec<PathBuf> =
+            self.running.as_ref().map(|running| attempt::evidence(&running.path)).unwrap_or_default();
+        let traceback = judge::first_traceback(&files);
+        let is_external = decree.judged.as_ref().is_some_and(|judged| judged.told.is_some());
+        if !traceback.is_empty() && !is_external {
+            self.say("stopped. The first rank that failed said:");
+            for line in &traceback {
+                self.say(&format!("  {line}"));
+            }
+        }
+        if let Some(report) = self.report.as_ref().filter(|report| !report.is_empty() && !is_external) {
+            self.say(report);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! One look after the other at a running job: the agent's digest, those of other nodes, and what the engine makes of them.
+//! `watch` and `run` look through it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringleader_watch::digest::SeenBy;
+use ringleader_watch::engine::{Engine, Settings};
+use ringleader_watch::event::{Event, SeenRank, What};
+use ringleader_watch::membership::attempts::{self, Attempt};
+use ringleader_watch::tree;
+use ringleader_watch::view::{JobState, View};
+
+use crate::watch::agent::Agent;
+use crate::watch::incident::ToCollect;
+use crate::watch::nodes::{Asked, Nodes};
+use crate::watch::stacks::Sampler;
+
+/// Remarks of agents that one event passes on.
+const MAX_NOTES: usize = 16;
+/// Looks at the stacks, in the time that a job may take to its first communicator.
+const STACKS_AT_START: f64 = 40.0;
+
+/// Follows one job.
+pub(crate) struct Eye {
+    pub(crate) agent: Agent,
+    pub(crate) nodes: Option<Nodes>,
+    settings: Settings,
+    engine: Engine,
+    sampler: Sampler,
+    /// The newest stack of each rank, of all nodes, taken while something stalled.
+    stacks: BTreeMap<u32, Vec<String>>,
+    asks_ras: bool,
+}
+
+/// What one look has brought.
+#[derive(Default)]
+pub(crate) struct Looked {
+    pub(crate) events: Vec<Event>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) requests: Vec<Asked>,
+    /// This node judges for all.
+    pub(crate) is_analyser: bool,
+    /// Stacks of all ranks, merged, while something stalls.
+    pub(crate) tree: Option<String>,
+}
+
+impl Eye {
+    pub(crate) fn new(agent: Agent, nodes: Option<Nodes>, settings: Settings, asks_ras: bool) -> Self {
+        Self {
+            agent: if asks_ras { agent } else { agent.without_ras() },
+            nodes,
+            engine: Engine::new(settings.clone()),
+            settings,
+            sampler: Sampler::default(),
+            stacks: BTreeMap::new(),
+            asks_ras,
+        }
+    }
+
+    pub(crate) fn view(&self) -> &View {
+        self.engine.view()
+    }
+
+    /// One look at the job.
+    pub(crate) fn look(&mut self, now_ns: i64) -> Looked {
+        if let Some(stacks) = self.sampler.taken() {
+            self.agent.put_stacks(stacks);
+        }
+        let digest = self.agent.look(now_ns);
+        let mut looked = Looked { is_analyser: true, ..Looked::default() };
+        let mut others = Vec::new();
+        if let Some(nodes) = &mut self.nodes {
+            let heard = nodes.turn(&digest);
+            looked.notes = heard.notes;
+            if heard.is_new_term {
+                self.engine = Engine::new(self.settings.clone());
+            }
+            others = heard.digests;
+            looked.requests.extend(heard.request);
+            looked.is_analyser = heard.is_analyser;
+        }
+        others.push(digest);
+        for digest in others {
+            let is_stalled = self.engine.view().job == JobState::Stalled;
+            for rank in digest.ranks.iter().filter(|rank| is_stalled && !rank.stack.is_empty()) {
+                self.stacks.insert(rank.rank.unwrap_or(rank.pid), rank.stack.clone());
+            }
+            self.engine.take(digest, now_ns);
+        }
+        for mut event in self.engine.look(now_ns) {
+            if let What::Watching { cannot_see, .. } = &mut event.what {
+                // What agents say of it names pids and the way out.
+                cannot_see
+                    .extend(self.engine.view().nodes.iter().flat_map(|node| node.notes.iter().cloned()));
+                cannot_see.truncate(MAX_NOTES);
+            }
+            // How it ended, the face knows better: it may have the exit code.
+            if !matches!(event.what, What::Ended { .. }) {
+                looked.events.push(event);
+            }
+        }
+        self.sample();
+        let stacks = self.stacks.iter().map(|(rank, stack)| (*rank, stack.as_slice()));
+        looked.tree = (!self.stacks.is_empty()).then(|| tree::merge(stacks).render());
+        looked
+    }
+
+    /// Stacks are taken where they would tell something.
+    fn sample(&mut self) {
+        if !self.engine.asks_stacks() {
+            self.agent.put_stacks(BTreeMap::new());
+            return;
+        }
+        // Before the first communicator there is time.
+        let is_stalled = self.engine.view().job == JobState::Stalled;
+        let first_floor_s = self.settings.first_floor_ns as f64 / 1e9;
+        let pause = if is_stalled { 0.0 } else { first_floor_s / STACKS_AT_START };
+        self.sampler.sample(self.agent.rank_pids(), Duration::from_secs_f64(pause));
+    }
+
+    /// What is to be collected of this node now. `output`: files that the job's launcher writes.
+    pub(crate) fn wanted(&self, why: String, output: Vec<PathBuf>) -> ToCollect {
+        // What stands at this moment; a stall that has just been told is among it.
+        let now_ns = crate::watch::now_ns();
+        let view = self.engine.view();
+        let host = ringleader_collect::follow::host();
+        let seen = view.processes.iter().filter_map(|process| {
+            // Those of other nodes stand in the bundles of these; a node's name in the hub need not be its host's.
+            view.nodes.get(process.node).filter(|node| node.name == self.agent.node())?;
+            let host = host.clone();
+            let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);
+            let began = self.agent.began(pid);
+            let seen = SeenRank { rank: process.rank?, local_rank, host, pid, state, began };
+            let since = ringleader_watch::event::seconds(process.state_since_ns);
+            Some(Attempt { seen, since, has_ring: process.seen_by == SeenBy::Ring })
+        });
+        let seen = attempts::current(&seen.collect::<Vec<_>>());
+        let stalls = view.stalls.iter().cloned().map(|stall| What::Stall(Box::new(stall)));
+        let lines = [What::Ranks { ranks: seen }]
+            .into_iter()
+            .chain(stalls)
+            .chain(self.engine.slow_link().cloned().map(What::Straggler))
+            .map(|what| Event::new(now_ns, what))
+            .filter_map(|event| serde_json::to_string(&event).ok())
+            .map(|line| line + "\n");
+        ToCollect {
+            why,
+            events: lines.collect(),
+            pids: self.agent.pids(),
+            rings: self.agent.images(),
+            logs: self.agent.logs_of_the_dead(),
+            no_ras: !self.asks_ras,
+            output,
+        }
+    }
+}

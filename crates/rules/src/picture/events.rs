@@ -1,0 +1,153 @@
+//! The order of events: the first of each statement, rank and host, and what the machines' kernels say, on one clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_correlate::Scene;
+use ringleader_correlate::when::year::in_year;
+use ringleader_knowledge::message::Role;
+use ringleader_model::{
+    Date, Fact, FormWeight, Host, KernelEventKind, Observation, PicturedEvent, Rank, SourceId, Verdict,
+};
+
+use super::facts::span;
+
+/// Events that are kept, and speakers of one template that each are an event.
+const MAX_EVENTS: usize = 80;
+const MAX_SPEAKERS: usize = 4;
+/// A kernel's event may be this far from what the job printed, ns.
+const KERNEL_BEFORE_NS: i64 = 3_600_000_000_000;
+/// Characters of a line.
+const MAX_TEXT: usize = 300;
+/// Kernel statements that are kept: a flapping link fills a log.
+const MAX_KERNEL: usize = 24;
+
+/// Whose an event is: its kind of line, its rank, its host.
+type Key<'a> = (&'a str, Option<Rank>, Option<&'a Host>);
+
+/// The events in their order; those without a time last, by their place in the evidence.
+pub(super) fn events(scene: &Scene<'_>, verdict: &Verdict) -> Vec<PicturedEvent> {
+    let times = Times::new(scene);
+    let time = |o: &Observation| times.of(o);
+    let mut events: Vec<PicturedEvent> = Vec::new();
+    for stated in scene.stated().all() {
+        // What healthy programs print tells nothing of the order of a failure.
+        let is_chatter =
+            stated.rows.is_empty() && (stated.weight() < FormWeight::Strong || stated.is_warning());
+        if is_chatter || stated.role() == Some(Role::Harmless) {
+            continue;
+        }
+        let mut first: BTreeMap<Key<'_>, &Observation> = BTreeMap::new();
+        for u in &stated.utterances {
+            let host = u.observation.who.host.as_ref();
+            let known = first.entry((&u.said.template, u.rank, host)).or_insert(u.observation);
+            if time(u.observation) < time(known) {
+                *known = u.observation;
+            }
+        }
+        let mut speakers: Vec<(Option<Rank>, &Observation)> =
+            first.into_iter().map(|((_, rank, _), observation)| (rank, observation)).collect();
+        speakers.sort_by_key(|(_, o)| (time(o).is_none(), time(o), o.cite));
+        let n_more = if speakers.len() > MAX_SPEAKERS { speakers.len() - 1 } else { 0 };
+        let shown = if n_more > 0 { 1 } else { speakers.len() };
+        for (rank, observation) in speakers.into_iter().take(shown) {
+            events.push(event(observation, time(observation), rank, n_more));
+        }
+    }
+    let cited: BTreeSet<_> = verdict.findings.iter().flat_map(|f| &f.evidence).map(|e| e.cite).collect();
+    let within = |at: Option<i64>| {
+        let (Some(at), Some((from, to))) = (at, span(scene)) else { return false };
+        at >= from - KERNEL_BEFORE_NS && at <= to + KERNEL_BEFORE_NS
+    };
+    let mut seen = BTreeSet::new();
+    // Links go up and down on every machine: what no finding cites has to fit the job's time.
+    let kernel = scene.kernel().near().filter(|s| {
+        let is_link = matches!(s.event.kind, KernelEventKind::Link { .. });
+        cited.contains(&s.observation.cite) || within(time(s.observation)) || (!is_link && !scene.has_job())
+    });
+    for statement in kernel.take(MAX_KERNEL) {
+        let observation = statement.observation;
+        if seen.insert(observation.cite) {
+            events.push(event(observation, time(observation), statement.culprit.rank, 0));
+        }
+    }
+    events.extend(scene.case().observations.iter().filter_map(|o| match &o.fact {
+        Fact::Watch(_) => Some(event(o, time(o), None, 0)),
+        _ => None,
+    }));
+    events.sort_by_key(|e| (e.in_year_ns.is_none(), e.in_year_ns, e.cite));
+    events.dedup_by(|a, b| a.cite == b.cite);
+    events.truncate(MAX_EVENTS);
+    events
+}
+
+/// When lines were printed: as their reader saw it, or another reader of the same line, or glog's own stamp.
+struct Times {
+    by_line: BTreeMap<(SourceId, u32), i64>,
+}
+
+impl Times {
+    fn new(scene: &Scene<'_>) -> Self {
+        let stamped = scene.case().observations.iter().filter(|o| o.cite.line > 0);
+        let by_line = stamped.filter_map(|o| Some(((o.cite.source, o.cite.line), in_year(o.at?)))).collect();
+        Self { by_line }
+    }
+
+    fn of(&self, observation: &Observation) -> Option<i64> {
+        let by_line = || self.by_line.get(&(observation.cite.source, observation.cite.line)).copied();
+        observation.at.map(in_year).or_else(by_line).or_else(|| glog(&observation.text))
+    }
+}
+
+/// `E1120 08:21:34.879176503`, anywhere near the beginning of a line: ns from the beginning of the year.
+fn glog(line: &str) -> Option<i64> {
+    let head: &str = line.get(..96).unwrap_or(line);
+    head.match_indices(['I', 'W', 'E', 'F']).find_map(|(at, _)| {
+        let is_word = at > 0 && head.as_bytes().get(at - 1).is_some_and(u8::is_ascii_alphanumeric);
+        let rest = line.get(at + 1..).filter(|_| !is_word)?;
+        let (date, rest) = rest.split_once(' ')?;
+        let number = |text: &str| text.parse::<i64>().ok().filter(|n| *n >= 0);
+        let (month, day) = (number(date.get(..2)?)?, number(date.get(2..)?)?);
+        let stamp = rest.split(' ').next()?;
+        let (clock, part) = stamp.split_once('.').unwrap_or((stamp, "0"));
+        let mut parts = clock.split(':').map(number);
+        let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
+        let part: String =
+            part.chars().take_while(char::is_ascii_digit).chain("000000000".chars()).take(9).collect();
+        let is_date = date.len() == 4 && (1..=12).contains(&month) && (1..=31).contains(&day);
+        let days = Date { year: 1970, month, day }.days();
+        let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
+        (is_date && hour < 24 && minute < 60).then_some(seconds * 1_000_000_000 + number(&part)?)
+    })
+}
+
+fn event(
+    observation: &Observation,
+    in_year_ns: Option<i64>,
+    rank: Option<Rank>,
+    n_more: usize,
+) -> PicturedEvent {
+    PicturedEvent {
+        in_year_ns,
+        rank,
+        host: observation.who.host.clone(),
+        text: observation.text.lines().next().unwrap_or_default().trim().chars().take(MAX_TEXT).collect(),
+        cite: observation.cite,
+        n_more,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glog;
+
+    #[test]
+    fn stamps_without_a_year() {
+        let noon = |ms: i64| (323 * 86_400 + 12 * 3_600) * 1_000_000_000 + ms * 1_000_000;
+        assert_eq!(glog("[E1120 12:00:00.879000000 ProcessGroupNCCL.cpp:689] [Rank 3] x"), Some(noon(879)));
+        assert_eq!(glog("[rank3]:[W1120 12:00:00.5 Utils.hpp:1] x"), Some(noon(500)));
+        assert_eq!(glog("E1120 12:00:00 1330 torch/distributed/api.py:986] failed"), Some(noon(0)));
+        for other in ["", "INFO 12:00:00 x", "Exception 1120 12:00:00", "E9999 12:00:00 x", "W1120 x"] {
+            assert_eq!(glog(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! Agreement of several supervisors on one verdict and one next attempt. A pure state machine: what it reads of the store,
+//! what happens on its node and the time are arguments; what it wants done is its answer.
+//!
+//! The store holds one [`Decree`], replaced only by the next number, and a [`Member`] of each live supervisor, which expires
+//! with it. A decree is proposed against the number that was read, so of several proposals one wins. Every start of a
+//! launcher belongs to a decree, and its generation only grows: a node that comes back late ends what it still runs of an
+//! older one and starts nothing that was decided without it.
+//!
+//! ```text
+//! (nothing) ─> Run 1 ─> Halt 1 ─> Run 2 ─> … ─> Done | Stop
+//! ```
+//! * `Run g`: the nodes named start generation g. A node whose launcher failed, or that stands still, proposes `Halt g`.
+//! * `Halt g`: every node of g collects, ends its part and says so. When all that are alive have, and the others have been
+//!   silent for long, one decides.
+//! * A supervisor that is silent does not end the job: only together with a job that stands still.
+//! * Who cannot read or write the store starts nothing, and leaves alone what runs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::decide::Decision;
+use crate::journal::Chosen;
+use crate::judgement::{Judgement, is_same};
+
+/// What all have agreed on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decree {
+    /// Number, from 1.
+    pub seq: u64,
+    /// Generation, from 1: grows with every attempt.
+    pub generation: u64,
+    /// What is to be done.
+    pub what: What,
+    /// Nodes that were left out, in the order of their exclusion.
+    #[serde(default)]
+    pub excluded: Vec<String>,
+    /// Why, sentence by sentence.
+    #[serde(default)]
+    pub why: Vec<String>,
+    /// What the failure before was found to be, and the decision on it: every node writes it into its journal.
+    #[serde(default)]
+    pub judged: Option<Box<Judged>>,
+}
+
+/// A failure on which all have decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// What it was found to be.
+    pub verdict: Judgement,
+    /// What is done about it.
+    pub decision: Decision,
+    /// The last step that any node printed.
+    pub step: Option<u64>,
+    /// Why the job was ended from outside, if it was.
+    pub told: Option<String>,
+}
+
+/// What a decree demands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// Run the attempt of this generation.
+    Run {
+        /// Nodes, by rank: the first holds the meeting point.
+        nodes: Vec<String>,
+        /// Pause before the start, seconds.
+        pause_s: f64,
+        /// The checkpoint to start from.
+        checkpoint: Option<Chosen>,
+    },
+    /// End the attempt of this generation.
+    Halt {
+        /// Its nodes.
+        nodes: Vec<String>,
+        /// Node that asked for it.
+        by: String,
+    },
+    /// The job has done its work.
+    Done,
+    /// No further attempt.
+    #[default]
+    Stop,
+}
+
+/// What a supervisor tells the others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Member {
+    /// Its node.
+    pub node: String,
+    /// Address under which other nodes reach it.
+    pub address: String,
+    /// Generation that it could join: its node has passed the examination before it.
+    pub ready_for: u64,
+    /// Why its node cannot join.
+    pub unfit: Option<String>,
+    /// Generation whose launcher runs on the node.
+    pub running: Option<u64>,
+    /// Generation whose launcher has ended well.
+    pub succeeded: u64,
+    /// Generation that has been ended and judged here.
+    pub halted: u64,
+    /// Path of its evidence.
+    pub bundle: Option<String>,
+    /// What was found of it.
+    pub judgement: Option<Judgement>,
+    /// Why the node was told to end, if it was.
+    pub told: Option<String>,
+    /// Last step that was printed in that generation.
+    pub step: Option<u64>,
+    /// Seconds since its job last made progress.
+    pub still_s: f64,
+}
+
+/// What a node reads of the store at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    /// The newest decree.
+    pub decree: Option<Decree>,
+    /// Live supervisors.
+    pub members: Vec<Member>,
+}
+
+/// What is fixed for the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Own node.
+    pub node: String,
+    /// Nodes that the job is started on, if they are there.
+    pub n_nodes: usize,
+    /// Fewest nodes that it can run on.
+    pub min_nodes: usize,
+    /// A supervisor that is silent for longer is lost, seconds. Must be longer than the time a lease lives.
+    pub lost_after_s: f64,
+    /// How long nodes are waited for before the job starts with fewer than `n_nodes`, seconds.
+    pub join_within_s: f64,
+    /// How long too few nodes are waited for before the job is given up, seconds.
+    pub give_up_s: f64,
+}
+
+/// What happens on the own node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Local {
+    /// What is told to the others.
+    pub member: Member,
+    /// The highest generation that was ever started here: remembered by the holder.
+    pub launched: u64,
+    /// Why the attempt that runs should be ended: its launcher failed, it stands still, the node was told to end.
+    pub wants_halt: Option<String>,
+}
+
+/// What the machine wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Write this decree if the newest is the one before.
+    Propose(Decree),
+    /// Start the launcher.
+    Launch(Decree),
+    /// Collect evidence, end the launcher of this generation, judge.
+    Halt {
+        /// Generation.
+        generation: u64,
+        /// It is older than the decree: there is nothing to judge.
+        is_stale: bool,
+    },
+    /// Decide on what follows this generation, and propose it by [`Machine::next`].
+    Decide {
+        /// The decree that was halted.
+        halted: Decree,
+        /// Members that have halted, with what they found.
+        members: Vec<Member>,
+        /// Nodes that can join the next attempt, those of this one first.
+        fit: Vec<String>,
+    },
+    /// All is over.
+    Finish(Decree),
+}
+
+/// The machine of one node.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    config: Config,
+    began: Option<f64>,
+    /// Since when nodes that belong to the attempt are not among the members.
+    absent: BTreeMap<String, f64>,
+    /// Since when this decree has been the newest.
+    since: (u64, f64),
+}
+
+impl Machine {
+    /// A machine that knows nothing yet.
+    pub fn new(config: Config) -> Self {
+        Self { config, began: None, absent: BTreeMap::new(), since: (0, 0.0) }
+    }
+
+    /// One look. `view` is None while the store cannot be read.
+    pub fn step(&mut self, now: f64, view: Option<&View>, local: &Local) -> Vec<Act> {
+        let began = *self.began.get_or_insert(now);
+        let Some(view) = view else { return Vec::new() };
+        let Some(decree) = &view.decree else { return self.first(now - began, view, local) };
+        if self.since.0 != decree.seq {
+            self.since = (decree.seq, now);
+        }
+        self.note_absent(now, view, decree);
+        let mut acts = Vec::new();
+        // Whatever is decided now, an older generation must not run on.
+        if let Some(running) = local.member.running
+            && running < decree.generation
+        {
+            acts.push(Act::Halt { generation: running, is_stale: true });
+            return acts;
+        }
+        match &decree.what {
+            What::Run { nodes, pause_s, .. } => {
+                self.run(now, view, local, decree, nodes, *pause_s, &mut acts)
+            }
+            What::Halt { nodes, .. } => self.halt(now, view, local, decree, nodes, &mut acts),
+            What::Done | What::Stop => acts.push(match local.member.running {
+                Some(generation) => Act::Halt { generation, is_stale: true },
+                None => Act::Finish(decree.clone()),
+            }),
+        }
+        acts
+    }
+
+    /// The decree that follows a halted one.
+    pub fn next(halted: &Decree, what: What, excluded: Vec<String>, why: Vec<String>) -> Decree {
+        let generation = match what {
+            What::Run { .. } => halted.generation + 1,
+            _ => halted.generation,
+        };
+        Decree { seq: halted.seq + 1, generation, what, excluded, why, judged: None }
+    }
+
+    fn is_leader(&self, view: &View) -> bool {
+        view.members.iter().map(|member| &member.node).min() == Some(&self.config.node)
+    }
+
+    fn first(&self, waited_s: f64, view: &View, local: &Local) -> Vec<Act> {
+        if let Some(why) = local.member.told.clone().filter(|_| self.is_leader(view)) {
+            let decree = Decree { seq: 1, what: What::Stop, why: vec![why], ..Decree::default() };
+            return vec![Act::Propose(decree)];
+        }
+        let fit = Self::fit(view, 1, &[], &[]);
+        let least = self.config.min_nodes.max(1);
+        let is_late = waited_s >= self.config.join_within_s;
+        let is_enough = fit.len() >= self.config.n_nodes || fit.len() >= least && is_late;
+        let is_hopeless = waited_s >= self.config.give_up_s;
+        if !self.is_leader(view) || !(is_enough || is_hopeless) {
+            return Vec::new();
+        }
+        if !is_enough {
+            let unfit = view.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
+            let mut why = vec![format!("{} nodes of {least} could join within {:.0} s", fit.len(), waited_s)];
+            why.extend(unfit.map(|(node, reason)| format!("{node}: {reason}")));
+            return vec![Act::Propose(Decree { seq: 1, what: What::Stop, why, ..Decree::default() })];
+        }
+        let nodes: Vec<String> = fit.into_iter().take(self.config.n_nodes.max(1)).collect();
+        let what = What::Run { nodes, pause_s: 0.0, checkpoint: None };
+        vec![Act::Propose(Decree { seq: 1, generation: 1, what, ..Decree::default() })]
+    }
+
+    /// Nodes that could join a generation: those named first, then the others by name.
+    fn fit(view: &View, generation: u64, first: &[String], excluded: &[String]) -> Vec<String> {
+        let can = |member: &&Member| {
+            member.ready_for >= generation
+                && member.unfit.is_none()
+                && member.told.is_none()
+                && member.running.is_none()
+                && !excluded.iter().any(|node| is_same(node, &member.node))
+        };
+        let mut fit: Vec<String> =
+            view.members.iter().filter(can).map(|member| member.node.clone()).collect();
+        fit.sort_by_key(|node| {
+            (first.iter().position(|named| named == node).unwrap_or(usize::MAX), node.clone())
+        });
+        fit
+    }
+
+    fn note_absent(&mut self, now: f64, view: &View, decree: &Decree) {
+        let (What::Run { nodes, .. } | What::Halt { nodes, .. }) = &decree.what else { return };
+        let is_there = |node: &String| view.members.iter().any(|member| member.node == *node);
+        self.absent.retain(|node, _| nodes.contains(node) && !is_there(node));
+        for node in nodes.iter().filter(|node| !is_there(node)) {
+            self.absent.entry(node.clone()).or_insert(now);
+        }
+    }
+
+    /// A node has been silent for as long as a lost one is.
+    fn is_lost(&self, now: f64, node: &str) -> bool {
+        self.absent.get(node).is_some_and(|since| now - since >= self.config.lost_after_s)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of a decree that were matched")]
+    fn run(
+        &self,
+        now: f64,
+        view: &View,
+        local: &Local,
+        decree: &Decree,
+        nodes: &[String],
+        pause_s: f64,
+        acts: &mut Vec<Act>,
+    ) {
+        let generation = decree.generation;
+        let halt = |by: &str, why: String| {
+            let what = What::Halt { nodes: nodes.to_vec(), by: by.to_owned() };
+            let excluded = decree.excluded.clone();
+            Act::Propose(Decree {
+                seq: decree.seq + 1,
+                generation,
+                what,
+                excluded,
+                why: vec![why],
+                judged: None,
+            })
+        };
+        if nodes.contains(&self.config.node) {
+            // A machine that lost its power has forgotten how it ended.
+            let is_gone = local.launched >= generation
+                && local.member.running.is_none()
+                && local.member.succeeded < generation;
+            if let Some(why) = &local.wants_halt {
+                acts.push(halt(&self.config.node, why.clone()));
+            } else if local.member.halted >= generation {
+                // It could not be started.
+                acts.push(halt(&self.config.node, format!("{} could not start it", self.config.node)));
+            } else if is_gone {
+                acts.push(halt(&self.config.node, format!("what ran on {} is gone", self.config.node)));
+            } else if local.launched < generation
+                && local.member.halted < generation
+                && now - self.since.1 >= pause_s
+            {
+                // A generation that was ended here is not begun again, however late its decree is read.
+                acts.push(Act::Launch(decree.clone()));
+            }
+        }
+        if !self.is_leader(view) {
+            return;
+        }
+        let of = |node: &String| view.members.iter().find(|member| member.node == *node);
+        let has_succeeded = |node: &&String| of(node).is_some_and(|member| member.succeeded >= generation);
+        let n_succeeded = nodes.iter().filter(has_succeeded).count();
+        let silent: Vec<&str> =
+            nodes.iter().filter(|node| !has_succeeded(node)).map(String::as_str).collect();
+        // A node may be lost after its part was done: what most have seen to end well has ended well.
+        if n_succeeded * 2 > nodes.len() && silent.iter().all(|node| self.is_lost(now, node)) {
+            let why = if silent.is_empty() {
+                Vec::new()
+            } else {
+                vec![format!("{} is silent; the job ended well on all others", silent.join(", "))]
+            };
+            let (what, excluded) = (What::Done, decree.excluded.clone());
+            acts.push(Act::Propose(Decree {
+                seq: decree.seq + 1,
+                generation,
+                what,
+                excluded,
+                why,
+                judged: None,
+            }));
+            return;
+        }
+        if acts.iter().any(|act| matches!(act, Act::Propose(_))) {
+            return;
+        }
+        let told = view.members.iter().find(|member| nodes.contains(&member.node) && member.told.is_some());
+        if let Some(member) = told {
+            acts.push(halt(&member.node, format!("{} was told to end", member.node)));
+            return;
+        }
+        // A silent supervisor alone is no failure of the job; a job that stands still beside it is.
+        let is_still = nodes
+            .iter()
+            .filter_map(of)
+            .all(|member| member.still_s >= self.config.lost_after_s || member.running.is_none());
+        let has_begun = now - self.since.1 >= pause_s + self.config.lost_after_s;
+        let lost: Vec<&str> =
+            nodes.iter().filter(|node| self.is_lost(now, node)).map(String::as_str).collect();
+        if !lost.is_empty() && is_still && has_begun {
+            acts.push(halt(
+                &self.config.node,
+                format!("{} is silent and the job stands still", lost.join(", ")),
+            ));
+        }
+    }
+
+    fn halt(
+        &self,
+        now: f64,
+        view: &View,
+        local: &Local,
+        decree: &Decree,
+        nodes: &[String],
+        acts: &mut Vec<Act>,
+    ) {
+        let generation = decree.generation;
+        if local.member.running == Some(generation)
+            || nodes.contains(&self.config.node) && local.member.halted < generation
+        {
+            acts.push(Act::Halt { generation, is_stale: false });
+        }
+        if !self.is_leader(view) {
+            return;
+        }
+        let has_halted = |node: &String| {
+            view.members
+                .iter()
+                .any(|member| member.node == *node && member.halted >= generation && member.running.is_none())
+        };
+        let is_settled = nodes.iter().all(|node| has_halted(node) || self.is_lost(now, node));
+        // Nobody who knows how it ended: the others might still run it.
+        if !is_settled || !nodes.iter().any(has_halted) {
+            return;
+        }
+        let fit = Self::fit(view, generation + 1, nodes, &decree.excluded);
+        let is_told = view.members.iter().any(|member| member.told.is_some());
+        let is_late = now - self.since.1 >= self.config.give_up_s;
+        if fit.len() < self.config.min_nodes.max(1) && !is_told && !is_late {
+            return;
+        }
+        let members = view.members.iter().filter(|member| nodes.contains(&member.node)).cloned().collect();
+        acts.push(Act::Decide { halted: decree.clone(), members, fit });
+    }
+}
+
+/// What several nodes found of one failure, as one: the verdict that is most certain; of equals one that names more than a
+/// consequence, then the first by name of its node. Members that found nothing do not count.
+pub fn together(members: &[Member]) -> Judgement {
+    let rank = |member: &&Member| {
+        let judgement = member.judgement.as_ref()?;
+        let is_consequence = matches!(
+            judgement.cause.as_str(),
+            "none" | "undecided" | "peer-process-died" | "network-unreachable" | "missing-rank"
+        );
+        Some((!is_consequence, judgement.confidence, std::cmp::Reverse(member.node.clone())))
+    };
+    let best = members.iter().filter(|member| member.judgement.is_some()).max_by_key(rank);
+    best.and_then(|member| member.judgement.clone())
+        .unwrap_or_else(|| Judgement::unjudged("no node could judge the failure"))
+}
+
+#[cfg(test)]
+mod simulation;

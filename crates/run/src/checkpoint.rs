@@ -1,0 +1,250 @@
+//! The newest checkpoint that is complete. Folders are read and never changed, not even their times: programs sort by them.
+//!
+//! No layout's newest name proves that it is complete, and neither does its pointer file (`latest`), which is written with
+//! plain truncation. What proves it differs by layout: the file written last is there, every file it names is there, sizes are
+//! what it says, zip directories are whole. Zeros within a file are seen only with `hash`.
+//!
+//! | layout | written last | checked |
+//! |---|---|---|
+//! | `torch.save` | end record of the zip | directory against the file's length |
+//! | torch.distributed.checkpoint | `.metadata` | each shard's length, end of each shard |
+//! | Hugging Face Trainer | `trainer_state.json` | model, optimizer, states of random generators of all ranks |
+//! | accelerate | nothing | every file, states of all ranks |
+//! | DeepSpeed | nothing: `latest` precedes other ranks' files | every file, all ranks |
+//! | Megatron | `metadata.json`, or every file (older) | shards as above |
+//! | safetensors | the index | each shard's header and length |
+//! | Lightning | end record; `meta.pt` if sharded | as `torch.save`, as shards |
+//! | Orbax | rename | commit time in `_CHECKPOINT_METADATA` |
+
+pub mod files;
+mod layouts;
+pub mod pickle;
+pub mod zip;
+
+use std::cmp::Ordering;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::journal::Chosen;
+
+/// Entries of a folder that are looked at.
+pub(crate) const MAX_ENTRIES: usize = 20_000;
+/// Checkpoints of a folder that are examined, the newest first.
+const MAX_EXAMINED: usize = 64;
+/// Folders below the one that is named.
+const MAX_DEPTH: u32 = 2;
+
+/// How a checkpoint is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layout {
+    /// Files of `torch.save`.
+    Torch,
+    /// torch.distributed.checkpoint.
+    Dcp,
+    /// Hugging Face Trainer's `checkpoint-N`.
+    Trainer,
+    /// `save_state` of accelerate.
+    Accelerate,
+    /// A tag of DeepSpeed.
+    DeepSpeed,
+    /// `iter_N` of Megatron.
+    Megatron,
+    /// safetensors, with or without index.
+    Safetensors,
+    /// A sharded `.ckpt` of Lightning.
+    LightningSharded,
+    /// Orbax.
+    Orbax,
+}
+
+impl Layout {
+    /// Name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Torch => "torch.save",
+            Self::Dcp => "torch.distributed.checkpoint",
+            Self::Trainer => "Hugging Face Trainer",
+            Self::Accelerate => "accelerate",
+            Self::DeepSpeed => "DeepSpeed",
+            Self::Megatron => "Megatron",
+            Self::Safetensors => "safetensors",
+            Self::LightningSharded => "Lightning, sharded",
+            Self::Orbax => "Orbax",
+        }
+    }
+
+    /// Whether it loads only into as many ranks as wrote it.
+    pub const fn is_bound_to_world_size(self) -> bool {
+        matches!(self, Self::DeepSpeed | Self::Accelerate)
+    }
+}
+
+/// Whether a checkpoint can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Soundness {
+    /// All that its layout promises is there.
+    Complete,
+    /// Nothing is missing, but something speaks against it; used if there is no complete one.
+    Doubtful(String),
+    /// Something is missing.
+    Incomplete(String),
+    /// It could not be examined: a file system's error is no damage.
+    Unproven(String),
+}
+
+/// One checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// File or folder. Of files that ranks wrote side by side, the first.
+    pub path: PathBuf,
+    /// Its layout.
+    pub layout: Layout,
+    /// Its step, from within or from its name.
+    pub step: Option<u64>,
+    /// Whether it can be used.
+    pub soundness: Soundness,
+    /// When it was last written.
+    pub modified: SystemTime,
+    /// Files written per rank.
+    pub n_rank_files: usize,
+}
+
+/// What a search has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    /// Checkpoints, the newest first, as far as they were examined.
+    pub all: Vec<Found>,
+    /// Index in `all` of the one to use.
+    pub chosen: Option<usize>,
+    /// What else should be known.
+    pub notes: Vec<String>,
+}
+
+impl Search {
+    /// The one to use.
+    pub fn chosen(&self) -> Option<&Found> {
+        self.chosen.and_then(|at| self.all.get(at))
+    }
+
+    /// Newer ones than the chosen that were passed over, each with the reason.
+    pub fn passed_over(&self) -> Vec<String> {
+        let newer = self.all.get(..self.chosen.unwrap_or(self.all.len())).unwrap_or_default();
+        newer.iter().map(|found| format!("{}: {}", found.path.display(), found.soundness.words())).collect()
+    }
+
+    /// The same for the journal.
+    pub fn record(&self) -> Option<Chosen> {
+        let found = self.chosen()?;
+        Some(Chosen {
+            path: found.path.display().to_string(),
+            layout: found.layout.name().to_owned(),
+            step: found.step,
+            passed_over: self.passed_over(),
+        })
+    }
+}
+
+impl Soundness {
+    /// One phrase.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Complete => "complete".to_owned(),
+            Self::Doubtful(why) => format!("doubtful: {why}"),
+            Self::Incomplete(why) => format!("incomplete: {why}"),
+            Self::Unproven(why) => format!("not examined: {why}"),
+        }
+    }
+}
+
+/// How thoroughly to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Read every byte and compare checksums.
+    pub hash: bool,
+}
+
+/// Searches the folder. Errors: it cannot be listed.
+pub fn search(dir: &Path, options: Options) -> io::Result<Search> {
+    let mut notes = Vec::new();
+    let mut candidates = layouts::candidates(dir, MAX_DEPTH, &mut notes)?;
+    candidates.sort_by(newest_first);
+    if candidates.len() > MAX_EXAMINED {
+        notes.push(format!("{} checkpoints; the newest {MAX_EXAMINED} are examined", candidates.len()));
+        candidates.truncate(MAX_EXAMINED);
+    }
+    let mut all: Vec<Found> =
+        candidates.iter().map(|candidate| layouts::examine(candidate, options)).collect();
+    // The number in a file's name may be another one than the step within.
+    all.sort_by(found_newest_first);
+    compare_ranks(&mut all);
+    let is = |soundness: &Soundness, wanted: fn(&Soundness) -> bool| wanted(soundness);
+    let chosen =
+        all.iter().position(|found| is(&found.soundness, |s| matches!(s, Soundness::Complete))).or_else(
+            || all.iter().position(|found| is(&found.soundness, |s| matches!(s, Soundness::Doubtful(_)))),
+        );
+    let mut search = Search { all, chosen, notes };
+    if let Some(found) = search.chosen() {
+        let told = layouts::pointer(dir).filter(|(_, to)| !layouts::is_named(to, found));
+        if let Some((file, to)) = told {
+            let note = format!(
+                "{} names {to}: a program that follows it resumes that one, not {}",
+                file.display(),
+                found.path.display()
+            );
+            search.notes.push(note);
+        }
+    }
+    Ok(search)
+}
+
+/// A checkpoint with fewer files of ranks than its neighbours lacks those of some ranks: no layout writes down how many
+/// there must be. The world may also have been smaller, so this makes it doubtful only.
+fn compare_ranks(all: &mut [Found]) {
+    for at in 0..all.len() {
+        let Some(found) = all.get(at) else { continue };
+        let most = all
+            .iter()
+            .filter(|other| other.layout == found.layout && other.soundness == Soundness::Complete)
+            .map(|other| other.n_rank_files)
+            .max()
+            .unwrap_or(0);
+        let n = found.n_rank_files;
+        if n < most
+            && let Some(found) = all.get_mut(at).filter(|found| found.soundness == Soundness::Complete)
+        {
+            found.soundness = Soundness::Doubtful(format!("files of {n} ranks, others have {most}"));
+        }
+    }
+}
+
+fn newest_first(a: &layouts::Candidate, b: &layouts::Candidate) -> Ordering {
+    match (a.step, b.step) {
+        (Some(a_step), Some(b_step)) if a_step != b_step => b_step.cmp(&a_step),
+        _ => b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)),
+    }
+}
+
+fn found_newest_first(a: &Found, b: &Found) -> Ordering {
+    match (a.step, b.step) {
+        (Some(a_step), Some(b_step)) if a_step != b_step => b_step.cmp(&a_step),
+        _ => b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)),
+    }
+}
+
+/// Entries of a folder, sorted by name. Errors: it cannot be listed.
+pub(crate) fn entries(dir: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir)?.take(MAX_ENTRIES) {
+        let entry = entry?;
+        if let Ok(name) = entry.file_name().into_string() {
+            all.push((name, entry.path()));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests;

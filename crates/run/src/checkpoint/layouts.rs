@@ -1,0 +1,591 @@
+//! What a folder holds: which of its entries are checkpoints, of which layout, and whether each is complete.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value as Json;
+
+use super::files::{self, Examined, json, unread};
+use super::pickle::{self, Value};
+use super::{Found, Layout, Options, Soundness, entries};
+
+/// Longest `.metadata` that is read, bytes.
+const MAX_METADATA: u64 = 512 << 20;
+/// Longest pointer file, bytes.
+const MAX_POINTER: u64 = 4096;
+/// Shards that are newer than their `.metadata` by more than a copy takes were written over it.
+const COPY_NOISE: Duration = Duration::from_mins(10);
+/// Files that programs write beside a checkpoint's own.
+const COMPANIONS: [&str; 9] = [
+    "optimizer",
+    "scheduler",
+    "scaler",
+    "rng_state",
+    "random_states",
+    "training_args",
+    "sampler",
+    "dl_state_dict",
+    "custom_checkpoint",
+];
+/// Ends of names of files of `torch.save`.
+const TORCH: [&str; 4] = [".pt", ".pth", ".ckpt", ".bin"];
+
+/// What may be a checkpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    pub(super) layout: Layout,
+    /// From its name.
+    pub(super) step: Option<u64>,
+    pub(super) modified: SystemTime,
+    /// Files that ranks wrote side by side.
+    beside: Vec<PathBuf>,
+    /// A reason that makes it incomplete whatever it holds.
+    marked: Option<String>,
+}
+
+/// All candidates below a folder. Errors: it cannot be listed.
+pub(super) fn candidates(dir: &Path, depth: u32, notes: &mut Vec<String>) -> io::Result<Vec<Candidate>> {
+    let all = entries(dir)?;
+    let mut found = Vec::new();
+    let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let names: BTreeSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    for (name, path) in &all {
+        // A link leads to what is found by its own name; one that leads out of the folder is not followed.
+        let Ok(metadata) = fs::symlink_metadata(path) else { continue };
+        if metadata.is_dir() {
+            let mut candidate = folder(name, path);
+            if candidate.is_none() && depth > 0 {
+                match candidates(path, depth - 1, notes) {
+                    Ok(below) => found.extend(below),
+                    Err(error) => notes.push(format!("{}: {error}", path.display())),
+                }
+            }
+            if let Some(candidate) = &mut candidate {
+                mark(name, &names, candidate);
+            }
+            found.extend(candidate);
+        } else if metadata.is_file() && is_saved(name) {
+            files.entry(without_rank(name)).or_default().push(path.clone());
+        }
+    }
+    found.extend(single(files, &names));
+    // The folder that was named may be a checkpoint itself.
+    let own = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if found.iter().all(|candidate| candidate.path.parent() == Some(dir) && candidate.path.is_file()) {
+        if let Some(candidate) = folder(&own, dir) {
+            return Ok(vec![candidate]);
+        }
+    }
+    Ok(found)
+}
+
+/// Files side by side, one candidate for each set of ranks.
+fn single(files: BTreeMap<String, Vec<PathBuf>>, names: &BTreeSet<&str>) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for (name, beside) in files {
+        let Some(path) = beside.first().cloned() else { continue };
+        let modified =
+            beside.iter().filter_map(|path| modified(path)).max().unwrap_or(SystemTime::UNIX_EPOCH);
+        let layout = if name.ends_with(".safetensors") { Layout::Safetensors } else { Layout::Torch };
+        let mut candidate = Candidate { path, layout, step: number(&name), modified, beside, marked: None };
+        mark(&name, names, &mut candidate);
+        found.push(candidate);
+    }
+    found
+}
+
+/// Markers that stand beside or within a checkpoint until it is complete.
+fn mark(name: &str, names: &BTreeSet<&str>, candidate: &mut Candidate) {
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    for marker in [format!("{name}-unfinished"), format!("{stem}-unfinished")] {
+        if names.contains(marker.as_str()) {
+            candidate.marked = Some(format!("{marker} stands beside it"));
+        }
+    }
+    if candidate.path.join("checkpoint-is-incomplete.txt").exists() {
+        candidate.marked = Some("checkpoint-is-incomplete.txt stands in it".to_owned());
+    }
+    if name.contains(".orbax-checkpoint-tmp") || name.ends_with(".tmp") {
+        candidate.marked = Some("its name says that it is being written".to_owned());
+    }
+}
+
+fn is_saved(name: &str) -> bool {
+    let is_of = |end: &&str| name.ends_with(*end);
+    let is_companion = COMPANIONS.iter().any(|companion| name.starts_with(companion));
+    !name.starts_with('.')
+        && !is_companion
+        && (TORCH.iter().any(|end| is_of(&end)) || name.ends_with(".safetensors"))
+}
+
+/// `ep3-ba20-rank1.pt` is `ep3-ba20.pt`.
+fn without_rank(name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    for word in ["rank", "mp_", "shard"] {
+        let Some(at) = lower.rfind(word) else { continue };
+        let digits = lower.get(at + word.len()..).unwrap_or_default().trim_start_matches(['_', '-']);
+        let n = digits.bytes().take_while(u8::is_ascii_digit).count();
+        if n > 0 {
+            let head = name.get(..at).unwrap_or_default().trim_end_matches(['_', '-', '.']);
+            let tail = name.get(name.len() - digits.len() + n..).unwrap_or_default();
+            return format!("{head}{tail}");
+        }
+    }
+    name.to_owned()
+}
+
+/// The last number of a name, which is its step by every habit.
+fn number(name: &str) -> Option<u64> {
+    let lower = name.to_ascii_lowercase();
+    for word in ["global_step", "step", "iter", "checkpoint", "ckpt", "ba"] {
+        let behind = lower.rfind(word).and_then(|at| lower.get(at + word.len()..));
+        let digits = behind.map(|behind| behind.trim_start_matches(['_', '-', '=', '.', '+']));
+        let n = digits.map_or(0, |digits| digits.bytes().take_while(u8::is_ascii_digit).count());
+        if n > 0 {
+            return digits?.get(..n)?.parse().ok();
+        }
+    }
+    let stem = lower.split_once('.').map_or(lower.as_str(), |(stem, _)| stem);
+    let end = stem.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let n = end.bytes().rev().take_while(u8::is_ascii_digit).count();
+    end.get(end.len() - n..)?.parse().ok()
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// The layout of a folder, if it is a checkpoint.
+fn folder(name: &str, path: &Path) -> Option<Candidate> {
+    let all = entries(path).ok()?;
+    let has = |wanted: &str| all.iter().any(|(name, _)| name == wanted);
+    let any = |is: &dyn Fn(&str) -> bool| all.iter().any(|(name, _)| is(name));
+    let is_dcp = has(".metadata") || has(".metadata.tmp") || any(&|name| name.ends_with(".distcp"));
+    let is_numbered = |prefix: &str| {
+        name.strip_prefix(prefix)
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let layout = if has("_CHECKPOINT_METADATA") || name.contains(".orbax-checkpoint-tmp") {
+        Layout::Orbax
+    } else if has("trainer_state.json") || is_numbered("checkpoint-") && !is_dcp {
+        Layout::Trainer
+    } else if any(&|name| name.ends_with("_model_states.pt") || name.ends_with("_optim_states.pt")) {
+        Layout::DeepSpeed
+    } else if is_numbered("iter_") || any(&|name| name.starts_with("mp_rank_")) {
+        Layout::Megatron
+    } else if is_dcp && name.ends_with(".ckpt") {
+        Layout::LightningSharded
+    } else if is_dcp
+        || has("0.metadata")
+        || any(&|name| name.starts_with("__") && name.ends_with(".metadata"))
+    {
+        Layout::Dcp
+    } else if any(&|name| name.starts_with("random_states_")) {
+        Layout::Accelerate
+    } else if has("model.safetensors.index.json") {
+        Layout::Safetensors
+    } else if number(name).is_some() && any(&is_saved) {
+        // `step_100/model.pt`: everything in it was saved together.
+        Layout::Torch
+    } else {
+        return None;
+    };
+    let newest = all.iter().filter_map(|(_, path)| modified(path)).max();
+    Some(Candidate {
+        path: path.to_owned(),
+        layout,
+        step: number(name),
+        modified: newest.or_else(|| modified(path)).unwrap_or(SystemTime::UNIX_EPOCH),
+        beside: Vec::new(),
+        marked: None,
+    })
+}
+
+/// Examines a candidate.
+pub(super) fn examine(candidate: &Candidate, options: Options) -> Found {
+    let mut sight = Sight { options, ..Sight::default() };
+    if let Some(why) = &candidate.marked {
+        sight.lacks(why.clone());
+    } else if candidate.beside.is_empty() {
+        sight.folder(candidate);
+    } else {
+        sight.rank_files = candidate.beside.len();
+        for path in &candidate.beside {
+            sight.file(path);
+        }
+    }
+    // A part of a folder may hold a step of its own, such as an optimizer's; a file's own step counts more than its name.
+    let is_own = candidate.layout == Layout::Trainer || !candidate.beside.is_empty();
+    let step = if is_own { sight.step.or(candidate.step) } else { candidate.step.or(sight.step) };
+    Found {
+        path: candidate.path.clone(),
+        layout: candidate.layout,
+        step,
+        soundness: sight.worst.unwrap_or(Soundness::Complete),
+        modified: candidate.modified,
+        n_rank_files: sight.rank_files,
+    }
+}
+
+/// What has been seen of one checkpoint.
+#[derive(Default)]
+struct Sight {
+    options: Options,
+    step: Option<u64>,
+    worst: Option<Soundness>,
+    rank_files: usize,
+}
+
+fn grade(soundness: &Soundness) -> u8 {
+    match soundness {
+        Soundness::Complete => 0,
+        Soundness::Doubtful(_) => 1,
+        Soundness::Unproven(_) => 2,
+        Soundness::Incomplete(_) => 3,
+    }
+}
+
+impl Sight {
+    /// The first of the gravest reasons counts.
+    fn note(&mut self, soundness: Soundness) {
+        if grade(&soundness) > self.worst.as_ref().map_or(0, grade) {
+            self.worst = Some(soundness);
+        }
+    }
+
+    fn lacks(&mut self, why: String) {
+        self.note(Soundness::Incomplete(why));
+    }
+
+    fn file(&mut self, path: &Path) {
+        let Examined { soundness, step } = files::examine(path, self.options);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let soundness = match soundness {
+            Soundness::Incomplete(why) => Soundness::Incomplete(format!("{name}: {why}")),
+            other => other,
+        };
+        self.note(soundness);
+        self.step = self.step.or(step);
+    }
+
+    fn list(&mut self, path: &Path) -> Vec<(String, PathBuf)> {
+        entries(path).unwrap_or_else(|error| {
+            self.note(unread(path, &error));
+            Vec::new()
+        })
+    }
+
+    fn folder(&mut self, candidate: &Candidate) {
+        let path = &candidate.path;
+        match candidate.layout {
+            Layout::Dcp => self.dcp(path),
+            Layout::LightningSharded => {
+                self.dcp(path);
+                self.file(&path.join("meta.pt"));
+            }
+            Layout::Trainer => self.trainer(path),
+            Layout::Accelerate => self.every_file(path, "random_states_"),
+            Layout::DeepSpeed => self.every_file(path, "_optim_states.pt"),
+            Layout::Megatron => self.megatron(path),
+            Layout::Safetensors => self.index(path),
+            Layout::Torch => self.every_file(path, "rank"),
+            Layout::Orbax => self.orbax(path),
+        }
+        if self.options.hash {
+            self.manifest(path);
+        }
+    }
+
+    /// Every file of the folder is whole, and those of ranks are numbered without a gap.
+    fn every_file(&mut self, path: &Path, of_rank: &str) {
+        let all = self.list(path);
+        let mut ranks = BTreeSet::new();
+        let mut n = 0;
+        for (name, path) in &all {
+            if name.contains(of_rank) {
+                ranks.extend(rank_number(name));
+                self.rank_files += 1;
+            }
+            let is_saved = TORCH.iter().any(|end| name.ends_with(end))
+                || [".pkl", ".safetensors"].iter().any(|end| name.ends_with(end));
+            if is_saved && path.is_file() {
+                n += 1;
+                self.file(path);
+            }
+        }
+        if n == 0 {
+            self.lacks("it holds no saved file".to_owned());
+        }
+        let gap = ranks.iter().enumerate().find(|(at, rank)| *at as u64 != **rank);
+        if let Some((at, _)) = gap {
+            self.lacks(format!("the file of rank {at} is missing"));
+        }
+    }
+
+    fn trainer(&mut self, path: &Path) {
+        let all = self.list(path);
+        match json(&path.join("trainer_state.json")) {
+            Ok(state) => self.step = state.get("global_step").and_then(Json::as_u64),
+            // It is written last.
+            Err(soundness) => return self.note(soundness),
+        }
+        let has = |wanted: &str| all.iter().any(|(name, _)| name == wanted);
+        if has("model.safetensors.index.json") {
+            self.index(path);
+        }
+        if has(".metadata") {
+            self.dcp(path);
+        }
+        let mut ranks = BTreeSet::new();
+        for (name, path) in &all {
+            if path.is_dir() {
+                // Sharded model and optimizer, or DeepSpeed's tag.
+                match folder(name, path) {
+                    Some(below) if below.layout == Layout::Dcp => self.dcp(path),
+                    Some(below) if below.layout == Layout::DeepSpeed => {
+                        self.every_file(path, "_optim_states.pt")
+                    }
+                    _ => {}
+                }
+                continue;
+            }
+            if name.starts_with("rng_state_") {
+                ranks.extend(rank_number(name));
+                self.rank_files += 1;
+            }
+            let is_saved = TORCH.iter().any(|end| name.ends_with(end)) || name.ends_with(".safetensors");
+            if is_saved {
+                self.file(path);
+            }
+        }
+        if let Some((at, _)) = ranks.iter().enumerate().find(|(at, rank)| *at as u64 != **rank) {
+            self.lacks(format!("rng_state_{at}.pth is missing"));
+        }
+    }
+
+    fn megatron(&mut self, path: &Path) {
+        let all = self.list(path);
+        let has = |wanted: &str| all.iter().any(|(name, _)| name == wanted);
+        if has(".metadata") || has("metadata.json") || all.iter().any(|(name, _)| name.ends_with(".distcp")) {
+            // It is written when all ranks have reported; Megatron refuses a folder without it.
+            if let Err(soundness) = json(&path.join("metadata.json")) {
+                self.note(soundness);
+            }
+            if has(".metadata.bck") && !has(".metadata") {
+                return self.lacks("`.metadata` is missing; `.metadata.bck` is its copy".to_owned());
+            }
+            if has("common.pt") {
+                self.file(&path.join("common.pt"));
+            }
+            return self.dcp(path);
+        }
+        let mut n = 0;
+        for (name, path) in all.iter().filter(|(name, path)| name.starts_with("mp_rank_") && path.is_dir()) {
+            n += 1;
+            let below = self.list(path);
+            if below.is_empty() {
+                self.lacks(format!("{name} is empty"));
+            }
+            for (_, file) in below.iter().filter(|(_, file)| file.is_file()) {
+                self.file(file);
+            }
+        }
+        self.rank_files = n;
+        if n == 0 {
+            self.lacks("it holds no mp_rank_ folder".to_owned());
+        }
+    }
+
+    /// A model in shards: the index is written last.
+    fn index(&mut self, path: &Path) {
+        let index = match json(&path.join("model.safetensors.index.json")) {
+            Ok(index) => index,
+            Err(soundness) => return self.note(soundness),
+        };
+        let weights = index.get("weight_map").and_then(Json::as_object);
+        let shards: BTreeSet<&str> =
+            weights.into_iter().flat_map(|map| map.values()).filter_map(Json::as_str).collect();
+        if shards.is_empty() {
+            self.lacks("its index names no file".to_owned());
+        }
+        for shard in shards {
+            if shard.contains('/') || shard.contains("..") {
+                self.lacks(format!("its index names {shard}, which is no file of it"));
+                continue;
+            }
+            self.file(&path.join(shard));
+        }
+    }
+
+    fn orbax(&mut self, path: &Path) {
+        match json(&path.join("_CHECKPOINT_METADATA")) {
+            Ok(metadata) => {
+                if metadata.get("commit_timestamp_nsecs").is_none_or(Json::is_null) {
+                    self.lacks("it was not committed".to_owned());
+                }
+            }
+            Err(soundness) => self.note(soundness),
+        }
+    }
+
+    /// Shards and `.metadata`, which names the part of a shard that each tensor takes.
+    fn dcp(&mut self, path: &Path) {
+        let all = self.list(path);
+        let of_ranks: Vec<&(String, PathBuf)> =
+            all.iter().filter(|(name, _)| name.starts_with("__") && name.ends_with(".metadata")).collect();
+        self.rank_files += all.iter().filter(|(name, _)| name.ends_with(".distcp")).count();
+        let own = path.join(".metadata");
+        let metadata: Vec<PathBuf> = if own.exists() || of_ranks.is_empty() {
+            vec![own]
+        } else {
+            of_ranks.iter().map(|(_, path)| path.clone()).collect()
+        };
+        let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
+        for file in &metadata {
+            match shards(file) {
+                Ok(named) => {
+                    for (name, end) in named {
+                        let length = lengths.entry(name).or_default();
+                        *length = end.max(*length);
+                    }
+                }
+                Err(soundness) => return self.note(soundness),
+            }
+        }
+        let written = metadata.iter().filter_map(|path| modified(path)).max();
+        for (name, length) in &lengths {
+            if name.starts_with('/') || name.contains("..") {
+                self.lacks(format!(".metadata names {name}, which is no file of it"));
+                continue;
+            }
+            self.shard(&path.join(name), name, *length, written);
+        }
+    }
+
+    fn shard(&mut self, path: &Path, name: &str, length: u64, written: Option<SystemTime>) {
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return self.lacks(format!("{name} is missing"));
+            }
+            Err(error) => return self.note(unread(path, &error)),
+        };
+        if metadata.len() < length {
+            return self.lacks(format!("{name} has {} bytes instead of {length}", metadata.len()));
+        }
+        if metadata.len() > length {
+            self.note(Soundness::Doubtful(format!(
+                "{name} has {} bytes, .metadata names {length}",
+                metadata.len()
+            )));
+        }
+        let is_newer = metadata
+            .modified()
+            .ok()
+            .zip(written)
+            .is_some_and(|(shard, all)| shard.duration_since(all).is_ok_and(|later| later > COPY_NOISE));
+        if is_newer {
+            self.note(Soundness::Doubtful(format!(
+                "{name} is newer than .metadata: it may have been written over"
+            )));
+        }
+        // A hole at the end of a shard shows in its last bytes.
+        if length >= 4 && ends_with_zeros(path, length).unwrap_or(false) {
+            self.note(Soundness::Doubtful(format!("{name} ends with zeros")));
+        }
+    }
+
+    /// `SHA256SUMS`, as sha256sum writes it, where there is one.
+    fn manifest(&mut self, path: &Path) {
+        let Ok(text) = fs::read_to_string(path.join("SHA256SUMS")) else { return };
+        for line in text.lines().take(100_000) {
+            let Some((sum, name)) = line.split_once(char::is_whitespace) else { continue };
+            let name = name.trim_start_matches([' ', '*']);
+            if name.contains("..") || name.starts_with('/') {
+                continue;
+            }
+            match sha256(&path.join(name)) {
+                Ok(found) if found.eq_ignore_ascii_case(sum) => {}
+                Ok(_) => self.lacks(format!("{name} differs from SHA256SUMS")),
+                Err(error) => self.note(unread(&path.join(name), &error)),
+            }
+        }
+    }
+}
+
+fn sha256(path: &Path) -> io::Result<String> {
+    use sha2::Digest as _;
+    use std::fmt::Write as _;
+    let mut hasher = sha2::Sha256::new();
+    io::copy(&mut File::open(path)?, &mut hasher)?;
+    let mut out = String::new();
+    for byte in hasher.finalize() {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{byte:02x}");
+    }
+    Ok(out)
+}
+
+fn ends_with_zeros(path: &Path, length: u64) -> io::Result<bool> {
+    use std::os::unix::fs::FileExt as _;
+    let n = length.min(4096);
+    let mut tail = vec![0; n as usize];
+    File::open(path)?.read_exact_at(&mut tail, length - n)?;
+    Ok(n >= 22 && tail.iter().all(|byte| *byte == 0))
+}
+
+/// The files that a `.metadata` names, each with the end of its last part.
+fn shards(path: &Path) -> Result<Vec<(String, u64)>, Soundness> {
+    let file = File::open(path).map_err(|error| unread(path, &error))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_METADATA).read_to_end(&mut bytes).map_err(|error| unread(path, &error))?;
+    let tree = pickle::read(&bytes).map_err(|why| Soundness::Incomplete(format!(".metadata: {why}")))?;
+    let part = |value: &Value| {
+        let class = tree.class(value)?;
+        if !class.ends_with("_StorageInfo") {
+            return None;
+        }
+        let name = tree.text(tree.field(value, "relative_path")?)?.to_owned();
+        let offset = u64::try_from(tree.int(tree.field(value, "offset")?)?).ok()?;
+        let length = u64::try_from(tree.int(tree.field(value, "length")?)?).ok()?;
+        Some((name, offset.checked_add(length)?))
+    };
+    Ok(tree.values().iter().filter_map(part).collect())
+}
+
+/// The rank in `zero_pp_rank_3_mp_rank_00_optim_states.pt`, `rng_state_3.pth`, `random_states_3.pkl`, `model-rank3.pt`.
+fn rank_number(name: &str) -> Option<u64> {
+    let digits = ["pp_rank_", "rng_state_", "random_states_", "rank"].iter().find_map(|word| {
+        let behind = name.get(name.find(word)? + word.len()..)?;
+        Some(behind.trim_start_matches(['_', '-']))
+    })?;
+    let n = digits.bytes().take_while(u8::is_ascii_digit).count();
+    digits.get(..n)?.parse().ok()
+}
+
+/// The pointer file of the folder, and what it names.
+pub(super) fn pointer(dir: &Path) -> Option<(PathBuf, String)> {
+    for name in ["latest", "latest_checkpointed_iteration.txt", "latest_universal"] {
+        let path = dir.join(name);
+        if let Ok(target) = fs::read_link(&path) {
+            return Some((path, target.display().to_string()));
+        }
+        let Ok(file) = File::open(&path) else { continue };
+        let mut text = String::new();
+        if file.take(MAX_POINTER).read_to_string(&mut text).is_ok() {
+            return Some((path, text.trim().to_owned()));
+        }
+    }
+    None
+}
+
+/// Whether a pointer's word means this checkpoint.
+pub(super) fn is_named(word: &str, found: &Found) -> bool {
+    let name = found.path.file_name().unwrap_or_default().to_string_lossy();
+    let word = word.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    word == name || found.step.is_some() && word.parse().ok() == found.step
+}

@@ -1,0 +1,276 @@
+use std::io::{Cursor, Write as _};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A zip as `torch.save` writes it: stored entries, directory, end record.
+fn zip_of(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for (name, body) in entries {
+        let at = out.len() as u32;
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(body);
+        let mut fields = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        fields.extend(hasher.finalize().to_le_bytes());
+        fields.extend((body.len() as u32).to_le_bytes());
+        fields.extend((body.len() as u32).to_le_bytes());
+        fields.extend((name.len() as u16).to_le_bytes());
+        fields.extend([0, 0]);
+        out.extend(b"PK\x03\x04");
+        out.extend(&fields);
+        out.extend(name.as_bytes());
+        out.extend(*body);
+        directory.extend(b"PK\x01\x02\x14\x00");
+        directory.extend(&fields);
+        directory.extend([0; 10]);
+        directory.extend(at.to_le_bytes());
+        directory.extend(name.as_bytes());
+    }
+    let (at, n) = (out.len() as u32, entries.len() as u16);
+    out.extend(&directory);
+    out.extend(b"PK\x05\x06\0\0\0\0");
+    out.extend(n.to_le_bytes());
+    out.extend(n.to_le_bytes());
+    out.extend((directory.len() as u32).to_le_bytes());
+    out.extend(at.to_le_bytes());
+    out.extend([0, 0]);
+    out
+}
+
+/// `{"step": STEP, "weights": 1.5}` as protocol 2 writes it.
+fn state(step: u16) -> Vec<u8> {
+    let mut out = b"\x80\x02}q\x00(X\x04\x00\x00\x00stepq\x01M".to_vec();
+    out.extend(step.to_le_bytes());
+    out.extend(b"X\x07\x00\x00\x00weightsq\x02G?\xf8\0\0\0\0\0\0u.");
+    out
+}
+
+fn saved(step: u16) -> Vec<u8> {
+    zip_of(&[
+        ("a/data.pkl", &state(step)),
+        ("a/byteorder", b"little"),
+        ("a/data/0", &[7; 400]),
+        ("a/version", b"3\n"),
+    ])
+}
+
+fn put(dir: &Path, name: &str, bytes: &[u8]) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::File::create(path).unwrap().write_all(bytes).unwrap();
+}
+
+fn chosen(dir: &Path) -> (Option<String>, Vec<String>) {
+    let search = search(dir, Options { hash: true }).unwrap();
+    let name = search.chosen().map(|found| found.path.file_name().unwrap().to_str().unwrap().to_owned());
+    (name, search.passed_over())
+}
+
+#[test]
+fn a_truncated_newest_file_is_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = saved(20);
+    put(dir.path(), "step_10.pt", &saved(10));
+    put(dir.path(), "step_20.pt", &whole);
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_20.pt"));
+    for n in [0, 1, 100, whole.len() / 2, whole.len() - 10] {
+        put(dir.path(), "step_20.pt", &whole[..n]);
+        let (name, passed) = chosen(dir.path());
+        assert_eq!(name.as_deref(), Some("step_10.pt"), "cut at {n}");
+        assert_eq!(passed.len(), 1);
+        assert!(passed[0].contains("step_20.pt: incomplete"), "{passed:?}");
+    }
+    // A hole of zeros is seen by its checksum alone.
+    let mut hole = whole.clone();
+    let at = hole.windows(400).position(|window| window == [7; 400]).unwrap();
+    hole[at..at + 50].fill(0);
+    put(dir.path(), "step_20.pt", &hole);
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_10.pt"));
+    assert_eq!(search(dir.path(), Options::default()).unwrap().chosen().unwrap().step, Some(20));
+}
+
+#[test]
+fn the_step_within_counts_more_than_the_name() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "best.pt", &saved(300));
+    put(dir.path(), "last.pt", &saved(900));
+    put(dir.path(), "optimizer.pt", &saved(1));
+    let search = search(dir.path(), Options::default()).unwrap();
+    assert_eq!(search.chosen().unwrap().step, Some(900));
+    assert_eq!(search.all.len(), 2);
+}
+
+#[test]
+fn files_of_ranks_stand_and_fall_together() {
+    let dir = tempfile::tempdir().unwrap();
+    for rank in 0..4 {
+        put(dir.path(), &format!("ep1-ba10-rank{rank}.pt"), &saved(10));
+        if rank < 3 {
+            put(dir.path(), &format!("ep1-ba20-rank{rank}.pt"), &saved(20));
+        }
+    }
+    let (name, passed) = chosen(dir.path());
+    assert_eq!(name.as_deref(), Some("ep1-ba10-rank0.pt"));
+    assert!(passed[0].contains("files of 3 ranks, others have 4"), "{passed:?}");
+    put(dir.path(), "ep1-ba20-rank3.pt", &saved(20)[..60]);
+    assert!(chosen(dir.path()).1[0].contains("rank3.pt"));
+}
+
+#[test]
+fn deepspeed_by_all_ranks() {
+    let dir = tempfile::tempdir().unwrap();
+    for (tag, n) in [("global_step10", 4), ("global_step20", 4)] {
+        put(dir.path(), &format!("{tag}/mp_rank_00_model_states.pt"), &saved(10));
+        for rank in 0..n {
+            put(dir.path(), &format!("{tag}/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"), &saved(1));
+        }
+    }
+    put(dir.path(), "latest", b"global_step20");
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("global_step20"));
+    fs::remove_file(dir.path().join("global_step20/zero_pp_rank_1_mp_rank_00_optim_states.pt")).unwrap();
+    let (name, passed) = chosen(dir.path());
+    assert_eq!(name.as_deref(), Some("global_step10"));
+    assert!(passed[0].contains("rank 1 is missing"), "{passed:?}");
+    let notes = search(dir.path(), Options::default()).unwrap().notes;
+    assert!(notes[0].contains("names global_step20"), "{notes:?}");
+}
+
+fn safetensors(n: usize) -> Vec<u8> {
+    let header = format!("{{\"w\":{{\"dtype\":\"F32\",\"shape\":[{}],\"data_offsets\":[0,{n}]}}}}", n / 4);
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![1; n]].concat()
+}
+
+#[test]
+fn the_trainer_of_hugging_face() {
+    let dir = tempfile::tempdir().unwrap();
+    for step in [100, 200] {
+        let of = |name: &str| format!("checkpoint-{step}/{name}");
+        put(dir.path(), &of("model-00001-of-00002.safetensors"), &safetensors(64));
+        put(dir.path(), &of("model-00002-of-00002.safetensors"), &safetensors(32));
+        put(dir.path(), &of("model.safetensors.index.json"),
+            b"{\"metadata\":{},\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"b\":\"model-00002-of-00002.safetensors\"}}");
+        put(dir.path(), &of("optimizer.pt"), &saved(1));
+        put(dir.path(), &of("rng_state_0.pth"), &saved(1));
+        put(dir.path(), &of("rng_state_1.pth"), &saved(1));
+        put(dir.path(), &of("trainer_state.json"), format!("{{\"global_step\": {step}}}").as_bytes());
+    }
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("checkpoint-200"));
+    for (name, bytes) in [
+        ("model-00002-of-00002.safetensors", safetensors(32)[..20].to_vec()),
+        ("trainer_state.json", b"{\"global_st".to_vec()),
+        ("optimizer.pt", Vec::new()),
+        ("checkpoint-is-incomplete.txt", b"x".to_vec()),
+    ] {
+        let path = dir.path().join("checkpoint-200").join(name);
+        let before = fs::read(&path).ok();
+        put(dir.path(), &format!("checkpoint-200/{name}"), &bytes);
+        assert_eq!(chosen(dir.path()).0.as_deref(), Some("checkpoint-100"), "{name}");
+        match before {
+            Some(before) => fs::write(&path, before).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+    }
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("checkpoint-200"));
+}
+
+/// A `.metadata` with one part for each shard: `_StorageInfo(name, 0, length)` as protocol 4 writes dataclasses.
+fn metadata(shards: &[(&str, u32)]) -> Vec<u8> {
+    let text = |text: &str| [&b"\x8c"[..], &[text.len() as u8], text.as_bytes()].concat();
+    let mut out = b"\x80\x04]".to_vec();
+    for (name, length) in shards {
+        out.extend(text("torch.distributed.checkpoint.filesystem"));
+        out.extend(text("_StorageInfo"));
+        out.extend(b"\x93)\x81}(");
+        out.extend(text("relative_path"));
+        out.extend(text(name));
+        out.extend(text("offset"));
+        out.extend(b"K\0");
+        out.extend(text("length"));
+        out.extend(b"J");
+        out.extend(length.to_le_bytes());
+        out.extend(b"uba");
+    }
+    out.push(b'.');
+    out
+}
+
+#[test]
+fn shards_of_torch_distributed_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let shard = saved(1);
+    let n = shard.len() as u32;
+    for step in ["step-10", "step-20"] {
+        put(dir.path(), &format!("{step}/__0_0.distcp"), &shard);
+        put(dir.path(), &format!("{step}/__1_0.distcp"), &shard);
+        put(dir.path(), &format!("{step}/.metadata"), &metadata(&[("__0_0.distcp", n), ("__1_0.distcp", n)]));
+    }
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("step-20"));
+    put(dir.path(), "step-20/__1_0.distcp", &shard[..shard.len() - 1]);
+    assert!(chosen(dir.path()).1[0].contains("__1_0.distcp has"), "{:?}", chosen(dir.path()));
+    fs::remove_file(dir.path().join("step-20/__1_0.distcp")).unwrap();
+    assert!(chosen(dir.path()).1[0].contains("__1_0.distcp is missing"));
+    fs::remove_file(dir.path().join("step-20/.metadata")).unwrap();
+    let (name, passed) = chosen(dir.path());
+    assert_eq!(name.as_deref(), Some("step-10"));
+    assert!(passed[0].contains("missing"), "{passed:?}");
+    // The folder itself may be named.
+    assert_eq!(chosen(&dir.path().join("step-10")).0.as_deref(), Some("step-10"));
+}
+
+#[test]
+fn megatron_needs_the_file_that_is_written_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let shard = saved(1);
+    for step in [100, 200] {
+        let of = |name: &str| format!("iter_{step:07}/{name}");
+        put(dir.path(), &of("__0_0.distcp"), &shard);
+        put(dir.path(), &of(".metadata"), &metadata(&[("__0_0.distcp", shard.len() as u32)]));
+        put(dir.path(), &of("common.pt"), &saved(1));
+        put(dir.path(), &of("metadata.json"), b"{\"sharded_backend\":\"torch_dist\"}");
+    }
+    put(dir.path(), "latest_checkpointed_iteration.txt", b"200");
+    let search_one = search(dir.path(), Options::default()).unwrap();
+    assert_eq!((search_one.chosen().unwrap().step, search_one.notes.len()), (Some(200), 0));
+    fs::remove_file(dir.path().join("iter_0000200/metadata.json")).unwrap();
+    let search_two = search(dir.path(), Options::default()).unwrap();
+    assert_eq!(search_two.chosen().unwrap().step, Some(100));
+    assert!(search_two.notes[0].contains("names 200"), "{:?}", search_two.notes);
+}
+
+#[test]
+fn an_empty_folder_has_none_and_an_absent_one_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(chosen(dir.path()), (None, vec![]));
+    assert!(search(&dir.path().join("absent"), Options::default()).is_err());
+    put(dir.path(), "step_1.pt", b"");
+    let (name, passed) = chosen(dir.path());
+    assert!(name.is_none() && passed[0].contains("empty"), "{passed:?}");
+}
+
+#[test]
+fn markers_and_temporary_names() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "7/_CHECKPOINT_METADATA", b"{\"commit_timestamp_nsecs\": 5}");
+    put(dir.path(), "8/_CHECKPOINT_METADATA", b"{\"commit_timestamp_nsecs\": null}");
+    put(dir.path(), "9.orbax-checkpoint-tmp/_CHECKPOINT_METADATA", b"{\"commit_timestamp_nsecs\": 5}");
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("7"));
+    let nemo = tempfile::tempdir().unwrap();
+    put(nemo.path(), "m--step=10.ckpt", &saved(10));
+    put(nemo.path(), "m--step=20.ckpt", &saved(20));
+    put(nemo.path(), "m--step=20-unfinished", b"");
+    assert_eq!(chosen(nemo.path()).0.as_deref(), Some("m--step=10.ckpt"));
+}
+
+proptest! {
+    #[test]
+    fn hostile_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), at in 0..900_usize) {
+        let _ = pickle::read(&bytes);
+        let _ = files::safetensors(&mut Cursor::new(&bytes));
+        let _ = files::torch(&mut Cursor::new(&bytes), Options { hash: true });
+        let mut whole = saved(5);
+        let at = at % whole.len();
+        whole.splice(at..(at + bytes.len()).min(whole.len()), bytes.drain(..));
+        let _ = files::torch(&mut Cursor::new(&whole), Options { hash: true });
+    }
+}

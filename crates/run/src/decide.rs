@@ -1,0 +1,279 @@
+//! From a judged failure to what happens next. Pure: time and chance are arguments.
+
+use std::time::Duration;
+
+use ringleader_model::{Class, Confidence};
+use serde::{Deserialize, Serialize};
+
+use crate::judgement::{Judgement, is_same};
+use crate::policy::{self, Backoff, Policy};
+use crate::words::{self, confidence_name};
+
+/// An attempt that has failed, as later decisions see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// When it had ended, seconds since 1970.
+    pub at: f64,
+    /// What it was found to be.
+    pub judgement: Judgement,
+    /// The class whose budget it was charged to.
+    #[serde(with = "words::class")]
+    pub charged: Class,
+    /// The last step that the program printed.
+    pub step: Option<u64>,
+    /// Step of the checkpoint that it had been started from.
+    pub resumed_from: Option<u64>,
+}
+
+/// The failure to be decided on.
+#[derive(Clone, Debug)]
+pub struct Failure<'a> {
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Now, seconds since 1970.
+    pub at: f64,
+    /// What it was found to be.
+    pub judgement: &'a Judgement,
+    /// Why it ended from outside, where that is known: a signal, a time limit.
+    pub told: Option<&'a str>,
+    /// The last step that the program printed.
+    pub step: Option<u64>,
+    /// Step of the checkpoint that it had been started from.
+    pub resumed_from: Option<u64>,
+}
+
+/// The nodes of the job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    /// Nodes of the failed attempt.
+    pub nodes: Vec<String>,
+    /// Nodes that may take the place of one that is left out.
+    pub spares: Vec<String>,
+    /// Nodes that earlier decisions left out.
+    pub excluded: Vec<String>,
+    /// Fewest nodes that the job can run on.
+    pub min_nodes: usize,
+    /// Nodes that the job had been given, spares and excluded ones included.
+    pub n_given: usize,
+}
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Restart or stop.
+    pub action: Action,
+    /// The class whose budget is charged.
+    #[serde(with = "words::class")]
+    pub charged: Class,
+    /// Why, sentence by sentence.
+    pub why: Vec<String>,
+}
+
+/// Restart or stop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Another attempt.
+    Restart {
+        /// Nodes that are left out from now on.
+        without: Vec<String>,
+        /// Pause before it, seconds.
+        pause_s: f64,
+    },
+    /// No further attempt.
+    Stop,
+}
+
+/// Decides. `past` are the earlier failures, oldest first; `chance` is a random number from 0 to 1.
+pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Site, chance: f64) -> Decision {
+    if let Some(told) = failure.told {
+        let why = vec![format!(
+            "the job was ended from outside ({told}): restarting it is not up to its supervisor"
+        )];
+        return Decision { action: Action::Stop, charged: Class::External, why };
+    }
+    let mut why = Vec::new();
+    let class = effective_class(past, failure, &mut why);
+    let decision = |action, charged, why| Decision { action, charged, why };
+    let pause_s = pause(policy.backoff, past, failure, chance).as_secs_f64();
+    match class {
+        Class::External => {
+            why.push(format!("{}: the job was ended from outside", failure.judgement.cause));
+            decision(Action::Stop, Class::External, why)
+        }
+        Class::Program => program(policy, past, failure, pause_s, why),
+        Class::Node => {
+            let (without, charged) = node(policy, failure, site, &mut why);
+            budgeted(policy, past, failure, charged, without, pause_s, why)
+        }
+        Class::Transient | Class::Unknown => budgeted(policy, past, failure, class, Vec::new(), pause_s, why),
+    }
+}
+
+/// The class of the verdict, unless the moment says otherwise.
+fn effective_class(past: &[Failed], failure: &Failure<'_>, why: &mut Vec<String>) -> Class {
+    let judgement = failure.judgement;
+    let is_first_step = failure.step.is_none_or(|step| failure.resumed_from.is_some_and(|from| step <= from));
+    let had_memory = past.iter().any(|failed| failed.judgement.cause == judgement.cause);
+    // The driver may hold the memory of a killed process for seconds to minutes.
+    if judgement.cause == "cuda-oom" && failure.attempt > 1 && is_first_step && !had_memory {
+        why.push(
+            "GPU memory ran out before the first step after a restart: the attempt before may have held it"
+                .to_owned(),
+        );
+        return Class::Transient;
+    }
+    judgement.class
+}
+
+/// The same program error at the same place and step again means that a restart would fail again.
+fn program(
+    policy: &Policy,
+    past: &[Failed],
+    failure: &Failure<'_>,
+    pause_s: f64,
+    mut why: Vec<String>,
+) -> Decision {
+    let judgement = failure.judgement;
+    if judgement.confidence < policy.stop_confidence {
+        why.push(format!(
+            "{} is a fault of the program by a verdict of {} confidence; stopping needs {}, so it is restarted within the \
+             budget of unknown failures",
+            judgement.cause,
+            confidence_name(judgement.confidence),
+            confidence_name(policy.stop_confidence)
+        ));
+        return budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why);
+    }
+    let place = judgement.place();
+    let is_same_step = |step: Option<u64>| step.is_none() || failure.step.is_none() || step == failure.step;
+    let alike: Vec<&Failed> = past.iter().filter(|failed| failed.judgement.place() == place).collect();
+    let times = alike.iter().filter(|failed| is_same_step(failed.step)).count() as u32 + 1;
+    let at_step = failure.step.map_or_else(String::new, |step| format!(" at step {step}"));
+    if times >= policy.same_place {
+        why.push(format!("{place}{at_step} for the {}: a restart would fail again", nth(times)));
+        return Decision { action: Action::Stop, charged: Class::Program, why };
+    }
+    // An error that moves from step to step is not proven to return, and has the budget of what is not understood.
+    if alike.len() as u32 + 1 > times {
+        why.push(format!(
+            "{place} failed at another step before: it moves, and is restarted as an unknown failure"
+        ));
+        return budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why);
+    }
+    why.push(format!("{place}{at_step} for the {}; stopped at the {}", nth(times), nth(policy.same_place)));
+    Decision { action: Action::Restart { without: Vec::new(), pause_s }, charged: Class::Program, why }
+}
+
+/// Which nodes to leave out, and the budget to charge.
+fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<String>) -> (Vec<String>, Class) {
+    let judgement = failure.judgement;
+    let hosts = judgement.hosts();
+    let bad: Vec<String> =
+        site.nodes.iter().filter(|node| hosts.iter().any(|host| is_same(host, node))).cloned().collect();
+    if bad.is_empty() {
+        why.push(format!("{} is a fault of a node, and the verdict names none of this job", judgement.cause));
+        return (Vec::new(), Class::Node);
+    }
+    let names = bad.join(", ");
+    if judgement.confidence < policy.exclude.confidence {
+        why.push(format!(
+            "{} on {names} by a verdict of {} confidence; leaving a node out needs {}, so it stays",
+            judgement.cause,
+            confidence_name(judgement.confidence),
+            confidence_name(policy.exclude.confidence)
+        ));
+        return (Vec::new(), Class::Unknown);
+    }
+    let n_given = site.n_given.max(site.nodes.len());
+    let n_may = allowed(policy.exclude.max_share, n_given);
+    if site.excluded.len() + bad.len() > n_may {
+        why.push(format!(
+            "{} on {names}; it stays, since no more than {n_may} of {n_given} nodes may be left out ([exclude] max_share = \
+             {}) and {} are",
+            judgement.cause,
+            policy.exclude.max_share,
+            site.excluded.len()
+        ));
+        return (Vec::new(), Class::Node);
+    }
+    let n_left = site.nodes.len() - bad.len() + site.spares.len();
+    if n_left < site.min_nodes.max(1) {
+        why.push(format!(
+            "{} on {names}; it stays, since {n_left} nodes would be left and the job needs {}",
+            judgement.cause,
+            site.min_nodes.max(1)
+        ));
+        return (Vec::new(), Class::Node);
+    }
+    why.push(format!("{} on {names}: left out of the next attempt", judgement.cause));
+    (bad, Class::Node)
+}
+
+/// Nodes that may be left out of so many: never more than the share.
+pub fn allowed(max_share: f64, n_given: usize) -> usize {
+    // A hair more than the product, so that 0.25 of 4 is 1 whatever the rounding.
+    (max_share * n_given as f64 + 1e-9).floor() as usize
+}
+
+fn budgeted(
+    policy: &Policy,
+    past: &[Failed],
+    failure: &Failure<'_>,
+    class: Class,
+    without: Vec<String>,
+    pause_s: f64,
+    mut why: Vec<String>,
+) -> Decision {
+    let stop = |why| Decision { action: Action::Stop, charged: class, why };
+    let Some(budget) = policy.budget(class) else {
+        why.push(format!("no budget for {class} failures"));
+        return stop(why);
+    };
+    let since = failure.at - budget.per.as_secs_f64();
+    let used = past.iter().filter(|failed| failed.charged == class && failed.at > since).count() as u32;
+    let per = policy::words(budget.per);
+    if used >= budget.max {
+        why.push(format!("the budget of {} {class} restarts in {per} is used up", budget.max));
+        return stop(why);
+    }
+    why.push(format!("{class} restart {} of {} in {per}", used + 1, budget.max));
+    Decision { action: Action::Restart { without, pause_s }, charged: class, why }
+}
+
+/// The pause before the next attempt. It grows with each failure in a row that brought no new step.
+fn pause(backoff: Backoff, past: &[Failed], failure: &Failure<'_>, chance: f64) -> Duration {
+    let mut in_a_row = 0;
+    let mut step = failure.step;
+    for failed in past.iter().rev() {
+        // The later one went further than this one: from here on the job was well.
+        if step.is_some_and(|step| failed.step.is_none_or(|before| step > before)) {
+            break;
+        }
+        in_a_row += 1;
+        step = failed.step.or(step);
+    }
+    let full = backoff.first.as_secs_f64() * backoff.factor.powi(in_a_row.min(64));
+    let varied =
+        full.min(backoff.cap.as_secs_f64()) * (1.0 + backoff.jitter * (2.0 * chance.clamp(0.0, 1.0) - 1.0));
+    Duration::from_secs_f64(varied.clamp(0.0, backoff.cap.as_secs_f64()))
+}
+
+fn nth(n: u32) -> String {
+    match n {
+        1 => "first time".to_owned(),
+        2 => "second time".to_owned(),
+        3 => "third time".to_owned(),
+        n => format!("{n}th time"),
+    }
+}
+
+/// Whether a verdict is certain enough to act on a single node.
+pub fn is_sure(policy: &Policy, confidence: Confidence) -> bool {
+    confidence >= policy.exclude.confidence
+}
+
+#[cfg(test)]
+mod tests;

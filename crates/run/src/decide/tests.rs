@@ -1,0 +1,215 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::judgement::Culprit;
+
+fn judged(cause: &str, class: Class, confidence: Confidence, host: Option<&str>) -> Judgement {
+    let culprit = Culprit { host: host.map(str::to_owned), place: None, ..Culprit::default() };
+    Judgement {
+        cause: cause.to_owned(),
+        class,
+        confidence,
+        culprits: vec![culprit],
+        ..Judgement::unjudged("it failed")
+    }
+}
+
+fn four() -> Site {
+    let nodes = ["n0", "n1", "n2", "n3"].map(str::to_owned).to_vec();
+    Site { nodes, min_nodes: 2, n_given: 4, ..Site::default() }
+}
+
+/// A job that fails with these verdicts, a minute apart, always at the step given: what is done each time.
+fn run(policy: &Policy, failures: &[(Judgement, Option<u64>)], site: &Site) -> Vec<Decision> {
+    let (mut past, mut site, mut out) = (Vec::new(), site.clone(), Vec::new());
+    for (at, (judgement, step)) in failures.iter().enumerate() {
+        let attempt = at as u32 + 1;
+        let failure = Failure {
+            attempt,
+            at: 60.0 * at as f64,
+            judgement,
+            told: None,
+            step: *step,
+            resumed_from: Some(0),
+        };
+        let decision = decide(policy, &past, &failure, &site, 0.5);
+        if let Action::Restart { without, .. } = &decision.action {
+            site.nodes.retain(|node| !without.contains(node));
+            site.excluded.extend(without.iter().cloned());
+        }
+        past.push(Failed {
+            attempt,
+            at: failure.at,
+            judgement: judgement.clone(),
+            charged: decision.charged,
+            step: *step,
+            resumed_from: Some(0),
+        });
+        out.push(decision);
+    }
+    out
+}
+
+fn without(decision: &Decision) -> Option<Vec<String>> {
+    match &decision.action {
+        Action::Restart { without, .. } => Some(without.clone()),
+        Action::Stop => None,
+    }
+}
+
+#[test]
+fn a_program_error_stops_at_the_second_time() {
+    let error = judged("application-exception", Class::Program, Confidence::High, Some("n0"));
+    let said = run(&Policy::default(), &[(error.clone(), Some(7)), (error.clone(), Some(7))], &four());
+    assert_eq!(without(&said[0]), Some(vec![]));
+    assert_eq!(said[1].action, Action::Stop);
+    assert!(said[1].why[0].contains("second time"), "{:?}", said[1].why);
+    // One that moves has the budget of what is not understood.
+    let moving: Vec<_> = (1..=4).map(|step| (error.clone(), Some(step))).collect();
+    let said = run(&Policy::default(), &moving, &four());
+    let stops: Vec<bool> = said.iter().map(|decision| decision.action == Action::Stop).collect();
+    assert_eq!(stops, [false, false, false, true]);
+}
+
+#[test]
+fn a_doubtful_verdict_costs_one_restart_and_no_node() {
+    let policy = Policy {
+        exclude: policy::Exclude { max_share: 0.5, ..Policy::default().exclude },
+        ..Policy::default()
+    };
+    for confidence in [Confidence::Low, Confidence::Medium] {
+        for (cause, class) in [("gpu-fallen-off-bus", Class::Node), ("application-exception", Class::Program)]
+        {
+            let said = run(&policy, &[(judged(cause, class, confidence, Some("n1")), Some(7))], &four());
+            assert_eq!(without(&said[0]), Some(vec![]), "{cause}");
+            assert_eq!(said[0].charged, Class::Unknown);
+            assert!(said[0].why[0].contains("confidence"), "{:?}", said[0].why);
+        }
+    }
+    let sure = judged("gpu-fallen-off-bus", Class::Node, Confidence::High, Some("n1.cluster"));
+    assert_eq!(without(&run(&policy, &[(sure, None)], &four())[0]), Some(vec!["n1".to_owned()]));
+    // A culprit that is none of the job's nodes.
+    let false_one = judged("gpu-fallen-off-bus", Class::Node, Confidence::High, Some("other"));
+    assert_eq!(without(&run(&policy, &[(false_one, None)], &four())[0]), Some(vec![]));
+}
+
+#[test]
+fn the_breaker_holds_the_share_and_the_least_number() {
+    let policy = |max_share| Policy {
+        exclude: policy::Exclude { max_share, ..Policy::default().exclude },
+        ..Policy::default()
+    };
+    let bad = |host| (judged("gpu-fallen-off-bus", Class::Node, Confidence::High, Some(host)), None);
+    let said = run(&policy(0.25), &[bad("n1"), bad("n2")], &four());
+    assert_eq!(without(&said[0]), Some(vec!["n1".to_owned()]));
+    assert_eq!(without(&said[1]), Some(vec![]));
+    assert!(said[1].why[0].contains("no more than 1 of 4"), "{:?}", said[1].why);
+    let said = run(&policy(1.0), &[bad("n1"), bad("n2"), bad("n3")], &four());
+    assert!(said[2].why[0].contains("the job needs 2"), "{:?}", said[2].why);
+    let spare = Site { spares: vec!["n4".to_owned()], min_nodes: 4, n_given: 5, ..four() };
+    assert_eq!(without(&run(&policy(0.25), &[bad("n1")], &spare)[0]), Some(vec!["n1".to_owned()]));
+    assert_eq!((allowed(0.05, 19), allowed(0.05, 20), allowed(0.1, 30)), (0, 1, 3));
+}
+
+#[test]
+fn budgets_end_and_come_back() {
+    let lost = judged("process-killed", Class::Transient, Confidence::High, Some("n0"));
+    let said = run(&Policy::default(), &vec![(lost.clone(), None); 6], &four());
+    let stops: Vec<bool> = said.iter().map(|decision| decision.action == Action::Stop).collect();
+    assert_eq!(stops, [false, false, false, false, false, true]);
+    // Seven hours later the window is empty.
+    let past: Vec<Failed> = (0..5)
+        .map(|n| Failed {
+            attempt: n + 1,
+            at: 0.0,
+            judgement: lost.clone(),
+            charged: Class::Transient,
+            step: None,
+            resumed_from: None,
+        })
+        .collect();
+    let late = Failure {
+        attempt: 6,
+        at: 7.0 * 3600.0,
+        judgement: &lost,
+        told: None,
+        step: None,
+        resumed_from: None,
+    };
+    assert_ne!(decide(&Policy::default(), &past, &late, &four(), 0.5).action, Action::Stop);
+}
+
+#[test]
+fn what_is_told_from_outside_is_never_restarted() {
+    let lost = judged("process-killed", Class::Transient, Confidence::High, Some("n0"));
+    let told = Failure {
+        attempt: 1,
+        at: 0.0,
+        judgement: &lost,
+        told: Some("SIGTERM"),
+        step: None,
+        resumed_from: None,
+    };
+    let decision = decide(&Policy::default(), &[], &told, &four(), 0.5);
+    assert_eq!((decision.action, decision.charged), (Action::Stop, Class::External));
+}
+
+#[test]
+fn memory_that_is_still_held_is_no_fault_of_the_program_once() {
+    let oom = judged("cuda-oom", Class::Program, Confidence::High, Some("n0"));
+    let lost = judged("process-killed", Class::Transient, Confidence::High, Some("n0"));
+    let said = run(&Policy::default(), &[(lost, Some(9)), (oom.clone(), None), (oom, None)], &four());
+    assert_eq!(said[1].charged, Class::Transient);
+    assert_eq!((said[2].charged, &said[2].action), (Class::Program, &Action::Stop));
+}
+
+fn pauses(steps: &[Option<u64>]) -> Vec<f64> {
+    let policy = Policy {
+        budgets: vec![policy::Budget { class: Class::Transient, max: 99, per: Duration::from_secs(9_999) }],
+        ..Policy::default()
+    };
+    let lost = judged("process-killed", Class::Transient, Confidence::High, None);
+    let failures: Vec<_> = steps.iter().map(|step| (lost.clone(), *step)).collect();
+    let pause = |decision: Decision| match decision.action {
+        Action::Restart { pause_s, .. } => pause_s,
+        Action::Stop => panic!("stopped"),
+    };
+    run(&policy, &failures, &four()).into_iter().map(pause).collect()
+}
+
+#[test]
+fn pauses_grow_until_there_is_progress() {
+    assert_eq!(pauses(&[None; 8]), [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0]);
+    assert_eq!(pauses(&[Some(5), Some(5), Some(5), Some(9), Some(9)]), [10.0, 20.0, 40.0, 10.0, 20.0]);
+}
+
+proptest! {
+    /// Whatever is judged: the breaker holds, no budget is exceeded, pauses stay in their bounds.
+    #[test]
+    fn laws(kinds in proptest::collection::vec((0..4_usize, 0..3_usize, 0..5_usize, proptest::option::of(0_u64..4)), 1..30),
+            max_share in 0.0..1.0_f64, chance in 0.0..1.0_f64) {
+        let policy = Policy { exclude: policy::Exclude { max_share, ..Policy::default().exclude }, ..Policy::default() };
+        let causes = [("process-killed", Class::Transient), ("gpu-fallen-off-bus", Class::Node),
+                      ("application-exception", Class::Program), ("undecided", Class::Unknown)];
+        let confidences = [Confidence::Low, Confidence::Medium, Confidence::High];
+        let failures: Vec<_> = kinds.iter().map(|(cause, confidence, host, step)| {
+            let (cause, class) = causes[*cause];
+            (judged(cause, class, confidences[*confidence], Some(&format!("n{host}"))), *step)
+        }).collect();
+        let _ = chance;
+        let said = run(&policy, &failures, &four());
+        let excluded: Vec<String> = said.iter().filter_map(without).flatten().collect();
+        prop_assert!(excluded.len() as f64 <= max_share * 4.0 + 1e-6);
+        prop_assert!(excluded.len() <= 2, "two nodes are needed");
+        for class in [Class::Transient, Class::Node, Class::Unknown] {
+            let n = said.iter().filter(|d| d.charged == class && d.action != Action::Stop).count() as u32;
+            prop_assert!(n <= policy.budget(class).unwrap().max);
+        }
+        for decision in &said {
+            prop_assert!(!decision.why.is_empty());
+            if let Action::Restart { pause_s, .. } = decision.action {
+                prop_assert!((0.0..=600.0).contains(&pause_s));
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What a failed attempt was found to be: the part of a verdict that decisions rest on.
+
+use ringleader_knowledge::cause;
+use ringleader_model::{Category, Cause, Class, Confidence};
+use serde::{Deserialize, Serialize};
+
+use crate::words;
+
+/// Cause, class and culprits of one failed attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Id of the cause; `none` or `undecided` where the evidence shows none.
+    pub cause: String,
+    /// What the cause calls for.
+    #[serde(with = "words::class")]
+    pub class: Class,
+    /// How certain the verdict is.
+    #[serde(with = "words::confidence")]
+    pub confidence: Confidence,
+    /// One sentence.
+    pub summary: String,
+    /// Who is to blame.
+    #[serde(default)]
+    pub culprits: Vec<Culprit>,
+    /// What it rests on, the deciding finding first.
+    #[serde(default)]
+    pub evidence: Vec<Citation>,
+    /// Path of the bundle with all evidence.
+    #[serde(default)]
+    pub bundle: Option<String>,
+}
+
+/// A process that is to blame.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Culprit {
+    /// Global rank.
+    pub rank: Option<u32>,
+    /// Host, up to the first dot.
+    pub host: Option<String>,
+    /// PCI address of its GPU.
+    pub gpu: Option<String>,
+    /// `FILE:LINE in FUNCTION` of the program's own code.
+    pub place: Option<String>,
+}
+
+/// A quoted line of the evidence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Citation {
+    /// File.
+    pub source: String,
+    /// Line, counted from 1.
+    pub line: Option<u32>,
+    /// What stands there.
+    pub text: String,
+}
+
+impl Judgement {
+    /// Nothing could be collected or judged; `why` says it.
+    pub fn unjudged(why: &str) -> Self {
+        Self {
+            cause: "undecided".to_owned(),
+            class: Class::Unknown,
+            confidence: Confidence::Low,
+            summary: why.to_owned(),
+            culprits: Vec::new(),
+            evidence: Vec::new(),
+            bundle: None,
+        }
+    }
+
+    /// Hosts of the culprits, each once, in their order of names.
+    pub fn hosts(&self) -> Vec<String> {
+        let mut hosts: Vec<String> = self.culprits.iter().filter_map(|c| c.host.clone()).collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+
+    /// What names the place of a program's failure: the culprit's place in the code, else the summary without its numbers.
+    pub fn place(&self) -> String {
+        let place = self.culprits.iter().find_map(|culprit| culprit.place.clone());
+        place.map_or_else(
+            || format!("{}: {}", self.cause, without_digits(&self.summary)),
+            |place| format!("{}: {place}", self.cause),
+        )
+    }
+}
+
+fn without_digits(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// The class of a cause among the nodes of a job. The table has the default. What is true of one node only is a matter of
+/// that node even where the cause is a setting or a limit, and what is true of all nodes is one of the program.
+pub fn class_of(id: &str, culprit_hosts: &[String], nodes: &[String]) -> Class {
+    let Some(cause) = Cause::of_id(id) else { return Class::Unknown };
+    let row = cause::of(cause);
+    // A verdict of a failed job that names a slowness, or nothing, does not say why it failed.
+    let Some(class) = row.class else { return Class::Unknown };
+    let hit: Vec<&String> =
+        nodes.iter().filter(|node| culprit_hosts.iter().any(|host| is_same(host, node))).collect();
+    match class {
+        Class::Program if row.category == Category::Init && nodes.len() > 1 && hit.len() == 1 => Class::Node,
+        Class::Node if nodes.len() > 1 && hit.len() == nodes.len() => Class::Program,
+        other => other,
+    }
+}
+
+/// Whether two names of a host are one: a report has it up to the first dot.
+pub fn is_same(a: &str, b: &str) -> bool {
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    short(a) == short(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn classes() {
+        let four = names(&["n0", "n1", "n2.cluster", "n3"]);
+        for (cause, hosts, expected) in [
+            ("process-killed", &["n1"][..], Class::Transient),
+            ("gpu-fallen-off-bus", &["n1"], Class::Node),
+            ("application-exception", &["n1"], Class::Program),
+            // A limit of one node is that node's.
+            ("memlock-limit", &["n2"], Class::Node),
+            ("memlock-limit", &["n0", "n1", "n2", "n3"], Class::Program),
+            ("fabric-manager-down", &["n0", "n1", "n2", "n3"], Class::Program),
+            // Slowness does not explain an end.
+            ("straggler", &["n1"], Class::Unknown),
+            ("none", &[], Class::Unknown),
+            ("undecided", &[], Class::Unknown),
+            ("no-such-cause", &[], Class::Unknown),
+        ] {
+            assert_eq!(class_of(cause, &names(hosts), &four), expected, "{cause} {hosts:?}");
+        }
+        let one = names(&["n0"]);
+        assert_eq!(class_of("memlock-limit", &one, &one), Class::Program);
+        assert_eq!(class_of("gpu-fallen-off-bus", &one, &one), Class::Node);
+    }
+
+    #[test]
+    fn places() {
+        let mut judgement = Judgement::unjudged("rank 3 failed at step 17");
+        assert_eq!(judgement.place(), "undecided: rank  failed at step ");
+        judgement.culprits =
+            vec![Culprit { place: Some("train.py:83 in step".to_owned()), ..Culprit::default() }];
+        assert_eq!(judgement.place(), "undecided: train.py:83 in step");
+    }
+}

@@ -1,0 +1,26 @@
+//! Supervision of a launcher: what to do when it fails, and everything that needs to be remembered for that.
+//!
+//! [`policy`], [`judgement`], [`decide`], [`steps`], [`effective`] and [`agree`] are pure: time and randomness are
+//! arguments. [`checkpoint`] reads files and changes none. [`journal`], [`state`], [`holder`], [`tree`], [`store`] and
+//! [`history`] touch the system.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
+pub mod agree;
+pub mod checkpoint;
+pub mod decide;
+pub mod effective;
+#[cfg(feature = "history")]
+pub mod history;
+pub mod holder;
+pub mod journal;
+pub mod judgement;
+pub mod output;
+pub mod policy;
+pub mod scripts;
+pub mod site;
+pub mod state;
+pub mod steps;
+pub mod store;
+pub mod tree;
+mod words;

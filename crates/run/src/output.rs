@@ -1,0 +1,237 @@
+//! What the job prints, in files of bounded length: `stdout-0001.log`, `stdout-0002.log`, … The first and the newest
+//! are kept. A writer never fails for its reader's sake: with a full disk it counts what is lost and goes on.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The two streams of a launcher.
+pub const STREAMS: [&str; 2] = ["stdout", "stderr"];
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Length of a file, bytes.
+    pub file_bytes: u64,
+    /// Files that are kept, the first included; at least 2.
+    pub n_files: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { file_bytes: 64 << 20, n_files: 8 }
+    }
+}
+
+/// Writes one stream.
+#[derive(Debug)]
+pub struct Writer {
+    folder: PathBuf,
+    stream: &'static str,
+    bounds: Bounds,
+    number: u32,
+    file: Option<File>,
+    written: u64,
+    lost: u64,
+}
+
+fn name(stream: &str, number: u32) -> String {
+    format!("{stream}-{number:04}.log")
+}
+
+impl Writer {
+    /// Begins with a new first file. An existing one is written on, never over.
+    pub fn new(folder: &Path, stream: &'static str, bounds: Bounds) -> Self {
+        Self { folder: folder.to_owned(), stream, bounds, number: 1, file: None, written: 0, lost: 0 }
+    }
+
+    /// Writes as much as the disk takes.
+    pub fn write(&mut self, bytes: &[u8]) {
+        if self.written >= self.bounds.file_bytes {
+            self.turn();
+        }
+        match self.try_write(bytes) {
+            Ok(()) => self.written += bytes.len() as u64,
+            Err(_) => self.lost += bytes.len() as u64,
+        }
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.file.is_none() {
+            let path = self.folder.join(name(self.stream, self.number));
+            let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+            self.written = file.metadata()?.len();
+            self.file = Some(file);
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        if self.lost > 0 {
+            file.write_all(
+                format!("\nringleader: {} bytes of output were lost: no room\n", self.lost).as_bytes(),
+            )?;
+            self.lost = 0;
+        }
+        file.write_all(bytes)
+    }
+
+    /// The next file. The one after the first is removed if there are too many.
+    fn turn(&mut self) {
+        self.file = None;
+        self.written = 0;
+        self.number += 1;
+        let n_files = self.bounds.n_files.max(2);
+        if self.number > n_files {
+            // It may be gone already.
+            let _ = fs::remove_file(self.folder.join(name(self.stream, self.number + 1 - n_files)));
+        }
+    }
+}
+
+/// How far a stream has been read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// File, from 1; 0 before the first.
+    pub number: u32,
+    /// Bytes of it.
+    pub offset: u64,
+}
+
+/// Reads one stream as it grows.
+#[derive(Debug)]
+pub struct Reader {
+    folder: PathBuf,
+    stream: &'static str,
+    at: Position,
+    file: Option<File>,
+}
+
+impl Reader {
+    /// Goes on from `at`.
+    pub fn new(folder: &Path, stream: &'static str, at: Position) -> Self {
+        Self { folder: folder.to_owned(), stream, at, file: None }
+    }
+
+    /// How far it has come.
+    pub fn position(&self) -> Position {
+        self.at
+    }
+
+    /// Reads what has been appended; 0 if there is nothing new. Errors: the file system's.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.file.is_none() && !self.open()? {
+                return Ok(0);
+            }
+            let n = self.file.as_mut().map_or(Ok(0), |file| file.read(buffer))?;
+            self.at.offset += n as u64;
+            if n > 0 {
+                return Ok(n);
+            }
+            let next = self.newer();
+            let Some(next) = next else { return Ok(0) };
+            self.file = None;
+            self.at = Position { number: next, offset: 0 };
+        }
+    }
+
+    fn open(&mut self) -> io::Result<bool> {
+        if self.at.number == 0 {
+            self.at.number = 1;
+        }
+        match File::open(self.folder.join(name(self.stream, self.at.number))) {
+            Ok(mut file) => {
+                file.seek(SeekFrom::Start(self.at.offset))?;
+                self.file = Some(file);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // It was removed since: go on with the oldest of the newer ones.
+                let Some(next) = self.newer() else { return Ok(false) };
+                self.at = Position { number: next, offset: 0 };
+                self.open()
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next file that is there.
+    fn newer(&self) -> Option<u32> {
+        numbers(&self.folder, self.stream).into_iter().find(|number| *number > self.at.number)
+    }
+}
+
+fn numbers(folder: &Path, stream: &str) -> Vec<u32> {
+    let mut numbers: Vec<u32> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            name.to_str()?.strip_prefix(stream)?.strip_prefix('-')?.strip_suffix(".log")?.parse().ok()
+        })
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// The files of an attempt's output, in order.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let of = |stream: &'static str| {
+        numbers(folder, stream).into_iter().map(move |number| folder.join(name(stream, number)))
+    };
+    STREAMS.into_iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(reader: &mut Reader) -> String {
+        let (mut out, mut buffer) = (Vec::new(), [0; 7]);
+        while let Ok(n @ 1..) = reader.read(&mut buffer) {
+            out.extend_from_slice(&buffer[..n]);
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_reader_follows_over_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let bounds = Bounds { file_bytes: 10, n_files: 3 };
+        let mut writer = Writer::new(folder.path(), "stdout", bounds);
+        let mut reader = Reader::new(folder.path(), "stdout", Position::default());
+        assert_eq!(read_all(&mut reader), "");
+        let mut said = String::new();
+        for n in 0..9 {
+            let line = format!("line {n}\n");
+            writer.write(line.as_bytes());
+            said += &line;
+            assert!(read_all(&mut reader).ends_with(&line));
+        }
+        assert!(said.len() > 60);
+        // The first and the newest two.
+        assert_eq!(numbers(folder.path(), "stdout"), [1, 4, 5]);
+        // Who comes late reads what is left.
+        let mut late = Reader::new(folder.path(), "stdout", Position::default());
+        assert_eq!(read_all(&mut late), "line 0\nline 1\nline 6\nline 7\nline 8\n");
+        // Who comes back goes on.
+        let mut again = Reader::new(folder.path(), "stdout", reader.position());
+        assert_eq!(read_all(&mut again), "");
+        writer.write(b"more\n");
+        assert_eq!(read_all(&mut again), "more\n");
+        assert_eq!(files(folder.path()).len(), 3);
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_costs_output_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::new(&folder.path().join("absent"), "stderr", Bounds::default());
+        writer.write(b"lost");
+        fs::create_dir(folder.path().join("absent")).unwrap();
+        writer.write(b"kept");
+        let text = fs::read_to_string(folder.path().join("absent/stderr-0001.log")).unwrap();
+        assert!(text.contains("4 bytes of output were lost") && text.ends_with("kept"), "{text}");
+    }
+}

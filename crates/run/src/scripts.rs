@@ -1,0 +1,140 @@
+//! Ready files for Slurm, Kubernetes and plain torchrun: `run --print-scripts`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What the files are for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The command that was given, if any.
+    pub command: Vec<String>,
+    /// Nodes.
+    pub nodes: u32,
+    /// Name of the job.
+    pub job: String,
+    /// Folder of checkpoints, if it was named.
+    pub checkpoints: Option<String>,
+}
+
+/// Name and text of each file.
+pub fn files(asked: &Asked) -> Vec<(&'static str, String)> {
+    let name = label(&asked.job);
+    let checkpoints = asked.checkpoints.clone().unwrap_or_else(|| "ckpt".to_owned());
+    let command = command(asked);
+    let shell = command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    // `$(X)` would be a variable of Kubernetes.
+    let argument = |word: &String| serde_json::to_string(&word.replace("$(", "$$(")).unwrap_or_default();
+    let rows = |indent: usize| {
+        let blank = " ".repeat(indent);
+        let words = std::iter::once("--".to_owned()).chain(command.iter().cloned());
+        words.map(|word| format!("{blank}- {}", argument(&word))).collect::<Vec<_>>().join("\n")
+    };
+    let fill = |template: &str| {
+        template
+            .replace("@NAME@", &name)
+            .replace("@NODES@", &asked.nodes.to_string())
+            .replace("@MIN@", &asked.nodes.saturating_sub(1).max(1).to_string())
+            .replace("@CHECKPOINTS@", &quoted(&checkpoints))
+            .replace("@CHECKPOINTS_JSON@", &serde_json::to_string(&checkpoints).unwrap_or_default())
+            .replace("@COMMAND@", &shell)
+            .replace("        @ARGS@", &rows(20))
+            .replace("@ARGS@", &rows(12))
+    };
+    vec![
+        ("run.sh", fill(include_str!("scripts/run.sh"))),
+        ("job.sbatch", fill(include_str!("scripts/job.sbatch"))),
+        ("job.yaml", fill(include_str!("scripts/job.yaml"))),
+        ("jobset.yaml", fill(include_str!("scripts/jobset.yaml"))),
+        ("policy.toml", crate::policy::Policy::default().to_toml()),
+    ]
+}
+
+/// Writes the files into a folder; none is written over. Errors: the file system's.
+pub fn write(folder: &Path, asked: &Asked) -> io::Result<Vec<PathBuf>> {
+    fs::create_dir_all(folder)?;
+    let mut made = Vec::new();
+    for (name, text) in files(asked) {
+        let path = folder.join(name);
+        io::Write::write_all(&mut fs::File::create_new(&path)?, text.as_bytes())?;
+        made.push(path);
+    }
+    Ok(made)
+}
+
+/// The command with the places that several nodes need.
+fn command(asked: &Asked) -> Vec<String> {
+    if !asked.command.is_empty() {
+        return asked.command.clone();
+    }
+    let words = "torchrun --nnodes {nnodes} --node-rank {node_rank} --master-addr {master_addr} --master-port {master_port} \
+                 --nproc-per-node gpu train.py --resume {checkpoint}";
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:=@%+,{}".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A name as Kubernetes allows it.
+fn label(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let label: String = name.chars().map(plain).take(40).collect();
+    let label = label.trim_matches('-').to_owned();
+    if label.is_empty() { "job".to_owned() } else { label }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> Asked {
+        Asked {
+            command: Vec::new(),
+            nodes: 4,
+            job: "My Job".to_owned(),
+            checkpoints: Some("/data/my ckpt".to_owned()),
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_to_fill_in() {
+        let all = files(&asked());
+        assert_eq!(all.len(), 5);
+        for (name, text) in all {
+            for word in text.split('@').skip(1) {
+                let is_place = !word.is_empty() && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+                assert!(!is_place, "{name}: @{word}@");
+            }
+            if name.ends_with(".yaml") {
+                assert!(text.contains("name: my-job"), "{text}");
+            }
+            if name.ends_with(".sbatch") || name.ends_with(".sh") {
+                assert!(text.contains("'/data/my ckpt'"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn shells_find_no_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = write(folder.path(), &asked()).unwrap();
+        for path in
+            made.iter().filter(|path| path.extension().is_some_and(|end| end == "sh" || end == "sbatch"))
+        {
+            let checked = std::process::Command::new("bash").arg("-n").arg(path).output().unwrap();
+            assert!(
+                checked.status.success(),
+                "{}: {}",
+                path.display(),
+                String::from_utf8_lossy(&checked.stderr)
+            );
+        }
+        assert!(write(folder.path(), &asked()).is_err(), "nothing is written over");
+    }
+}

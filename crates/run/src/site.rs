@@ -1,0 +1,137 @@
+//! What a scheduler should do about a node that was left out. Commands only: whether they are run is the caller's choice,
+//! and by default they are printed, since they touch nodes that others use.
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Name of the job.
+    pub job: String,
+    /// Nodes that were left out.
+    pub nodes: Vec<String>,
+    /// Why, one sentence.
+    pub why: String,
+}
+
+/// A command for a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// What its caller needs.
+    pub right: &'static str,
+}
+
+/// Longest reason that is passed on.
+const MAX_REASON: usize = 160;
+
+/// The commands for the scheduler that this environment belongs to; none without one. Names that are no plain words of a
+/// host are left out: they come from evidence.
+pub fn commands(wanted: &Wanted, environment: &[(String, String)]) -> Vec<Command> {
+    let of = |name: &str| environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let nodes: Vec<&str> = wanted.nodes.iter().map(String::as_str).filter(|node| is_host(node)).collect();
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let reason = reason(wanted);
+    let command = |words: &[&str], right| Command {
+        argv: words.iter().map(|word| (*word).to_owned()).collect(),
+        right,
+    };
+    if let Some(job) = of("SLURM_JOB_ID") {
+        let list = nodes.join(",");
+        let mut all = vec![command(
+            &["scontrol", "update", &format!("NodeName={list}"), "State=DRAIN", &format!("Reason={reason}")],
+            "administrator of Slurm",
+        )];
+        // A running job's list cannot be changed: it holds for the next start of a requeued one.
+        if of("RINGLEADER_REQUEUE").is_some_and(|value| value == "1") && is_host(job) {
+            all.extend([
+                command(&["scontrol", "requeuehold", job], "owner of the job"),
+                command(
+                    &["scontrol", "update", &format!("JobId={job}"), &format!("ExcNodeList={list}")],
+                    "owner of the job",
+                ),
+                command(&["scontrol", "release", job], "owner of the job"),
+            ]);
+        }
+        return all;
+    }
+    if of("KUBERNETES_SERVICE_HOST").is_some() {
+        let mut all = Vec::new();
+        for node in nodes {
+            all.push(command(&["kubectl", "cordon", node], "patch nodes"));
+            let namespace = of("POD_NAMESPACE").filter(|name| is_host(name)).unwrap_or("default");
+            let selector = format!("--field-selector=spec.nodeName={node}");
+            let label =
+                format!("--selector=job-name={}", if is_host(&wanted.job) { &wanted.job } else { "job" });
+            all.push(command(
+                &[
+                    "kubectl",
+                    "delete",
+                    "pod",
+                    "--namespace",
+                    namespace,
+                    &selector,
+                    &label,
+                    "--grace-period=120",
+                    "--wait=false",
+                ],
+                "delete pods in the namespace",
+            ));
+        }
+        return all;
+    }
+    Vec::new()
+}
+
+/// A host's name and nothing else: no option, no separator of a list, no blank.
+fn is_host(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    !name.is_empty() && name.len() <= 253 && !name.starts_with(['-', '.']) && name.chars().all(is_plain)
+}
+
+fn reason(wanted: &Wanted) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-._:/ ".contains(c) { c } else { ' ' };
+    let text: String = wanted.why.chars().map(plain).take(MAX_REASON).collect();
+    format!("ringleader: {}", text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(nodes: &[&str], environment: &[(&str, &str)]) -> Vec<String> {
+        let wanted = Wanted {
+            job: "train".to_owned(),
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            why: "gpu-fallen-off-bus on n7; \"$(x)\"\nnode restart 1 of 3".to_owned(),
+        };
+        let environment: Vec<(String, String)> =
+            environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        commands(&wanted, &environment).into_iter().map(|command| command.argv.join(" ")).collect()
+    }
+
+    #[test]
+    fn schedulers() {
+        assert_eq!(lines(&["n7"], &[]), Vec::<String>::new());
+        let drain = "scontrol update NodeName=n7,n8 State=DRAIN Reason=ringleader: gpu-fallen-off-bus on n7 x node restart 1 of 3";
+        assert_eq!(lines(&["n7", "n8"], &[("SLURM_JOB_ID", "12")]), [drain]);
+        let requeue = lines(&["n7"], &[("SLURM_JOB_ID", "12"), ("RINGLEADER_REQUEUE", "1")]);
+        assert_eq!(
+            requeue[1..],
+            ["scontrol requeuehold 12", "scontrol update JobId=12 ExcNodeList=n7", "scontrol release 12"]
+        );
+        let pods = lines(&["n7"], &[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("POD_NAMESPACE", "ml")]);
+        assert_eq!(pods[0], "kubectl cordon n7");
+        assert!(
+            pods[1].contains("--namespace ml --field-selector=spec.nodeName=n7 --selector=job-name=train")
+        );
+    }
+
+    #[test]
+    fn names_of_evidence_are_no_options() {
+        for name in ["", "-o", "a,b", "a b", "$(x)", "a/b", "..", "n7\n"] {
+            assert_eq!(lines(&[name], &[("SLURM_JOB_ID", "12")]), Vec::<String>::new(), "{name:?}");
+        }
+    }
+}

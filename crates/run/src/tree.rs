@@ -1,0 +1,129 @@
+//! The processes of the job: all descendants of the holder, less the supervisor and what it started.
+//!
+//! The holder is a subreaper, so a process whose parent died becomes its child, whatever session or group it made for itself.
+//! Processes are signalled by a descriptor and only while their start time is the one that was read: a number that was
+//! used again meets nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ringleader_collect::follow::{self, Stat};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// In the environment of the supervisor and all that it starts.
+pub const MARK: &str = "RINGLEADER_SUPERVISOR";
+/// Between two looks while processes end.
+const NAP: Duration = Duration::from_millis(50);
+/// What was killed may need this long to be gone: memory is given back, a driver is waited for.
+const GONE: Duration = Duration::from_secs(5);
+
+/// A process of the job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    /// Its number.
+    pub pid: u32,
+    /// When it began, clock ticks since the machine's start.
+    pub started_ticks: u64,
+    /// Its program, 15 letters.
+    pub command: String,
+    /// State letter.
+    pub state: String,
+}
+
+/// Processes of the job below `holder` that are not zombies. `supervisor` and its descendants are left out.
+pub fn members(holder: u32, supervisor: Option<u32>) -> Vec<Member> {
+    let proc = Path::new("/proc");
+    let all = follow::processes(proc);
+    let mut below = descendants(&all, holder);
+    below.remove(&holder);
+    if let Some(supervisor) = supervisor {
+        for pid in descendants(&all, supervisor) {
+            below.remove(&pid);
+        }
+    }
+    // What a supervisor that died had started is the holder's child by now.
+    below.retain(|pid| !is_marked(proc, *pid));
+    let member = |pid: &u32| {
+        let stat = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X"))?;
+        Some(Member {
+            pid: *pid,
+            started_ticks: stat.started_ticks,
+            command: stat.command.clone(),
+            state: stat.state.clone(),
+        })
+    };
+    below.iter().filter_map(member).collect()
+}
+
+fn descendants(all: &BTreeMap<u32, Stat>, root: u32) -> BTreeSet<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (pid, stat) in all {
+        children.entry(stat.ppid).or_default().push(*pid);
+    }
+    let (mut found, mut open) = (BTreeSet::from([root]), vec![root]);
+    while let Some(pid) = open.pop() {
+        for child in children.get(&pid).into_iter().flatten() {
+            if found.insert(*child) {
+                open.push(*child);
+            }
+        }
+    }
+    found
+}
+
+/// The kernel shows the environment a program was started with, and only to its owner.
+fn is_marked(proc: &Path, pid: u32) -> bool {
+    let environment = std::fs::read(proc.join(pid.to_string()).join("environ")).unwrap_or_default();
+    environment
+        .split(|byte| *byte == 0)
+        .any(|entry| entry.strip_prefix(MARK.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'=')))
+}
+
+/// Sends a signal; false if the process is gone or its number belongs to another one.
+pub fn signal(member: &Member, signal: Signal) -> bool {
+    let Some(pid) = i32::try_from(member.pid).ok().and_then(Pid::from_raw) else { return false };
+    let is_same = || {
+        follow::process(Path::new("/proc"), member.pid)
+            .is_some_and(|stat| stat.started_ticks == member.started_ticks)
+    };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        // The descriptor stands for one process: looked at after it was opened, it is the one that was meant.
+        Ok(descriptor) => is_same() && pidfd_send_signal(&descriptor, signal).is_ok(),
+        // Before Linux 5.3 there is none.
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
+            is_same() && rustix::process::kill_process(pid, signal).is_ok()
+        }
+        Err(_) => false,
+    }
+}
+
+/// Ends all of `list` says: SIGTERM, SIGKILL after `grace`. Returns what is still there after that: processes that wait
+/// for a driver or a disk.
+pub fn end(mut list: impl FnMut() -> Vec<Member>, grace: Duration) -> Vec<Member> {
+    let begun = Instant::now();
+    let mut asked: BTreeSet<(u32, u64)> = BTreeSet::new();
+    loop {
+        let left = list();
+        if left.is_empty() {
+            return left;
+        }
+        let is_late = begun.elapsed() >= grace;
+        for member in &left {
+            if is_late {
+                signal(member, Signal::KILL);
+            } else if asked.insert((member.pid, member.started_ticks)) {
+                signal(member, Signal::TERM);
+                // One that is stopped ends when it runs again.
+                if member.state == "T" {
+                    signal(member, Signal::CONT);
+                }
+            }
+        }
+        if begun.elapsed() >= grace + GONE {
+            return list();
+        }
+        thread::sleep(NAP);
+    }
+}

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""A small data-parallel training job whose loss is reproducible, with a fault planted once at a step.
+
+    torchrun --nproc-per-node 2 zoo/run/train.py --dir D --steps 60 --save-every 10 --resume {checkpoint} --plan FILE
+
+Random numbers depend on the step alone, so a run that was interrupted and resumed ends with the loss of one that was not.
+The plan (JSON) is {"fault": NAME, "rank": R, "step": S, "times": N}; each time it strikes, a file `struck-K` is made, and
+after N times it does nothing more. Rank 0 appends every step to D/steps.jsonl and the final loss to D/final.json.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dir", required=True)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--save-every", type=int, default=10)
+    parser.add_argument("--step-ms", type=int, default=40)
+    parser.add_argument("--resume", default=None)
+    parser.add_argument("--plan", default=None)
+    parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--timeout", type=float, default=1800)
+    args = parser.parse_args()
+    plan = json.load(open(args.plan)) if args.plan and os.path.exists(args.plan) else {}
+    rank = int(os.environ["RANK"])
+    device = torch.device("cpu")
+    if args.backend == "nccl":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    else:
+        torch.set_num_threads(1)
+    from datetime import timedelta
+
+    dist.init_process_group(args.backend, timeout=timedelta(seconds=args.timeout))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 1)).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    begin = 0
+    if args.resume:
+        state = torch.load(args.resume, map_location=device)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        begin = state["step"]
+        if rank == 0:
+            print(f"resumed from {args.resume} at step {begin}", flush=True)
+    checkpoints = os.path.join(args.dir, "ckpt")
+    os.makedirs(checkpoints, exist_ok=True)
+    loss = torch.zeros(())
+    for step in range(begin + 1, args.steps + 1):
+        began = time.time()
+        strike(plan, args, rank, step)
+        generator = torch.Generator().manual_seed(step * 1000 + rank)
+        x = torch.randn(32, 64, generator=generator).to(device)
+        y = x[:, :8].sum(1, keepdim=True)
+        loss = ((model(x) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+        optimizer.step()
+        if rank == 0:
+            with open(os.path.join(args.dir, "steps.jsonl"), "a") as file:
+                file.write(json.dumps({"step": step, "at": time.time()}) + "\n")
+            print(f"step {step} loss {loss.item():.6f}", flush=True)
+        if step % args.save_every == 0 and rank == 0:
+            torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()},
+                       os.path.join(checkpoints, f"step_{step}.pt"))
+        time.sleep(max(0.0, args.step_ms / 1000 - (time.time() - began)))
+    digest = sum(float(parameter.double().abs().sum()) for parameter in model.parameters())
+    if rank == 0:
+        with open(os.path.join(args.dir, "final.json"), "w") as file:
+            json.dump({"loss": loss.item(), "digest": digest}, file)
+        print(f"training finished, loss {loss.item():.6f}", flush=True)
+    dist.destroy_process_group()
+
+
+def strike(plan, args, rank, step):
+    """Does what the plan says, at its step, as often as it says."""
+    if plan.get("rank") != rank or plan.get("step") != step:
+        return
+    struck = [n for n in range(plan.get("times", 1)) if os.path.exists(os.path.join(args.dir, f"struck-{n}"))]
+    if len(struck) >= plan.get("times", 1):
+        return
+    with open(os.path.join(args.dir, f"struck-{len(struck)}"), "w") as file:
+        file.write(str(time.time()))
+    fault = plan["fault"]
+    if fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "segfault":
+        ctypes.string_at(0)
+    elif fault == "abort":
+        os.abort()
+    elif fault == "exception":
+        raise ValueError(f"batch of step {step} has no label")
+    elif fault == "shape":
+        dist.all_reduce(torch.zeros(3 if rank == plan["rank"] else 5))
+    elif fault == "early-exit":
+        os._exit(0)
+    elif fault == "exit":
+        sys.exit(3)
+    elif fault == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault == "sleep":
+        wait_for_the_loader()
+    elif fault == "cuda-oom":
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB")
+    elif fault == "memory":
+        eat()
+    elif fault == "disk":
+        raise OSError(28, "No space left on device", "/data/ckpt/step.pt")
+    else:
+        raise SystemExit(f"no fault is called {fault}")
+
+
+
+def wait_for_the_loader():
+    while True:
+        time.sleep(1)
+
+
+def eat():
+    hold = []
+    while True:
+        hold.append(bytearray(64 << 20))
+
+
+if __name__ == "__main__":
+    main()
