@@ -175,8 +175,11 @@ fn yield_to_machines(findings: &mut [Finding]) {
 /// is only likely.
 fn yield_to_memory(findings: &mut [Finding]) {
     let is_oom = |f: &Finding| f.cause == Cause::OomKilled && f.weight > Weight::Aside;
-    let is_sure =
-        findings.iter().any(|f| is_oom(f) && f.confidence > Confidence::Low && f.weight > Weight::Echo);
+    // A kernel's log may be of another program.
+    let is_told = |f: &Finding| f.evidence.iter().any(|e| e.kind != SourceKind::KernelLog);
+    let is_sure = findings
+        .iter()
+        .any(|f| is_oom(f) && f.confidence > Confidence::Low && f.weight > Weight::Echo && is_told(f));
     let is_likely = findings.iter().any(is_oom);
     let loader = rules::program::data_loader_worker_died::RULE.id;
     for finding in findings {

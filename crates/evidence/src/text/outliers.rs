@@ -286,3 +286,35 @@ fn unit(text: &str) -> bool {
         text.strip_prefix(u).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{OutlierKey, Rank};
+
+    use super::{is_header, of_named, slows};
+
+    #[test]
+    fn rows_by_their_names() {
+        let (_, key, columns, numbers) =
+            of_named("[rank 3] fwd+bwd compute 3.16 s   wait in all-reduce 0.05 s", None).expect("a row");
+        assert_eq!(key, OutlierKey::Rank(Rank(3)));
+        assert_eq!(numbers, [3.16, 0.05]);
+        assert!(columns.iter().all(|c| slows(c) == Some(true)), "{columns:?}");
+        assert!(of_named("step 12 loss 2.0", None).is_none());
+    }
+
+    #[test]
+    fn columns_that_tell_of_speed() {
+        assert_eq!(slows("ending with gflops"), Some(false));
+        assert_eq!(slows("input_wait"), Some(true));
+        assert_eq!(slows("memory allocated gb"), None);
+        assert_eq!(slows("loss"), None);
+    }
+
+    #[test]
+    fn headers() {
+        assert!(is_header(&["rank", "input_wait", "h2d"]));
+        assert!(is_header(&["#", "node", "pod", "batch"]));
+        assert!(!is_header(&["rank", "3", "of", "8"]));
+    }
+}

@@ -92,3 +92,26 @@ fn factor(outlier: &Outlier) -> f64 {
     let ratio = outlier.value / outlier.others;
     ratio.max(1.0 / ratio)
 }
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Fact, Outlier, OutlierKey, Rank, SourceKind, Who};
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    #[test]
+    fn one_of_eight() {
+        let outlier = Outlier {
+            key: OutlierKey::Rank(Rank(3)),
+            column: "compute s".into(),
+            value: 3.2,
+            others: 1.1,
+            n_rows: 8,
+        };
+        let stage =
+            Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Outlier(Box::new(outlier)));
+        stage.expect(&RULE, &["straggler 3"]);
+        Stage::new().silent(&RULE);
+    }
+}

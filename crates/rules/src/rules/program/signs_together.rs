@@ -72,3 +72,64 @@ pub(crate) fn explained_by(scene: &Scene<'_>, finding: &Finding) -> Vec<ringlead
     let drawn = sign::conclusions().iter().filter(|c| c.cause == finding.cause && c.title == finding.title);
     drawn.filter(|c| scene.signs().follows(c).is_some()).flat_map(|c| c.over).copied().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Fact, Sign, SourceKind, Who};
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    fn signs(ids: &[&'static str]) -> Stage {
+        ids.iter().fold(Stage::new(), |stage, id| {
+            stage.push(SourceKind::PlainText, Who::default(), Fact::Sign(Sign { id, count: 4 }))
+        })
+    }
+
+    #[test]
+    fn together_they_leave_one_explanation() {
+        signs(&["acs-redirects", "note-stands-still"]).expect(&RULE, &["p2p-acs-iommu"]);
+        signs(&["shm-of-64-mb", "bus-error"]).expect(&RULE, &["shm-full"]);
+        signs(&["memlock-is-low", "verbs-without-memory"]).expect(&RULE, &["memlock-limit"]);
+        signs(&["loopback-rendezvous", "several-nodes-asked", "connect-trouble"])
+            .expect(&RULE, &["hostname-resolution"]);
+    }
+
+    #[test]
+    fn each_alone_is_ordinary() {
+        let alone = [
+            "acs-redirects",
+            "shm-of-64-mb",
+            "memlock-is-low",
+            "loopback-rendezvous",
+            "rdma-ports-up",
+            "mig-is-on",
+        ];
+        for id in alone {
+            signs(&[id]).silent(&RULE);
+        }
+        // The loopback interface is right on one node.
+        signs(&["loopback-rendezvous", "connect-trouble"]).silent(&RULE);
+    }
+
+    #[test]
+    fn every_conclusion_of_lines_follows() {
+        use ringleader_knowledge::sign::{conclusions, get};
+        let is_line = |id: &&&str| get(id.trim_end_matches(" x2")).is_some_and(|r| !r.examples.is_empty());
+        for row in conclusions() {
+            let firsts: Vec<&'static str> = row
+                .all
+                .iter()
+                .filter_map(|c| c.iter().find(is_line))
+                .map(|id| id.trim_end_matches(" x2"))
+                .collect();
+            if firsts.len() < row.all.len()
+                || row.all.iter().flat_map(|c| c.iter()).any(|id| id.contains(" x4"))
+            {
+                continue;
+            }
+            let verdict = crate::diagnose(&signs(&firsts).case);
+            assert!(verdict.findings.iter().any(|f| f.cause == row.cause), "{}: {firsts:?}", row.id);
+        }
+    }
+}
