@@ -172,6 +172,7 @@ impl Pump {
                 self.counter.goes_on = false;
             } else {
                 let may_be_quiet = self.pace == Pace::Runs
+                    && self.counter.number >= N_SURE_LINES
                     && self.readers.is_in_kernel_log(&self.counter)
                     && line.len() <= sink.limits.max_line_bytes;
                 if may_be_quiet && word < start {
@@ -514,7 +515,7 @@ impl Readers {
         }
         self.said.line(line, taken, sink);
         self.signs.line(line, taken, sink);
-        self.words.line(line, sink);
+        self.words.line(line, taken, sink);
         if taken.is_none() && line.number <= N_SURE_LINES {
             self.times.line(line, sink);
             self.outliers.line(line, sink);

@@ -29,6 +29,7 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
         Fact::Flight(dump) => !dump.ops.is_empty(),
         Fact::Ras(report) => !report.comms.is_empty() || !report.missing_processes.is_empty(),
         Fact::Processes(table) => !table.rows.is_empty(),
+        Fact::Words(_) | Fact::Sign(_) | Fact::StepTimes(_) | Fact::Outlier(_) => false,
         _ => true,
     };
     let quiet = |s: &Source| s.kinds.contains(&SourceKind::PlainText) && s.size_bytes > 0;

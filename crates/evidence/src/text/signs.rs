@@ -7,6 +7,7 @@ use memchr::memmem::Finder;
 use ringleader_knowledge::sign;
 use ringleader_model::{Cite, Fact, Sign, WallTime, Who};
 
+use super::N_SURE_LINES;
 use crate::ground::{Line, Sink, lossy};
 use crate::readers::Name;
 
@@ -39,12 +40,16 @@ impl SignReader {
         if taken == Some(Name::nccl) && !TELLING.iter().any(|finder| finder.find(line.body).is_some()) {
             return;
         }
+        let is_early = line.number <= N_SURE_LINES;
+        if taken == Some(Name::kernel) && !is_early {
+            return;
+        }
         let text = lossy(line.body.get(..MAX_BYTES).unwrap_or(line.body));
         if let Some(command) = sign::command(&text) {
             command.clone_into(&mut self.command);
         }
         self.room.clear();
-        sign::of(&text, &self.command, &mut self.room);
+        sign::of(&text, is_early.then_some(self.command.as_str()), &mut self.room);
         for row in &self.room {
             if let Some(known) = self.found.iter_mut().find(|f| f.sign.id == row.id) {
                 known.sign.count = known.sign.count.saturating_add(1);

@@ -6,6 +6,7 @@ use ringleader_model::{Fact, Who, WordAt};
 
 use super::N_SURE_LINES;
 use crate::ground::{Line, Sink, lossy};
+use crate::readers::Name;
 
 /// Longest line that is looked at, bytes.
 const MAX_BYTES: usize = 1 << 10;
@@ -20,10 +21,10 @@ pub(super) struct WordsReader {
 
 impl WordsReader {
     /// Looks at a line, if it is of the beginning or may state a failure.
-    pub(super) fn line(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
+    pub(super) fn line(&mut self, line: &Line<'_>, taken: Option<Name>, sink: &Sink<'_>) {
         let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
         let is_wanted = || form::wanted(body, 0).is_some() || message::wanted(body, 0).is_some();
-        if line.number > N_SURE_LINES && !is_wanted() {
+        if line.number > N_SURE_LINES && (taken == Some(Name::kernel) || !is_wanted()) {
             return;
         }
         if self.seen.is_empty() {
