@@ -68,6 +68,8 @@ start() {
     echo "MessageTimeout=10"
     echo "NodeName=n[1-$n] NodeAddr=10.97.0.[1-$n] CPUs=2 RealMemory=1000 State=UNKNOWN"
     echo "PartitionName=zoo Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
+    # More lines of configuration: prologs and epilogs, by deploy/slurm/test.sh.
+    if [ -n "${ZOO_SLURM_MORE:-}" ]; then printf '%s\n' "$ZOO_SLURM_MORE"; fi
   } > "$SLURM_CONF"
   echo "CgroupAutomount=no" > "$dir/cgroup.conf"
 

@@ -20,6 +20,8 @@ use toml::{Table, Value};
 mod claims;
 #[path = "build/collectives.rs"]
 mod collectives;
+#[path = "build/exports.rs"]
+mod exports;
 #[path = "build/figures.rs"]
 mod figures;
 #[path = "build/likeness.rs"]
@@ -62,6 +64,7 @@ fn main() {
     machine::write(&mut out);
     places::write(&mut out);
     programs::write(&mut out);
+    exports::write(&mut out);
     let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     messages::write(&mut out, Path::new(&dir));
     fs::write(Path::new(&dir).join("tables.rs"), out).expect("OUT_DIR can be written");

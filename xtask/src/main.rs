@@ -1,4 +1,10 @@
-//! Tasks of this repository: `cargo xtask gen` regenerates generated files; `cargo xtask likeness DIR…` learns the weights of words.
+//! Tasks of this repository: `cargo xtask gen` regenerates generated files, `cargo xtask dist` makes what is given away,
+//! `cargo xtask site` makes the site,
+//! `cargo xtask likeness` learns the weights of words.
+
+mod dist;
+mod likeness;
+mod site;
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -6,19 +12,21 @@ use std::process::ExitCode;
 
 use ringleader_report::{Detail, Look, text};
 
-mod likeness;
-
 fn main() -> ExitCode {
-    let task = std::env::args().nth(1);
-    let done = match task.as_deref() {
-        Some("gen") => generate(),
-        Some("likeness") => likeness::run(&std::env::args().skip(2).collect::<Vec<_>>()),
-        _ => Err(io::Error::other("usage: cargo xtask gen | likeness [--check] DIR…")),
+    let mut args = std::env::args().skip(1);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = root.canonicalize().unwrap_or(root);
+    let done = match args.next().as_deref() {
+        Some("gen") => generate().map_err(anyhow::Error::from),
+        Some("dist") => dist::run(&root, args),
+        Some("likeness") => likeness::run(&args.collect::<Vec<_>>()).map_err(anyhow::Error::from),
+        Some("site") => site::run(&root, args),
+        _ => Err(anyhow::anyhow!("usage: cargo xtask gen | dist … | site [DIR] | likeness [--check] DIR…")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "xtask: {error}");
+            let _ = writeln!(io::stderr(), "xtask: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -31,7 +39,12 @@ fn generate() -> io::Result<()> {
     std::fs::write(root.join("docs/explain-v1.schema.json"), ringleader::explain::answer::schema())?;
     std::fs::write(root.join("docs/check-v1.schema.json"), ringleader::check::schema::check())?;
     std::fs::write(root.join("docs/fleet-v1.schema.json"), ringleader::check::schema::fleet())?;
+    std::fs::write(root.join("docs/env-v1.schema.json"), ringleader::env::answer::schema())?;
     std::fs::write(root.join("docs/silent-v1.schema.json"), ringleader::check::schema::silent())?;
+    let python = root.join("python/ringleader");
+    if python.is_dir() {
+        std::fs::write(python.join("_exports.py"), ringleader::env::python_table())?;
+    }
     let readme = std::fs::read_to_string(root.join("README.md"))?;
     std::fs::write(root.join("README.md"), with_output(&root, &readme)?)
 }
@@ -43,9 +56,9 @@ fn with_output(root: &Path, readme: &str) -> io::Result<String> {
     let marks = || io::Error::other("README.md lacks its output marks");
     let (before, rest) = readme.split_once(START).ok_or_else(marks)?;
     let (_, after) = rest.split_once(END).ok_or_else(marks)?;
-    let diagnosis = ringleader::diagnose(&[root.join("cases/skipped-allreduce/evidence")], false)
-        .map_err(io::Error::other)?;
+    let report =
+        ringleader::report(root.join("cases/skipped-allreduce/evidence")).map_err(io::Error::other)?;
     let look = Look { width: 80, color: false, detail: Detail::Usual };
-    let shown = text::render(&diagnosis.report(), &look);
+    let shown = text::render(&report, &look);
     Ok(format!("{before}{START}```text\n{shown}```\n{END}{after}"))
 }

@@ -12,7 +12,7 @@ mod captured;
 pub mod collectors;
 pub mod follow;
 pub mod kin;
-mod libraries;
+pub mod libraries;
 mod native;
 mod probe;
 pub mod probes;

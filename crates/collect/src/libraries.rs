@@ -40,14 +40,13 @@ const MAX_SEARCHED: u64 = 96 << 20;
 const BLOCK: usize = 1 << 20;
 
 /// Versions of files by device and number: a file is read once.
-pub(crate) type Versions = BTreeMap<(u64, u64), String>;
+pub type Versions = BTreeMap<(u64, u64), String>;
 
 /// Libraries of one process with their versions.
-pub(crate) fn of_process(
-    proc: &Path,
-    pid: u32,
-    versions: &mut Versions,
-) -> io::Result<BTreeMap<String, String>> {
+///
+/// # Errors
+/// If its mappings cannot be read.
+pub fn of_process(proc: &Path, pid: u32, versions: &mut Versions) -> io::Result<BTreeMap<String, String>> {
     let at = proc.join(pid.to_string());
     let maps = fs::read(at.join("maps"))?;
     let mut libraries = BTreeMap::new();
@@ -129,8 +128,8 @@ fn version_in_file(file: &str, path: &Path) -> String {
     String::new()
 }
 
-/// The version string that every NCCL carries.
-fn nccl_version(path: &Path) -> Option<String> {
+/// The version that a library of NCCL says of itself; its text is searched, nothing is loaded.
+pub fn nccl_version(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     file.seek(SeekFrom::Start(0)).ok()?;
     let mut file = file.take(MAX_SEARCHED);

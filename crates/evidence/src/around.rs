@@ -11,7 +11,7 @@ use crate::{Extract, Limits, Scratch, archive};
 pub struct Place {
     /// The source as citations show it: `logs.tar!a/b.log` for a member of an archive.
     pub source: String,
-    /// Bytes from and to, after decompression.
+    /// Bytes from and to, after decompression; both 0 if only the line is known.
     pub span: (u64, u64),
     /// The line that is meant, counted from 1; 0 if unknown. Of a long span it alone is wanted.
     pub line: u32,
@@ -106,6 +106,9 @@ impl<'i> Lines<'i> {
     }
 
     fn around(&mut self, (start, end): (u64, u64), line: u64, n_lines: usize) -> Option<Around> {
+        if (start, end) == (0, 0) && line > 0 {
+            return self.numbered(line, n_lines as u64);
+        }
         // A citation of one byte means its line.
         let end = end.max(start + 1);
         let from = start.saturating_sub(BACK_BYTES);
@@ -140,6 +143,39 @@ impl<'i> Lines<'i> {
         let before = text(low.saturating_sub(n_lines as u64), low - 1);
         let after = text(high + 1, high + n_lines as u64);
         (!lines.is_empty()).then_some(Around { line: low, before, lines, after })
+    }
+
+    /// A line by its number, with those around it.
+    fn numbered(&mut self, line: u64, n_lines: u64) -> Option<Around> {
+        self.pass_lines(line.saturating_sub(n_lines));
+        while self.held.back().is_none_or(|held| held.number < line + n_lines) && self.line() {}
+        let text = |is: &dyn Fn(u64) -> bool| -> Vec<String> {
+            self.held.iter().filter(|held| is(held.number)).map(|held| held.text.clone()).collect()
+        };
+        let lines = text(&|number| number == line);
+        let before = text(&|number| number < line && number + n_lines >= line);
+        let after = text(&|number| number > line && number <= line + n_lines);
+        (!lines.is_empty()).then_some(Around { line, before, lines, after })
+    }
+
+    /// Passes over lines, up to the one with this number.
+    fn pass_lines(&mut self, until: u64) {
+        while self.number < until {
+            let Ok(block) = self.input.fill_buf() else { return };
+            if block.is_empty() {
+                return;
+            }
+            let wanted = until - self.number;
+            let mut ends = memchr::memchr_iter(b'\n', block);
+            let nth = ends.nth(usize::try_from(wanted - 1).unwrap_or(usize::MAX));
+            let (step, n) = match nth {
+                Some(at) => (at + 1, wanted),
+                None => (block.len(), memchr::memchr_iter(b'\n', block).count() as u64),
+            };
+            self.input.consume(step);
+            self.next += step as u64;
+            self.number += n;
+        }
     }
 
     /// Reads one line; false at the end.
@@ -238,6 +274,9 @@ mod tests {
             (30, vec!["row 29".to_owned()], vec!["row 30".to_owned()], vec!["row 31".to_owned()])
         );
         assert_eq!(of_line(1).lines.len(), 4);
+        let by_number = [Place { source: "t".into(), span: (0, 0), line: 45 }];
+        let found = around("t", &mut text.as_bytes(), &by_number, 2, &Limits::default()).remove(0).unwrap();
+        assert_eq!((found.lines, found.before.len(), found.after.len()), (vec!["row 45".to_owned()], 2, 2));
     }
 
     #[test]

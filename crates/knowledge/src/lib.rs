@@ -11,6 +11,7 @@ pub mod conflict;
 pub mod cuda_error;
 pub mod errno;
 pub mod event;
+pub mod export;
 pub mod form;
 pub mod kept;
 pub mod likeness;

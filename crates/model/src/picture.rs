@@ -14,6 +14,8 @@ pub struct Picture {
     pub events: Vec<PicturedEvent>,
     /// Versions and settings; those that differ between processes first.
     pub facts: Vec<PicturedFact>,
+    /// Calls of the lowest rank that a recorder saw: what, how often, how long.
+    pub calls: Vec<PicturedCall>,
     /// Where ranks differ in what they called, in words.
     pub differences: Vec<String>,
     /// The first and the last time in the evidence, ns from the beginning of the year.
@@ -110,6 +112,19 @@ pub struct PicturedFact {
     pub differs: bool,
     /// Its values, the rarest first.
     pub values: Vec<PicturedValue>,
+}
+
+/// Equal calls of one rank in one group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PicturedCall {
+    /// Group.
+    pub group: String,
+    /// `all_reduce of 1048576 Float`.
+    pub op: String,
+    /// How many.
+    pub n: usize,
+    /// Median of the time from its call to its end, ns; None if no recorder saw it end.
+    pub median_ns: Option<i64>,
 }
 
 /// A value, and whose it is.

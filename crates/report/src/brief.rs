@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use crate::json::{Evidence, Fact, Finding, Report, Role, Severity, Spot};
 use crate::quote::plain;
 use crate::redact::redact;
-use crate::text::{citation, decider, headline, notes, others, place, ranks, tally, who};
+use crate::text::{citation, decider, difference, headline, notes, others, place, ranks, tally, who};
 use crate::{Detail, missing};
 
 /// Bytes of a brief unless told otherwise.
@@ -45,7 +45,7 @@ pub fn render(report: &Report, excerpts: &[Excerpt], max_bytes: usize) -> String
         ("Order of events", events(report)),
         ("Error statements that nothing explains", unexplained(report)),
         ("Where each rank stands, and who waits for whom", standing(report)),
-        ("What differs between ranks", differs(report)),
+        ("What differs between ranks, and from a good run", differs(report)),
         ("What is missing", missing(report)),
     ];
     let room = max_bytes.saturating_sub(out.len() + 64);
@@ -300,6 +300,11 @@ fn differs(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = report.differences.iter().map(|text| plain(text)).collect();
     lines.extend(report.facts.iter().filter(|fact| fact.differs).take(16).map(unequal));
     lines.extend(unequal_gpus(report));
+    let against = report.against.iter().flat_map(|against| &against.differences);
+    lines.extend(
+        against
+            .map(|one| format!("against the good run, {}: {}", one.kind, redact(&plain(&difference(one))))),
+    );
     lines
 }
 

@@ -77,6 +77,7 @@ fn sections(report: &Report) -> Vec<Section> {
         ("ranks", "Where each rank stands", "Ranks", maps::ranks_table(report)),
         ("stacks", "Stacks of all ranks", "Stacks", maps::stacks(report)),
         ("machines", "Machines", "Machines", maps::machines(report)),
+        ("against", "Compared with the good run", "Good run", parts::against(report)),
         ("findings", "Other findings", "Findings", parts::findings(report)),
         ("statements", "Error statements", "Statements", parts::statements(report)),
         ("evidence", "What was looked at", "Evidence", parts::evidence(report)),

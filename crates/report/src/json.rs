@@ -13,8 +13,8 @@ use crate::missing;
 mod picture;
 
 pub use picture::{
-    Candidate, Event, Fact, FactValue, Gpu, Machine, Nic, Role, Span, SpanState, Spot, Stack, StackFrame,
-    Statement, Value, Wait, Word,
+    Against, Call, Candidate, Difference, Event, Fact, FactValue, Gpu, Machine, Nic, Role, Span, SpanState,
+    Spot, Stack, StackFrame, Statement, Value, Wait, Word,
 };
 
 /// A diagnosis.
@@ -48,6 +48,9 @@ pub struct Report {
     /// Versions and settings; those that differ between processes first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub facts: Vec<Fact>,
+    /// Calls of the lowest rank that a recorder saw: what, how often, how long.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub calls: Vec<Call>,
     /// Where ranks differ in what they called.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub differences: Vec<String>,
@@ -79,6 +82,9 @@ pub struct Report {
     /// records end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failed_ns: Option<i64>,
+    /// What differs from the evidence of a good run, if one was given to compare with.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub against: Option<Against>,
     /// All jobs of the evidence, or that run on the node, where there are several; the rest of the report is of one of
     /// them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -389,6 +395,7 @@ impl Report {
             statements_left_out: picture.n_statements_left_out,
             events: picture::events(case, picture),
             facts: picture::facts(picture),
+            calls: picture::calls(picture),
             differences: picture.differences.clone(),
             span: picture::span(picture),
             world_size: picture.world_size,
@@ -400,6 +407,7 @@ impl Report {
             machines_left_out: picture.n_machines_left_out,
             timeline: picture::timeline(picture),
             failed_ns: picture.failed_ns,
+            against: None,
         }
     }
 

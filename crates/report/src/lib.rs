@@ -3,6 +3,7 @@
 //! Pure, and nothing here concludes: a case and its verdict go in, words come out. Evidence is quoted through `quote`, since a log line may hold escape sequences that would
 //! act on the terminal of whoever reads about them.
 
+pub mod against;
 pub mod brief;
 pub mod html;
 pub mod json;

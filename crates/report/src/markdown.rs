@@ -7,7 +7,8 @@ use crate::Detail;
 use crate::json::{Action, Evidence, Report};
 use crate::quote::{plain, plain_lines, wrap};
 use crate::text::{
-    MAX_RANKS, citation, decider, headline, is_live, notes, others, place, ranks, standing, tally, who,
+    MAX_RANKS, citation, decider, difference, headline, is_live, notes, others, place, ranks, standing,
+    tally, who,
 };
 
 /// Citations shown of one finding unless everything is asked for.
@@ -85,6 +86,15 @@ pub fn render(report: &Report, detail: Detail) -> String {
         }
         more(&mut out, others.len(), limit(MAX_OTHERS), "findings");
     }
+    if let Some(against) = &report.against {
+        heading(&mut out, "Compared with the good run");
+        for one in &against.differences {
+            line(&mut out, &format!("- {}: {}", one.kind, prose(&plain(&difference(one)))));
+        }
+        for part in &against.not_compared {
+            line(&mut out, &format!("- not compared: {}", prose(&plain(part))));
+        }
+    }
     if !report.undecided.is_empty() {
         heading(&mut out, "What would tell more");
         for open in &report.undecided {
@@ -101,7 +111,10 @@ pub fn render(report: &Report, detail: Detail) -> String {
         let tally = tally(&report.looked_at);
         line(&mut out, &tally);
     }
-    if !report.not_looked_at.is_empty() {
+    if !report.not_looked_at.is_empty() && verdict.cause != "undecided" && !all {
+        let kinds: Vec<&str> = report.not_looked_at.iter().map(|missing| missing.kind.as_str()).collect();
+        line(&mut out, &format!("\nNot looked at: {}", kinds.join(", ")));
+    } else if !report.not_looked_at.is_empty() {
         heading(&mut out, "Not looked at, and what would collect it");
         for missing in &report.not_looked_at {
             line(
@@ -154,7 +167,12 @@ fn more(out: &mut String, n_all: usize, shown: usize, what: &str) {
 fn evidence(out: &mut String, indent: &str, evidence: &[Evidence], limit: usize) {
     for cited in evidence.iter().take(limit) {
         line(out, &format!("{indent}- {}", code(&citation(cited))));
-        fence(out, &format!("{indent}  "), "text", &plain_lines(&cited.text).join("\n"));
+        let raw = cited.raw().filter(|_| cited.is_meaning());
+        let quoted = raw.as_deref().unwrap_or(&cited.text);
+        fence(out, &format!("{indent}  "), "text", &plain_lines(quoted).join("\n"));
+        if raw.is_some() {
+            line(out, &format!("{indent}  {}", prose(&plain(&cited.text))));
+        }
     }
     if evidence.len() > limit {
         line(out, &format!("{indent}- and {} more citations", evidence.len() - limit));

@@ -1,9 +1,11 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
-use crate::json::{Action, Culprit, Evidence, Finding, LookedAt, RankRow, Report, Severity, Verdict};
+use crate::json::{
+    Action, Culprit, Difference, Evidence, Finding, LookedAt, RankRow, Report, Severity, Verdict,
+};
 use crate::missing::NOT_GIVEN;
 use crate::page::{Page, Style};
-use crate::quote::{columns, fold, plain, plain_lines, shorten, wrap, wrap_words};
+use crate::quote::{columns, fold, plain, plain_lines, wrap, wrap_words};
 use crate::{Detail, Look};
 
 /// Citations shown of one finding unless everything is asked for.
@@ -11,7 +13,8 @@ const MAX_CITATIONS: usize = 8;
 /// Findings shown with proof if none of them decided, and citations of each.
 const MAX_CANDIDATES: usize = 3;
 const MAX_CANDIDATE_CITATIONS: usize = 2;
-/// Rows of one quoted text unless everything is asked for.
+/// Rows of one quoted text unless everything is asked for: of the proof, and of what does not decide.
+const MAX_PROOF_ROWS: usize = 12;
 const MAX_QUOTE_ROWS: usize = 4;
 /// Other findings and notes shown unless everything is asked for.
 const MAX_OTHERS: usize = 10;
@@ -28,6 +31,7 @@ pub fn render(report: &Report, look: &Look) -> String {
         page.proof(report);
         page.actions(&report.verdict.actions);
         page.findings(report);
+        page.against(report);
         page.undecided(report);
         page.looked_at(report);
         page.not_looked_at(report);
@@ -130,6 +134,16 @@ pub(crate) fn notes(report: &Report, detail: Detail) -> Vec<(String, String)> {
     notes
 }
 
+/// A difference between two runs: `NCCL: 2.29.7, in the good run 2.27.5`.
+pub(crate) fn difference(one: &Difference) -> String {
+    match (&one.bad, &one.good) {
+        (Some(bad), Some(good)) => format!("{}: {bad}, in the good run {good}", one.name),
+        (Some(bad), None) => format!("{}: {bad}, not in the good run", one.name),
+        (None, Some(good)) => format!("{}: only in the good run, {good}", one.name),
+        (None, None) => one.name.clone(),
+    }
+}
+
 /// The report is of a job that runs: its ranks were looked at twice.
 pub(crate) fn is_live(report: &Report) -> bool {
     report.ranks.iter().any(|row| row.busy.is_some())
@@ -181,33 +195,45 @@ impl Page {
         }
     }
 
-    fn evidence(&mut self, indent: usize, evidence: &[Evidence], usual: usize) {
+    /// Citations: the place, the line as it stands there, then what it means where that is said otherwise.
+    fn evidence(&mut self, indent: usize, evidence: &[Evidence], usual: usize, most_rows: usize) {
         let all = self.look.detail == Detail::Everything;
         let shown = if all { usize::MAX } else { usual };
         let pad = " ".repeat(indent);
         for cited in evidence.iter().take(shown) {
             self.item(&pad, &citation(cited));
-            let width = self.look.width.saturating_sub(indent + 4);
-            let mut rows: Vec<String> =
-                plain_lines(&cited.text).iter().flat_map(|line| fold(line, width)).collect();
-            if !all && rows.len() > MAX_QUOTE_ROWS {
-                rows.truncate(MAX_QUOTE_ROWS);
-                if let Some(last) = rows.last_mut() {
-                    *last = shorten(&format!("{last} …"), width);
-                }
-            }
-            let bar = self.paint(Style::Dim, "|");
-            for row in rows {
-                self.row(&format!("{pad}  {bar} {row}"));
+            let is_meaning = cited.is_meaning();
+            let raw = cited.raw().filter(|_| is_meaning);
+            self.quote(
+                indent,
+                raw.as_deref().unwrap_or(&cited.text),
+                if all { usize::MAX } else { most_rows },
+            );
+            if is_meaning {
+                self.item(&format!("{pad}    "), &plain(&cited.text));
             }
         }
         self.more(&pad, evidence.len().saturating_sub(shown), "citations");
     }
 
+    /// Quoted lines behind a bar.
+    fn quote(&mut self, indent: usize, text: &str, most_rows: usize) {
+        let pad = " ".repeat(indent);
+        let width = self.look.width.saturating_sub(indent + 4);
+        let mut rows: Vec<String> = plain_lines(text).iter().flat_map(|line| fold(line, width)).collect();
+        let n_left = rows.len().saturating_sub(most_rows);
+        rows.truncate(most_rows);
+        let bar = self.paint(Style::Dim, "|");
+        for row in rows {
+            self.row(&format!("{pad}  {bar} {row}"));
+        }
+        self.more(&format!("{pad}  "), n_left, "rows");
+    }
+
     fn proof(&mut self, report: &Report) {
         if let Some(finding) = decider(report).filter(|finding| !finding.evidence.is_empty()) {
             self.heading("proof");
-            self.evidence(2, &finding.evidence, MAX_CITATIONS);
+            self.evidence(2, &finding.evidence, MAX_CITATIONS, MAX_PROOF_ROWS);
         }
     }
 
@@ -237,10 +263,16 @@ impl Page {
                 Severity::Warning => (Style::Yellow, "warning"),
                 Severity::Info => (Style::Dim, "info"),
             };
-            // severity, two spaces, title: one row, so that a list of them can be scanned
-            let title = shorten(&plain(&finding.title), self.look.width.saturating_sub(11));
+            // severity, two spaces, title: wrapped before it is painted, since colour takes no columns
             let painted = self.paint(style, name);
-            self.row(&format!("  {painted}{}  {title}", " ".repeat(7 - name.len())));
+            let rows = wrap(&plain(&finding.title), self.look.width.saturating_sub(11));
+            for (at, row) in rows.iter().enumerate() {
+                let head = match at {
+                    0 => format!("  {painted}{}  ", " ".repeat(7 - name.len())),
+                    _ => " ".repeat(11),
+                };
+                self.row(&format!("{head}{row}"));
+            }
             if all {
                 let text = format!(
                     "{}, cause {}, {} confidence",
@@ -255,12 +287,12 @@ impl Page {
                         self.item("           at ", &place);
                     }
                 }
-                self.evidence(11, &finding.evidence, MAX_CITATIONS);
+                self.evidence(11, &finding.evidence, MAX_CITATIONS, MAX_PROOF_ROWS);
                 for action in &finding.actions {
                     self.action("           - ", action);
                 }
             } else if n < candidates {
-                self.evidence(11, &finding.evidence, MAX_CANDIDATE_CITATIONS);
+                self.evidence(11, &finding.evidence, MAX_CANDIDATE_CITATIONS, MAX_QUOTE_ROWS);
             }
         }
         self.more("  ", others.len().saturating_sub(shown), "findings");
@@ -326,8 +358,15 @@ impl Page {
         }
     }
 
+    /// One row of names, unless nothing is decided or everything is asked for: then what collects each stands beside it.
     fn not_looked_at(&mut self, report: &Report) {
         if report.not_looked_at.is_empty() {
+            return;
+        }
+        if report.verdict.cause != "undecided" && self.look.detail != Detail::Everything {
+            let kinds: Vec<&str> = report.not_looked_at.iter().map(|missing| missing.kind.as_str()).collect();
+            self.out.push('\n');
+            self.item("not looked at: ", &plain(&kinds.join(", ")));
             return;
         }
         self.heading("not looked at, and what would collect it");
@@ -337,6 +376,21 @@ impl Page {
             if missing.why != NOT_GIVEN {
                 self.item(&" ".repeat(columns(&label)), &plain(&missing.why));
             }
+        }
+    }
+
+    /// What differs from a good run.
+    fn against(&mut self, report: &Report) {
+        let Some(against) = &report.against else { return };
+        self.heading(&format!("compared with the good run ({})", plain(&against.verdict)));
+        if against.differences.is_empty() {
+            self.item("  ", "nothing differs in what both runs show");
+        }
+        for one in &against.differences {
+            self.item(&format!("  {:<9}  ", plain(&one.kind)), &plain(&crate::text::difference(one)));
+        }
+        for part in &against.not_compared {
+            self.item("  not compared: ", &plain(part));
         }
     }
 

@@ -30,6 +30,11 @@ use crate::failure::Failure;
 use crate::fanout::nodes::NodesArgs;
 use crate::terminal::{LookArgs, detail};
 
+/// Each check with its id, its title and its documentation, for the site.
+pub fn documents() -> impl Iterator<Item = (&'static str, &'static str, String)> {
+    ringleader_check::checks::ALL.iter().map(|check| (check.id, check.title, check.explanation()))
+}
+
 /// Check this node, or many: GPUs, fabric, kernel log, shared memory, limits, processes, network, versions
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/check.txt"))]

@@ -8,7 +8,9 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use crate::check::CheckArgs;
 use crate::collect::CollectArgs;
 use crate::command::{Subcommand, print};
+use crate::config;
 use crate::diagnose::DiagnoseArgs;
+use crate::env::EnvArgs;
 use crate::exit::Code;
 use crate::explain::command::ExplainArgs;
 use crate::failure::Failure;
@@ -16,8 +18,11 @@ use crate::help;
 #[cfg(feature = "history")]
 use crate::history::HistoryArgs;
 use crate::lint::LintArgs;
+#[cfg(feature = "mcp")]
+use crate::mcp::McpArgs;
 use crate::probe::ProbeArgs;
 use crate::run::RunArgs;
+use crate::version::VersionArgs;
 use crate::watch::WatchArgs;
 
 /// Names the rank that stalls, breaks or poisons a multi-GPU job, and proves it.
@@ -59,6 +64,10 @@ subcommands! {
     Run(RunArgs),
     #[cfg(feature = "history")]
     History(HistoryArgs),
+    #[cfg(feature = "mcp")]
+    Mcp(McpArgs),
+    Env(EnvArgs),
+    Version(VersionArgs),
     Probe(ProbeArgs),
 }
 
@@ -77,20 +86,21 @@ impl Subcommand for HelpArgs {
 }
 
 /// The command line with all of its help.
-fn program() -> clap::Command {
+pub(crate) fn program() -> clap::Command {
     let program = Cli::command();
     let topics: Vec<String> = help::names(&program).iter().map(|name| format!("`help {name}`")).collect();
     program.mut_subcommand("help", |help| help.about(format!("Say more: {}", topics.join(", "))))
 }
 
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
-    let parsed = program().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = config::matches(program(), args)
+        .and_then(|matches| Cli::from_arg_matches(&matches).map_err(Failure::Usage));
     match parsed {
         Ok(cli) => cli.command.run(),
         // What was asked for goes to standard output, so that it can be piped.
-        Err(error) if !error.use_stderr() => {
+        Err(Failure::Usage(error)) if !error.use_stderr() => {
             print(&error.render().to_string()).map(|()| Code::NothingFound.into())
         }
-        Err(error) => Err(Failure::Usage(error)),
+        Err(failure) => Err(failure),
     }
 }

@@ -8,7 +8,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use ringleader_model::{Case, Fact, Observation, Severity, Verdict};
 use ringleader_report::json::{JobRow, Report};
-use ringleader_report::{brief, html, markdown, text, timeline};
+use ringleader_report::{against, brief, html, markdown, text, timeline};
 use tempfile::TempDir;
 
 use crate::command::{Subcommand, print};
@@ -43,6 +43,9 @@ pub(crate) struct DiagnoseArgs {
     /// Form of the report; json is json-v1
     #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
     format: Format,
+    /// Compare with the evidence of a good run of the same job: what differs in versions, settings, machines, calls, timing
+    #[arg(long, value_name = "GOOD")]
+    against: Option<PathBuf>,
     /// Print one bounded text for somebody who has not seen the files: what is there, the order of events, what is
     /// unexplained, who waits for whom, what is missing; secrets are cut
     #[arg(long, conflicts_with_all = ["quiet", "verbose"])]
@@ -101,7 +104,7 @@ impl Subcommand for DiagnoseArgs {
             None
         };
         let diagnosis = self.judge(&paths)?;
-        self.print(&self.report(&diagnosis, &paths), &diagnosis.case, &paths)?;
+        self.print(&self.report(&diagnosis, &paths)?, &diagnosis.case, &paths)?;
         self.outcome(&diagnosis).map(ExitCode::from)
     }
 }
@@ -112,13 +115,18 @@ impl DiagnoseArgs {
         crate::diagnose(paths, !self.quiet).map(ManuallyDrop::new)
     }
 
-    /// The report, with the lines around its citations where the form of the report has room for them.
-    fn report(&self, diagnosis: &Diagnosis, paths: &[PathBuf]) -> Report {
+    /// The report, with the lines around its citations, and compared with a good run if one was named.
+    fn report(&self, diagnosis: &Diagnosis, paths: &[PathBuf]) -> Result<Report, Failure> {
         let mut report = diagnosis.report();
-        if self.format == Format::JsonV1 || self.html.is_some() || self.brief {
+        // The verdict alone quotes nothing.
+        if !self.quiet || self.html.is_some() {
             context::add(&mut report, paths);
         }
-        report
+        if let Some(good) = &self.against {
+            let good = crate::diagnose(std::slice::from_ref(good), !self.quiet)?;
+            report.against = Some(against::compare(&report, &good.report()));
+        }
+        Ok(report)
     }
 
     fn print(&self, report: &Report, case: &Case, paths: &[PathBuf]) -> Result<(), Failure> {
@@ -166,7 +174,7 @@ impl DiagnoseArgs {
             paths.insert(0, bundle);
             let diagnosis = self.judge(&paths)?;
             let code = self.outcome(&diagnosis).unwrap_or(Code::NoUsableEvidence);
-            let report = self.report(&diagnosis, &paths);
+            let report = self.report(&diagnosis, &paths)?;
             reports.push((code, job.label.clone(), report));
         }
         // Stable: of two that are equally bad, the one that began first stands first.

@@ -17,6 +17,20 @@ pub enum Failure {
     /// The command line does not parse. Also `--help` and `--version`, which clap treats alike.
     #[error("understand the command line")]
     Usage(#[source] clap::Error),
+    /// A variable that sets an option does not fit it.
+    #[error("obey {name}")]
+    Variable {
+        /// Its name.
+        name: String,
+        /// What is wrong with its value.
+        why: String,
+    },
+    /// A file of configuration is wrong.
+    #[error("read the configuration")]
+    Config {
+        /// What is wrong, at its line.
+        report: String,
+    },
     /// A path that was named does not exist.
     #[error("find {}", path.display())]
     NoSuchPath {
@@ -151,6 +165,8 @@ impl Failure {
             Self::Usage(error) if !error.use_stderr() => Code::NothingFound,
             Self::Live { source, .. } => source.exit_code(),
             Self::Usage(_)
+            | Self::Variable { .. }
+            | Self::Config { .. }
             | Self::Unknown { .. }
             | Self::UnknownCheck { .. }
             | Self::Nodes { .. }
@@ -175,6 +191,10 @@ impl Failure {
     pub fn message(&self) -> String {
         let (why, help) = match self {
             Self::Usage(error) => return error.render().to_string(),
+            Self::Config { report } => return report.clone(),
+            Self::Variable { why, .. } => {
+                (why.clone(), "`ringleader help configuration` tells what sets options")
+            }
             Self::Unknown { nearest, .. } => {
                 let help = if nearest.is_empty() {
                     "`ringleader explain` lists what can be explained".to_owned()

@@ -3,8 +3,11 @@
 use crate::failure::Failure;
 
 /// Topics besides the commands themselves.
-const TOPICS: &[(&str, &str)] =
-    &[("evidence", include_str!("help/evidence.txt")), ("exit-codes", include_str!("help/exit-codes.txt"))];
+const TOPICS: &[(&str, &str)] = &[
+    ("evidence", include_str!("help/evidence.txt")),
+    ("configuration", include_str!("help/configuration.txt")),
+    ("exit-codes", include_str!("help/exit-codes.txt")),
+];
 
 /// What there is help on: the topics, and each command of `program` that is no secret.
 pub(crate) fn names(program: &clap::Command) -> Vec<&str> {

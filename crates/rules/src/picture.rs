@@ -28,6 +28,7 @@ pub(crate) fn picture(scene: &Scene<'_>, verdict: &Verdict) -> Picture {
         n_statements_left_out,
         events: events::events(scene, verdict),
         facts: facts::facts(scene),
+        calls: calls::calls(scene),
         differences: facts::differences(scene),
         span: facts::span(scene),
         world_size: scene.roster().world_size,

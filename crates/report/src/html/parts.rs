@@ -190,6 +190,36 @@ pub(super) fn findings(report: &Report) -> String {
     out
 }
 
+/// What differs from a good run.
+pub(super) fn against(report: &Report) -> String {
+    let Some(against) = &report.against else { return String::new() };
+    let mut out = format!("<p class=\"quiet\">The good run's verdict: {}.</p>\n", text(&against.verdict));
+    if against.differences.is_empty() {
+        out.push_str("<p>Nothing differs in what both runs show.</p>\n");
+    } else {
+        out.push_str(
+            "<table class=\"wide\"><thead><tr><th scope=\"col\">kind</th><th scope=\"col\">what</th>\
+             <th scope=\"col\">this run</th><th scope=\"col\">good run</th></tr></thead><tbody>\n",
+        );
+        for one in &against.differences {
+            let side = |value: &Option<String>| value.as_deref().map_or_else(|| "-".to_owned(), text);
+            let _ = write!(
+                out,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                text(&one.kind),
+                text(&one.name),
+                side(&one.bad),
+                side(&one.good)
+            );
+        }
+        out.push_str("</tbody></table>\n");
+    }
+    for part in &against.not_compared {
+        let _ = write!(out, "<p class=\"quiet\">not compared: {}</p>\n", text(part));
+    }
+    out
+}
+
 /// Candidates, the statements that nothing explains, and the questions whose answers would decide.
 pub(super) fn open(report: &Report) -> String {
     let mut out = String::new();

@@ -105,6 +105,19 @@ pub struct Fact {
     pub values: Vec<FactValue>,
 }
 
+/// Equal calls of one rank in one group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Call {
+    /// Group.
+    pub group: String,
+    /// What was called.
+    pub op: String,
+    /// How often.
+    pub count: usize,
+    /// Median of the time from its call to its end, ns; null if no recorder saw it end.
+    pub median_ns: Option<i64>,
+}
+
 /// A value, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FactValue {
@@ -263,6 +276,30 @@ pub enum SpanState {
     Called,
 }
 
+/// What differs between two runs.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Against {
+    /// The good run's verdict: the id of its cause, or `none`, or `undecided`.
+    pub verdict: String,
+    /// What differs.
+    pub differences: Vec<Difference>,
+    /// Parts that could not be compared, since one of the runs lacks them.
+    pub not_compared: Vec<String>,
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Difference {
+    /// `version`, `setting`, `topology`, `calls`, `timing` or `statement`. May grow.
+    pub kind: String,
+    /// What differs.
+    pub name: String,
+    /// In the bad run; null if it is not there.
+    pub bad: Option<String>,
+    /// In the good run; null if it is not there.
+    pub good: Option<String>,
+}
+
 fn path(case: &model::Case, source: model::SourceId) -> String {
     case.sources.get(source.0 as usize).map(|s| s.path.clone()).unwrap_or_default()
 }
@@ -337,6 +374,16 @@ pub(super) fn facts(picture: &model::Picture) -> Vec<Fact> {
         values: fact.values.iter().map(value).collect(),
     };
     picture.facts.iter().map(one).collect()
+}
+
+pub(super) fn calls(picture: &model::Picture) -> Vec<Call> {
+    let one = |call: &model::PicturedCall| Call {
+        group: call.group.clone(),
+        op: call.op.clone(),
+        count: call.n,
+        median_ns: call.median_ns,
+    };
+    picture.calls.iter().map(one).collect()
 }
 
 pub(super) fn span(picture: &model::Picture) -> Option<[String; 2]> {

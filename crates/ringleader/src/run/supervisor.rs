@@ -467,7 +467,7 @@ impl Supervisor<'_> {
         };
         // What a program prints last would stay in its buffer when it is killed.
         add("PYTHONUNBUFFERED", "1".to_owned());
-        if let Some(plugin) = crate::watch::child::plugin() {
+        if let Some(plugin) = crate::plugin::find() {
             add("NCCL_PROFILER_PLUGIN", plugin.display().to_string());
         }
         if let Some(rings) = &self.args.rings {

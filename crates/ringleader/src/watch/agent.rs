@@ -539,7 +539,7 @@ impl Agent {
         let unseen: Vec<u32> =
             live().filter(|(_, m)| m.ring.is_none() && !m.is_dumb()).map(|(pid, _)| *pid).collect();
         if !unseen.is_empty() {
-            let path = crate::watch::child::plugin()
+            let path = crate::plugin::find()
                 .map_or_else(|| "/path/libringleader_nccl.so".to_owned(), |path| path.display().to_string());
             notes.push(format!(
                 "no plugin in pid {}: kernel starts, ends and waits are not visible; start the job with \

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::plugin::{self, LIBRARY};
+
 /// Where NCCL looks for the plugin.
 const VARIABLE: &str = "NCCL_PROFILER_PLUGIN";
-/// What the plugin is called.
-const LIBRARY: &str = "libringleader_nccl.so";
 /// Between two looks at what was printed.
 const PASS_ON: Duration = Duration::from_millis(50);
 
@@ -35,17 +35,6 @@ struct Passed {
     logs: Vec<PathBuf>,
     stop: Arc<AtomicBool>,
     passers: Vec<JoinHandle<()>>,
-}
-
-/// The plugin: `$RINGLEADER_PLUGIN`, else beside this program, else in `../lib` of it.
-pub(crate) fn plugin() -> Option<PathBuf> {
-    // `0` is the plugin's own word for off.
-    if let Some(path) = std::env::var_os("RINGLEADER_PLUGIN").filter(|path| !path.is_empty() && path != "0") {
-        return Some(path.into());
-    }
-    let program = std::env::current_exe().ok()?;
-    let folder = program.parent()?;
-    [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)].into_iter().find(|path| path.is_file())
 }
 
 impl Running {
@@ -65,7 +54,7 @@ impl Running {
         let mut command = Command::new(program);
         command.args(arguments);
         let mut notes = Vec::new();
-        match (std::env::var_os(VARIABLE), plugin()) {
+        match (std::env::var_os(VARIABLE), plugin::find()) {
             (Some(set), _) if !set.to_string_lossy().contains(LIBRARY) => notes.push(format!(
                 "{VARIABLE} is {} already and is left so: operations are not seen",
                 set.to_string_lossy()

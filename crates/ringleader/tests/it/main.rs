@@ -14,10 +14,13 @@ mod hand_made;
 mod hostile;
 mod live;
 mod machine_faults;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod modules;
 mod recorded;
 mod report;
 mod schema;
+mod settings;
 mod stub;
 mod tidy;
 mod truth;

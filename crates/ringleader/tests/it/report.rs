@@ -119,7 +119,7 @@ fn the_readme_shows_what_comes_out() {
     let (_, rest) = readme.split_once("<!-- output -->\n").unwrap();
     let (shown, _) = rest.split_once("<!-- /output -->").unwrap();
     let evidence = root.join("cases/skipped-allreduce/evidence");
-    let real = text::render(&ringleader::diagnose(&[evidence], false).unwrap().report(), &PLAIN);
+    let real = text::render(&ringleader::report(evidence).unwrap(), &PLAIN);
     assert!(shown == format!("```text\n{real}```\n"), "run: cargo xtask gen");
 }
 

@@ -59,7 +59,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     // Tests only: it judges what the readers and rules make of its jobs.
     ("ringleader-synth", &["ringleader-model", "ringleader-evidence", "ringleader-rules", "ringleader-ring"]),
-    ("xtask", &["ringleader", "ringleader-report"]),
+    ("xtask", &["ringleader", "ringleader-knowledge", "ringleader-report"]),
 ];
 
 /// The floor of each crate. It imports from lower floors alone, never from its own.
@@ -243,11 +243,13 @@ fn files_stay_short() {
     assert_eq!(long, known, "left: longer than {MAX_LINES} lines; right: the list, which only shrinks");
 }
 
-/// No crate runs examples of its documentation (`doctest = false`): each would be a program of its own to link. So none may
-/// stand there as if it were run.
+/// No crate but the face runs examples of its documentation (`doctest = false`): each would be a program of its own to link.
+/// So none may stand elsewhere as if it were run.
 #[test]
 fn documentation_has_no_example_that_nothing_runs() {
-    for file in rust_files(&crate::root().join("crates")) {
+    // The one example of the library: from a folder to a report.
+    let run = crate::root().join("crates/ringleader/src/lib.rs");
+    for file in rust_files(&crate::root().join("crates")).into_iter().filter(|file| *file != run) {
         let text = std::fs::read_to_string(&file).unwrap();
         let mut is_open = false;
         for line in text.lines().map(str::trim_start) {

@@ -6,7 +6,7 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::calls::ledger::Ledger;
 use ringleader_correlate::track::{Group, Origin, Track, View};
 use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
-use ringleader_model::{OpState, Rank, RankSet, RingStage, SpanState, TimelineSpan, Wait};
+use ringleader_model::{OpState, PicturedCall, Rank, RankSet, RingStage, SpanState, TimelineSpan, Wait};
 
 /// The timeline reaches from this long before the failure to this long after it, ns: 60 s in all.
 const BEFORE_NS: i64 = 45_000_000_000;
@@ -19,6 +19,8 @@ const MAX_LANES: usize = 48;
 const COMPARED: usize = 12;
 /// Ranks of a row whose times make the median.
 const SAMPLED: usize = 64;
+/// Kinds of calls that are counted.
+const MAX_CALLS: usize = 64;
 /// Waits that are shown, and groups from which on they are folded.
 const MAX_WAITS: usize = 48;
 const FOLDED: usize = 3;
@@ -164,6 +166,39 @@ pub(super) fn timeline(scene: &Scene<'_>, accused: &[Rank]) -> (Vec<TimelineSpan
         }
     }
     (spans, Some(failed_ns))
+}
+
+/// The calls of the lowest rank that a recorder saw, the most frequent first.
+pub(super) fn calls(scene: &Scene<'_>) -> Vec<PicturedCall> {
+    let groups = || scene.ledger().groups().iter();
+    let views = [View::Flight, View::Ring, View::Nccl];
+    let Some(view) = views.into_iter().find(|view| groups().any(|g| g.view == *view)) else {
+        return Vec::new();
+    };
+    let of_view = || groups().filter(|g| g.view == view);
+    let ranks = of_view().flat_map(|g| g.tracks.iter().flatten()).filter(|t| !t.calls.is_empty());
+    let Some(lowest) = ranks.filter_map(|t| t.rank).min() else { return Vec::new() };
+    let mut found: BTreeMap<(&str, u32), (usize, Vec<i64>)> = BTreeMap::new();
+    for group in of_view() {
+        for track in group.tracks.iter().flatten().filter(|t| t.rank == Some(lowest)) {
+            for (call, op) in track.calls.iter().zip(&track.ops).filter(|(call, _)| **call != Track::GAP) {
+                let known = found.entry((&group.name, *call)).or_default();
+                known.0 += 1;
+                let took = ended_ns(track, *op).zip(track.created_ns(*op)).map(|(end, start)| end - start);
+                known.1.extend(took.filter(|ns| *ns >= 0));
+            }
+        }
+    }
+    let mut calls: Vec<PicturedCall> = found
+        .into_iter()
+        .filter_map(|((group, call), (n, mut took))| {
+            let op = scene.ledger().get(call)?.describe();
+            Some(PicturedCall { group: group.to_owned(), op, n, median_ns: middle(&mut took) })
+        })
+        .collect();
+    calls.sort_by(|a, b| b.n.cmp(&a.n).then_with(|| (&a.group, &a.op).cmp(&(&b.group, &b.op))));
+    calls.truncate(MAX_CALLS);
+    calls
 }
 
 /// When a track's newest operation was called.

@@ -107,6 +107,14 @@ pub(super) fn facts(scene: &Scene<'_>) -> Vec<PicturedFact> {
             }
         }
     }
+    for (observation, run) in scene.benches() {
+        let largest = run.rows.iter().max_by_key(|row| row.size_bytes);
+        let Some(row) = largest else { continue };
+        if let Some(figure) = row.out_of_place.or(row.in_place) {
+            let name = format!("bus bandwidth of nccl-tests at {} bytes", row.size_bytes);
+            add(false, &name, &format!("{} GB/s", figure.busbw_gbs), None, observation.who.host.as_ref());
+        }
+    }
     for (observation, fact) in scene.system() {
         let SystemFact::Packages(packages) = fact else { continue };
         let host = scene.host_of(observation);

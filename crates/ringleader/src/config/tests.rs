@@ -1,0 +1,124 @@
+use clap::{Arg, ArgAction, Command, value_parser};
+
+use super::*;
+use crate::config::wrong::Wrong;
+
+fn program() -> Command {
+    let watch = Command::new("watch")
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue))
+        .arg(Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).conflicts_with("loud"))
+        .arg(Arg::new("loud").long("loud").action(ArgAction::SetTrue))
+        .arg(Arg::new("pid").long("pid").value_delimiter(',').num_args(1..).value_parser(value_parser!(u32)))
+        .arg(Arg::new("factor").long("stall-factor").value_parser(value_parser!(f64)).default_value("5"))
+        .arg(Arg::new("format").long("format").value_parser(["text", "json"]).default_value("text"))
+        .arg(Arg::new("out").long("out").value_parser(value_parser!(PathBuf)))
+        .arg(Arg::new("note").long("note"))
+        .arg(Arg::new("on_stall").long("on-stall"));
+    let check = Command::new("check").arg(Arg::new("quick").long("quick").action(ArgAction::SetTrue));
+    Command::new("ringleader").subcommand(watch).subcommand(check)
+}
+
+fn read(text: &str, layer: Layer) -> Result<Vec<String>, Wrong> {
+    let program = program();
+    let command = program.find_subcommand("watch").expect("it is there");
+    let set = file::parse(text, layer, &program, command)?;
+    let mut out: Vec<String> = set.iter().map(|set| format!("{}={}", set.id, set.values.join("|"))).collect();
+    out.sort();
+    Ok(out)
+}
+
+fn wrong(text: &str, layer: Layer) -> String {
+    read(text, layer).expect_err("it must be refused").render(Path::new("ringleader.toml"), text)
+}
+
+#[test]
+fn keys_are_long_options() {
+    let text = "stall-factor = 4\nformat = \"json\"\n[watch]\nstall-factor = 3.5\njson = true\npid = [1, 2]\n[check]\nquick = true\n";
+    assert_eq!(
+        read(text, Layer::User).expect("it is right"),
+        ["factor=3.5", "format=json", "json=true", "pid=1|2"]
+    );
+}
+
+#[test]
+fn mistakes_are_shown_where_they_are() {
+    let said = "error: failed to read the configuration: `stall-facter` is no option of this command\n \
+                --> ringleader.toml:2:1\n  |\n2 | stall-facter = 4\n  | ^^^^^^^^^^^^\n  = help: did you mean `stall-factor`?\n";
+    assert_eq!(wrong("[watch]\nstall-facter = 4\n", Layer::User), said);
+    let shown = wrong("# ours\nformat = \"xml\"\n", Layer::User);
+    assert!(
+        shown.contains("--> ringleader.toml:2:10\n") && shown.contains("  |          ^^^^^\n"),
+        "{shown}"
+    );
+    for (text, said) in [
+        ("[wach]\njson = true\n", "did you mean `watch`"),
+        ("json = \"yes\"\n", "this is a flag"),
+        ("stall-factor = true\n", "this is no flag"),
+        ("stall-factor = \"many\"\n", "invalid value 'many'"),
+        ("format = [\"json\"]\n", "takes one value"),
+        ("json = \n", "this is no TOML"),
+        ("json = true\njson = false\n", "this is no TOML"),
+        ("json = 1979-05-27\n", "options take text"),
+    ] {
+        assert!(wrong(text, Layer::System).contains(said), "{text}: {}", wrong(text, Layer::System));
+    }
+}
+
+#[test]
+fn a_file_does_not_control_the_terminal() {
+    let shown = wrong("\u{1b}[2Jx = 1\n", Layer::User);
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    let shown = wrong("\"\u{9b}x\" = 1\n", Layer::User);
+    assert!(!shown.contains('\u{9b}'), "{shown}");
+}
+
+#[test]
+fn a_projects_file_starts_nothing_and_names_no_machine() {
+    for text in
+        ["on-stall = \"rm -rf /\"", "on-stall = \"1\"", "note = \"x\"", "out = \"/etc\"", "out = \"../up\""]
+    {
+        let shown = wrong(text, Layer::Project);
+        assert!(shown.contains("may not set"), "{shown}");
+        assert!(read(text, Layer::User).is_ok(), "{text}");
+    }
+    for text in ["format = \"json\"", "stall-factor = 2", "pid = [1]", "out = \"bundles/new\"", "json = true"]
+    {
+        assert!(read(text, Layer::Project).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_flag_wins_and_what_contradicts_it_is_passed_over() {
+    let effective = |args: &[&str], set: Vec<Set>| {
+        let program = program();
+        let given = program.clone().try_get_matches_from(args).expect("they parse");
+        let own = given.subcommand_matches("watch").expect("it is asked for");
+        let command = program.find_subcommand("watch").expect("it is there").clone();
+        let set = chosen(&command, own, set);
+        let program = program.mut_subcommand("watch", |command| set.iter().fold(command, with));
+        let all = program.try_get_matches_from(args).expect("they still parse");
+        let own = all.subcommand_matches("watch").expect("it is asked for");
+        (
+            own.get_flag("quiet"),
+            own.get_flag("loud"),
+            own.get_one::<f64>("factor").copied().expect("a number"),
+        )
+    };
+    let set = |id: &str, value: &str, layer| Set { id: id.to_owned(), values: vec![value.to_owned()], layer };
+    let both = || {
+        vec![
+            set("factor", "2", Layer::System),
+            set("factor", "3", Layer::Variable),
+            set("quiet", "true", Layer::User),
+        ]
+    };
+    assert_eq!(effective(&["ringleader", "watch"], both()), (true, false, 3.0));
+    assert_eq!(effective(&["ringleader", "watch", "--stall-factor", "9"], both()), (true, false, 9.0));
+    assert_eq!(effective(&["ringleader", "watch", "--loud"], both()), (false, true, 3.0));
+    // What is off in a stronger place stays off.
+    let off = vec![set("quiet", "true", Layer::System), set("quiet", "false", Layer::Project)];
+    assert_eq!(effective(&["ringleader", "watch"], off), (false, false, 5.0));
+    // Of two that contradict each other, the stronger.
+    let two = vec![set("quiet", "true", Layer::System), set("loud", "true", Layer::User)];
+    assert_eq!(effective(&["ringleader", "watch"], two), (false, true, 5.0));
+}

@@ -1,0 +1,265 @@
+//! `ringleader env`: the settings that make the next failure diagnosable, for what is installed here.
+
+pub mod answer;
+mod installed;
+mod job;
+mod plan;
+mod show;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::FalseyValueParser;
+use clap::{Args, ValueEnum};
+use ringleader_knowledge::version::NcclVersion as Release;
+use ringleader_report::quote::plain;
+
+use crate::command::{Subcommand, print};
+use crate::env::answer::{Answer, Check, Standing, State, Variable};
+use crate::env::installed::Installed;
+use crate::env::job::Job;
+use crate::env::plan::{Fate, Setting, Wants, fate};
+use crate::exit::Code;
+use crate::failure::Failure;
+use crate::plugin;
+
+/// Name of the format.
+const SCHEMA: &str = "ringleader.env.v1";
+/// Folder for logs and dumps, below the working directory.
+const FOLDER: &str = "ringleader-evidence";
+const WIDTH: usize = 80;
+
+/// Print the settings that make the next failure diagnosable: eval "$(ringleader env)" before the start
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/env.txt"))]
+pub(crate) struct EnvArgs {
+    /// Compare the running job of this process with them, and say what is missing and what that costs
+    #[arg(long, value_name = "PID")]
+    check: Option<u32>,
+    /// Form of the output; json is json-v1
+    #[arg(long, value_enum, default_value_t = Format::Shell)]
+    format: Format,
+    /// Folder for logs and dumps, best one that all nodes share [default: ./ringleader-evidence]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The Python whose PyTorch will run [default: the one of this shell]
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+    /// Also what costs time in each call: every call in NCCL's log, native frames, start times
+    #[arg(long)]
+    full: bool,
+    /// Also what `trace record` needs
+    #[arg(long)]
+    timeline: bool,
+    /// Print no reasons
+    #[arg(long, short, value_parser = FalseyValueParser::new())]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Lines for a shell, or what `--check` found, for people
+    Shell,
+    #[value(alias = "json")]
+    JsonV1,
+    /// NAME=value
+    Dotenv,
+    /// Output of a TaskProlog
+    Slurm,
+    /// `env:` of a container
+    K8s,
+}
+
+impl Subcommand for EnvArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let here = std::env::current_dir().unwrap_or_default();
+        let dir = here.join(self.dir.as_deref().unwrap_or(Path::new(FOLDER)));
+        let mut installed = installed::find(self.python.as_deref());
+        let job = match self.check {
+            Some(pid) => Some(Job::read(Path::new("/proc"), pid).map_err(|source| unreadable(pid, &source))?),
+            None => None,
+        };
+        // What a job has loaded is what counts for it.
+        if let Some(job) = &job {
+            installed.torch = job.torch.clone().or(installed.torch);
+            installed.nccl = job.nccl.clone().or(installed.nccl);
+        }
+        let wants = Wants {
+            is_full: self.full,
+            has_timeline: self.timeline,
+            ..Wants::of(&installed, plugin::find(), &dir)
+        };
+        let settings = wants.settings();
+        let check = job.map(|job| job.check(&settings, wants.torch, wants.nccl));
+        let lacks = check
+            .as_ref()
+            .is_some_and(|check| check.settings.iter().any(|setting| setting.standing != Standing::Good));
+        let answer = answer(&installed, &wants, &settings, check);
+        let text = match (self.format, &answer.check) {
+            (Format::JsonV1, _) => {
+                serde_json::to_string_pretty(&answer).map(|text| text + "\n").map_err(Failure::Json)?
+            }
+            (Format::Shell, Some(check)) => said(&answer, check, self.quiet),
+            (Format::Shell, None) => show::shell(&answer, self.quiet),
+            (Format::Dotenv, _) => show::dotenv(&answer),
+            (Format::Slurm, _) => show::slurm(&answer),
+            (Format::K8s, _) => show::k8s(&answer),
+        };
+        print(&text)?;
+        Ok(if lacks { Code::Findings } else { Code::NothingFound }.into())
+    }
+}
+
+fn unreadable(pid: u32, source: &std::io::Error) -> Failure {
+    match source.kind() {
+        std::io::ErrorKind::NotFound => Failure::Absent { why: format!("no process {pid} runs here") },
+        kind => Failure::NoSuchFile { path: format!("/proc/{pid}/environ").into(), source: kind.into() },
+    }
+}
+
+fn answer(installed: &Installed, wants: &Wants, settings: &[Setting], check: Option<Check>) -> Answer {
+    let text = |path: &Path| path.display().to_string();
+    let version =
+        |package: &Option<installed::Package>| package.as_ref().map(|package| package.version.clone());
+    // With --check the environment of this shell says nothing.
+    let current = |name: &str| check.is_none().then(|| std::env::var(name).ok()).flatten();
+    let variables = settings.iter().filter_map(|setting| {
+        let mut value = setting.value.clone();
+        let (state, was) = match fate(setting, current(setting.row.name).as_deref()) {
+            Fate::Set => (State::Export, None),
+            Fate::Replaces(was) => {
+                if setting.row.meets == ringleader_knowledge::export::Meets::PathHolds {
+                    value = format!("{value}:{was}");
+                }
+                (State::Export, Some(was))
+            }
+            Fate::Does(was) => (State::Kept, Some(was)),
+            Fate::Left(was) => (State::Left, Some(was)),
+            Fate::Unset => return None,
+        };
+        let row = setting.row;
+        Some(Variable {
+            name: row.name.to_owned(),
+            value,
+            reader: row.reader.name().to_owned(),
+            state,
+            was,
+            gives: row.gives.to_owned(),
+            costs: row.costs.to_owned(),
+            without: row.without.to_owned(),
+        })
+    });
+    let mut notes = Vec::new();
+    for (name, package, release) in
+        [("PyTorch", &installed.torch, wants.torch), ("NCCL", &installed.nccl, wants.nccl)]
+    {
+        if release.is_none() {
+            let found = package.as_ref().map_or("was not found", |_| "has no version that can be read");
+            notes.push(format!(
+                "{name} {found}: names that any release of it reads are printed; --python names its Python"
+            ));
+        }
+    }
+    if wants.plugin.is_none() {
+        let so = plugin::LIBRARY;
+        notes.push(format!("{so} was not found beside this program: RINGLEADER_PLUGIN names it"));
+    }
+    Answer {
+        schema: SCHEMA.to_owned(),
+        installed: answer::Installed {
+            python: installed.python.as_deref().map(text),
+            torch: version(&installed.torch),
+            nccl: version(&installed.nccl),
+            plugin: wants.plugin.as_deref().map(text),
+        },
+        directory: text(&wants.dir),
+        variables: variables.collect(),
+        notes,
+        check,
+    }
+}
+
+/// What a running job lacks, for people.
+fn said(answer: &Answer, check: &Check, is_quiet: bool) -> String {
+    let mut out = String::new();
+    let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "not found".to_owned());
+    let processes = if check.pids.len() == 1 { "process" } else { "processes" };
+    let _ = writeln!(
+        out,
+        "job of pid {}: {} {processes}; PyTorch {}, NCCL {}",
+        check.pid,
+        check.pids.len(),
+        version(&answer.installed.torch),
+        version(&answer.installed.nccl)
+    );
+    let bad: Vec<_> = check.settings.iter().filter(|setting| setting.standing != Standing::Good).collect();
+    for setting in &bad {
+        let is = setting.is.as_deref().map_or(String::new(), |is| format!("={}", plain(is)));
+        let of = if setting.pids.len() == check.pids.len() {
+            String::new()
+        } else {
+            let pids: Vec<String> = setting.pids.iter().map(u32::to_string).collect();
+            format!(" (pid {})", pids.join(", "))
+        };
+        let _ = writeln!(out, "  {:<8} {}{is}{of}", setting.standing.name(), setting.name);
+        if is_quiet {
+            continue;
+        }
+        let should =
+            setting.should.as_deref().map_or(String::new(), |value| format!("should be {}; ", plain(value)));
+        let why = match setting.standing {
+            Standing::Missing | Standing::Differs => format!("{should}without it: {}", setting.why),
+            _ => setting.why.clone(),
+        };
+        for line in wrapped(&why, WIDTH - 11) {
+            let _ = writeln!(out, "           {line}");
+        }
+    }
+    let n_good = check.settings.len() - bad.len();
+    let _ = writeln!(out, "  good     {n_good} of {} settings", check.settings.len());
+    if !bad.is_empty() {
+        out.push_str("It keeps its settings. Before the next start: eval \"$(ringleader env)\"\n");
+    }
+    out
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= width) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// The table as Python code: what the package falls back on where this program is not to be had.
+pub fn python_table() -> String {
+    use ringleader_knowledge::export::{self, Level, Needs};
+    let release = |release: Option<Release>| {
+        release.map_or("None".to_owned(), |at| format!("({}, {}, {})", at.major, at.minor, at.patch))
+    };
+    let rows = export::all().iter().filter(|row| row.level == Level::Usual && row.needs == Needs::Nothing);
+    let mut out = String::from(
+        "\"\"\"Settings that make the next failure diagnosable. Made by `cargo xtask gen`; do not edit.\"\"\"\n\n\
+         # name, reader, first release, first release that no longer counts, value ({dir}: the folder for evidence)\nEXPORTS = [\n",
+    );
+    for row in rows.filter(|row| row.is_printed) {
+        let _ = writeln!(
+            out,
+            "    ({:?}, {:?}, {}, {}, {:?}),",
+            row.name,
+            row.reader.name(),
+            release(row.from),
+            release(row.until),
+            row.value
+        );
+    }
+    out.push_str("]\n");
+    out
+}

@@ -1,0 +1,223 @@
+//! The settings of a running job, held against those that make its failure diagnosable. Its processes are looked at, never
+//! asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ringleader_collect::{follow, libraries};
+use ringleader_knowledge::variable::{self, misread};
+use ringleader_knowledge::version::NcclVersion as Release;
+
+use crate::env::answer::{Check, Compared, Standing};
+use crate::env::installed::Package;
+use crate::env::plan::{Fate, Setting, fate};
+
+/// Bytes of a file of settings that are looked at.
+const MAX_FILE: usize = 1 << 16;
+/// Families of names whose readers are known.
+const FAMILIES: [&str; 3] = ["NCCL_", "TORCH_NCCL_", "TORCH_FR_"];
+
+/// The processes of a job.
+pub(super) struct Job {
+    pid: u32,
+    /// Settings of each process, those of NCCL's files included.
+    ranks: BTreeMap<u32, BTreeMap<String, String>>,
+    pub(super) torch: Option<Package>,
+    pub(super) nccl: Option<Package>,
+}
+
+impl Job {
+    /// The ranks among the process and what it has started; none if it is not there.
+    ///
+    /// # Errors
+    /// If its environment cannot be read: it is somebody else's, or gone.
+    pub(super) fn read(proc: &Path, pid: u32) -> std::io::Result<Self> {
+        let all = follow::processes(proc);
+        let mut family = BTreeSet::from([pid]);
+        // Children come after their parents in no order of their own.
+        loop {
+            let more: Vec<u32> = all
+                .iter()
+                .filter(|(child, stat)| family.contains(&stat.ppid) && !family.contains(child))
+                .map(|(child, _)| *child)
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            family.extend(more);
+        }
+        let is_rank = |pid: &&u32| follow::rank_env(proc, **pid).is_some_and(|env| env.rank.is_some());
+        let mut members: Vec<u32> = family.iter().filter(is_rank).copied().collect();
+        // A launcher inside of another, such as Slurm's step around torchrun, carries a rank and loads nothing.
+        let computing: Vec<u32> =
+            members.iter().filter(|pid| follow::has_gpu_code(proc, **pid) == Some(true)).copied().collect();
+        if !computing.is_empty() {
+            members = computing;
+        }
+        if members.is_empty() {
+            members.push(pid);
+        }
+        let mut ranks = BTreeMap::new();
+        for member in members {
+            let bytes = match fs::read(proc.join(member.to_string()).join("environ")) {
+                Ok(bytes) => bytes,
+                Err(error) if member == pid => return Err(error),
+                Err(_) => continue,
+            };
+            let own = settings(&bytes);
+            let files = of_files(&proc.join(member.to_string()).join("root"), &own);
+            ranks.insert(member, files.into_iter().chain(own).collect());
+        }
+        let mut versions = libraries::Versions::new();
+        let loaded: Vec<BTreeMap<String, String>> =
+            ranks.keys().filter_map(|pid| libraries::of_process(proc, *pid, &mut versions).ok()).collect();
+        let of = |name: &str| {
+            let version =
+                loaded.iter().find_map(|all| all.get(name)).filter(|version| !version.is_empty())?;
+            Some(Package { version: version.clone(), path: PathBuf::new() })
+        };
+        Ok(Self { pid, torch: of("libtorch_cuda.so"), nccl: of("libnccl.so.2"), ranks })
+    }
+
+    /// Compares them.
+    pub(super) fn check(&self, settings: &[Setting], torch: Option<Release>, nccl: Option<Release>) -> Check {
+        let mut found: BTreeMap<(Standing, usize, String, Option<String>), Compared> = BTreeMap::new();
+        for (pid, own) in &self.ranks {
+            let wanted = settings.iter().enumerate().map(|(at, setting)| (at, wanted(setting, own)));
+            let surplus = own.iter().filter_map(|(name, value)| unread(name, value, torch, nccl));
+            for (at, compared) in wanted.chain(surplus.map(|compared| (settings.len(), compared))) {
+                let key = (compared.standing, at, compared.name.clone(), compared.is.clone());
+                found.entry(key).or_insert(compared).pids.push(*pid);
+            }
+        }
+        Check {
+            pid: self.pid,
+            pids: self.ranks.keys().copied().collect(),
+            settings: found.into_values().collect(),
+        }
+    }
+}
+
+/// `NAME=value` with zeros between them, as the kernel shows an environment.
+fn settings(bytes: &[u8]) -> BTreeMap<String, String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let pairs = bytes.split(|byte| *byte == 0).filter_map(|entry| {
+        let at = entry.iter().position(|byte| *byte == b'=')?;
+        Some((text(entry.get(..at)?), text(entry.get(at + 1..)?)))
+    });
+    pairs.collect()
+}
+
+/// NCCL's own files, which set what the environment does not: the one that is named, else the user's, and the system's.
+fn of_files(root: &Path, own: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let inside = |path: &str| root.join(path.trim_start_matches('/'));
+    let user = own.get("NCCL_CONF_FILE").cloned();
+    let user = user.or_else(|| Some(format!("{}/.nccl.conf", own.get("HOME")?)));
+    let mut out = BTreeMap::new();
+    for path in std::iter::once("/etc/nccl.conf".to_owned()).chain(user) {
+        let Ok(bytes) = fs::read(inside(&path)) else { continue };
+        let text =
+            String::from_utf8_lossy(bytes.get(..bytes.len().min(MAX_FILE)).unwrap_or_default()).into_owned();
+        let lines =
+            text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+        out.extend(lines.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+    out
+}
+
+fn wanted(setting: &Setting, own: &BTreeMap<String, String>) -> Compared {
+    let row = setting.row;
+    let name =
+        std::iter::once(&row.name).chain(row.old).find(|name| own.contains_key(**name)).unwrap_or(&row.name);
+    let is = own.get(*name).map(String::as_str);
+    let (standing, why) = match fate(setting, is) {
+        Fate::Set => (Standing::Missing, row.without),
+        Fate::Replaces(_) | Fate::Left(_) => (Standing::Differs, row.without),
+        Fate::Does(_) | Fate::Unset => (Standing::Good, row.gives),
+    };
+    Compared {
+        name: (*name).to_owned(),
+        standing,
+        is: is.map(str::to_owned),
+        should: (standing != Standing::Good).then(|| setting.value.clone()),
+        why: why.to_owned(),
+        pids: Vec::new(),
+    }
+}
+
+/// What is set in vain, or not read as it is meant.
+fn unread(name: &str, value: &str, torch: Option<Release>, nccl: Option<Release>) -> Option<Compared> {
+    if !FAMILIES.iter().any(|family| name.starts_with(family)) {
+        return None;
+    }
+    let compared = |standing, why: String| {
+        Some(Compared {
+            name: name.to_owned(),
+            standing,
+            is: Some(value.to_owned()),
+            should: None,
+            why,
+            pids: Vec::new(),
+        })
+    };
+    if let Some(unread) = variable::get_unread(name) {
+        return compared(Standing::Unread, format!("nothing reads this name; {} is meant", unread.meant));
+    }
+    let rows = ringleader_knowledge::export::all().iter().filter(|row| row.name == name);
+    if let Some(torch) = torch
+        && let Some(from) = rows.filter_map(|row| row.from).min()
+        && name.starts_with("TORCH_")
+        && torch < from
+    {
+        return compared(Standing::Unread, format!("PyTorch reads it since {from}; this is {torch}"));
+    }
+    let known = variable::get(name)?;
+    if let (Some(nccl), Some(since), true) = (nccl, known.since, known.reader == "NCCL")
+        && nccl < since
+        && !known.since_or_before
+    {
+        return compared(Standing::Unread, format!("NCCL reads it since {since}; this is {nccl}"));
+    }
+    let misread = misread(known, value, nccl)?;
+    compared(Standing::Misread, format!("{}: {}", misread.what, misread.trap.instead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::plan::Wants;
+
+    #[test]
+    fn a_rank_that_lacks_the_recorder_and_misspells_a_name() {
+        let root = tempfile::tempdir().expect("a folder");
+        let rank = root.path().join("4711");
+        fs::create_dir_all(rank.join("root/etc")).expect("made");
+        let environ = "RANK=0\0WORLD_SIZE=2\0NCCL_DEBUG=WARN\0NCCL_IB_DISABLE=true\0NCCL_DEBUG_TIMESTAMP_LEVELS=ALL\0\
+                       TORCH_FR_BUFFER_SIZE=20000\0NCCL_SOCKET_IFNAMES=eth0\0";
+        fs::write(rank.join("environ"), environ).expect("written");
+        fs::write(rank.join("stat"), "4711 (python) S 1 4711 4711 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0\n")
+            .expect("written");
+        fs::write(rank.join("maps"), "").expect("written");
+        fs::write(
+            rank.join("root/etc/nccl.conf"),
+            "# site\nNCCL_DEBUG_FILE=/var/log/nccl.%h\nNCCL_DEBUG=INFO\n",
+        )
+        .expect("written");
+        let job = Job::read(root.path(), 4711).expect("it is there");
+        let (torch, nccl) = (Release::parse("2.7.0"), Release::parse("2.21.5"));
+        let wants =
+            Wants { torch, nccl, plugin: None, dir: "/evidence".into(), is_full: false, has_timeline: false };
+        let check = job.check(&wants.settings(), torch, nccl);
+        let standing =
+            |name: &str| check.settings.iter().find(|one| one.name == name).map(|one| one.standing);
+        assert_eq!(standing("TORCH_NCCL_TRACE_BUFFER_SIZE"), Some(Standing::Missing));
+        assert_eq!(standing("TORCH_FR_BUFFER_SIZE"), Some(Standing::Unread));
+        // The environment is stronger than the file.
+        assert_eq!(standing("NCCL_DEBUG"), Some(Standing::Differs));
+        assert_eq!(standing("NCCL_DEBUG_FILE"), Some(Standing::Good));
+        assert_eq!(standing("NCCL_DEBUG_TIMESTAMP_LEVELS"), Some(Standing::Unread));
+        assert_eq!(standing("NCCL_IB_DISABLE"), Some(Standing::Misread));
+        assert_eq!(standing("NCCL_RAS_ENABLE"), None);
+    }
+}

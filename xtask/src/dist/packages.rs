@@ -1,0 +1,138 @@
+//! Packages of distributions (by nfpm) and of Python (by maturin).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{Places, Target, VERSION, done};
+
+/// `deb` or `rpm`.
+pub(super) fn make(places: &Places, target: Target, kind: &str) -> Result<PathBuf> {
+    let arch = if kind == "deb" { target.deb } else { target.rpm };
+    let file = match kind {
+        "deb" => format!("ringleader_{VERSION}_{arch}.deb"),
+        _ => format!("ringleader-{VERSION}-1.{arch}.rpm"),
+    };
+    let path = places.out.join(file);
+    let config = places.out.join(format!("nfpm-{}.yaml", target.name));
+    fs::write(&config, description(places, target)?)?;
+    done(places.tool("nfpm").arg("package").arg("-f").arg(&config).args(["-p", kind, "-t"]).arg(&path))?;
+    fs::remove_file(config)?;
+    Ok(path)
+}
+
+fn description(places: &Places, target: Target) -> Result<String> {
+    let quoted = |path: &Path| serde_json::Value::from(path.display().to_string()).to_string();
+    let mut contents = String::new();
+    let mut add = |from: &Path, to: &str, mode: &str| {
+        contents.push_str(&format!(
+            "  - src: {}\n    dst: {to}\n    file_info:\n      mode: {mode}\n",
+            quoted(from)
+        ));
+    };
+    add(&places.program(target)?, "/usr/bin/ringleader", "0755");
+    if let Some(plugin) = places.plugin(target)? {
+        add(&plugin, "/usr/lib/ringleader/libringleader_nccl.so", "0755");
+    }
+    let extras = places.extras();
+    for (from, to) in [
+        ("completions/ringleader.bash", "/usr/share/bash-completion/completions/ringleader"),
+        ("completions/_ringleader", "/usr/share/zsh/vendor-completions/_ringleader"),
+        ("completions/ringleader.fish", "/usr/share/fish/vendor_completions.d/ringleader.fish"),
+        ("THIRD-PARTY.md", "/usr/share/doc/ringleader/THIRD-PARTY.md"),
+    ] {
+        add(&extras.join(from), to, "0644");
+    }
+    let mut pages: Vec<PathBuf> =
+        fs::read_dir(extras.join("man"))?.flatten().map(|entry| entry.path()).collect();
+    pages.sort();
+    ensure!(!pages.is_empty(), "no manual pages: cargo xtask dist extras");
+    for page in pages {
+        let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        add(&page, &format!("/usr/share/man/man1/{name}"), "0644");
+    }
+    for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+        add(&places.root.join(name), &format!("/usr/share/doc/ringleader/{name}"), "0644");
+    }
+    // Installed and not started: whoever wants it enables it.
+    add(&places.root.join("deploy/ringleader.service"), "/usr/lib/systemd/system/ringleader.service", "0644");
+    // Needs nothing but the C library: zig links the rest.
+    let needs = if target.is_static {
+        String::new()
+    } else {
+        "overrides:\n  deb:\n    depends: [\"libc6 (>= 2.28)\"]\n  rpm:\n    depends: [\"glibc >= 2.28\"]\n"
+            .to_owned()
+    };
+    Ok(format!(
+        "name: ringleader\narch: {}\nplatform: linux\nversion: {VERSION}\nmtime: \"{}\"\nsection: admin\n\
+         maintainer: ringleader <ringleader@localhost>\nlicense: MIT OR Apache-2.0\n\
+         description: |\n  Finds the rank that stalls, breaks or poisons a multi-GPU training job.\n{needs}contents:\n{contents}",
+        target.deb,
+        date(places.time)
+    ))
+}
+
+/// Seconds since 1970 as RFC 3339.
+fn date(time: u64) -> String {
+    let days = (time / 86_400) as i64;
+    // Howard Hinnant's civil_from_days.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let of_era = z.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    let second = time % 86_400;
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// A wheel with the program, the plugin and the Python package.
+pub(super) fn wheel(places: &Places, target: Target) -> Result<PathBuf> {
+    let plugin = places.plugin(target)?.context("a full target has a plugin")?;
+    let lib = places.root.join("python/ringleader/lib");
+    fs::create_dir_all(&lib)?;
+    fs::copy(&plugin, lib.join("libringleader_nccl.so"))?;
+    let made = done(
+        places
+            .tool("maturin")
+            .args(["build", "--release", "--locked", "--zig", "--target", target.triple])
+            .args(["--compatibility", "manylinux_2_28", "--out"])
+            .arg(&places.out),
+    );
+    fs::remove_dir_all(&lib)?;
+    made?;
+    let machine = target.triple.split('-').next().unwrap_or_default();
+    let path = places.out.join(format!("ringleader-{VERSION}-py3-none-manylinux_2_28_{machine}.whl"));
+    ensure!(path.is_file(), "maturin made no {}", path.display());
+    // maturin looks at the program alone: this looks at the plugin as well.
+    let output = places.tool("auditwheel").arg("show").arg(&path).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_right = said
+        .contains(&format!("consistent with the following platform tag: \"manylinux_2_28_{machine}\""))
+        || said.contains("manylinux_2_27")
+        || said.contains("manylinux_2_17");
+    ensure!(is_right, "the wheel does not keep its promise: {said}");
+    Ok(path)
+}
+
+pub(super) fn sdist(places: &Places) -> Result<PathBuf> {
+    done(places.tool("maturin").args(["sdist", "--out"]).arg(&places.out))?;
+    let path = places.out.join(format!("ringleader-{VERSION}.tar.gz"));
+    ensure!(path.is_file(), "maturin made no {}", path.display());
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn dates() {
+        assert_eq!(super::date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(super::date(1_709_164_799), "2024-02-28T23:59:59Z");
+        assert_eq!(super::date(1_709_251_199), "2024-02-29T23:59:59Z");
+    }
+}

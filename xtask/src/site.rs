@@ -1,0 +1,150 @@
+//! `cargo xtask site [DIR]`: a site from the tables, the documentation of rules and checks, the commands' help and `docs/`. Plain
+//! HTML that opens from a disk; its search needs no server.
+
+mod markdown;
+mod page;
+mod topics;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use page::{Page, escape};
+
+/// What kinds of pages there are, in the order of the front page.
+const SECTIONS: [(&str, &str, &str); 14] = [
+    ("docs", "Guides", "how to use it, and how well it does"),
+    ("command", "Commands", "what each command does, with all options"),
+    ("cause", "Causes", "what a verdict names"),
+    ("check", "Checks of a node", "what `ringleader check` looks at"),
+    ("xid", "Xids", "faults that NVIDIA's driver prints to the kernel log"),
+    ("message", "Messages", "what programs, frameworks and launchers print when a job fails"),
+    ("nccl-message", "NCCL warnings", "what NCCL prints"),
+    ("nccl-result", "NCCL results", "codes of NCCL's functions"),
+    ("cuda-error", "CUDA errors", "codes of CUDA's functions"),
+    ("variable", "Variables", "of NCCL, PyTorch and CUDA"),
+    ("unread-variable", "Names that nothing reads", "and what is meant instead"),
+    ("value-trap", "Values that are misread", "how a setting means something else than it says"),
+    ("sxid", "SXids", "faults that NVSwitches print to the kernel log"),
+    ("other", "More", "rules without a cause of their own, rates, bandwidth"),
+];
+
+const STYLE: &str = include_str!("../site/style.css");
+const SEARCH: &str = include_str!("../site/search.js");
+
+pub(crate) fn run(root: &Path, mut args: impl Iterator<Item = String>) -> Result<()> {
+    let out = args.next().map_or_else(|| root.join("target/site"), Into::into);
+    let pages = write(root, &out)?;
+    crate::dist::say(&format!("{} pages in {}", pages.len(), out.display()));
+    Ok(())
+}
+
+/// All pages, written below `out`.
+pub(crate) fn write(root: &Path, out: &Path) -> Result<Vec<Page>> {
+    let mut pages = topics::commands();
+    pages.extend(topics::checks());
+    pages.extend(topics::topics());
+    pages.extend(topics::messages());
+    let mut docs = markdown::documents(root)?;
+    docs.append(&mut pages);
+    let mut pages = docs;
+    apart(&mut pages);
+    // Names that pages point at, to their places.
+    let places: BTreeMap<String, String> =
+        pages.iter().rev().map(|page| (page.name.to_lowercase(), page.path())).collect();
+    let names = Names { places };
+    for (section, ..) in SECTIONS {
+        fs::create_dir_all(out.join(section))?;
+    }
+    fs::write(out.join("style.css"), STYLE)?;
+    fs::write(out.join("search.js"), SEARCH)?;
+    fs::write(out.join("search-index.js"), index(&pages))?;
+    for page in &pages {
+        let path = out.join(page.path());
+        fs::write(&path, page.html("../", &names)).with_context(|| path.display().to_string())?;
+    }
+    for (section, title, about) in SECTIONS {
+        let own: Vec<&Page> = pages.iter().filter(|page| page.section == section).collect();
+        fs::write(out.join(section).join("index.html"), list(section, title, about, &own, &names))?;
+    }
+    fs::write(out.join("index.html"), front(&pages, &names))?;
+    for name in ["watch.png"] {
+        fs::copy(root.join("docs").join(name), out.join("docs").join(name))?;
+    }
+    Ok(pages)
+}
+
+/// Where a name leads to.
+pub(crate) struct Names {
+    places: BTreeMap<String, String>,
+}
+
+impl Names {
+    /// The page of this name, from the root of the site.
+    fn of(&self, name: &str) -> Option<&str> {
+        self.places.get(&name.to_lowercase()).map(String::as_str)
+    }
+}
+
+/// No two pages at one place.
+fn apart(pages: &mut [Page]) {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for page in pages {
+        let n = seen.entry(page.path()).or_default();
+        *n += 1;
+        if *n > 1 {
+            page.slug = format!("{}-{n}", page.slug);
+        }
+    }
+}
+
+/// The index that the browser searches: title, place, kind, and the words of the text.
+fn index(pages: &[Page]) -> String {
+    let rows: Vec<serde_json::Value> = pages
+        .iter()
+        .map(|page| {
+            let kind = SECTIONS.iter().find(|(section, ..)| *section == page.section).map_or("", |row| row.1);
+            serde_json::json!([page.title, page.path(), kind, page.words()])
+        })
+        .collect();
+    format!("window.RINGLEADER_INDEX = {};\n", serde_json::Value::from(rows))
+}
+
+fn list(section: &str, title: &str, about: &str, pages: &[&Page], names: &Names) -> String {
+    let mut body = format!(
+        "<h1>{}</h1>\n<p>{} {}.</p>\n<ul class=\"list\">\n",
+        escape(title),
+        pages.len(),
+        escape(about)
+    );
+    for page in pages {
+        body.push_str(&format!("<li><a href=\"{}.html\">{}</a></li>\n", page.slug, escape(&page.title)));
+    }
+    body.push_str("</ul>\n");
+    let page = Page::new(section, "index", "", title, about, body);
+    page.html("../", names)
+}
+
+fn front(pages: &[Page], names: &Names) -> String {
+    let mut body = String::from(
+        "<h1>ringleader</h1>\n<p>Finds the rank that stalls, breaks or poisons a multi-GPU training job, says why, and proves \
+         it. Search for a number, a name or the text of an error: <em>Xid 79</em>, <em>unhandled system error</em>, \
+         <em>NCCL_IB_TIMEOUT</em>.</p>\n<ul class=\"sections\">\n",
+    );
+    for (section, title, about) in SECTIONS {
+        let n = pages.iter().filter(|page| page.section == section).count();
+        body.push_str(&format!(
+            "<li><a href=\"{section}/index.html\">{}</a> <span>{n}</span><br>{}</li>\n",
+            escape(title),
+            markdown::inline(about)
+        ));
+    }
+    body.push_str("</ul>\n");
+    Page::new("", "index", "", "ringleader", "Finds the rank that stalls a multi-GPU training job", body)
+        .html("", names)
+}
