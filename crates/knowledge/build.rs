@@ -24,6 +24,8 @@ mod collectives;
 mod exports;
 #[path = "build/figures.rs"]
 mod figures;
+#[path = "build/likeness.rs"]
+mod likeness;
 #[path = "build/machine.rs"]
 mod machine;
 #[path = "build/messages.rs"]
@@ -34,6 +36,8 @@ mod places;
 mod programs;
 #[path = "build/settings.rs"]
 mod settings;
+#[path = "build/signs.rs"]
+mod signs;
 
 /// Rows whose first literal is shorter than this cannot be found by their first bytes.
 const PREFIX_BYTES: usize = 8;
@@ -52,6 +56,8 @@ fn main() {
     groups(&mut out, &causes);
     sayings(&mut out, &causes);
     claims::write(&mut out, &causes);
+    signs::write(&mut out, &causes);
+    likeness::write(&mut out, &causes);
     collectives::write(&mut out);
     settings::write(&mut out);
     figures::write(&mut out, &causes);

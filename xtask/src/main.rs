@@ -1,7 +1,9 @@
 //! Tasks of this repository: `cargo xtask gen` regenerates generated files, `cargo xtask dist` makes what is given away,
-//! `cargo xtask site` makes the site.
+//! `cargo xtask site` makes the site,
+//! `cargo xtask likeness` learns the weights of words.
 
 mod dist;
+mod likeness;
 mod site;
 
 use std::io::{self, Write as _};
@@ -17,8 +19,9 @@ fn main() -> ExitCode {
     let done = match args.next().as_deref() {
         Some("gen") => generate().map_err(anyhow::Error::from),
         Some("dist") => dist::run(&root, args),
+        Some("likeness") => likeness::run(&args.collect::<Vec<_>>()).map_err(anyhow::Error::from),
         Some("site") => site::run(&root, args),
-        _ => Err(anyhow::anyhow!("usage: cargo xtask gen | dist … | site [DIR]")),
+        _ => Err(anyhow::anyhow!("usage: cargo xtask gen | dist … | site [DIR] | likeness [--check] DIR…")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,8 +1,10 @@
 //! What programs report: messages of the job, torch's watchdog, schedulers, and a watcher of this program.
 
 pub mod gid;
+pub mod likeness;
 pub mod messages;
 pub mod scheduler;
+pub mod signs;
 pub mod statements;
 pub mod watchdog;
 pub mod watcher;

@@ -20,8 +20,10 @@ use crate::process::closed::{self, Closed};
 use crate::process::condition::{Condition, Conditions};
 use crate::process::fate::{Fate, Fates};
 use crate::process::looks::Looks;
+use crate::said::likeness::Likeness;
 use crate::said::messages::Claims;
 use crate::said::scheduler::Schedulers;
+use crate::said::signs::Signs;
 use crate::said::statements::Statements;
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::{self, StandStill};
@@ -53,6 +55,7 @@ pub struct Scene<'a> {
     has_job: bool,
     window: Window,
     failure: Failure,
+    signs: Signs,
     kernel: KernelLogs<'a>,
     gpus: Gpus<'a>,
     ledger: Ledger<'a>,
@@ -99,6 +102,7 @@ impl<'a> Scene<'a> {
         let has_job = has_job(case);
         let window = Window::new(case);
         let failure = Failure::new(case, &claims);
+        let signs = Signs::new(case, &roster, &stated, &claims, &failure);
         // Machines: kernel logs and GPUs, and how they belong to the job.
         let kernel = KernelLogs::new(case, &roster, has_job, window, &failure);
         let gpus = Gpus::new(case, &roster, has_job);
@@ -131,6 +135,7 @@ impl<'a> Scene<'a> {
             has_job,
             window,
             failure,
+            signs,
             kernel,
             gpus,
             ledger,
@@ -192,6 +197,16 @@ impl<'a> Scene<'a> {
     /// Whether and when the job failed.
     pub fn failure(&self) -> &Failure {
         &self.failure
+    }
+
+    /// Which causes the words of the case resemble.
+    pub fn likeness(&self) -> Likeness {
+        Likeness::new(self.case)
+    }
+
+    /// Signs, from which causes follow where several are there together.
+    pub fn signs(&self) -> &Signs {
+        &self.signs
     }
 
     /// What the machines' kernels say.

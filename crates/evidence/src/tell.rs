@@ -18,9 +18,13 @@ pub(crate) fn read(path: &str, bytes: &[u8]) -> Extract {
     extract
 }
 
-/// The same with statements and signs of progress.
+/// The same with statements and signs of progress, without words, signs and tables of any text.
 pub(crate) fn read_all(path: &str, bytes: &[u8]) -> Extract {
-    crate::read(path, &mut &*bytes, &mut Scratch::default(), &Limits::default())
+    let mut extract = crate::read(path, &mut &*bytes, &mut Scratch::default(), &Limits::default());
+    extract.observations.retain(|o| {
+        !matches!(o.fact, Fact::Sign(_) | Fact::StepTimes(_) | Fact::Outlier(_) | Fact::Words(_))
+    });
+    extract
 }
 
 /// All that was read, one statement a line.

@@ -8,9 +8,13 @@ mod ends;
 mod genre;
 mod json;
 mod ordinary;
+mod outliers;
 mod prefix;
 mod progress;
 mod said;
+mod signs;
+mod times;
+mod words;
 
 use std::io::Read;
 use std::sync::LazyLock;
@@ -29,8 +33,8 @@ use self::ordinary::{Ordinary, Shapes, What};
 /// Lines after one of the kernel's among which another is looked for.
 const MAX_BETWEEN: u32 = 64;
 
-/// Lines of a source that are always offered to all.
-const N_SURE_LINES: u32 = 2;
+/// Lines of a source that are always offered to all: those in which tables and times of steps are looked for.
+const N_SURE_LINES: u32 = 256;
 
 /// Bytes of a line within which NCCL's mark is looked for.
 const MAX_HEAD_BYTES: usize = 128;
@@ -168,6 +172,7 @@ impl Pump {
                 self.counter.goes_on = false;
             } else {
                 let may_be_quiet = self.pace == Pace::Runs
+                    && self.counter.number >= N_SURE_LINES
                     && self.readers.is_in_kernel_log(&self.counter)
                     && line.len() <= sink.limits.max_line_bytes;
                 if may_be_quiet && word < start {
@@ -355,6 +360,10 @@ struct Readers {
     genre: genre::Genre,
     lines: Lines,
     said: said::SaidReader,
+    signs: signs::SignReader,
+    times: times::TimesReader,
+    words: words::WordsReader,
+    outliers: outliers::OutlierReader,
     progress: progress::ProgressReader,
     /// Number of the last line that the kernel's reader took, or 0.
     last_of_kernel: u32,
@@ -505,6 +514,12 @@ impl Readers {
             self.last_of_kernel = line.number;
         }
         self.said.line(line, taken, sink);
+        self.signs.line(line, taken, sink);
+        self.words.line(line, taken, sink);
+        if taken.is_none() && line.number <= N_SURE_LINES {
+            self.times.line(line, sink);
+            self.outliers.line(line, sink);
+        }
         self.genre.line(line, matches!(taken, Some(Name::kernel | Name::nccl)));
         taken
     }
@@ -528,6 +543,10 @@ impl Readers {
             self.said.is_no_log();
         }
         self.said.finish(sink);
+        self.signs.finish(sink);
+        self.times.finish(sink);
+        self.words.finish(sink);
+        self.outliers.finish(sink);
         self.progress.finish(sink);
     }
 }

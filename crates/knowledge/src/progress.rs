@@ -81,6 +81,9 @@ const DONE: &[&str] = &[
     "all done",
     "process group destroyed",
     "training succeeded",
+    "total wall time",
+    "end date and time",
+    "normal termination",
 ];
 /// Before the rate of a server, and in its word of an answer.
 const SERVED: [&str; 2] = ["generation throughput", "\"post "];

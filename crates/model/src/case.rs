@@ -2,8 +2,9 @@
 
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, GuardEvent,
-    KernelEvent, Limit, NcclLog, NetFact, Note, Pid, ProcessStacks, ProcessTable, Progress, RasReport,
-    RingRecord, Said, Source, SystemFact, Timeline, TorchEvent, WallTime, WatchEvent, Who,
+    KernelEvent, Limit, NcclLog, NetFact, Note, Outlier, Pid, ProcessStacks, ProcessTable, Progress,
+    RasReport, RingRecord, Said, Sign, Source, StepTimes, SystemFact, Timeline, TorchEvent, WallTime,
+    WatchEvent, Who, WordAt,
 };
 
 /// One fact with its citation.
@@ -68,6 +69,14 @@ pub enum Fact {
     Progress(Progress),
     /// The timeline of a process.
     Timeline(Box<Timeline>),
+    /// A sign of the table of signs.
+    Sign(Sign),
+    /// Where the time of steps goes.
+    StepTimes(StepTimes),
+    /// One of several that differs.
+    Outlier(Box<Outlier>),
+    /// Words of the table of likeness.
+    Words(Box<[WordAt]>),
     /// The process whose output a member of a bundle is.
     Owner(Box<Owner>),
 }

@@ -6,7 +6,7 @@
 
 use crate::{
     Cite, Environment, Fact, NcclBacktrace, NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess,
-    NcclSetting, Progress, Said, Setting,
+    NcclSetting, Progress, Said, Setting, WordAt,
 };
 
 impl Fact {
@@ -17,6 +17,7 @@ impl Fact {
             Self::Environment(environment) => of_environment(environment, visit),
             Self::Said(said) => of_said(said, visit),
             Self::Progress(progress) => of_progress(progress, visit),
+            Self::Words(words) => words.iter_mut().for_each(|word| of_word(word, visit)),
             // These contain lines of their own source, but no citation.
             Self::Flight(_)
             | Self::Ras(_)
@@ -36,6 +37,9 @@ impl Fact {
             | Self::Watch(_)
             | Self::Guard(_)
             | Self::Timeline(_)
+            | Self::Sign(_)
+            | Self::StepTimes(_)
+            | Self::Outlier(_)
             | Self::Owner(_) => {}
         }
     }
@@ -44,6 +48,11 @@ impl Fact {
 fn of_said(said: &mut Said, visit: &mut impl FnMut(&mut Cite)) {
     let Said { last, template: _, count: _, last_at: _, form: _, rows: _, named: _, is_read: _ } = said;
     visit(last);
+}
+
+fn of_word(word: &mut WordAt, visit: &mut impl FnMut(&mut Cite)) {
+    let WordAt { cite, word: _ } = word;
+    visit(cite);
 }
 
 fn of_progress(progress: &mut Progress, visit: &mut impl FnMut(&mut Cite)) {

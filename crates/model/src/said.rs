@@ -86,3 +86,58 @@ pub struct Progress {
     /// A line that reports a successful end of the job.
     pub ended: Option<Cite>,
 }
+
+/// A sign of the table in one source: a fact that states nothing by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sign {
+    /// Id of its row.
+    pub id: &'static str,
+    /// Lines that give it.
+    pub count: u32,
+}
+
+/// Where the time of the steps of one source goes, by its own lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepTimes {
+    /// Steps with both times.
+    pub n_steps: u32,
+    /// Sum of the steps' times, in the source's own unit.
+    pub total: f64,
+    /// Sum of the times in which they waited for data.
+    pub data: f64,
+}
+
+/// One rank, GPU or host whose number differs from those of all others, which agree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlier {
+    /// What the rows of the table are named by.
+    pub key: OutlierKey,
+    /// What stands before the number, or above it.
+    pub column: Box<str>,
+    /// Its number.
+    pub value: f64,
+    /// That of the others.
+    pub others: f64,
+    /// Rows that were compared.
+    pub n_rows: u32,
+}
+
+/// Name of a row in a table that compares ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutlierKey {
+    /// A rank.
+    Rank(Rank),
+    /// A GPU of a node.
+    Gpu(u32),
+    /// A host.
+    Host(Host),
+}
+
+/// A word of the table of likeness, and its first place in a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WordAt {
+    /// Number of the word in the table.
+    pub word: u16,
+    /// Its first line.
+    pub cite: Cite,
+}

@@ -30,6 +30,7 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
         Fact::Ras(report) => !report.comms.is_empty() || !report.missing_processes.is_empty(),
         Fact::Timeline(timeline) => !timeline.work.is_empty(),
         Fact::Processes(table) => !table.rows.is_empty(),
+        Fact::Words(_) | Fact::Sign(_) | Fact::StepTimes(_) | Fact::Outlier(_) => false,
         _ => true,
     };
     let quiet = |s: &Source| s.kinds.contains(&SourceKind::PlainText) && s.size_bytes > 0;
@@ -99,6 +100,9 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     {
         return Some("RAS gets no answer from some ranks");
     }
+    if scene.signs().get("note-stands-still").is_some() && !ended_well(scene) {
+        return Some("whoever gave this notes that nothing moves");
+    }
     if scene.fates().any_stopped() {
         return Some("a process of the job is stopped");
     }
@@ -106,6 +110,11 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
         return Some("a process left an error file");
     }
     scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
+}
+
+/// A program's own word that it is done.
+fn ended_well(scene: &Scene<'_>) -> bool {
+    scene.case().observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.ended.is_some()))
 }
 
 /// No rank went on between two readings of a job that runs, where nothing records its operations.

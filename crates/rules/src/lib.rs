@@ -11,6 +11,7 @@ mod health;
 mod hostile;
 #[cfg(test)]
 mod laws;
+mod likeness;
 mod picture;
 #[cfg(test)]
 mod ring_laws;

@@ -13,7 +13,7 @@ use ringleader_model::{
 };
 
 use crate::rule::{Outcome, Rule};
-use crate::{health, rules, unexplained};
+use crate::{health, likeness, rules, unexplained};
 use ringleader_correlate::Scene;
 use ringleader_correlate::when::failure::Way;
 
@@ -49,6 +49,8 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.dedup();
     yield_to_rules(&mut findings);
     yield_to_machines(&mut findings);
+    yield_to_conclusions(scene, &mut findings);
+    yield_to_memory(&mut findings);
     order(&mut findings);
     drop_repeats(&mut findings);
     if findings.first().is_none_or(|f| SILENCE_MATTERS.contains(&f.cause)) {
@@ -61,7 +63,8 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     let decisive = findings.first().filter(|f| f.severity > Severity::Info && f.weight > Weight::Aside);
     let Some(first) = decisive else {
         needs.extend(zones);
-        return without_finding(scene, findings, needs);
+        let open = without_finding(scene, findings, needs);
+        return likely(scene, open);
     };
     let same = same_fault(first, &findings);
     // Once a sure cause is known, what another rule would have needed does not matter.
@@ -80,6 +83,33 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         needs,
         findings,
         ranks: rows(scene),
+    }
+}
+
+/// An open verdict with the cause that the words of the evidence resemble most, if they resemble one.
+fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
+    // What was collected of a running job, or recorded by it, shows more than words.
+    let has_records = scene.case().sources.iter().flat_map(|s| &s.kinds).any(|kind| {
+        matches!(
+            kind,
+            SourceKind::NodeSnapshot | SourceKind::Ring | SourceKind::Bundle | SourceKind::FlightRecorder
+        )
+    });
+    let has_findings = open.findings.iter().any(|f| f.weight > Weight::Aside);
+    if health::is_without_evidence(scene.case()) || has_records || has_findings {
+        return open;
+    }
+    let Some(finding) = likeness::finding(scene, open.cause == Cause::None) else { return open };
+    let mut findings = vec![finding.clone()];
+    findings.extend(open.findings);
+    Verdict {
+        cause: finding.cause,
+        category: finding.category,
+        confidence: Confidence::Low,
+        summary: finding.title,
+        actions: finding.actions,
+        findings,
+        ..open
     }
 }
 
@@ -139,6 +169,34 @@ fn yield_to_machines(findings: &mut [Finding]) {
             |f: &&mut Finding| f.cause == Cause::ApplicationException && f.confidence < Confidence::High;
         findings.iter_mut().filter(unsure).for_each(|f| f.weight = f.weight.min(Weight::Echo));
     }
+}
+
+/// A kill for want of memory explains the exceptions and kills beside it; that of a data loader's worker even where it
+/// is only likely.
+fn yield_to_memory(findings: &mut [Finding]) {
+    let is_oom = |f: &Finding| f.cause == Cause::OomKilled && f.weight > Weight::Aside;
+    // A kernel's log may be of another program.
+    let is_told = |f: &Finding| f.evidence.iter().any(|e| e.kind != SourceKind::KernelLog);
+    let is_sure = findings
+        .iter()
+        .any(|f| is_oom(f) && f.confidence > Confidence::Low && f.weight > Weight::Echo && is_told(f));
+    let is_likely = findings.iter().any(is_oom);
+    let loader = rules::program::data_loader_worker_died::RULE.id;
+    for finding in findings {
+        let is_end = matches!(finding.cause, Cause::ProcessKilled | Cause::ApplicationException);
+        if is_end && is_sure || is_likely && finding.rule == loader && finding.cause == Cause::ProcessKilled {
+            finding.weight = finding.weight.min(Weight::Echo);
+        }
+    }
+}
+
+/// What a conclusion from several signs explains is its echo.
+fn yield_to_conclusions(scene: &Scene<'_>, findings: &mut [Finding]) {
+    let rule = rules::program::signs_together::RULE.id;
+    let explained: Vec<Cause> =
+        findings.iter().flat_map(|f| rules::program::signs_together::explained_by(scene, f)).collect();
+    let is_echo = |f: &&mut Finding| f.rule != rule && explained.contains(&f.cause);
+    findings.iter_mut().filter(is_echo).for_each(|f| f.weight = f.weight.min(Weight::Echo));
 }
 
 /// Causes that also rest on what the kernel did not report.

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use ringleader_knowledge::form::Level;
 use ringleader_knowledge::progress::Plan;
-use ringleader_knowledge::{form, message};
+use ringleader_knowledge::{form, message, sign};
 
 use super::genre::{Counts, Genre};
 use super::json;
@@ -228,7 +228,7 @@ fn may_matter(line: &[u8], shape: &[u8]) -> bool {
 }
 
 fn text_may_matter(line: &[u8], shape: &[u8]) -> bool {
-    if form::wanted_blind(shape) || message::wanted_blind(shape) {
+    if form::wanted_blind(shape) || message::wanted_blind(shape) || sign::wanted_blind(shape) {
         return true;
     }
     if WORDS.as_ref().is_none_or(|words| words.is_match(shape)) {

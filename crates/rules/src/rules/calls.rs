@@ -7,6 +7,7 @@ pub(super) mod dtype_mismatch;
 pub(super) mod extra_collective;
 pub(super) mod fingerprint_mismatch;
 mod mismatch;
+pub(super) mod one_differs;
 pub(super) mod op_mismatch;
 pub(super) mod operations_in_flight;
 pub(super) mod out_of_step;

@@ -84,7 +84,11 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
                 c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none()
             });
         // Its launcher reports those that fail: a rank that is not among them lived until the others had timed out.
-        let has_outlived = scene.conditions().has_failure_table() && scene.failure().has(Way::TimedOut);
+        let reports =
+            |e: &TorchEvent| matches!(e, TorchEvent::ChildExit { .. } | TorchEvent::ClosingSignal { .. });
+        let is_reported =
+            scene.conditions().has_failure_table() || scene.statements().any(|s| reports(s.event));
+        let has_outlived = is_reported && scene.failure().has(Way::TimedOut);
         if !gone && (!silent || has_outlived) {
             continue;
         }

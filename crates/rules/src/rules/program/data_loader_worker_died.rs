@@ -30,7 +30,7 @@ use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 
 /// See the module.
-pub(in crate::rules) static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     id: "data-loader-worker-died",
     title: "a data-loader worker died",
     since: "0.1",

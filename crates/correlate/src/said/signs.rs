@@ -1,0 +1,204 @@
+//! Signs of a case: those that lines give, and those that follow from what readers have understood.
+
+use ringleader_knowledge::sign;
+use ringleader_model::{Case, Evidence, Fact, NcclLog, Observation, SourceKind, Who};
+
+use crate::said::messages::Claims;
+use crate::said::statements::Statements;
+use crate::when::failure::{Failure, Way};
+use crate::who::roster::Roster;
+
+/// One sign with its places.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Id of the sign.
+    pub id: &'static str,
+    /// Lines that give it.
+    pub count: u32,
+    /// The first line of each source, at most a few.
+    pub evidence: Vec<Evidence>,
+    /// Who gives it, where the lines show it.
+    pub by: Vec<Who>,
+}
+
+/// All signs of a case, by id.
+#[derive(Clone, Debug, Default)]
+pub struct Signs {
+    seen: Vec<Seen>,
+}
+
+/// Places that are kept of one sign.
+const MAX_PLACES: usize = 4;
+
+impl Signs {
+    /// Collects the signs of a case.
+    pub fn new(
+        case: &Case,
+        roster: &Roster,
+        stated: &Statements<'_>,
+        claims: &Claims<'_>,
+        failure: &Failure,
+    ) -> Self {
+        let mut signs = Self::default();
+        for observation in &case.observations {
+            match &observation.fact {
+                Fact::Sign(one) => {
+                    let kind = SourceKind::PlainText;
+                    let evidence = Evidence { cite: observation.cite, text: shown(&observation.text), kind };
+                    signs.add(one.id, one.count, Some(evidence), &observation.who);
+                }
+                Fact::Nccl(log) => signs.of_nccl(observation, log),
+                Fact::StepTimes(times) if times.n_steps >= MIN_STEPS => {
+                    if times.data * 2.0 > times.total {
+                        signs.add("data-time-dominates", 1, Some(cited(observation)), &observation.who);
+                    }
+                }
+                _ => {}
+            }
+        }
+        signs.of_job(case, roster, stated, failure);
+        if let Some(own) = claims.own_exceptions().iter().find(|own| own.place().is_some()) {
+            signs.add("user-exception", 1, Some(own.evidence()), &own.observation.who);
+        }
+        signs
+    }
+
+    /// The sign, if it is there.
+    pub fn get(&self, id: &str) -> Option<&Seen> {
+        self.seen.iter().find(|s| s.id == id)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Seen] {
+        &self.seen
+    }
+
+    fn of_nccl(&mut self, observation: &Observation, log: &NcclLog) {
+        for process in &log.processes {
+            let at = process.first.map(|cite| Evidence {
+                cite,
+                text: format!("Using network {}", process.network.as_deref().unwrap_or_default()),
+                kind: SourceKind::NcclLog,
+            });
+            match process.network.as_deref() {
+                Some(n) if n.starts_with("Socket") => self.add("sockets-used", 1, at, &process.who),
+                Some(n) if n.starts_with("IB") => self.add("verbs-used", 1, at, &process.who),
+                _ => {}
+            }
+        }
+        for link in &log.links {
+            let text = format!("{} -> {} via {}", link.from.0, link.to.0, link.transport);
+            let who = log.processes.get(link.process as usize).map(|p| p.who.clone()).unwrap_or_default();
+            let at = Evidence { cite: link.cite, text, kind: SourceKind::NcclLog };
+            if link.transport.starts_with("P2P") {
+                self.add("p2p-used", 1, Some(at), &who);
+            } else if link.transport.contains("GDRDMA") {
+                self.add("gdr-used", 1, Some(at), &who);
+            } else if link.transport.starts_with("SHM") || link.transport.starts_with("direct shared") {
+                self.add("shm-used", 1, Some(at), &who);
+            }
+        }
+        if log.comms.iter().any(|c| c.completed.is_some()) {
+            self.add("communicator-made", 1, None, &observation.who);
+        }
+    }
+
+    fn of_job(&mut self, case: &Case, roster: &Roster, stated: &Statements<'_>, failure: &Failure) {
+        let mut hosts: Vec<&str> = Vec::new();
+        for host in roster.members.iter().filter_map(|m| m.host.as_ref()) {
+            if !hosts.contains(&&**host) {
+                hosts.push(host);
+            }
+        }
+        if hosts.len() > 1 {
+            self.add("several-hosts", hosts.len() as u32, None, &Who::default());
+        }
+        let mut trouble = failure.first().map(|(_, evidence)| evidence.clone());
+        if failure.has(Way::TimedOut) {
+            self.add("timed-out", 1, trouble.clone(), &Who::default());
+        }
+        for one in stated.all() {
+            let open = !one.was_overcome(case)
+                && one.role() != Some(ringleader_knowledge::message::Role::Harmless)
+                && (one.weight() == ringleader_model::FormWeight::Strong || !one.rows.is_empty());
+            if !open {
+                continue;
+            }
+            let first = one.evidence(1).next();
+            trouble = trouble.or_else(|| first.clone());
+            for row in &one.rows {
+                self.add(row.id(), 1, first.clone(), &Who::default());
+            }
+        }
+        let stands = self.get("note-stands-still").map(|s| s.evidence.first().cloned());
+        if let Some(evidence) = stands {
+            trouble = trouble.or(evidence);
+        }
+        if trouble.is_some() {
+            self.add("trouble", 1, trouble, &Who::default());
+        }
+        let goes_on =
+            case.observations.iter().find(|o| matches!(&o.fact, Fact::Progress(p) if p.n_steps > 1));
+        if let Some(observation) = goes_on {
+            self.add("steps-go-on", 1, Some(cited(observation)), &observation.who);
+        }
+    }
+
+    fn add(&mut self, id: &'static str, count: u32, at: Option<Evidence>, who: &Who) {
+        let place = self.seen.iter().position(|s| s.id == id);
+        let place = place.unwrap_or_else(|| {
+            self.seen.push(Seen { id, count: 0, evidence: Vec::new(), by: Vec::new() });
+            self.seen.len() - 1
+        });
+        let Some(seen) = self.seen.get_mut(place) else { return };
+        seen.count = seen.count.saturating_add(count);
+        if seen.evidence.len() < MAX_PLACES {
+            seen.evidence.extend(at);
+        }
+        if !who.is_nobody() && seen.by.len() < MAX_PLACES && !seen.by.contains(who) {
+            seen.by.push(who.clone());
+        }
+    }
+
+    /// The evidence for a conclusion, or None if it does not follow.
+    pub fn follows(&self, conclusion: &sign::Conclusion) -> Option<Vec<Evidence>> {
+        if conclusion.none.iter().any(|id| self.has(id)) {
+            return None;
+        }
+        let mut evidence = Vec::new();
+        for choices in conclusion.all {
+            let found = choices.iter().find(|id| self.has(id))?;
+            evidence.extend(
+                self.get(plain(found).0).into_iter().flat_map(|s| s.evidence.iter().take(2)).cloned(),
+            );
+        }
+        Some(evidence)
+    }
+
+    fn has(&self, id: &str) -> bool {
+        let (id, least) = plain(id);
+        self.get(id).is_some_and(|s| s.count >= least)
+    }
+}
+
+/// The id of a sign or row, and how often it must stand: `ddp-first-rank x2`.
+fn plain(id: &str) -> (&str, u32) {
+    let id = id.strip_prefix("row:").unwrap_or(id);
+    match id.rsplit_once(" x") {
+        Some((id, n)) => (id, n.parse().unwrap_or(1)),
+        None => (id, 1),
+    }
+}
+
+/// Steps below which their times tell nothing.
+const MIN_STEPS: u32 = 5;
+/// Longest citation, characters.
+const CITED_CHARS: usize = 400;
+
+fn cited(observation: &Observation) -> Evidence {
+    Evidence { cite: observation.cite, text: shown(&observation.text), kind: SourceKind::PlainText }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(CITED_CHARS).collect()
+}

@@ -1,0 +1,160 @@
+//! Which causes a text resembles: a linear score over its words, learnt from cases whose cause is known.
+//!
+//! ```text
+//! rendezvous connection    missing-rank +0.41, hostname-resolution +0.33, shape-mismatch -0.12
+//! ```
+//! It orders candidates where no rule speaks. `cargo xtask likeness` learns the weights, which are in
+//! `data/likeness.txt`; nothing in it knows an order of events, a rank or a number.
+
+use ringleader_model::Cause;
+
+use crate::tables::{LIKENESS_CAUSES, LIKENESS_STARTS, LIKENESS_WEIGHTS, LIKENESS_WORDS};
+
+/// Units of a weight.
+pub const UNIT: f32 = 1000.0;
+/// Shortest word, bytes.
+const MIN_BYTES: usize = 3;
+/// Longest word, bytes.
+const MAX_BYTES: usize = 40;
+
+/// A word or pair of words of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Word(u16);
+
+impl Word {
+    /// The word with this spelling.
+    pub fn of(text: &str) -> Option<Self> {
+        let at = LIKENESS_WORDS.binary_search_by(|(word, _)| (*word).cmp(text)).ok()?;
+        u16::try_from(at).ok().map(Self)
+    }
+
+    /// The word with this number.
+    pub fn at(number: u16) -> Option<Self> {
+        LIKENESS_WORDS.get(usize::from(number)).map(|_| Self(number))
+    }
+
+    /// Its number.
+    pub fn number(self) -> u16 {
+        self.0
+    }
+
+    /// Its spelling.
+    pub fn text(self) -> &'static str {
+        LIKENESS_WORDS.get(usize::from(self.0)).map_or("", |(word, _)| word)
+    }
+
+    fn rarity(self) -> f32 {
+        LIKENESS_WORDS.get(usize::from(self.0)).map_or(0.0, |(_, rarity)| f32::from(*rarity) / UNIT)
+    }
+
+    fn weights(self) -> impl Iterator<Item = (usize, f32)> {
+        let at = usize::from(self.0);
+        let bounds = LIKENESS_STARTS.get(at).zip(LIKENESS_STARTS.get(at + 1));
+        let range = bounds.map_or(0..0, |(start, end)| *start as usize..*end as usize);
+        let weights = LIKENESS_WEIGHTS.get(range).unwrap_or_default();
+        weights.iter().map(|(cause, weight)| (usize::from(*cause), f32::from(*weight) / UNIT))
+    }
+}
+
+/// Number of words of the table.
+pub fn n_words() -> usize {
+    LIKENESS_WORDS.len()
+}
+
+/// Calls `each` with the words of a line and with each two that follow one another, in small letters.
+pub fn each_word(line: &str, each: &mut impl FnMut(&str)) {
+    let mut pair = String::new();
+    let mut last_bytes = 0;
+    let lower = line.to_ascii_lowercase();
+    for word in lower.split(|c: char| !c.is_ascii_lowercase() && c != '_') {
+        if !(MIN_BYTES..=MAX_BYTES).contains(&word.len()) {
+            continue;
+        }
+        each(word);
+        if last_bytes > 0 {
+            let keep = pair.len() - last_bytes;
+            pair.drain(..keep);
+            pair.push(' ');
+            pair.push_str(word);
+            each(&pair);
+        } else {
+            pair.push_str(word);
+        }
+        last_bytes = word.len();
+    }
+}
+
+/// Causes by their score, the likeliest first; `words` each once.
+pub fn rank(words: &[Word]) -> Vec<(Cause, f32)> {
+    let mut scores = vec![0.0_f32; LIKENESS_CAUSES.len()];
+    let mut square = 0.0;
+    for word in words {
+        let rarity = word.rarity();
+        square += rarity * rarity;
+        for (cause, weight) in word.weights() {
+            if let Some(score) = scores.get_mut(cause) {
+                *score += rarity * weight;
+            }
+        }
+    }
+    let length = if square > 0.0 { square.sqrt() } else { 1.0 };
+    let mut all: Vec<(Cause, f32)> =
+        LIKENESS_CAUSES.iter().zip(scores).map(|(cause, score)| (*cause, score / length)).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all
+}
+
+/// The words that speak most for `cause` and against `other`, with what each adds.
+pub fn because(words: &[Word], cause: Cause, other: Cause) -> Vec<(Word, f32)> {
+    let number = |of: Cause| LIKENESS_CAUSES.iter().position(|c| *c == of);
+    let (own, others) = (number(cause), number(other));
+    let square: f32 = words.iter().map(|w| w.rarity() * w.rarity()).sum();
+    let length = if square > 0.0 { square.sqrt() } else { 1.0 };
+    let mut all: Vec<(Word, f32)> = words
+        .iter()
+        .map(|word| {
+            let of = |n: Option<usize>| word.weights().find(|(c, _)| Some(*c) == n).map_or(0.0, |(_, w)| w);
+            (*word, (of(own) - of(others)) * word.rarity() / length)
+        })
+        .filter(|(_, part)| *part > 0.0)
+        .collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Word, each_word, n_words, rank};
+
+    #[test]
+    fn words_and_pairs() {
+        let mut found = Vec::new();
+        each_word("[rank3]: RendezvousTimeoutError after 60s, to 10.0.0.1 (c10d)", &mut |w| {
+            found.push(w.to_owned())
+        });
+        assert_eq!(
+            found,
+            [
+                "rank",
+                "rendezvoustimeouterror",
+                "rank rendezvoustimeouterror",
+                "after",
+                "rendezvoustimeouterror after"
+            ]
+        );
+    }
+
+    #[test]
+    fn words_are_found_by_their_spelling() {
+        assert!(n_words() > 1000);
+        for number in [0, 100, 1000] {
+            let word = Word::at(number).expect("there are more");
+            assert_eq!(Word::of(word.text()), Some(word));
+        }
+    }
+
+    #[test]
+    fn nothing_resembles_nothing() {
+        assert!(rank(&[]).iter().all(|(_, score)| *score == 0.0));
+    }
+}

@@ -1,0 +1,135 @@
+//! # What it shows
+//!
+//! Several facts, none of which is a fault by itself, stand together and leave one explanation.
+//!
+//! # Why it happens
+//!
+//! What an expert concludes from a few pasted lines: a job that hangs in its first collective over peer access, and
+//! bridges that redirect it; a rendezvous that nobody answers, and a host name that means the loopback interface.
+//!
+//! # Evidence
+//!
+//! One line for each sign. Signs and conclusions are rows of `crates/knowledge/data/signs.toml`.
+//!
+//! # What looks like it but is not
+//!
+//! Each sign alone is ordinary. A conclusion is never more than medium, and rests on nothing where a sign speaks against
+//! it.
+//!
+//! # What to do
+//!
+//! What the row says.
+//!
+//! # References
+//!
+//! crates/knowledge/data/signs.toml; user guide of NCCL, troubleshooting; torchrun's rendezvous.
+
+use ringleader_correlate::Scene;
+use ringleader_knowledge::{cause, sign};
+use ringleader_model::{Category, Confidence, Finding, Severity, Weight};
+
+use crate::rule::{Draft, Outcome, Rule};
+
+/// See the module.
+pub(crate) static RULE: Rule = Rule {
+    id: "signs-together",
+    title: "signs that leave one explanation together",
+    since: "0.3",
+    doc: include_str!("signs_together.rs"),
+    check,
+};
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    let mut findings: Vec<Finding> = Vec::new();
+    for row in sign::conclusions() {
+        let known = findings.iter().any(|f| f.cause == row.cause);
+        if let Some(evidence) = scene.signs().follows(row).filter(|_| !known) {
+            let slow = cause::category(row.cause) == Category::Performance;
+            let draft = Draft::new(RULE.id, row.cause, row.title)
+                .severity(if slow { Severity::Warning } else { Severity::Error })
+                .weight(if row.confidence > Confidence::Low { Weight::Derived } else { Weight::Symptom })
+                .confidence(row.confidence)
+                .at_most(row.confidence)
+                .culprits(culprits(scene, row))
+                .evidence(evidence)
+                .advise_all(row.advice);
+            findings.extend(draft.build());
+        }
+    }
+    Outcome::from_findings(findings)
+}
+
+fn culprits(scene: &Scene<'_>, row: &sign::Conclusion) -> Vec<ringleader_model::Culprit> {
+    let seen = scene.signs().get(row.culprit);
+    seen.into_iter().flat_map(|s| &s.by).map(|who| scene.culprit(who)).collect()
+}
+
+/// Causes whose findings are echoes of a conclusion that was drawn.
+pub(crate) fn explained_by(scene: &Scene<'_>, finding: &Finding) -> Vec<ringleader_model::Cause> {
+    if finding.rule != RULE.id {
+        return Vec::new();
+    }
+    let drawn = sign::conclusions().iter().filter(|c| c.cause == finding.cause && c.title == finding.title);
+    drawn.filter(|c| scene.signs().follows(c).is_some()).flat_map(|c| c.over).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Fact, Sign, SourceKind, Who};
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    fn signs(ids: &[&'static str]) -> Stage {
+        ids.iter().fold(Stage::new(), |stage, id| {
+            stage.push(SourceKind::PlainText, Who::default(), Fact::Sign(Sign { id, count: 4 }))
+        })
+    }
+
+    #[test]
+    fn together_they_leave_one_explanation() {
+        signs(&["acs-redirects", "note-stands-still"]).expect(&RULE, &["p2p-acs-iommu"]);
+        signs(&["shm-of-64-mb", "bus-error"]).expect(&RULE, &["shm-full"]);
+        signs(&["memlock-is-low", "verbs-without-memory"]).expect(&RULE, &["memlock-limit"]);
+        signs(&["loopback-rendezvous", "several-nodes-asked", "connect-trouble"])
+            .expect(&RULE, &["hostname-resolution"]);
+    }
+
+    #[test]
+    fn each_alone_is_ordinary() {
+        let alone = [
+            "acs-redirects",
+            "shm-of-64-mb",
+            "memlock-is-low",
+            "loopback-rendezvous",
+            "rdma-ports-up",
+            "mig-is-on",
+        ];
+        for id in alone {
+            signs(&[id]).silent(&RULE);
+        }
+        // The loopback interface is right on one node.
+        signs(&["loopback-rendezvous", "connect-trouble"]).silent(&RULE);
+    }
+
+    #[test]
+    fn every_conclusion_of_lines_follows() {
+        use ringleader_knowledge::sign::{conclusions, get};
+        let is_line = |id: &&&str| get(id.trim_end_matches(" x2")).is_some_and(|r| !r.examples.is_empty());
+        for row in conclusions() {
+            let firsts: Vec<&'static str> = row
+                .all
+                .iter()
+                .filter_map(|c| c.iter().find(is_line))
+                .map(|id| id.trim_end_matches(" x2"))
+                .collect();
+            if firsts.len() < row.all.len()
+                || row.all.iter().flat_map(|c| c.iter()).any(|id| id.contains(" x4"))
+            {
+                continue;
+            }
+            let verdict = crate::diagnose(&signs(&firsts).case);
+            assert!(verdict.findings.iter().any(|f| f.cause == row.cause), "{}: {firsts:?}", row.id);
+        }
+    }
+}
