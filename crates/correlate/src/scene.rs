@@ -7,7 +7,7 @@ use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{
     BenchRun, Case, Cite, CopyTest, Culprit, Evidence, Fact, GpuTable, Host, Interface, Limit, MemoryGroup,
     NcclLog, NcclMessage, NcclProcess, NetFact, Observation, ProcessStacks, ProcessTable, Rank, RasReport,
-    RingRecord, SourceKind, SystemFact, TorchEvent, WallTime, Who,
+    RingRecord, SourceKind, SystemFact, Timeline, TorchEvent, WallTime, Who,
 };
 
 use crate::calls::align::{self, Divergence};
@@ -310,6 +310,14 @@ impl<'a> Scene<'a> {
     /// Rings, one for each process.
     pub fn rings(&self) -> Vec<(&'a Observation, &'a RingRecord)> {
         rings(self.case)
+    }
+
+    /// Timelines of profilers, in source order.
+    pub fn timelines(&self) -> impl Iterator<Item = (&'a Observation, &'a Timeline)> + use<'a> {
+        self.case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Timeline(timeline) => Some((o, &**timeline)),
+            _ => None,
+        })
     }
 
     /// Stacks of processes.

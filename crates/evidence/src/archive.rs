@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use ringleader_model::{Cite, Note, NoteKind, SourceKind};
 
 use crate::ground::{CapReached, Extract, Limits, Sink, stop_kind};
+use crate::readers::timeline;
 use crate::scratch::{Scratch, hold};
 use crate::sniff::{self, Form};
 use crate::{document, text};
@@ -164,8 +165,9 @@ fn open(
             );
         }
         Form::Timeline => {
-            let text = "a profiler timeline: not read yet".into();
-            alone(place, SourceKind::Unknown, NoteKind::Remark, text, budget, extract);
+            let mut sink = Sink::open(&place.shown, budget.limits, extract);
+            let size = timeline::read_chrome(&head, &mut rest, &mut sink);
+            sink.close(size);
         }
         Form::Binary(name) => {
             let text = match name {

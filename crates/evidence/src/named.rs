@@ -32,7 +32,9 @@ pub(crate) fn name_speakers(case: &mut Case) {
     speakers.extend(families.iter().filter(is_sound).flatten().copied());
     for observation in &mut case.observations {
         let is_line = matches!(observation.fact, Fact::Torch(_) | Fact::Said(_) | Fact::Progress(_));
-        if is_line && observation.who.is_nobody() {
+        // A timeline knows its process, and often no rank.
+        let is_unranked = matches!(observation.fact, Fact::Timeline(_)) && observation.who.rank.is_none();
+        if is_line && observation.who.is_nobody() || is_unranked {
             observation.who.rank = speakers.get(&observation.cite.source).copied();
         }
     }

@@ -18,6 +18,7 @@ mod ring;
 mod stacks;
 mod system;
 mod tables;
+pub(crate) mod timeline;
 mod torch;
 mod watch;
 
@@ -143,6 +144,9 @@ readers! {
     };
     flight: NoLines, Reader { document: Some(flight::read_json), whole: Some(&DUMP), ..LINES };
     ring: NoLines, Reader { whole: Some(&RING), ..LINES };
+    nsight: NoLines, Reader { whole: Some(&DATABASE), ..LINES };
+    xplane: NoLines, Reader { whole: Some(&PLANES), ..LINES };
+    inspector: NoLines, Reader { whole: Some(&INSPECTOR), ..LINES };
     // A snapshot holds lines of the kernel's log.
     node: NoLines, Reader { document: Some(node::read_json::<kernel::KernelReader>), ..LINES };
     watch: NoLines, Reader { document: Some(watch::read_json), ..LINES };
@@ -155,6 +159,30 @@ static DUMP: WholeFile = WholeFile {
     is: flight::is_pickle,
     max_bytes: |limits| limits.max_dump_bytes,
     read: |name, bytes, kept, sink| flight::read_pickle(name, bytes, &mut kept.dumps, sink),
+};
+
+/// An export of Nsight Systems.
+static DATABASE: WholeFile = WholeFile {
+    name: "sqlite",
+    is: timeline::nsight::is_database,
+    max_bytes: |_| timeline::nsight::MAX_BYTES,
+    read: |_, bytes, _, sink| timeline::nsight::read(bytes, sink),
+};
+
+/// Records of NCCL's Inspector.
+static INSPECTOR: WholeFile = WholeFile {
+    name: "inspector",
+    is: timeline::inspector::is_inspector,
+    max_bytes: |_| timeline::inspector::MAX_BYTES,
+    read: |_, bytes, _, sink| timeline::inspector::read(bytes, sink),
+};
+
+/// A profile of XLA.
+static PLANES: WholeFile = WholeFile {
+    name: "xplane",
+    is: timeline::xplane::is_xplane,
+    max_bytes: |_| timeline::xplane::MAX_BYTES,
+    read: |_, bytes, _, sink| timeline::xplane::read(bytes, sink),
 };
 
 /// A ring of NCCL's plugin.

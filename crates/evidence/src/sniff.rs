@@ -48,11 +48,10 @@ pub(crate) const HEAD_BYTES: usize = 4096;
 pub(crate) const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Formats that are told by name, since their user may know what to do about them.
-const MAGICS: [(&[u8], &str); 9] = [
+const MAGICS: [(&[u8], &str); 8] = [
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (b"\x04\x22\x4d\x18", "an lz4 file"),
     (b"\x7fELF", "an ELF file (a program, a library or a core dump)"),
-    (b"SQLite format 3\0", "an SQLite database (an nsys export?)"),
     (b"PERFILE2", "a perf recording"),
     (b"\x89PNG", "a PNG picture"),
     (b"\xff\xd8\xff", "a JPEG picture"),

@@ -26,6 +26,7 @@ pub fn command(kind: SourceKind) -> Option<&'static str> {
         SourceKind::Environment => "cat /proc/PID/environ; env; export -p",
         SourceKind::NodeSnapshot => "ringleader check --format node-json",
         SourceKind::Watch => "ringleader watch --json",
+        SourceKind::Timeline => "ringleader trace record --steps 5 -o timelines",
         SourceKind::Bundle => "ringleader collect -o bundle.tar.zst",
         SourceKind::NcclTests
         | SourceKind::Limits

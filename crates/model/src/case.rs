@@ -3,7 +3,7 @@
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, KernelEvent, Limit,
     NcclLog, NetFact, Note, Pid, ProcessStacks, ProcessTable, Progress, RasReport, RingRecord, Said, Source,
-    SystemFact, TorchEvent, WallTime, WatchEvent, Who,
+    SystemFact, Timeline, TorchEvent, WallTime, WatchEvent, Who,
 };
 
 /// One fact with its citation.
@@ -64,6 +64,8 @@ pub enum Fact {
     Said(Box<Said>),
     /// Signs that the job makes progress, or ended successfully.
     Progress(Progress),
+    /// The timeline of a process.
+    Timeline(Box<Timeline>),
     /// The process whose output a member of a bundle is.
     Owner(Box<Owner>),
 }

@@ -34,6 +34,7 @@ impl Fact {
             | Self::Net(_)
             | Self::System(_)
             | Self::Watch(_)
+            | Self::Timeline(_)
             | Self::Owner(_) => {}
         }
     }

@@ -28,6 +28,7 @@ mod said;
 mod shell;
 mod source;
 mod system;
+mod timeline;
 mod torch;
 mod watch;
 
@@ -52,5 +53,6 @@ pub use said::*;
 pub use shell::*;
 pub use source::*;
 pub use system::*;
+pub use timeline::*;
 pub use torch::*;
 pub use watch::*;

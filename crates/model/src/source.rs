@@ -71,6 +71,8 @@ pub enum SourceKind {
     NodeSnapshot,
     /// Events of a watcher.
     Watch,
+    /// Timeline of a profiler.
+    Timeline,
     /// Manifest of a bundle.
     Bundle,
     /// Text in which no reader recognised anything.
@@ -105,6 +107,7 @@ impl SourceKind {
             Self::Scheduler => "scheduler",
             Self::NodeSnapshot => "node-snapshot",
             Self::Watch => "watch-events",
+            Self::Timeline => "timeline",
             Self::Bundle => "bundle-manifest",
             Self::PlainText => "text",
             Self::Unknown => "unknown",

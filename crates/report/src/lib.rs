@@ -15,6 +15,7 @@ pub mod quote;
 pub mod redact;
 pub mod text;
 pub mod timeline;
+pub mod trace;
 
 /// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -22,6 +22,7 @@ use crate::lint::LintArgs;
 use crate::mcp::McpArgs;
 use crate::probe::ProbeArgs;
 use crate::run::RunArgs;
+use crate::trace::TraceArgs;
 use crate::version::VersionArgs;
 use crate::watch::WatchArgs;
 
@@ -61,6 +62,7 @@ subcommands! {
     Explain(ExplainArgs),
     Lint(LintArgs),
     Watch(WatchArgs),
+    Trace(TraceArgs),
     Run(RunArgs),
     #[cfg(feature = "history")]
     History(HistoryArgs),

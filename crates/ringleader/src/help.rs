@@ -63,6 +63,7 @@ mod tests {
             SourceKind::NodeSnapshot,
             SourceKind::Watch,
             SourceKind::Bundle,
+            SourceKind::Timeline,
         ] {
             let (_, rest) =
                 text.split_once(&format!("\n  {}", kind.name())).unwrap_or_else(|| panic!("{}", kind.name()));

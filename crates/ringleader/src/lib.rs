@@ -32,6 +32,7 @@ mod probe;
 mod progress;
 mod run;
 mod terminal;
+mod trace;
 mod version;
 mod watch;
 

@@ -28,6 +28,7 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
     let says_something = |o: &Observation| match &o.fact {
         Fact::Flight(dump) => !dump.ops.is_empty(),
         Fact::Ras(report) => !report.comms.is_empty() || !report.missing_processes.is_empty(),
+        Fact::Timeline(timeline) => !timeline.work.is_empty(),
         Fact::Processes(table) => !table.rows.is_empty(),
         _ => true,
     };

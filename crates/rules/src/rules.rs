@@ -10,6 +10,7 @@ mod network;
 mod process;
 pub(crate) mod program;
 mod settings;
+mod timeline;
 
 use crate::rule::Rule;
 
@@ -119,6 +120,7 @@ pub static ALL: &[&Rule] = &[
     &gpu::other_xid::RULE,
     &gpu::gpu_tool_failed::RULE,
     &calls::operations_in_flight::RULE,
+    &timeline::time_lost::RULE,
 ];
 
 #[cfg(test)]

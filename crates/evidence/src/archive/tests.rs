@@ -183,7 +183,7 @@ fn what_cannot_be_read_is_told() {
     check(
         "t.json",
         b"{\"schemaVersion\": 1, \"deviceProperties\": [",
-        "t.json [unknown] 0 B\n  note Remark line 0: a profiler timeline: not read yet",
+        "t.json [timeline] 42 B\n  note Truncated line 0: the trace ends within an event: the program was stopped while it wrote",
     );
     check(
         "g.gz",

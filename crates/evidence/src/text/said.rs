@@ -167,6 +167,9 @@ impl Offered {
                 | Name::fabric
                 | Name::flight
                 | Name::ring
+                | Name::nsight
+                | Name::xplane
+                | Name::inspector
                 | Name::node
                 | Name::watch
                 | Name::bundle,

@@ -27,6 +27,7 @@ mod schema;
 mod settings;
 mod stub;
 mod tidy;
+mod trace;
 mod truth;
 mod variants;
 mod watch;

@@ -1,0 +1,327 @@
+//! Events and top-level values of a trace, one by one, out of a window over the stream.
+
+use std::io::{self, Read};
+
+use memchr::memmem;
+
+use super::scan::{self, Stop};
+
+/// What comes next.
+pub(super) enum Piece<'w> {
+    /// An event.
+    Event(Event<'w>),
+    /// A key of the document beside the events, with its value.
+    Value(&'w [u8], &'w [u8]),
+    /// Nothing.
+    End,
+}
+
+/// One event, as bytes of the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Event<'w> {
+    pub(super) phase: u8,
+    pub(super) category: &'w [u8],
+    pub(super) name: &'w [u8],
+    pub(super) pid: &'w [u8],
+    pub(super) tid: &'w [u8],
+    pub(super) id: &'w [u8],
+    /// Start, microseconds.
+    pub(super) start: &'w [u8],
+    /// Duration, microseconds.
+    pub(super) duration: &'w [u8],
+    /// The object of its arguments; empty if there is none.
+    pub(super) args: &'w [u8],
+    /// Strings hold quotes that nobody escaped.
+    pub(super) is_mended: bool,
+    /// Its bytes in the file.
+    pub(super) bytes: (u64, u64),
+}
+
+/// What was wrong with a file.
+#[derive(Debug, Default)]
+pub(super) struct Damage {
+    /// Where bytes were passed over first, and how many in all.
+    pub(super) skipped: Option<(u64, u64)>,
+    /// Why reading ended early.
+    pub(super) failure: Option<io::Error>,
+    /// It ends within an event.
+    pub(super) is_cut: bool,
+}
+
+impl Damage {
+    pub(super) fn is_any(&self) -> bool {
+        self.skipped.is_some() || self.failure.is_some() || self.is_cut
+    }
+}
+
+/// Where in the document the window stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Before the first bracket.
+    Start,
+    /// Among the keys of the document.
+    Keys,
+    /// In the array of events.
+    Events,
+    /// Behind the end.
+    Over,
+}
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
+/// Longest event or top-level value.
+const MAX_VALUE_BYTES: usize = 32 << 20;
+
+/// The window.
+pub(super) struct Feed<'i> {
+    input: &'i mut dyn Read,
+    window: Vec<u8>,
+    /// Bytes of the window that were used.
+    used: usize,
+    /// Bytes of the window that were read.
+    filled: usize,
+    /// Offset of the window in the file.
+    offset: u64,
+    place: Place,
+    /// The events are the document.
+    is_bare: bool,
+    is_over: bool,
+    damage: Damage,
+}
+
+/// What a look at the window found: positions in it.
+enum Look {
+    Event(usize, usize, bool),
+    Value { key: (usize, usize), value: (usize, usize) },
+    Moved(usize, Place),
+    Short,
+    Bad,
+}
+
+impl<'i> Feed<'i> {
+    pub(super) fn new(head: &[u8], input: &'i mut dyn Read) -> Self {
+        let mut window = Vec::with_capacity(2 * READ_BYTES);
+        window.extend_from_slice(head);
+        Self {
+            input,
+            filled: window.len(),
+            window,
+            used: 0,
+            offset: 0,
+            place: Place::Start,
+            is_bare: false,
+            is_over: false,
+            damage: Damage::default(),
+        }
+    }
+
+    /// Bytes that were read so far.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset + self.filled as u64
+    }
+
+    /// What was wrong.
+    pub(super) fn damage(self) -> Damage {
+        self.damage
+    }
+
+    /// The next event or value.
+    pub(super) fn next(&mut self) -> Piece<'_> {
+        loop {
+            let bytes = self.window.get(self.used..self.filled).unwrap_or_default();
+            let look = look(bytes, self.place, self.is_over);
+            match look {
+                Look::Event(start, end, is_mended) => {
+                    let base = self.used;
+                    self.used += end;
+                    let bytes = self.window.get(base + start..base + end).unwrap_or_default();
+                    let at = self.offset + (base + start) as u64;
+                    return Piece::Event(fields(bytes, at, is_mended));
+                }
+                Look::Value { key, value } => {
+                    let base = self.used;
+                    self.used += value.1;
+                    let part = |(from, to): (usize, usize)| {
+                        self.window.get(base + from..base + to).unwrap_or_default()
+                    };
+                    return Piece::Value(part(key), part(value));
+                }
+                Look::Moved(n, place) => {
+                    if self.place == Place::Start && place == Place::Events {
+                        self.is_bare = true;
+                    }
+                    self.used += n;
+                    self.place = match place {
+                        Place::Keys if self.is_bare => Place::Over,
+                        place => place,
+                    };
+                    if self.place == Place::Over {
+                        return Piece::End;
+                    }
+                }
+                Look::Short if self.is_over => {
+                    self.damage.is_cut = self.damage.failure.is_none();
+                    self.place = Place::Over;
+                    return Piece::End;
+                }
+                Look::Short if self.filled - self.used < MAX_VALUE_BYTES => self.fill(),
+                Look::Short | Look::Bad => self.skip(),
+            }
+        }
+    }
+
+    /// Reads more behind what is not used yet.
+    fn fill(&mut self) {
+        self.window.copy_within(self.used..self.filled, 0);
+        self.offset += self.used as u64;
+        self.filled -= self.used;
+        self.used = 0;
+        if self.window.len() < self.filled + READ_BYTES {
+            self.window.resize(self.filled + READ_BYTES, 0);
+        }
+        let room = self.window.get_mut(self.filled..).unwrap_or_default();
+        match self.input.read(room) {
+            Ok(0) => self.is_over = true,
+            Ok(n) => self.filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                self.damage.failure = Some(error);
+                self.is_over = true;
+            }
+        }
+    }
+
+    /// Passes over what is not JSON, to the next event.
+    fn skip(&mut self) {
+        let bytes = self.window.get(self.used..self.filled).unwrap_or_default();
+        let next = next_event(bytes);
+        let n = next.unwrap_or_else(|| bytes.len().saturating_sub(LOOK_BACK_BYTES)).max(1).min(bytes.len());
+        let at = self.offset + self.used as u64;
+        let (_, n_skipped) = self.damage.skipped.get_or_insert((at, 0));
+        *n_skipped += n as u64;
+        self.used += n;
+        self.place = Place::Events;
+        if next.is_none() {
+            if self.is_over {
+                self.used = self.filled;
+            } else {
+                self.fill();
+            }
+        }
+    }
+}
+
+/// What is kept of a window without an event: the start of one may be in it.
+const LOOK_BACK_BYTES: usize = 4 << 10;
+
+/// Where the next event begins, behind the first byte.
+fn next_event(bytes: &[u8]) -> Option<usize> {
+    let mut from = 1;
+    loop {
+        let phase = from + memmem::find(bytes.get(from..)?, b"\"ph\":")?;
+        let before = bytes.get(1..phase).unwrap_or_default();
+        // Nothing but short keys stands before it.
+        let open = memchr::memrchr(b'{', before).map(|n| n + 1);
+        match open {
+            Some(open) if phase - open < LOOK_BACK_BYTES && open >= from => return Some(open),
+            _ => from = phase + 1,
+        }
+    }
+}
+
+fn look(bytes: &[u8], place: Place, is_over: bool) -> Look {
+    let mut at = scan::space(bytes, 0);
+    while bytes.get(at) == Some(&b',') {
+        at = scan::space(bytes, at + 1);
+    }
+    let Some(first) = bytes.get(at) else {
+        // A bare array may lack its end: some writers leave it out.
+        return if is_over && place == Place::Over { Look::Moved(at, Place::Over) } else { Look::Short };
+    };
+    match (place, first) {
+        (Place::Start, b'{') => Look::Moved(at + 1, Place::Keys),
+        (Place::Start, b'[') => Look::Moved(at + 1, Place::Events),
+        (Place::Keys, b'}') | (Place::Over, _) => Look::Moved(at + 1, Place::Over),
+        (Place::Keys, b'"') => look_at_key(bytes, at),
+        (Place::Events, b']') => Look::Moved(at + 1, Place::Keys),
+        (Place::Events, b'{') => {
+            match scan::value_end(bytes, at, false) {
+                Ok(end) if is_sound(bytes.get(at..end).unwrap_or_default()) => Look::Event(at, end, false),
+                Err(Stop::Short) if !is_over && !looks_damaged(bytes) => Look::Short,
+                // A quote too many may have swallowed the end.
+                _ => match scan::value_end(bytes, at, true) {
+                    Ok(end) if next_event(bytes).is_none_or(|next| next <= at || next >= end) => {
+                        Look::Event(at, end, true)
+                    }
+                    Ok(_) | Err(Stop::Bad) => Look::Bad,
+                    Err(Stop::Short) if next_event(bytes.get(at..).unwrap_or_default()).is_some() => {
+                        Look::Bad
+                    }
+                    Err(Stop::Short) => Look::Short,
+                },
+            }
+        }
+        _ => Look::Bad,
+    }
+}
+
+/// Whether bytes that hold no end of an event are so many that one of its strings has none.
+fn looks_damaged(bytes: &[u8]) -> bool {
+    bytes.len() > 4 * READ_BYTES
+}
+
+/// Whether an event that ends where brackets say holds no other one: then a quote is missing or too many.
+#[inline]
+fn is_sound(event: &[u8]) -> bool {
+    // Long ones alone can hold two; arguments of torch's own events stay far below.
+    event.len() < 2_000 || next_event(event).is_none()
+}
+
+fn look_at_key(bytes: &[u8], at: usize) -> Look {
+    let Ok(end) = scan::string_end(bytes, at + 1, false) else { return Look::Short };
+    let colon = scan::space(bytes, end + 1);
+    match bytes.get(colon) {
+        None => return Look::Short,
+        Some(b':') => {}
+        Some(_) => return Look::Bad,
+    }
+    let value = scan::space(bytes, colon + 1);
+    if bytes.get(at + 1..end) == Some(b"traceEvents") {
+        return match bytes.get(value) {
+            None => Look::Short,
+            Some(b'[') => Look::Moved(value + 1, Place::Events),
+            Some(_) => Look::Bad,
+        };
+    }
+    match scan::value_end(bytes, value, false) {
+        Ok(value_end) => Look::Value { key: (at + 1, end), value: (value, value_end) },
+        Err(Stop::Short) => Look::Short,
+        Err(Stop::Bad) => Look::Bad,
+    }
+}
+
+/// The fields of an event.
+#[inline]
+fn fields(bytes: &[u8], at: u64, is_mended: bool) -> Event<'_> {
+    let mut event = Event { is_mended, bytes: (at, at + bytes.len() as u64), ..Event::default() };
+    let mut entries = scan::entries(bytes, is_mended);
+    for (key, value) in entries.by_ref() {
+        match key {
+            b"ph" => event.phase = value.first().copied().unwrap_or_default(),
+            b"cat" => event.category = value,
+            b"name" => event.name = value,
+            b"pid" => event.pid = value,
+            b"tid" => event.tid = value,
+            b"id" => event.id = value,
+            b"ts" => event.start = value,
+            b"dur" => event.duration = value,
+            b"args" => event.args = value,
+            _ => {}
+        }
+    }
+    if entries.is_odd && !is_mended {
+        // A quote within a name ended it.
+        return fields(bytes, at, true);
+    }
+    event
+}

@@ -1,0 +1,175 @@
+//! Laws of the readers of timelines.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use proptest::prelude::*;
+use ringleader_model::{Fact, NoteKind, OpKind, RuntimeCall, SourceKind, SpanKind, Timeline, WorkKind};
+
+use crate::{Extract, Limits, Scratch};
+
+fn read(bytes: &[u8]) -> Extract {
+    crate::read("trace", &mut &*bytes, &mut Scratch::default(), &Limits::default())
+}
+
+fn timeline(extract: &Extract) -> &Timeline {
+    let found = extract.observations.iter().find_map(|o| match &o.fact {
+        Fact::Timeline(timeline) => Some(&**timeline),
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("no timeline: {:?}", extract.notes))
+}
+
+/// A trace as PyTorch 2.3 and later write it: what the job is stands behind the events.
+const NEW: &str = r#"{
+  "schemaVersion": 1,
+  "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "numSms": 132}],
+  "traceEvents": [
+  {
+    "ph": "X", "cat": "user_annotation", "name": "ProfilerStep#7", "pid": 10, "tid": 11,
+    "ts": 1000.000, "dur": 90.500,
+    "args": {
+      "External id": 1
+    }
+  },
+  {
+    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 10, "tid": 11,
+    "ts": 1010.125, "dur": 5.000,
+    "args": { "External id": 5, "cbid": 211, "correlation": 42 }
+  },
+  {
+    "ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "pid": 0, "tid": 7,
+    "ts": 1020.001, "dur": 10.002,
+    "args": {
+      "device": 0, "stream": 20, "correlation": 42, "grid": [2, 3, 1], "Collective name": "allreduce",
+      "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": 2, "dtype": "Float",
+      "Process Group Name": "0", "Process Group Ranks": "[0, 1]"
+    }
+  },
+  {
+    "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pageable)", "pid": 0, "tid": 7,
+    "ts": 1030.0, "dur": 1, "args": {"stream": 7, "bytes": 4096}
+  }
+  ],
+  "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8, "pg_config": [{"pg_name": "0", "ranks": "[0, 1]"}]},
+  "baseTimeNanoseconds": 1000000000000
+}"#;
+
+#[test]
+fn what_the_job_is_may_follow_the_events() {
+    let extract = read(NEW.as_bytes());
+    assert_eq!(extract.sources[0].kinds, [SourceKind::Timeline]);
+    assert!(extract.notes.is_empty(), "{:?}", extract.notes);
+    let timeline = timeline(&extract);
+    assert_eq!(timeline.rank.map(|r| r.0), Some(3));
+    assert_eq!(timeline.device_name.as_deref(), Some("NVIDIA H200"));
+    assert_eq!(timeline.groups[0].ranks, [0, 1]);
+    assert_eq!(timeline.steps[0].number, 7);
+    let kernel = &timeline.work[0];
+    assert_eq!((kernel.start_ns, kernel.end_ns), (1_000_001_020_001, 1_000_001_030_003));
+    assert_eq!((kernel.stream, kernel.kind, kernel.n_blocks), (20, WorkKind::Comm, 6));
+    let call = timeline.call_of(kernel).unwrap();
+    assert_eq!((call.kind, call.size_bytes()), (Some(OpKind::AllReduce), Some(4_000)));
+    assert_eq!(timeline.work[1].kind, WorkKind::Copy { with_host: true, pageable: true });
+    let launch = timeline.host_spans.iter().find(|s| s.link == 42).unwrap();
+    assert_eq!(launch.kind, SpanKind::Runtime(RuntimeCall::Launch));
+}
+
+#[test]
+fn old_traces_have_their_arguments_at_the_operator() {
+    let old = br#"{"schemaVersion": 1, "traceEvents": [
+      {"ph":"X","cat":"Operator","name":"record_param_comms","pid":1,"tid":1,"ts":5,"dur":9,"args":{"External id":77,"Collective name":"allreduce","In msg nelems":64,"dtype":"Half","Group size":4}},
+      {"ph":"X","cat":"Runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":6,"dur":1,"args":{"correlation":9,"External id":77}},
+      {"ph":"X","cat":"Kernel","name":"ncclKernel_AllReduce_RING_LL_Sum_half","pid":0,"tid":7,"ts":8,"dur":2,"args":{"correlation":9,"stream":7}}
+    ]}"#;
+    let extract = read(old);
+    let timeline = timeline(&extract);
+    let call = timeline.call_of(&timeline.work[0]).unwrap();
+    assert_eq!((call.size_bytes(), call.group_size), (Some(128), 4));
+}
+
+#[test]
+fn quotes_that_nobody_escaped() {
+    let text = NEW.replace("cudaLaunchKernel\"", "cuda\"Launch\"Kernel x\"");
+    let extract = read(text.as_bytes());
+    let timeline = timeline(&extract);
+    assert_eq!(timeline.work.len(), 2, "{:?}", extract.notes);
+    assert!(timeline.names.iter().any(|name| &**name == "cuda\"Launch\"Kernel x"), "{:?}", timeline.names);
+}
+
+#[test]
+fn a_log_line_between_events() {
+    let at = NEW.find("  {\n    \"ph\": \"X\", \"cat\": \"kernel\"").unwrap();
+    let text =
+        format!("{}INFO:2026-11-23 08:00:00 1:1 Profiler.cpp:12] {{busy}} \"x\n{}", &NEW[..at], &NEW[at..]);
+    let extract = read(text.as_bytes());
+    assert_eq!(timeline(&extract).work.len(), 2);
+    assert!(extract.notes.iter().any(|n| n.kind == NoteKind::Malformed), "{:?}", extract.notes);
+}
+
+#[test]
+fn a_trace_that_ends_early() {
+    let at = NEW.find("gpu_memcpy").unwrap();
+    let extract = read(&NEW.as_bytes()[..at]);
+    assert_eq!(timeline(&extract).work.len(), 1);
+    assert!(timeline(&extract).is_damaged);
+    assert!(extract.notes.iter().any(|n| n.kind == NoteKind::Truncated));
+}
+
+#[test]
+fn records_of_the_inspector() {
+    let line = |sn: u32, us: f64| {
+        format!(
+            r#"{{"header":{{"id":"0xab","rank":1,"n_ranks":2,"nnodes":1}},"metadata":{{"inspector_output_format_version":"v4.0","hostname":"n1","pid":7}},"coll_perf":{{"coll":"AllReduce","coll_sn":{sn},"coll_msg_size_bytes":1048576,"coll_exec_time_us":{us},"coll_busbw_gbs":10.5}}}}"#
+        )
+    };
+    let text = format!("{}\n{}\nnot json\n", line(1, 100.0), line(2, 120.5));
+    let extract = read(text.as_bytes());
+    let timeline = timeline(&extract);
+    assert_eq!((timeline.rank.map(|r| r.0), timeline.work.len()), (Some(1), 2));
+    assert_eq!(timeline.work[1].end_ns - timeline.work[1].start_ns, 120_500);
+    assert_eq!(timeline.calls[1].seq, Some(2));
+    assert_eq!(extract.notes.len(), 1);
+}
+
+/// Made by `nsight.py` beside it: two kernels, one of NCCL with its NVTX payload, a copy, their calls, a step.
+const EXPORT: &[u8] = include_bytes!("nsight.sqlite");
+
+#[test]
+fn an_export_of_nsight() {
+    let extract = read(EXPORT);
+    let timeline = timeline(&extract);
+    assert_eq!(timeline.device_name.as_deref(), Some("NVIDIA H200"));
+    assert_eq!(timeline.work.len(), 3 + 400);
+    let comm = timeline.work.iter().find(|w| w.kind == WorkKind::Comm).unwrap();
+    let call = timeline.call_of(comm).unwrap();
+    assert_eq!(
+        (call.kind, call.size_bytes(), &*call.group),
+        (Some(OpKind::AllReduce), Some(4_194_304), "0xabcdef")
+    );
+    assert_eq!(timeline.steps.len(), 1);
+    assert!(timeline.host_spans.iter().any(|s| s.kind == SpanKind::Runtime(RuntimeCall::Synchronize)));
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_wherever_a_trace_is_damaged(at in 0..NEW.len(), byte: u8, cut in 0..NEW.len()) {
+        let mut bytes = NEW.as_bytes().to_vec();
+        bytes[at] = byte;
+        read(&bytes);
+        read(&bytes[..cut]);
+    }
+
+    #[test]
+    fn nothing_panics_wherever_an_export_is_damaged(at in 0..EXPORT.len(), byte: u8, cut in 0..EXPORT.len()) {
+        let mut bytes = EXPORT.to_vec();
+        bytes[at] = byte;
+        read(&bytes);
+        read(&bytes[..cut]);
+    }
+
+    #[test]
+    fn nothing_panics_on_planes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let mut plane = b"\x0a\x7f\x12\x0d/device:GPU:0".to_vec();
+        plane.extend(bytes);
+        read(&plane);
+    }
+}

@@ -1,0 +1,327 @@
+//! The report of `ringleader trace`, version 1: these types are the format.
+
+pub mod compare;
+pub mod html;
+pub mod merged;
+pub mod svg;
+pub mod text;
+
+use std::collections::BTreeMap;
+
+use ringleader_model::Case;
+use ringleader_trace::bandwidth::SizeClass;
+use ringleader_trace::judge::{self, Advice};
+use ringleader_trace::split::{Idle, Split};
+use ringleader_trace::steps::Found;
+use ringleader_trace::{Analysis, late};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Where the time of a job goes.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TraceReport {
+    /// Name and version of this format.
+    pub schema: Schema,
+    /// The answer.
+    pub verdict: Verdict,
+    /// Length of a usual step on the slowest rank, as recorded, milliseconds.
+    pub step_ms: f64,
+    /// The step in a replay of the recorded dependencies, milliseconds: how well the replay explains the recording.
+    pub replayed_ms: f64,
+    /// The step in a replay without the recorder's own cost, milliseconds: gains are shares of it.
+    pub unrecorded_ms: f64,
+    /// How the clocks of the ranks were aligned.
+    pub clocks: Clocks,
+    /// What a usual step of each rank is made of.
+    pub ranks: Vec<RankTime>,
+    /// Communication by kind and size, the largest share of time first.
+    pub collectives: Vec<Collective>,
+    /// Who waits for whom.
+    pub lateness: Lateness,
+    /// What to change, the largest gain first; those below the threshold too.
+    pub advice: Vec<Suggestion>,
+    /// What could not be read.
+    pub notes: Vec<String>,
+}
+
+/// Name and version of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum Schema {
+    /// This version.
+    #[serde(rename = "ringleader.trace.v1")]
+    V1,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Verdict {
+    /// Id of the cause, `none` if nothing is worth changing, or `undecided`.
+    pub cause: String,
+    /// Ranks at fault.
+    pub culprits: Vec<u32>,
+    /// One sentence.
+    pub summary: String,
+    /// Estimated gain, percent of the step.
+    pub gain_pct: f64,
+}
+
+/// How the clocks of the ranks were aligned.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Clocks {
+    /// Whether they agree well enough to say who is late.
+    pub aligned: bool,
+    /// Half of the ends of synchronising collectives agree this closely after the shift, microseconds.
+    pub residual_us: Option<f64>,
+    /// Operations of which at least two ranks are there.
+    pub joined: usize,
+    /// Communication kernels without a partner.
+    pub alone: usize,
+}
+
+/// What a usual step of a rank is made of, milliseconds. `compute`, `exposed_comm`, `exposed_copy` and `idle` together
+/// are `step`.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RankTime {
+    /// Rank.
+    pub rank: u32,
+    /// Whether the file states the rank; else it is by order.
+    pub rank_stated: bool,
+    /// Host.
+    pub host: Option<String>,
+    /// GPU.
+    pub device: Option<String>,
+    /// What recorded it.
+    pub recorder: String,
+    /// How steps were found.
+    pub steps_by: StepsBy,
+    /// Steps in the file.
+    pub steps: usize,
+    /// Steps that count: warm-up and outliers are set apart.
+    pub usual_steps: usize,
+    /// The step.
+    pub step: f64,
+    /// Kernels that compute.
+    pub compute: f64,
+    /// Communication beside computation; part of `compute`.
+    pub hidden_comm: f64,
+    /// Communication while nothing computes.
+    pub exposed_comm: f64,
+    /// Copies while neither computes nor communicates anything.
+    pub exposed_copy: f64,
+    /// Nothing runs, by what held the next work up.
+    pub idle: BTreeMap<String, f64>,
+}
+
+/// How steps were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names are the meaning")]
+pub enum StepsBy {
+    Annotation,
+    Optimizer,
+    Forward,
+    Repetition,
+    Whole,
+}
+
+/// Communication of one kind and size.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Collective {
+    /// Operation.
+    pub op: Option<String>,
+    /// Bytes, as nccl-tests counts.
+    pub size_bytes: u64,
+    /// Ranks of the group.
+    pub ranks: u32,
+    /// How many in the usual steps.
+    pub count: usize,
+    /// Median from the last start to the end, microseconds.
+    pub cost_us: f64,
+    /// Bus bandwidth at that cost, GB/s.
+    pub busbw_gbs: Option<f64>,
+    /// What a healthy node of these GPUs reaches at this size, GB/s.
+    pub expected_gbs: Option<f64>,
+    /// The bandwidth is a lower bound: ranks are missing, or clocks disagree.
+    pub lower_bound: bool,
+}
+
+/// Who waits for whom.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Lateness {
+    /// Mean time in a step that a rank waits in collectives for others and computes nothing, milliseconds.
+    pub mean_wait_ms: f64,
+    /// Part of it in sends and receives, milliseconds.
+    pub p2p_wait_ms: f64,
+    /// A rank that is late in most steps.
+    pub straggler: Option<Straggler>,
+}
+
+/// A rank that is late in most steps.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Straggler {
+    /// Rank.
+    pub rank: u32,
+    /// Median time by which it is later than the next one, milliseconds.
+    pub lead_ms: f64,
+    /// Steps in which it is the last.
+    pub steps: usize,
+    /// Reason.
+    pub why: String,
+}
+
+/// Something to change.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Suggestion {
+    /// Id of the cause.
+    pub cause: String,
+    /// Ranks at fault.
+    pub culprits: Vec<u32>,
+    /// What was seen.
+    pub seen: String,
+    /// What to do.
+    pub todo: String,
+    /// Estimated step after it, milliseconds.
+    pub after_ms: f64,
+    /// Gain, percent of the step.
+    pub gain_pct: f64,
+    /// Whether the gain is worth a change.
+    pub worth: bool,
+}
+
+fn ms(ns: i64) -> f64 {
+    // Microseconds are as fine as anybody reads.
+    (ns as f64 / 1e3).round() / 1e3
+}
+
+fn pct(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+impl TraceReport {
+    /// The report of an analysis; the case gives the notes.
+    pub fn new(analysis: &Analysis<'_>, case: &Case) -> Self {
+        let notes = case.notes.iter().map(|note| {
+            let path = case.sources.get(note.cite.source.0 as usize).map_or("", |s| &s.path);
+            format!("{path}: {}", note.text)
+        });
+        Self {
+            schema: Schema::V1,
+            verdict: verdict(analysis),
+            step_ms: ms(analysis.step_ns),
+            replayed_ms: ms(analysis.replayed_ns),
+            unrecorded_ms: ms(analysis.unrecorded_ns),
+            clocks: Clocks {
+                aligned: analysis.join.is_aligned(),
+                residual_us: analysis.join.residual_ns.map(|ns| ns as f64 / 1e3),
+                joined: analysis.join.ops.len(),
+                alone: analysis.join.n_alone,
+            },
+            ranks: ranks(analysis),
+            collectives: analysis.sizes.iter().map(collective).collect(),
+            lateness: lateness(analysis),
+            advice: analysis.advice.iter().map(suggestion).collect(),
+            notes: notes.collect(),
+        }
+    }
+
+    /// As JSON, with a newline at its end.
+    ///
+    /// # Errors
+    /// Never in practice: writing to a string does not fail.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}
+
+/// The schema of this format.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(TraceReport);
+    format!("{schema:#}\n", schema = schema.as_value())
+}
+
+fn verdict(analysis: &Analysis<'_>) -> Verdict {
+    let none = |cause: &str, summary: &str| Verdict {
+        cause: cause.to_owned(),
+        culprits: Vec::new(),
+        summary: summary.to_owned(),
+        gain_pct: 0.0,
+    };
+    match analysis.advice.first() {
+        Some(first) if first.is_worth => Verdict {
+            cause: first.cause.id().to_owned(),
+            culprits: first.culprits.clone(),
+            summary: first.seen.clone(),
+            gain_pct: pct(first.gain_pct),
+        },
+        _ if !analysis.has_work() => none("undecided", "the timelines hold no work of a GPU"),
+        _ if !judge::is_explained(analysis.step_ns, analysis.replayed_ns) => {
+            none("undecided", "a replay of the recorded dependencies does not explain the recorded steps")
+        }
+        Some(_) => none("none", "nothing to gain: no single change makes a step 5 % shorter"),
+        None => none("undecided", "the timelines do not show what held the GPU's work up"),
+    }
+}
+
+fn ranks(analysis: &Analysis<'_>) -> Vec<RankTime> {
+    let of = analysis.views.iter().zip(&analysis.steps).zip(&analysis.means);
+    of.map(|((view, steps), mean): ((_, _), &Split)| RankTime {
+        rank: view.rank,
+        rank_stated: view.is_rank_stated,
+        host: view.timeline.host.as_deref().map(str::to_owned),
+        device: view.timeline.device_name.as_deref().map(str::to_owned),
+        recorder: view.timeline.recorder.name().to_owned(),
+        steps_by: match steps.found {
+            Found::Annotated => StepsBy::Annotation,
+            Found::Optimizer => StepsBy::Optimizer,
+            Found::Forward => StepsBy::Forward,
+            Found::Repetition => StepsBy::Repetition,
+            Found::Whole => StepsBy::Whole,
+        },
+        steps: steps.all.len(),
+        usual_steps: steps.usual.len(),
+        step: ms(mean.length_ns),
+        compute: ms(mean.compute_ns),
+        hidden_comm: ms(mean.hidden_comm_ns),
+        exposed_comm: ms(mean.exposed_comm_ns),
+        exposed_copy: ms(mean.exposed_copy_ns),
+        idle: Idle::ALL.iter().map(|why| (why.name().to_owned(), ms(mean.idle(*why)))).collect(),
+    })
+    .collect()
+}
+
+fn collective(class: &SizeClass) -> Collective {
+    let short = |gbs: f64| (gbs * 10.0).round() / 10.0;
+    Collective {
+        op: class.kind.map(|kind| kind.name().to_owned()),
+        size_bytes: class.size_bytes,
+        ranks: class.n_ranks,
+        count: class.n,
+        cost_us: class.cost_ns as f64 / 1e3,
+        busbw_gbs: class.busbw_gbs.map(short),
+        expected_gbs: class.expected_gbs.map(short),
+        lower_bound: class.is_lower_bound,
+    }
+}
+
+fn lateness(analysis: &Analysis<'_>) -> Lateness {
+    let late = &analysis.lateness;
+    let straggler = late.straggler.map(|s: late::Straggler| Straggler {
+        rank: analysis.views.get(s.view as usize).map_or(0, |view| view.rank),
+        lead_ms: ms(s.lead_ns),
+        steps: s.n_steps,
+        why: s.why.words().to_owned(),
+    });
+    Lateness { mean_wait_ms: ms(late.mean_wait_ns), p2p_wait_ms: ms(late.p2p_wait_ns), straggler }
+}
+
+fn suggestion(advice: &Advice) -> Suggestion {
+    Suggestion {
+        cause: advice.cause.id().to_owned(),
+        culprits: advice.culprits.clone(),
+        seen: advice.seen.clone(),
+        todo: advice.todo.clone(),
+        after_ms: ms(advice.after_ns),
+        gain_pct: pct(advice.gain_pct),
+        worth: advice.is_worth,
+    }
+}

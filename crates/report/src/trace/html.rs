@@ -1,0 +1,43 @@
+//! The report of `ringleader trace` as one page that fetches nothing.
+
+use std::fmt::Write as _;
+
+use super::{TraceReport, svg, text};
+use crate::{Detail, Look};
+
+/// Characters that mean something to a browser.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The page.
+pub fn render(report: &TraceReport) -> String {
+    let mut out = String::from(
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>ringleader trace</title>\
+         <meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+         <style>body{font:14px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}pre{overflow-x:auto;background:#f6f6f6;padding:1em}\
+         table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style>\n",
+    );
+    let verdict = &report.verdict;
+    let _ = writeln!(out, "<h1>{}</h1><p>{}</p>", escaped(&verdict.cause), escaped(&verdict.summary));
+    let _ = writeln!(out, "<h2>A usual step of each rank (ms)</h2>{}", svg::steps(report));
+    let _ = writeln!(out, "<h2>Bus bandwidth over message size</h2>{}", svg::bandwidth(report));
+    out.push_str(
+        "<h2>What to change</h2><table><tr><th>gain<th>step after<th>cause<th>seen<th>what to do</tr>\n",
+    );
+    for advice in report.advice.iter().filter(|a| a.worth || a.gain_pct > 1.0) {
+        let _ = writeln!(
+            out,
+            "<tr><td>{:.1} %<td>{:.1} ms<td>{}<td>{}<td>{}</tr>",
+            advice.gain_pct,
+            advice.after_ms,
+            escaped(&advice.cause),
+            escaped(&advice.seen),
+            escaped(&advice.todo)
+        );
+    }
+    out.push_str("</table>\n");
+    let look = Look { width: 100, color: false, detail: Detail::Usual };
+    let _ = writeln!(out, "<h2>Summary</h2><pre>{}</pre>", escaped(&text::render(report, &look)));
+    out
+}

@@ -1,0 +1,139 @@
+//! The report of `ringleader trace` for the terminal: one screen, the worst first.
+
+use std::fmt::Write as _;
+
+use super::{RankTime, TraceReport};
+use crate::Look;
+
+/// Ranks that are shown one by one.
+const MAX_RANKS: usize = 8;
+/// Kinds of communication that are shown.
+const MAX_COLLECTIVES: usize = 5;
+
+/// As text.
+pub fn render(report: &TraceReport, look: &Look) -> String {
+    let mut out = String::new();
+    let (bold, plain) = if look.color { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    let verdict = &report.verdict;
+    let who = match verdict.culprits.as_slice() {
+        [] => String::new(),
+        [rank] => format!(" (rank {rank})"),
+        ranks => format!(" (ranks {ranks:?})"),
+    };
+    let _ = writeln!(out, "{bold}{}{who}{plain}: {}", verdict.cause, verdict.summary);
+    let _ = write!(out, "A step takes {:.1} ms", report.step_ms);
+    if report.unrecorded_ms > 0.0 && report.unrecorded_ms < 0.95 * report.step_ms {
+        let _ = write!(out, ", about {:.1} ms without the recorder", report.unrecorded_ms);
+    }
+    let _ = writeln!(out, ".");
+    ranks(&mut out, report);
+    collectives(&mut out, report);
+    late(&mut out, report);
+    let worth: Vec<_> = report.advice.iter().filter(|a| a.worth).collect();
+    if worth.is_empty() {
+        let _ = writeln!(out, "\nNothing to gain: no single change makes a step 5 % shorter.");
+    } else {
+        let _ = writeln!(out, "\nWhat to change (estimated by replay, each by itself)");
+        for advice in worth {
+            let _ = writeln!(
+                out,
+                "  {:>4.0} %  to {:.1} ms  {}: {}",
+                advice.gain_pct, advice.after_ms, advice.cause, advice.seen
+            );
+            let _ = writeln!(out, "          {}", advice.todo);
+        }
+    }
+    for note in report.notes.iter().take(5) {
+        let _ = writeln!(out, "Note: {note}");
+    }
+    out
+}
+
+fn ranks(out: &mut String, report: &TraceReport) {
+    let _ = writeln!(out, "\n  rank    step  compute  exposed comm  copies    idle  mostly            (ms)");
+    for rank in report.ranks.iter().take(MAX_RANKS) {
+        let idle: f64 = rank.idle.values().sum();
+        let _ = writeln!(
+            out,
+            "  {:>4} {:>7.1} {:>8.1} {:>13.1} {:>7.1} {:>7.1}  {}",
+            rank.rank,
+            rank.step,
+            rank.compute,
+            rank.exposed_comm,
+            rank.exposed_copy,
+            idle,
+            mostly(rank)
+        );
+    }
+    if report.ranks.len() > MAX_RANKS {
+        let _ = writeln!(out, "  … and {} more ranks", report.ranks.len() - MAX_RANKS);
+    }
+}
+
+/// The largest reasons of idle time.
+fn mostly(rank: &RankTime) -> String {
+    let mut parts: Vec<(&String, &f64)> =
+        rank.idle.iter().filter(|(_, ms)| **ms > 0.02 * rank.step).collect();
+    parts.sort_by(|a, b| b.1.total_cmp(a.1));
+    parts.iter().take(2).map(|(why, ms)| format!("{why} {ms:.1}")).collect::<Vec<_>>().join(", ")
+}
+
+fn collectives(out: &mut String, report: &TraceReport) {
+    if report.collectives.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n  communication              size   count   cost (µs)   busbw   usual (GB/s)");
+    for class in report.collectives.iter().take(MAX_COLLECTIVES) {
+        let gbs = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}"));
+        let bound = if class.lower_bound { ">=" } else { "" };
+        let _ = writeln!(
+            out,
+            "  {:<20} {:>10} {:>7} {:>11.0} {:>7} {:>7}",
+            class.op.as_deref().unwrap_or("unknown"),
+            size(class.size_bytes),
+            class.count,
+            class.cost_us,
+            format!("{bound}{}", gbs(class.busbw_gbs)),
+            gbs(class.expected_gbs)
+        );
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0 => "-".to_owned(),
+        1..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+fn late(out: &mut String, report: &TraceReport) {
+    let clocks = &report.clocks;
+    if report.ranks.len() < 2 {
+        return;
+    }
+    match (&report.lateness.straggler, clocks.residual_us) {
+        (_, None) => {
+            let _ = writeln!(out, "\nNo collective joins the ranks: who is late cannot be said.");
+        }
+        (_, Some(residual)) if !clocks.aligned => {
+            let _ =
+                writeln!(out, "\nThe clocks agree to {residual:.0} µs alone: who is late cannot be said.");
+        }
+        (Some(late), Some(residual)) => {
+            let _ = writeln!(
+                out,
+                "\nRank {} is late by {:.1} ms in {} steps: {} (clocks agree to {residual:.0} µs).",
+                late.rank, late.lead_ms, late.steps, late.why
+            );
+        }
+        (None, Some(residual)) => {
+            let _ = writeln!(
+                out,
+                "\nNo rank is late again and again; waiting takes {:.1} ms a step (clocks agree to {residual:.0} µs).",
+                report.lateness.mean_wait_ms
+            );
+        }
+    }
+}

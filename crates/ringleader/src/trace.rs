@@ -1,0 +1,126 @@
+//! `ringleader trace`: timelines of a job's ranks, read together.
+
+#[cfg(target_os = "linux")]
+mod record;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use ringleader_model::{Case, Fact, Timeline};
+use ringleader_report::trace::{TraceReport, compare, html, merged, svg, text};
+use ringleader_trace::Analysis;
+
+use crate::command::{Subcommand, print};
+use crate::exit::Code;
+use crate::failure::Failure;
+use crate::gather;
+use crate::terminal::{LookArgs, detail};
+
+/// Say where the time of a job goes, from the timelines of its ranks
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct TraceArgs {
+    #[command(subcommand)]
+    command: Option<TraceCommand>,
+    /// Timelines of the ranks of one job: folders, files or archives
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// Form of the report; json is json-v1
+    #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
+    format: Format,
+    #[command(flatten)]
+    look: LookArgs,
+    /// Other timelines of the same program (before a change, another node): what differs, and what it costs
+    #[arg(long, value_name = "PATH")]
+    against: Vec<PathBuf>,
+    /// Write the report as one page that fetches nothing
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write all ranks as one timeline on one clock, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Write the step bars and the bandwidths as pictures: steps.svg and bandwidth.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum TraceCommand {
+    #[cfg(target_os = "linux")]
+    Record(record::RecordArgs),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    #[value(alias = "json")]
+    JsonV1,
+}
+
+impl Subcommand for TraceArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        #[cfg(target_os = "linux")]
+        if let Some(TraceCommand::Record(record)) = &self.command {
+            return record.run();
+        }
+        let case = gather::gather(&self.paths, true)?;
+        let timelines: Vec<(&Timeline, Option<u32>)> = timelines(&case).collect();
+        if timelines.is_empty() {
+            let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
+            return Err(Failure::NoUsableEvidence { n_files });
+        }
+        let analysis = ringleader_trace::analyse(timelines);
+        let report = TraceReport::new(&analysis, &case);
+        self.write_files(&report, &analysis)?;
+        if !self.against.is_empty() {
+            let other = gather::gather(&self.against, true)?;
+            let there = TraceReport::new(&ringleader_trace::analyse(self::timelines(&other)), &other);
+            print(&compare::render(&there, &report))?;
+            return Ok(Code::NothingFound.into());
+        }
+        let text = match self.format {
+            Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
+            Format::Text => text::render(&report, &self.look.look(detail(false, false))),
+        };
+        print(&text)?;
+        let code = match report.verdict.cause.as_str() {
+            "undecided" => Code::Undecided,
+            _ => Code::NothingFound,
+        };
+        Ok(code.into())
+    }
+}
+
+impl TraceArgs {
+    fn write_files(&self, report: &TraceReport, analysis: &Analysis<'_>) -> Result<(), Failure> {
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text)
+                .map_err(|source| Failure::CannotWrite { path: path.to_owned(), source })
+        };
+        if let Some(path) = &self.html {
+            write(path, &html::render(report))?;
+        }
+        if let Some(path) = &self.perfetto {
+            let failed = |source| Failure::CannotWrite { path: path.clone(), source };
+            let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
+            merged::write(analysis, &mut file).and_then(|()| file.flush()).map_err(failed)?;
+        }
+        if let Some(folder) = &self.svg {
+            std::fs::create_dir_all(folder)
+                .map_err(|source| Failure::CannotWrite { path: folder.clone(), source })?;
+            write(&folder.join("steps.svg"), &svg::steps(report))?;
+            write(&folder.join("bandwidth.svg"), &svg::bandwidth(report))?;
+        }
+        Ok(())
+    }
+}
+
+/// The timelines, with the rank that names of files give.
+fn timelines(case: &Case) -> impl Iterator<Item = (&Timeline, Option<u32>)> {
+    case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Timeline(timeline) => Some((&**timeline, o.who.rank.map(|rank| rank.0))),
+        _ => None,
+    })
+}

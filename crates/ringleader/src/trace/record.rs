@@ -1,0 +1,301 @@
+//! `ringleader trace record`: timelines of a running job, through the on-demand interface of PyTorch's profiler.
+//!
+//! A process that was started with `KINETO_USE_DAEMON=1` asks a Unix socket of a fixed name every few seconds whether it
+//! shall record. The protocol is dynolog's: a datagram is a size (8 bytes), a type (32 bytes) and a body. Source: PyTorch
+//! Kineto, `IpcFabricConfigClient.cpp` and `ipcfabric/FabricManager.h`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+
+use crate::command::print;
+use crate::exit::Code;
+use crate::failure::Failure;
+
+/// Record the same steps of all ranks of a job that runs here
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Folder for the timelines
+    #[arg(long, short, value_name = "DIR")]
+    out: PathBuf,
+    /// Processes to record [default: all that ask]
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// Ranks to wait for before any is told to record [default: those that ask within 12 s]
+    #[arg(long, value_name = "N")]
+    ranks: Option<usize>,
+    /// Steps to record
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=200))]
+    steps: u32,
+    /// Begin at the next multiple of this step: choose more steps than the job does in 15 s
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    at_multiple: u32,
+    /// Record this many milliseconds from a common time on, for programs whose optimizer is not PyTorch's: the same time,
+    /// not the same steps
+    #[arg(long, value_name = "MS", conflicts_with = "at_multiple", value_parser = clap::value_parser!(u32).range(10..=60_000))]
+    duration_ms: Option<u32>,
+    /// Give up after this many seconds
+    #[arg(long, value_name = "S", default_value_t = 300)]
+    timeout: u64,
+}
+
+/// Name of the socket at which processes ask.
+const NAME: &[u8] = b"dynolog";
+/// Bytes before the body of a datagram.
+const HEAD_BYTES: usize = 40;
+/// Two rounds of asking: whoever asks at all has asked by then.
+const TWO_POLLS: Duration = Duration::from_secs(12);
+/// Room that a rank's timeline may take, bytes: five steps of a large model are a tenth of it.
+const ROOM_BYTES: u64 = 256 << 20;
+/// A file that has not grown for this long is written.
+const QUIET: Duration = Duration::from_millis(1_500);
+
+impl RecordArgs {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let create = |source| Failure::Create { path: self.out.clone(), source };
+        std::fs::create_dir_all(&self.out).map_err(create)?;
+        for folder in [self.out.as_path(), Path::new("/tmp")] {
+            enough_room(folder, self.ranks.unwrap_or(8).max(self.pid.len()))?;
+        }
+        let socket = bind()?;
+        socket.set_read_timeout(Some(Duration::from_millis(200))).map_err(create)?;
+        say(&format!(
+            "waiting for ranks to ask; they ask every few seconds if they were started with KINETO_USE_DAEMON=1.\n\
+             Recording slows the recorded steps (by half where they are short) and writes some megabytes a rank.\n"
+        ));
+        let begun = Instant::now();
+        let told = self.tell(&socket, begun)?;
+        say(&format!("{} ranks will record: {:?}\n", told.len(), told.keys().collect::<Vec<_>>()));
+        let taken = self.take(&socket, &told, begun)?;
+        let mut text = String::new();
+        for (pid, path) in &taken {
+            let _ = writeln!(text, "pid {pid}: {}", path.display());
+        }
+        if self.duration_ms.is_some() {
+            text.push_str("The ranks recorded the same time, not the same steps.\n");
+        }
+        let _ = writeln!(text, "Now: ringleader trace {}", self.out.display());
+        print(&text)?;
+        Ok(if taken.len() == told.len() { Code::NothingFound } else { Code::Undecided }.into())
+    }
+
+    /// Waits until all ranks have asked once, then tells each of them at its next question. Answers with the file that each
+    /// process will write.
+    fn tell(&self, socket: &UnixDatagram, begun: Instant) -> Result<BTreeMap<u32, PathBuf>, Failure> {
+        let mut seen: BTreeMap<u32, Instant> = BTreeMap::new();
+        let mut told = BTreeMap::new();
+        let wanted = self.ranks.or((!self.pid.is_empty()).then_some(self.pid.len()));
+        let mut start_ms = None;
+        let tag = format!("{}-{}", std::process::id(), now_ms());
+        loop {
+            if begun.elapsed().as_secs() > self.timeout {
+                let why = format!(
+                    "{} ranks asked within {} s; was the job started with KINETO_USE_DAEMON=1? (ringleader env offers it)",
+                    seen.len(),
+                    self.timeout
+                );
+                return Err(Failure::Absent { why });
+            }
+            let first = seen.values().min().copied();
+            let all_here = match wanted {
+                Some(n) => seen.len() >= n,
+                None => first.is_some_and(|at| at.elapsed() > TWO_POLLS),
+            };
+            if all_here && !seen.is_empty() && told.len() == seen.len() {
+                return Ok(told);
+            }
+            let Some((pid, kind, from)) = question(socket) else { continue };
+            if !self.pid.is_empty() && !self.pid.contains(&pid) {
+                answer(socket, &from, &kind, b"");
+                continue;
+            }
+            if kind == b"ctxt" {
+                answer(socket, &from, &kind, &1_i32.to_le_bytes());
+                continue;
+            }
+            if !all_here || told.contains_key(&pid) {
+                seen.entry(pid).or_insert_with(Instant::now);
+                answer(socket, &from, &kind, b"");
+                continue;
+            }
+            seen.entry(pid).or_insert_with(Instant::now);
+            let start = *start_ms.get_or_insert_with(|| now_ms() + TWO_POLLS.as_millis() as u64);
+            // Newer profilers write below /tmp and nowhere else.
+            let path = PathBuf::from(format!("/tmp/ringleader-trace-{tag}-{pid}.json"));
+            answer(socket, &from, &kind, self.order(&path, start).as_bytes());
+            told.insert(pid, path);
+        }
+    }
+
+    /// What a rank is told.
+    fn order(&self, path: &Path, start_ms: u64) -> String {
+        let mut order = format!("ACTIVITIES_LOG_FILE={}\n", path.display());
+        let _ = match self.duration_ms {
+            Some(ms) => write!(order, "PROFILE_START_TIME={start_ms}\nACTIVITIES_DURATION_MSECS={ms}\n"),
+            None => write!(
+                order,
+                "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP={}\nACTIVITIES_WARMUP_ITERATIONS=1\nACTIVITIES_ITERATIONS={}\n",
+                self.at_multiple, self.steps
+            ),
+        };
+        order
+    }
+
+    /// Waits for the files and moves them; goes on answering, so that nobody who asks waits.
+    fn take(
+        &self,
+        socket: &UnixDatagram,
+        told: &BTreeMap<u32, PathBuf>,
+        begun: Instant,
+    ) -> Result<BTreeMap<u32, PathBuf>, Failure> {
+        let mut sizes: BTreeMap<u32, (u64, Instant)> = BTreeMap::new();
+        let mut taken = BTreeMap::new();
+        while taken.len() < told.len() && begun.elapsed().as_secs() <= self.timeout {
+            if let Some((_, kind, from)) = question(socket) {
+                let nothing: &[u8] = if kind == b"ctxt" { &[1, 0, 0, 0] } else { b"" };
+                answer(socket, &from, &kind, nothing);
+            }
+            for (pid, path) in told {
+                if taken.contains_key(pid) {
+                    continue;
+                }
+                // A process in a container writes into its own /tmp.
+                let inside = PathBuf::from(format!("/proc/{pid}/root{}", path.display()));
+                let Some(found) = [path, &inside].into_iter().find_map(|p| written_as(p, *pid)) else {
+                    continue;
+                };
+                let size = std::fs::metadata(&found).map_or(0, |m| m.len());
+                let before = sizes.entry(*pid).or_insert((size, Instant::now()));
+                if before.0 != size {
+                    *before = (size, Instant::now());
+                } else if size > 0 && before.1.elapsed() > QUIET {
+                    let to = self.out.join(format!("pid-{pid}.json"));
+                    let moved = std::fs::rename(&found, &to)
+                        .or_else(|_| std::fs::copy(&found, &to).and_then(|_| std::fs::remove_file(&found)));
+                    moved.map_err(|source| Failure::Create { path: to.clone(), source })?;
+                    taken.insert(*pid, to);
+                }
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// The file as the process names it: some versions put the pid in front of the ending.
+fn written_as(path: &Path, pid: u32) -> Option<PathBuf> {
+    if path.exists() {
+        return Some(path.to_owned());
+    }
+    let stem = path.to_string_lossy();
+    let other = PathBuf::from(format!("{}_{pid}.json", stem.strip_suffix(".json")?));
+    other.exists().then_some(other)
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+fn say(text: &str) {
+    // Nobody may be left to be told.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Refuses where the timelines would fill the disk.
+fn enough_room(folder: &Path, n_ranks: usize) -> Result<(), Failure> {
+    let stat = rustix::fs::statvfs(folder)
+        .map_err(|error| Failure::CannotWrite { path: folder.to_owned(), source: error.into() })?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let needed = ROOM_BYTES * n_ranks as u64;
+    if free < needed {
+        let text =
+            format!("{} MiB are free, and {n_ranks} timelines may take {} MiB", free >> 20, needed >> 20);
+        let source = io::Error::new(io::ErrorKind::StorageFull, text);
+        return Err(Failure::CannotWrite { path: folder.to_owned(), source });
+    }
+    Ok(())
+}
+
+/// Takes the socket that processes ask.
+fn bind() -> Result<UnixDatagram, Failure> {
+    let folder = std::env::var_os("KINETO_IPC_SOCKET_DIR").filter(|dir| !dir.is_empty());
+    let (shown, bound) = if let Some(folder) = folder {
+        let path = PathBuf::from(folder).join("dynolog");
+        (path.display().to_string(), UnixDatagram::bind(&path))
+    } else {
+        // The other side counts the closing zero as part of the name.
+        let name = [NAME, b"\0"].concat();
+        let bound =
+            SocketAddr::from_abstract_name(name).and_then(|address| UnixDatagram::bind_addr(&address));
+        ("@dynolog".to_owned(), bound)
+    };
+    bound.map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                format!(
+                    "another daemon (dynolog?) holds the socket {shown}; record with it, or stop it first"
+                )
+            }
+            _ => format!("the socket {shown} cannot be taken: {error}"),
+        };
+        Failure::Absent { why }
+    })
+}
+
+/// The next question: who asks, its type, and where to answer. None if none comes for a while, or it is malformed.
+fn question(socket: &UnixDatagram) -> Option<(u32, Vec<u8>, SocketAddr)> {
+    let mut bytes = [0; 4096];
+    let (n, from) = socket.recv_from(&mut bytes).ok()?;
+    let datagram = bytes.get(..n)?;
+    let (head, body) = datagram.split_at_checked(HEAD_BYTES)?;
+    let kind: Vec<u8> = head.get(8..)?.iter().copied().take_while(|b| *b != 0).collect();
+    let number = |at: usize| Some(u32::from_le_bytes(*body.get(at..)?.first_chunk::<4>()?));
+    // A context is gpu, pid, job; a request is type, count, job, then the pid and those of its ancestors.
+    let pid = match kind.as_slice() {
+        b"ctxt" => number(4)?,
+        b"req" if number(4)? > 0 => number(16)?,
+        _ => return None,
+    };
+    Some((pid, kind, from))
+}
+
+fn answer(socket: &UnixDatagram, to: &SocketAddr, kind: &[u8], body: &[u8]) {
+    let mut datagram = (body.len() as u64).to_le_bytes().to_vec();
+    datagram.extend_from_slice(kind);
+    datagram.resize(HEAD_BYTES, 0);
+    datagram.extend_from_slice(body);
+    // Whoever asked may be gone.
+    let _ = socket.send_to_addr(&datagram, to);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_and_its_answer() {
+        let address =
+            |name: &str| SocketAddr::from_abstract_name(format!("{name}-{}", std::process::id())).unwrap();
+        let daemon = UnixDatagram::bind_addr(&address("daemon")).unwrap();
+        let rank = UnixDatagram::bind_addr(&address("rank")).unwrap();
+        let mut request = (16_u64 + 8).to_le_bytes().to_vec();
+        request.extend_from_slice(b"req");
+        request.resize(HEAD_BYTES, 0);
+        for number in [2_i32, 2, 0, 0, 4711, 1] {
+            request.extend_from_slice(&number.to_le_bytes());
+        }
+        rank.send_to_addr(&request, &address("daemon")).unwrap();
+        let (pid, kind, from) = question(&daemon).unwrap();
+        assert_eq!((pid, kind.as_slice()), (4711, &b"req"[..]));
+        answer(&daemon, &from, &kind, b"A=1");
+        let mut bytes = [0; 100];
+        let n = rank.recv(&mut bytes).unwrap();
+        assert_eq!((n, bytes[0], &bytes[8..11], &bytes[40..43]), (43, 3, &b"req"[..], &b"A=1"[..]));
+    }
+}

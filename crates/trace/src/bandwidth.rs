@@ -1,0 +1,127 @@
+//! What communication costs, by kind and size, and what these GPUs should reach.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{OpKind, median};
+
+use crate::join::{Join, Joined};
+use crate::steps::Steps;
+use crate::view::View;
+
+/// Operations of one kind and size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SizeClass {
+    /// Kind.
+    pub kind: Option<OpKind>,
+    /// Bytes of the message, as nccl-tests counts.
+    pub size_bytes: u64,
+    /// Ranks of the group.
+    pub n_ranks: u32,
+    /// How many in all usual steps.
+    pub n: usize,
+    /// Median cost, ns.
+    pub cost_ns: i64,
+    /// Bus bandwidth at the median cost, GB/s (10^9 bytes); None if the size is unknown.
+    pub busbw_gbs: Option<f64>,
+    /// What this kind of machine reaches at this size, GB/s; None if it is not known.
+    pub expected_gbs: Option<f64>,
+    /// Not all ranks were there, or their clocks disagree: the bandwidth is a lower bound.
+    pub is_lower_bound: bool,
+}
+
+/// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it.
+pub fn bus_factor(kind: OpKind, n_ranks: u32) -> f64 {
+    let n = f64::from(n_ranks.max(1));
+    match kind {
+        OpKind::AllReduce => 2.0 * (n - 1.0) / n,
+        OpKind::AllGather | OpKind::ReduceScatter | OpKind::AllToAll => (n - 1.0) / n,
+        _ => 1.0,
+    }
+}
+
+/// Bus bandwidth of one operation, GB/s.
+pub fn busbw_gbs(op: &Joined, cost_ns: i64) -> Option<f64> {
+    let kind = op.kind?;
+    (op.size_bytes > 0 && cost_ns > 0)
+        .then(|| op.size_bytes as f64 / cost_ns as f64 * bus_factor(kind, op.n_ranks))
+}
+
+/// NVLink of a kind of GPU: bytes a second in one direction, and what is usual of it.
+struct Link {
+    /// Part of the GPU's name.
+    name: &'static str,
+    /// One direction, GB/s.
+    rate_gbs: f64,
+}
+
+/// One-way NVLink rates by product. Source: NVIDIA's data sheets (half of the bidirectional figure).
+const LINKS: [Link; 8] = [
+    Link { name: "GB200", rate_gbs: 900.0 },
+    Link { name: "B200", rate_gbs: 900.0 },
+    Link { name: "B300", rate_gbs: 900.0 },
+    Link { name: "H200", rate_gbs: 450.0 },
+    Link { name: "H100", rate_gbs: 450.0 },
+    Link { name: "H20", rate_gbs: 450.0 },
+    Link { name: "A100-SXM", rate_gbs: 300.0 },
+    Link { name: "V100-SXM", rate_gbs: 150.0 },
+];
+
+/// Share of the link that large messages reach on a healthy node.
+const USUAL: f64 = 0.78;
+/// Latency of a small collective inside a node, ns: half of the peak is reached where the transfer takes as long.
+const LATENCY_NS: f64 = 25_000.0;
+
+/// Bus bandwidth that a healthy node of these GPUs reaches at this size, GB/s.
+pub fn expected_gbs(device: &str, size_bytes: u64) -> Option<f64> {
+    let link = LINKS.iter().find(|link| device.contains(link.name))?;
+    let peak = link.rate_gbs * USUAL;
+    let transfer_ns = size_bytes as f64 / peak;
+    Some(peak * transfer_ns / (transfer_ns + LATENCY_NS))
+}
+
+/// Whether all views are of one node with a GPU each: then NVLink is between them, where these GPUs have one.
+pub fn is_one_node(views: &[View<'_>]) -> bool {
+    let hosts: std::collections::BTreeSet<_> =
+        views.iter().filter_map(|v| v.timeline.host.as_deref()).collect();
+    let mut devices: Vec<u32> = views.iter().filter_map(|v| v.timeline.device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    match hosts.len() {
+        0 => devices.len() == views.len() && views.len() >= 2,
+        n => n == 1,
+    }
+}
+
+/// Costs by kind and size, largest share of time first.
+pub fn sizes(views: &[View<'_>], steps: &[Steps], join: &Join) -> Vec<SizeClass> {
+    let mut classes: BTreeMap<(Option<OpKind>, u64, u32), (Vec<i64>, bool)> = BTreeMap::new();
+    for op in &join.ops {
+        let is_usual = op.members.iter().any(|(view, work)| {
+            let of = steps.get(*view as usize);
+            of.is_some_and(|s| s.of_work.get(*work as usize).is_some_and(|step| s.usual.contains(step)))
+        });
+        if !is_usual {
+            continue;
+        }
+        let class = classes.entry((op.kind, op.size_bytes, op.n_ranks)).or_default();
+        class.0.push(join.cost_ns(views, op));
+        class.1 |= op.members.len() < op.n_ranks as usize || !join.is_aligned();
+    }
+    let device = views.iter().find_map(|v| v.timeline.device_name.as_deref()).unwrap_or_default();
+    let one_node = is_one_node(views);
+    let mut list: Vec<SizeClass> = classes
+        .into_iter()
+        .map(|((kind, size_bytes, n_ranks), (costs, is_lower_bound))| {
+            let n = costs.len();
+            let cost_ns = median::lower(costs).unwrap_or(0);
+            let factor = kind.map(|kind| bus_factor(kind, n_ranks));
+            let busbw_gbs = factor
+                .filter(|_| size_bytes > 0 && cost_ns > 0)
+                .map(|factor| size_bytes as f64 / cost_ns as f64 * factor);
+            let expected_gbs = (one_node && n_ranks <= 8).then(|| expected_gbs(device, size_bytes)).flatten();
+            SizeClass { kind, size_bytes, n_ranks, n, cost_ns, busbw_gbs, expected_gbs, is_lower_bound }
+        })
+        .collect();
+    list.sort_by_key(|c| (std::cmp::Reverse(c.cost_ns.saturating_mul(c.n as i64)), c.kind, c.size_bytes));
+    list
+}

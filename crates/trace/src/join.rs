@@ -1,0 +1,314 @@
+//! The same operation on all of its ranks, and the clocks of the ranks.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{CommCall, OpKind, WorkKind, median};
+
+use crate::steps::Steps;
+use crate::view::View;
+
+/// One operation over its ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Kind; None if no rank says.
+    pub kind: Option<OpKind>,
+    /// Bytes of the message, as nccl-tests counts; 0 if unknown.
+    pub size_bytes: u64,
+    /// Ranks of the group.
+    pub n_ranks: u32,
+    /// Group, as a place in [`Join::groups`].
+    pub group: u32,
+    /// Each rank that is there: place of its view, place of its work.
+    pub members: Vec<(u32, u32)>,
+    /// Ranks state unequal sizes.
+    pub is_uneven: bool,
+}
+
+/// What was joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Join {
+    /// Operations of which at least two ranks are there.
+    pub ops: Vec<Joined>,
+    /// For each view and work, the operation plus 1; 0 for none.
+    pub of_work: Vec<Vec<u32>>,
+    /// Groups by name.
+    pub groups: Vec<String>,
+    /// What must be added to each view's times, ns.
+    pub shift_ns: Vec<i64>,
+    /// Half of the ends lie this close after the shift, ns; None if nothing synchronises two ranks.
+    pub residual_ns: Option<i64>,
+    /// Communication kernels that have no partner.
+    pub n_alone: usize,
+    /// Largest residual with which starts on different ranks may be compared, ns.
+    pub max_residual_ns: i64,
+}
+
+/// Clocks that disagree by more say nothing about who is late, unless steps are so long that it does not matter.
+const MAX_RESIDUAL_NS: i64 = 50_000;
+/// Part of a step that does not matter: a rank counts as late from an eighth of that part on.
+const STEP_PART: i64 = 400;
+
+impl Join {
+    /// Whether the order of starts on different ranks means something.
+    pub fn is_aligned(&self) -> bool {
+        self.residual_ns.is_some_and(|ns| ns <= self.max_residual_ns)
+    }
+
+    /// Start and end of a member on the common clock.
+    pub fn times(&self, views: &[View<'_>], member: (u32, u32)) -> Option<(i64, i64)> {
+        let work = views.get(member.0 as usize)?.work().get(member.1 as usize)?;
+        let shift = self.shift_ns.get(member.0 as usize).copied().unwrap_or(0);
+        Some((work.start_ns + shift, work.end_ns + shift))
+    }
+
+    /// The last start and the last end of an operation on the common clock.
+    pub fn extent(&self, views: &[View<'_>], op: &Joined) -> Option<(i64, i64)> {
+        let times = op.members.iter().filter_map(|m| self.times(views, *m));
+        times.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
+    }
+
+    /// From the last start to the last end: what the operation costs once all ranks are in it. Never more than the
+    /// shortest member took.
+    pub fn cost_ns(&self, views: &[View<'_>], op: &Joined) -> i64 {
+        let shortest = op
+            .members
+            .iter()
+            .filter_map(|m| views.get(m.0 as usize)?.work().get(m.1 as usize))
+            .map(|w| w.end_ns - w.start_ns)
+            .min()
+            .unwrap_or(0);
+        match self.extent(views, op) {
+            Some((start, end)) if self.is_aligned() => (end - start).clamp(0, shortest),
+            _ => shortest,
+        }
+    }
+
+    /// The operation of a work.
+    pub fn op_of(&self, view: usize, work: usize) -> Option<&Joined> {
+        let place = *self.of_work.get(view)?.get(work)?;
+        self.ops.get((place as usize).checked_sub(1)?)
+    }
+}
+
+/// Who calls what with whom.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Group(String),
+    Pair { from: u32, to: u32, group: String },
+}
+
+/// One call in a rank's sequence.
+#[derive(Clone, Copy)]
+struct Entry {
+    work: u32,
+    step: Option<u64>,
+    seq: Option<u64>,
+    kind: Option<OpKind>,
+    size: u64,
+}
+
+/// Joins the ranks.
+pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
+    let mut sequences: BTreeMap<Key, BTreeMap<u32, Vec<Entry>>> = BTreeMap::new();
+    let mut sizes: BTreeMap<Key, u32> = BTreeMap::new();
+    let mut n_comm = 0;
+    for (place, view) in views.iter().enumerate() {
+        let of_work = steps.get(place);
+        for (at, work) in view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm) {
+            n_comm += 1;
+            let nothing = CommCall::default();
+            let call = view.timeline.call_of(work).unwrap_or(&nothing);
+            let key = key(view, call);
+            let size = sizes.entry(key.clone()).or_default();
+            *size = (*size).max(call.group_size).max(call.ranks.len() as u32);
+            let step = of_work.and_then(|s| {
+                let step = s.all.get(*s.of_work.get(at)? as usize)?;
+                step.bytes.map(|_| step.number)
+            });
+            sequences.entry(key).or_default().entry(place as u32).or_default().push(Entry {
+                work: at as u32,
+                step,
+                seq: call.seq,
+                kind: call.kind,
+                size: call.in_elements,
+            });
+        }
+    }
+    let mut join = Join { shift_ns: vec![0; views.len()], ..Join::default() };
+    join.of_work = views.iter().map(|view| vec![0; view.work().len()]).collect();
+    for (key, of_rank) in &sequences {
+        let group = join.groups.len() as u32;
+        join.groups.push(match key {
+            Key::Group(name) => name.clone(),
+            Key::Pair { from, to, .. } => format!("{from}->{to}"),
+        });
+        for members in matched(of_rank) {
+            let op = joined(views, group, sizes.get(key).copied().unwrap_or(0), &members);
+            join.ops.push(op);
+            for (view, work) in members {
+                if let Some(slot) = join.of_work.get_mut(view as usize).and_then(|w| w.get_mut(work as usize))
+                {
+                    *slot = join.ops.len() as u32;
+                }
+            }
+        }
+    }
+    let n_joined: usize = join.ops.iter().map(|op| op.members.len()).sum();
+    join.n_alone = n_comm - n_joined;
+    let lengths = steps.iter().flat_map(|s| s.usual.iter().filter_map(|at| s.all.get(*at as usize)));
+    let step_ns = median::lower(lengths.map(crate::steps::Step::length_ns)).unwrap_or(0);
+    join.max_residual_ns = MAX_RESIDUAL_NS.max(step_ns / STEP_PART);
+    align(views, &mut join);
+    join
+}
+
+fn key(view: &View<'_>, call: &CommCall) -> Key {
+    let group = if call.ranks.is_empty() {
+        format!("{}/{}", call.group, call.group_size)
+    } else {
+        format!("{:?}", call.ranks)
+    };
+    match (call.kind, call.peer) {
+        (Some(OpKind::Send), Some(peer)) => Key::Pair { from: view.rank, to: peer, group },
+        (Some(OpKind::Recv), Some(peer)) => Key::Pair { from: peer, to: view.rank, group },
+        _ => Key::Group(group),
+    }
+}
+
+/// The k-th call of each rank: by sequence number, by step, else by order.
+fn matched(of_rank: &BTreeMap<u32, Vec<Entry>>) -> Vec<Vec<(u32, u32)>> {
+    if of_rank.len() < 2 {
+        return Vec::new();
+    }
+    let mut buckets: BTreeMap<(u64, u64), Vec<(u32, u32)>> = BTreeMap::new();
+    let has_seq = of_rank.values().flatten().all(|e| e.seq.is_some());
+    let has_step = of_rank.values().flatten().filter(|e| e.step.is_some()).count() * 2
+        > of_rank.values().flatten().count();
+    let shifts = if has_seq || has_step { BTreeMap::new() } else { shifts(of_rank) };
+    for (view, entries) in of_rank {
+        let mut nth: BTreeMap<u64, u64> = BTreeMap::new();
+        for (at, entry) in entries.iter().enumerate() {
+            let place = if let (true, Some(seq)) = (has_seq, entry.seq) {
+                let again = nth.entry(seq).or_default();
+                *again += 1;
+                (seq, *again)
+            } else if has_step {
+                let Some(step) = entry.step else { continue };
+                let n = nth.entry(step).or_default();
+                *n += 1;
+                (step, *n)
+            } else {
+                (0, (at as i64 + shifts.get(view).copied().unwrap_or(0)).max(0) as u64)
+            };
+            buckets.entry(place).or_default().push((*view, entry.work));
+        }
+    }
+    buckets.into_values().filter(|members| members.len() >= 2).collect()
+}
+
+/// How far the sequence of each rank is moved so that kinds and sizes agree with the longest one.
+fn shifts(of_rank: &BTreeMap<u32, Vec<Entry>>) -> BTreeMap<u32, i64> {
+    /// Calls that one recorder may have begun earlier than another.
+    const MAX_SHIFT: i64 = 400;
+    let Some((_, longest)) =
+        of_rank.iter().max_by_key(|(view, list)| (list.len(), std::cmp::Reverse(**view)))
+    else {
+        return BTreeMap::new();
+    };
+    let mut shifts = BTreeMap::new();
+    for (view, list) in of_rank {
+        let room = longest.len() as i64 - list.len() as i64;
+        let agree = |shift: i64| {
+            let pairs = list.iter().enumerate().filter_map(|(at, mine)| {
+                Some((mine, longest.get(usize::try_from(at as i64 + shift).ok()?)?))
+            });
+            pairs.filter(|(a, b)| a.kind == b.kind && a.size == b.size).count()
+        };
+        let best = (0..=room.min(MAX_SHIFT)).max_by_key(|shift| (agree(*shift), std::cmp::Reverse(*shift)));
+        shifts.insert(*view, best.unwrap_or(0));
+    }
+    shifts
+}
+
+fn joined(views: &[View<'_>], group: u32, n_ranks: u32, members: &[(u32, u32)]) -> Joined {
+    let calls: Vec<&CommCall> = members
+        .iter()
+        .filter_map(|(view, work)| {
+            let timeline = views.get(*view as usize)?.timeline;
+            timeline.call_of(timeline.work.get(*work as usize)?)
+        })
+        .collect();
+    let sizes: Vec<u64> = calls.iter().filter_map(|call| call.size_bytes()).collect();
+    let (least, most) = (sizes.iter().min().copied().unwrap_or(0), sizes.iter().max().copied().unwrap_or(0));
+    Joined {
+        kind: calls.iter().find_map(|call| call.kind),
+        size_bytes: most,
+        n_ranks: n_ranks.max(members.len() as u32),
+        group,
+        members: members.to_vec(),
+        is_uneven: calls.iter().any(|call| call.has_splits) || least * 10 < most * 9,
+    }
+}
+
+/// Ends of these agree on all ranks.
+fn synchronises(kind: Option<OpKind>) -> bool {
+    matches!(
+        kind,
+        Some(
+            OpKind::AllReduce
+                | OpKind::AllGather
+                | OpKind::ReduceScatter
+                | OpKind::AllToAll
+                | OpKind::Barrier
+        )
+    )
+}
+
+/// Aligns clocks on the ends of synchronising operations.
+fn align(views: &[View<'_>], join: &mut Join) {
+    let end = |member: &(u32, u32)| {
+        views.get(member.0 as usize)?.work().get(member.1 as usize).map(|work| work.end_ns)
+    };
+    // Differences between two views, from operations that both are in.
+    let mut differences: BTreeMap<(u32, u32), Vec<i64>> = BTreeMap::new();
+    for op in join.ops.iter().filter(|op| synchronises(op.kind)) {
+        let Some((first, others)) = op.members.split_first() else { continue };
+        for other in others {
+            if let (Some(a), Some(b)) = (end(first), end(other)) {
+                differences.entry((first.0, other.0)).or_default().push(a - b);
+            }
+        }
+    }
+    let mut known: BTreeMap<u32, i64> = BTreeMap::new();
+    let mut residuals = Vec::new();
+    // Each round reaches the views that share an operation with those already aligned.
+    for _ in 0..views.len().min(16) {
+        for ((a, b), list) in &differences {
+            let Some(median) = median::lower(list.iter().copied()) else { continue };
+            match (known.get(a).copied(), known.get(b).copied()) {
+                (None, None) if known.is_empty() => {
+                    known.insert(*a, 0);
+                    known.insert(*b, median);
+                }
+                (Some(shift), None) => {
+                    known.insert(*b, shift + median);
+                }
+                (None, Some(shift)) => {
+                    known.insert(*a, shift - median);
+                }
+                _ => {}
+            }
+        }
+    }
+    for list in differences.values() {
+        if let Some(median) = median::lower(list.iter().copied()) {
+            residuals.extend(list.iter().map(|d| (d - median).abs()));
+        }
+    }
+    for (view, shift) in known {
+        if let Some(slot) = join.shift_ns.get_mut(view as usize) {
+            *slot = shift;
+        }
+    }
+    join.residual_ns = median::lower(residuals);
+}

@@ -1,0 +1,378 @@
+//! What to change: each possible change with its gain by replay. The largest gain names the cause.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{Cause, OpKind, WorkKind};
+
+use crate::Analysis;
+use crate::bandwidth::{self, SizeClass};
+use crate::late::Why;
+use crate::split::Split;
+use crate::whatif::{self, Replays};
+
+/// Something to change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// What is wrong.
+    pub cause: Cause,
+    /// Ranks at fault; empty where all are alike.
+    pub culprits: Vec<u32>,
+    /// What was seen, in one line.
+    pub seen: String,
+    /// What to do.
+    pub todo: String,
+    /// Estimated step after the change, ns, against [`Analysis::unrecorded_ns`].
+    pub after_ns: i64,
+    /// Gain in percent of the step.
+    pub gain_pct: f64,
+    /// Nothing in the timeline names it.
+    pub is_guess: bool,
+    /// The fault is plain whatever the gain.
+    pub is_structural: bool,
+    /// Worth a change.
+    pub is_worth: bool,
+}
+
+/// Gains below this share of a step are not worth a change.
+pub const LEAST_PCT: f64 = 5.0;
+/// The same for the host's own work: half of what a recorder shows of it on short steps is the recorder.
+const LEAST_HOST_PCT: f64 = 45.0;
+/// The same for waiting for the GPU within the step, which healthy steps do not do.
+const LEAST_SYNC_PCT: f64 = 2.0;
+/// Waits in a step that are no longer one look at the loss.
+const MANY_SYNCS: usize = 4;
+/// The same for time in which the recorder does not say what the program did.
+const LEAST_GUESS_PCT: f64 = 8.0;
+/// The same for communication of which a part is hidden: the first and the last of a step never are.
+const LEAST_OVERLAP_PCT: f64 = 15.0;
+/// Small collectives in a step that are no longer a few buckets.
+const MANY_SMALL: i64 = 24;
+/// Communication of which less than this share is hidden, and which takes more than this share of a step, is not
+/// overlapped at all.
+const HIDDEN_PCT: i64 = 10;
+const BARE_PCT: f64 = 2.0;
+/// A rank that is late by this share of a step is worth finding.
+const LATE_PCT: f64 = 4.0;
+/// Bus bandwidth below this share of what is usual at its size is not explained by a busy GPU.
+const SLOW_SHARE: f64 = 0.30;
+/// Messages from this size on show a bandwidth, bytes.
+const LARGE_BYTES: u64 = 2 << 20;
+/// Part of the exposed time that overlapping gains: computation beside communication runs slower. Measured on two H200
+/// with buckets of DDP, in FSDP2 and with calls in one stream: 0.3 to 0.6.
+const OVERLAP_YIELD: f64 = 0.45;
+/// The same the other way: what a step with all communication hidden is longer than its computation alone.
+const CONTENTION: f64 = 0.5;
+/// Kinds that training may run beside computation.
+const OVERLAPS: [OpKind; 3] = [OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter];
+
+/// Fills in the replays and the advice.
+pub fn judge(analysis: &mut Analysis<'_>) {
+    let replays = Replays::new(analysis);
+    analysis.replayed_ns = replays.recorded_ns;
+    analysis.unrecorded_ns = replays.base_ns;
+    let mut advice = Vec::new();
+    // What the replay does not explain, it cannot improve.
+    if is_explained(analysis.step_ns, replays.recorded_ns) {
+        host_side(analysis, &replays, &mut advice);
+    }
+    communication(analysis, &replays, &mut advice);
+    ranks(analysis, &replays, &mut advice);
+    let n_syncs = whatif::n_syncs(analysis, &replays);
+    for one in &mut advice {
+        let least = match one.cause {
+            Cause::HostBound => LEAST_HOST_PCT,
+            Cause::SyncStalls if n_syncs >= MANY_SYNCS => LEAST_SYNC_PCT,
+            Cause::DataLoadingBound if one.is_guess => LEAST_GUESS_PCT,
+            Cause::NoComputeOverlap => LEAST_OVERLAP_PCT,
+            _ => LEAST_PCT,
+        };
+        one.is_worth = one.gain_pct >= least || one.is_structural;
+    }
+    let key = |a: &Advice| (a.is_worth, a.is_structural && !a.culprits.is_empty(), a.gain_pct);
+    advice.sort_by(|a, b| key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal));
+    analysis.advice = advice;
+}
+
+/// Whether a replay of the recording is as long as the recording, within a fourth.
+pub fn is_explained(step_ns: i64, replayed_ns: i64) -> bool {
+    (replayed_ns - step_ns).abs() * 4 <= step_ns
+}
+
+fn advise(base_ns: i64, after_ns: i64, cause: Cause, seen: String, todo: &str) -> Advice {
+    let after_ns = after_ns.min(base_ns);
+    let gain_pct = (base_ns - after_ns) as f64 * 100.0 / base_ns.max(1) as f64;
+    Advice {
+        cause,
+        culprits: Vec::new(),
+        seen,
+        todo: todo.to_owned(),
+        after_ns,
+        gain_pct,
+        is_guess: false,
+        is_structural: false,
+        is_worth: false,
+    }
+}
+
+/// Milliseconds for people.
+pub fn ms(ns: i64) -> String {
+    format!("{:.1} ms", ns as f64 / 1e6)
+}
+
+/// A step cannot become shorter than the GPU's own work; communication that is hidden then slows it down.
+fn floor_ns(analysis: &Analysis<'_>) -> i64 {
+    let floors = analysis.means.iter().map(|m| {
+        let comm = (m.exposed_comm_ns - analysis.lateness.mean_wait_ns).max(0);
+        m.compute_ns + (comm as f64 * CONTENTION) as i64
+    });
+    floors.max().unwrap_or(0)
+}
+
+fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
+    let base = replays.base_ns;
+    let first = advice.len();
+    let after = replays.after(analysis, |_, model| whatif::without_loading(model));
+    advice.push(advise(
+        base,
+        after,
+        Cause::DataLoadingBound,
+        "the GPU waits while the program loads input".to_owned(),
+        "load input beside the computation: more DataLoader workers, pinned memory, prefetch",
+    ));
+    let after = replays.after(analysis, |_, model| whatif::without_outside(model));
+    let mut outside = advise(
+        base,
+        after,
+        Cause::DataLoadingBound,
+        "the GPU waits while the program does something outside of the framework at each step".to_owned(),
+        "see what the main thread does there (py-spy); read input in workers beside the computation",
+    );
+    outside.is_guess = true;
+    advice.push(outside);
+    let after = replays.after(analysis, |rank, model| whatif::without_syncs(analysis, rank, model));
+    advice.push(advise(
+        base,
+        after,
+        Cause::SyncStalls,
+        "the host waits for the GPU within the step, and the GPU then for the host".to_owned(),
+        "take item(), synchronize() and printing of tensors out of the step; unset CUDA_LAUNCH_BLOCKING",
+    ));
+    let after = replays.after(analysis, |_, model| whatif::without_allocator(model));
+    advice.push(advise(
+        base,
+        after,
+        Cause::AllocatorStalls,
+        "memory of the GPU is allocated and freed within the step".to_owned(),
+        "no empty_cache() within the step; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; leave memory free",
+    ));
+    let after = replays.after(analysis, |rank, model| whatif::without_copies(analysis, rank, model));
+    advice.push(advise(
+        base,
+        after,
+        Cause::TransferBound,
+        "copies between host and GPU hold the step up".to_owned(),
+        "pin the memory and copy with non_blocking=True in a stream of its own; keep on the GPU what every step needs",
+    ));
+    let after = replays.after(analysis, |_, model| whatif::without_host(model));
+    advice.push(advise(
+        base,
+        after,
+        Cause::HostBound,
+        "the GPU waits for the host to launch small pieces of work".to_owned(),
+        "fewer and larger kernels: torch.compile, CUDA graphs, fused optimizers, larger batches",
+    ));
+    let floor = floor_ns(analysis).min(base);
+    for one in advice.iter_mut().skip(first).filter(|one| one.after_ns < floor) {
+        one.after_ns = floor;
+        one.gain_pct = (base - floor) as f64 * 100.0 / base.max(1) as f64;
+    }
+}
+
+/// Mean over ranks of a part of a step.
+fn mean(analysis: &Analysis<'_>, part: impl Fn(&Split) -> i64) -> i64 {
+    analysis.means.iter().map(part).sum::<i64>() / analysis.means.len().max(1) as i64
+}
+
+fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
+    let base = replays.base_ns;
+    let n_steps = analysis.steps.iter().map(|s| s.usual.len()).min().unwrap_or(0).max(1) as i64;
+    let exposed = mean(analysis, |s| s.exposed_comm_ns);
+    let wait = analysis.lateness.mean_wait_ns.min(exposed);
+    let exposed_cost = exposed - wait;
+    let (mut cost, mut ideal) = (0.0, 0.0);
+    let mut ns_per_byte = f64::MAX;
+    for class in &analysis.sizes {
+        let total = class.cost_ns as f64 * class.n as f64;
+        cost += total;
+        let share = match (class.busbw_gbs, class.expected_gbs) {
+            (Some(busbw), Some(expected)) if class.size_bytes >= LARGE_BYTES => (busbw / expected).min(1.0),
+            _ => 1.0,
+        };
+        ideal += total * share;
+        if let (Some(expected), Some(kind)) = (expected_of(analysis, class), class.kind) {
+            ns_per_byte = ns_per_byte.min(bandwidth::bus_factor(kind, class.n_ranks) / expected);
+        } else if class.size_bytes >= LARGE_BYTES {
+            ns_per_byte = ns_per_byte.min(class.cost_ns as f64 / class.size_bytes as f64);
+        }
+    }
+    let comm_ns = (cost / n_steps as f64) as i64;
+    let share = if cost > 0.0 { ideal / cost } else { 1.0 };
+    if share < SLOW_SHARE {
+        let worst = analysis.sizes.iter().filter(|c| c.size_bytes >= LARGE_BYTES).find_map(|c| {
+            let mb = c.size_bytes as f64 / 1e6;
+            Some(format!("{:.0} of {:.0} GB/s at {mb:.0} MB", c.busbw_gbs?, c.expected_gbs?))
+        });
+        advice.push(advise(
+            base,
+            base - (exposed_cost as f64 * (1.0 - share)) as i64,
+            Cause::BandwidthBelowExpected,
+            format!("collectives reach {} of bus bandwidth", worst.unwrap_or_default()),
+            "see which transport NCCL chose: NCCL_DEBUG=INFO; no NCCL_P2P_DISABLE; ringleader check",
+        ));
+        return;
+    }
+    if ns_per_byte < f64::MAX {
+        let after = replays.after(analysis, |_, model| whatif::with_buckets(analysis, model, ns_per_byte));
+        let small = analysis.sizes.iter().filter(|c| (1..whatif::SMALL_BYTES).contains(&c.size_bytes));
+        let n = small.map(|c| c.n).sum::<usize>() as i64 / n_steps;
+        let mut one = advise(
+            base,
+            after,
+            Cause::SmallMessages,
+            format!("{n} collectives a step carry less than 8 MiB each"),
+            "gather gradients into buckets (bucket_cap_mb, coalesced calls)",
+        );
+        one.is_structural = n >= MANY_SMALL && one.gain_pct >= BARE_PCT;
+        let is_small = one.is_structural;
+        advice.push(one);
+        if is_small {
+            // Until they are gathered, overlap says little.
+            return;
+        }
+    }
+    overlap(analysis, base, (exposed_cost, comm_ns), ns_per_byte, advice);
+}
+
+/// What large messages of this kind should reach, GB/s.
+fn expected_of(analysis: &Analysis<'_>, class: &SizeClass) -> Option<f64> {
+    class.expected_gbs?;
+    let device = analysis.views.iter().find_map(|v| v.timeline.device_name.as_deref())?;
+    bandwidth::expected_gbs(device, whatif::BUCKET_BYTES)
+}
+
+fn overlap(
+    analysis: &Analysis<'_>,
+    base: i64,
+    (exposed_cost, comm_ns): (i64, i64),
+    ns_per_byte: f64,
+    advice: &mut Vec<Advice>,
+) {
+    let bare = bare_ns(analysis);
+    let compute = mean(analysis, |s| s.compute_ns);
+    if compute == 0 || exposed_cost == 0 {
+        return;
+    }
+    let exposed_cost = exposed_cost.min(bare.1);
+    let tail = if ns_per_byte < f64::MAX { (whatif::BUCKET_BYTES as f64 * ns_per_byte) as i64 } else { 0 };
+    let left = tail.max(comm_ns - compute).max(0);
+    let gain = (exposed_cost - left).max(0) as f64 * OVERLAP_YIELD;
+    let mut one = advise(
+        base,
+        base - gain as i64,
+        Cause::NoComputeOverlap,
+        format!("{} of {} communication a step run while nothing computes", ms(exposed_cost), ms(comm_ns)),
+        "start communication earlier: smaller buckets, prefetching, a stream of its own",
+    );
+    one.is_structural = analysis.pct(bare.0) > BARE_PCT;
+    advice.push(one);
+}
+
+/// Time a step of communication that could run beside computation: of kinds of which nearly nothing does, and of all
+/// kinds while nothing computes.
+fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
+    let mut kinds: BTreeMap<OpKind, (i64, i64)> = BTreeMap::new();
+    let mut n = 0;
+    for (view, steps) in analysis.views.iter().zip(&analysis.steps) {
+        let compute = view.busy(|kind| kind == WorkKind::Compute);
+        n += steps.usual.len() as i64;
+        for (at, work) in view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm) {
+            if !steps.of_work.get(at).is_some_and(|step| steps.usual.contains(step)) {
+                continue;
+            }
+            let place = analysis.views.iter().position(|v| std::ptr::eq(v, view)).unwrap_or(0);
+            let op = analysis.join.op_of(place, at);
+            let kind = op.and_then(|op| op.kind).or_else(|| view.timeline.call_of(work)?.kind);
+            let Some(kind) = kind.filter(|kind| OVERLAPS.contains(kind)) else { continue };
+            // Waiting for other ranks is no cost.
+            let cost =
+                op.map_or(work.end_ns - work.start_ns, |op| analysis.join.cost_ns(&analysis.views, op));
+            let from = work.end_ns - cost.min(work.end_ns - work.start_ns);
+            let hidden = compute.length_within(from, work.end_ns);
+            let sums = kinds.entry(kind).or_default();
+            sums.0 += hidden;
+            sums.1 += work.end_ns - from - hidden;
+        }
+    }
+    let n = n.max(1);
+    let bare = kinds.values().filter(|(hidden, alone)| hidden * 100 < HIDDEN_PCT * (hidden + alone));
+    (bare.map(|(_, alone)| alone).sum::<i64>() / n, kinds.values().map(|(_, alone)| alone).sum::<i64>() / n)
+}
+
+fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
+    let base = replays.base_ns;
+    let late = &analysis.lateness;
+    let p2p_share = analysis.pct(late.p2p_wait_ns);
+    if p2p_share > 2.0 * LATE_PCT && late.p2p_wait_ns * 2 > late.mean_wait_ns {
+        advice.push(advise(
+            base,
+            base - late.p2p_wait_ns / 2,
+            Cause::PipelineBubble,
+            format!("stages wait {} a step for one another", ms(late.p2p_wait_ns)),
+            "more microbatches, an interleaved schedule, stages of equal work",
+        ));
+        return;
+    }
+    if let Some(straggler) = late.straggler.filter(|s| analysis.pct(s.lead_ns) > LATE_PCT) {
+        let rank = analysis.views.get(straggler.view as usize).map_or(0, |v| v.rank);
+        let cause = match straggler.why {
+            Why::LargerWork => Cause::LoadImbalance,
+            _ => Cause::Straggler,
+        };
+        // Work that is only spread better does not go away.
+        let n = analysis.views.len().max(1) as i64;
+        let at = straggler.view as usize;
+        let after = replays.after(analysis, |rank, model| {
+            if rank == at {
+                whatif::like_the_others(analysis, rank, model);
+            }
+        });
+        // What the recorder itself costs a host may make one of two equal ranks late.
+        let recorder = (replays.recorded_ns - base).max(0);
+        let gain = match (cause, straggler.why) {
+            (Cause::LoadImbalance, _) => straggler.lead_ns * (n - 1) / n,
+            (_, Why::Host) => (base - after).max(straggler.lead_ns - recorder),
+            (_, Why::Unknown) => straggler.lead_ns - recorder,
+            _ => (base - after).max(straggler.lead_ns),
+        };
+        let mut one = advise(
+            base,
+            base - gain,
+            cause,
+            format!("rank {rank} is late by {} a step: {}", ms(straggler.lead_ns), straggler.why.words()),
+            "see what this rank does that the others do not",
+        );
+        one.culprits = vec![rank];
+        // What one rank alone does late is its fault, whatever it is.
+        let host_side = advice.iter().map(|a| a.gain_pct).fold(0.0, f64::max);
+        one.is_structural = one.gain_pct >= LEAST_PCT && one.gain_pct > host_side * 0.6;
+        advice.push(one);
+    } else if analysis.pct(late.imbalance_ns.min(late.mean_wait_ns)) > LATE_PCT {
+        advice.push(advise(
+            base,
+            base - late.imbalance_ns,
+            Cause::LoadImbalance,
+            format!("ranks wait {} a step for one another, each time for another one", ms(late.mean_wait_ns)),
+            "give the ranks equal work: sort or pack by length, balance experts",
+        ));
+    }
+}

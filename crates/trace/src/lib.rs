@@ -1,0 +1,131 @@
+//! Where the time of a job goes: from the timelines of its ranks to steps, their parts, who is late, what communication
+//! costs, and what to change.
+//!
+//! Pure: timelines go in, an [`Analysis`] comes out. Everything is computed on sorted arrays of intervals.
+
+pub mod bandwidth;
+pub mod intervals;
+pub mod join;
+pub mod judge;
+pub mod late;
+pub mod replay;
+pub mod split;
+pub mod steps;
+pub mod view;
+mod whatif;
+
+use std::collections::BTreeSet;
+
+use ringleader_model::Timeline;
+
+use crate::bandwidth::SizeClass;
+use crate::join::Join;
+use crate::judge::Advice;
+use crate::late::Lateness;
+use crate::split::{Busy, Split};
+use crate::steps::Steps;
+use crate::view::View;
+
+/// Everything that timelines of one job show.
+#[derive(Debug)]
+pub struct Analysis<'a> {
+    /// The ranks, in order.
+    pub views: Vec<View<'a>>,
+    /// Steps of each.
+    pub steps: Vec<Steps>,
+    /// Parts of each step of each.
+    pub splits: Vec<Vec<Split>>,
+    /// Mean of the usual steps of each.
+    pub means: Vec<Split>,
+    /// Operations over ranks, and their clocks.
+    pub join: Join,
+    /// Who waits for whom.
+    pub lateness: Lateness,
+    /// Bus bandwidth by kind and size.
+    pub sizes: Vec<SizeClass>,
+    /// Length of a usual step on the slowest rank, ns.
+    pub step_ns: i64,
+    /// The same in the replay of what was recorded: how far the estimates can be trusted.
+    pub replayed_ns: i64,
+    /// The same in a replay without the recorder's own cost on the host, ns: the step that the advice is measured against.
+    pub unrecorded_ns: i64,
+    /// What to change, the largest gain first.
+    pub advice: Vec<Advice>,
+}
+
+impl Analysis<'_> {
+    /// Whether any GPU did anything.
+    pub fn has_work(&self) -> bool {
+        self.views.iter().any(|view| !view.work().is_empty())
+    }
+
+    /// Share of a usual step, in percent.
+    pub fn pct(&self, ns: i64) -> f64 {
+        ns as f64 * 100.0 / self.step_ns.max(1) as f64
+    }
+}
+
+/// Analyses the timelines of one job, each with the rank that something else than the file gives it. Timelines without GPU
+/// work beside others with some are left out.
+pub fn analyse<'a>(timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32>)>) -> Analysis<'a> {
+    let views = views(timelines.into_iter().collect());
+    let steps: Vec<Steps> = views.iter().map(steps::find).collect();
+    let splits: Vec<Vec<Split>> =
+        views.iter().zip(&steps).map(|(view, steps)| split::split(view, steps, &Busy::new(view))).collect();
+    let means: Vec<Split> = steps
+        .iter()
+        .zip(&splits)
+        .map(|(steps, splits)| {
+            let usual: Vec<Split> =
+                steps.usual.iter().filter_map(|at| splits.get(*at as usize)).copied().collect();
+            Split::mean(&usual)
+        })
+        .collect();
+    let join = join::join(&views, &steps);
+    let lateness = late::lateness(&views, &steps, &splits, &join);
+    let sizes = bandwidth::sizes(&views, &steps, &join);
+    let step_ns = means.iter().map(|m| m.length_ns).max().unwrap_or(0);
+    let mut analysis = Analysis {
+        views,
+        steps,
+        splits,
+        means,
+        join,
+        lateness,
+        sizes,
+        step_ns,
+        replayed_ns: 0,
+        unrecorded_ns: 0,
+        advice: Vec::new(),
+    };
+    judge::judge(&mut analysis);
+    analysis
+}
+
+/// One view for each rank: where two files claim one rank, the one with more work.
+fn views(mut timelines: Vec<(&Timeline, Option<u32>)>) -> Vec<View<'_>> {
+    if timelines.iter().any(|(t, _)| !t.work.is_empty()) {
+        timelines.retain(|(t, _)| !t.work.is_empty());
+    }
+    let mut taken: BTreeSet<u32> = BTreeSet::new();
+    let mut views: Vec<View<'_>> = Vec::new();
+    let rank_of = |(t, given): &(&Timeline, Option<u32>)| t.rank.map(|rank| rank.0).or(*given);
+    timelines.sort_by_key(|one| (rank_of(one).is_none(), rank_of(one), std::cmp::Reverse(one.0.work.len())));
+    let mut next = 0;
+    for one in timelines {
+        let rank = match rank_of(&one) {
+            Some(rank) if taken.contains(&rank) => continue,
+            Some(rank) => rank,
+            None => {
+                while taken.contains(&next) {
+                    next += 1;
+                }
+                next
+            }
+        };
+        taken.insert(rank);
+        views.push(View::new(rank, one.0));
+    }
+    views.sort_by_key(|view| view.rank);
+    views
+}

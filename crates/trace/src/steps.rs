@@ -1,0 +1,236 @@
+//! Steps: found by annotations, by the optimizer, by the forward pass, or by what repeats.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{SpanKind, WorkKind};
+
+use crate::view::View;
+
+/// How the steps were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The profiler's own annotation.
+    Annotated,
+    /// Calls of the optimizer.
+    Optimizer,
+    /// Calls of the forward pass.
+    Forward,
+    /// The same kernels again and again.
+    Repetition,
+    /// Not at all: the whole timeline is one.
+    Whole,
+}
+
+/// One step of one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its number: as annotated, else counted from 0.
+    pub number: u64,
+    /// Start and end on the host, ns.
+    pub host: (i64, i64),
+    /// From the end of the GPU's work of the step before to that of this one, ns. Steps follow one another without a gap.
+    pub window: (i64, i64),
+    /// Bytes of its annotation in the file.
+    pub bytes: Option<(u64, u64)>,
+}
+
+impl Step {
+    /// Length, ns.
+    pub fn length_ns(&self) -> i64 {
+        self.window.1 - self.window.0
+    }
+}
+
+/// The steps of one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// How they were found.
+    pub found: Found,
+    /// All of them.
+    pub all: Vec<Step>,
+    /// Step of each work, as a place in `all`; `NONE` for work before the first.
+    pub of_work: Vec<u32>,
+    /// Places of the steps that stand for the job: warm-up and outliers are set apart.
+    pub usual: Vec<u32>,
+}
+
+/// Steps longer than this many medians are set apart.
+const OUTLIER: i64 = 3;
+
+/// Finds the steps of a rank.
+pub fn find(view: &View<'_>) -> Steps {
+    let (found, marks) = boundaries(view);
+    let mut of_work = Vec::with_capacity(view.work().len());
+    for (at, work) in view.work().iter().enumerate() {
+        let begun = view.launch(at).map_or(work.start_ns, |call| call.start_ns);
+        let place = marks.partition_point(|mark| mark.start_ns <= begun);
+        of_work.push(place.checked_sub(1).map_or(u32::MAX, |place| place as u32));
+    }
+    let n = marks.len();
+    let mut ends = vec![i64::MIN; n];
+    let mut before = i64::MIN;
+    for (work, step) in view.work().iter().zip(&of_work) {
+        match ends.get_mut(*step as usize) {
+            Some(end) => *end = (*end).max(work.end_ns),
+            None => before = before.max(work.end_ns),
+        }
+    }
+    let mut all = Vec::with_capacity(n);
+    let mut from = marks.first().map_or(0, |mark| mark.start_ns).max(before);
+    for (at, mark) in marks.iter().enumerate() {
+        let end = ends.get(at).copied().unwrap_or(i64::MIN);
+        let to = if end == i64::MIN { mark.end_ns } else { end }.max(from);
+        let bytes = mark.bytes;
+        all.push(Step { number: mark.number, host: (mark.start_ns, mark.end_ns), window: (from, to), bytes });
+        from = to;
+    }
+    let usual = usual(&all);
+    Steps { found, all, of_work, usual }
+}
+
+/// Steps that stand for the job: the first one warms up, and some are far longer than the others.
+fn usual(all: &[Step]) -> Vec<u32> {
+    let places: Vec<u32> = (0..all.len() as u32).collect();
+    let rest: Vec<u32> = if all.len() >= 3 { places.into_iter().skip(1).collect() } else { places };
+    let length = |at: &u32| all.get(*at as usize).map_or(0, Step::length_ns);
+    let Some(median) = ringleader_model::median::lower(rest.iter().map(length)) else { return rest };
+    let kept: Vec<u32> = rest
+        .iter()
+        .copied()
+        .filter(|at| length(at) > 0 && length(at) <= median.saturating_mul(OUTLIER))
+        .collect();
+    if kept.is_empty() { rest } else { kept }
+}
+
+/// Start of a step on the host.
+struct Mark {
+    number: u64,
+    start_ns: i64,
+    end_ns: i64,
+    bytes: Option<(u64, u64)>,
+}
+
+fn boundaries(view: &View<'_>) -> (Found, Vec<Mark>) {
+    let timeline = view.timeline;
+    if !timeline.steps.is_empty() {
+        let mut marks: Vec<Mark> = Vec::new();
+        for step in &timeline.steps {
+            // One process may annotate a step twice (several profilers, nested ranges).
+            if marks.last().is_none_or(|last| step.start_ns >= last.end_ns) {
+                marks.push(Mark {
+                    number: step.number,
+                    start_ns: step.start_ns,
+                    end_ns: step.end_ns,
+                    bytes: Some(step.bytes),
+                });
+            }
+        }
+        return (Found::Annotated, marks);
+    }
+    let Some((begin, end)) = view.span() else { return (Found::Whole, Vec::new()) };
+    let spans_of = |is: &dyn Fn(&str) -> bool| -> Vec<(i64, i64)> {
+        let wanted: Vec<bool> = timeline.names.iter().map(|name| is(name)).collect();
+        let mut spans: Vec<(i64, i64)> = Vec::new();
+        let annotations = timeline.host_spans.iter().filter(|s| {
+            matches!(s.kind, SpanKind::Annotation | SpanKind::Operator)
+                && wanted.get(s.name as usize).copied().unwrap_or(false)
+        });
+        for span in annotations {
+            if spans.last().is_none_or(|last| span.start_ns >= last.1) {
+                spans.push((span.start_ns, span.end_ns));
+            }
+        }
+        spans
+    };
+    let steps = spans_of(&|name| name.starts_with("Optimizer.step"));
+    if steps.len() >= 2 {
+        // A step ends with its optimizer.
+        let starts = std::iter::once(begin).chain(steps.iter().map(|s| s.1));
+        return (
+            Found::Optimizer,
+            marks(starts.take(steps.len()).collect(), steps.last().map_or(end, |s| s.1)),
+        );
+    }
+    let forward = spans_of(&|name| {
+        name.contains("DistributedDataParallel.forward") || name.contains("FullyShardedDataParallel.forward")
+    });
+    if forward.len() >= 2 {
+        return (Found::Forward, marks(forward.iter().map(|s| s.0).collect(), end));
+    }
+    match repetition(view) {
+        Some(starts) => (Found::Repetition, marks(starts, end)),
+        None => (Found::Whole, marks(vec![begin], end)),
+    }
+}
+
+fn marks(starts: Vec<i64>, end: i64) -> Vec<Mark> {
+    let ends: Vec<i64> = starts.iter().skip(1).copied().chain([end]).collect();
+    starts
+        .into_iter()
+        .zip(ends)
+        .enumerate()
+        .map(|(number, (start_ns, end_ns))| Mark { number: number as u64, start_ns, end_ns, bytes: None })
+        .collect()
+}
+
+/// Kernels that are looked at for what repeats.
+const MAX_SEQUENCE: usize = 200_000;
+/// Share of kernels that must be the same one period later.
+const SAME_PCT: usize = 92;
+
+/// Starts of what repeats, where at least three rounds of the same kernels follow one another.
+fn repetition(view: &View<'_>) -> Option<Vec<i64>> {
+    let kernels: Vec<(usize, u32)> = view
+        .work()
+        .iter()
+        .enumerate()
+        .filter(|(_, w)| w.stream == view.main_stream && w.kind == WorkKind::Compute)
+        .map(|(at, w)| (at, w.name))
+        .take(MAX_SEQUENCE)
+        .collect();
+    let names: Vec<u32> = kernels.iter().map(|(_, name)| *name).collect();
+    let mut places: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, name) in names.iter().enumerate() {
+        places.entry(*name).or_default().push(at);
+    }
+    // The distances at which rare kernels come again are the candidates.
+    let mut candidates: BTreeMap<usize, usize> = BTreeMap::new();
+    for list in places.values().filter(|list| (3..=64).contains(&list.len())) {
+        for pair in list.windows(2) {
+            if let [a, b] = pair {
+                *candidates.entry(b - a).or_default() += 1;
+            }
+        }
+    }
+    let mut ordered: Vec<(usize, usize)> = candidates.into_iter().filter(|(_, n)| *n >= 2).collect();
+    ordered.sort_by_key(|(period, n)| (std::cmp::Reverse(*n), *period));
+    let tail = names.len() / 3;
+    let period = ordered.iter().take(16).map(|(period, _)| *period).find(|period| {
+        // The last two thirds: the first may be warm-up.
+        let pairs = names.iter().skip(tail).zip(names.iter().skip(tail + period));
+        let (n, same) =
+            pairs.fold((0_usize, 0_usize), |(n, same), (a, b)| (n + 1, same + usize::from(a == b)));
+        n >= *period && *period > 1 && same * 100 >= n * SAME_PCT
+    })?;
+    // A step begins where the GPU waited longest within a period.
+    let gap = |at: usize| -> i64 {
+        let (Some(before), Some(now)) = (at.checked_sub(1).and_then(|b| kernels.get(b)), kernels.get(at))
+        else {
+            return 0;
+        };
+        let start = |place: usize| view.work().get(place).map_or((0, 0), |w| (w.start_ns, w.end_ns));
+        start(now.0).0 - start(before.0).1
+    };
+    let last = names.len();
+    let first_of_last = last.checked_sub(period)?;
+    let phase = (first_of_last..last).max_by_key(|at| gap(*at))?;
+    let mut starts = Vec::new();
+    let mut at = phase % period;
+    while let Some((place, _)) = kernels.get(at) {
+        let work = view.work().get(*place)?;
+        starts.push(view.launch(*place).map_or(work.start_ns, |call| call.start_ns));
+        at += period;
+    }
+    starts.sort_unstable();
+    (starts.len() >= 3).then_some(starts)
+}

@@ -1,0 +1,179 @@
+//! One rank's timeline, with launches joined to the work they launched.
+
+use std::collections::BTreeMap;
+
+use ringleader_model::{DeviceWork, HostSpan, Recorder, RuntimeCall, SpanKind, Timeline, WorkKind};
+
+use crate::intervals::Intervals;
+
+/// One rank's timeline.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// The rank: as stated, else by order.
+    pub rank: u32,
+    /// Whether the file states the rank.
+    pub is_rank_stated: bool,
+    /// The timeline.
+    pub timeline: &'a Timeline,
+    /// Place of each work's launch in `runtime`; `NONE` if unknown.
+    pub launch_of: Vec<u32>,
+    /// Runtime calls of threads that launch work, as places in `host_spans`, by start.
+    pub runtime: Vec<u32>,
+    /// The stream with most compute time.
+    pub main_stream: u32,
+    /// When the program loads input, by its annotations.
+    pub loading: Intervals,
+    /// When host threads that launch work do anything the recorder knows.
+    pub known: Intervals,
+    /// The recorder's own cost.
+    pub overhead: Intervals,
+    /// Calls of communication, with all that the framework does for them.
+    pub comm_calls: Intervals,
+    /// Starts of everything recorded of threads that launch work.
+    recorded: Vec<i64>,
+}
+
+/// No launch.
+pub const NONE: u32 = u32::MAX;
+
+/// Parts of names of annotations that load input, in lower case.
+const LOADING: [&str; 11] = [
+    "dataloader",
+    "data_load",
+    "load_data",
+    "load_batch",
+    "read_batch",
+    "next_batch",
+    "get_batch",
+    "fetch_batch",
+    "data_fetch",
+    "collate",
+    "input_pipeline",
+];
+
+impl<'a> View<'a> {
+    /// Joins what belongs together.
+    pub fn new(rank: u32, timeline: &'a Timeline) -> Self {
+        let spans = &timeline.host_spans;
+        let launching = launching_threads(spans);
+        let runtime: Vec<u32> = (0..spans.len() as u32)
+            .filter(|at| {
+                spans
+                    .get(*at as usize)
+                    .is_some_and(|s| matches!(s.kind, SpanKind::Runtime(_)) && launching.contains(&s.thread))
+            })
+            .collect();
+        let mut by_link: Vec<(u32, u32)> = runtime
+            .iter()
+            .enumerate()
+            .filter_map(|(place, at)| {
+                let span = spans.get(*at as usize)?;
+                (span.link != 0).then_some((span.link, place as u32))
+            })
+            .collect();
+        by_link.sort_unstable();
+        let launch_of = timeline
+            .work
+            .iter()
+            .map(|work| {
+                let at = by_link.partition_point(|(link, _)| *link < work.correlation);
+                match by_link.get(at) {
+                    Some((link, place)) if *link == work.correlation && work.correlation != 0 => *place,
+                    _ => NONE,
+                }
+            })
+            .collect();
+        let is_loading: Vec<bool> = timeline
+            .names
+            .iter()
+            .map(|name| {
+                let name = name.to_ascii_lowercase();
+                LOADING.iter().any(|part| name.contains(part))
+            })
+            .collect();
+        let is_comm: Vec<bool> = timeline
+            .names
+            .iter()
+            .map(|name| &**name == "record_param_comms" || name.starts_with("c10d::"))
+            .collect();
+        let named = |s: &&HostSpan| is_loading.get(s.name as usize).copied().unwrap_or(false);
+        let of = |span: &HostSpan| (span.start_ns, span.end_ns);
+        let annotations = spans.iter().filter(|s| s.kind == SpanKind::Annotation);
+        // XLA prepares a step in one thread and launches it in others.
+        let is_xla = timeline.recorder == Recorder::Xla;
+        let is_known = |s: &&HostSpan| {
+            matches!(s.kind, SpanKind::Runtime(_) | SpanKind::Operator)
+                && (is_xla || launching.contains(&s.thread))
+        };
+        Self {
+            rank,
+            is_rank_stated: timeline.rank.is_some(),
+            timeline,
+            launch_of,
+            runtime,
+            main_stream: main_stream(&timeline.work),
+            loading: Intervals::of(annotations.filter(named).map(of)),
+            known: Intervals::of(spans.iter().filter(is_known).map(of)),
+            overhead: Intervals::of(spans.iter().filter(|s| s.kind == SpanKind::Overhead).map(of)),
+            comm_calls: Intervals::of(
+                spans
+                    .iter()
+                    .filter(|s| s.kind == SpanKind::Operator && is_comm.get(s.name as usize) == Some(&true))
+                    .map(of),
+            ),
+            recorded: spans.iter().filter(|s| launching.contains(&s.thread)).map(|s| s.start_ns).collect(),
+        }
+    }
+
+    /// Events that the recorder kept of the launching threads in this time.
+    pub fn n_recorded(&self, from: i64, to: i64) -> usize {
+        self.recorded.partition_point(|at| *at < to) - self.recorded.partition_point(|at| *at < from)
+    }
+
+    /// What the GPU did.
+    pub fn work(&self) -> &'a [DeviceWork] {
+        &self.timeline.work
+    }
+
+    /// A runtime call by its place in `runtime`.
+    pub fn call(&self, place: u32) -> Option<&'a HostSpan> {
+        self.timeline.host_spans.get(*self.runtime.get(place as usize)? as usize)
+    }
+
+    /// The call that launched a work.
+    pub fn launch(&self, work: usize) -> Option<&'a HostSpan> {
+        self.launch_of.get(work).filter(|place| **place != NONE).and_then(|place| self.call(*place))
+    }
+
+    /// Time in which work of this kind runs.
+    pub fn busy(&self, is: impl Fn(WorkKind) -> bool) -> Intervals {
+        Intervals::of(self.work().iter().filter(|w| is(w.kind)).map(|w| (w.start_ns, w.end_ns)))
+    }
+
+    /// Start and end of everything.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let ends = self.work().iter().map(|w| (w.start_ns, w.end_ns));
+        let all = ends.chain(self.timeline.host_spans.iter().map(|s| (s.start_ns, s.end_ns)));
+        all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+}
+
+/// Threads that launch a part of the work that matters: not those of a loader, nor a watchdog.
+fn launching_threads(spans: &[HostSpan]) -> Vec<u32> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for span in spans.iter().filter(|s| s.kind == SpanKind::Runtime(RuntimeCall::Launch)) {
+        *counts.entry(span.thread).or_default() += 1;
+    }
+    let total: usize = counts.values().sum();
+    counts.into_iter().filter(|(_, n)| n * 100 >= total).map(|(thread, _)| thread).collect()
+}
+
+fn main_stream(work: &[DeviceWork]) -> u32 {
+    let mut time: BTreeMap<u32, i64> = BTreeMap::new();
+    for work in work.iter().filter(|w| w.kind == WorkKind::Compute) {
+        *time.entry(work.stream).or_default() += work.end_ns - work.start_ns;
+    }
+    time.into_iter()
+        .max_by_key(|(stream, ns)| (*ns, std::cmp::Reverse(*stream)))
+        .map_or(0, |(stream, _)| stream)
+}

@@ -1,0 +1,208 @@
+//! The job replayed with one thing changed.
+
+use ringleader_model::WorkKind;
+
+use crate::Analysis;
+use crate::replay::{self, Act, Host, Model, Played};
+use crate::view::NONE;
+
+/// Replays of one job.
+pub(crate) struct Replays {
+    models: Vec<Model>,
+    n_ops: usize,
+    /// As recorded.
+    pub(crate) recorded_ns: i64,
+    /// Without the recorder's cost.
+    pub(crate) base_ns: i64,
+}
+
+/// Copies below this size carry a value, not data.
+pub(crate) const VALUE_BYTES: u64 = 64 << 10;
+/// What is left of a call whose waiting is gone, ns.
+const CALL_NS: i64 = 2_000;
+
+impl Replays {
+    pub(crate) fn new(analysis: &Analysis<'_>) -> Self {
+        let models: Option<Vec<Model>> = (0..analysis.views.len())
+            .map(|at| Model::new(&analysis.views, at, analysis.steps.get(at)?, &analysis.join))
+            .collect();
+        let n_ops = analysis.join.ops.len();
+        // Without calls of the host nothing can be replayed; what communication costs can still be said.
+        let Some(mut models) = models else {
+            return Self {
+                models: Vec::new(),
+                n_ops,
+                recorded_ns: analysis.step_ns,
+                base_ns: analysis.step_ns,
+            };
+        };
+        let recorded_ns = replay::play(&models, n_ops).step_ns(&analysis.steps);
+        for model in &mut models {
+            for host in &mut model.hosts {
+                host.busy_ns = (host.busy_ns - host.recorder_ns).max(host.busy_ns / 5);
+            }
+        }
+        let base_ns = replay::play(&models, n_ops).step_ns(&analysis.steps);
+        Self { models, n_ops, recorded_ns, base_ns }
+    }
+
+    /// Length of a step after a change, ns.
+    pub(crate) fn after(&self, analysis: &Analysis<'_>, change: impl Fn(usize, &mut Model)) -> i64 {
+        if self.models.is_empty() {
+            return self.base_ns;
+        }
+        let mut models = self.models.clone();
+        for (at, model) in models.iter_mut().enumerate() {
+            change(at, model);
+        }
+        let played: Played = replay::play(&models, self.n_ops);
+        played.step_ns(&analysis.steps)
+    }
+}
+
+/// No time is spent on loading input.
+pub(crate) fn without_loading(model: &mut Model) {
+    model.hosts.iter_mut().for_each(|host| host.data_ns = 0);
+}
+
+/// No time is spent outside of the framework.
+pub(crate) fn without_outside(model: &mut Model) {
+    model.hosts.iter_mut().for_each(|host| host.outside_ns = 0);
+}
+
+/// Bytes that the work copies which a call waits for, if it is a copy.
+fn copied(analysis: &Analysis<'_>, rank: usize, host: &Host) -> Option<u64> {
+    let work = analysis.views.get(rank)?.work().get(host.waits_for as usize)?;
+    matches!(work.kind, WorkKind::Copy { .. }).then_some(work.size_bytes)
+}
+
+/// A call beside which memory is allocated or freed.
+fn allocates(model: &Model, at: usize) -> bool {
+    let near = at.saturating_sub(2)..(at + 4).min(model.hosts.len());
+    model.hosts.get(near).is_some_and(|hosts| hosts.iter().any(|h| h.act == Act::Alloc))
+}
+
+/// Nothing waits for the GPU but for large copies and for the allocator.
+pub(crate) fn without_syncs(analysis: &Analysis<'_>, rank: usize, model: &mut Model) {
+    for at in 0..model.hosts.len() {
+        let Some(host) = model.hosts.get(at) else { continue };
+        let is_large_copy = copied(analysis, rank, host).is_some_and(|bytes| bytes > VALUE_BYTES);
+        let goes = match host.act {
+            Act::Sync => host.waits_for != NONE && !is_large_copy && !allocates(model, at),
+            Act::BlockingCopy => !is_large_copy,
+            Act::BlockingLaunch => true,
+            Act::Plain | Act::Alloc => false,
+        };
+        if let Some(host) = model.hosts.get_mut(at).filter(|_| goes) {
+            (host.waits_for, host.own_ns) = (NONE, host.own_ns.min(CALL_NS));
+        }
+    }
+}
+
+/// Memory of the GPU is neither allocated nor freed.
+pub(crate) fn without_allocator(model: &mut Model) {
+    for at in 0..model.hosts.len() {
+        let goes = model.hosts.get(at).is_some_and(|host| match host.act {
+            Act::Alloc => true,
+            Act::Sync => allocates(model, at),
+            _ => false,
+        });
+        if let Some(host) = model.hosts.get_mut(at).filter(|_| goes) {
+            (host.waits_for, host.own_ns) = (NONE, host.own_ns.min(CALL_NS / 2));
+        }
+    }
+}
+
+/// Copies from and to the host are pinned, asynchronous and beside the computation.
+pub(crate) fn without_copies(analysis: &Analysis<'_>, rank: usize, model: &mut Model) {
+    for host in &mut model.hosts {
+        let is_large_copy = copied(analysis, rank, host).is_some_and(|bytes| bytes > VALUE_BYTES);
+        if matches!(host.act, Act::BlockingCopy | Act::Sync) && is_large_copy {
+            (host.waits_for, host.own_ns) = (NONE, host.own_ns.min(CALL_NS));
+        }
+    }
+    let work = analysis.views.get(rank).map_or(&[][..], |view| view.work());
+    for (piece, work) in model.pieces.iter_mut().zip(work) {
+        if matches!(work.kind, WorkKind::Copy { with_host: true, .. }) && work.size_bytes > VALUE_BYTES {
+            piece.cost_ns = 0;
+        }
+    }
+}
+
+/// The host launches a recorded graph: nothing but the GPU's own time remains.
+pub(crate) fn without_host(model: &mut Model) {
+    for host in &mut model.hosts {
+        host.busy_ns /= 10;
+        if host.act == Act::Plain {
+            host.own_ns /= 10;
+        }
+    }
+}
+
+/// Collectives below this size are gathered into buckets, bytes.
+pub(crate) const SMALL_BYTES: u64 = 8 << 20;
+/// PyTorch's usual bucket, bytes.
+pub(crate) const BUCKET_BYTES: u64 = 25 << 20;
+
+/// Small collectives are gathered into buckets: their bytes take the time that they take in large messages, and a call
+/// is made for each bucket. `ns_per_byte` is that of large messages.
+pub(crate) fn with_buckets(analysis: &Analysis<'_>, model: &mut Model, ns_per_byte: f64) {
+    let mut n_bytes: u64 = 0;
+    let mut n_small: u64 = 0;
+    for piece in &mut model.pieces {
+        let op = (piece.op as usize).checked_sub(1).and_then(|at| analysis.join.ops.get(at));
+        let Some(size) = op.map(|op| op.size_bytes).filter(|size| (1..SMALL_BYTES).contains(size)) else {
+            continue;
+        };
+        piece.cost_ns = piece.cost_ns.min((size as f64 * ns_per_byte) as i64);
+        n_bytes += size;
+        n_small += 1;
+    }
+    let merged = (n_small * BUCKET_BYTES).checked_div(n_bytes).map_or(1, |n| n.clamp(1, 1_000)) as i64;
+    for host in model.hosts.iter_mut().filter(|host| host.is_comm) {
+        (host.busy_ns, host.own_ns) = (host.busy_ns / merged, host.own_ns / merged);
+    }
+}
+
+/// Waits for the GPU in a usual step, on the rank that has most: calls that [`without_syncs`] would take away.
+pub(crate) fn n_syncs(analysis: &Analysis<'_>, replays: &Replays) -> usize {
+    let of = |(rank, model): (usize, &Model)| {
+        let usual = analysis.steps.get(rank).map_or(&[][..], |s| &s.usual);
+        let is_value = |h: &Host| copied(analysis, rank, h).is_none_or(|bytes| bytes <= VALUE_BYTES);
+        let waits = |h: &&Host| {
+            usual.contains(&h.step)
+                && match h.act {
+                    Act::Sync => h.waits_for != NONE && is_value(h),
+                    Act::BlockingCopy => is_value(h),
+                    Act::BlockingLaunch => true,
+                    Act::Plain | Act::Alloc => false,
+                }
+        };
+        model.hosts.iter().filter(waits).count() / usual.len().max(1)
+    };
+    replays.models.iter().enumerate().map(of).max().unwrap_or(0)
+}
+
+/// One rank computes as fast as the median of the others, step by step, and its host loses no time outside.
+pub(crate) fn like_the_others(analysis: &Analysis<'_>, rank: usize, model: &mut Model) {
+    let compute = |view: usize, back: usize| -> Option<i64> {
+        let steps = analysis.steps.get(view)?;
+        let at = *steps.usual.iter().rev().nth(back)?;
+        Some(analysis.splits.get(view)?.get(at as usize)?.compute_ns)
+    };
+    let usual = analysis.steps.get(rank).map_or(&[][..], |s| &s.usual);
+    for (back, step) in usual.iter().rev().enumerate() {
+        let others = (0..analysis.views.len()).filter(|v| *v != rank).filter_map(|v| compute(v, back));
+        let (Some(mine), Some(theirs)) = (compute(rank, back), ringleader_model::median::lower(others))
+        else {
+            continue;
+        };
+        if mine > theirs && mine > 0 {
+            for piece in model.pieces.iter_mut().filter(|p| p.step == *step && p.kind == WorkKind::Compute) {
+                piece.cost_ns = (piece.cost_ns as f64 * theirs as f64 / mine as f64) as i64;
+            }
+        }
+    }
+    without_loading(model);
+    without_outside(model);
+}

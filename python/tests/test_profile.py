@@ -1,0 +1,40 @@
+"""Recording of steps: which, how many, and that nothing happens unasked."""
+
+import gzip
+import importlib
+import json
+
+import pytest
+
+profile = importlib.import_module("ringleader.profile")
+
+
+def test_the_window():
+    assert profile.window("steps:50-55") == (50, 55)
+    assert profile.window("steps:7") == (7, 7)
+    assert profile.window("steps:9-3") is None
+    assert profile.window("50-55") is None
+
+
+def test_the_asked_steps_are_recorded(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("RINGLEADER_PROFILE", "steps:3-5")
+    monkeypatch.setenv("RINGLEADER_PROFILE_DIR", str(tmp_path))
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setattr(profile, "_recording", None)
+    assert profile.start()
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(9):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    trace = json.load(gzip.open(tmp_path / "timeline-rank2.json.gz"))
+    names = [event["name"] for event in trace["traceEvents"]]
+    assert sum(name.startswith("Optimizer.step") for name in names) == 3
+
+
+def test_nothing_unasked(monkeypatch):
+    monkeypatch.delenv("RINGLEADER_PROFILE", raising=False)
+    monkeypatch.setattr(profile, "_recording", None)
+    assert not profile.start()
