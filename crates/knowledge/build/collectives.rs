@@ -12,7 +12,7 @@ const AXES: [&str; 9] =
 pub(crate) fn write(out: &mut String) {
     let table = read("collectives.toml");
     collectives(out, &table);
-    out.push_str("pub static RECEIVERS: &[crate::collective::Receiver] = &[\n");
+    out.push_str("/// Usual names of objects.\npub static RECEIVERS: &[crate::collective::Receiver] = &[\n");
     for row in array(&table, "receiver") {
         let _ = writeln!(
             out,
@@ -22,11 +22,13 @@ pub(crate) fn write(out: &mut String) {
             list(row, "imports"),
         );
     }
-    out.push_str("];\npub static MAKERS: &[(&[&str], &str)] = &[\n");
+    out.push_str(
+        "];\n/// Calls that return an object of a class.\npub static MAKERS: &[(&[&str], &str)] = &[\n",
+    );
     for row in array(&table, "maker") {
         let _ = writeln!(out, "(&{:?}, {:?}),", list(row, "calls"), text(row, "kind"));
     }
-    out.push_str("];\npub static RANKS: &[crate::collective::RankSource] = &[\n");
+    out.push_str("];\n/// Spellings of a process's own place.\npub static RANKS: &[crate::collective::RankSource] = &[\n");
     for row in array(&table, "rank") {
         let _ = writeln!(
             out,
@@ -44,7 +46,7 @@ pub(crate) fn write(out: &mut String) {
         let axes: Vec<String> = list(row, "axes").into_iter().map(axis).collect();
         let _ = writeln!(out, "(&{:?}, &[{}]),", list(row, "words"), axes.join(", "));
     }
-    out.push_str("];\npub static GUARDS: &[crate::collective::Guard] = &[\n");
+    out.push_str("];\n/// Decorators that restrict a function to some processes.\npub static GUARDS: &[crate::collective::Guard] = &[\n");
     for row in array(&table, "guard") {
         let _ = writeln!(
             out,
@@ -55,12 +57,17 @@ pub(crate) fn write(out: &mut String) {
         );
     }
     let names: Vec<&str> = array(&table, "first").into_iter().flat_map(|row| list(row, "names")).collect();
-    let _ = writeln!(out, "];\npub static FIRSTS: &[&str] = &{names:?};");
-    out.push_str("pub static JOB_FACTS: &[(&[&str], bool)] = &[\n");
+    let _ = writeln!(
+        out,
+        "];\n/// Context managers that let some processes through first.\npub static FIRSTS: &[&str] = &{names:?};"
+    );
+    out.push_str("/// Calls that say of the job: true, or how many processes it has.\npub static JOB_FACTS: &[(&[&str], bool)] = &[\n");
     for row in array(&table, "fact") {
         let _ = writeln!(out, "(&{:?}, {}),", list(row, "names"), text(row, "value") == "true");
     }
-    out.push_str("];\npub static LOCALS: &[crate::collective::Local] = &[\n");
+    out.push_str(
+        "];\n/// What each process finds for itself.\npub static LOCALS: &[crate::collective::Local] = &[\n",
+    );
     for row in array(&table, "local") {
         let kind = match text(row, "kind") {
             "file" => "File",
@@ -80,7 +87,9 @@ pub(crate) fn write(out: &mut String) {
 }
 
 fn collectives(out: &mut String, table: &Table) {
-    out.push_str("pub static COLLECTIVES: &[crate::collective::Collective] = &[\n");
+    out.push_str(
+        "/// Collectives of the frameworks.\npub static COLLECTIVES: &[crate::collective::Collective] = &[\n",
+    );
     for row in array(table, "collective") {
         let who = match text(row, "who") {
             "group" => "Group",

@@ -207,7 +207,9 @@ fn help(d: &Divergence, call: &str) -> String {
 /// How certain it is that processes part there.
 fn confidence(d: &Divergence) -> Confidence {
     let op = &d.op;
-    if d.is_local || matches!(d.parting, Parting::Exit(Exit::Raise, _)) {
+    // A group that nobody knows may be just the ranks that the condition names.
+    if d.is_local || matches!(d.parting, Parting::Exit(Exit::Raise, _)) || matches!(op.group, Group::Some(_))
+    {
         return Confidence::Low;
     }
     let is_plain = d.decision.is_known

@@ -9,6 +9,7 @@ mod finding;
 mod flow;
 mod ignores;
 mod language;
+mod launch;
 mod python;
 mod rule;
 pub mod rules;
@@ -74,7 +75,10 @@ pub struct Report {
 /// What rules look at.
 pub(crate) struct Scan<'p, 's> {
     pub(crate) project: &'p Project<'s>,
-    pub(crate) facts: &'p Facts<'p, 's>,
+    /// Launch files.
+    pub(crate) launch: Vec<launch::Launch<'s>>,
+    /// The release of NCCL that a file of requirements pins.
+    pub(crate) nccl: Option<ringleader_knowledge::version::NcclVersion>,
     /// Functions that were tried, with what they showed.
     pub(crate) tried: Vec<(FuncId, Tried)>,
 }
@@ -116,7 +120,11 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
     let facts = Facts::new(&project, is_sharded);
     let with_local = options.least == Confidence::Low;
     let tried = try_all(&project, &facts, with_local);
-    let scan = Scan { project: &project, facts: &facts, tried };
+    let mut launch: Vec<_> =
+        told.par_iter().filter_map(|(language, source)| launch::read(*language, source)).collect();
+    launch.sort_by_key(|file| file.path);
+    let nccl = sources.iter().find_map(|source| pinned(&source.text));
+    let scan = Scan { project: &project, launch, nccl, tried };
     let mut findings: Vec<Finding> =
         rules::ALL.par_iter().flat_map_iter(|rule| (rule.check)(&scan)).collect();
     findings.retain(|finding| {
@@ -136,15 +144,28 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
 }
 
 fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Vec<(FuncId, Tried)> {
-    let candidates: Vec<FuncId> = (0..project.functions.len()).filter(|id| facts.may[*id]).collect();
+    let candidates: Vec<FuncId> =
+        (0..project.functions.len()).filter(|id| facts.may[*id] || facts.looks[*id]).collect();
     let mut tried: Vec<(FuncId, Tried)> = candidates
         .into_par_iter()
         .map(|id| {
             let mut tried = try_function(project, facts, id, with_local);
-            tried.divergences.retain(|divergence| !is_made_up_for(project, facts, divergence));
+            tried.divergences.retain(|d| d.is_local || !is_made_up_for(project, facts, d));
             (id, tried)
         })
         .collect();
     tried.sort_by_key(|(id, _)| *id);
     tried
+}
+
+/// The release of NCCL in `nvidia-nccl-cu12==2.21.5`.
+fn pinned(text: &str) -> Option<ringleader_knowledge::version::NcclVersion> {
+    let (_, rest) = text.split_once("nvidia-nccl-cu")?;
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix("==")?;
+    let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
+    Some(ringleader_knowledge::version::NcclVersion {
+        major: numbers.next()?,
+        minor: numbers.next()?,
+        patch: numbers.next()?,
+    })
 }

@@ -8,17 +8,26 @@ mod collective_in_rank_zero_function;
 mod collective_order_by_rank;
 mod collective_under_local_condition;
 mod collective_under_rank_condition;
+mod debugging_left_in;
 mod exit_before_collective;
+mod fixed_port;
 mod group_by_rank;
 mod group_never_destroyed;
 mod handler_skips_collective;
 pub(crate) mod ignore_without_reason;
+mod launcher_per_task;
 mod local_rank_as_rank;
 mod local_stop_decision;
+mod localhost_master;
 mod loop_count_by_rank;
+mod misread_value;
 mod no_set_device;
+mod no_shared_memory;
 mod no_timeout;
+mod node_rank_fixed;
 mod non_contiguous_tensor;
+mod not_diagnosable;
+mod processes_do_not_multiply;
 mod same_device_on_all_ranks;
 mod seed_by_rank;
 mod sharded_call_under_rank_condition;
@@ -26,6 +35,7 @@ mod shuffle_before_split;
 mod size_by_rank;
 mod uneven_loader;
 mod unordered_collectives;
+mod unread_variable;
 pub(crate) mod unused_ignore;
 
 /// All rules, in the order of the documentation.
@@ -53,6 +63,16 @@ pub static ALL: &[&Rule] = &[
     &no_set_device::RULE,
     &collective_before_set_device::RULE,
     &shuffle_before_split::RULE,
+    &unread_variable::RULE,
+    &misread_value::RULE,
+    &debugging_left_in::RULE,
+    &localhost_master::RULE,
+    &processes_do_not_multiply::RULE,
+    &launcher_per_task::RULE,
+    &node_rank_fixed::RULE,
+    &no_shared_memory::RULE,
+    &fixed_port::RULE,
+    &not_diagnosable::RULE,
     &unused_ignore::RULE,
     &ignore_without_reason::RULE,
 ];

@@ -77,3 +77,27 @@ fn rank_conditions() {
 fn look_alikes_stay_silent() {
     check("look_alikes.py");
 }
+
+#[test]
+fn other_rules() {
+    check("others.py");
+}
+
+#[test]
+fn scripts() {
+    check("launch.sh");
+}
+
+#[test]
+fn manifests() {
+    check("manifests.yaml");
+}
+
+#[test]
+fn rules_are_documented() {
+    for rule in ringleader_lint::rules::all() {
+        let text = rule.explanation();
+        let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# ")).collect();
+        assert_eq!(headings, ringleader_lint::Rule::HEADINGS, "{}", rule.id);
+    }
+}

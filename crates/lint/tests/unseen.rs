@@ -57,6 +57,18 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "collective-under-rank-condition",
             "sharded-call-under-rank-condition",
         ],
+        "local-rank-as-rank" => &["local-rank-as-rank", "same-device-on-all-ranks"],
+        "launch" => &[
+            "unread-variable",
+            "misread-value",
+            "debugging-left-in",
+            "localhost-master",
+            "processes-do-not-multiply",
+            "launcher-per-task",
+            "node-rank-fixed",
+            "no-shared-memory",
+            "fixed-port",
+        ],
         _ => &[],
     }
 }
@@ -158,4 +170,9 @@ fn print(round: &str) -> (usize, usize, usize, usize, usize) {
 #[test]
 fn round_1() {
     let _ = print("lint-1");
+}
+
+#[test]
+fn round_2() {
+    let _ = print("lint-2");
 }

@@ -101,6 +101,7 @@ fn by_name(name: &str) -> Vec<Topic> {
     topics.extend(
         rules::ALL.iter().filter(|r| r.id == id && cause::get(r.id).is_none()).map(|r| topics::of_rule(r)),
     );
+    topics.extend(ringleader_lint::rules::all().filter(|r| r.id == id).map(topics::of_lint));
     topics.extend(nccl_result::all().iter().filter(|r| is_result(r, &lower)).map(topics::result));
     topics.extend(
         cuda_error::all()

@@ -99,6 +99,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some(value) = self.of_job(name, base.as_ref(), &callee, call, &args, &keywords, origin) {
             return value;
         }
+        if keywords.iter().any(|(key, _)| *key == "rank") && !matches!(callee.data, Data::External(_)) {
+            self.look(name, origin, &args, &keywords, None);
+        }
         if let Some(group) = named_group(name, call) {
             return Val::new(Data::Group(Group::Axes(group)), sym);
         }
@@ -762,7 +765,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             "item" | "any" | "all" | "tolist" | "isnan" | "isfinite" | "isinf" => {
                 return Val::unknown(sym).tainted(base.taint).tainted(Taint::local(Locally::Data, origin));
             }
-            "numel" | "size" | "dim" => {
+            "numel" | "nelement" if base.shape.is_clean() && base.taint.is_clean() => {
+                return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
+            }
+            "numel" | "nelement" | "size" | "dim" => {
                 let taint = if base.shape.is_clean() { base.taint } else { base.shape };
                 return Val::unknown(sym).tainted(taint);
             }

@@ -11,7 +11,11 @@ use super::value::{Axes, Group, Origin, PLACE, Taint, bit};
 use crate::python::index::{FuncId, Project};
 
 /// Paths of one function that are tried, each on all processes.
-const MAX_PATHS: usize = 24;
+const MAX_PATHS: usize = 12;
+/// Paths without a decision that may differ, after which a function is left.
+const MAX_CLEAN: usize = 4;
+/// Statements and expressions of all runs of one function.
+const MAX_WORK: usize = 120_000;
 /// Conditions on local data of one function that are tried.
 const MAX_LOCAL: usize = 16;
 /// Places of one function that are reported.
@@ -39,7 +43,6 @@ pub(crate) enum Parting {
 /// Two processes that do not call the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Divergence {
-    pub(crate) func: FuncId,
     pub(crate) decision: Decision,
     pub(crate) parting: Parting,
     /// The first call that the other process does not meet.
@@ -66,6 +69,8 @@ struct Run {
     trace: Trace,
     seen: Vec<Seen>,
     local: Vec<(u64, Taint, Origin)>,
+    /// Statements and expressions that were tried.
+    work: usize,
     /// Loops that all leave together.
     settled: BTreeSet<Origin>,
     /// Conditions that the oracle decided.
@@ -89,8 +94,9 @@ fn run(
     {
         machine.run(exit);
     }
-    let Machine { trace, seen, local, settled, .. } = machine;
-    Run { trace, seen, local, settled, choices: oracle.asked.clone() }
+    let Machine { trace, seen, local, settled, steps, .. } = machine;
+    let work = super::machine::MAX_STEPS.saturating_sub(steps);
+    Run { trace, seen, local, work, settled, choices: oracle.asked.clone() }
 }
 
 /// Tries one function.
@@ -105,7 +111,13 @@ pub(crate) fn try_function(
     let mut is_usual = true;
     let mut local_done = BTreeSet::new();
     let mut reported: BTreeSet<(Origin, Origin)> = BTreeSet::new();
+    let mut work = 0;
+    let mut n_paths = 0;
+    let mut is_open = false;
     while let Some(mut oracle) = paths.next() {
+        if work > MAX_WORK {
+            break;
+        }
         let start = oracle.fixed.clone();
         let first = run(project, facts, func, &Process::first(), &mut oracle);
         if is_usual {
@@ -115,7 +127,8 @@ pub(crate) fn try_function(
         let mut found = Vec::new();
         for process in others(&first.trace) {
             let other = run(project, facts, func, &process, &mut oracle);
-            let Some(divergence) = part(func, &first.trace, &other.trace, &process) else { continue };
+            work += other.work;
+            let Some(divergence) = part(&first.trace, &other.trace, &process) else { continue };
             // Choices that only one of them met.
             let own: BTreeSet<u64> = first.choices.difference(&other.choices).copied().collect();
             let theirs: BTreeSet<u64> = other.choices.difference(&first.choices).copied().collect();
@@ -138,7 +151,8 @@ pub(crate) fn try_function(
                 let (yes, no) = (Process::first().with(*key, true), Process::first().with(*key, false));
                 let a = run(project, facts, func, &yes, &mut oracle);
                 let b = run(project, facts, func, &no, &mut oracle);
-                found.extend(part(func, &a.trace, &b.trace, &no));
+                work += a.work + b.work;
+                found.extend(part(&a.trace, &b.trace, &no));
             }
         }
         for mut divergence in found {
@@ -147,6 +161,17 @@ pub(crate) fn try_function(
             if tried.divergences.len() < MAX_DIVERGENCES && reported.insert(key) {
                 tried.divergences.push(divergence);
             }
+        }
+        work += first.work;
+        // Where nothing differs on a few paths, nothing will.
+        let differs = |event: &Event| matches!(event, Event::Decision(_));
+        is_open |= !first.local.is_empty() || first.trace.events.iter().any(differs);
+        n_paths += 1;
+        if n_paths >= MAX_CLEAN && !is_open {
+            if is_usual {
+                tried.seen = first.seen;
+            }
+            break;
         }
         paths.learn(&start, &oracle);
         if is_usual {
@@ -180,7 +205,7 @@ fn can_agree(
         oracle.fixed.extend(changes);
         let a = run(project, facts, func, &Process::first(), &mut oracle);
         let b = run(project, facts, func, process, &mut oracle);
-        part(func, &a.trace, &b.trace, process).is_none()
+        part(&a.trace, &b.trace, process).is_none()
     })
 }
 
@@ -198,7 +223,7 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
         let mut is_equal = true;
         for process in others {
             let other = run(project, facts, *caller, &process, &mut oracle);
-            is_equal &= part(*caller, &first.trace, &other.trace, &process).is_none();
+            is_equal &= part(&first.trace, &other.trace, &process).is_none();
         }
         is_equal
     })
@@ -249,20 +274,17 @@ fn decisions(trace: &Trace, until: usize) -> Vec<(usize, Decision, u32)> {
 }
 
 /// Where the calls of two processes part, if they do.
-fn part(func: FuncId, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
+fn part(a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
     let mut groups: BTreeSet<Group> = BTreeSet::new();
     for event in a.events.iter().chain(&b.events) {
         if let Event::Op(op) = event {
             groups.insert(op.group);
         }
     }
-    groups
-        .into_iter()
-        .filter(|group| share(*group, other))
-        .find_map(|group| part_in(func, group, a, b, other))
+    groups.into_iter().filter(|group| share(*group, other)).find_map(|group| part_in(group, a, b, other))
 }
 
-fn part_in(func: FuncId, group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
+fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
     let of = |trace: &Trace| -> Vec<(usize, Op)> {
         let ops = trace.events.iter().enumerate().filter_map(|(n, event)| match event {
             Event::Op(op) if op.group == group => Some((n, *op)),
@@ -300,7 +322,6 @@ fn part_in(func: FuncId, group: Group, a: &Trace, b: &Trace, other: &Process) ->
     };
     let [title_left, title_right] = titles;
     Some(Divergence {
-        func,
         decision,
         parting,
         op,

@@ -12,7 +12,7 @@ use crate::python::ast::{Cmp, Comprehension, Expr, ExprKind, Kind, Op, Span};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning};
 
 /// Depth of names that are looked up through each other.
-const MAX_LOOKUPS: usize = 6;
+const MAX_LOOKUPS: usize = 4;
 
 impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn eval(&mut self, expr: &'p Expr<'s>) -> Val {
@@ -212,12 +212,16 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if self.muted >= MAX_LOOKUPS {
             return Some(Val::unknown(hash(&[41, func as u64, hash_text(name)])));
         }
+        let cached = (hash(&[62, func as u64]), name.to_owned());
+        if let Some(value) = self.known.get(&cached) {
+            return Some(value.clone());
+        }
         self.muted += 1;
         let class = super::facts::class_of_self(project, func);
         let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
         self.push_frame(func, this);
         let mut found: Option<Val> = parameter.map(|param| self.parameter(func, param));
-        for (value, n) in values.into_iter().flatten().take(4) {
+        for (value, n) in values.into_iter().flatten().take(3) {
             let mut value = self.eval(value);
             if let Some(n) = n {
                 value = self.part(&value, *n);
@@ -226,6 +230,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         self.frames.pop();
         self.muted -= 1;
+        // Deeper down names are only looked up in part.
+        if let (Some(value), true) = (&found, self.muted <= 1) {
+            self.known.insert(cached, value.clone());
+        }
         found
     }
 
@@ -337,6 +345,26 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if self.muted >= MAX_LOOKUPS {
             return None;
         }
+        let cached = (hash(&[63, class as u64, base.sym]), name.to_owned());
+        if let Some(value) = self.known.get(&cached) {
+            return Some(value.clone());
+        }
+        let value = self.assigned_member(class, base, name, origin, values)?;
+        if self.muted <= 1 {
+            self.known.insert(cached, value.clone());
+        }
+        Some(value)
+    }
+
+    /// What the methods of a class assign to an attribute.
+    fn assigned_member(
+        &mut self,
+        class: ClassId,
+        base: &Val,
+        name: &'s str,
+        origin: Origin,
+        values: &'p [(FuncId, &'p Expr<'s>, Option<usize>)],
+    ) -> Option<Val> {
         self.muted += 1;
         let mut found: Option<Val> = None;
         for (method, value, n) in values.iter().take(4) {
@@ -350,28 +378,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             found = Some(found.map_or(value.clone(), |old| old.join(&value)));
         }
         self.muted -= 1;
-        let mut value = found?;
-        let is_empty = match &value.data {
-            Data::Items(Items::Ordered | Items::Dict, items) => items.is_empty(),
-            Data::Object(kind) => matches!(
-                &**kind,
-                "collections.defaultdict"
-                    | "collections.deque"
-                    | "collections.OrderedDict"
-                    | "collections.Counter"
-            ),
-            _ => false,
-        };
-        if is_empty || matches!(&value.data, Data::Unknown if values.iter().any(|(_, v, _)| is_container(v)))
-        {
+        let value = found?;
+        if values.iter().any(|(_, v, _)| is_container(v)) {
             // What is empty when the object is made is filled as the process runs.
             let order =
                 self.project.ancestry(class).into_iter().any(|id| self.facts.unordered.contains(&(id, name)));
             let kind = if order { Locally::Order } else { Locally::Data };
             let taint = Taint::local(kind, origin);
             let sym = hash(&[61, class as u64, hash_text(name)]);
-            value = Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::Data, origin));
-            return Some(value);
+            return Some(Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::Data, origin)));
         }
         if matches!(value.data, Data::Unknown | Data::None) && value.taint.is_clean() {
             // Nothing is known of what was assigned: the name may tell.
@@ -663,6 +678,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
         }
         let value = self.eval(expr);
+        // A generator of batches yields what its process has.
+        if let ExprKind::Call(call) = &expr.kind
+            && value.taint.is_clean()
+            && matches!(value.data, Data::Unknown | Data::None)
+            && call.func.last_name().is_some_and(super::facts::is_local_name)
+        {
+            let taint = Taint::local(Locally::Loader, self.origin(expr.span));
+            return Val::unknown(hash(&[64, u64::from(expr.span.at)])).tainted(taint).shaped(taint);
+        }
         if matches!(&value.data, Data::Object(kind) if &**kind == "tqdm.tqdm") {
             return Val::unknown(value.sym);
         }

@@ -26,6 +26,8 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) files: Vec<FileFacts>,
     /// Functions that may communicate.
     pub(crate) may: Vec<bool>,
+    /// Functions that tell somebody a rank.
+    pub(crate) looks: Vec<bool>,
     /// Functions whose outcome may depend on the rank or on local data.
     pub(crate) differs: Vec<bool>,
     /// Who calls each function, as far as names tell.
@@ -64,6 +66,7 @@ struct Sketch {
     calls: Vec<(FuncId, u32)>,
     exits: Vec<u32>,
     differs: bool,
+    looks: bool,
 }
 
 impl<'p, 's> Facts<'p, 's> {
@@ -74,6 +77,7 @@ impl<'p, 's> Facts<'p, 's> {
         let n = sketches.len();
         let mut may: Vec<bool> = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
         let mut differs: Vec<bool> = sketches.iter().map(|(s, _)| s.differs).collect();
+        let looks: Vec<bool> = sketches.iter().map(|(s, _)| s.looks).collect();
         let mut callers: Vec<Vec<FuncId>> = vec![Vec::new(); n];
         for (id, (sketch, _)) in sketches.iter().enumerate() {
             for (callee, _) in &sketch.calls {
@@ -98,7 +102,7 @@ impl<'p, 's> Facts<'p, 's> {
         }
         let attributes = (0..project.classes.len()).map(|class| attributes(project, class)).collect();
         let unordered = (0..project.classes.len()).flat_map(|class| unordered(project, class)).collect();
-        Self { unordered, files, may, differs, callers, assigned, attributes }
+        Self { unordered, files, may, looks, differs, callers, assigned, attributes }
     }
 }
 
@@ -194,6 +198,7 @@ pub(crate) fn guard_name(decorator: &Expr<'_>) -> Option<&'static ringleader_kno
 pub(crate) fn is_local_name(name: &str) -> bool {
     const WORDS: &[&str] = &[
         "batch",
+        "buffer",
         "batches",
         "loader",
         "dataloader",
@@ -223,6 +228,7 @@ fn note<'s>(project: &Project<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Ske
             sketch.differs |= catalog::rank_call(name).is_some()
                 || catalog::local_method(name).is_some()
                 || matches!(name, "next" | "len" | "set" | "time" | "random" | "done" | "append" | "update");
+            sketch.looks |= call.keyword("rank").is_some();
             match target(project, id, call) {
                 Target::Func(callee) => sketch.calls.push((callee, expr.span.at)),
                 Target::May => sketch.direct.push(expr.span.at),
@@ -275,7 +281,13 @@ fn target(project: &Project<'_>, id: FuncId, call: &Call<'_>) -> Target {
             let kind_may = catalog::at(&path).is_some() || catalog::method(&path, "__init__").is_some();
             if kind_may { Target::May } else { of_name(name) }
         }
-        Some(Meaning::Module(_) | Meaning::Var(..)) | None => of_name(name),
+        // A method by name: what it is called on is only known when it is tried.
+        Some(Meaning::Module(_) | Meaning::Var(..)) | None => {
+            match (of_name(name), project.method_in(func.file, name)) {
+                (Target::Nothing, Some(method)) if dotted.contains('.') => Target::Func(method),
+                (target, _) => target,
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::python::ast::{Arm, Expr, ExprKind, For, Param, ParamKind, Span, Stmt,
 use crate::python::index::{FileId, FuncId, Project};
 
 /// Statements and expressions of one run.
-const MAX_STEPS: usize = 30_000;
+pub(crate) const MAX_STEPS: usize = 8_000;
 /// Depth of calls that are followed.
 const MAX_FRAMES: usize = 7;
 /// Most iterations that are tried where the number is known.
@@ -94,6 +94,8 @@ pub(crate) struct Machine<'m, 'p, 's> {
     /// The statement of the function under test that is being executed.
     pub(crate) root: Span,
     pub(crate) order: Vec<Taint>,
+    /// Values of names that were looked up outside of what is executed.
+    pub(crate) known: BTreeMap<(u64, String), Val>,
     /// What the loops go over that are being executed.
     pub(crate) loops: Vec<Origin>,
     /// Loops that all processes leave together.
@@ -123,6 +125,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             endless: 0,
             root: Span::default(),
             order: Vec::new(),
+            known: BTreeMap::new(),
             loops: Vec::new(),
             settled: BTreeSet::new(),
         }
@@ -347,9 +350,15 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 self.assign(target, joined);
                 Flow::Next
             }
-            StmtKind::Annotated(target, _, value) => {
+            StmtKind::Annotated(target, annotation, value) => {
                 if let Some(value) = value {
-                    let value = self.eval(value);
+                    let mut value = self.eval(value);
+                    let file = self.file();
+                    if matches!(value.data, Data::Unknown)
+                        && let Some(kind) = self.annotated(file, annotation)
+                    {
+                        value = kind.with_sym(value.sym);
+                    }
                     self.assign(target, value);
                 }
                 Flow::Next
@@ -806,15 +815,25 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         let matters = self.facts.file(self.file()).matters(span);
         let mut flow = Flow::Next;
         let handler = t.handlers.first().filter(|handler| !is_import_error(handler.class.as_ref()));
+        // Without a handler, what `finally` calls is called before the process ends.
+        let cleans_up = t.handlers.is_empty()
+            && t.finally.first().zip(t.finally.last()).is_some_and(|(first, last)| {
+                let all = Span { at: first.span.at, end: last.span.end };
+                self.facts.file(self.file()).communicates(all)
+            });
+        let place = handler.map(|handler| handler.span).or_else(|| t.finally.first().map(|stmt| stmt.span));
         let mut fails = false;
-        if let Some(handler) = handler
+        if let Some(place) = place.filter(|_| handler.is_some() || cleans_up)
             && matters
             && may_fail(&t.body)
         {
             let key = hash(&[20, u64::from(span.at), self.file() as u64]);
-            let origin = self.origin(handler.span);
-            let taint = Taint::local(Locally::Exception, origin);
-            self.note_local(key, taint, handler.span);
+            let origin = self.origin(place);
+            let ends = handler.and_then(|handler| handler.class.as_ref()).and_then(Expr::last_name)
+                == Some("StopIteration");
+            let kind = if ends { Locally::Loader } else { Locally::Exception };
+            let taint = Taint::local(kind, origin);
+            self.note_local(key, taint, place);
             fails = self.process.overrides.get(&key).copied().unwrap_or_default();
             let decision = Decision {
                 kind: Decider::Handler,
@@ -828,7 +847,9 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             };
             self.record(Event::Decision(decision));
         }
-        if !fails {
+        if fails && handler.is_none() {
+            flow = Flow::Raise;
+        } else if !fails {
             flow = self.block(&t.body);
             if matches!(flow, Flow::Raise) && handler.is_some() {
                 fails = true;
@@ -901,12 +922,7 @@ fn may_fail(block: &[Stmt<'_>]) -> bool {
 
 fn is_import_error(class: Option<&Expr<'_>>) -> bool {
     let name = class.and_then(Expr::last_name);
-    matches!(
-        name,
-        Some(
-            "ImportError" | "ModuleNotFoundError" | "AttributeError" | "StopIteration" | "KeyboardInterrupt"
-        )
-    )
+    matches!(name, Some("ImportError" | "ModuleNotFoundError" | "AttributeError" | "KeyboardInterrupt"))
 }
 
 /// Whether a name is that of a process group.

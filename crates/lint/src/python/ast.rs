@@ -260,9 +260,4 @@ impl<'s> Call<'s> {
     pub(crate) fn keyword(&self, name: &str) -> Option<&Expr<'s>> {
         self.keywords.iter().find(|(key, _)| *key == Some(name)).map(|(_, value)| value)
     }
-
-    /// The argument with this name or at this position.
-    pub(crate) fn argument(&self, name: &str, at: usize) -> Option<&Expr<'s>> {
-        self.keyword(name).or_else(|| self.args.get(at))
-    }
 }

@@ -233,10 +233,6 @@ impl<'s> Project<'s> {
         None
     }
 
-    pub(crate) fn file_of(&self, func: FuncId) -> &PyFile<'s> {
-        &self.files[self.functions[func].file]
-    }
-
     /// The full dotted name of a function.
     pub(crate) fn path_of(&self, func: FuncId) -> String {
         let f = &self.functions[func];
@@ -309,6 +305,15 @@ impl<'s> Project<'s> {
             path.bytes().zip(here.bytes()).take_while(|(a, b)| a == b).count()
         };
         files.iter().copied().max_by_key(|file| (shared(file), usize::MAX - file))
+    }
+
+    /// A method of this name of a class in a file.
+    pub(crate) fn method_in(&self, file: FileId, name: &str) -> Option<FuncId> {
+        let ids = self.files.get(file)?.names.values().filter_map(|binding| match binding {
+            Binding::Class(id) => Some(*id),
+            _ => None,
+        });
+        ids.into_iter().find_map(|id| self.classes.get(id)?.methods.get(name).copied())
     }
 
     /// A method by name, in the class or what it inherits from in the project.

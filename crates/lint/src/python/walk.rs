@@ -1,6 +1,6 @@
 //! Walks over statements and expressions.
 
-use super::ast::{Block, Call, Expr, ExprKind, Stmt, StmtKind};
+use super::ast::{Block, Expr, ExprKind, Stmt, StmtKind};
 
 /// Visits each expression directly in a statement, not those of nested blocks.
 pub(crate) fn own_exprs<'a, 's>(stmt: &'a Stmt<'s>, visit: &mut impl FnMut(&'a Expr<'s>)) {
@@ -135,15 +135,6 @@ pub(crate) fn stmts<'a, 's>(block: &'a Block<'s>, visit: &mut dyn FnMut(&'a Stmt
 /// Visits all expressions below a block; not those of functions and classes in it.
 pub(crate) fn all_exprs<'a, 's>(block: &'a Block<'s>, visit: &mut dyn FnMut(&'a Expr<'s>)) {
     stmts(block, &mut |stmt| own_exprs(stmt, &mut |expr| exprs(expr, visit)));
-}
-
-/// Visits all calls below a block.
-pub(crate) fn calls<'a, 's>(block: &'a Block<'s>, visit: &mut dyn FnMut(&'a Call<'s>, &'a Expr<'s>)) {
-    all_exprs(block, &mut |expr| {
-        if let ExprKind::Call(call) = &expr.kind {
-            visit(call, expr);
-        }
-    });
 }
 
 /// Whether a function's body yields.

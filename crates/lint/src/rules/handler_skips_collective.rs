@@ -21,6 +21,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::partings;
 use crate::flow::compare::Parting;
+use crate::flow::value::Locally;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -37,5 +38,7 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    partings(scan, &RULE, |d| d.is_local && d.parting == Parting::Handler)
+    partings(scan, &RULE, |d| {
+        d.is_local && d.parting == Parting::Handler && d.decision.taint.local == Some(Locally::Exception)
+    })
 }

@@ -19,6 +19,7 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
+use crate::flow::machine::Seen;
 use crate::flow::value::LOCAL;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
@@ -35,13 +36,18 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
+/// Names under which a sampler or a loader is told how many share its data.
+const SHARERS: &[&str] = &["num_replicas", "world_size", "num_shards", "n_ranks"];
+
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let shares = |seen: &Seen| seen.keywords.iter().any(|(key, _)| SHARERS.contains(&key.as_str()));
     let is_setup = |path: &str| path.ends_with("init_process_group") || path.ends_with("DistributedSampler");
-    let calls = calls(scan, |seen| is_setup(&seen.path));
+    let calls = calls(scan, move |seen| is_setup(&seen.path) || shares(seen));
     calls
         .filter_map(|(func, seen)| {
-            let is_sampler = seen.path.ends_with("DistributedSampler");
-            let rank = seen.argument("rank", if is_sampler { 2 } else { 99 })?;
+            let is_sampler = !seen.path.ends_with("init_process_group");
+            let rank =
+                seen.argument("rank", if seen.path.ends_with("DistributedSampler") { 2 } else { 99 })?;
             if rank.taint.axes != LOCAL {
                 return None;
             }

@@ -20,6 +20,8 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::partings;
 use crate::flow::compare::Parting;
+use crate::flow::trace::Decider;
+use crate::flow::value::Locally;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -37,6 +39,8 @@ pub(crate) static RULE: Rule = Rule {
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     partings(scan, &RULE, |d| {
-        d.is_local && d.parting == Parting::Loop && d.decision.kind == crate::flow::trace::Decider::For
+        let is_loop = d.parting == Parting::Loop && d.decision.kind == Decider::For;
+        let ends = d.parting == Parting::Handler && d.decision.taint.local == Some(Locally::Loader);
+        d.is_local && (is_loop || ends)
     })
 }

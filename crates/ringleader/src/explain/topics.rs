@@ -18,7 +18,7 @@ use ringleader_report::json::Action;
 use crate::explain::answer::{Kind, Topic};
 
 pub(super) use machine::{instead, sxid, unknown_code, xid};
-pub(super) use rules::{of_cause, of_rule};
+pub(super) use rules::{of_cause, of_lint, of_rule};
 pub(super) use settings::{trap, unread, variable};
 
 /// Causes shown as worth asking for.

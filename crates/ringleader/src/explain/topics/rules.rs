@@ -34,14 +34,17 @@ fn section(explanation: &str, heading: &str) -> Vec<String> {
 }
 
 fn document(topic: &mut Topic, rule: &Rule) {
-    let text = rule.explanation();
-    topic.shows.extend(section(&text, "What it shows"));
-    topic.shows.extend(section(&text, "Evidence"));
-    topic.why.extend(section(&text, "Why it happens"));
-    topic.is_not.extend(section(&text, "What looks like it but is not"));
-    topic.advice.extend(section(&text, "What to do"));
-    topic.sources.extend(section(&text, "References"));
+    document_text(topic, &rule.explanation());
     topic.detail("rule since", rule.since);
+}
+
+fn document_text(topic: &mut Topic, text: &str) {
+    topic.shows.extend(section(text, "What it shows"));
+    topic.shows.extend(section(text, "Evidence"));
+    topic.why.extend(section(text, "Why it happens"));
+    topic.is_not.extend(section(text, "What looks like it but is not"));
+    topic.advice.extend(section(text, "What to do"));
+    topic.sources.extend(section(text, "References"));
 }
 
 pub(in crate::explain) fn of_cause(cause: &cause::Row) -> Topic {
@@ -67,5 +70,17 @@ pub(in crate::explain) fn of_rule(rule: &Rule) -> Topic {
     document(&mut topic, rule);
     topic.meaning = topic.shows.first().cloned().unwrap_or_default();
     topic.shows.drain(..usize::from(!topic.shows.is_empty()));
+    topic
+}
+
+/// A rule of `lint`.
+pub(in crate::explain) fn of_lint(rule: &ringleader_lint::Rule) -> Topic {
+    let mut topic = Topic::new(Kind::Rule, rule.id, rule.title);
+    document_text(&mut topic, &rule.explanation());
+    topic.meaning = topic.shows.first().cloned().unwrap_or_default();
+    topic.shows.drain(..usize::from(!topic.shows.is_empty()));
+    topic.detail("severity", rule.severity.name());
+    topic.detail("confidence", rule.confidence.name());
+    topic.see(rule.predicts.id().to_owned());
     topic
 }

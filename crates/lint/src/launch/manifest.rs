@@ -1,0 +1,215 @@
+//! YAML: Kubernetes, Compose, and configuration with variables; templates of Helm and Jinja are blanked.
+
+use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
+
+use super::{Container, Launch, Setting, Spot, last_number, shell};
+
+/// Depth of what is looked at.
+const MAX_DEPTH: usize = 60;
+/// Longest file: the parser's time grows faster than its input.
+const MAX_BYTES: usize = 1 << 20;
+
+pub(super) fn read(text: &str, launch: &mut Launch<'_>) {
+    let depth = text.lines().map(|line| line.len() - line.trim_start().len()).max().unwrap_or_default();
+    let brackets = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    if text.len() > MAX_BYTES || depth > MAX_DEPTH * 8 || brackets > 20_000 || is_nested(text) {
+        return;
+    }
+    // Anchors may stand for each other many times over.
+    if text.matches(": *").count() + text.matches("- *").count() > 200 {
+        return;
+    }
+    let documents = MarkedYaml::load_from_str(text).or_else(|_| {
+        let blanked: Vec<String> = text.lines().map(blank).collect();
+        let blanked = blanked.join("\n");
+        // What borrows from the blanked text is read before it goes.
+        let result = MarkedYaml::load_from_str(&blanked).map(|documents| {
+            for document in &documents {
+                visit(document, 0, launch);
+            }
+        });
+        result.map(|()| Vec::new())
+    });
+    for document in documents.iter().flatten() {
+        visit(document, 0, launch);
+    }
+}
+
+fn is_nested(text: &str) -> bool {
+    let mut depth = 0_usize;
+    text.bytes().any(|byte| {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > MAX_DEPTH
+    })
+}
+
+/// A line of a template without what is no YAML.
+fn blank(line: &str) -> String {
+    let trimmed = line.trim_start();
+    if trimmed.starts_with("{{") || trimmed.starts_with("{%") {
+        return String::new();
+    }
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some((before, inside)) = rest.split_once("{{") {
+        out.push_str(before);
+        out.push('x');
+        rest = inside.split_once("}}").map_or("", |(_, after)| after);
+    }
+    out.push_str(rest);
+    out
+}
+
+fn text_of(node: &MarkedYaml<'_>) -> Option<String> {
+    match &node.data {
+        YamlData::Value(Scalar::String(text)) => Some(text.to_string()),
+        YamlData::Value(Scalar::Integer(n)) => Some(n.to_string()),
+        YamlData::Value(Scalar::Boolean(value)) => Some(value.to_string()),
+        YamlData::Value(Scalar::FloatingPoint(n)) => Some(n.to_string()),
+        YamlData::Representation(text, ..) => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+fn spot(node: &MarkedYaml<'_>) -> Spot {
+    let start = node.span.start;
+    let column = start.col() as u32 + 1;
+    Spot { line: start.line().max(1) as u32, column, end_column: column + 1 }
+}
+
+fn get<'a, 'i>(node: &'a MarkedYaml<'i>, key: &str) -> Option<&'a MarkedYaml<'i>> {
+    let YamlData::Mapping(map) = &node.data else { return None };
+    map.iter().find(|(name, _)| text_of(name).as_deref() == Some(key)).map(|(_, value)| value)
+}
+
+fn list<'a, 'i>(node: Option<&'a MarkedYaml<'i>>) -> &'a [MarkedYaml<'i>] {
+    match node.map(|node| &node.data) {
+        Some(YamlData::Sequence(items)) => items,
+        _ => &[],
+    }
+}
+
+fn visit(node: &MarkedYaml<'_>, depth: usize, launch: &mut Launch<'_>) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    match &node.data {
+        YamlData::Mapping(map) => {
+            pod(node, launch);
+            for (key, value) in map {
+                match text_of(key).as_deref() {
+                    Some("env" | "environment" | "envVars" | "env_vars") => variables(value, launch),
+                    Some("args" | "command" | "run") => script(value, launch),
+                    _ => {}
+                }
+                visit(value, depth + 1, launch);
+            }
+        }
+        YamlData::Sequence(items) => items.iter().for_each(|item| visit(item, depth + 1, launch)),
+        _ => {}
+    }
+}
+
+/// `- name: X, value: y`; `X: y`; `- X=y`.
+fn variables(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
+    let mut push = |name: String, value: Option<String>, at: Spot| {
+        let raw = value.clone().unwrap_or_default();
+        let value = value.filter(|value| !value.contains(['$', '{', '<']) && value != "x");
+        launch.settings.push(Setting { name, value, raw, at });
+    };
+    match &node.data {
+        YamlData::Mapping(map) => {
+            for (key, value) in map {
+                if let Some(name) = text_of(key) {
+                    push(name, text_of(value), spot(key));
+                }
+            }
+        }
+        YamlData::Sequence(items) => {
+            for item in items {
+                if let Some(name) = get(item, "name").and_then(text_of) {
+                    push(name, get(item, "value").and_then(text_of), spot(item));
+                } else if let Some(text) = text_of(item)
+                    && let Some((name, value)) = text.split_once('=')
+                {
+                    push(name.to_owned(), Some(value.to_owned()), spot(item));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A script in a manifest.
+fn script(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
+    let items = list(Some(node));
+    let single = std::slice::from_ref(node);
+    for item in if items.is_empty() { single } else { items } {
+        if let Some(text) = text_of(item)
+            && (text.contains('\n') || text.contains("export ") || text.contains("torchrun"))
+        {
+            let line = item.span.start.line().max(1) as u32;
+            // A block starts on the line after its mark.
+            let is_block = text.contains('\n');
+            shell::read(&text, if is_block { line } else { line - 1 }, launch);
+        }
+    }
+    let words: Vec<String> = items.iter().filter_map(text_of).collect();
+    if words.len() > 1 {
+        launch.commands.push(super::Command { words, at: spot(node) });
+    }
+}
+
+/// Containers that ask for GPUs, with the memory that their pod shares.
+fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
+    let is_host_ipc = get(node, "hostIPC").and_then(text_of).as_deref() == Some("true");
+    let in_memory = list(get(node, "volumes")).iter().any(|volume| {
+        get(volume, "emptyDir").and_then(|dir| get(dir, "medium")).and_then(text_of).as_deref()
+            == Some("Memory")
+            || get(volume, "hostPath").and_then(|host| get(host, "path")).and_then(text_of).as_deref()
+                == Some("/dev/shm")
+    });
+    for container in list(get(node, "containers")) {
+        let resources = get(container, "resources");
+        let asked = ["limits", "requests"].iter().find_map(|kind| {
+            let list = resources.and_then(|r| get(r, kind))?;
+            get(list, "nvidia.com/gpu").and_then(text_of).and_then(|n| last_number(&n))
+        });
+        let mounts = list(get(container, "volumeMounts")).iter();
+        let is_mounted = mounts
+            .filter_map(|mount| get(mount, "mountPath"))
+            .filter_map(text_of)
+            .any(|path| path == "/dev/shm");
+        if let Some(n_gpus) = asked {
+            let has_shared_memory = is_host_ipc || in_memory || is_mounted;
+            launch.containers.push(Container { n_gpus, has_shared_memory, at: spot(container) });
+        }
+    }
+    // Compose.
+    let YamlData::Mapping(services) = &node.data else { return };
+    for (key, value) in services {
+        if text_of(key).as_deref() != Some("services") {
+            continue;
+        }
+        let YamlData::Mapping(services) = &value.data else { continue };
+        for (name, service) in services {
+            let devices = get(service, "deploy")
+                .and_then(|d| get(d, "resources"))
+                .and_then(|r| get(r, "reservations"))
+                .and_then(|r| get(r, "devices"));
+            let counts = list(devices).iter().map(|device| {
+                let count = get(device, "count").and_then(text_of).and_then(|n| last_number(&n));
+                count.unwrap_or_else(|| list(get(device, "device_ids")).len() as u64)
+            });
+            let n_gpus = counts.max().unwrap_or_default();
+            let has_shared_memory = get(service, "shm_size").is_some() || get(service, "ipc").is_some();
+            if n_gpus > 0 {
+                launch.containers.push(Container { n_gpus, has_shared_memory, at: spot(name) });
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Shell scripts, read with tree-sitter: a placeholder such as `X=<PATH>` costs one node.
+
+use tree_sitter::{Node, Parser};
+
+use super::{Command, Container, Launch, Setting, Spot};
+
+/// Nodes of one script.
+const MAX_NODES: usize = 400_000;
+
+/// Reads a script; `line` is added to lines, for scripts within other files.
+pub(super) fn read(text: &str, line: u32, launch: &mut Launch<'_>) {
+    directives(text, line, launch);
+    let mut parser = Parser::new();
+    if parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_err() {
+        return;
+    }
+    let Some(tree) = parser.parse(text, None) else { return };
+    let mut assigned: Vec<(Setting, bool)> = Vec::new();
+    let mut exported: Vec<String> = Vec::new();
+    let mut stack = vec![tree.root_node()];
+    let mut left = MAX_NODES;
+    while let Some(node) = stack.pop() {
+        left = left.saturating_sub(1);
+        if left == 0 {
+            break;
+        }
+        match node.kind() {
+            "declaration_command" => {
+                let is_export = node.child(0).is_some_and(|word| slice(text, word) == "export");
+                let mut cursor = node.walk();
+                for child in node.named_children(&mut cursor) {
+                    match child.kind() {
+                        "variable_assignment" => {
+                            assigned.extend(assignment(text, child, line).map(|s| (s, is_export)))
+                        }
+                        "variable_name" if is_export => exported.push(slice(text, child).to_owned()),
+                        _ => {}
+                    }
+                }
+                continue;
+            }
+            "variable_assignment" => {
+                assigned.extend(assignment(text, node, line).map(|s| (s, false)));
+            }
+            "command" => command(text, node, line, launch, &mut assigned),
+            _ => {}
+        }
+        let mut cursor = node.walk();
+        let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
+        stack.extend(
+            children
+                .into_iter()
+                .rev()
+                .filter(|child| !(node.kind() == "command" && child.kind() == "variable_assignment")),
+        );
+    }
+    let kept = assigned.into_iter().filter(|(s, is_passed)| *is_passed || exported.contains(&s.name));
+    launch.settings.extend(kept.map(|(setting, _)| setting));
+}
+
+fn slice<'s>(text: &'s str, node: Node<'_>) -> &'s str {
+    text.get(node.byte_range()).unwrap_or_default()
+}
+
+fn spot(node: Node<'_>, line: u32) -> Spot {
+    let (start, end) = (node.start_position(), node.end_position());
+    let end_column = if start.row == end.row { end.column as u32 + 1 } else { start.column as u32 + 2 };
+    Spot { line: start.row as u32 + 1 + line, column: start.column as u32 + 1, end_column }
+}
+
+fn assignment(text: &str, node: Node<'_>, line: u32) -> Option<Setting> {
+    let name = slice(text, node.child_by_field_name("name")?).to_owned();
+    let raw = node.child_by_field_name("value").map_or("", |value| slice(text, value));
+    Some(Setting { name, value: literal(raw), raw: raw.to_owned(), at: spot(node, line) })
+}
+
+/// A word without its quotes, if the shell does not compute it.
+fn literal(raw: &str) -> Option<String> {
+    if raw.starts_with('\'') {
+        return Some(raw.trim_matches('\'').to_owned());
+    }
+    let bare = raw.trim_matches('"');
+    (!bare.contains(['$', '`', '<', '{'])).then(|| bare.to_owned())
+}
+
+fn command(
+    text: &str,
+    node: Node<'_>,
+    line: u32,
+    launch: &mut Launch<'_>,
+    assigned: &mut Vec<(Setting, bool)>,
+) {
+    let mut words = Vec::new();
+    let mut cursor = node.walk();
+    for child in node.named_children(&mut cursor) {
+        match child.kind() {
+            "variable_assignment" => assigned.extend(assignment(text, child, line).map(|s| (s, true))),
+            "file_redirect" | "herestring_redirect" | "comment" => {}
+            _ => {
+                let raw = slice(text, child);
+                words.push(literal(raw).unwrap_or_else(|| raw.trim_matches('"').to_owned()));
+            }
+        }
+    }
+    let command = Command { words, at: spot(node, line) };
+    if matches!(command.program(), "docker" | "podman" | "nvidia-docker")
+        && command.words.get(1).is_some_and(|w| w == "run")
+    {
+        container(&command, launch);
+        passed(&command, launch);
+    }
+    if matches!(command.program(), "mpirun" | "mpiexec") {
+        passed(&command, launch);
+    }
+    if command.words.len() > 1 {
+        launch.commands.push(command);
+    }
+}
+
+fn container(command: &Command, launch: &mut Launch<'_>) {
+    let gpus = command.option(&["gpus"]).unwrap_or_default();
+    let listed = gpus.split_once("device=").map(|(_, list)| list.split(',').count() as u64);
+    let n_gpus = listed.or_else(|| gpus.parse().ok()).unwrap_or_default();
+    let has_shared_memory = command.option(&["shm-size", "ipc"]).is_some()
+        || command.words.iter().any(|word| word.contains("/dev/shm") || word.contains('$'));
+    launch.containers.push(Container { n_gpus, has_shared_memory, at: command.at });
+}
+
+/// `-e NAME=value` of docker, `-x NAME=value` of mpirun.
+fn passed(command: &Command, launch: &mut Launch<'_>) {
+    for pair in command.words.windows(2) {
+        let [flag, word] = pair else { continue };
+        if matches!(flag.as_str(), "-e" | "--env" | "-x")
+            && let Some((name, value)) = word.split_once('=')
+        {
+            let value = value.to_owned();
+            let setting =
+                Setting { name: name.to_owned(), value: literal(&value), raw: value, at: command.at };
+            launch.settings.push(setting);
+        }
+    }
+}
+
+fn directives(text: &str, line: u32, launch: &mut Launch<'_>) {
+    for (n, row) in text.lines().enumerate() {
+        let Some(rest) = row.strip_prefix("#SBATCH ") else { continue };
+        let rest = rest.split(" #").next().unwrap_or_default().trim();
+        let (key, value) = rest.split_once(['=', ' ']).unwrap_or((rest, ""));
+        let key = match key {
+            "-N" => "nodes",
+            "-n" => "ntasks",
+            "-G" => "gpus",
+            key => key.trim_start_matches('-'),
+        };
+        let at = Spot { line: n as u32 + 1 + line, column: 1, end_column: row.chars().count() as u32 + 1 };
+        launch.directives.push((key.to_owned(), value.trim().trim_matches('"').to_owned(), at));
+    }
+}

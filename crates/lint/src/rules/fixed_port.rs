@@ -1,0 +1,52 @@
+//! # What it shows
+//! A batch script writes a fixed port for the rendezvous.
+//!
+//! # Why it happens
+//! It works until two jobs share a node.
+//!
+//! # Evidence
+//! MASTER_PORT is a number, and the job is not exclusive.
+//!
+//! # What looks like it but is not
+//! A job that has its nodes for itself.
+//!
+//! # What to do
+//! Derive the port from the job's number.
+//!
+//! # References
+//! Samudra#805.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "fixed-port",
+    title: "jobs on one node would share a port",
+    family: Family::Launch,
+    predicts: Cause::PortInUse,
+    severity: Severity::Warning,
+    confidence: Confidence::Low,
+    doc: include_str!("fixed_port.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // Only where a scheduler may put two jobs on one node.
+    for launch in scan.launch.iter().filter(|launch| !launch.directives.is_empty()) {
+        if launch.directives.iter().any(|(key, ..)| key == "exclusive") {
+            continue;
+        }
+        for setting in launch.settings.iter().filter(|setting| setting.name == "MASTER_PORT") {
+            if setting.value.as_deref().is_some_and(|port| port.parse::<u16>().is_ok()) {
+                let title = format!("port {} is the same for each job: two on one node collide", setting.raw);
+                let help = "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 50000))";
+                findings.push(launch.finding(&RULE, setting.at, title, help));
+            }
+        }
+    }
+    findings
+}

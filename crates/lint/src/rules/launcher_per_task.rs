@@ -1,0 +1,62 @@
+//! # What it shows
+//! srun runs torchrun with several tasks a node.
+//!
+//! # Why it happens
+//! ntasks-per-node was set for a script that needs one task a GPU. torchrun starts the processes of a node itself.
+//!
+//! # Evidence
+//! The number of tasks stands in the file.
+//!
+//! # What looks like it but is not
+//! srun python with one task a GPU.
+//!
+//! # What to do
+//! One task a node for torchrun.
+//!
+//! # References
+//! pytorch#73656.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "launcher-per-task",
+    title: "srun starts torchrun once for each task",
+    family: Family::Launch,
+    predicts: Cause::RankEnvMisconfigured,
+    severity: Severity::Error,
+    confidence: Confidence::High,
+    doc: include_str!("launcher_per_task.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for launch in &scan.launch {
+        let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]);
+        for command in &launch.commands {
+            if command.program() != "srun" || !command.starts("torchrun") {
+                continue;
+            }
+            let own = command.number(&["ntasks-per-node", "tasks-per-node"]).or_else(|| {
+                // `-n` and `--ntasks` say how often in the whole job.
+                let of_job = command.number(&["ntasks", "n"])?;
+                let nodes = launch.directive(&["nodes"]).map_or(1, |(n, _)| n);
+                Some(of_job.div_ceil(nodes.max(1)))
+            });
+            let n = own.or(tasks.map(|(n, _)| n)).unwrap_or(1);
+            if n > 1 {
+                let title = format!(
+                    "srun starts torchrun {n} times on each node, and each starts all processes of the node"
+                );
+                let help =
+                    "one task a node: --ntasks-per-node=1, or start python directly with one task a GPU";
+                findings.push(launch.finding(&RULE, command.at, title, help));
+            }
+        }
+    }
+    findings
+}

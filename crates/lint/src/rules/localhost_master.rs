@@ -1,0 +1,77 @@
+//! # What it shows
+//! A job on several nodes is given localhost as the place to meet.
+//!
+//! # Why it happens
+//! The script was written for one node, or a lookup of the host name falls back to localhost when it fails.
+//!
+//! # Evidence
+//! The number of nodes stands in the same file.
+//!
+//! # What looks like it but is not
+//! A script for one node.
+//!
+//! # What to do
+//! Name the first host of the job.
+//!
+//! # References
+//! PyTorch documentation, torchrun; pytorch#76069, pith-train#91.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "localhost-master",
+    title: "several nodes are told to meet on localhost",
+    family: Family::Launch,
+    predicts: Cause::RankEnvMisconfigured,
+    severity: Severity::Error,
+    confidence: Confidence::High,
+    doc: include_str!("localhost_master.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for launch in &scan.launch {
+        let by_slurm = launch.directive(&["nodes"]).map_or(1, |(n, _)| n);
+        let by_command = launch.commands.iter().filter_map(|c| c.number(&["nnodes"])).max().unwrap_or(1);
+        let is_spread = by_slurm.max(by_command) > 1;
+        for setting in launch.settings.iter().filter(|setting| setting.name == "MASTER_ADDR") {
+            let is_here =
+                matches!(setting.value.as_deref(), Some("localhost" | "127.0.0.1" | "0.0.0.0" | "::1"));
+            let falls_back =
+                setting.raw.contains("|| echo localhost") || setting.raw.contains("|| echo 127.0.0.1");
+            let help = "take the first host of the job: MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)";
+            if is_here && is_spread {
+                let title = format!(
+                    "MASTER_ADDR is {} with {} nodes: each node waits for itself",
+                    setting.raw,
+                    by_slurm.max(by_command)
+                );
+                findings.push(launch.finding(&RULE, setting.at, title, help));
+            } else if falls_back {
+                let title =
+                    "MASTER_ADDR falls back to localhost: where the lookup fails, each node waits for itself"
+                        .to_owned();
+                let mut finding = launch.finding(&RULE, setting.at, title, help);
+                finding.confidence = Confidence::Medium;
+                findings.push(finding);
+            }
+        }
+        for command in &launch.commands {
+            let address = command.option(&["master-addr", "rdzv-endpoint"]).unwrap_or_default();
+            let host = address.split(':').next().unwrap_or_default();
+            if matches!(host, "localhost" | "127.0.0.1")
+                && command.number(&["nnodes"]).or(Some(by_slurm)).is_some_and(|n| n > 1)
+            {
+                let title =
+                    format!("{address} is where several nodes are told to meet: each node waits for itself");
+                findings.push(launch.finding(&RULE, command.at, title, "name the first host of the job"));
+            }
+        }
+    }
+    findings
+}

@@ -1,0 +1,67 @@
+//! # What it shows
+//! One command that runs on all nodes carries a fixed node rank, or a node rank that the rendezvous ignores.
+//!
+//! # Why it happens
+//! The command was copied from the documentation of the first node.
+//!
+//! # Evidence
+//! srun starts it on several nodes with a literal number.
+//!
+//! # What looks like it but is not
+//! A number that the script takes from the scheduler.
+//!
+//! # What to do
+//! Take it from the scheduler.
+//!
+//! # References
+//! PyTorch documentation, torchrun; nvidia-resiliency-ext#142.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "node-rank-fixed",
+    title: "all nodes get one node rank, or it is ignored",
+    family: Family::Launch,
+    predicts: Cause::RankEnvMisconfigured,
+    severity: Severity::Error,
+    confidence: Confidence::Medium,
+    doc: include_str!("node_rank_fixed.rs"),
+    check,
+};
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for launch in &scan.launch {
+        for command in launch.commands.iter().filter(|command| command.starts("torchrun")) {
+            let Some(rank) = command.option(&["node-rank"]) else { continue };
+            let n_nodes = command.number(&["nnodes"]).unwrap_or(1);
+            if command.program() == "srun" && n_nodes > 1 && rank.parse::<u64>().is_ok() {
+                let title = format!("each of {n_nodes} nodes is started with node rank {rank}");
+                findings.push(launch.finding(
+                    &RULE,
+                    command.at,
+                    title,
+                    "write --node-rank=$SLURM_NODEID within what srun starts",
+                ));
+            } else if command.option(&["rdzv-backend"]) == Some("c10d") {
+                let title =
+                    "--node-rank has no effect with the c10d rendezvous: ranks are given out as nodes arrive"
+                        .to_owned();
+                let mut finding = launch.finding(
+                    &RULE,
+                    command.at,
+                    title,
+                    "leave it out, or use --master-addr and --node-rank without a rendezvous",
+                );
+                finding.severity = Severity::Warning;
+                finding.confidence = Confidence::Low;
+                findings.push(finding);
+            }
+        }
+    }
+    findings
+}

@@ -1,0 +1,109 @@
+//! # What it shows
+//! A variable with NCCL's or PyTorch's prefix is passed to the job, and no release reads it.
+//!
+//! # Why it happens
+//! Names are copied from blogs, spelled from memory, or taken from another library. NCCL ignores what it does not
+//! know without a word.
+//!
+//! # Evidence
+//! The name is not among those that the sources of all releases read, nor one of a plugin; only what is exported or
+//! passed on counts.
+//!
+//! # What looks like it but is not
+//! Variables of plugins, names local to a script, labels of images.
+//!
+//! # What to do
+//! Remove it, or write the name that was meant.
+//!
+//! # References
+//! NVIDIA/nccl, all releases; PyTorch, ProcessGroupNCCL environment variables.
+
+use ringleader_model::{Cause, Confidence, Severity};
+
+use ringleader_knowledge::variable;
+
+use crate::rule::{Family, Rule};
+use crate::{Finding, Scan};
+
+/// The rule.
+pub(crate) static RULE: Rule = Rule {
+    id: "unread-variable",
+    title: "nothing reads a variable of this name",
+    family: Family::Launch,
+    predicts: Cause::NcclEnvMisconfigured,
+    severity: Severity::Warning,
+    confidence: Confidence::High,
+    doc: include_str!("unread_variable.rs"),
+    check,
+};
+
+/// Letters in which a misspelt name may differ.
+const MAX_DISTANCE: usize = 2;
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let settings =
+        scan.launch.iter().flat_map(|launch| launch.settings.iter().map(move |setting| (launch, setting)));
+    settings
+        .filter_map(|(launch, setting)| {
+            let name = setting.name.as_str();
+            let is_ours = name.starts_with("NCCL_") || name.starts_with("TORCH_NCCL_");
+            if !is_ours
+                || variable::get(name).is_some()
+                || variable::is_of_plugin(name)
+                || variable::is_label(name)
+            {
+                return None;
+            }
+            let (title, confidence) = match (variable::get_unread(name), nearest(name)) {
+                (Some(unread), _) if unread.meant.is_empty() => (
+                    format!("no release of NCCL or PyTorch reads {name}: it has no effect"),
+                    Confidence::High,
+                ),
+                (Some(unread), _) => (
+                    format!(
+                        "no release of NCCL or PyTorch reads {name}: {} was probably meant",
+                        unread.meant
+                    ),
+                    Confidence::High,
+                ),
+                (None, Some(near)) => {
+                    (format!("{name} is read by nobody: {near} is spelled nearly so"), Confidence::Medium)
+                }
+                (None, None) => {
+                    (format!("{name} is read by no release of NCCL that is known"), Confidence::Low)
+                }
+            };
+            let help = "remove it or correct the name: ringleader explain NAME says who reads it";
+            let mut finding = launch.finding(&RULE, setting.at, title, help);
+            finding.confidence = confidence;
+            Some(finding)
+        })
+        .collect()
+}
+
+/// A variable whose name is nearly this one.
+fn nearest(name: &str) -> Option<&'static str> {
+    let near = variable::all().iter().filter(|known| distance(name, known.name) <= MAX_DISTANCE);
+    near.min_by_key(|known| distance(name, known.name)).map(|known| known.name)
+}
+
+/// Levenshtein's distance, at most one more than the bound.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len().abs_diff(b.len()) > MAX_DISTANCE {
+        return MAX_DISTANCE + 1;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut before = i;
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+        let mut left = i + 1;
+        for (cell, y) in row.iter_mut().skip(1).zip(b.bytes()) {
+            let best = (before + usize::from(x != y)).min(*cell + 1).min(left + 1);
+            before = std::mem::replace(cell, best);
+            left = best;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}

@@ -1,0 +1,56 @@
+#: fires unread-names unread-variable
+export NCCL_TIMEOUT=1800
+torchrun train.py
+#: fires misspelt unread-variable
+export NCCL_SOCKET_IFNAM=eth0
+torchrun train.py
+#: fires word-for-a-number misread-value
+export NCCL_IB_DISABLE=true
+torchrun train.py
+#: fires localhost-on-two-nodes localhost-master
+#SBATCH --nodes=2
+export MASTER_ADDR=localhost
+srun torchrun --nnodes=2 train.py
+#: fires fallback localhost-master
+export MASTER_ADDR=$(getent hosts head | awk '{print $1}' || echo localhost)
+#: fires torchrun-per-task launcher-per-task
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+srun torchrun --nnodes=2 --nproc_per_node=8 train.py
+#: fires more-processes-than-gpus processes-do-not-multiply
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:4
+torchrun --nproc_per_node=8 train.py
+#: fires other-number-of-nodes processes-do-not-multiply
+#SBATCH --nodes=4
+srun torchrun --nnodes=2 --nproc_per_node=8 train.py
+#: fires same-node-rank node-rank-fixed
+#SBATCH -N 2
+srun torchrun --nnodes 2 --node_rank 0 --nproc_per_node 8 train.py
+#: fires docker-with-four-gpus no-shared-memory
+docker run --gpus '"device=0,1,2,3"' image python train.py
+#: low fires port-of-all-jobs fixed-port
+#SBATCH --gres=gpu:2
+export MASTER_PORT=29500
+#: low fires transport-off debugging-left-in
+export NCCL_P2P_DISABLE=1
+#: silent names-of-the-script
+NCCL_VERSION=2.21.5-1
+NCCL_HOME=/usr/local/nccl
+NCCL_DEBUG_FLAG=1
+export NCCL_IBEXT_DISABLE=1
+# export NCCL_P2P_DISABLE=1
+make install
+#: silent localhost-on-one-node
+NUM_NODES=1
+export MASTER_ADDR=localhost
+torchrun --nnodes=1 --nproc_per_node=8 train.py
+#: silent computed-names
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:8
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export NCCL_DEBUG=INFO
+srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 --rdzv-endpoint=$MASTER_ADDR:29500 train.py
+#: silent docker-with-shm
+docker run --gpus all --shm-size=16g image python train.py

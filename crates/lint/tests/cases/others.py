@@ -1,0 +1,134 @@
+#: fires own-group-only group-by-rank
+import torch.distributed as dist
+
+def make_group(size):
+    rank = dist.get_rank()
+    start = rank // size * size
+    return dist.new_group(list(range(start, start + size)))
+#: silent all-groups
+import torch.distributed as dist
+
+def make_group(size):
+    rank, mine = dist.get_rank(), None
+    for start in range(0, dist.get_world_size(), size):
+        ranks = list(range(start, start + size))
+        group = dist.new_group(ranks)
+        if rank in ranks:
+            mine = group
+    return mine
+#: fires ring-of-senders all-send-first
+import torch.distributed as dist
+
+def ring(x, y):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    dist.send(x, (rank + 1) % world)
+    dist.recv(y, (rank - 1) % world)
+#: fires transposed-view non-contiguous-tensor
+import torch.distributed as dist
+
+def gather(x, out):
+    dist.all_gather_into_tensor(out, x.transpose(0, 1))
+#: silent transposed-copy
+import torch.distributed as dist
+
+def gather(x, out):
+    dist.all_gather_into_tensor(out, x.transpose(0, 1).contiguous())
+#: fires local-rank-for-rank local-rank-as-rank
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl", rank=int(os.environ["LOCAL_RANK"]), world_size=torch.cuda.device_count())
+#: silent rank-for-rank
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl", rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+#: fires gpu-0-for-all same-device-on-all-ranks
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def main(model):
+    dist.init_process_group("nccl")
+    model = DDP(model.cuda(0))
+#: fires set-of-names unordered-collectives
+import torch.distributed as dist
+
+def reduce_all(metrics):
+    for name in set(metrics):
+        dist.all_reduce(metrics[name])
+#: silent sorted-names
+import torch.distributed as dist
+
+def reduce_all(metrics):
+    for name in sorted(set(metrics)):
+        dist.all_reduce(metrics[name])
+#: low fires nan-leaves-the-loop local-stop-decision
+import torch
+import torch.distributed as dist
+
+def train(loader, model):
+    for step in range(1000):
+        loss = model(step)
+        if torch.isnan(loss):
+            break
+        dist.all_reduce(loss)
+#: low silent nan-agreed
+import torch
+import torch.distributed as dist
+
+def train(loader, model):
+    for step in range(1000):
+        loss = model(step)
+        bad = torch.isnan(loss).float()
+        dist.all_reduce(bad, op=dist.ReduceOp.MAX)
+        if bad.item() > 0:
+            break
+        dist.all_reduce(loss)
+#: low fires file-on-each-rank collective-under-local-condition|local-stop-decision
+import os
+import torch.distributed as dist
+
+def load(path, objects):
+    if os.path.exists(path):
+        dist.broadcast_object_list(objects, src=0)
+#: low fires exception-skips-a-step handler-skips-collective|local-stop-decision
+import torch.distributed as dist
+
+def train(batches, model):
+    for step in range(100):
+        try:
+            loss = model.step(step)
+        except ValueError:
+            continue
+        dist.all_reduce(loss)
+#: low fires uneven-batches uneven-loader
+import torch.distributed as dist
+
+def validate(val_loader, model):
+    for batch in val_loader:
+        loss = model(batch)
+        dist.all_reduce(loss)
+#: low fires empty-batch collective-under-local-condition|local-stop-decision
+from accelerate import Accelerator
+
+def metric(accelerator, x):
+    if x.numel() == 0:
+        return None
+    return accelerator.gather(x)
+#: fires ignored-without-reason ignore-without-reason
+import torch.distributed as dist
+
+def f(rank):
+    if rank == 0:
+        dist.barrier()  # ringleader: ignore[collective-under-rank-condition]
+#: silent ignored-with-reason
+import torch.distributed as dist
+
+def f(rank):
+    if rank == 0:
+        dist.barrier()  # ringleader: ignore[collective-under-rank-condition] the others wait in the server
+#: fires nothing-to-ignore unused-ignore
+x = 1  # ringleader: ignore[collective-under-rank-condition] once upon a time
