@@ -26,6 +26,7 @@ pub mod prepare;
 pub mod process;
 pub mod said;
 mod scene;
+pub mod signs;
 #[cfg(any(test, feature = "staging"))]
 pub mod staging;
 pub mod track;

@@ -4,7 +4,6 @@ pub mod gid;
 pub mod likeness;
 pub mod messages;
 pub mod scheduler;
-pub mod signs;
 pub mod statements;
 pub mod watchdog;
 pub mod watcher;

@@ -543,10 +543,12 @@ impl Readers {
             self.said.is_no_log();
         }
         self.said.finish(sink);
-        self.signs.finish(sink);
-        self.times.finish(sink);
-        self.words.finish(sink);
-        self.outliers.finish(sink);
+        if is_log {
+            self.signs.finish(sink);
+            self.times.finish(sink);
+            self.words.finish(sink);
+            self.outliers.finish(sink);
+        }
         self.progress.finish(sink);
     }
 }

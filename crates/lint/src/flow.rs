@@ -3,11 +3,14 @@
 //! Functions are tried on the first process of a small job and on others that differ from it in one axis, with the same
 //! outcome of all conditions that do not depend on the process. What they call is compared by group.
 
+pub(crate) mod attributes;
 pub(crate) mod calls;
 pub(crate) mod catalog;
 pub(crate) mod compare;
 pub(crate) mod eval;
 pub(crate) mod facts;
 pub(crate) mod machine;
+pub(crate) mod outside;
+pub(crate) mod statements;
 pub(crate) mod trace;
 pub(crate) mod value;

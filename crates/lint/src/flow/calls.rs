@@ -7,80 +7,9 @@ use ringleader_knowledge::collective::{Axis, When, Who};
 use super::catalog::{self, Row};
 use super::machine::{Flow, Frame, Machine, Seen};
 use super::trace::{Event, Op, WORLD};
-use super::value::{Data, Group, Items, Locally, Origin, Taint, Val, hash, hash_text};
+use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
 use crate::python::ast::{Call, Expr, ExprKind, ParamKind, Span};
 use crate::python::index::{FuncId, Project};
-
-/// Calls of torch and of Python whose value is made of their arguments alone.
-const PURE: &[&str] = &[
-    "int",
-    "bool",
-    "str",
-    "float",
-    "abs",
-    "min",
-    "max",
-    "sum",
-    "any",
-    "all",
-    "list",
-    "tuple",
-    "dict",
-    "zip",
-    "enumerate",
-    "round",
-    "reversed",
-    "iter",
-    "repr",
-    "divmod",
-    "map",
-    "filter",
-    "getattr",
-];
-/// Methods that hand a value on.
-const HANDED_ON: &[&str] = &[
-    "to",
-    "cuda",
-    "cpu",
-    "float",
-    "double",
-    "half",
-    "int",
-    "long",
-    "bool",
-    "detach",
-    "clone",
-    "view",
-    "reshape",
-    "squeeze",
-    "unsqueeze",
-    "flatten",
-    "mean",
-    "sum",
-    "max",
-    "min",
-    "norm",
-    "abs",
-    "strip",
-    "lower",
-    "keys",
-    "values",
-    "items",
-    "copy",
-    "numpy",
-    "contiguous",
-    "repeat",
-    "expand",
-    "sqrt",
-    "pow",
-    "get",
-    "pop",
-    "split",
-    "chunk",
-    "backward",
-    "type",
-    "bfloat16",
-];
 
 impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn call(&mut self, call: &'p Call<'s>, expr: &'p Expr<'s>) -> Val {
@@ -558,282 +487,36 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         self.frames.pop().map(|frame| (func, frame))
     }
+}
 
-    /// A call of something outside of the project that is no collective.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
-    fn outside(
-        &mut self,
-        name: &'s str,
-        base: Option<&Val>,
-        callee: &Val,
-        call: &'p Call<'s>,
-        args: &[Val],
-        keywords: &[(&'s str, Val)],
-        origin: Origin,
-        sym: u64,
-    ) -> Val {
-        let path = match &callee.data {
-            Data::External(path) => path.to_string(),
-            _ => String::new(),
-        };
-        self.look(if path.is_empty() { name } else { &path }, origin, args, keywords, None);
-        if path.ends_with("distributed.init") {
-            return Val::new(Data::Group(Group::World), sym);
+/// Which parameter gets which value.
+pub(super) fn bindings<'s>(
+    project: &Project<'s>,
+    func: FuncId,
+    is_bound: bool,
+    args: &[Val],
+    keywords: &[(&'s str, Val)],
+) -> Vec<(&'s str, Val)> {
+    let def = &project.functions[func].def;
+    let takes_self = def.params.first().is_some_and(|param| matches!(param.name, "self" | "cls"));
+    let plain = def.params.iter().filter(|param| param.kind == ParamKind::Plain);
+    let mut bound: Vec<(&'s str, Val)> = plain
+        .skip(usize::from(takes_self && (is_bound || project.functions[func].class.is_some())))
+        .zip(args)
+        .map(|(param, value)| (param.name, value.clone()))
+        .collect();
+    for (key, value) in keywords {
+        if let Some(param) = def.params.iter().find(|param| param.name == *key) {
+            bound.push((param.name, value.clone()));
         }
-        if let Some(kind) = catalog::made_by(&path) {
-            if path.ends_with("fully_shard")
-                && let Some(ExprKind::Name(target)) = call.args.first().map(|arg| &arg.kind)
-            {
-                self.frame().names.insert(target, Val::object(kind, sym));
-            }
-            return Val::object(kind, sym);
-        }
-        if name == "backward" && base.is_some() {
-            return self.backward(origin, sym);
-        }
-        if matches!(name, "tqdm" | "trange" | "ProgressBar") {
-            let disable = keywords.iter().find(|(key, _)| *key == "disable").map(|(_, value)| value.taint);
-            return Val::object("tqdm.tqdm", sym).tainted(disable.unwrap_or_default());
-        }
-        if name == "prepare" || (name == "setup" && call.args.len() == 1) {
-            return Val::unknown(sym);
-        }
-        if let Some(kind) = catalog::local_call(&path) {
-            return Val::unknown(hash(&[76, sym, u64::from(origin.span.at)]))
-                .tainted(Taint::local(kind, origin))
-                .shaped(if kind == Locally::File {
-                    Taint::local(Locally::Order, origin)
-                } else {
-                    Taint::NONE
-                });
-        }
-        let all = args.iter().chain(keywords.iter().map(|(_, value)| value));
-        let joined = all.clone().fold(Taint::NONE, |taint, value| taint.join(value.taint));
-        let shapes = all.fold(Taint::NONE, |taint, value| taint.join(value.shape));
-        match name {
-            "len" => {
-                let mut taint = args.first().map(|value| value.shape).unwrap_or_default();
-                if taint.is_clean() {
-                    taint = joined;
-                }
-                return Val::unknown(sym).tainted(taint);
-            }
-            "next" if base.is_none() => {
-                let kind = Taint::local(Locally::Data, origin);
-                return Val::unknown(hash(&[77, sym, u64::from(origin.span.at)])).tainted(kind).shaped(kind);
-            }
-            "set" | "frozenset" if base.is_none() => {
-                return Val::unknown(sym).tainted(Taint::local(Locally::Order, origin)).shaped(shapes);
-            }
-            "sorted" => {
-                let taint = if joined.local == Some(Locally::Order) {
-                    Taint { local: None, ..joined }
-                } else {
-                    joined
-                };
-                return Val::unknown(sym).tainted(taint).shaped(shapes);
-            }
-            "range" => {
-                let mut value = Val::unknown(sym).tainted(joined);
-                if let [Val { data: Data::Int(n), .. }] = args {
-                    value.data = Data::Range(0, *n);
-                }
-                return value;
-            }
-            "int" | "bool" | "str" if base.is_none() && args.len() == 1 => {
-                let data = match &args[0].data {
-                    data @ (Data::Int(_) | Data::Cond(_) | Data::Str(_)) => data.clone(),
-                    _ => Data::Unknown,
-                };
-                return Val { data, sym: args[0].sym, ..args[0].clone() };
-            }
-            _ if PURE.contains(&name) && base.is_none() => {
-                let mut value = Val::unknown(sym).tainted(joined).shaped(shapes);
-                value.agreed = args.iter().any(|arg| arg.agreed);
-                return value;
-            }
-            _ => {}
-        }
-        if matches!(path.as_str(), "random.shuffle" | "numpy.random.shuffle")
-            && let Some(ExprKind::Name(list)) = call.args.first().map(|arg| &arg.kind)
-        {
-            let old = args[0].clone();
-            let shuffled = Val { data: Data::Unknown, sym: hash(&[79, sym]), ..old };
-            self.bind(list, shuffled.tainted(Taint::local(Locally::Random, origin)));
-            return Val::none();
-        }
-        if matches!(name, "append" | "extend" | "add" | "update" | "insert")
-            && let ExprKind::Attr(of, _) = &call.func.kind
-            && let ExprKind::Name(list) = &of.kind
-        {
-            self.grow(list, args);
-        }
-        if name == "map"
-            && base.is_none()
-            && let [Val { data: Data::Func(func, this), .. }, list, ..] = args
-        {
-            let one = match &list.data {
-                Data::Many(one) => (**one).clone(),
-                _ => Val::unknown(hash(&[17, list.sym, 0])).tainted(Taint { axes: 0, ..list.taint }),
-            };
-            let this = this.as_ref().map(|this| (**this).clone());
-            let bound = bindings(self.project, *func, this.is_some(), &[one], &[]);
-            let mapped = self.enter(*func, this, &bound, &[], origin.span);
-            return Val { data: Data::Many(Arc::new(mapped)), ..Val::unknown(sym) };
-        }
-        if let Some(base) = base {
-            return self.method(name, base, callee, args, origin, sym);
-        }
-        if path.starts_with("torch.") || path.starts_with("numpy.") {
-            return of_tensor(&path, joined, shapes, args, origin, sym);
-        }
-        if let Some(last) = path.rsplit('.').next()
-            && last.starts_with(|c: char| c.is_ascii_uppercase())
-        {
-            let mut value = Val::object(&path, sym);
-            if keywords.iter().any(|(key, v)| *key == "sync_on_compute" && v.as_int() == Some(0)) {
-                value.shape.local = Some(Locally::Signal);
-            }
-            if path.starts_with("torchmetrics.") {
-                value.data = Data::Object("torchmetrics.Metric".into());
-            }
-            return value;
-        }
-        // In a file about sharded models each forward pass gathers: enough to ask who leaves before the others.
-        let is_model =
-            matches!(name, "model" | "policy" | "actor" | "student" | "net" | "unet" | "transformer");
-        if is_model && !self.process.overrides.is_empty() && self.facts.file(origin.file).is_sharded {
-            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
-            let is_endless = self.endless > 0;
-            self.record(Event::Op(Op {
-                name: "forward",
-                row: None,
-                group: Group::World,
-                at: origin,
-                from,
-                is_guess: true,
-                is_endless,
-            }));
-        }
-        // A loss or a model that nobody knows computes on what the batch holds.
-        let lower = name.to_ascii_lowercase();
-        if ["loss", "criterion", "model", "forward"].iter().any(|word| lower.contains(word)) {
-            let data = Taint::local(Locally::Data, origin);
-            return Val::unknown(sym).tainted(data);
-        }
-        Val::unknown(sym)
     }
+    bound
+}
 
-    /// A list that grows: what it holds, and how much, differs as what is added.
-    fn grow(&mut self, list: &'s str, args: &[Val]) {
-        let Some(old) = self.frame().names.get(list).cloned() else { return };
-        if !matches!(old.data, Data::Items(..) | Data::Unknown | Data::Many(_)) {
-            return;
-        }
-        let added = args.iter().fold(Taint::NONE, |taint, arg| taint.join(arg.taint));
-        let data = match args {
-            [one] if matches!(&old.data, Data::Items(_, items) if items.is_empty()) => {
-                Data::Many(Arc::new(one.clone()))
-            }
-            _ => match old.data {
-                Data::Many(ref one) => Data::Many(Arc::clone(one)),
-                _ => Data::Unknown,
-            },
-        };
-        let local = Taint { axes: 0, ..added };
-        let grown = Val { data, sym: hash(&[80, old.sym]), ..old };
-        self.bind(list, grown.tainted(added).shaped(local));
-    }
-
-    /// A method of something that nobody knows.
-    fn method(
-        &mut self,
-        name: &str,
-        base: &Val,
-        callee: &Val,
-        args: &[Val],
-        origin: Origin,
-        sym: u64,
-    ) -> Val {
-        if base.agreed {
-            return Val { agreed: true, ..Val::unknown(sym) };
-        }
-        if let Data::External(_) = callee.data {
-            return Val::unknown(sym);
-        }
-        match name {
-            "item" | "any" | "all" | "tolist" | "isnan" | "isfinite" | "isinf" => {
-                return Val::unknown(sym).tainted(base.taint).tainted(Taint::local(Locally::Data, origin));
-            }
-            "numel" | "nelement" if base.shape.is_clean() && base.taint.is_clean() => {
-                return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
-            }
-            "numel" | "nelement" | "size" | "dim" => {
-                let taint = if base.shape.is_clean() { base.taint } else { base.shape };
-                return Val::unknown(sym).tainted(taint);
-            }
-            "exists" | "is_file" | "is_dir" => {
-                return Val::unknown(sym).tainted(Taint::local(Locally::File, origin));
-            }
-            "iterdir" | "glob" | "rglob" => {
-                let taint = Taint::local(Locally::Order, origin);
-                return Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::File, origin));
-            }
-            "nonzero" | "unique" => {
-                let taint = Taint::local(Locally::Data, origin);
-                return Val::unknown(sym).tainted(taint).shaped(taint);
-            }
-            "t" | "transpose" | "permute" | "swapaxes" => {
-                return Val { data: Data::View, sym, ..base.clone() };
-            }
-            "contiguous" => return Val { data: Data::Unknown, sym, ..base.clone() },
-            "append" | "extend" | "add" | "update" | "insert" | "setdefault" => {
-                return Val::none();
-            }
-            _ => {}
-        }
-        if matches!(base.data, Data::Unknown)
-            && let Some(kind @ Locally::Time) = catalog::local_method(name)
-        {
-            return Val::unknown(hash(&[78, sym])).tainted(Taint::local(kind, origin));
-        }
-        if HANDED_ON.contains(&name) {
-            let mut value = Val::unknown(sym).tainted(base.taint);
-            let reduces = matches!(name, "mean" | "sum" | "norm" | "max" | "min") && args.is_empty();
-            value.shape = if reduces { Taint::NONE } else { base.shape };
-            if let Data::View = base.data
-                && matches!(name, "to" | "cuda" | "detach")
-            {
-                value.data = Data::View;
-            }
-            return value;
-        }
-        let mut value = Val::unknown(sym);
-        if base.taint.local.is_some() && base.taint.axes == 0 {
-            value = value.tainted(base.taint);
-        }
-        let lower = name.to_ascii_lowercase();
-        if ["loss", "criterion", "model"].iter().any(|word| lower.contains(word)) {
-            value = value.tainted(Taint::local(Locally::Data, origin));
-        }
-        value
-    }
-
-    /// The backward pass of a wrapped model reduces gradients.
-    fn backward(&mut self, origin: Origin, sym: u64) -> Val {
-        if self.no_sync == 0 && self.facts.file(origin.file).is_wrapped {
-            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
-            self.record(Event::Op(Op {
-                name: "backward",
-                row: None,
-                group: Group::World,
-                at: origin,
-                from,
-                is_guess: true,
-                is_endless: self.endless > 0,
-            }));
-        }
-        Val::unknown(sym)
+impl Val {
+    pub(crate) fn shaped(mut self, shape: Taint) -> Self {
+        self.shape = self.shape.join(shape);
+        self
     }
 }
 
@@ -847,40 +530,6 @@ fn named_group(name: &str, call: &Call<'_>) -> Option<super::value::Axes> {
     match super::machine::group_of_name(&text, 0) {
         Group::Axes(axes) => Some(axes),
         _ => None,
-    }
-}
-
-/// A tensor that torch or numpy makes.
-fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Origin, sym: u64) -> Val {
-    let last = path.rsplit('.').next().unwrap_or_default();
-    let value = Val { agreed: args.iter().any(|arg| arg.agreed), ..Val::unknown(sym) };
-    match last {
-        "zeros" | "ones" | "empty" | "full" | "rand" | "randn" | "arange" => {
-            // A size is all that the arguments say.
-            let shape = match args.first() {
-                Some(Val { data: Data::Items(Items::Ordered, items), .. }) => {
-                    items.iter().fold(Taint::NONE, |taint, item| taint.join(item.taint))
-                }
-                _ => args
-                    .iter()
-                    .take(if last == "full" { 1 } else { 4 })
-                    .fold(Taint::NONE, |t, arg| t.join(arg.taint)),
-            };
-            value.shaped(shape)
-        }
-        "tensor" | "as_tensor" | "from_numpy" | "array" => {
-            let is_scalar =
-                args.first().is_some_and(|arg| !matches!(arg.data, Data::Unknown) || arg.shape.is_clean());
-            value.tainted(joined).shaped(if is_scalar { Taint::NONE } else { shapes })
-        }
-        "cat" | "stack" | "concat" | "concatenate" | "vstack" | "hstack" => {
-            value.tainted(joined).shaped(shapes.join(joined))
-        }
-        "nonzero" | "unique" | "masked_select" => {
-            value.tainted(Taint::local(Locally::Data, origin)).shaped(Taint::local(Locally::Data, origin))
-        }
-        "transpose" | "permute" => Val { data: Data::View, ..value.tainted(joined).shaped(shapes) },
-        _ => value.tainted(joined).shaped(shapes),
     }
 }
 
@@ -927,35 +576,4 @@ fn is_of_job(path: &str) -> bool {
         || !path.starts_with(|c: char| c.is_ascii_lowercase())
         || path.contains("dist")
         || path.contains("parallel")
-}
-
-/// Which parameter gets which value.
-fn bindings<'s>(
-    project: &Project<'s>,
-    func: FuncId,
-    is_bound: bool,
-    args: &[Val],
-    keywords: &[(&'s str, Val)],
-) -> Vec<(&'s str, Val)> {
-    let def = &project.functions[func].def;
-    let takes_self = def.params.first().is_some_and(|param| matches!(param.name, "self" | "cls"));
-    let plain = def.params.iter().filter(|param| param.kind == ParamKind::Plain);
-    let mut bound: Vec<(&'s str, Val)> = plain
-        .skip(usize::from(takes_self && (is_bound || project.functions[func].class.is_some())))
-        .zip(args)
-        .map(|(param, value)| (param.name, value.clone()))
-        .collect();
-    for (key, value) in keywords {
-        if let Some(param) = def.params.iter().find(|param| param.name == *key) {
-            bound.push((param.name, value.clone()));
-        }
-    }
-    bound
-}
-
-impl Val {
-    pub(crate) fn shaped(mut self, shape: Taint) -> Self {
-        self.shape = self.shape.join(shape);
-        self
-    }
 }

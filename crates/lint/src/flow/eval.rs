@@ -9,10 +9,10 @@ use super::machine::{Machine, group_of_name, is_group_name};
 use super::trace::{Process, WORLD};
 use super::value::{Cond, Data, GROUP, Group, Items, Locally, Origin, Taint, Val, bit, hash, hash_text, not};
 use crate::python::ast::{Cmp, Comprehension, Expr, ExprKind, Kind, Op, Span};
-use crate::python::index::{ClassId, FileId, FuncId, Meaning};
+use crate::python::index::{FileId, FuncId, Meaning};
 
 /// Depth of names that are looked up through each other.
-const MAX_LOOKUPS: usize = 4;
+pub(super) const MAX_LOOKUPS: usize = 4;
 
 impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn eval(&mut self, expr: &'p Expr<'s>) -> Val {
@@ -149,7 +149,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// A name at the top of a file.
-    fn global(&mut self, file: FileId, name: &'s str, span: Span) -> Val {
+    pub(super) fn global(&mut self, file: FileId, name: &'s str, span: Span) -> Val {
         let entry = &self.project.files[file];
         if entry.names.contains_key(name)
             && let Some(meaning) = self.project.resolve(file, name)
@@ -200,7 +200,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// The value of a name of a function or module that is not being executed.
-    fn lazily(&mut self, func: FuncId, name: &str) -> Option<Val> {
+    pub(super) fn lazily(&mut self, func: FuncId, name: &str) -> Option<Val> {
         let facts = self.facts;
         let project = self.project;
         let (key, values) =
@@ -235,188 +235,6 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             self.known.insert(cached, value.clone());
         }
         found
-    }
-
-    fn attribute_expr(&mut self, expr: &'p Expr<'s>, of: &'p Expr<'s>, name: &'s str) -> Val {
-        if let Some(key) = expr.dotted()
-            && let Some(value) = self.frame().attrs.get(&key)
-        {
-            return value.clone();
-        }
-        let base = self.eval(of);
-        self.attribute(&base, name, expr.span, of)
-    }
-
-    pub(crate) fn attribute(&mut self, base: &Val, name: &'s str, span: Span, of: &Expr<'s>) -> Val {
-        let origin = self.origin(span);
-        match &base.data {
-            Data::External(path) => {
-                if let Some(file) = path.strip_prefix('<').and_then(|p| p.strip_suffix('>')) {
-                    let file = file.parse::<usize>().unwrap_or_default().min(self.project.files.len() - 1);
-                    return self.global(file, name, span);
-                }
-                let path = format!("{path}.{name}");
-                if path.ends_with("group.WORLD")
-                    || path.ends_with("GroupMember.WORLD")
-                    || path.ends_with("MPI.COMM_WORLD")
-                {
-                    return Val::new(Data::Group(Group::World), hash(&[42]));
-                }
-                return Val::external(&path).tainted(base.taint);
-            }
-            Data::Instance(class) => {
-                let class = *class;
-                if let Some(value) = self.member(class, base, name, origin) {
-                    return value;
-                }
-            }
-            Data::Class(class) => {
-                if let Some(method) = self.project.method(*class, name) {
-                    return Val::new(Data::Func(method, None), hash(&[13, method as u64]));
-                }
-            }
-            _ => {}
-        }
-        let sym = hash(&[43, base.sym, hash_text(name)]);
-        if let Some(rank) = catalog::rank_attribute(name)
-            && !self.is_matrix_rank(of, name)
-        {
-            return self.rank_value(rank, origin);
-        }
-        if name == "module" && matches!(base.data, Data::Object(_)) {
-            return Val::unknown(sym);
-        }
-        if matches!(name, "world_size" | "num_processes" | "process_count") {
-            return Val::int(WORLD);
-        }
-        if matches!(name, "T" | "mT" | "H") {
-            return Val { data: Data::View, sym, ..base.clone() };
-        }
-        if matches!(name, "device" | "dtype" | "ndim" | "requires_grad") {
-            return Val::unknown(sym);
-        }
-        let mut value = self.conventional(self.file(), name, sym, origin);
-        // Parts of a batch hold what it holds; where a counter of a progress bar is switched off, it does not count.
-        let inherits =
-            base.taint.local.is_some() || matches!(&base.data, Data::Object(kind) if &**kind == "tqdm.tqdm");
-        value.agreed |= base.agreed;
-        if inherits {
-            value = value.tainted(base.taint);
-            value.shape = value.shape.join(base.shape);
-        }
-        if name == "shape" {
-            value.taint = base.shape;
-        }
-        value
-    }
-
-    /// Whether `.rank` is that of a matrix or tensor.
-    fn is_matrix_rank(&self, of: &Expr<'s>, name: &str) -> bool {
-        if name != "rank" {
-            return false;
-        }
-        let base = of.last_name().unwrap_or_default().to_ascii_lowercase();
-        let is_parameter = [
-            "hparams", "lora", "peft", "tensor", "matrix", "shape", "result", "item", "record", "entry",
-            "doc",
-        ];
-        is_parameter.iter().any(|word| base.contains(word)) || self.is_low_rank(self.func())
-    }
-
-    /// A method, property or attribute of an object of the project.
-    fn member(&mut self, class: ClassId, base: &Val, name: &'s str, origin: Origin) -> Option<Val> {
-        if let Some(method) = self.project.method(class, name) {
-            let def = &self.project.functions[method].def;
-            let is_property = def.decorators.iter().any(|d| {
-                matches!(d.last_name(), Some("property" | "cached_property" | "lru_cache_property"))
-            });
-            if !is_property {
-                let this = Some(Arc::new(base.clone()));
-                return Some(Val::new(Data::Func(method, this), hash(&[13, method as u64])));
-            }
-            if let Some(rank) = catalog::rank_attribute(name) {
-                return Some(self.rank_value(rank, origin));
-            }
-            return Some(self.enter(method, Some(base.clone()), &[], &[], origin.span));
-        }
-        let values =
-            self.project.ancestry(class).into_iter().find_map(|id| self.facts.attributes[id].get(name));
-        let values = values?;
-        if self.muted >= MAX_LOOKUPS {
-            return None;
-        }
-        let cached = (hash(&[63, class as u64, base.sym]), name.to_owned());
-        if let Some(value) = self.known.get(&cached) {
-            return Some(value.clone());
-        }
-        let value = self.assigned_member(class, base, name, origin, values)?;
-        if self.muted <= 1 {
-            self.known.insert(cached, value.clone());
-        }
-        Some(value)
-    }
-
-    /// What the methods of a class assign to an attribute.
-    fn assigned_member(
-        &mut self,
-        class: ClassId,
-        base: &Val,
-        name: &'s str,
-        origin: Origin,
-        values: &'p [(FuncId, &'p Expr<'s>, Option<usize>)],
-    ) -> Option<Val> {
-        self.muted += 1;
-        let mut found: Option<Val> = None;
-        for (method, value, n) in values.iter().take(4) {
-            self.push_frame(*method, Some(base.clone()));
-            // Names that the method does not assign before are its parameters.
-            let mut value = self.eval_in(*method, value);
-            if let Some(n) = n {
-                value = self.part(&value, *n);
-            }
-            self.frames.pop();
-            found = Some(found.map_or(value.clone(), |old| old.join(&value)));
-        }
-        self.muted -= 1;
-        let value = found?;
-        if values.iter().any(|(_, v, _)| is_container(v)) {
-            // What is empty when the object is made is filled as the process runs.
-            let order =
-                self.project.ancestry(class).into_iter().any(|id| self.facts.unordered.contains(&(id, name)));
-            let kind = if order { Locally::Order } else { Locally::Data };
-            let taint = Taint::local(kind, origin);
-            let sym = hash(&[61, class as u64, hash_text(name)]);
-            return Some(Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::Data, origin)));
-        }
-        if matches!(value.data, Data::Unknown | Data::None) && value.taint.is_clean() {
-            // Nothing is known of what was assigned: the name may tell.
-            if let Some(rank) = catalog::rank_attribute(name)
-                && !self.is_low_rank(self.func())
-            {
-                return Some(self.rank_value(rank, origin));
-            }
-            let sym = hash(&[44, class as u64, hash_text(name)]);
-            return Some(self.conventional(self.file(), name, sym, origin));
-        }
-        Some(value)
-    }
-
-    /// Evaluates an expression of a method whose other statements are not executed.
-    fn eval_in(&mut self, method: FuncId, value: &'p Expr<'s>) -> Val {
-        let mut names = Vec::new();
-        crate::python::walk::exprs(value, &mut |e| {
-            if let ExprKind::Name(name) = &e.kind {
-                names.push(*name);
-            }
-        });
-        for name in names {
-            if !self.frame().names.contains_key(name)
-                && let Some(value) = self.lazily(method, name)
-            {
-                self.frame().names.insert(name, value);
-            }
-        }
-        self.eval(value)
     }
 
     fn compare(&mut self, left: &'p Expr<'s>, rest: &'p [(Cmp, Expr<'s>)]) -> Val {
@@ -744,20 +562,6 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     pub(crate) fn size_of(group: Group) -> i64 {
         if group == Group::World { WORLD } else { Process::size(Axis::Group) }
-    }
-}
-
-/// Whether an expression is an empty container.
-fn is_container(expr: &Expr<'_>) -> bool {
-    match &expr.kind {
-        ExprKind::List(list) | ExprKind::Tuple(list) => list.is_empty(),
-        ExprKind::Dict(items) => items.iter().all(|(_, value)| is_container(value)),
-        ExprKind::Comprehension(c) => c.parts.last().is_some_and(is_container),
-        ExprKind::Call(call) => {
-            call.args.len() <= 1
-                && matches!(call.func.last_name(), Some("defaultdict" | "deque" | "OrderedDict" | "Counter"))
-        }
-        _ => false,
     }
 }
 

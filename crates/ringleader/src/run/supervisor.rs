@@ -511,7 +511,6 @@ impl Supervisor<'_> {
 
     /// Looks at the job that runs.
     fn follow(&mut self) {
-        let launcher = self.held.launched.map_or(0, |launched| launched.pid);
         let is_over = self.ended().is_some();
         let silence = Duration::from_secs_f64(self.args.silence_floor.max(0.1));
         let Some(running) = &mut self.running else { return };
@@ -530,18 +529,8 @@ impl Supervisor<'_> {
             return;
         }
         running.next_look = Instant::now() + LOOK;
-        let (node, hub) = (self.asked.node.clone(), self.args.hub.clone());
-        if running.eye.is_none() {
-            let agent = Agent::new(Target::Pids(vec![launcher]), self.args.rings.as_deref(), node.clone());
-            // A hub that is away is none; it was told by the council.
-            let nodes = hub.and_then(|hub| Nodes::join(&hub, &node).ok());
-            let settings = Settings {
-                stall_floor_ns: (self.args.stall_floor * 1e9) as i64,
-                interval_ns: LOOK.as_nanos() as i64,
-                ..Settings::default()
-            };
-            running.eye = Some(Eye::new(agent, nodes, settings, !self.args.no_ras));
-        }
+        self.open_eye();
+        let Some(running) = &mut self.running else { return };
         let Some(eye) = &mut running.eye else { return };
         let looked = eye.look(crate::watch::now_ns());
         let output = attempt::evidence(&running.path);
@@ -569,6 +558,22 @@ impl Supervisor<'_> {
             (State::Collecting, false) if self.halting.is_none() => self.go(State::Running, |_| {}),
             _ => {}
         }
+    }
+
+    /// Begins to watch the job's ranks, if nothing does yet.
+    fn open_eye(&mut self) {
+        let Some(running) = self.running.as_mut().filter(|running| running.eye.is_none()) else { return };
+        let launcher = self.held.launched.map_or(0, |launched| launched.pid);
+        let node = self.asked.node.clone();
+        let agent = Agent::new(Target::Pids(vec![launcher]), self.args.rings.as_deref(), node.clone());
+        // A hub that is away is none; it was told by the council.
+        let nodes = self.args.hub.as_ref().and_then(|hub| Nodes::join(hub, &node).ok());
+        let settings = Settings {
+            stall_floor_ns: (self.args.stall_floor * 1e9) as i64,
+            interval_ns: LOOK.as_nanos() as i64,
+            ..Settings::default()
+        };
+        running.eye = Some(Eye::new(agent, nodes, settings, !self.args.no_ras));
     }
 
     fn clean_after_success(&mut self) {

@@ -26,6 +26,10 @@ impl Supervisor<'_> {
             self.go(State::Failing, |record| (record.exit, record.span) = (exit, span));
         }
         let nodes = self.nodes();
+        if !is_stale {
+            // A job may end before the first look at it.
+            self.open_eye();
+        }
         if let Some(running) =
             self.running.as_mut().filter(|running| running.generation == generation && !is_stale)
         {
