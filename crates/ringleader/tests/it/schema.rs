@@ -67,6 +67,14 @@ impl Schema {
                         }
                     }
                 }
+                "additionalProperties" => {
+                    let named = schema.get("properties").and_then(Value::as_object);
+                    for (name, value) in value.as_object().into_iter().flatten() {
+                        if !named.is_some_and(|named| named.contains_key(name)) {
+                            self.check(want, value, &format!("{place}/{name}"), out);
+                        }
+                    }
+                }
                 "items" => {
                     for (at, value) in value.as_array().into_iter().flatten().enumerate() {
                         self.check(want, value, &format!("{place}/{at}"), out);
