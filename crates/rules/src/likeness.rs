@@ -8,17 +8,21 @@ use crate::rule::Draft;
 
 /// Name of the finding's rule.
 pub(crate) const RULE: &str = "likeness";
-/// Least score, and how far it must be ahead, where something is known to be wrong.
+/// Least score, and how far it must be ahead, where something speaks of failure.
 const LEAST: (f32, f32) = (0.2, 0.0);
-/// The same where nothing else speaks of failure.
+/// The same where nothing does.
 const LEAST_OF_NONE: (f32, f32) = (0.5, 0.15);
 
-/// The likeliest cause as a finding; `is_clean`: nothing else speaks of failure.
+/// The likeliest cause as a finding; `is_clean`: nothing speaks of failure.
 pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
     let (score, ahead) = if is_clean { LEAST_OF_NONE } else { LEAST };
     if likely.score < score || likely.ahead < ahead || matches!(likely.cause, Cause::None | Cause::Undecided)
     {
+        return None;
+    }
+    // The calls of a job that runs resemble those of one that hangs.
+    if is_clean && cause::category(likely.cause) == Category::Hang {
         return None;
     }
     let named = |cause: Cause| cause.id();

@@ -101,11 +101,7 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     }
     let speaks_of_failure =
         scene.failure().first().is_some() || !unexplained::unexplained(scene, &open.findings).is_empty();
-    // Calls and settings of a job that runs resemble those of one that hangs: without a failure they accuse nobody.
-    if !speaks_of_failure && open.cause != Cause::None {
-        return open;
-    }
-    let Some(finding) = likeness::finding(scene, open.cause == Cause::None) else { return open };
+    let Some(finding) = likeness::finding(scene, !speaks_of_failure) else { return open };
     let mut findings = vec![finding.clone()];
     findings.extend(open.findings);
     Verdict {
