@@ -1,7 +1,7 @@
 //! Signs of a case: those that lines give, and those that follow from what readers have understood.
 
 use ringleader_knowledge::sign;
-use ringleader_model::{Case, Evidence, Fact, NcclLog, Observation, SourceKind, Who};
+use ringleader_model::{Case, Cite, Evidence, Fact, NcclLog, Observation, SourceKind, Who};
 
 use crate::said::messages::Claims;
 use crate::said::statements::Statements;
@@ -54,6 +54,7 @@ impl Signs {
                 _ => {}
             }
         }
+        signs.of_networks(case);
         signs.of_job(case, roster, stated, failure);
         if let Some(own) = claims.own_exceptions().iter().find(|own| own.place().is_some()) {
             signs.add("user-exception", 1, Some(own.evidence()), &own.observation.who);
@@ -69,6 +70,37 @@ impl Signs {
     /// All of them.
     pub fn all(&self) -> &[Seen] {
         &self.seen
+    }
+
+    /// Networks that processes of different hosts use.
+    fn of_networks(&mut self, case: &Case) {
+        let mut seen: Vec<(&str, &str, Option<Cite>, &Who)> = Vec::new();
+        for observation in &case.observations {
+            let Fact::Nccl(log) = &observation.fact else { continue };
+            for process in &log.processes {
+                let (Some(host), Some(network)) = (process.who.host.as_deref(), process.network.as_deref())
+                else {
+                    continue;
+                };
+                let is_known = seen.iter().any(|(h, n, ..)| *h == host && *n == network);
+                if !is_known && seen.len() < MAX_PLACES * 4 {
+                    seen.push((host, network, process.first, &process.who));
+                }
+            }
+        }
+        let uses = |host: &str, network: &str| seen.iter().any(|(h, n, ..)| *h == host && *n == network);
+        let parted = seen.iter().find_map(|one| {
+            let other = seen.iter().find(|o| o.0 != one.0 && !uses(o.0, one.1) && !uses(one.0, o.1))?;
+            Some([one, other])
+        });
+        for (host, network, cite, who) in parted.into_iter().flatten() {
+            let at = cite.map(|cite| Evidence {
+                cite,
+                text: format!("{host}: Using network {network}"),
+                kind: SourceKind::NcclLog,
+            });
+            self.add("networks-differ", 1, at, who);
+        }
     }
 
     fn of_nccl(&mut self, observation: &Observation, log: &NcclLog) {

@@ -13,6 +13,7 @@ mod prefix;
 mod progress;
 mod said;
 mod signs;
+mod speed;
 mod times;
 mod words;
 
@@ -361,6 +362,7 @@ struct Readers {
     lines: Lines,
     said: said::SaidReader,
     signs: signs::SignReader,
+    speed: speed::SpeedReader,
     times: times::TimesReader,
     words: words::WordsReader,
     outliers: outliers::OutlierReader,
@@ -520,6 +522,9 @@ impl Readers {
             self.times.line(line, sink);
             self.outliers.line(line, sink);
         }
+        if taken.is_none() {
+            self.speed.line(line, sink);
+        }
         self.genre.line(line, matches!(taken, Some(Name::kernel | Name::nccl)));
         taken
     }
@@ -545,6 +550,7 @@ impl Readers {
         self.said.finish(sink);
         if is_log {
             self.signs.finish(sink);
+            self.speed.finish(sink);
             self.times.finish(sink);
             self.words.finish(sink);
             self.outliers.finish(sink);

@@ -13,8 +13,8 @@ const LEAST: (f32, f32) = (0.2, 0.0);
 /// The same where nothing does.
 const LEAST_OF_NONE: (f32, f32) = (0.5, 0.15);
 
-/// The likeliest cause as a finding; `is_clean`: nothing speaks of failure.
-pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool) -> Option<Finding> {
+/// The likeliest cause as a finding; `is_clean`: nothing speaks of failure; `is_running`: steps go on.
+pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool, is_running: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
     let (score, ahead) = if is_clean { LEAST_OF_NONE } else { LEAST };
     if likely.score < score || likely.ahead < ahead || matches!(likely.cause, Cause::None | Cause::Undecided)
@@ -22,7 +22,10 @@ pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool) -> Option<Finding> {
         return None;
     }
     // The calls of a job that runs resemble those of one that hangs.
-    if is_clean && cause::category(likely.cause) == Category::Hang {
+    let category = cause::category(likely.cause);
+    if is_clean && category == Category::Hang
+        || is_running && matches!(category, Category::Crash | Category::Init)
+    {
         return None;
     }
     let named = |cause: Cause| cause.id();

@@ -99,9 +99,10 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     if health::is_without_evidence(scene.case()) || has_records || has_findings {
         return open;
     }
-    let speaks_of_failure =
-        scene.failure().first().is_some() || !unexplained::unexplained(scene, &open.findings).is_empty();
-    let Some(finding) = likeness::finding(scene, !speaks_of_failure) else { return open };
+    let is_running = scene.failure().first().is_none() && unexplained::goes_on(scene);
+    let speaks_of_failure = scene.failure().first().is_some()
+        || !is_running && !unexplained::unexplained(scene, &open.findings).is_empty();
+    let Some(finding) = likeness::finding(scene, !speaks_of_failure, is_running) else { return open };
     let mut findings = vec![finding.clone()];
     findings.extend(open.findings);
     Verdict {

@@ -16,6 +16,9 @@ use crate::ground::{Line, Sink, host_of};
 
 /// Lines between the name of a process and its end.
 const MAX_BETWEEN: u32 = 4;
+/// Programs that start ranks.
+const LAUNCHERS: [&str; 9] =
+    ["srun", "mpirun", "mpiexec", "prterun", "torchrun", "accelerate", "deepspeed", "horovodrun", "jsrun"];
 /// Ranks of one line.
 const MAX_RANKS: usize = 64;
 
@@ -46,6 +49,8 @@ impl Ends {
             Process::Joins => return,
             Process::ExitCode => found.number(Hole::Code),
             Process::Signal => found.of(Hole::Signal).and_then(signal::number_of).map(|n| -i64::from(n)),
+            // A shell that tells of its launcher's end tells nothing of a rank.
+            Process::EndedWith(_) if runs_launcher(text) => return,
             Process::EndedWith(code) => Some(code),
         };
         let before = self.named.take().filter(|(.., at)| line.number - at <= MAX_BETWEEN);
@@ -63,6 +68,11 @@ impl Ends {
             push(line, who, TorchEvent::ChildExit { exit_code, is_first }, text, sink);
         }
     }
+}
+
+/// Whether the command of a line starts ranks and is none.
+fn runs_launcher(text: &str) -> bool {
+    text.split_whitespace().any(|word| LAUNCHERS.contains(&word.rsplit('/').next().unwrap_or(word)))
 }
 
 fn push(line: &Line<'_>, who: Who, event: TorchEvent, text: &str, sink: &mut Sink<'_>) {

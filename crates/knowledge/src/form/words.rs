@@ -448,7 +448,9 @@ pub(super) fn not_a_number(message: &str) -> Option<&str> {
         let is_metric = ["loss", "norm", "ppl", "perplexity", "grad", "acc", "score", "reward", "kl"]
             .iter()
             .any(|m| lower.ends_with(m) || key.is_some_and(|k| k.to_ascii_lowercase().ends_with(m)));
-        if let Some(key) = key.filter(|_| nan || is_metric) {
+        // `grad norm: 0.31 | nan iterations: 0`: in a cell of its own it is a value only alone.
+        let is_adjective = head.ends_with(['|', '(']) && tail.trim_start().starts_with(char::is_alphabetic);
+        if let Some(key) = key.filter(|_| (nan || is_metric) && !is_adjective) {
             let (start, end) = of_key(key);
             return message.get(start..end).map(str::trim);
         }

@@ -32,6 +32,7 @@ use ringleader_model::{Cause, Confidence, Impact, Severity, Weight};
 use crate::drafting::claims::Told;
 use crate::drafting::kernel::{Both, Seen};
 use crate::rule::{Outcome, Rule, found};
+use crate::unexplained;
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::{NEXT_LAUNCHES_S, follows, is_lost_gpu, is_xid};
 
@@ -54,6 +55,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let told = Told::of(scene, Cause::IllegalMemoryAccess);
     // Without a word of the job's own it must be this job's fault for certain.
     if told.is_none() && seen.as_ref().is_some_and(|s| !s.is_bound()) {
+        return Outcome::Clear;
+    }
+    // Such a fault ends the process that makes it. A job that goes on and tells of no failure is not that process.
+    if told.is_none() && !scene.failure().is_claimed() && unexplained::goes_on(scene) {
         return Outcome::Clear;
     }
     let Some(both) = Both::of(told, seen) else { return Outcome::Clear };
