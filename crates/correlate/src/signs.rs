@@ -27,6 +27,23 @@ pub struct Signs {
     seen: Vec<Seen>,
 }
 
+/// The network of one host in one communicator.
+struct Member<'a> {
+    id: u64,
+    host: &'a str,
+    network: &'a str,
+    cite: Option<Cite>,
+    who: &'a Who,
+}
+
+impl Member<'_> {
+    fn is_like(&self, other: &Member<'_>) -> bool {
+        (self.id, self.host, self.network) == (other.id, other.host, other.network)
+    }
+}
+
+/// Networks that are compared.
+const MAX_MEMBERS: usize = 256;
 /// Places that are kept of one sign.
 const MAX_PLACES: usize = 4;
 
@@ -72,34 +89,39 @@ impl Signs {
         &self.seen
     }
 
-    /// Networks that processes of different hosts use.
+    /// Networks that hosts of one communicator use.
     fn of_networks(&mut self, case: &Case) {
-        let mut seen: Vec<(&str, &str, Option<Cite>, &Who)> = Vec::new();
+        let mut seen: Vec<Member<'_>> = Vec::new();
         for observation in &case.observations {
             let Fact::Nccl(log) = &observation.fact else { continue };
-            for process in &log.processes {
+            for comm in &log.comms {
+                let (Some(id), Some(process)) = (comm.comm_id, log.processes.get(comm.process as usize))
+                else {
+                    continue;
+                };
                 let (Some(host), Some(network)) = (process.who.host.as_deref(), process.network.as_deref())
                 else {
                     continue;
                 };
-                let is_known = seen.iter().any(|(h, n, ..)| *h == host && *n == network);
-                if !is_known && seen.len() < MAX_PLACES * 4 {
-                    seen.push((host, network, process.first, &process.who));
+                let one = Member { id, host, network, cite: process.first, who: &process.who };
+                if seen.len() < MAX_MEMBERS && !seen.iter().any(|o| o.is_like(&one)) {
+                    seen.push(one);
                 }
             }
         }
-        let uses = |host: &str, network: &str| seen.iter().any(|(h, n, ..)| *h == host && *n == network);
+        let uses = |of: &Member<'_>, network: &str| {
+            seen.iter().any(|o| o.id == of.id && o.host == of.host && o.network == network)
+        };
         let parted = seen.iter().find_map(|one| {
-            let other = seen.iter().find(|o| o.0 != one.0 && !uses(o.0, one.1) && !uses(one.0, o.1))?;
-            Some([one, other])
+            let differs = |o: &&Member<'_>| {
+                o.id == one.id && o.host != one.host && !uses(o, one.network) && !uses(one, o.network)
+            };
+            Some([one, seen.iter().find(differs)?])
         });
-        for (host, network, cite, who) in parted.into_iter().flatten() {
-            let at = cite.map(|cite| Evidence {
-                cite,
-                text: format!("{host}: Using network {network}"),
-                kind: SourceKind::NcclLog,
-            });
-            self.add("networks-differ", 1, at, who);
+        for one in parted.into_iter().flatten() {
+            let text = format!("{}: Using network {}", one.host, one.network);
+            let at = one.cite.map(|cite| Evidence { cite, text, kind: SourceKind::NcclLog });
+            self.add("networks-differ", 1, at, one.who);
         }
     }
 

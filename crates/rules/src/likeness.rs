@@ -11,7 +11,7 @@ pub(crate) const RULE: &str = "likeness";
 /// Least score, and how far it must be ahead, where something speaks of failure.
 const LEAST: (f32, f32) = (0.2, 0.0);
 /// The same where nothing does.
-const LEAST_OF_NONE: (f32, f32) = (0.5, 0.15);
+const LEAST_OF_NONE: (f32, f32) = (0.6, 0.2);
 
 /// The likeliest cause as a finding; `is_clean`: nothing speaks of failure; `is_running`: steps go on.
 pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool, is_running: bool) -> Option<Finding> {
