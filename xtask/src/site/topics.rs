@@ -34,6 +34,8 @@ fn section(kind: Kind) -> &'static str {
         Kind::Variable => "variable",
         Kind::UnreadVariable => "unread-variable",
         Kind::ValueTrap => "value-trap",
+        Kind::Symptom => "symptom",
+        Kind::Status => "status",
         _ => "other",
     }
 }
