@@ -38,6 +38,8 @@ mod programs;
 mod settings;
 #[path = "build/signs.rs"]
 mod signs;
+#[path = "build/statuses.rs"]
+mod statuses;
 
 /// Rows whose first literal is shorter than this cannot be found by their first bytes.
 const PREFIX_BYTES: usize = 8;
@@ -61,6 +63,7 @@ fn main() {
     collectives::write(&mut out);
     settings::write(&mut out);
     figures::write(&mut out, &causes);
+    statuses::write(&mut out, &causes);
     machine::write(&mut out);
     places::write(&mut out);
     programs::write(&mut out);

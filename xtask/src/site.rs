@@ -18,9 +18,10 @@ use anyhow::{Context as _, Result};
 use page::{Page, escape};
 
 /// What kinds of pages there are, in the order of the front page.
-const SECTIONS: [(&str, &str, &str); 14] = [
+const SECTIONS: [(&str, &str, &str); 16] = [
     ("docs", "Guides", "how to use it, and how well it does"),
     ("command", "Commands", "what each command does, with all options"),
+    ("symptom", "Symptoms", "what people see before they have a name for it, and what to run next"),
     ("cause", "Causes", "what a verdict names"),
     ("check", "Checks of a node", "what `ringleader check` looks at"),
     ("xid", "Xids", "faults that NVIDIA's driver prints to the kernel log"),
@@ -28,6 +29,11 @@ const SECTIONS: [(&str, &str, &str); 14] = [
     ("nccl-message", "NCCL warnings", "what NCCL prints"),
     ("nccl-result", "NCCL results", "codes of NCCL's functions"),
     ("cuda-error", "CUDA errors", "codes of CUDA's functions"),
+    (
+        "status",
+        "Statuses",
+        "of cuBLAS, cuDNN, verbs, libfabric, UCX, MPI, Slurm, Kubernetes and others, and errno",
+    ),
     ("variable", "Variables", "of NCCL, PyTorch and CUDA"),
     ("unread-variable", "Names that nothing reads", "and what is meant instead"),
     ("value-trap", "Values that are misread", "how a setting means something else than it says"),

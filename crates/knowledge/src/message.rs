@@ -149,6 +149,18 @@ pub fn all() -> impl ExactSizeIterator<Item = Row> {
     (0..MESSAGE_ROWS.len()).map(|number| Row(number as u16))
 }
 
+/// Rows whose pattern or meaning holds all of these words, which are in lower case.
+pub fn holding<'w>(words: &'w [&'w str]) -> impl Iterator<Item = Row> + 'w {
+    // Mostly a word that occurs nowhere settles it.
+    let pool = MESSAGE_TEXT.to_ascii_lowercase();
+    let occur = words.iter().all(|word| pool.contains(word));
+    let holds = |row: &Row| {
+        let text = format!("{} {}", row.pattern(), row.says()).to_ascii_lowercase();
+        words.iter().all(|word| text.contains(word))
+    };
+    all().take(if occur { usize::MAX } else { 0 }).filter(holds)
+}
+
 /// The row with this id.
 pub fn get(id: &str) -> Option<Row> {
     let at = MESSAGE_ROWS.partition_point(|row| string(row[0]) < id);

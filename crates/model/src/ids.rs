@@ -96,6 +96,26 @@ impl RankSet {
     pub fn contains(&self, rank: Rank) -> bool {
         self.0.binary_search(&rank).is_ok()
     }
+
+    /// For a sentence: as it is printed while that is short; of many ranks at equal distances the rule (`1-10233 in steps
+    /// of 8, 1280 ranks`), of others the first, and how many there are.
+    pub fn words(&self) -> String {
+        /// Longer sets are no part of a sentence.
+        const MAX: usize = 48;
+        let text = self.to_string();
+        let (Some(first), Some(second), Some(last)) = (self.0.first(), self.0.get(1), self.0.last()) else {
+            return text;
+        };
+        if text.len() <= MAX {
+            return text;
+        }
+        let step = second.0 - first.0;
+        if self.0.windows(2).all(|pair| matches!(pair, [a, b] if b.0 - a.0 == step)) {
+            return format!("{}-{} in steps of {step}, {} ranks", first.0, last.0, self.len());
+        }
+        let end = text.get(..MAX).and_then(|head| head.rfind(',')).unwrap_or(0);
+        format!("{} and others, {} ranks in all", text.get(..end).unwrap_or_default(), self.len())
+    }
 }
 
 impl FromIterator<Rank> for RankSet {

@@ -17,7 +17,7 @@ use crate::Detail;
 use crate::json::{Report, SpanState};
 use crate::markdown;
 use crate::quote::plain;
-use crate::text::{headline, place, ranks};
+use crate::text::{headline, in_short, place, ranks};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -141,8 +141,11 @@ fn header(out: &mut String, report: &Report) {
         }
     }
     if !verdict.victims.is_empty() {
-        let _ =
-            write!(out, "<span class=\"chip\">victims: {}</span>", text(&spaced(&ranks(&verdict.victims))));
+        let _ = write!(
+            out,
+            "<span class=\"chip\">victims: {}</span>",
+            text(&spaced(&ranks(&in_short(&verdict.victims))))
+        );
     }
     let _ = write!(out, "</p>\n<h1>{}</h1>\n", text(&verdict.summary));
     if !verdict.culprits.is_empty() {
@@ -223,7 +226,7 @@ fn text(raw: &str) -> String {
 
 /// A set of ranks with room to break.
 fn spaced(set: &str) -> String {
-    set.replace(',', ", ")
+    set.replace(", ", ",").replace(',', ", ")
 }
 
 /// What the script works on.
@@ -271,7 +274,7 @@ fn data(report: &Report) -> String {
     let mut culprits = Vec::new();
     let mut spans = Vec::with_capacity(report.timeline.len());
     for span in &report.timeline {
-        let label: String = ranks(&spaced(&span.ranks)).chars().take(MAX_LABEL).collect();
+        let label: String = ranks(&spaced(&in_short(&span.ranks))).chars().take(MAX_LABEL).collect();
         let lane = lanes.of(&label);
         if lane == culprits.len() {
             culprits.push(accused.contains(&span.rank));

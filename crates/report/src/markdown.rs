@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use crate::Detail;
 use crate::json::{Action, Evidence, Report};
+use crate::open;
 use crate::quote::{plain, plain_lines, wrap};
 use crate::text::{
     MAX_RANKS, citation, decider, difference, headline, is_live, notes, others, place, ranks, standing,
@@ -69,13 +70,7 @@ pub fn render(report: &Report, detail: Detail) -> String {
             line(&mut out, &format!("- not compared: {}", prose(&plain(part))));
         }
     }
-    if !report.undecided.is_empty() {
-        heading(&mut out, "What would tell more");
-        for open in &report.undecided {
-            line(&mut out, &format!("- {}", prose(&plain(&open.question))));
-            fence(&mut out, "  ", "sh", &plain_lines(&open.command).join("\n"));
-        }
-    }
+    open_questions(&mut out, report, limit(open::MAX_STATEMENTS));
     heading(&mut out, "Looked at");
     if all {
         for entry in &report.looked_at {
@@ -138,6 +133,44 @@ fn other_findings(out: &mut String, report: &Report, detail: Detail) {
             }
         }
         more(out, others.len(), most, "findings");
+    }
+}
+
+/// Candidates, at most `most` statements that nothing explains, and what would decide.
+fn open_questions(out: &mut String, report: &Report, most: usize) {
+    if !report.candidates.is_empty() {
+        heading(out, "Causes that come into question, the likeliest first");
+        for (n, one) in report.candidates.iter().enumerate() {
+            let needs =
+                one.needs.as_ref().map(|needs| format!("; {}", prose(&plain(needs)))).unwrap_or_default();
+            line(out, &format!("{}. **{}** {}{needs}", n + 1, one.cause, prose(&plain(&one.why))));
+            if let Some(command) = &one.command {
+                fence(out, "   ", "sh", &plain_lines(command).join("\n"));
+            }
+        }
+    }
+    let statements = open::statements(report);
+    if !statements.is_empty() {
+        heading(out, "Error statements that nothing explains");
+        for one in statements.iter().take(most) {
+            line(out, &format!("- {} {}", code(&plain(&open::spot(one))), prose(&plain(&open::spread(one)))));
+            fence(out, "  ", "", &plain_lines(&one.text).join("\n"));
+            for word in &one.words {
+                line(out, &format!("  - {}: {}", code(&plain(&word.text)), prose(&plain(&word.means))));
+            }
+        }
+        more(out, statements.len(), most, "statements");
+    }
+    let questions = open::questions(report);
+    if !questions.is_empty() {
+        heading(
+            out,
+            if report.verdict.cause == "undecided" { "What would decide" } else { "What would tell more" },
+        );
+        for open in questions {
+            line(out, &format!("- {}", prose(&plain(&open.question))));
+            fence(out, "  ", "sh", &plain_lines(&open.command).join("\n"));
+        }
     }
 }
 

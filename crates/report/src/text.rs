@@ -6,7 +6,8 @@ use crate::json::{
 use crate::missing::NOT_GIVEN;
 use crate::page::{Page, Style};
 use crate::quote::{columns, fold, plain, plain_lines, wrap, wrap_words};
-use crate::{Detail, Look};
+pub(crate) use crate::sets::{in_short, ranks};
+use crate::{Detail, Look, open};
 
 /// Citations shown of one finding unless everything is asked for.
 const MAX_CITATIONS: usize = 8;
@@ -32,6 +33,8 @@ pub fn render(report: &Report, look: &Look) -> String {
         page.actions(&report.verdict.actions);
         page.findings(report);
         page.against(report);
+        page.candidates(report);
+        page.unexplained(report);
         page.undecided(report);
         page.looked_at(report);
         page.not_looked_at(report);
@@ -95,12 +98,6 @@ pub(crate) fn citation(evidence: &Evidence) -> String {
         (None, [0, 0]) => source,
         (None, [start, end]) => format!("{source} bytes {start}-{end}"),
     }
-}
-
-/// Ranks in words: `rank 3`, `ranks 0-1,3`.
-pub(crate) fn ranks(set: &str) -> String {
-    let several = set.contains([',', '-']);
-    format!("rank{} {set}", if several { "s" } else { "" })
 }
 
 /// How many files hold each kind of evidence: `4 flight-recorder, 1 nccl-log`.
@@ -189,8 +186,13 @@ impl Page {
         self.more("  culprit  ", verdict.culprits.len().saturating_sub(shown), "culprits");
         if !verdict.victims.is_empty() {
             // A long set may have no space to break at.
-            let set = ranks(&verdict.victims).replace(',', ", ");
-            let set = if columns(&set) + 11 > self.look.width { set } else { ranks(&verdict.victims) };
+            let all = self.look.detail == Detail::Everything;
+            let short = ranks(&if all { verdict.victims.clone() } else { in_short(&verdict.victims) });
+            let set = if columns(&short) + 11 > self.look.width {
+                short.replace(',', ", ").replace(",  ", ", ")
+            } else {
+                short
+            };
             self.item("  victims  ", &set);
         }
     }
@@ -298,12 +300,58 @@ impl Page {
         self.more("  ", others.len().saturating_sub(shown), "findings");
     }
 
-    fn undecided(&mut self, report: &Report) {
-        if report.undecided.is_empty() {
+    /// Causes that come into question, and what would show each.
+    fn candidates(&mut self, report: &Report) {
+        if report.candidates.is_empty() {
             return;
         }
-        self.heading("what would tell more");
-        for open in &report.undecided {
+        self.heading("causes that come into question, the likeliest first");
+        let mut said = "";
+        for (n, one) in report.candidates.iter().enumerate() {
+            // Several causes may rest on the same line.
+            let why = if one.why == said { String::new() } else { format!(": {}", plain(&one.why)) };
+            said = &one.why;
+            let label = format!("  {}. ", n + 1);
+            self.item(&label, &format!("{}{why}", plain(&one.cause)));
+            let pad = " ".repeat(columns(&label));
+            if let Some(needs) = &one.needs {
+                self.item(&pad, &plain(needs));
+            }
+            if let Some(command) = &one.command {
+                self.command(&pad, command);
+            }
+        }
+    }
+
+    /// The error statements that keep the verdict open, each whole, with what is known of it.
+    fn unexplained(&mut self, report: &Report) {
+        let statements = open::statements(report);
+        if statements.is_empty() {
+            return;
+        }
+        let all = self.look.detail == Detail::Everything;
+        let shown = if all { usize::MAX } else { open::MAX_STATEMENTS };
+        self.heading("error statements that nothing explains");
+        for one in statements.iter().take(shown) {
+            let spread = open::spread(one);
+            let comma = if spread.is_empty() { "" } else { ", " };
+            self.item("  ", &plain(&format!("{}{comma}{spread}", open::spot(one))));
+            self.quote(2, &one.text, if all { usize::MAX } else { MAX_PROOF_ROWS });
+            for word in &one.words {
+                self.item("      ", &plain(&format!("{}: {}", word.text, word.means)));
+            }
+        }
+        let left = statements.len().saturating_sub(shown) + report.statements_left_out;
+        self.more("  ", left, "statements");
+    }
+
+    fn undecided(&mut self, report: &Report) {
+        let questions = open::questions(report);
+        if questions.is_empty() {
+            return;
+        }
+        self.heading(open::title(report));
+        for open in questions {
             self.item("  ", &plain(&open.question));
             self.command("    ", &open.command);
         }

@@ -9,19 +9,23 @@ mod catalog;
 pub(crate) mod command;
 mod kernel;
 mod line;
+mod listed;
 mod nearest;
 mod settings;
 pub mod text;
 mod topics;
+mod words;
 
 use ringleader_knowledge::{
-    cause, cuda_error, event, nccl_result, nccl_warn, rate, saying, sxid, variable, xid,
+    cause, cuda_error, errno, event, message, nccl_result, nccl_warn, rate, saying, status, sxid, symptom,
+    variable, xid,
 };
 use ringleader_report::quote::{plain, shorten};
 use ringleader_rules::rules;
 
 use crate::explain::answer::{Explanation, Kind, Schema, Topic};
 pub use crate::explain::catalog::{catalog, messages, names};
+pub use crate::explain::listed::{kinds, listed, page};
 
 /// Text that is looked at; a log to be judged is a matter of `diagnose`.
 const MAX_BYTES: usize = 64 << 10;
@@ -31,6 +35,10 @@ const MAX_QUERY: usize = 400;
 const MAX_TOPICS: usize = 12;
 /// Longest question that asks for a thing by a few of its words.
 const MAX_ASKED: usize = 80;
+/// Most words of a question that may tell a symptom.
+const MAX_PROSE: usize = 10;
+/// Lines of a pasted text that are classified.
+const MAX_LINES: usize = 200;
 /// Fewer letters than this are in every text.
 const MIN_WORD: usize = 3;
 
@@ -39,6 +47,14 @@ pub fn explain(query: &str) -> Explanation {
     let text = bounded(query);
     let name = asked(text);
     let mut topics = by_name(&name);
+    let symptom = by_symptom(&name, &topics);
+    if let Some(mut symptom) = symptom {
+        // One answer, with the command to run next; what has that name is worth a look.
+        for other in topics {
+            symptom.see(other.name);
+        }
+        topics = vec![symptom];
+    }
     if topics.is_empty() {
         topics = settings::read(text);
     }
@@ -49,10 +65,17 @@ pub fn explain(query: &str) -> Explanation {
         }
     }
     if topics.is_empty() {
+        topics = by_message(text);
+    }
+    if topics.is_empty() {
         topics = by_text(&name);
     }
     if topics.is_empty() {
-        topics = by_words(&name);
+        topics
+            .extend((name.len() <= MAX_ASKED).then(|| symptom::asked(&name)).flatten().map(topics::symptom));
+    }
+    if topics.is_empty() {
+        topics = words::find(&name);
     }
     topics.truncate(MAX_TOPICS);
     let nearest = if topics.is_empty() {
@@ -92,6 +115,42 @@ fn merge(topics: &mut Vec<Topic>) {
     }
 }
 
+/// The symptom that a question in plain words tells. What has the very name that is asked for comes before it, unless it
+/// is asked for in the symptom's own words.
+fn by_symptom(name: &str, named: &[Topic]) -> Option<Topic> {
+    if let Some(symptom) = symptom::exactly(name) {
+        return Some(topics::symptom(symptom));
+    }
+    let lower = name.to_lowercase();
+    let is_known = named.iter().any(|topic| topic.kind != Kind::Message)
+        || event::all().iter().any(|event| event.asked.contains(&&*lower));
+    // A line of a log is read as one.
+    let is_prose =
+        name.len() <= MAX_ASKED && name.chars().all(|c| c.is_alphanumeric() || " _-'?!,.%/".contains(c));
+    if is_known || !is_prose || name.split(' ').count() > MAX_PROSE {
+        return None;
+    }
+    // A text that programs print is that text.
+    if message::best(name).is_some() {
+        return None;
+    }
+    symptom::asked(name).map(topics::symptom)
+}
+
+/// What the table by which `diagnose` classifies lines knows of these.
+fn by_message(text: &str) -> Vec<Topic> {
+    let mut topics: Vec<Topic> = Vec::new();
+    for line in text.lines().take(MAX_LINES) {
+        if let Some(found) = message::best(line) {
+            let topic = topics::message_read(&found, line);
+            if !topics.iter().any(|t| t.name == topic.name) {
+                topics.push(topic);
+            }
+        }
+    }
+    topics
+}
+
 /// Topics with exactly this name, whatever the case.
 fn by_name(name: &str) -> Vec<Topic> {
     let lower = name.to_lowercase();
@@ -102,6 +161,8 @@ fn by_name(name: &str) -> Vec<Topic> {
         rules::ALL.iter().filter(|r| r.id == id && cause::get(r.id).is_none()).map(|r| topics::of_rule(r)),
     );
     topics.extend(ringleader_lint::rules::all().filter(|r| r.id == id).map(topics::of_lint));
+    topics
+        .extend(ringleader_check::checks::ALL.iter().filter(|c| c.id == lower).map(|c| topics::of_check(c)));
     topics.extend(nccl_result::all().iter().filter(|r| is_result(r, &lower)).map(topics::result));
     topics.extend(
         cuda_error::all()
@@ -109,12 +170,15 @@ fn by_name(name: &str) -> Vec<Topic> {
             .filter(|e| e.name.eq_ignore_ascii_case(name) || e.text.eq_ignore_ascii_case(name))
             .map(topics::cuda_error),
     );
+    topics.extend(by_status(name, &topics));
     topics.extend(by_variable(name));
     topics.extend(xid::all().iter().filter(|x| has_name(x, name)).map(topics::xid));
     topics.extend(sxid::all().iter().filter(|s| s.symbol.eq_ignore_ascii_case(name)).map(topics::sxid));
     let rest = |prefix: &str| id.strip_prefix(prefix).map(str::to_owned).unwrap_or_default();
     topics.extend(variable::trap(&rest("trap-")).map(topics::trap));
     topics.extend(topics::of_event(&rest("event-")));
+    topics.extend(symptom::get(&rest("symptom-")).map(topics::symptom));
+    topics.extend(message::get(&rest("message-")).map(topics::message));
     topics.extend(rate::link(name).map(topics::link));
     topics.extend(topics::family(name));
     let measured = |b: &rate::Bandwidth| b.node.eq_ignore_ascii_case(name);
@@ -137,6 +201,18 @@ fn by_name(name: &str) -> Vec<Topic> {
         topics.extend(saying::all().iter().find(|s| topics::text_of(s) == name).map(topics::saying));
     }
     topics
+}
+
+/// Statuses of this name that are not yet among the topics.
+fn by_status(name: &str, known: &[Topic]) -> Vec<Topic> {
+    let mut found: Vec<Topic> = Vec::new();
+    let errno = errno::named(&name.to_uppercase()).map(topics::errno);
+    for topic in status::named(name).map(topics::status).chain(errno) {
+        if !known.iter().chain(&found).any(|t| t.name == topic.name) {
+            found.push(topic);
+        }
+    }
+    found
 }
 
 fn is_result(result: &nccl_result::NcclResult, lower: &str) -> bool {
@@ -191,9 +267,18 @@ fn by_number(lower: &str) -> Vec<Topic> {
     if is(&["nccl", "nccl error", "ncclresult", "nccl result", "result", "ncclresult t"]) {
         topics.extend(u8::try_from(number).ok().and_then(nccl_result::get).map(topics::result));
     }
+    let words = words.join(" ");
+    // Verbs' completions are what `error 12` is asked for; a bare number is none of these.
+    let of_families: Vec<Topic> = status::numbered(&words, number).map(topics::status).collect();
+    let errnos = ["errno", "os error"].contains(&&*words);
     if is(&["cuda", "cuda error", "cudaerror", "cuda failure", "cudaerror t"]) {
         topics.extend(code.and_then(cuda_error::get).map(topics::cuda_error));
     }
+    topics.extend(
+        of_families.into_iter().filter(|s| topics.iter().all(|t| t.name != s.name)).collect::<Vec<_>>(),
+    );
+    topics
+        .extend(errnos.then(|| u8::try_from(number).ok().and_then(errno::get)).flatten().map(topics::errno));
     topics
 }
 
@@ -218,30 +303,4 @@ fn by_text(text: &str) -> Vec<Topic> {
     topics.extend(nccl_result::in_text(text).map(topics::result));
     topics.extend(cuda_error::in_text(text).map(topics::cuda_error));
     topics
-}
-
-/// Topics that hold all words of the question, those with a word in their name first.
-fn by_words(query: &str) -> Vec<Topic> {
-    let lower = query.to_lowercase();
-    let words: Vec<&str> = lower.split(' ').filter(|w| w.len() >= MIN_WORD).collect();
-    if words.is_empty() || words.len() > 8 {
-        return Vec::new();
-    }
-    let mut found: Vec<(usize, Topic)> = catalog::topics()
-        .filter_map(|topic| {
-            let name = topic.name.to_lowercase();
-            let title = topic.title.to_lowercase();
-            let meaning = topic.meaning.to_lowercase();
-            let holds =
-                |word: &&&str| name.contains(**word) || title.contains(**word) || meaning.contains(**word);
-            if words.iter().filter(holds).count() < words.len() {
-                return None;
-            }
-            let missing = words.iter().filter(|w| !name.contains(**w)).count();
-            let shown = words.iter().filter(|w| !title.contains(**w)).count();
-            Some((missing.min(shown), topic))
-        })
-        .collect();
-    found.sort_by_key(|(missing, topic)| (*missing, topic.kind == Kind::Sxid));
-    found.into_iter().map(|(_, topic)| topic).collect()
 }

@@ -68,6 +68,14 @@ pub enum Failure {
         /// Names that are spelled alike.
         nearest: Vec<String>,
     },
+    /// `explain --list` knows no such kind.
+    #[error("list '{kind}': there is no such kind")]
+    UnknownKind {
+        /// What was asked for.
+        kind: String,
+        /// What there is.
+        kinds: String,
+    },
     /// No check, or probe, has that name.
     #[error("find a check called '{id}'")]
     UnknownCheck {
@@ -188,6 +196,7 @@ impl Failure {
             | Self::Variable { .. }
             | Self::Config { .. }
             | Self::Unknown { .. }
+            | Self::UnknownKind { .. }
             | Self::UnknownCheck { .. }
             | Self::Nodes { .. }
             | Self::Baseline { .. }
@@ -226,6 +235,7 @@ impl Failure {
                 };
                 return format!("error: failed to {}\n  help: {help}\n", quote::plain(&self.to_string()));
             }
+            Self::UnknownKind { kinds, .. } => (String::new(), &*format!("there is: {kinds}")),
             Self::UnknownCheck { known, .. } => (String::new(), &*format!("there is: {}", known.join(", "))),
             Self::Snapshot { source, .. } => {
                 (source.to_string(), "take one with: ringleader check --format node-json")

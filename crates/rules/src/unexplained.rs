@@ -131,11 +131,14 @@ pub(crate) fn needs(open: &[&Stated<'_>]) -> Vec<Need> {
         .map(|stated| {
             let known = stated.row().map_or_else(String::new, |row| format!(": {}", row.says()));
             let n = if stated.count() > 1 { format!(" ({} times)", stated.count()) } else { String::new() };
-            let action =
-                stated.row().map(ringleader_knowledge::message::Row::action).filter(|a| !a.is_empty());
+            // Advice is prose, no command.
+            let action = stated.row().map(ringleader_knowledge::message::Row::action);
+            let action = action.filter(|a| !a.is_empty()).map(|a| format!("; {a}")).unwrap_or_default();
+            let asked =
+                stated.row().map_or_else(|| "'<the line>'".to_owned(), |row| format!("message {}", row.id()));
             Need {
-                question: format!("nothing explains this line{n}: {}{known}", line(stated)),
-                command: action.map_or_else(|| "ringleader explain '<the line>'".to_owned(), str::to_owned),
+                question: format!("nothing explains this line{n}: {}{known}{action}", line(stated)),
+                command: format!("ringleader explain {asked}"),
             }
         })
         .collect()
@@ -156,7 +159,12 @@ pub(crate) fn likely(open: &[&Stated<'_>]) -> Option<Need> {
 /// The first of them in words, for the summary.
 pub(crate) fn summary(open: &[&Stated<'_>]) -> Option<String> {
     let first = open.first()?;
-    Some(format!("{} error statements are unexplained; the first: {}", open.len(), line(first)))
+    let what = if open.len() == 1 {
+        "one error statement is unexplained".to_owned()
+    } else {
+        format!("{} error statements are unexplained; the first", open.len())
+    };
+    Some(format!("{what}: {}", line(first)))
 }
 
 /// What the operator sees, by the statements' own words.

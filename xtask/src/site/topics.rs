@@ -35,6 +35,8 @@ fn section(kind: Kind) -> &'static str {
         Kind::Variable => "variable",
         Kind::UnreadVariable => "unread-variable",
         Kind::ValueTrap => "value-trap",
+        Kind::Symptom => "symptom",
+        Kind::Status => "status",
         _ => "other",
     }
 }

@@ -35,7 +35,7 @@ pub fn ranks(set: &RankSet) -> String {
     match set.len() {
         0 => "the other ranks".to_owned(),
         1 => format!("rank {set}"),
-        _ => format!("ranks {set}"),
+        _ => format!("ranks {}", set.words()),
     }
 }
 

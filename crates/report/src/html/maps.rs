@@ -6,7 +6,7 @@ use ringleader_model::{Rank, RankSet};
 
 use super::{spaced, text};
 use crate::json::{Gpu, Machine, Nic, RankRow, Report, Span, Stack, StackFrame};
-use crate::text::{is_live, ranks, standing};
+use crate::text::{in_short, is_live, ranks, standing};
 
 /// Rows of the timeline's table.
 const MAX_ROWS: usize = 240;
@@ -58,7 +58,7 @@ pub(super) fn timeline(report: &Report) -> String {
         let _ = writeln!(
             out,
             "<tr><td>{}</td><td>{}{number}</td><td>{}</td><td class=\"nowrap\">{}</td><td class=\"nowrap\">{took}</td><td>{state}</td></tr>",
-            text(&spaced(&span.ranks)),
+            text(&spaced(&in_short(&span.ranks))),
             text(&span.op),
             text(&span.group),
             seconds(span.start_ns - zero),
@@ -95,6 +95,14 @@ fn crowd(set: &str) -> String {
 
 /// Ranks in words; of a long list the beginning, and all of it behind a click.
 fn long_set(set: &str) -> String {
+    let short = in_short(set);
+    if short != set {
+        return format!(
+            "<details><summary>{}</summary>{}</details>",
+            text(&ranks(&spaced(&short))),
+            text(&spaced(set))
+        );
+    }
     match set.match_indices(',').nth(LONG_SET) {
         Some((at, _)) if set.len() > at + 24 => format!(
             "<details><summary>{} and more</summary>{}</details>",

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use super::{spaced, style_of, text};
 use crate::json::{Action, Context, Evidence, Finding, Impact, Report, Role, Severity, Statement};
+use crate::open;
 use crate::quote::plain_lines;
-use crate::text::{citation, decider, notes, others, ranks, tally, who};
+use crate::text::{citation, decider, notes, others, tally, who};
 use crate::{Detail, missing};
 
 /// Citations of one finding.
@@ -242,16 +243,15 @@ pub(super) fn open(report: &Report) -> String {
         }
         out.push_str("</ol>\n");
     }
-    let unexplained: Vec<&Statement> =
-        report.statements.iter().filter(|s| s.role == Role::Unexplained).take(MAX_OPEN).collect();
-    if is_undecided && !unexplained.is_empty() {
+    let unexplained: Vec<&Statement> = open::statements(report).into_iter().take(MAX_OPEN).collect();
+    if !unexplained.is_empty() {
         out.push_str("<h3>Error statements that nothing explains</h3>\n<ol class=\"proofs\">\n");
         for one in unexplained {
             let _ = write!(
                 out,
                 "<li><span class=\"cite mono\">{}</span> <span class=\"quiet\">{}</span><pre class=\"raw\">{}</pre>",
-                text(&spot(one)),
-                text(&spread(one)),
+                text(&open::spot(one)),
+                text(&open::spread(one)),
                 quoted(&one.text)
             );
             meanings(&mut out, one);
@@ -260,7 +260,7 @@ pub(super) fn open(report: &Report) -> String {
         out.push_str("</ol>\n");
     }
     // The lines themselves stand above.
-    let asked: Vec<_> = report.undecided.iter().filter(|open| !is_quoted(&open.question)).collect();
+    let asked = open::questions(report);
     if !asked.is_empty() {
         let title = if is_undecided { "What would decide" } else { "What would tell more" };
         let _ = write!(out, "<h3>{title}</h3>\n<ul class=\"steps\">\n");
@@ -272,32 +272,6 @@ pub(super) fn open(report: &Report) -> String {
         out.push_str("</ul>\n");
     }
     out
-}
-
-/// A question that only repeats a statement or a candidate.
-fn is_quoted(question: &str) -> bool {
-    question.starts_with("nothing explains this line")
-        || question.starts_with("candidates by what these lines say")
-}
-
-fn spot(statement: &Statement) -> String {
-    let line = statement.first.line.map(|line| format!(":{line}")).unwrap_or_default();
-    format!("{}{line}", statement.first.source)
-}
-
-/// `3 times, ranks 0-2`.
-fn spread(statement: &Statement) -> String {
-    let mut parts = Vec::new();
-    if statement.count > 1 {
-        parts.push(format!("{} times", statement.count));
-    }
-    if !statement.ranks.is_empty() {
-        parts.push(ranks(&spaced(&statement.ranks)));
-    }
-    if !statement.hosts.is_empty() {
-        parts.push(format!("on {}", statement.hosts.join(", ")));
-    }
-    parts.join(", ")
 }
 
 fn meanings(out: &mut String, statement: &Statement) {
@@ -341,7 +315,7 @@ pub(super) fn statements(report: &Report) -> String {
             text(by),
             one.count,
             text(&said.join(" on ")),
-            text(&spot(one)),
+            text(&open::spot(one)),
             quoted(&one.text)
         );
     }

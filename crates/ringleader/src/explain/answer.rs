@@ -98,6 +98,12 @@ pub enum Kind {
     Link,
     /// Bandwidth that nodes reach.
     Bandwidth,
+    /// What people see before they have a name for it.
+    Symptom,
+    /// A status of a library, a launcher or a scheduler.
+    Status,
+    /// A check of a node.
+    Check,
 }
 
 impl Kind {
@@ -117,6 +123,9 @@ impl Kind {
             Self::ValueTrap => "trap",
             Self::Link => "link",
             Self::Bandwidth => "bandwidth",
+            Self::Symptom => "symptom",
+            Self::Status => "status",
+            Self::Check => "check",
         }
     }
 }

@@ -10,7 +10,8 @@ use ringleader_report::Detail;
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
-use crate::explain::{catalog, explain, text};
+use crate::explain::answer::{Explanation, Schema};
+use crate::explain::{catalog, explain, kinds, listed, page, text};
 use crate::failure::Failure;
 use crate::pager;
 use crate::terminal::LookArgs;
@@ -34,6 +35,9 @@ pub(crate) struct ExplainArgs {
     /// If it may be several things, print all of each
     #[arg(long, short, env = "RINGLEADER_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
     verbose: bool,
+    /// Print all of one kind: causes, symptoms, xids, variables, messages, verbs, slurm and others
+    #[arg(long, value_name = "KIND", conflicts_with = "what")]
+    list: Option<String>,
     /// Do not page on a terminal
     #[arg(long, env = "RINGLEADER_NO_PAGER", hide_env = true, value_parser = FalseyValueParser::new())]
     no_pager: bool,
@@ -50,6 +54,21 @@ impl Subcommand for ExplainArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let look = self.look.look(if self.verbose { Detail::Everything } else { Detail::Usual });
         let show = |text: &str| pager::print(text, !self.no_pager).map_err(Failure::Write);
+        if let Some(kind) = &self.list {
+            let topics = listed(kind).ok_or_else(|| Failure::UnknownKind {
+                kind: ringleader_report::quote::plain(kind),
+                kinds: kinds().join(", "),
+            })?;
+            match self.format {
+                Format::Text => show(&page(&topics, &look))?,
+                Format::JsonV1 => {
+                    let query = format!("--list {kind}");
+                    let all = Explanation { schema: Schema::V1, query, topics, nearest: Vec::new() };
+                    print(&all.to_json().map_err(Failure::Json)?)?;
+                }
+            }
+            return Ok(Code::NothingFound.into());
+        }
         if self.what.is_empty() {
             show(&catalog(&look))?;
             return Ok(Code::NothingFound.into());

@@ -3,6 +3,7 @@
 mod machine;
 mod rules;
 mod settings;
+mod spoken;
 
 use ringleader_knowledge::cause::Advice;
 use ringleader_knowledge::cuda_error::CudaError;
@@ -18,8 +19,9 @@ use ringleader_report::json::Action;
 use crate::explain::answer::{Kind, Topic};
 
 pub(super) use machine::{instead, sxid, unknown_code, xid};
-pub(super) use rules::{of_cause, of_lint, of_rule};
+pub(super) use rules::{of_cause, of_check, of_lint, of_rule};
 pub(super) use settings::{trap, unread, variable};
+pub(super) use spoken::{errno, message, message_read, status, symptom};
 
 /// Causes shown as worth asking for.
 const MAX_CAUSES: usize = 6;
@@ -46,10 +48,16 @@ fn advice_of_first(topic: &mut Topic, causes: &[Cause]) {
     }
 }
 
-/// A sentence with a capital first letter, and a full stop if it lacks one.
+/// A sentence with a capital first letter, and a full stop if it lacks one. A name keeps its own letters: `cuBLAS`.
 pub(super) fn sentence(text: &str) -> String {
+    let word = text.split(' ').next().unwrap_or_default();
+    let is_name = word.contains(|c: char| c.is_uppercase() || c == '_' || c == '/');
     let mut chars = text.chars();
-    let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    let first: String = match chars.next() {
+        Some(c) if is_name => c.to_string(),
+        Some(c) => c.to_uppercase().collect(),
+        None => String::new(),
+    };
     let stop = if text.is_empty() || text.ends_with(['.', '!', '?', ':']) { "" } else { "." };
     format!("{first}{}{stop}", chars.as_str())
 }

@@ -211,6 +211,116 @@ fn words_find_what_is_about_them() {
 }
 
 #[test]
+fn a_symptom_in_the_words_of_whoever_has_it() {
+    for (query, symptom) in [
+        ("my job hangs", "hang"),
+        ("training is stuck", "hang"),
+        ("timeout", "timeout"),
+        ("slow all_reduce", "slow"),
+        ("why is training so slow?", "slow"),
+        ("nan", "nan"),
+        ("my loss is nan after step 200", "nan"),
+        ("out of memory", "oom-gpu"),
+        ("nccl error", "nccl-error"),
+        ("connection refused", "connection"),
+        ("gpu missing", "gpu-lost"),
+        ("works on one node but not on two nodes", "multi-node"),
+        ("dataloader is slow", "data-loading"),
+    ] {
+        assert_eq!(found(query), format!("Symptom symptom {symptom}"), "{query}");
+    }
+    for symptom in ringleader_knowledge::symptom::all() {
+        for words in symptom.asked {
+            let topics = explain(words).topics;
+            assert_eq!(topics[0].name, format!("symptom {}", symptom.id), "{words}");
+            let next = topics[0].actions[0].command.as_deref().unwrap_or_default();
+            assert!(!next.is_empty(), "{words}: nothing to run next");
+        }
+    }
+    let text = shown("my job hangs");
+    assert!(
+        text.starts_with("symptom: the job hangs\n") && text.contains("$ ringleader diagnose --live"),
+        "{text}"
+    );
+    // What has the very name that is asked for stays what it is.
+    assert_eq!(found("xid 79"), "Xid xid 79");
+    assert_eq!(found("NCCL_IB_TIMEOUT"), "Variable NCCL_IB_TIMEOUT");
+}
+
+#[test]
+fn a_status_by_its_name_and_by_its_number() {
+    for (query, expected) in [
+        ("error 12", "Status IBV_WC_RETRY_EXC_ERR"),
+        ("status=12", "Status IBV_WC_RETRY_EXC_ERR"),
+        ("transport retry counter exceeded", "Status IBV_WC_RETRY_EXC_ERR"),
+        ("ibv_wc_retry_exc_err", "Status IBV_WC_RETRY_EXC_ERR"),
+        ("cublas error 13", "Status CUBLAS_STATUS_EXECUTION_FAILED"),
+        ("CUDNN_STATUS_NOT_SUPPORTED_SHAPE", "Status CUDNN_STATUS_NOT_SUPPORTED_SHAPE"),
+        ("ucx -25", "Status UCS_ERR_CONNECTION_RESET"),
+        ("FI_EHOSTUNREACH", "Status FI_EHOSTUNREACH"),
+        ("MPI_ERR_TRUNCATE", "Status MPI_ERR_TRUNCATE"),
+        ("slurm timeout", "Status slurm TIMEOUT"),
+        ("NODE_FAIL", "Status NODE_FAIL"),
+        ("OOMKilled", "Status OOMKilled"),
+        ("CrashLoopBackOff", "Status CrashLoopBackOff"),
+        ("errno 111", "Status ECONNREFUSED"),
+        ("CUDA_ERROR_ILLEGAL_ADDRESS", "CudaError CUDA error 700"),
+        ("cudaErrorInvalidPitchValue", "Status cudaErrorInvalidPitchValue"),
+    ] {
+        assert_eq!(found(query), expected, "{query}");
+    }
+    // A number alone is an Xid, as before, and no status of a library.
+    assert_eq!(found("48"), "Xid xid 48");
+}
+
+/// `diagnose` and `explain` have one classifier: what a line is to one it is to the other.
+#[test]
+fn a_line_is_what_diagnose_takes_it_for() {
+    let line = "mlx5_0: completion with IBV_WC_REM_ACCESS_ERR";
+    let row = ringleader_knowledge::message::best(line).unwrap().row;
+    assert_eq!(found(line), format!("Message message {}", row.id()));
+    for row in ringleader_knowledge::message::all().step_by(37) {
+        let topics = explain(&format!("message {}", row.id())).topics;
+        assert_eq!(topics[0].name, format!("message {}", row.id()));
+        assert!(!topics[0].meaning.is_empty() && !topics[0].sources.is_empty());
+        let example = row.examples().next().unwrap();
+        assert!(!explain(example).topics.is_empty(), "{}: {example}", row.id());
+    }
+}
+
+#[test]
+fn a_kind_is_listed_whole() {
+    let run = |args: &[&str]| ringleader().arg("explain").args(args).output().unwrap();
+    for kind in ringleader::explain::kinds() {
+        let topics = ringleader::explain::listed(kind).unwrap();
+        assert!(!topics.is_empty(), "{kind}");
+        assert!(topics.iter().all(|t| !t.name.is_empty() && !t.meaning.is_empty()), "{kind}");
+        fits(&ringleader::explain::page(&topics, &PLAIN), 80);
+    }
+    let verbs = run(&["--list", "verbs"]);
+    assert_eq!(verbs.status.code(), Some(0));
+    assert!(out(&verbs).contains("IBV_WC_RETRY_EXC_ERR ") && out(&verbs).contains("IBV_EVENT_PORT_ERR "));
+    assert_eq!(out(&run(&["--list", "xid"])), out(&run(&["--list", "xids"])));
+    let slurm = run(&["--list", "slurm", "--format", "json"]);
+    let value: serde_json::Value = serde_json::from_slice(&slurm.stdout).unwrap();
+    assert!(Schema::new(&schema()).fits(&value));
+    assert!(
+        value["topics"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|t| t["name"] == "PREEMPTED" || t["name"] == "slurm PREEMPTED")
+    );
+    let wrong = run(&["--list", "planets"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        err(&wrong).contains("there is no such kind") && err(&wrong).contains("symptoms"),
+        "{}",
+        err(&wrong)
+    );
+}
+
+#[test]
 fn the_page_of_all_that_is_known() {
     insta::assert_snapshot!(catalog(&PLAIN));
     assert_eq!(catalog(&PLAIN), {
@@ -415,9 +525,15 @@ proptest! {
 /// The goal is 20 ms of processor time for the whole program; this is the part that can be slow.
 #[test]
 fn an_answer_takes_less_than_20_ms() {
-    for query in
-        ["xid 79", "NCCL_IB_TIMEOUT", "NCCL_IB_TIMOUT", "row remap", "unhandled system error", "zzzzzz zzzzz"]
-    {
+    for query in [
+        "xid 79",
+        "NCCL_IB_TIMEOUT",
+        "NCCL_IB_TIMOUT",
+        "row remap",
+        "unhandled system error",
+        "my job hangs",
+        "zzzzzz zzzzz",
+    ] {
         // The best of several: the machine has other things to do.
         let best = (0..7)
             .map(|_| {

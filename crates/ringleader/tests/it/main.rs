@@ -19,6 +19,7 @@ mod machine_faults;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod modules;
+mod readme;
 mod recorded;
 mod report;
 #[cfg(target_os = "linux")]

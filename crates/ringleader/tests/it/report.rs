@@ -299,6 +299,52 @@ fn the_page_is_text_whatever_the_evidence_says() {
     }
 }
 
+/// Nothing that keeps a verdict open is shortened: candidates, the statements as they stand there, what would decide.
+#[test]
+fn an_undecided_report_shows_what_there_is_to_decide_by() {
+    let evidence = crate::root().join("cases/like-aer-corrected-in-a-hang/evidence");
+    let run = |args: &[&str]| {
+        let output = crate::cli::ringleader().arg("diagnose").args(args).arg(&evidence).output().unwrap();
+        crate::cli::out(&output).to_owned()
+    };
+    let text = run(&[]);
+    assert!(text.starts_with("undecided\n"), "{text}");
+    for part in
+        ["causes that come into question", "error statements that nothing explains", "what would decide"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let report: serde_json::Value = serde_json::from_str(&run(&["--format", "json"])).unwrap();
+    let candidates = report["candidates"].as_array().unwrap();
+    assert!(candidates.iter().all(|c| text.contains(c["cause"].as_str().unwrap())), "{text}");
+    let open: Vec<&str> = (report["statements"].as_array().unwrap().iter())
+        .filter(|s| s["role"] == "unexplained")
+        .map(|s| s["text"].as_str().unwrap())
+        .collect();
+    assert!(!open.is_empty());
+    let bare = |text: &str| text.replace([' ', '\n', '|'], "");
+    for line in open.iter().take(4) {
+        assert!(bare(&text).contains(&bare(line)), "cut: {line}\n{text}");
+    }
+    assert!(
+        !text.contains("candidates by what these lines say") && !text.contains("nothing explains this line"),
+        "told twice: {text}"
+    );
+    let markdown = run(&["--format", "markdown"]);
+    assert!(markdown.contains("## Causes that come into question"), "{markdown}");
+}
+
+/// A set of ranks that no row holds is told by its rule.
+#[test]
+fn ten_thousand_victims_are_one_row() {
+    let mut report = report(&hand_made::hang());
+    report.verdict.victims = (0..1280).map(|n| (n * 8 + 1).to_string()).collect::<Vec<_>>().join(",");
+    let shown = text::render(&report, &PLAIN);
+    assert!(shown.contains("victims  ranks 1-10233 in steps of 8, 1280 ranks\n"), "{shown}");
+    let whole = text::render(&report, &Look { detail: Detail::Everything, ..PLAIN });
+    assert!(whole.replace(['\n', ' '], "").contains("10225,10233"));
+}
+
 #[test]
 fn the_page_of_every_hand_made_report_is_whole() {
     for verdict in [hand_made::hang(), hand_made::healthy(), hand_made::undecided()] {

@@ -136,7 +136,11 @@ pub(super) fn candidates(scene: &Scene<'_>, verdict: &Verdict) -> Vec<Candidate>
         let Some(stated) = open.iter().find(|s| s.causes().contains(&cause)) else { continue };
         let line: String =
             stated.text().lines().next().unwrap_or_default().trim().chars().take(QUOTED).collect();
-        all.push(candidate(cause, weight, format!("an unexplained line: {line}")));
+        let why = stated.row().map_or_else(
+            || format!("an unexplained line: {line}"),
+            |row| format!("an unexplained line says that {}", row.says()),
+        );
+        all.push(candidate(cause, weight, why));
     }
     // A finding that is too weak to decide points somewhere, too.
     for finding in verdict.findings.iter().filter(|f| f.severity > Severity::Info) {

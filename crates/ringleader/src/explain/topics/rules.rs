@@ -73,6 +73,27 @@ pub(in crate::explain) fn of_rule(rule: &Rule) -> Topic {
     topic
 }
 
+/// A check of a node.
+pub(in crate::explain) fn of_check(check: &ringleader_check::Check) -> Topic {
+    let mut topic = Topic::new(Kind::Check, check.id, check.title);
+    let text = check.explanation();
+    topic.meaning = section(&text, "What it checks").join(" ");
+    topic.shows.extend(section(&text, "What fails"));
+    topic.is_not.extend(section(&text, "What looks like it but is not"));
+    topic.advice.extend(section(&text, "What to do"));
+    topic.sources.extend(section(&text, "References"));
+    topic.detail("area", check.area.name());
+    topic.detail("since", check.since);
+    let drains = if check.drains {
+        "its failure justifies draining the node"
+    } else {
+        "a failure does not drain the node"
+    };
+    topic.detail("drains", drains);
+    topic.detail("quick", if check.is_quick { "yes: part of check --quick" } else { "no" });
+    topic
+}
+
 /// A rule of `lint`.
 pub(in crate::explain) fn of_lint(rule: &ringleader_lint::Rule) -> Topic {
     let mut topic = Topic::new(Kind::Rule, rule.id, rule.title);

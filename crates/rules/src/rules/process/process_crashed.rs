@@ -61,10 +61,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let report = crash_report(scene, rank, signal);
         let frames = report.as_ref().map(|(threads, _)| condition::crash_frames(threads)).unwrap_or_default();
         let place = ringleader_model::user_frame(frames);
+        let told = of_rank(Some(rank));
+        let by_memory = told.is_some_and(|e| matches!(e.event.kind, KernelEventKind::MemoryFailure { .. }));
+        let why = if by_memory { ": bad memory of its host" } else { "" };
         let mut draft = Draft::new(
             RULE.id,
             Cause::ProcessCrashed,
-            format!("{} crashed with {name}{}", drafting::rank(rank), drafting::at(place)),
+            format!("{} crashed with {name}{}{why}", drafting::rank(rank), drafting::at(place)),
         )
         .weight(Weight::Stated)
         .confidence(if is_root || report.is_some() { Confidence::High } else { Confidence::Medium })
@@ -73,7 +76,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if let Some((_, evidence)) = report {
             draft = draft.evidence([evidence.clone()]);
         }
-        draft = draft.evidence(of_rank(Some(rank)).map(|e| e.evidence()));
+        draft = draft.evidence(told.map(|e| e.evidence()));
+        if by_memory {
+            findings.extend(replace_memory(draft).build());
+            continue;
+        }
         if signal.number == SIGBUS {
             // A write into shared memory that is not there: shm-full has the proof.
             if scene.has_tight_shm(scene.roster().culprit_rank(rank).host.as_ref()) {
@@ -116,21 +123,34 @@ fn check(scene: &Scene<'_>) -> Outcome {
             _ => continue,
         };
         let who = rank.map_or_else(|| name.to_string(), drafting::rank);
-        findings.extend(
-            Draft::new(RULE.id, Cause::ProcessCrashed, format!("{who} crashed: {what}"))
-                .weight(Weight::Stated)
-                .confidence(Confidence::Medium)
-                .culprit(event.culprit.clone())
-                .at(event.at_ns())
-                .evidence([event.evidence()])
-                .advise(
-                    Impact::Harmless,
-                    "get a core dump (ulimit -c unlimited) and read the native stack with gdb",
-                )
-                .build(),
-        );
+        let draft = Draft::new(RULE.id, Cause::ProcessCrashed, format!("{who} crashed: {what}"))
+            .weight(Weight::Stated)
+            .confidence(Confidence::Medium)
+            .culprit(event.culprit.clone())
+            .at(event.at_ns())
+            .evidence([event.evidence()]);
+        let draft = if matches!(event.event.kind, KernelEventKind::MemoryFailure { .. }) {
+            replace_memory(draft)
+        } else {
+            draft.advise(
+                Impact::Harmless,
+                "get a core dump (ulimit -c unlimited) and read the native stack with gdb",
+            )
+        };
+        findings.extend(draft.build());
     }
     if findings.is_empty() { host_failed(scene) } else { Outcome::Found(findings) }
+}
+
+/// What to do about memory of a host that fails: neither the program nor /dev/shm is at fault.
+fn replace_memory(draft: Draft) -> Draft {
+    draft
+        .advise_command(
+            Impact::Harmless,
+            "see which memory module (DIMM) it is",
+            "ras-mc-ctl --errors; ipmitool sel elist; grep . /sys/devices/system/edac/mc/mc*/dimm*/dimm_*e_count",
+        )
+        .advise(Impact::Disruptive, "drain the node and have that module replaced before it takes jobs again")
 }
 
 /// The host itself failed: no cause of a job's, and no health either.

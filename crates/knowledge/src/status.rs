@@ -1,0 +1,94 @@
+//! Statuses of the libraries, launchers and schedulers around NCCL, by name and by number: what is asked for by itself.
+//!
+//! What a line of a log says is a matter of `message`, whose families of codes are rows here, too.
+
+use ringleader_model::Cause;
+
+use crate::tables::{STATUS_FAMILIES, STATUSES};
+
+/// The statuses of one library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Kebab-case.
+    pub id: &'static str,
+    /// The word by which its list is asked for.
+    pub list: &'static str,
+    /// What its rows are: `cuBLAS status`.
+    pub title: &'static str,
+    /// Words before a number by which the family is meant, in lower case.
+    pub asked: &'static [&'static str],
+    /// Where names and numbers are from.
+    pub source: &'static str,
+}
+
+/// One status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Index of its family.
+    pub(crate) family: usize,
+    /// Its number, where the library numbers it.
+    pub number: Option<i32>,
+    /// Its name, then other spellings and its text.
+    pub names: &'static [&'static str],
+    /// What it means.
+    pub means: &'static str,
+    /// What to do next; may be empty.
+    pub action: &'static str,
+    /// What it is commonly mistaken for; may be empty.
+    pub is_not: &'static str,
+    /// Causes that it may indicate, most likely first.
+    pub causes: &'static [Cause],
+}
+
+impl Status {
+    /// The family.
+    pub fn family(&self) -> &'static Family {
+        &STATUS_FAMILIES[self.family]
+    }
+
+    /// Its first name.
+    pub fn name(&self) -> &'static str {
+        self.names.first().copied().unwrap_or_default()
+    }
+
+    /// A name that nothing else has: an ordinary word stands behind its family.
+    pub fn full_name(&self) -> String {
+        let name = self.name();
+        let mut chars = name.chars();
+        chars.next();
+        let is_word = !name.contains('_')
+            && (chars.clone().all(char::is_lowercase) || !name.chars().any(char::is_lowercase));
+        if is_word || name.contains(' ') { format!("{} {name}", self.family().id) } else { name.to_owned() }
+    }
+}
+
+/// All families.
+pub fn families() -> &'static [Family] {
+    STATUS_FAMILIES
+}
+
+/// All statuses, by family.
+pub fn all() -> &'static [Status] {
+    STATUSES
+}
+
+/// Statuses with this name, whatever the case, with or without the family before it.
+pub fn named(name: &str) -> impl Iterator<Item = &'static Status> {
+    STATUSES.iter().filter(move |status| {
+        let own = |asked: &str| status.names.iter().any(|n| n.eq_ignore_ascii_case(asked));
+        let after_family = || {
+            let id = status.family().id;
+            let head = name.get(..id.len()).is_some_and(|head| head.eq_ignore_ascii_case(id));
+            head.then(|| name.get(id.len()..)).flatten().and_then(|rest| rest.strip_prefix(' '))
+        };
+        own(name) || after_family().is_some_and(own)
+    })
+}
+
+/// Statuses with this number (whatever its sign) of the families that these words mean, in lower case.
+pub fn numbered(words: &str, number: u32) -> impl Iterator<Item = &'static Status> {
+    STATUSES.iter().filter(move |status| {
+        status.number.is_some_and(|own| own.unsigned_abs() == number)
+            && status.family().asked.contains(&words)
+    })
+}
