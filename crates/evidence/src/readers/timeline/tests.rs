@@ -74,6 +74,14 @@ fn what_the_job_is_may_follow_the_events() {
 }
 
 #[test]
+fn events_behind_long_settings() {
+    let settings = format!("{{\"metadata\": {{\"note\": \"{}\"}},", "x".repeat(9_000));
+    let extract = read(NEW.replacen('{', &settings, 1).as_bytes());
+    assert_eq!(timeline(&extract).work.len(), 2);
+    assert_eq!(extract.sources[0].kinds, [SourceKind::Timeline]);
+}
+
+#[test]
 fn old_traces_have_their_arguments_at_the_operator() {
     let old = br#"{"schemaVersion": 1, "traceEvents": [
       {"ph":"X","cat":"Operator","name":"record_param_comms","pid":1,"tid":1,"ts":5,"dur":9,"args":{"External id":77,"Collective name":"allreduce","In msg nelems":64,"dtype":"Half","Group size":4}},
