@@ -112,9 +112,12 @@ pub fn find(view: &View<'_>) -> Steps {
         from = to;
     }
     let mut usual = usual(&all);
-    if view.timeline.is_damaged && usual.len() > 1 {
-        // Where a timeline is cut, a part of its last step is missing.
-        usual.pop();
+    if view.timeline.is_damaged {
+        // Where a timeline is cut, a part of the last step with work is missing, and all work of those behind it.
+        let last = ends.iter().rposition(|end| *end != i64::MIN).unwrap_or(0) as u32;
+        if usual.first().is_some_and(|first| *first < last) {
+            usual.retain(|at| *at < last);
+        }
     }
     Steps { found, all, of_work, usual }
 }
