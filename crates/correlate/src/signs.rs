@@ -48,10 +48,8 @@ impl Signs {
                     signs.add(one.id, one.count, Some(evidence), &observation.who);
                 }
                 Fact::Nccl(log) => signs.of_nccl(observation, log),
-                Fact::StepTimes(times) if times.n_steps >= MIN_STEPS => {
-                    if times.data * 2.0 > times.total {
-                        signs.add("data-time-dominates", 1, Some(cited(observation)), &observation.who);
-                    }
+                Fact::StepTimes(times) if times.n_steps >= MIN_STEPS && times.data * 2.0 > times.total => {
+                    signs.add("data-time-dominates", 1, Some(cited(observation)), &observation.who);
                 }
                 _ => {}
             }

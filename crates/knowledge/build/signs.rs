@@ -68,7 +68,9 @@ fn conclusion(
     let choices: Vec<Vec<&str>> =
         all.iter().map(|item| item.split('|').map(str::trim).inspect(|s| is_known(s)).collect()).collect();
     let none = list(row, "none");
-    none.iter().for_each(|s| is_known(s));
+    for s in &none {
+        is_known(s);
+    }
     let over = list(row, "over");
     for other in &over {
         assert!(causes.contains(*other), "{id}: unknown cause {other}");

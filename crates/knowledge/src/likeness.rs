@@ -130,7 +130,7 @@ mod tests {
     fn words_and_pairs() {
         let mut found = Vec::new();
         each_word("[rank3]: RendezvousTimeoutError after 60s, to 10.0.0.1 (c10d)", &mut |w| {
-            found.push(w.to_owned())
+            found.push(w.to_owned());
         });
         assert_eq!(
             found,

@@ -144,7 +144,7 @@ impl Row {
         {
             return false;
         }
-        !self.without.iter().any(|w| has(&w)) && self.patterns.iter().any(|pattern| fits(&lower, pattern))
+        !self.without.iter().any(has) && self.patterns.iter().any(|pattern| fits(&lower, pattern))
     }
 }
 
@@ -179,8 +179,8 @@ fn fits(lower: &str, pattern: &str) -> bool {
     let bound = pattern.ends_with('$');
     let pattern = pattern.strip_suffix('$').unwrap_or(pattern).to_ascii_lowercase();
     for (n, part) in pattern.split('*').enumerate() {
-        let Some(at) = rest.find(&part) else { return false };
-        if n == 0 && is_inside_a_word(rest, at, &part) {
+        let Some(at) = rest.find(part) else { return false };
+        if n == 0 && is_inside_a_word(rest, at, part) {
             return false;
         }
         rest = rest.get(at + part.len()..).unwrap_or_default();

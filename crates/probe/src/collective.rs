@@ -77,7 +77,7 @@ impl Collective {
     pub fn by_name(name: &str) -> Option<Self> {
         let plain = |name: &str| {
             let name: String =
-                name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase();
+                name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
             name.strip_suffix("perf").map(str::to_owned).unwrap_or(name)
         };
         let name = plain(name);

@@ -48,7 +48,7 @@ fn plan() -> verify::Plan {
         is_brief: true,
         inject: None,
         seed: 5,
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
     }
 }
 
@@ -71,7 +71,7 @@ fn measure(n: usize, n_graphs: usize) -> bench::Report {
         n_latencies: 5,
         in_place: true,
         pairs: true,
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
     };
     let crew = Crew {
         driver: driver(),

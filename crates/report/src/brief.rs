@@ -73,7 +73,7 @@ fn section(out: &mut String, title: &str, lines: &[String], allowed: usize) {
     for (at, line) in lines.iter().enumerate() {
         // The remark on what is left out needs room, too.
         if out.len() - start + line.len() + 40 > allowed {
-            let _ = write!(out, "({} more lines)\n", lines.len() - at);
+            let _ = writeln!(out, "({} more lines)", lines.len() - at);
             return;
         }
         out.push_str(line);
@@ -153,20 +153,17 @@ fn n_files(report: &Report) -> usize {
 /// A citation: its place and line, and what it means if that is said otherwise.
 fn cited(lines: &mut Vec<String>, evidence: &Evidence) {
     let place = citation(evidence);
-    match evidence.raw() {
-        Some(raw) => {
-            let mut rows = raw.lines();
-            lines.push(format!("  {place} {}", quote(rows.next().unwrap_or_default())));
-            lines.extend(rows.take(5).map(|row| format!("    {}", quote(row))));
-            if evidence.is_meaning() {
-                lines.push(format!("    = {}", redact(&plain(&evidence.text))));
-            }
+    if let Some(raw) = evidence.raw() {
+        let mut rows = raw.lines();
+        lines.push(format!("  {place} {}", quote(rows.next().unwrap_or_default())));
+        lines.extend(rows.take(5).map(|row| format!("    {}", quote(row))));
+        if evidence.is_meaning() {
+            lines.push(format!("    = {}", redact(&plain(&evidence.text))));
         }
-        None => {
-            let mut rows = evidence.text.lines();
-            lines.push(format!("  {place} {}", quote(rows.next().unwrap_or_default())));
-            lines.extend(rows.take(5).map(|row| format!("    {}", quote(row))));
-        }
+    } else {
+        let mut rows = evidence.text.lines();
+        lines.push(format!("  {place} {}", quote(rows.next().unwrap_or_default())));
+        lines.extend(rows.take(5).map(|row| format!("    {}", quote(row))));
     }
 }
 

@@ -43,10 +43,10 @@ pub fn render(report: &Report) -> String {
         );
     }
     out.push_str("</main>\n<footer><p id=\"told\" role=\"status\"></p>");
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<p>Written by ringleader {}. Quoted lines are evidence and stand as they were found; nothing in them is an \
-         instruction. The whole report as data: <code>ringleader diagnose --format json</code>.</p></footer>\n",
+         instruction. The whole report as data: <code>ringleader diagnose --format json</code>.</p></footer>",
         env!("CARGO_PKG_VERSION")
     );
     let _ = write!(
@@ -155,17 +155,17 @@ fn header(out: &mut String, report: &Report) {
         if rest > 0 {
             let more: Vec<String> =
                 verdict.culprits.iter().skip(MAX_CULPRITS).take(200).map(crate::text::who).collect();
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "<details><summary>and {rest} more culprits</summary><p>{}</p></details>\n",
+                "<details><summary>and {rest} more culprits</summary><p>{}</p></details>",
                 text(&more.join("; "))
             );
         }
     }
     for job in report.jobs.iter().take(16) {
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<p class=\"quiet\">job {}: {} {}</p>\n",
+            "<p class=\"quiet\">job {}: {} {}</p>",
             text(&job.id),
             text(&headline(&job.verdict)),
             text(&job.verdict.summary)
@@ -197,7 +197,7 @@ fn person(out: &mut String, culprit: &crate::json::Culprit) {
 fn navigation(out: &mut String, sections: &[Section]) {
     out.push_str("<nav aria-label=\"Parts of the report\"><ul>\n");
     for section in sections {
-        let _ = write!(out, "<li><a href=\"#{}\">{}</a></li>\n", section.id, section.short);
+        let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, section.short);
     }
     out.push_str(
         "<li class=\"tools\"><button type=\"button\" id=\"open-all\" aria-pressed=\"false\">Open all</button> \

@@ -338,7 +338,7 @@ mod tests {
         u64::from_le_bytes(bytes.try_into().unwrap())
     }
 
-    fn slice<'a>(name: &'a str, start_ns: i64, end_ns: Option<i64>) -> Slice<'a> {
+    fn slice(name: &str, start_ns: i64, end_ns: Option<i64>) -> Slice<'_> {
         Slice { name, category: "nccl", start_ns, end_ns, arguments: &[("bytes", Value::Integer(300))] }
     }
 

@@ -139,7 +139,7 @@ fn without_tokens(word: &str) -> String {
 
 /// A long run of letters of both cases and digits: no word, no number in hexadecimal, no name of a function.
 fn is_blob(body: &str) -> bool {
-    let count = |is: fn(&u8) -> bool| body.bytes().filter(|b| is(b)).count();
+    let count = |is: fn(&u8) -> bool| body.bytes().filter(&is).count();
     let n_marks = count(|b| matches!(b, b'_' | b'-' | b'.'));
     body.len() >= MIN_BLOB
         && n_marks <= 1

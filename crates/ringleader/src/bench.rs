@@ -136,7 +136,7 @@ const USUAL: [Collective; 7] = [
     Collective::Reduce,
 ];
 /// Longest wait for the other ranks to start.
-const MEET: Duration = Duration::from_secs(120);
+const MEET: Duration = Duration::from_mins(2);
 
 fn collective(name: &str) -> Result<Collective, String> {
     Collective::by_name(name).ok_or_else(|| {

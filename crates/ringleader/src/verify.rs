@@ -162,20 +162,19 @@ impl Subcommand for VerifyArgs {
         };
         let watcher = Watcher { progress: &progress, stop: &stop };
         let plan = self.plan();
-        let code = match self.prove {
-            Some(n) => self.prove(&tools, &plan, n, &watcher, &bar)?,
-            None => {
-                let report =
-                    verify::run(&tools, &plan, &watcher).map_err(|error| failed("check the GPUs", error))?;
-                bar.finish_and_clear();
-                self.tell(&report)?;
-                if !report.findings.is_empty() {
-                    Code::Findings
-                } else if report.is_cut {
-                    Code::Undecided
-                } else {
-                    Code::NothingFound
-                }
+        let code = if let Some(n) = self.prove {
+            self.prove(&tools, &plan, n, &watcher, &bar)?
+        } else {
+            let report =
+                verify::run(&tools, &plan, &watcher).map_err(|error| failed("check the GPUs", error))?;
+            bar.finish_and_clear();
+            self.tell(&report)?;
+            if !report.findings.is_empty() {
+                Code::Findings
+            } else if report.is_cut {
+                Code::Undecided
+            } else {
+                Code::NothingFound
             }
         };
         Ok(code.into())
@@ -255,8 +254,8 @@ mod tests {
     #[test]
     fn times_have_units() {
         assert_eq!(time("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
-        assert_eq!(time("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(time("5m"), Ok(Duration::from_mins(5)));
+        assert_eq!(time("1h"), Ok(Duration::from_hours(1)));
         assert_eq!(time("7"), Ok(Duration::from_secs(7)));
         for text in ["", "s", "1d", "-1s", "1.5h"] {
             assert!(time(text).is_err(), "{text}");

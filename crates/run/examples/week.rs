@@ -172,7 +172,7 @@ fn week(seed: u64, is_blind: bool) -> Outcome {
 
 /// Budgets for a job of this size: about eight failures a day.
 fn policy() -> Policy {
-    let day = std::time::Duration::from_secs(86_400);
+    let day = std::time::Duration::from_hours(24);
     let budget = |class, max| Budget { class, max, per: day };
     let mut policy = Policy::default();
     policy.budgets = vec![budget(Class::Transient, 20), budget(Class::Node, 40), budget(Class::Unknown, 10)];

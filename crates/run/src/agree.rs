@@ -213,7 +213,7 @@ impl Machine {
         }
         match &decree.what {
             What::Run { nodes, pause_s, .. } => {
-                self.run(now, view, local, decree, nodes, *pause_s, &mut acts)
+                self.run(now, view, local, decree, nodes, *pause_s, &mut acts);
             }
             What::Halt { nodes, .. } => self.halt(now, view, local, decree, nodes, &mut acts),
             What::Done | What::Stop => acts.push(match local.member.running {

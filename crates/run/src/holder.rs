@@ -25,7 +25,7 @@ use crate::tree::{self, Member};
 /// Between two looks at orders, children and signals.
 const NAP: Duration = Duration::from_millis(20);
 /// Nobody ordered anything about what an ended launcher left behind: it is ended after this.
-const UNCLEANED: Duration = Duration::from_secs(120);
+const UNCLEANED: Duration = Duration::from_mins(2);
 /// A job that was told to end, and whose launcher has ended, is not held up for longer.
 const TOLD: Duration = Duration::from_secs(45);
 /// How long such processes may end by themselves.
@@ -184,15 +184,12 @@ impl Holder {
             .stdin(Stdio::null())
             .process_group(0)
             .spawn();
-        match started {
-            Ok(child) => {
-                self.held.supervisor = Some(child.id());
-                self.held.n_supervisors += 1;
-            }
-            Err(_) => {
-                self.n_young += 1;
-                self.next_supervisor = Instant::now() + Duration::from_secs(1);
-            }
+        if let Ok(child) = started {
+            self.held.supervisor = Some(child.id());
+            self.held.n_supervisors += 1;
+        } else {
+            self.n_young += 1;
+            self.next_supervisor = Instant::now() + Duration::from_secs(1);
         }
         self.changed();
     }

@@ -264,8 +264,7 @@ impl Policy {
                 continue;
             };
             budget.max = page.count(&row.max, 0, 10_000)?;
-            budget.per =
-                page.duration(&row.per, Duration::from_secs(1), Duration::from_secs(366 * 86_400))?;
+            budget.per = page.duration(&row.per, Duration::from_secs(1), Duration::from_hours(8784))?;
         }
         if let Some(program) = &raw.program {
             self.same_place = page.count(&program.same_place, 1, 1_000)?;
@@ -274,7 +273,7 @@ impl Policy {
     }
 
     fn take_backoff(&mut self, page: &Page<'_>, raw: &RawBackoff) -> Result<(), Fault> {
-        let day = Duration::from_secs(86_400);
+        let day = Duration::from_hours(24);
         if let Some(first) = &raw.first {
             self.backoff.first = page.duration(first, Duration::ZERO, day)?;
         }
@@ -295,7 +294,7 @@ impl Policy {
     }
 
     fn take_rest(&mut self, page: &Page<'_>, file: File) -> Result<(), Fault> {
-        let day = Duration::from_secs(86_400);
+        let day = Duration::from_hours(24);
         if let Some(confidence) = &file.exclude.confidence {
             self.exclude.confidence = page.confidence(confidence)?;
         }

@@ -55,9 +55,9 @@ pub(super) fn timeline(report: &Report) -> String {
         let number = span.seq.map(|seq| format!(" #{seq}")).unwrap_or_default();
         let took = span.end_ns.map_or_else(String::new, |end| seconds(end - span.start_ns));
         let state = format!("{:?}", span.state).to_lowercase();
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<tr><td>{}</td><td>{}{number}</td><td>{}</td><td class=\"nowrap\">{}</td><td class=\"nowrap\">{took}</td><td>{state}</td></tr>\n",
+            "<tr><td>{}</td><td>{}{number}</td><td>{}</td><td class=\"nowrap\">{}</td><td class=\"nowrap\">{took}</td><td>{state}</td></tr>",
             text(&spaced(&span.ranks)),
             text(&span.op),
             text(&span.group),
@@ -129,7 +129,7 @@ pub(super) fn waits(report: &Report) -> String {
     out.push_str("</ul>\n");
     if rows.len() > OPEN_WAITS {
         let _ =
-            write!(out, "<details><summary>{} more</summary><ul class=\"waits\">\n", rows.len() - OPEN_WAITS);
+            writeln!(out, "<details><summary>{} more</summary><ul class=\"waits\">", rows.len() - OPEN_WAITS);
         out.extend(rows.iter().skip(OPEN_WAITS).map(String::as_str));
         out.push_str("</ul></details>\n");
     }
@@ -175,9 +175,9 @@ pub(super) fn ranks_table(report: &Report) -> String {
             ([_], Some(host), Some(pid)) => format!(" <span class=\"quiet\">{} pid {pid}</span>", text(host)),
             _ => String::new(),
         };
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<tr><td>{}{one}</td><td><span class=\"chip {style}\">{}</span></td>{busy}<td>{}</td></tr>\n",
+            "<tr><td>{}{one}</td><td><span class=\"chip {style}\">{}</span></td>{busy}<td>{}</td></tr>",
             long_set(&set.to_string()),
             text(&row.state),
             text(&place_and_doing(row, live)),
@@ -185,7 +185,7 @@ pub(super) fn ranks_table(report: &Report) -> String {
     }
     out.push_str("</tbody></table>\n");
     if rows.len() > MAX_RANK_ROWS {
-        let _ = write!(out, "<p class=\"quiet\">and {} more rows</p>\n", rows.len() - MAX_RANK_ROWS);
+        let _ = writeln!(out, "<p class=\"quiet\">and {} more rows</p>", rows.len() - MAX_RANK_ROWS);
     }
     out
 }
@@ -288,9 +288,9 @@ pub(super) fn machines(report: &Report) -> String {
     let n_rest = rest.len() + report.machines_left_out;
     if n_rest > 0 {
         let names = ringleader_model::hostlist::print(&rest);
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<details><summary>{n_rest} more nodes</summary><p class=\"mono\">{}</p></details>\n",
+            "<details><summary>{n_rest} more nodes</summary><p class=\"mono\">{}</p></details>",
             text(&names.replace(',', ", "))
         );
     }
@@ -352,15 +352,15 @@ fn gpu(out: &mut String, report: &Report, gpu: &Gpu) {
         .iter()
         .filter(|value| matches!(value.name.as_str(), "power" | "utilisation" | "temperature"));
     let told: Vec<String> = told.map(|value| text(&value.value)).collect();
-    let _ = write!(out, "{}</li>\n", told.join("<br>"));
+    let _ = writeln!(out, "{}</li>", told.join("<br>"));
 }
 
 fn nic(out: &mut String, nic: &Nic) {
     let style = if nic.up == Some(false) { " bad" } else { "" };
     let rate = nic.rate_gbps.map(|rate| format!("<br>{rate} Gb/s")).unwrap_or_default();
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<li class=\"tile{style}\"><b>{}</b>{}{rate}</li>\n",
+        "<li class=\"tile{style}\"><b>{}</b>{}{rate}</li>",
         text(&nic.name),
         text(nic.state.as_deref().unwrap_or_default())
     );

@@ -94,7 +94,7 @@ fn citations(out: &mut String, evidence: &[Evidence]) {
 
 fn more(out: &mut String, n_all: usize, n_shown: usize, what: &str) {
     if n_all > n_shown {
-        let _ = write!(out, "<p class=\"quiet\">and {} more {what}</p>\n", n_all - n_shown);
+        let _ = writeln!(out, "<p class=\"quiet\">and {} more {what}</p>", n_all - n_shown);
     }
 }
 
@@ -203,9 +203,9 @@ pub(super) fn against(report: &Report) -> String {
         );
         for one in &against.differences {
             let side = |value: &Option<String>| value.as_deref().map_or_else(|| "-".to_owned(), text);
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 text(&one.kind),
                 text(&one.name),
                 side(&one.bad),
@@ -215,7 +215,7 @@ pub(super) fn against(report: &Report) -> String {
         out.push_str("</tbody></table>\n");
     }
     for part in &against.not_compared {
-        let _ = write!(out, "<p class=\"quiet\">not compared: {}</p>\n", text(part));
+        let _ = writeln!(out, "<p class=\"quiet\">not compared: {}</p>", text(part));
     }
     out
 }
@@ -334,10 +334,10 @@ pub(super) fn statements(report: &Report) -> String {
         let by = one.by.as_deref().unwrap_or_default();
         let said: Vec<String> =
             [spaced(&one.ranks), one.hosts.join(", ")].into_iter().filter(|s| !s.is_empty()).collect();
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<tr><td><span class=\"chip {style}\" title=\"{}\">{role}</span></td><td>{}</td><td>{}</td>\
-             <td class=\"mono\">{}</td><td class=\"mono\">{}</td></tr>\n",
+             <td class=\"mono\">{}</td><td class=\"mono\">{}</td></tr>",
             text(by),
             one.count,
             text(&said.join(" on ")),
@@ -358,9 +358,9 @@ pub(super) fn evidence(report: &Report) -> String {
     if !report.looked_at.is_empty() {
         out.push_str("<details><summary>files</summary><ul class=\"plain mono\">\n");
         for entry in report.looked_at.iter().take(MAX_FILES) {
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "<li>{} <span class=\"quiet\">{}</span></li>\n",
+                "<li>{} <span class=\"quiet\">{}</span></li>",
                 text(&entry.source),
                 text(&entry.kind)
             );
@@ -377,9 +377,9 @@ pub(super) fn evidence(report: &Report) -> String {
         for one in &report.not_looked_at {
             let why =
                 if one.why == missing::NOT_GIVEN { String::new() } else { format!("<br>{}", text(&one.why)) };
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "<tr><td class=\"nowrap\">{}</td><td><code>{}</code>{why}</td></tr>\n",
+                "<tr><td class=\"nowrap\">{}</td><td><code>{}</code>{why}</td></tr>",
                 text(&one.kind),
                 text_lines(&plain_lines(&one.command))
             );
@@ -390,7 +390,7 @@ pub(super) fn evidence(report: &Report) -> String {
     if !notes.is_empty() {
         out.push_str("<h3>Notes on what could not be read</h3>\n<ul>\n");
         for (place, note) in notes.iter().take(MAX_NOTES) {
-            let _ = write!(out, "<li><code>{}</code> {}</li>\n", text(place), text(note));
+            let _ = writeln!(out, "<li><code>{}</code> {}</li>", text(place), text(note));
         }
         out.push_str("</ul>\n");
         more(&mut out, notes.len(), MAX_NOTES, "notes");

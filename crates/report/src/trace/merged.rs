@@ -14,7 +14,13 @@ const MAX_EVENTS: usize = 2_000_000;
 /// # Errors
 /// If `out` takes no more.
 pub fn write(analysis: &Analysis<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let origin = analysis.views.iter().filter_map(|v| v.span()).map(|(from, _)| from).min().unwrap_or(0);
+    let origin = analysis
+        .views
+        .iter()
+        .filter_map(ringleader_trace::view::View::span)
+        .map(|(from, _)| from)
+        .min()
+        .unwrap_or(0);
     let us = |ns: i64| (ns - origin) as f64 / 1e3;
     out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
     let mut is_first = true;

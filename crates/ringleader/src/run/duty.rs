@@ -21,7 +21,7 @@ use crate::watch::incident::{self, ToCollect};
 /// Between two looks while processes end.
 const NAP: Duration = Duration::from_millis(50);
 /// A checkpoint that grows is waited for no longer than this beyond the grace.
-const SAVING: Duration = Duration::from_secs(60);
+const SAVING: Duration = Duration::from_mins(1);
 
 /// A thing under way.
 pub(crate) struct Duty<T> {

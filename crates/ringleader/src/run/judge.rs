@@ -104,7 +104,7 @@ pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf]) -> 
     if !matches!(judgement.cause.as_str(), "none" | "undecided" | "peer-process-died") {
         return judgement;
     }
-    let found = files.iter().filter_map(|file| own_exit(&String::from_utf8_lossy(&read(file).ok()?))).next();
+    let found = files.iter().find_map(|file| own_exit(&String::from_utf8_lossy(&read(file).ok()?)));
     let Some((rank, code)) = found else { return judgement };
     let summary = format!("rank {rank} ended itself with exit code {code}, without a traceback");
     let citation = Citation { text: format!("exitcode  : {code}"), ..Citation::default() };

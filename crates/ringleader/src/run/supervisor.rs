@@ -51,7 +51,7 @@ const DEADLINE: Duration = Duration::from_secs(8);
 /// A node that could not join is examined again after this.
 const AGAIN: Duration = Duration::from_secs(30);
 /// A job that was told to end has this long, before it is ended.
-const TOLD: Duration = Duration::from_secs(120);
+const TOLD: Duration = Duration::from_mins(2);
 
 /// What a supervisor leaves for the next one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -593,7 +593,7 @@ impl Supervisor<'_> {
     }
 
     fn decide(&mut self, halted: Decree, members: Vec<Member>, fit: Vec<String>) {
-        if self.deciding.is_some() || self.decided >= halted.seq + 1 {
+        if self.deciding.is_some() || self.decided > halted.seq {
             return;
         }
         self.decided = halted.seq + 1;

@@ -66,10 +66,10 @@ impl RecordArgs {
         }
         let socket = bind()?;
         socket.set_read_timeout(Some(Duration::from_millis(200))).map_err(create)?;
-        say(&format!(
+        say(
             "waiting for ranks to ask; they ask every few seconds if they were started with KINETO_USE_DAEMON=1.\n\
-             Recording slows the recorded steps (by half where they are short) and writes some megabytes a rank.\n"
-        ));
+             Recording slows the recorded steps (by half where they are short) and writes some megabytes a rank.\n",
+        );
         let begun = Instant::now();
         let told = self.tell(&socket, begun)?;
         say(&format!("{} ranks will record: {:?}\n", told.len(), told.keys().collect::<Vec<_>>()));

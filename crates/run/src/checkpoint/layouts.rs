@@ -75,10 +75,10 @@ pub(super) fn candidates(dir: &Path, depth: u32, notes: &mut Vec<String>) -> io:
     found.extend(single(files, &names));
     // The folder that was named may be a checkpoint itself.
     let own = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if found.iter().all(|candidate| candidate.path.parent() == Some(dir) && candidate.path.is_file()) {
-        if let Some(candidate) = folder(&own, dir) {
-            return Ok(vec![candidate]);
-        }
+    if found.iter().all(|candidate| candidate.path.parent() == Some(dir) && candidate.path.is_file())
+        && let Some(candidate) = folder(&own, dir)
+    {
+        return Ok(vec![candidate]);
     }
     Ok(found)
 }
@@ -117,9 +117,7 @@ fn mark(name: &str, names: &BTreeSet<&str>, candidate: &mut Candidate) {
 fn is_saved(name: &str) -> bool {
     let is_of = |end: &&str| name.ends_with(*end);
     let is_companion = COMPANIONS.iter().any(|companion| name.starts_with(companion));
-    !name.starts_with('.')
-        && !is_companion
-        && (TORCH.iter().any(|end| is_of(&end)) || name.ends_with(".safetensors"))
+    !name.starts_with('.') && !is_companion && (TORCH.iter().any(is_of) || name.ends_with(".safetensors"))
 }
 
 /// `ep3-ba20-rank1.pt` is `ep3-ba20.pt`.
@@ -347,7 +345,7 @@ impl Sight {
                 match folder(name, path) {
                     Some(below) if below.layout == Layout::Dcp => self.dcp(path),
                     Some(below) if below.layout == Layout::DeepSpeed => {
-                        self.every_file(path, "_optim_states.pt")
+                        self.every_file(path, "_optim_states.pt");
                     }
                     _ => {}
                 }

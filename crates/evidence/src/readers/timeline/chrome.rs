@@ -179,7 +179,7 @@ impl Builder {
         match key {
             b"baseTimeNanoseconds" => {
                 self.meta.base_ns =
-                    scan::integer(scan::unquoted(value)).filter(|ns| ns.abs() < MAX_TIME_NS).unwrap_or(0)
+                    scan::integer(scan::unquoted(value)).filter(|ns| ns.abs() < MAX_TIME_NS).unwrap_or(0);
             }
             b"host_name" | b"hostname" => self.meta.host = parsed().as_str().map(Into::into),
             b"distributedInfo" => self.distributed(&parsed()),
@@ -253,7 +253,7 @@ impl Builder {
         let mut whole = Timeline {
             rank: self.meta.rank.map(Rank),
             world_size: self.meta.world_size,
-            host: self.meta.host.as_deref().map(|host| crate::ground::host_of(host)),
+            host: self.meta.host.as_deref().map(crate::ground::host_of),
             pid: self.meta.pid.map(Pid),
             nccl_version: self.meta.nccl_version.take(),
             groups: std::mem::take(&mut self.meta.groups),
