@@ -1,6 +1,8 @@
 //! `ringleader trace`: timelines of a job's ranks, read together.
 
 #[cfg(target_os = "linux")]
+mod nsys;
+#[cfg(target_os = "linux")]
 mod record;
 
 use std::io::Write as _;

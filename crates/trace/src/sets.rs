@@ -12,6 +12,9 @@ pub(crate) fn rank_of((timeline, given): &Ranked<'_>) -> Option<u32> {
     timeline.rank.map(|rank| rank.0).or(*given)
 }
 
+/// A timeline with its start and end.
+type Window<'a> = ((i64, i64), Ranked<'a>);
+
 /// Whose recording a timeline is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Whose {
@@ -26,7 +29,7 @@ const APART_NS: i64 = 60_000_000_000;
 /// The timelines of the newest recording, and how many recordings there are in all. Of two timelines of one rank at the
 /// same time, the one with more work counts.
 pub(crate) fn newest<'a>(timelines: Vec<Ranked<'a>>) -> (Vec<Ranked<'a>>, usize) {
-    let mut of: BTreeMap<Whose, Vec<((i64, i64), Ranked<'a>)>> = BTreeMap::new();
+    let mut of: BTreeMap<Whose, Vec<Window<'a>>> = BTreeMap::new();
     for (at, one) in timelines.into_iter().enumerate() {
         let timeline = one.0;
         let whose = match (rank_of(&one), timeline.pid) {
@@ -40,7 +43,7 @@ pub(crate) fn newest<'a>(timelines: Vec<Ranked<'a>>) -> (Vec<Ranked<'a>>, usize)
     }
     for windows in of.values_mut() {
         windows.sort_by_key(|(span, one)| (*span, one.0.work.len()));
-        let mut apart: Vec<((i64, i64), Ranked<'a>)> = Vec::new();
+        let mut apart: Vec<Window<'a>> = Vec::new();
         for (span, one) in windows.drain(..) {
             match apart.last_mut() {
                 Some(last) if span.0 < last.0.1 || span == last.0 => {
@@ -57,7 +60,7 @@ pub(crate) fn newest<'a>(timelines: Vec<Ranked<'a>>) -> (Vec<Ranked<'a>>, usize)
         return (of.into_values().flatten().map(|(_, one)| one).collect(), n_sets);
     }
     let begun = of.values().filter_map(|w| w.last()).map(|(span, _)| span.0).max().unwrap_or(0);
-    let has_newest = |windows: &[((i64, i64), Ranked<'a>)]| {
+    let has_newest = |windows: &[Window<'a>]| {
         windows.len() == n_sets
             || windows.last().is_some_and(|(span, _)| begun.saturating_sub(span.0) < APART_NS)
     };

@@ -8,6 +8,7 @@ pub(crate) mod inspector;
 mod kinds;
 mod names;
 pub(crate) mod nsight;
+pub(crate) mod perfetto;
 mod scan;
 mod sqlite;
 mod wire;

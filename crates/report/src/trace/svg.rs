@@ -186,9 +186,9 @@ pub fn timeline(analysis: &Analysis<'_>) -> String {
             }
         }
     }
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<text x='{LEFT}' y='{}'>{:.1} ms</text></svg>\n",
+        "<text x='{LEFT}' y='{}'>{:.1} ms</text></svg>",
         38.0 + rows.len() as f64 * 26.0,
         (to - from) as f64 / 1e6
     );
