@@ -217,6 +217,7 @@ impl Corpus {
         Model { causes, rarity, weights }
     }
 
+    #[expect(clippy::print_stdout, reason = "its output")]
     fn check(&self, set: usize, name: &str) {
         let others: Vec<usize> =
             (0..self.documents.len()).filter(|n| self.documents[*n].set != set).collect();
@@ -295,6 +296,8 @@ fn scores(words: &[usize], rarity: &[f64], weights: &[BTreeMap<usize, f64>], n: 
         }
     }
     let length = length(words, rarity);
-    scores.iter_mut().for_each(|s| *s /= length);
+    for score in &mut scores {
+        *score /= length;
+    }
     scores
 }

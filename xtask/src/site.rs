@@ -9,6 +9,7 @@ mod topics;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -127,7 +128,7 @@ fn list(section: &str, title: &str, about: &str, pages: &[&Page], names: &Names)
         escape(about)
     );
     for page in pages {
-        body.push_str(&format!("<li><a href=\"{}.html\">{}</a></li>\n", page.slug, escape(&page.title)));
+        let _ = writeln!(body, "<li><a href=\"{}.html\">{}</a></li>", page.slug, escape(&page.title));
     }
     body.push_str("</ul>\n");
     let page = Page::new(section, "index", "", title, about, body);
@@ -142,11 +143,12 @@ fn front(pages: &[Page], names: &Names) -> String {
     );
     for (section, title, about) in SECTIONS {
         let n = pages.iter().filter(|page| page.section == section).count();
-        body.push_str(&format!(
-            "<li><a href=\"{section}/index.html\">{}</a> <span>{n}</span><br>{}</li>\n",
+        let _ = writeln!(
+            body,
+            "<li><a href=\"{section}/index.html\">{}</a> <span>{n}</span><br>{}</li>",
             escape(title),
             markdown::inline(about)
-        ));
+        );
     }
     body.push_str("</ul>\n");
     Page::new("", "index", "", "ringleader", "Finds the rank that stalls a multi-GPU training job", body)

@@ -235,6 +235,8 @@ impl<'i> Lines<'i> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     fn place(source: &str, start: u64, end: u64) -> Place {
@@ -243,7 +245,7 @@ mod tests {
 
     #[test]
     fn lines_around_places_of_a_file() {
-        let text: String = (0..100_000).map(|n| format!("line {n:06}\n")).collect();
+        let text: String = (0..100_000).map(|n| format!("line {n:06}") + "\n").collect();
         let at = |n: u64| place("a.log", n * 12, n * 12 + 11);
         let places = [at(99_999), at(0), at(50_000), at(50_001), place("b.log", 0, 5), at(200_000)];
         let found = around("a.log", &mut text.as_bytes(), &places, 2, &Limits::default());
@@ -263,7 +265,7 @@ mod tests {
 
     #[test]
     fn of_a_long_place_the_line_that_is_meant() {
-        let text: String = (1..=60).map(|n| format!("row {n}\n")).collect();
+        let text: String = (1..=60).map(|n| format!("row {n}") + "\n").collect();
         let of_line = |line: u32| {
             let places = [Place { source: "t".into(), span: (0, text.len() as u64), line }];
             around("t", &mut text.as_bytes(), &places, 1, &Limits::default()).remove(0).unwrap()

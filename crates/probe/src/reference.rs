@@ -153,6 +153,7 @@ fn start(thread: u32, seed: u64) -> [u32; 4] {
 }
 
 /// What the threads of one block compute; `None` for [`Unit::Special`].
+#[expect(clippy::many_single_char_names, reason = "the registers of the kernels")]
 pub fn units(kind: Unit, seed: u64, steps: u32, block: u32) -> Option<Vec<u64>> {
     let threads = (0..BLOCK).map(|thread| start(block * BLOCK + thread, seed));
     let pack = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;

@@ -325,6 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::float_cmp, reason = "both are exact")]
     fn known_codes() {
         assert_eq!(encode(&F16, 1, 0), Some(0x3C00));
         assert_eq!(encode(&F16, -2, 0), Some(0xC000));

@@ -233,9 +233,11 @@ struct Data {
     lanes: Vec<Lane>,
     ops: Vec<String>,
     groups: Vec<String>,
-    /// Lane, start and length in microseconds (-1: open), operation, group, number, state.
-    spans: Vec<(usize, i64, i64, usize, usize, Option<u32>, u8)>,
+    spans: Vec<Span>,
 }
+
+/// Lane, start and length in microseconds (-1: open), operation, group, number, state.
+type Span = (usize, i64, i64, usize, usize, Option<u32>, u8);
 
 #[derive(Serialize)]
 struct Lane {

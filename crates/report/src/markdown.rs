@@ -59,33 +59,7 @@ pub fn render(report: &Report, detail: Detail) -> String {
             self::action(&mut out, &format!("{}. ", n + 1), action);
         }
     }
-    let others = others(report);
-    if !others.is_empty() {
-        heading(&mut out, if decider(report).is_some() { "Other findings" } else { "Findings" });
-        let candidates = if decider(report).is_some() { 0 } else { MAX_CANDIDATES };
-        for (n, finding) in others.iter().take(limit(MAX_OTHERS)).enumerate() {
-            let text = format!(
-                "- **{}** {} ({}, {})",
-                finding.severity.name(),
-                prose(&plain(&finding.title)),
-                finding.cause,
-                finding.confidence.name()
-            );
-            line(&mut out, &text);
-            if all {
-                for culprit in &finding.culprits {
-                    line(&mut out, &format!("  - culprit {}", code(&who(culprit))));
-                }
-                evidence(&mut out, "  ", &finding.evidence, usize::MAX);
-                for action in &finding.actions {
-                    self::action(&mut out, "  - ", action);
-                }
-            } else if n < candidates {
-                evidence(&mut out, "  ", &finding.evidence, MAX_CANDIDATE_CITATIONS);
-            }
-        }
-        more(&mut out, others.len(), limit(MAX_OTHERS), "findings");
-    }
+    other_findings(&mut out, report, detail);
     if let Some(against) = &report.against {
         heading(&mut out, "Compared with the good run");
         for one in &against.differences {
@@ -132,6 +106,39 @@ pub fn render(report: &Report, detail: Detail) -> String {
         more(&mut out, notes.len(), limit(MAX_OTHERS), "notes");
     }
     out
+}
+
+/// Findings other than the one that decided.
+fn other_findings(out: &mut String, report: &Report, detail: Detail) {
+    let all = detail == Detail::Everything;
+    let most = if all { usize::MAX } else { MAX_OTHERS };
+    let others = others(report);
+    if !others.is_empty() {
+        heading(out, if decider(report).is_some() { "Other findings" } else { "Findings" });
+        let candidates = if decider(report).is_some() { 0 } else { MAX_CANDIDATES };
+        for (n, finding) in others.iter().take(most).enumerate() {
+            let text = format!(
+                "- **{}** {} ({}, {})",
+                finding.severity.name(),
+                prose(&plain(&finding.title)),
+                finding.cause,
+                finding.confidence.name()
+            );
+            line(out, &text);
+            if all {
+                for culprit in &finding.culprits {
+                    line(out, &format!("  - culprit {}", code(&who(culprit))));
+                }
+                evidence(out, "  ", &finding.evidence, usize::MAX);
+                for action in &finding.actions {
+                    self::action(out, "  - ", action);
+                }
+            } else if n < candidates {
+                evidence(out, "  ", &finding.evidence, MAX_CANDIDATE_CITATIONS);
+            }
+        }
+        more(out, others.len(), most, "findings");
+    }
 }
 
 /// One line for each rank of a live look, at most `most`.

@@ -301,6 +301,8 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     /// Fields of a message: number and content; numbers as their varint.

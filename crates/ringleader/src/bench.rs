@@ -219,7 +219,7 @@ impl Subcommand for BenchArgs {
             if let Ok(mut last) = last.lock()
                 && *last != row.collective
             {
-                text.push_str(&table::head(&[row.collective.clone()]));
+                text.push_str(&table::head(std::slice::from_ref(&row.collective)));
                 last.clone_from(&row.collective);
             }
             text.push_str(&table::line(row, plan.dtype.name()));
@@ -328,7 +328,8 @@ impl BenchArgs {
         let json = || serde_json::to_string_pretty(report).map(|text| text + "\n").map_err(Failure::Json);
         match self.format {
             ProbeFormat::Text => {
-                let who = table::who(report).iter().map(|line| format!("# {line}\n")).collect::<String>();
+                let who =
+                    table::who(report).iter().map(|line| format!("# {line}") + "\n").collect::<String>();
                 print(&format!("#\n{who}{}", table::verdicts(report)))?;
             }
             ProbeFormat::JsonV1 => print(&json()?)?,

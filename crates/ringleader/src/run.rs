@@ -266,7 +266,7 @@ fn write_scripts(args: &RunArgs, folder: &Path) -> Result<ExitCode, Failure> {
     };
     let made = scripts::write(folder, &asked)
         .map_err(|source| Failure::CannotWrite { path: folder.to_owned(), source })?;
-    print(&made.iter().map(|path| format!("{}\n", path.display())).collect::<String>())?;
+    print(&made.iter().map(|path| path.display().to_string() + "\n").collect::<String>())?;
     Ok(Code::NothingFound.into())
 }
 

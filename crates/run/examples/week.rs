@@ -174,9 +174,10 @@ fn week(seed: u64, is_blind: bool) -> Outcome {
 fn policy() -> Policy {
     let day = std::time::Duration::from_hours(24);
     let budget = |class, max| Budget { class, max, per: day };
-    let mut policy = Policy::default();
-    policy.budgets = vec![budget(Class::Transient, 20), budget(Class::Node, 40), budget(Class::Unknown, 10)];
-    policy
+    Policy {
+        budgets: vec![budget(Class::Transient, 20), budget(Class::Node, 40), budget(Class::Unknown, 10)],
+        ..Policy::default()
+    }
 }
 
 fn draw(random: &mut Random) -> (&'static str, Class) {

@@ -250,7 +250,7 @@ impl Policy {
         let mut policy = Self::default();
         policy.take_budgets(&page, &file.budget)?;
         policy.take_backoff(&page, &file.backoff)?;
-        policy.take_rest(&page, file)?;
+        policy.take_rest(&page, &file)?;
         Ok(policy)
     }
 
@@ -293,7 +293,7 @@ impl Policy {
         Ok(())
     }
 
-    fn take_rest(&mut self, page: &Page<'_>, file: File) -> Result<(), Fault> {
+    fn take_rest(&mut self, page: &Page<'_>, file: &File) -> Result<(), Fault> {
         let day = Duration::from_hours(24);
         if let Some(confidence) = &file.exclude.confidence {
             self.exclude.confidence = page.confidence(confidence)?;

@@ -1,5 +1,6 @@
 //! Archives and checksums.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -98,7 +99,7 @@ pub(super) fn sums(places: &Places) -> Result<PathBuf> {
     let mut text = String::new();
     for path in paths {
         let sum = sum(&fs::read(&path)?);
-        text.push_str(&format!("{sum}  {}\n", path.file_name().unwrap_or_default().to_string_lossy()));
+        let _ = writeln!(text, "{sum}  {}", path.file_name().unwrap_or_default().to_string_lossy());
     }
     let path = places.out.join("SHA256SUMS");
     fs::write(&path, text)?;
@@ -107,5 +108,8 @@ pub(super) fn sums(places: &Places) -> Result<PathBuf> {
 
 /// As `sha256sum` prints it.
 pub(super) fn sum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

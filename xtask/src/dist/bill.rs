@@ -1,6 +1,7 @@
 //! What goes with the program: completions, manual pages, licences of what is in it, and a bill of materials.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,7 +57,7 @@ struct Package {
 
 /// Packages of all Linux targets, without those of tests and builds alone.
 fn packages(root: &Path) -> Result<Vec<Package>> {
-    let mut names: BTreeMap<(String, String), ()> = BTreeMap::new();
+    let mut names: BTreeSet<(String, String)> = BTreeSet::new();
     for target in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"] {
         let output = Command::new("cargo")
             .args([
@@ -70,7 +71,7 @@ fn packages(root: &Path) -> Result<Vec<Package>> {
         for line in String::from_utf8(output.stdout)?.lines() {
             let mut words = line.split(' ');
             let (Some(name), Some(version)) = (words.next(), words.next()) else { continue };
-            names.insert((name.to_owned(), version.trim_start_matches('v').to_owned()), ());
+            names.insert((name.to_owned(), version.trim_start_matches('v').to_owned()));
         }
     }
     let output = Command::new("cargo")
@@ -93,7 +94,7 @@ fn packages(root: &Path) -> Result<Vec<Package>> {
     for package in metadata["packages"].as_array().context("packages")? {
         let text = |key: &str| package[key].as_str().unwrap_or_default().to_owned();
         let key = (text("name"), text("version"));
-        if !names.contains_key(&key) || package["source"].is_null() {
+        if !names.contains(&key) || package["source"].is_null() {
             continue;
         }
         let folder = Path::new(&text("manifest_path")).parent().map(Path::to_owned).unwrap_or_default();
@@ -113,7 +114,7 @@ fn texts(packages: &[Package]) -> Result<String> {
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in packages {
         ensure!(!package.licence.is_empty(), "{} names no licence", package.name);
-        list.push_str(&format!("| {} | {} | {} |\n", package.name, package.version, package.licence));
+        let _ = writeln!(list, "| {} | {} | {} |", package.name, package.version, package.licence);
         let mut files: Vec<PathBuf> =
             fs::read_dir(&package.folder)?.flatten().map(|entry| entry.path()).collect();
         files.sort();
@@ -130,7 +131,7 @@ fn texts(packages: &[Package]) -> Result<String> {
     }
     for (text, mut of) in texts {
         of.dedup();
-        list.push_str(&format!("\n## {}\n\n```text\n{}\n```\n", of.join(", "), text.replace("```", "'''")));
+        let _ = write!(list, "\n## {}\n\n```text\n{}\n```\n", of.join(", "), text.replace("```", "'''"));
     }
     Ok(list)
 }

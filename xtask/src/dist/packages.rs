@@ -1,5 +1,6 @@
 //! Packages of distributions (by nfpm) and of Python (by maturin).
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,10 +27,11 @@ fn description(places: &Places, target: Target) -> Result<String> {
     let quoted = |path: &Path| serde_json::Value::from(path.display().to_string()).to_string();
     let mut contents = String::new();
     let mut add = |from: &Path, to: &str, mode: &str| {
-        contents.push_str(&format!(
+        let _ = write!(
+            contents,
             "  - src: {}\n    dst: {to}\n    file_info:\n      mode: {mode}\n",
             quoted(from)
-        ));
+        );
     };
     add(&places.program(target)?, "/usr/bin/ringleader", "0755");
     if let Some(plugin) = places.plugin(target)? {

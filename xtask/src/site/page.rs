@@ -1,6 +1,7 @@
 //! One page.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use super::Names;
 
@@ -69,8 +70,12 @@ impl Page {
             out.push_str(before);
             let Some((name, after)) = after.split_once("}}") else { break };
             match names.of(name) {
-                Some(path) => out.push_str(&format!("<a href=\"{up}{path}\">{}</a>", escape(name))),
-                None => out.push_str(&format!("<code>{}</code>", escape(name))),
+                Some(path) => {
+                    let _ = write!(out, "<a href=\"{up}{path}\">{}</a>", escape(name));
+                }
+                None => {
+                    let _ = write!(out, "<code>{}</code>", escape(name));
+                }
             }
             rest = after;
         }

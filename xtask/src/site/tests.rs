@@ -130,6 +130,7 @@ fn accepted(line: &str) -> Result<(), String> {
 
 /// What people search for: the page that answers comes first. The ranking is the browser's own file, run by Node.js where it is.
 #[test]
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn the_search_finds_what_people_type() {
     let Ok(node) = Command::new("node").arg("--version").output() else {
         println!("skipped: Node.js is not here");

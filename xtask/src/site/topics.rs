@@ -2,6 +2,7 @@
 
 use ringleader::explain::answer::{Kind, Topic};
 use ringleader_knowledge::message;
+use std::fmt::Write as _;
 
 use super::markdown::inline;
 use super::page::{Page, escape};
@@ -59,15 +60,15 @@ fn page(topic: &Topic) -> Page {
     if !topic.advice.is_empty() || !topic.actions.is_empty() {
         body.push_str("<h2>What to do</h2>\n");
         for text in &topic.advice {
-            body.push_str(&format!("<p>{}</p>\n", inline(text)));
+            let _ = writeln!(body, "<p>{}</p>", inline(text));
         }
         body.push_str("<ol>\n");
         for action in &topic.actions {
             let impact = serde_json::to_value(action.impact).ok();
             let impact = impact.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
-            body.push_str(&format!("<li>{} <small>{impact}</small>", inline(&action.text)));
+            let _ = write!(body, "<li>{} <small>{impact}</small>", inline(&action.text));
             if let Some(command) = &action.command {
-                body.push_str(&format!("<pre><code>{}</code></pre>", escape(command)));
+                let _ = write!(body, "<pre><code>{}</code></pre>", escape(command));
             }
             body.push_str("</li>\n");
         }
@@ -76,18 +77,19 @@ fn page(topic: &Topic) -> Page {
     if !topic.details.is_empty() {
         body.push_str("<h2>Facts</h2>\n<table>\n");
         for detail in &topic.details {
-            body.push_str(&format!(
-                "<tr><th>{}</th><td>{}</td></tr>\n",
+            let _ = writeln!(
+                body,
+                "<tr><th>{}</th><td>{}</td></tr>",
                 escape(&detail.name),
                 inline(&detail.value)
-            ));
+            );
         }
         body.push_str("</table>\n");
     }
     asked(&mut body, &topic.name);
     if !topic.see_also.is_empty() {
         let links: Vec<String> = topic.see_also.iter().map(|name| format!("{{{{see:{name}}}}}")).collect();
-        body.push_str(&format!("<h2>See also</h2>\n<p>{}</p>\n", links.join(", ")));
+        let _ = write!(body, "<h2>See also</h2>\n<p>{}</p>\n", links.join(", "));
     }
     sources(&mut body, topic.sources.iter().map(String::as_str));
     Page::new(section(topic.kind), slug, &topic.name, &title, &topic.meaning, body)
@@ -99,10 +101,10 @@ fn paragraphs(body: &mut String, heading: &str, texts: &[String]) {
         return;
     }
     if !heading.is_empty() {
-        body.push_str(&format!("<h2>{heading}</h2>\n"));
+        let _ = writeln!(body, "<h2>{heading}</h2>");
     }
     for text in texts {
-        body.push_str(&format!("<p>{}</p>\n", inline(text)));
+        let _ = writeln!(body, "<p>{}</p>", inline(text));
     }
 }
 
@@ -110,16 +112,17 @@ fn paragraphs(body: &mut String, heading: &str, texts: &[String]) {
 fn asked(body: &mut String, name: &str) {
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./ ".contains(c));
     let word = if is_plain { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };
-    body.push_str(&format!(
+    let _ = write!(
+        body,
         "<h2>On the command line</h2>\n<pre><code>ringleader explain {}</code></pre>\n",
         escape(&word)
-    ));
+    );
 }
 
 fn sources<'a>(body: &mut String, sources: impl Iterator<Item = &'a str>) {
     let list: Vec<String> = sources.map(|source| format!("<li>{}</li>\n", inline(source))).collect();
     if !list.is_empty() {
-        body.push_str(&format!("<h2>Sources</h2>\n<ul>\n{}</ul>\n", list.concat()));
+        let _ = write!(body, "<h2>Sources</h2>\n<ul>\n{}</ul>\n", list.concat());
     }
 }
 
@@ -148,28 +151,24 @@ pub(super) fn messages() -> Vec<Page> {
                 .map(|cause| format!("{{{{see:{cause}}}}}"))
                 .collect();
             if !candidates.is_empty() {
-                body.push_str(&format!(
-                    "<h2>Causes it may indicate</h2>\n<p>{}</p>\n",
-                    candidates.join(", ")
-                ));
+                let _ = write!(body, "<h2>Causes it may indicate</h2>\n<p>{}</p>\n", candidates.join(", "));
             }
-            body.push_str(&format!(
+            let _ = write!(
+                body,
                 "<h2>Facts</h2>\n<table>\n<tr><th>printed by</th><td>{}</td></tr>\n",
                 escape(row.by())
-            ));
-            body.push_str(&format!("<tr><th>pattern</th><td><code>{}</code></td></tr>\n", escape(&pattern)));
+            );
+            let _ = writeln!(body, "<tr><th>pattern</th><td><code>{}</code></td></tr>", escape(&pattern));
             for (name, value) in [("since", row.since()), ("until", row.until())] {
                 if !value.is_empty() {
-                    body.push_str(&format!("<tr><th>{name}</th><td>{}</td></tr>\n", escape(value)));
+                    let _ = writeln!(body, "<tr><th>{name}</th><td>{}</td></tr>", escape(value));
                 }
             }
             body.push_str("</table>\n");
             let examples: Vec<String> = row.examples().map(escape).collect();
             if !examples.is_empty() {
-                body.push_str(&format!(
-                    "<h2>Examples</h2>\n<pre class=\"sample\">{}</pre>\n",
-                    examples.join("\n")
-                ));
+                let _ =
+                    write!(body, "<h2>Examples</h2>\n<pre class=\"sample\">{}</pre>\n", examples.join("\n"));
             }
             sources(&mut body, std::iter::once(row.source()));
             Page::new("message", row.id(), row.id(), &title, row.says(), body)
@@ -184,13 +183,18 @@ pub(super) fn checks() -> Vec<Page> {
             let mut body = format!("<p class=\"kind\">check</p>\n<h1>{id}: {}</h1>\n", escape(title));
             for line in text.split("\n\n").filter(|part| !part.trim().is_empty()) {
                 match line.trim().strip_prefix("# ") {
-                    Some(heading) => body.push_str(&format!("<h2>{}</h2>\n", escape(heading))),
-                    None => body.push_str(&format!("<p>{}</p>\n", inline(&line.replace('\n', " ")))),
+                    Some(heading) => {
+                        let _ = writeln!(body, "<h2>{}</h2>", escape(heading));
+                    }
+                    None => {
+                        let _ = writeln!(body, "<p>{}</p>", inline(&line.replace('\n', " ")));
+                    }
                 }
             }
-            body.push_str(&format!(
+            let _ = write!(
+                body,
                 "<h2>On the command line</h2>\n<pre><code>ringleader check --only {id}</code></pre>\n"
-            ));
+            );
             Page::new("check", id, id, &format!("{id}: {title}"), title, body)
         })
         .collect()

@@ -100,7 +100,7 @@ impl Ledger {
         self.beat += 1;
         // A note that says the same again is a sign of life.
         let stamp = (std::process::id() as u64) << 40 | self.beat;
-        let note = [format!("{stamp:0width$}", width = BEAT).as_bytes(), bytes].concat();
+        let note = [format!("{stamp:0BEAT$}").as_bytes(), bytes].concat();
         let written = self
             .folder("members")
             .and_then(|folder| files::replace(&folder.join(escape(&self.node)), &self.token, &note));

@@ -69,7 +69,7 @@ impl Ledger {
     }
 
     /// Runs a call, again with the next member if one fails, and only where doing it twice does no harm.
-    fn call<T>(&self, work: impl AsyncFn(&Client, Duration) -> Result<T, Failure>) -> Result<T, HubError> {
+    fn call<T>(&self, work: &impl AsyncFn(&Client, Duration) -> Result<T, Failure>) -> Result<T, HubError> {
         let share = self.deadline / TRIES;
         let mut last = None;
         for _ in 0..TRIES {
@@ -97,7 +97,7 @@ impl Ledger {
 
     pub(crate) fn read(&mut self) -> Result<Page, HubError> {
         let prefix = self.prefix.clone().into_bytes();
-        let (kvs, _) = self.call(async |client, deadline| client.list(&prefix, false, deadline).await)?;
+        let (kvs, _) = self.call(&async |client, deadline| client.list(&prefix, false, deadline).await)?;
         let (entry_key, members_key) = (self.entry_key(), self.members_key());
         let mut page = Page::default();
         for kv in kvs {
@@ -142,18 +142,18 @@ impl Ledger {
         if let Some(lease) = self.lease
             && self.renewed.is_none_or(|at| at.elapsed() >= ttl / 3)
         {
-            match self.call(async |client, deadline| client.renew(lease, deadline).await)? {
-                Some(_) => self.renewed = Some(Instant::now()),
-                None => (self.lease, self.note) = (None, Vec::new()),
+            if self.call(&async |client, deadline| client.renew(lease, deadline).await)?.is_some() {
+                self.renewed = Some(Instant::now());
+            } else {
+                (self.lease, self.note) = (None, Vec::new());
             }
         }
-        let lease = match self.lease {
-            Some(lease) => lease,
-            None => {
-                let (lease, ..) = self.call(async |client, deadline| client.grant(ttl, deadline).await)?;
-                (self.lease, self.renewed) = (Some(lease), Some(Instant::now()));
-                lease
-            }
+        let lease = if let Some(lease) = self.lease {
+            lease
+        } else {
+            let (lease, ..) = self.call(&async |client, deadline| client.grant(ttl, deadline).await)?;
+            (self.lease, self.renewed) = (Some(lease), Some(Instant::now()));
+            lease
         };
         if self.note == bytes {
             return Ok(());

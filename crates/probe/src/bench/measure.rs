@@ -409,6 +409,7 @@ mod tests {
     use crate::sys::DataType;
 
     #[test]
+    #[expect(clippy::float_cmp, reason = "each is one of the values")]
     fn percentiles_are_of_the_nearest_rank() {
         let values: Vec<f64> = (1..=200).map(f64::from).collect();
         assert_eq!([50, 90, 99, 100].map(|share| percentile(&values, share)), [100.0, 180.0, 198.0, 200.0]);

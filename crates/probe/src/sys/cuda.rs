@@ -3,6 +3,7 @@
 //! The primary context is used, because NCCL and cuBLAS go through the runtime, which uses it, too.
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::fmt::Write as _;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr::null_mut;
@@ -201,7 +202,7 @@ impl Driver {
             if [4, 6, 8, 10].contains(&n) {
                 text.push('-');
             }
-            text.push_str(&format!("{byte:02x}"));
+            let _ = write!(text, "{byte:02x}");
         }
         Ok(text)
     }

@@ -166,9 +166,9 @@ impl Nccl {
     /// # Errors
     /// If there is none at this path or name, or it is older than 2.7.
     pub fn load(path: &Path) -> Result<Self, Trouble> {
+        type Text<A> = unsafe extern "C" fn(A) -> *const c_char;
         let library = open(path, Scope::Local)?;
         let table: &'static Table = Box::leak(Box::new(Table::find(library)?));
-        type Text<A> = unsafe extern "C" fn(A) -> *const c_char;
         // SAFETY: the signature is the one of nccl.h.
         let error: Option<Text<i32>> = unsafe { super::library::function(library, "ncclGetErrorString") };
         // SAFETY: the signature is the one of nccl.h.

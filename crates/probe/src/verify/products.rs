@@ -438,10 +438,10 @@ mod tests {
     fn sums_place_a_wrong_element() {
         let n = 16;
         let (a, b) = (Plan::small(DataType::F32, 50, 1), Plan::small(DataType::F32, 50, 2));
-        let mut c = vec![0f64; n * n];
+        let mut product = vec![0f64; n * n];
         for column in 0..n {
             for row in 0..n {
-                c[row + column * n] = (0..n)
+                product[row + column * n] = (0..n)
                     .map(|k| {
                         let x = reference::whole(&a, 0, (k + row * n) as u64);
                         (x * reference::whole(&b, 0, (k + column * n) as u64)) as f64
@@ -449,9 +449,9 @@ mod tests {
                     .sum();
             }
         }
-        assert_eq!(wrong_sums(n, [&a, &b], &c), (vec![], vec![]));
+        assert_eq!(wrong_sums(n, [&a, &b], &product), (vec![], vec![]));
         for (row, column, value) in [(3, 7, 1.0), (0, 15, 0.5), (9, 0, f64::NAN)] {
-            let mut wrong = c.clone();
+            let mut wrong = product.clone();
             wrong[row + column * n] += value;
             assert_eq!(wrong_sums(n, [&a, &b], &wrong), (vec![row], vec![column]));
         }

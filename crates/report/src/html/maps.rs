@@ -222,7 +222,9 @@ fn branch(out: &mut String, stack: &Stack, depth: u32) {
         let n = frames.iter().take_while(|frame| frame.own == first.own).count();
         let (run, rest) = frames.split_at(n.max(1));
         if first.own || run.len() <= CALM_FRAMES {
-            run.iter().for_each(|one| frame(out, one));
+            for one in run {
+                frame(out, one);
+            }
         } else {
             let last =
                 run.last().map(|one| one.place.function.clone().unwrap_or_default()).unwrap_or_default();
@@ -232,7 +234,9 @@ fn branch(out: &mut String, stack: &Stack, depth: u32) {
                 run.len(),
                 text(&last)
             );
-            run.iter().for_each(|one| frame(out, one));
+            for one in run {
+                frame(out, one);
+            }
             out.push_str("</details>");
         }
         frames = rest;
@@ -273,7 +277,7 @@ pub(super) fn machines(report: &Report) -> String {
         return String::new();
     }
     let n_faulty = report.machines.iter().filter(|machine| is_faulty(machine)).count();
-    let shown = n_faulty.max(CALM_NODES).min(MAX_NODES).min(report.machines.len());
+    let shown = n_faulty.clamp(CALM_NODES, MAX_NODES).min(report.machines.len());
     let mut out = format!(
         "<p class=\"quiet\">{} in the evidence, {n_faulty} with something wrong.</p>\n<div class=\"nodes\">\n",
         match report.machines.len() + report.machines_left_out {

@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(project(&deep, &[root.join("elsewhere/logs")]), Some(own));
         // Above the evidence, and within it.
         assert_eq!(project(&deep, &[deep.join("logs")]), None);
-        assert_eq!(project(&deep, &[root.clone()]), None);
+        assert_eq!(project(&deep, std::slice::from_ref(&root)), None);
         assert_eq!(project(&root.join("elsewhere"), &[]), None);
     }
 }

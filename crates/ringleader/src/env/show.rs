@@ -77,14 +77,14 @@ pub(super) fn quoted(text: &str) -> String {
 /// For files that launchers and containers read: `--env-file`.
 pub(super) fn dotenv(answer: &Answer) -> String {
     let plain = |value: &str| value.replace('\n', " ");
-    exported(answer).map(|variable| format!("{}={}\n", variable.name, plain(&variable.value))).collect()
+    exported(answer).map(|variable| format!("{}={}", variable.name, plain(&variable.value)) + "\n").collect()
 }
 
 /// For Slurm's TaskProlog, whose lines `export NAME=value` go into the task's environment, without a shell's quotes.
 pub(super) fn slurm(answer: &Answer) -> String {
     let plain = |value: &str| value.replace('\n', " ");
     exported(answer)
-        .map(|variable| format!("export {}={}\n", variable.name, plain(&variable.value)))
+        .map(|variable| format!("export {}={}", variable.name, plain(&variable.value)) + "\n")
         .collect()
 }
 
@@ -93,7 +93,7 @@ pub(super) fn k8s(answer: &Answer) -> String {
     // `$(NAME)` would be expanded; `$$` is one dollar.
     let value = |text: &str| serde_json::Value::from(text.replace('$', "$$")).to_string();
     exported(answer)
-        .map(|variable| format!("- name: {}\n  value: {}\n", variable.name, value(&variable.value)))
+        .map(|variable| format!("- name: {}\n  value: {}", variable.name, value(&variable.value)) + "\n")
         .collect()
 }
 

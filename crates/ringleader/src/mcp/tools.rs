@@ -283,6 +283,8 @@ fn redact_all(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]
@@ -308,7 +310,7 @@ mod tests {
     #[test]
     fn every_tool_has_a_schema_and_an_answer() {
         let folder = tempfile::tempdir().unwrap();
-        let text: String = (1..=60).map(|n| format!("step {n} password=hunter22\n")).collect();
+        let text: String = (1..=60).map(|n| format!("step {n} password=hunter22") + "\n").collect();
         std::fs::write(folder.path().join("a.log"), text).unwrap();
         let roots = Roots::new(&[folder.path().to_owned()]).unwrap();
         for tool in ALL {

@@ -39,6 +39,7 @@ impl<T: Send + 'static> Duty<T> {
     }
 
     /// What came of it, once it is there; the inner one is None if its thread broke off.
+    #[expect(clippy::option_option, reason = "three outcomes: not there yet, broken off, an answer")]
     pub(crate) fn taken(&self) -> Option<Option<T>> {
         match self.answer.try_recv() {
             Ok(answer) => Some(Some(answer)),

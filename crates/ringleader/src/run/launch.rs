@@ -65,16 +65,13 @@ impl Fill {
         while let Some((head, behind)) = rest.split_once('{') {
             out.push_str(head);
             let filled = behind.split_once('}').and_then(|(name, tail)| Some((self.value(name)?, tail)));
-            match filled {
-                Some((value, tail)) => {
-                    out.push_str(&value);
-                    rest = tail;
-                }
+            if let Some((value, tail)) = filled {
+                out.push_str(&value);
+                rest = tail;
+            } else {
                 // Braces of the program's own stay.
-                None => {
-                    out.push('{');
-                    rest = behind;
-                }
+                out.push('{');
+                rest = behind;
             }
         }
         out + rest

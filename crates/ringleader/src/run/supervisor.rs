@@ -203,6 +203,7 @@ fn store(args: &RunArgs, folder: &Folder, asked: &Asked) -> Result<(Box<dyn Stor
 
 impl Supervisor<'_> {
     /// Prints a line for people; the job's own output goes the same way.
+    #[expect(clippy::unused_self, reason = "called as all that a supervisor does")]
     fn say(&self, text: &str) {
         for line in text.lines() {
             // Nobody may be listening.
@@ -395,7 +396,9 @@ impl Supervisor<'_> {
                     let (chosen, notes) = duty::newest_checkpoint(&self.policy);
                     *checkpoint = chosen;
                     if self.decided == 0 {
-                        notes.iter().for_each(|note| self.say(note));
+                        for note in &notes {
+                            self.say(note);
+                        }
                     }
                     self.decided = self.decided.max(1);
                 }
@@ -655,7 +658,7 @@ impl Supervisor<'_> {
         if let Err(error) = self.journal.append(&record) {
             self.say(&format!("the journal cannot be written: {error}"));
         }
-        record.schema = journal::SCHEMA.to_owned();
+        journal::SCHEMA.clone_into(&mut record.schema);
         self.records.push(record);
         self.next_metrics = Instant::now();
     }

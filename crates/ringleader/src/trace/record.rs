@@ -281,6 +281,8 @@ fn answer(socket: &UnixDatagram, to: &SocketAddr, kind: &[u8], body: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]

@@ -27,7 +27,7 @@ impl Client {
         let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut client = Self { child, to, from, next: 0 };
         let info = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        let answer = client.ask("initialize", info);
+        let answer = client.ask("initialize", &info);
         assert_eq!(answer["result"]["serverInfo"]["name"], "ringleader", "{answer}");
         assert!(answer["result"]["instructions"].as_str().unwrap().contains("never instructions"));
         client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -39,7 +39,7 @@ impl Client {
         self.to.flush().unwrap();
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.next += 1;
         let id = self.next;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
@@ -54,8 +54,8 @@ impl Client {
     }
 
     /// What a tool says, and whether it is an error.
-    fn call(&mut self, tool: &str, arguments: Value) -> (String, bool) {
-        let answer = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
+    fn call(&mut self, tool: &str, arguments: &Value) -> (String, bool) {
+        let answer = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
         let result = &answer["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
         (text, result["isError"] == true)
@@ -66,7 +66,7 @@ impl Client {
 fn an_assistant_asks_what_an_engineer_would() {
     let root = crate::root().join("cases");
     let mut client = Client::start(&root);
-    let tools = client.ask("tools/list", json!({}));
+    let tools = client.ask("tools/list", &json!({}));
     let tools = tools["result"]["tools"].as_array().unwrap().clone();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["diagnose", "findings", "lines", "explain", "check"]);
@@ -77,10 +77,10 @@ fn an_assistant_asks_what_an_engineer_would() {
     );
 
     let paths = json!(["skipped-allreduce/evidence"]);
-    let (brief, failed) = client.call("diagnose", json!({"paths": paths}));
+    let (brief, failed) = client.call("diagnose", &json!({"paths": paths}));
     assert!(!failed && brief.contains("skipped-collective") && brief.contains("rank 2"), "{brief}");
     assert!(brief.len() <= 16 << 10);
-    let (found, _) = client.call("findings", json!({"paths": paths}));
+    let (found, _) = client.call("findings", &json!({"paths": paths}));
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!(found["verdict"]["cause"], "skipped-collective");
     let cited = &found["findings"][0]["evidence"]
@@ -91,15 +91,15 @@ fn an_assistant_asks_what_an_engineer_would() {
         .unwrap()
         .clone();
     let arguments = json!({"paths": paths, "source": cited["source"], "line": cited["line"], "around": 1});
-    let (lines, _) = client.call("lines", arguments);
+    let (lines, _) = client.call("lines", &arguments);
     assert_eq!(lines.lines().count(), 4, "{lines}");
-    let (explained, _) = client.call("explain", json!({"what": "xid 79"}));
+    let (explained, _) = client.call("explain", &json!({"what": "xid 79"}));
     assert!(explained.contains("fallen off the bus"), "{explained}");
 
     // Outside of the root nothing is read, and nothing is told of what is there.
-    let (refused, failed) = client.call("diagnose", json!({"paths": ["/etc"]}));
+    let (refused, failed) = client.call("diagnose", &json!({"paths": ["/etc"]}));
     assert!(failed && refused.contains("not below the roots"), "{refused}");
-    let unknown = client.ask("tools/call", json!({"name": "reset", "arguments": {}}));
+    let unknown = client.ask("tools/call", &json!({"name": "reset", "arguments": {}}));
     assert!(unknown["error"]["message"].as_str().unwrap().contains("no tool"), "{unknown}");
 
     // It ends with its client.

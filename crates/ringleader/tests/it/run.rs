@@ -255,6 +255,7 @@ fn a_node_that_fails_its_examination_does_not_join() {
 /// Four network namespaces and three members of etcd: zoo/run/nodes.py. All of its scenes are run by hand; docs/run.md has
 /// what came of them.
 #[test]
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn nodes_agree_over_etcd() {
     let script = crate::root().join("zoo/run/nodes.py");
     let output = Command::new("python3")

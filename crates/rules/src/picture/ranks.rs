@@ -148,7 +148,7 @@ fn fold(at: BTreeMap<Rank, Standing>, accused: &[Rank]) -> Vec<Standing> {
             row_of.1.insert(row.doing);
         }
     }
-    let mut rows: Vec<(Key, (Vec<Rank>, BTreeSet<String>))> = folded.into_iter().collect();
+    let mut rows: Vec<_> = folded.into_iter().collect();
     rows.sort_by_key(|((is_other, state, ..), (ranks, _))| {
         (*is_other, *state == "waits", *state == "no-record", ranks.len(), ranks.first().copied())
     });

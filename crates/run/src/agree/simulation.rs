@@ -144,12 +144,8 @@ impl World {
         View { decree: self.decrees.last().cloned(), members }
     }
 
-    fn is_storm(&self, tick: u64) -> bool {
-        tick < STORM_TICKS
-    }
-
     fn faults(&mut self, tick: u64) {
-        if !self.is_storm(tick) {
+        if !is_storm(tick) {
             // Everything heals, except that one node may stay dead.
             self.is_store_up = true;
             self.is_full = false;
@@ -229,7 +225,7 @@ impl World {
         if !progressing.is_empty() {
             self.steps += 1;
         }
-        let crash = self.is_storm(tick) && self.random.chance(0.5);
+        let crash = is_storm(tick) && self.random.chance(0.5);
         for at in 0..self.nodes.len() {
             let Some(generation) = self.nodes[at].held.running else { continue };
             let goes = progressing.contains(&generation);
@@ -461,4 +457,8 @@ fn a_quiet_world_needs_one_attempt() {
         }
     }
     panic!("it did not end");
+}
+
+fn is_storm(tick: u64) -> bool {
+    tick < STORM_TICKS
 }

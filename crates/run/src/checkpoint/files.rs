@@ -58,6 +58,10 @@ fn of_fault(path: &Path, fault: Fault) -> Examined {
 }
 
 /// Examines a file of any kind that a checkpoint may have.
+#[expect(
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "frameworks write these endings in small letters"
+)]
 pub fn examine(path: &Path, options: Options) -> Examined {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut file = match File::open(path) {

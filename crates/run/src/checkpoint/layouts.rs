@@ -99,6 +99,10 @@ fn single(files: BTreeMap<String, Vec<PathBuf>>, names: &BTreeSet<&str>) -> Vec<
 }
 
 /// Markers that stand beside or within a checkpoint until it is complete.
+#[expect(
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "frameworks write these endings in small letters"
+)]
 fn mark(name: &str, names: &BTreeSet<&str>, candidate: &mut Candidate) {
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     for marker in [format!("{name}-unfinished"), format!("{stem}-unfinished")] {
@@ -158,6 +162,10 @@ fn modified(path: &Path) -> Option<SystemTime> {
 }
 
 /// The layout of a folder, if it is a checkpoint.
+#[expect(
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "frameworks write these endings in small letters"
+)]
 fn folder(name: &str, path: &Path) -> Option<Candidate> {
     let all = entries(path).ok()?;
     let has = |wanted: &str| all.iter().any(|(name, _)| name == wanted);

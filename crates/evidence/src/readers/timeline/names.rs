@@ -22,7 +22,7 @@ pub(super) struct Meaning {
 #[derive(Debug, Default)]
 pub(super) struct Names {
     index: Index,
-    list: Vec<Box<str>>,
+    all: Vec<Box<str>>,
     /// What the bytes were, where they differ from the name.
     hashes: Vec<u64>,
     meanings: Vec<Meaning>,
@@ -33,19 +33,19 @@ impl Names {
     #[inline]
     pub(super) fn of(&mut self, bytes: &[u8]) -> u32 {
         let hash = hash_of(bytes);
-        let next = self.list.len() as u32;
+        let next = self.all.len() as u32;
         let hashes = &self.hashes;
-        let list = &self.list;
+        let names = &self.all;
         let place = self.index.place(hash, next, |at| {
             let at = at as usize;
             hashes.get(at) == Some(&hash)
-                && list.get(at).is_some_and(|name| {
+                && names.get(at).is_some_and(|name| {
                     let same = name.len().min(bytes.len()).min(32);
                     bytes.contains(&b'\\') || name.as_bytes().get(..same) == bytes.get(..same)
                 })
         });
         if place == next {
-            if self.list.len() >= MAX_NAMES {
+            if self.all.len() >= MAX_NAMES {
                 return 0;
             }
             self.add(bytes, hash);
@@ -63,7 +63,7 @@ impl Names {
             runtime: kinds::runtime_call(&text),
             copy: kinds::copy(&text),
         });
-        self.list.push(text.into());
+        self.all.push(text.into());
         self.hashes.push(hash);
     }
 
@@ -74,10 +74,10 @@ impl Names {
     }
 
     pub(super) fn name(&self, at: u32) -> &str {
-        self.list.get(at as usize).map_or("", |name| name)
+        self.all.get(at as usize).map_or("", |name| name)
     }
 
     pub(super) fn into_names(self) -> Vec<Box<str>> {
-        self.list
+        self.all
     }
 }

@@ -1,5 +1,6 @@
 //! What the supervisor tells: decisions, metrics, its last words.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -166,10 +167,10 @@ impl Supervisor<'_> {
         let mut line =
             format!("{}: {} attempts, {} failed", to.name(), effective.n_attempts, effective.n_failures);
         if let Some(n) = effective.steps_repeated {
-            line += &format!(", {n} steps repeated");
+            let _ = write!(line, ", {n} steps repeated");
         }
         if let Some(ratio) = effective.ratio {
-            line += &format!(", {:.0} % of {:.0} s in steps that count", ratio * 100.0, effective.wall_s);
+            let _ = write!(line, ", {:.0} % of {:.0} s in steps that count", ratio * 100.0, effective.wall_s);
         }
         self.say(&line);
         self.next_metrics = Instant::now();
