@@ -166,7 +166,9 @@ pub fn sizes(views: &[View<'_>], steps: &[Steps], join: &Join, alone: &Alone) ->
         class.0.push(join.cost_ns(views, op));
         class.1 |= op.members.len() < op.n_ranks as usize || !join.is_aligned();
     }
-    for (place, (view, steps)) in views.iter().zip(steps).enumerate() {
+    // Beside operations that are joined, a few that are not say nothing more.
+    let is_alone = join.ops.is_empty();
+    for (place, (view, steps)) in views.iter().zip(steps).enumerate().filter(|_| is_alone) {
         for (at, class) in Alone::of(place, view, join) {
             if steps.of_work.get(at).is_some_and(|step| steps.usual.contains(step)) {
                 let class_of = classes.entry(class).or_default();
