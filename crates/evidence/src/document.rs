@@ -25,6 +25,9 @@ pub(crate) fn read(
     }
     hold(head, input, sink.limits.max_json_bytes, &mut scratch.whole, sink);
     let whole = scratch.whole.bytes();
+    if readers::timeline::is_trace(whole) {
+        return readers::timeline::read_chrome(whole, input, sink);
+    }
     let size = whole.len() as u64;
     let mut reader = Reader { name, whole, at: 0, line: 1, n_documents: 0, n_known: 0 };
     if reader.run(sink) {

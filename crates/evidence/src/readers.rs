@@ -147,6 +147,7 @@ readers! {
     ring: NoLines, Reader { whole: Some(&RING), ..LINES };
     nsight: NoLines, Reader { whole: Some(&DATABASE), ..LINES };
     xplane: NoLines, Reader { whole: Some(&PLANES), ..LINES };
+    perfetto: NoLines, Reader { whole: Some(&PACKETS), ..LINES };
     inspector: NoLines, Reader { whole: Some(&INSPECTOR), ..LINES };
     // A snapshot holds lines of the kernel's log.
     node: NoLines, Reader { document: Some(node::read_json::<kernel::KernelReader>), ..LINES };
@@ -185,6 +186,14 @@ static PLANES: WholeFile = WholeFile {
     is: timeline::xplane::is_xplane,
     max_bytes: |_| timeline::xplane::MAX_BYTES,
     read: |_, bytes, _, sink| timeline::xplane::read(bytes, sink),
+};
+
+/// A trace of Perfetto.
+static PACKETS: WholeFile = WholeFile {
+    name: "perfetto",
+    is: timeline::perfetto::is_perfetto,
+    max_bytes: |_| timeline::perfetto::MAX_BYTES,
+    read: |_, bytes, _, sink| timeline::perfetto::read(bytes, sink),
 };
 
 /// A ring of NCCL's plugin.

@@ -200,10 +200,11 @@ fn pct(value: f64) -> f64 {
 impl TraceReport {
     /// The report of an analysis; the case gives the notes.
     pub fn new(analysis: &Analysis<'_>, case: &Case) -> Self {
-        let notes = case.notes.iter().map(|note| {
+        let of_case = case.notes.iter().map(|note| {
             let path = case.sources.get(note.cite.source.0 as usize).map_or("", |s| &s.path);
             format!("{path}: {}", note.text)
         });
+        let notes = limits(analysis).into_iter().chain(of_case);
         Self {
             schema: Schema::V1,
             verdict: verdict(analysis),
@@ -233,6 +234,25 @@ impl TraceReport {
     }
 }
 
+/// What the timelines given do not let one say.
+fn limits(analysis: &Analysis<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if analysis.n_sets > 1 {
+        notes.push(format!(
+            "of {} recordings of these ranks, one after the other, the newest is shown; give an earlier one by itself",
+            analysis.n_sets
+        ));
+    }
+    if analysis.waits_unseen() {
+        notes.push(format!(
+            "collectives take {} a step beyond the shortest of their kind and size: whether that is waiting for other ranks \
+             or cost, their timelines alone can tell",
+            judge::ms(analysis.unseen_wait_ns)
+        ));
+    }
+    notes
+}
+
 /// The schema of this format.
 pub fn schema() -> String {
     let schema = schemars::schema_for!(TraceReport);
@@ -254,6 +274,10 @@ fn verdict(analysis: &Analysis<'_>) -> Verdict {
             gain_pct: pct(first.gain_pct),
         },
         _ if !analysis.has_work() => none("undecided", "the timelines hold no work of a GPU"),
+        _ if analysis.waits_unseen() => none(
+            "undecided",
+            "collectives wait, and the timelines of the other ranks are not there to say for whom",
+        ),
         _ if !judge::is_explained(analysis.step_ns, analysis.replayed_ns) => {
             none("undecided", "a replay of the recorded dependencies does not explain the recorded steps")
         }

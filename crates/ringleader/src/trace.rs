@@ -1,6 +1,8 @@
 //! `ringleader trace`: timelines of a job's ranks, read together.
 
 #[cfg(target_os = "linux")]
+mod nsys;
+#[cfg(target_os = "linux")]
 mod record;
 
 use std::io::Write as _;
@@ -41,7 +43,7 @@ pub(crate) struct TraceArgs {
     /// Write all ranks as one timeline on one clock, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
-    /// Write the step bars and the bandwidths as pictures: steps.svg and bandwidth.svg
+    /// Write the plots as pictures: steps.svg, bandwidth.svg, timeline.svg and lateness.svg
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }
@@ -100,7 +102,7 @@ impl TraceArgs {
                 .map_err(|source| Failure::CannotWrite { path: path.to_owned(), source })
         };
         if let Some(path) = &self.html {
-            write(path, &html::render(report))?;
+            write(path, &html::render(report, analysis))?;
         }
         if let Some(path) = &self.perfetto {
             let failed = |source| Failure::CannotWrite { path: path.clone(), source };
@@ -112,6 +114,8 @@ impl TraceArgs {
                 .map_err(|source| Failure::CannotWrite { path: folder.clone(), source })?;
             write(&folder.join("steps.svg"), &svg::steps(report))?;
             write(&folder.join("bandwidth.svg"), &svg::bandwidth(report))?;
+            write(&folder.join("timeline.svg"), &svg::timeline(analysis))?;
+            write(&folder.join("lateness.svg"), &svg::lateness(analysis))?;
         }
         Ok(())
     }

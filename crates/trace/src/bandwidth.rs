@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{OpKind, median};
+use ringleader_model::{CommCall, OpKind, WorkKind, median};
 
 use crate::join::{Join, Joined};
 use crate::steps::Steps;
@@ -92,9 +92,68 @@ pub fn is_one_node(views: &[View<'_>]) -> bool {
     }
 }
 
+/// Kind, bytes and ranks of an operation.
+type Class = (Option<OpKind>, u64, u32);
+
+/// Collectives whose other ranks are not there. What they cost and what they wait cannot be told apart: the shortest of a
+/// kind and size bounds the cost.
+#[derive(Debug)]
+pub struct Alone {
+    shortest: BTreeMap<Class, i64>,
+}
+
+impl Alone {
+    /// Of all ranks.
+    pub fn new(views: &[View<'_>], join: &Join) -> Self {
+        let mut shortest: BTreeMap<Class, i64> = BTreeMap::new();
+        for (place, view) in views.iter().enumerate() {
+            for (at, class) in Self::of(place, view, join) {
+                let time = view.work().get(at).map_or(0, |w| w.end_ns - w.start_ns);
+                let least = shortest.entry(class).or_insert(time);
+                *least = (*least).min(time);
+            }
+        }
+        Self { shortest }
+    }
+
+    /// Work of a rank whose partners are not there, and its class.
+    fn of<'v>(place: usize, view: &'v View<'_>, join: &'v Join) -> impl Iterator<Item = (usize, Class)> + 'v {
+        let comm = view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm);
+        comm.filter(move |(at, _)| join.op_of(place, *at).is_none()).map(move |(at, work)| {
+            let nothing = CommCall::default();
+            let call = view.timeline.call_of(work).unwrap_or(&nothing);
+            (at, (call.kind, call.size_bytes().unwrap_or(0), call.group_size.max(call.ranks.len() as u32)))
+        })
+    }
+
+    /// Most that a work without partners can have cost, ns; None if its partners are there.
+    pub fn cost_ns(&self, place: usize, view: &View<'_>, at: usize, join: &Join) -> Option<i64> {
+        if join.op_of(place, at).is_some() {
+            return None;
+        }
+        let call = view.timeline.call_of(view.work().get(at)?)?;
+        let class = (call.kind, call.size_bytes().unwrap_or(0), call.group_size.max(call.ranks.len() as u32));
+        self.shortest.get(&class).copied()
+    }
+
+    /// Time a usual step beyond the shortest, on the rank that has most, ns.
+    pub fn wait_ns(&self, views: &[View<'_>], steps: &[Steps], join: &Join) -> i64 {
+        let of_rank = |(place, (view, steps)): (usize, (&View<'_>, &Steps))| {
+            let usual = Self::of(place, view, join)
+                .filter(|(at, _)| steps.of_work.get(*at).is_some_and(|step| steps.usual.contains(step)));
+            let beyond = usual.map(|(at, class)| {
+                let time = view.work().get(at).map_or(0, |w| w.end_ns - w.start_ns);
+                time - self.shortest.get(&class).copied().unwrap_or(time)
+            });
+            beyond.sum::<i64>() / steps.usual.len().max(1) as i64
+        };
+        views.iter().zip(steps).enumerate().map(of_rank).max().unwrap_or(0)
+    }
+}
+
 /// Costs by kind and size, largest share of time first.
-pub fn sizes(views: &[View<'_>], steps: &[Steps], join: &Join) -> Vec<SizeClass> {
-    let mut classes: BTreeMap<(Option<OpKind>, u64, u32), (Vec<i64>, bool)> = BTreeMap::new();
+pub fn sizes(views: &[View<'_>], steps: &[Steps], join: &Join, alone: &Alone) -> Vec<SizeClass> {
+    let mut classes: BTreeMap<Class, (Vec<i64>, bool)> = BTreeMap::new();
     for op in &join.ops {
         let is_usual = op.members.iter().any(|(view, work)| {
             let of = steps.get(*view as usize);
@@ -106,6 +165,17 @@ pub fn sizes(views: &[View<'_>], steps: &[Steps], join: &Join) -> Vec<SizeClass>
         let class = classes.entry((op.kind, op.size_bytes, op.n_ranks)).or_default();
         class.0.push(join.cost_ns(views, op));
         class.1 |= op.members.len() < op.n_ranks as usize || !join.is_aligned();
+    }
+    // Beside operations that are joined, a few that are not say nothing more.
+    let is_alone = join.ops.is_empty();
+    for (place, (view, steps)) in views.iter().zip(steps).enumerate().filter(|_| is_alone) {
+        for (at, class) in Alone::of(place, view, join) {
+            if steps.of_work.get(at).is_some_and(|step| steps.usual.contains(step)) {
+                let class_of = classes.entry(class).or_default();
+                class_of.0.push(alone.shortest.get(&class).copied().unwrap_or(0));
+                class_of.1 = true;
+            }
+        }
     }
     let device = views.iter().find_map(|v| v.timeline.device_name.as_deref()).unwrap_or_default();
     let one_node = is_one_node(views);

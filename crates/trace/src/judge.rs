@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Cause, OpKind, WorkKind};
+use ringleader_model::{Cause, OpKind, RuntimeCall, WorkKind};
 
 use crate::Analysis;
-use crate::bandwidth::{self, SizeClass};
+use crate::bandwidth::{self, Alone, SizeClass};
 use crate::late::Why;
 use crate::split::Split;
 use crate::whatif::{self, Replays};
@@ -98,6 +98,17 @@ pub fn is_explained(step_ns: i64, replayed_ns: i64) -> bool {
     (replayed_ns - step_ns).abs() * 4 <= step_ns
 }
 
+/// What was seen, with the place in the program where the recorder tells it.
+fn seen_at(analysis: &Analysis<'_>, seen: &str, is_wanted: impl Fn(RuntimeCall, i64) -> bool) -> String {
+    match crate::place::of_calls(&analysis.views, is_wanted) {
+        Some(place) => format!("{seen} (most of it in {place})"),
+        None => seen.to_owned(),
+    }
+}
+
+/// Calls of the runtime that take longer wait for something, ns.
+const LONG_NS: i64 = 30_000;
+
 fn advise(base_ns: i64, after_ns: i64, cause: Cause, seen: String, todo: &str) -> Advice {
     let after_ns = after_ns.min(base_ns);
     let gain_pct = (base_ns - after_ns) as f64 * 100.0 / base_ns.max(1) as f64;
@@ -154,7 +165,11 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         base,
         after,
         Cause::SyncStalls,
-        "the host waits for the GPU within the step, and the GPU then for the host".to_owned(),
+        seen_at(
+            analysis,
+            "the host waits for the GPU within the step, and the GPU then for the host",
+            |call, ns| call == RuntimeCall::Synchronize && ns > LONG_NS,
+        ),
         "take item(), synchronize() and printing of tensors out of the step; unset CUDA_LAUNCH_BLOCKING",
     ));
     let after = replays.after(analysis, |_, model| whatif::without_allocator(model));
@@ -162,7 +177,9 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         base,
         after,
         Cause::AllocatorStalls,
-        "memory of the GPU is allocated and freed within the step".to_owned(),
+        seen_at(analysis, "memory of the GPU is allocated and freed within the step", |call, _| {
+            call == RuntimeCall::Allocate
+        }),
         "no empty_cache() within the step; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; leave memory free",
     ));
     let after = replays.after(analysis, |rank, model| whatif::without_copies(analysis, rank, model));
@@ -170,7 +187,9 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         base,
         after,
         Cause::TransferBound,
-        "copies between host and GPU hold the step up".to_owned(),
+        seen_at(analysis, "copies between host and GPU hold the step up", |call, ns| {
+            call == RuntimeCall::Copy && ns > LONG_NS
+        }),
         "pin the memory and copy with non_blocking=True in a stream of its own; keep on the GPU what every step needs",
     ));
     let after = replays.after(analysis, |_, model| whatif::without_host(model));
@@ -205,7 +224,9 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
         let total = class.cost_ns as f64 * class.n as f64;
         cost += total;
         let share = match (class.busbw_gbs, class.expected_gbs) {
-            (Some(busbw), Some(expected)) if class.size_bytes >= LARGE_BYTES => (busbw / expected).min(1.0),
+            (Some(busbw), Some(expected)) if class.size_bytes >= LARGE_BYTES && !class.is_lower_bound => {
+                (busbw / expected).min(1.0)
+            }
             _ => 1.0,
         };
         ideal += total * share;
@@ -216,6 +237,8 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
         }
     }
     let comm_ns = (cost / n_steps as f64) as i64;
+    // Of a rank alone, the rest may be waiting.
+    let exposed_cost = if analysis.join.ops.is_empty() { exposed_cost.min(comm_ns) } else { exposed_cost };
     let share = if cost > 0.0 { ideal / cost } else { 1.0 };
     if share < SLOW_SHARE {
         let worst = analysis.sizes.iter().filter(|c| c.size_bytes >= LARGE_BYTES).find_map(|c| {
@@ -280,11 +303,33 @@ fn overlap(
         base,
         base - gain as i64,
         Cause::NoComputeOverlap,
-        format!("{} of {} communication a step run while nothing computes", ms(exposed_cost), ms(comm_ns)),
-        "start communication earlier: smaller buckets, prefetching, a stream of its own",
+        format!(
+            "{} of {} communication a step run while nothing computes{}",
+            ms(exposed_cost),
+            ms(comm_ns.max(exposed_cost)),
+            if in_main_stream(analysis) { ", in the stream of the computation" } else { "" }
+        ),
+        if in_main_stream(analysis) {
+            "give the communication a stream of its own (async_op=True, wait() where the result is needed)"
+        } else {
+            "start communication earlier: smaller buckets, prefetching, a stream of its own"
+        },
     );
     one.is_structural = analysis.pct(bare.0) > BARE_PCT;
     advice.push(one);
+}
+
+/// Whether most communication is queued in the stream that computes: then nothing of it can be hidden.
+fn in_main_stream(analysis: &Analysis<'_>) -> bool {
+    let (mut main, mut all) = (0, 0);
+    for view in &analysis.views {
+        for work in view.work().iter().filter(|w| w.kind == WorkKind::Comm) {
+            let time = work.end_ns - work.start_ns;
+            all += time;
+            main += if work.stream == view.main_stream { time } else { 0 };
+        }
+    }
+    main * 2 > all
 }
 
 /// Time a step of communication that could run beside computation: of kinds of which nearly nothing does, and of all
@@ -292,20 +337,22 @@ fn overlap(
 fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
     let mut kinds: BTreeMap<OpKind, (i64, i64)> = BTreeMap::new();
     let mut n = 0;
-    for (view, steps) in analysis.views.iter().zip(&analysis.steps) {
+    let alone = Alone::new(&analysis.views, &analysis.join);
+    for (place, (view, steps)) in analysis.views.iter().zip(&analysis.steps).enumerate() {
         let compute = view.busy(|kind| kind == WorkKind::Compute);
         n += steps.usual.len() as i64;
         for (at, work) in view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm) {
             if !steps.of_work.get(at).is_some_and(|step| steps.usual.contains(step)) {
                 continue;
             }
-            let place = analysis.views.iter().position(|v| std::ptr::eq(v, view)).unwrap_or(0);
             let op = analysis.join.op_of(place, at);
             let kind = op.and_then(|op| op.kind).or_else(|| view.timeline.call_of(work)?.kind);
             let Some(kind) = kind.filter(|kind| OVERLAPS.contains(kind)) else { continue };
             // Waiting for other ranks is no cost.
-            let cost =
-                op.map_or(work.end_ns - work.start_ns, |op| analysis.join.cost_ns(&analysis.views, op));
+            let cost = match op {
+                Some(op) => analysis.join.cost_ns(&analysis.views, op),
+                None => alone.cost_ns(place, view, at, &analysis.join).unwrap_or(work.end_ns - work.start_ns),
+            };
             let from = work.end_ns - cost.min(work.end_ns - work.start_ns);
             let hidden = compute.length_within(from, work.end_ns);
             let sums = kinds.entry(kind).or_default();

@@ -78,7 +78,7 @@ const MOST_PCT: usize = 70;
 /// Lead, in percent of a step, from which it counts.
 const LEAD_PCT: i64 = 2;
 
-/// Compares the ranks, step by step. `usual` are places of steps, which the ranks share by place from the end.
+/// Compares the ranks, step by step.
 pub fn lateness(views: &[View<'_>], steps: &[Steps], splits: &[Vec<Split>], join: &Join) -> Lateness {
     let mut late = Lateness::default();
     if !join.is_aligned() || views.len() < 2 {
@@ -86,12 +86,8 @@ pub fn lateness(views: &[View<'_>], steps: &[Steps], splits: &[Vec<Split>], join
     }
     let waiting: Vec<(Intervals, Intervals)> =
         views.iter().enumerate().map(|(place, view)| waiting(views, place, view, join)).collect();
-    let n = steps.iter().map(|s| s.usual.len()).min().unwrap_or(0);
     let mut p2p = 0;
-    for back in (0..n).rev() {
-        // Places differ where one recorder began earlier; the last steps are the same.
-        let places: Vec<u32> =
-            steps.iter().map(|s| s.usual.iter().rev().nth(back).copied().unwrap_or(0)).collect();
+    for places in crate::steps::shared(steps) {
         let mut waits = Vec::new();
         for ((place, step), (all, pairs)) in places.iter().zip(steps).zip(&waiting) {
             let (from, to) = step.all.get(*place as usize).map_or((0, 0), |s| s.window);

@@ -8,7 +8,9 @@ pub mod intervals;
 pub mod join;
 pub mod judge;
 pub mod late;
+mod place;
 pub mod replay;
+mod sets;
 pub mod split;
 pub mod steps;
 pub mod view;
@@ -22,6 +24,7 @@ use crate::bandwidth::SizeClass;
 use crate::join::Join;
 use crate::judge::Advice;
 use crate::late::Lateness;
+use crate::sets::{Ranked, rank_of};
 use crate::split::{Busy, Split};
 use crate::steps::Steps;
 use crate::view::View;
@@ -41,6 +44,11 @@ pub struct Analysis<'a> {
     pub join: Join,
     /// Who waits for whom.
     pub lateness: Lateness,
+    /// Recordings of these ranks that were there; the newest is analysed.
+    pub n_sets: usize,
+    /// Time a step that collectives take beyond the shortest of their kind and size, on the rank with most, where the
+    /// other ranks are not there to tell waiting from cost, ns.
+    pub unseen_wait_ns: i64,
     /// Bus bandwidth by kind and size.
     pub sizes: Vec<SizeClass>,
     /// Length of a usual step on the slowest rank, ns.
@@ -59,6 +67,11 @@ impl Analysis<'_> {
         self.views.iter().any(|view| !view.work().is_empty())
     }
 
+    /// Whether one rank alone is there and waits so long for others that nothing can be said of who holds it up.
+    pub fn waits_unseen(&self) -> bool {
+        self.pct(self.unseen_wait_ns) > judge::LEAST_PCT
+    }
+
     /// Share of a usual step, in percent.
     pub fn pct(&self, ns: i64) -> f64 {
         ns as f64 * 100.0 / self.step_ns.max(1) as f64
@@ -68,7 +81,8 @@ impl Analysis<'_> {
 /// Analyses the timelines of one job, each with the rank that something else than the file gives it. Timelines without GPU
 /// work beside others with some are left out.
 pub fn analyse<'a>(timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32>)>) -> Analysis<'a> {
-    let views = views(timelines.into_iter().collect());
+    let (newest, n_sets) = sets::newest(timelines.into_iter().collect());
+    let views = views(newest);
     let steps: Vec<Steps> = views.iter().map(steps::find).collect();
     let splits: Vec<Vec<Split>> =
         views.iter().zip(&steps).map(|(view, steps)| split::split(view, steps, &Busy::new(view))).collect();
@@ -83,7 +97,9 @@ pub fn analyse<'a>(timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32
         .collect();
     let join = join::join(&views, &steps);
     let lateness = late::lateness(&views, &steps, &splits, &join);
-    let sizes = bandwidth::sizes(&views, &steps, &join);
+    let alone = bandwidth::Alone::new(&views, &join);
+    let sizes = bandwidth::sizes(&views, &steps, &join, &alone);
+    let unseen_wait_ns = alone.wait_ns(&views, &steps, &join);
     let step_ns = means.iter().map(|m| m.length_ns).max().unwrap_or(0);
     let mut analysis = Analysis {
         views,
@@ -92,6 +108,8 @@ pub fn analyse<'a>(timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32
         means,
         join,
         lateness,
+        n_sets,
+        unseen_wait_ns,
         sizes,
         step_ns,
         replayed_ns: 0,
@@ -103,13 +121,12 @@ pub fn analyse<'a>(timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32
 }
 
 /// One view for each rank: where two files claim one rank, the one with more work.
-fn views(mut timelines: Vec<(&Timeline, Option<u32>)>) -> Vec<View<'_>> {
+fn views(mut timelines: Vec<Ranked<'_>>) -> Vec<View<'_>> {
     if timelines.iter().any(|(t, _)| !t.work.is_empty()) {
         timelines.retain(|(t, _)| !t.work.is_empty());
     }
     let mut taken: BTreeSet<u32> = BTreeSet::new();
     let mut views: Vec<View<'_>> = Vec::new();
-    let rank_of = |(t, given): &(&Timeline, Option<u32>)| t.rank.map(|rank| rank.0).or(*given);
     timelines.sort_by_key(|one| (rank_of(one).is_none(), rank_of(one), std::cmp::Reverse(one.0.work.len())));
     let mut next = 0;
     for one in timelines {

@@ -54,6 +54,33 @@ pub struct Steps {
     pub usual: Vec<u32>,
 }
 
+/// Usual steps that all ranks have, in order: for each, its place in each rank. By number where all are annotated; else
+/// counted from the end, since recorders end together more often than they begin together.
+pub fn shared(steps: &[Steps]) -> Vec<Vec<u32>> {
+    let number = |of: &Steps, at: &u32| of.all.get(*at as usize).map(|step| step.number);
+    if let Some((first, others)) = steps.split_first()
+        && steps.iter().all(|of| of.found == Found::Annotated)
+    {
+        let by_number = first.usual.iter().filter_map(|at| {
+            let wanted = number(first, at)?;
+            let same = |of: &Steps| of.usual.iter().copied().find(|at| number(of, at) == Some(wanted));
+            let mut places = vec![*at];
+            for of in others {
+                places.push(same(of)?);
+            }
+            Some(places)
+        });
+        let by_number: Vec<Vec<u32>> = by_number.collect();
+        if !by_number.is_empty() {
+            return by_number;
+        }
+    }
+    let n = steps.iter().map(|s| s.usual.len()).min().unwrap_or(0);
+    let from_end =
+        |back: usize| steps.iter().map(|s| s.usual.iter().rev().nth(back).copied().unwrap_or(0)).collect();
+    (0..n).rev().map(from_end).collect()
+}
+
 /// Steps longer than this many medians are set apart.
 const OUTLIER: i64 = 3;
 
@@ -84,7 +111,14 @@ pub fn find(view: &View<'_>) -> Steps {
         all.push(Step { number: mark.number, host: (mark.start_ns, mark.end_ns), window: (from, to), bytes });
         from = to;
     }
-    let usual = usual(&all);
+    let mut usual = usual(&all);
+    if view.timeline.is_damaged {
+        // Where a timeline is cut, a part of the last step with work is missing, and all work of those behind it.
+        let last = ends.iter().rposition(|end| *end != i64::MIN).unwrap_or(0) as u32;
+        if usual.first().is_some_and(|first| *first < last) {
+            usual.retain(|at| *at < last);
+        }
+    }
     Steps { found, all, of_work, usual }
 }
 

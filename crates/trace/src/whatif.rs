@@ -185,15 +185,13 @@ pub(crate) fn n_syncs(analysis: &Analysis<'_>, replays: &Replays) -> usize {
 
 /// One rank computes as fast as the median of the others, step by step, and its host loses no time outside.
 pub(crate) fn like_the_others(analysis: &Analysis<'_>, rank: usize, model: &mut Model) {
-    let compute = |view: usize, back: usize| -> Option<i64> {
-        let steps = analysis.steps.get(view)?;
-        let at = *steps.usual.iter().rev().nth(back)?;
-        Some(analysis.splits.get(view)?.get(at as usize)?.compute_ns)
+    let compute = |view: usize, places: &[u32]| -> Option<i64> {
+        Some(analysis.splits.get(view)?.get(*places.get(view)? as usize)?.compute_ns)
     };
-    let usual = analysis.steps.get(rank).map_or(&[][..], |s| &s.usual);
-    for (back, step) in usual.iter().rev().enumerate() {
-        let others = (0..analysis.views.len()).filter(|v| *v != rank).filter_map(|v| compute(v, back));
-        let (Some(mine), Some(theirs)) = (compute(rank, back), ringleader_model::median::lower(others))
+    for places in &analysis.lateness.steps {
+        let others = (0..analysis.views.len()).filter(|v| *v != rank).filter_map(|v| compute(v, places));
+        let (Some(mine), Some(theirs), Some(step)) =
+            (compute(rank, places), ringleader_model::median::lower(others), places.get(rank))
         else {
             continue;
         };

@@ -8,6 +8,7 @@ pub(crate) mod inspector;
 mod kinds;
 mod names;
 pub(crate) mod nsight;
+pub(crate) mod perfetto;
 mod scan;
 mod sqlite;
 mod wire;
@@ -21,6 +22,17 @@ use crate::ground::{Sink, stop_kind};
 
 use self::chrome::Builder;
 use self::feed::{Feed, Piece};
+
+/// Bytes in which the events of a trace begin: programs that wrap PyTorch's profiler write settings before them.
+const LATE_BYTES: usize = 1 << 20;
+
+/// Whether a JSON document has events in Chrome's format, behind other keys.
+pub(crate) fn is_trace(bytes: &[u8]) -> bool {
+    let near = bytes.get(..LATE_BYTES).unwrap_or(bytes);
+    let Some(at) = memchr::memmem::find(near, b"\"traceEvents\"") else { return false };
+    let mut rest = near.get(at + 13..).unwrap_or_default().iter().filter(|b| !b.is_ascii_whitespace());
+    (rest.next(), rest.next()) == (Some(&b':'), Some(&b'['))
+}
 
 /// Reads a trace in Chrome's format: its size in bytes.
 pub(crate) fn read_chrome(head: &[u8], input: &mut dyn Read, sink: &mut Sink<'_>) -> u64 {

@@ -169,6 +169,7 @@ impl Offered {
                 | Name::ring
                 | Name::nsight
                 | Name::xplane
+                | Name::perfetto
                 | Name::inspector
                 | Name::node
                 | Name::watch

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use ringleader_trace::Analysis;
+
 use super::{TraceReport, svg, text};
 use crate::{Detail, Look};
 
@@ -11,7 +13,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// The page.
-pub fn render(report: &TraceReport) -> String {
+pub fn render(report: &TraceReport, analysis: &Analysis<'_>) -> String {
     let mut out = String::from(
         "<!doctype html><html lang='en'><meta charset='utf-8'><title>ringleader trace</title>\
          <meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">\
@@ -21,6 +23,14 @@ pub fn render(report: &TraceReport) -> String {
     let verdict = &report.verdict;
     let _ = writeln!(out, "<h1>{}</h1><p>{}</p>", escaped(&verdict.cause), escaped(&verdict.summary));
     let _ = writeln!(out, "<h2>A usual step of each rank (ms)</h2>{}", svg::steps(report));
+    let _ = writeln!(out, "<h2>One step of each rank on a common clock</h2>{}", svg::timeline(analysis));
+    let waits = svg::lateness(analysis);
+    if !waits.is_empty() {
+        let _ = writeln!(
+            out,
+            "<h2>Waiting for other ranks (ms a step)</h2><p>The rank that waits least is the one that the others wait for.</p>{waits}"
+        );
+    }
     let _ = writeln!(out, "<h2>Bus bandwidth over message size</h2>{}", svg::bandwidth(report));
     out.push_str(
         "<h2>What to change</h2><table><tr><th>gain<th>step after<th>cause<th>seen<th>what to do</tr>\n",
@@ -37,6 +47,13 @@ pub fn render(report: &TraceReport) -> String {
         );
     }
     out.push_str("</table>\n");
+    if !report.notes.is_empty() {
+        out.push_str("<h2>What was not read</h2><ul>");
+        for note in report.notes.iter().take(20) {
+            let _ = write!(out, "<li>{}", escaped(note));
+        }
+        out.push_str("</ul>\n");
+    }
     let look = Look { width: 100, color: false, detail: Detail::Usual };
     let _ = writeln!(out, "<h2>Summary</h2><pre>{}</pre>", escaped(&text::render(report, &look)));
     out

@@ -2,6 +2,10 @@
 
 use std::fmt::Write as _;
 
+use ringleader_model::WorkKind;
+use ringleader_trace::Analysis;
+use ringleader_trace::intervals::Intervals;
+
 use super::{Collective, RankTime, TraceReport};
 
 /// Ranks that are drawn.
@@ -117,6 +121,144 @@ pub fn bandwidth(report: &TraceReport) -> String {
                 y(usual)
             );
         }
+    }
+    out + "</svg>\n"
+}
+
+/// Rows of the timeline; ranks beyond it are left out, the ranks at fault never.
+const MAX_ROWS: usize = 24;
+/// What is drawn of a rank, one lane each.
+const LANES: [(&str, &str); 4] = [
+    ("computation", "#0072b2"),
+    ("communication", "#d55e00"),
+    ("waiting for other ranks", "#f0c8a8"),
+    ("copies", "#e69f00"),
+];
+
+/// One usual step of each rank on the common clock: what computes, communicates, waits and copies.
+pub fn timeline(analysis: &Analysis<'_>) -> String {
+    let last = |view: usize| analysis.steps.get(view).and_then(|s| s.usual.last().copied());
+    let places: Vec<Option<u32>> = (0..analysis.views.len())
+        .map(|view| analysis.lateness.steps.last().and_then(|p| p.get(view).copied()).or_else(|| last(view)))
+        .collect();
+    let window = |view: usize| -> Option<(i64, i64)> {
+        let step = analysis.steps.get(view)?.all.get((*places.get(view)?)? as usize)?;
+        let shift = analysis.join.shift_ns.get(view).copied().unwrap_or(0);
+        Some((step.window.0 + shift, step.window.1 + shift))
+    };
+    let culprits: Vec<u32> = analysis.advice.first().map(|a| a.culprits.clone()).unwrap_or_default();
+    let mut rows: Vec<usize> = (0..analysis.views.len()).filter(|view| window(*view).is_some()).collect();
+    let is_at_fault = |view: &usize| analysis.views.get(*view).is_some_and(|v| culprits.contains(&v.rank));
+    rows.sort_by_key(|view| (!is_at_fault(view), *view));
+    rows.truncate(MAX_ROWS);
+    rows.sort_unstable();
+    let Some((from, to)) =
+        rows.iter().filter_map(|view| window(*view)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    else {
+        return String::new();
+    };
+    let scale = (WIDTH - LEFT - 10.0) / (to - from).max(1) as f64;
+    let mut out = open(44.0 + rows.len() as f64 * 26.0, "one step of each rank on a common clock");
+    for (at, (name, color)) in LANES.iter().enumerate() {
+        let x = LEFT + at as f64 * 165.0;
+        let _ = write!(
+            out,
+            "<rect x='{x}' y='4' width='9' height='9' fill='{color}'/><text x='{}' y='13'>{name}</text>",
+            x + 13.0
+        );
+    }
+    for (row, view) in rows.iter().enumerate() {
+        let y = 24.0 + row as f64 * 26.0;
+        let rank = analysis.views.get(*view).map_or(0, |v| v.rank);
+        let weight = if culprits.contains(&rank) { " font-weight='bold'" } else { "" };
+        let _ = write!(out, "<text x='4' y='{}'{weight}>rank {rank}</text>", y + 13.0);
+        for (lane, set) in lanes(analysis, *view, (from, to)).iter().enumerate() {
+            let (_, color) = LANES.get(lane).copied().unwrap_or(("", "#000"));
+            // Communication and its waiting share a lane.
+            let top = y + [0.0, 8.0, 8.0, 16.0].get(lane).copied().unwrap_or(0.0);
+            for (a, b) in merged(set, (0.25 / scale) as i64) {
+                let _ = write!(
+                    out,
+                    "<rect x='{:.1}' y='{top}' width='{:.1}' height='6' fill='{color}'/>",
+                    LEFT + (a - from) as f64 * scale,
+                    ((b - a) as f64 * scale).max(0.2)
+                );
+            }
+        }
+    }
+    let _ = writeln!(
+        out,
+        "<text x='{LEFT}' y='{}'>{:.1} ms</text></svg>",
+        38.0 + rows.len() as f64 * 26.0,
+        (to - from) as f64 / 1e6
+    );
+    out
+}
+
+/// What a rank does within a time of the common clock, by lane.
+fn lanes(analysis: &Analysis<'_>, place: usize, (from, to): (i64, i64)) -> [Intervals; 4] {
+    let Some(view) = analysis.views.get(place) else { return Default::default() };
+    let shift = analysis.join.shift_ns.get(place).copied().unwrap_or(0);
+    let mut sets: [Vec<(i64, i64)>; 4] = Default::default();
+    for (at, work) in view.work().iter().enumerate() {
+        let (start, end) = (work.start_ns + shift, work.end_ns + shift);
+        if end <= from || start >= to {
+            continue;
+        }
+        let last_start = analysis
+            .join
+            .op_of(place, at)
+            .and_then(|op| analysis.join.extent(&analysis.views, op))
+            .map_or(start, |(last, _)| last.clamp(start, end));
+        let parts: [(usize, (i64, i64)); 2] = match work.kind {
+            WorkKind::Compute => [(0, (start, end)), (0, (0, 0))],
+            WorkKind::Comm => [(1, (last_start, end)), (2, (start, last_start))],
+            WorkKind::Copy { .. } | WorkKind::Fill => [(3, (start, end)), (3, (0, 0))],
+        };
+        for (lane, (a, b)) in parts {
+            if let Some(set) = sets.get_mut(lane).filter(|_| b > a) {
+                set.push((a.max(from), b.min(to)));
+            }
+        }
+    }
+    sets.map(Intervals::of)
+}
+
+/// Intervals with gaps too small to be seen closed.
+fn merged(set: &Intervals, gap: i64) -> Vec<(i64, i64)> {
+    let mut out: Vec<(i64, i64)> = Vec::new();
+    for (a, b) in set.list() {
+        match out.last_mut() {
+            Some(last) if *a - last.1 <= gap => last.1 = *b,
+            _ => out.push((*a, *b)),
+        }
+    }
+    out
+}
+
+/// How long each rank waits for others in a step: who waits least is who the others wait for.
+pub fn lateness(analysis: &Analysis<'_>) -> String {
+    let waits = &analysis.lateness.waits;
+    if waits.is_empty() {
+        return String::new();
+    }
+    let mean = |view: usize| {
+        waits.iter().filter_map(|step| step.get(view)).sum::<i64>() as f64 / waits.len() as f64 / 1e6
+    };
+    let rows: Vec<(u32, f64)> =
+        analysis.views.iter().enumerate().take(MAX_RANKS).map(|(at, view)| (view.rank, mean(at))).collect();
+    let longest = rows.iter().map(|row| row.1).fold(0.001, f64::max);
+    let mut out = open(10.0 + rows.len() as f64 * 18.0, "waiting for other ranks in a step, milliseconds");
+    for (row, (rank, ms)) in rows.iter().enumerate() {
+        let y = 4.0 + row as f64 * 18.0;
+        let width = ms / longest * (WIDTH - LEFT - 60.0);
+        let _ = write!(
+            out,
+            "<text x='4' y='{}'>rank {rank}</text><rect x='{LEFT}' y='{y}' width='{width:.1}' height='14' fill='#f0c8a8'/><text x='{:.1}' y='{}'>{ms:.2}</text>",
+            y + 11.0,
+            LEFT + width + 4.0,
+            y + 11.0
+        );
     }
     out + "</svg>\n"
 }

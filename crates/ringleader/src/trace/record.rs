@@ -44,6 +44,8 @@ pub(crate) struct RecordArgs {
     /// Give up after this many seconds
     #[arg(long, value_name = "S", default_value_t = 300)]
     timeout: u64,
+    #[command(flatten)]
+    nsys: super::nsys::NsysArgs,
 }
 
 /// Name of the socket at which processes ask.
@@ -63,6 +65,9 @@ impl RecordArgs {
         std::fs::create_dir_all(&self.out).map_err(create)?;
         for folder in [self.out.as_path(), Path::new("/tmp")] {
             enough_room(folder, self.ranks.unwrap_or(8).max(self.pid.len()))?;
+        }
+        if !self.nsys.command.is_empty() {
+            return self.nsys.run(&self.out);
         }
         let socket = bind()?;
         socket.set_read_timeout(Some(Duration::from_millis(200))).map_err(create)?;

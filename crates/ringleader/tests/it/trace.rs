@@ -54,3 +54,48 @@ fn what_is_no_timeline_is_no_evidence() {
     let (text, code) = trace("healthy", &[]);
     assert_eq!((text.as_str(), code), ("", Some(3)));
 }
+
+#[test]
+fn pages_and_pictures_fetch_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (html, svg) = (at("page.html"), at("pictures"));
+    let (_, code) = trace("trace-slow-gpu", &["--html", &html, "--svg", &svg]);
+    assert_eq!(code, Some(0));
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.contains("on a common clock") && page.contains("Waiting for other ranks"));
+    assert!(!page.contains("src=") && !page.contains("href="), "the page refers to something");
+    for name in ["steps", "bandwidth", "timeline", "lateness"] {
+        let picture =
+            std::fs::read_to_string(folder.path().join("pictures").join(format!("{name}.svg"))).unwrap();
+        assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"), "{name}");
+        assert_eq!(picture.matches("rank 0").count().min(1), usize::from(name != "bandwidth"), "{name}");
+    }
+}
+
+/// A stand-in for nsys writes down what it was told, and an export.
+#[test]
+fn a_command_runs_under_nsys() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let nsys = folder.path().join("nsys");
+    let script = "#!/bin/sh\necho \"$@\" > \"$TOLD\"\nfor a; do case $a in --output=*) o=${a#--output=};; esac; done\n\
+                  mkdir -p \"${o%/*}\"; : > \"${o%/*}/nsys-here-1.sqlite\"\nexit 7\n";
+    std::fs::write(&nsys, script).unwrap();
+    std::fs::set_permissions(&nsys, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let told = folder.path().join("told");
+    let output = Command::new(env!("CARGO_BIN_EXE_ringleader"))
+        .args(["trace", "record", "--nsys-delay", "3", "-o"])
+        .arg(folder.path().join("out"))
+        .args(["--", "python3", "train.py", "--lr", "1"])
+        .env("PATH", path)
+        .env("TOLD", &told)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7), "the command's own code: {output:?}");
+    let told = std::fs::read_to_string(told).unwrap();
+    assert!(told.starts_with("profile --trace=cuda,nvtx,osrt --sample=none"), "{told}");
+    assert!(told.contains("--delay=3 --duration=5") && told.ends_with("python3 train.py --lr 1\n"), "{told}");
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("Now: ringleader trace "));
+}

@@ -106,6 +106,45 @@ fn clocks_of_one_node_agree() {
 }
 
 #[test]
+fn a_rank_that_is_cut_accuses_nobody_else() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases/trace-slow-gpu/evidence");
+    let mut case = read(&folder);
+    let mut n_cut = 0;
+    for observation in &mut case.observations {
+        if let Fact::Timeline(timeline) = &mut observation.fact
+            && timeline.rank.is_some_and(|rank| rank.0 == 1)
+        {
+            // The recorder was stopped while it wrote: work of the last steps is missing.
+            timeline.work.truncate(timeline.work.len() * 7 / 10);
+            timeline.is_damaged = true;
+            n_cut += 1;
+        }
+    }
+    assert_eq!(n_cut, 1);
+    let analysis = look(&case);
+    for (splits, steps) in analysis.splits.iter().zip(&analysis.steps) {
+        assert!(steps.all.iter().zip(splits).all(|(step, split)| split.sum_ns() == step.length_ns()));
+    }
+    let first = analysis.advice.first().filter(|a| a.is_worth).map(|a| (a.cause, a.culprits.clone()));
+    assert_eq!(first, Some((Cause::Straggler, vec![0])));
+}
+
+#[test]
+fn one_rank_alone_blames_nobody() {
+    for (case, rank) in [("trace-slow-gpu", 1), ("trace-more-work", 0), ("trace-control", 0)] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(case).join("evidence");
+        let mut case_read = read(&folder);
+        case_read
+            .observations
+            .retain(|o| matches!(&o.fact, Fact::Timeline(t) if t.rank.is_some_and(|r| r.0 == rank)));
+        let analysis = look(&case_read);
+        assert_eq!(analysis.views.len(), 1, "{case}");
+        assert!(!analysis.advice.iter().any(|a| a.is_worth), "{case}: {:?}", analysis.advice.first());
+        assert_eq!(analysis.waits_unseen(), case != "trace-control", "{case}");
+    }
+}
+
+#[test]
 fn a_late_rank_is_named_and_nobody_else() {
     let late = |name: &str| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name).join("evidence");

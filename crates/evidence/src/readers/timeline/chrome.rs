@@ -39,6 +39,10 @@ pub(super) struct Builder {
     externals: Vec<(u32, u32)>,
     meta: Meta,
     n_events: u64,
+    /// What recorded it; PyTorch's profiler if nothing tells.
+    pub(super) recorder: Option<Recorder>,
+    /// Operations of NCCL's example profiler that have begun, by id: places in `work`.
+    begun: LookupMap<u32, usize>,
 }
 
 /// What the document says beside its events.
@@ -58,6 +62,9 @@ impl Builder {
     /// Takes an event.
     pub(super) fn event(&mut self, event: &Event<'_>) {
         self.n_events += 1;
+        if matches!(event.phase, b'b' | b'e') && matches!(event.category, b"COLL" | b"P2P") {
+            return self.nccl_example(event);
+        }
         if event.phase != b'X' || self.work.len() + self.host_spans.len() >= MAX_EVENTS {
             return;
         }
@@ -86,6 +93,52 @@ impl Builder {
             _ => return,
         };
         self.span(event, start_ns, end_ns, kind);
+    }
+
+    /// An operation of NCCL's example profiler: a begin and an end with one id. From the call to its end, so it includes the
+    /// time in which the operation is queued.
+    fn nccl_example(&mut self, event: &Event<'_>) {
+        let Some(at_ns) = scan::micros(event.start).filter(|ns| ns.abs() < MAX_TIME_NS) else { return };
+        let id = scan::integer(event.id).unwrap_or(0) as u32;
+        if event.phase == b'e' {
+            let open = self.begun.remove(&id).and_then(|place| self.work.get_mut(place));
+            if let Some(work) = open {
+                work.end_ns = at_ns.clamp(work.start_ns, work.start_ns.saturating_add(MAX_DURATION_NS));
+            }
+            return;
+        }
+        if self.work.len() >= MAX_EVENTS {
+            return;
+        }
+        self.recorder = Some(Recorder::NcclExample);
+        let name = self.names.of(event.name);
+        let mut call = CommCall { kind: kinds::op_kind(self.names.name(name)), ..CommCall::default() };
+        for (key, value) in scan::entries(event.args, event.is_mended) {
+            let number = || scan::integer(value).unwrap_or(0).max(0) as u64;
+            match key {
+                b"SeqNum" => call.seq = Some(number()),
+                b"CommHash" => call.group = crate::ground::lossy(value).into(),
+                b"Rank" => self.meta.rank = self.meta.rank.or(u32::try_from(number()).ok()),
+                b"Peer" => call.peer = u32::try_from(number()).ok(),
+                b"Count" => (call.in_elements, call.out_elements) = (number(), number()),
+                b"Datatype" => call.element_bytes = kinds::nccl_element_bytes(value),
+                _ => {}
+            }
+        }
+        self.calls.push(call);
+        self.begun.insert(id, self.work.len());
+        self.work.push(DeviceWork {
+            start_ns: at_ns,
+            end_ns: at_ns,
+            name,
+            stream: 0,
+            kind: WorkKind::Comm,
+            correlation: 0,
+            call: self.calls.len() as u32,
+            size_bytes: 0,
+            n_blocks: 0,
+        });
+        self.devices.push(0);
     }
 
     fn span(&mut self, event: &Event<'_>, start_ns: i64, end_ns: i64, kind: SpanKind) {
@@ -241,6 +294,7 @@ impl Builder {
         }
         self.host_spans.sort_by_key(|s| (s.start_ns, std::cmp::Reverse(s.end_ns), s.thread));
         self.steps.sort_by_key(|s| (s.start_ns, s.number));
+        let recorder = self.recorder.unwrap_or(Recorder::Torch);
         let mut of_device: BTreeMap<u32, Vec<DeviceWork>> = BTreeMap::new();
         for (work, device) in self.work.iter().zip(&self.devices) {
             of_device.entry(*device).or_default().push(*work);
@@ -263,13 +317,13 @@ impl Builder {
             steps: std::mem::take(&mut self.steps),
             n_events: self.n_events,
             is_damaged,
-            ..Timeline::new(Recorder::Torch)
+            ..Timeline::new(recorder)
         };
         let last = of_device.keys().next_back().copied();
         for (device, mut work) in of_device {
             work.sort_by_key(|w| (w.start_ns, w.end_ns, w.stream));
             let mut timeline = if Some(device) == last {
-                std::mem::replace(&mut whole, Timeline::new(Recorder::Torch))
+                std::mem::replace(&mut whole, Timeline::new(recorder))
             } else {
                 whole.clone()
             };

@@ -124,6 +124,20 @@ pub(super) fn element_bytes(dtype: &[u8]) -> u32 {
     }
 }
 
+/// Bytes of an element of a type as NCCL names it (`ncclFloat32`); 0 for an unknown one.
+pub(super) fn nccl_element_bytes(dtype: &[u8]) -> u32 {
+    let name = dtype.strip_prefix(b"nccl").unwrap_or(dtype);
+    if name.ends_with(b"64") || name == b"Double" {
+        8
+    } else if name.ends_with(b"32") || name == b"Float" || name == b"Int" {
+        4
+    } else if name.ends_with(b"16") || name == b"Half" {
+        2
+    } else {
+        u32::from(name.ends_with(b"8") || name.starts_with(b"Float8") || name == b"Char")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::*;
-use ringleader_model::{Fact, NoteKind, OpKind, RuntimeCall, SourceKind, SpanKind, Timeline, WorkKind};
+use ringleader_model::{
+    Fact, NoteKind, OpKind, Recorder, RuntimeCall, SourceKind, SpanKind, Timeline, WorkKind,
+};
 
 use crate::{Extract, Limits, Scratch};
 
@@ -74,6 +76,14 @@ fn what_the_job_is_may_follow_the_events() {
 }
 
 #[test]
+fn events_behind_long_settings() {
+    let settings = format!("{{\"metadata\": {{\"note\": \"{}\"}},", "x".repeat(9_000));
+    let extract = read(NEW.replacen('{', &settings, 1).as_bytes());
+    assert_eq!(timeline(&extract).work.len(), 2);
+    assert_eq!(extract.sources[0].kinds, [SourceKind::Timeline]);
+}
+
+#[test]
 fn old_traces_have_their_arguments_at_the_operator() {
     let old = br#"{"schemaVersion": 1, "traceEvents": [
       {"ph":"X","cat":"Operator","name":"record_param_comms","pid":1,"tid":1,"ts":5,"dur":9,"args":{"External id":77,"Collective name":"allreduce","In msg nelems":64,"dtype":"Half","Group size":4}},
@@ -130,6 +140,101 @@ fn records_of_the_inspector() {
     assert_eq!(extract.notes.len(), 1);
 }
 
+#[test]
+fn a_trace_of_nccls_example_profiler() {
+    // Its array has no end, and a comma behind the last event.
+    let one = |id: u32, at: u32| {
+        format!(
+            r#"{{"name": "AllReduce", "cat": "COLL", "ph": "b", "id": {id}, "pid": 9, "tid": 1, "ts": {at}.000000, "args": {{"SeqNum": {id}, "CommHash": 1234, "Rank": 1, "Count": 1024, "Datatype": "ncclFloat32", "Algorithm": "RING", "Protocol": "LL", "nChannels": 2}}}},
+{{"name": "KernelCh", "cat": "GPU", "ph": "b", "id": {id}, "pid": 9, "tid": 1, "ts": {at}.500000}},
+{{"name": "AllReduce", "cat": "COLL", "ph": "e", "id": {id}, "pid": 9, "tid": 1, "ts": {at}.750000}},
+"#
+        )
+    };
+    let extract = read(format!("[\n{}{}", one(1, 100), one(2, 200)).as_bytes());
+    let timeline = timeline(&extract);
+    assert_eq!((timeline.recorder, timeline.rank.map(|r| r.0)), (Recorder::NcclExample, Some(1)));
+    let found: Vec<_> = timeline.work.iter().map(|w| (w.start_ns, w.end_ns, w.kind)).collect();
+    assert_eq!(found, [(100_000, 100_750, WorkKind::Comm), (200_000, 200_750, WorkKind::Comm)]);
+    let call = timeline.call_of(&timeline.work[1]).unwrap();
+    assert_eq!((call.kind, call.size_bytes(), call.seq), (Some(OpKind::AllReduce), Some(4_096), Some(2)));
+}
+
+/// A field of a message with bytes. Numbers above 15 take two bytes, and so do lengths above 127.
+fn field(number: u32, value: &[u8]) -> Vec<u8> {
+    let mut out = number_bytes(u64::from(number << 3 | 2));
+    out.extend(number_bytes(value.len() as u64));
+    out.extend(value);
+    out
+}
+
+/// A field of a message with a number.
+fn varint(number: u32, value: u64) -> Vec<u8> {
+    [number_bytes(u64::from(number << 3)), number_bytes(value)].concat()
+}
+
+fn number_bytes(mut value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+    out
+}
+
+/// A trace of Perfetto: a stream's track with a kernel and its arguments, a thread's with its launch.
+fn packets() -> Vec<u8> {
+    let packet = |parts: &[Vec<u8>]| field(1, &[varint(10, 1), parts.concat()].concat());
+    let track = |id: u64, name: &[u8], parent: u64| {
+        packet(&[field(60, &[varint(1, id), field(2, name), varint(5, parent)].concat())])
+    };
+    let name = field(2, &[varint(1, 5), field(2, b"ncclDevKernel_AllReduce_Sum")].concat());
+    let argument = |name: &[u8], value: Vec<u8>| field(4, &[field(10, name), value].concat());
+    let begin = |at: u64, track: u64, parts: &[Vec<u8>]| {
+        packet(&[varint(8, at), field(11, &[varint(9, 1), varint(11, track), parts.concat()].concat())])
+    };
+    let end = |at: u64, track: u64| {
+        packet(&[varint(8, at), field(11, &[varint(9, 2), varint(11, track)].concat())])
+    };
+    let link = || argument(b"correlation", varint(4, 42));
+    [
+        packet(&[field(60, &[varint(1, 1), field(3, &varint(1, 0))].concat())]),
+        track(2, b"stream 7", 1),
+        track(3, b"thread 11", 1),
+        packet(&[varint(13, 1), field(12, &name)]),
+        begin(900, 3, &[field(22, b"cuda_runtime"), field(23, b"cudaLaunchKernel"), link()]),
+        end(1_100, 3),
+        begin(
+            2_000,
+            2,
+            &[
+                field(22, b"kernel"),
+                varint(10, 5),
+                link(),
+                argument(b"Collective name", field(6, b"allreduce")),
+            ],
+        ),
+        end(5_000, 2),
+    ]
+    .concat()
+}
+
+#[test]
+fn packets_of_perfetto() {
+    let bytes = packets();
+    let extract = read(&bytes);
+    let timeline = timeline(&extract);
+    assert_eq!(timeline.recorder, Recorder::Perfetto);
+    let work = timeline.work[0];
+    assert_eq!((work.start_ns, work.end_ns, work.kind, work.stream), (2_000, 5_000, WorkKind::Comm, 7));
+    assert_eq!(timeline.call_of(&work).unwrap().kind, Some(OpKind::AllReduce));
+    let launch = timeline.host_spans.iter().find(|s| s.link == 42).unwrap();
+    assert_eq!((launch.start_ns, launch.kind), (900, SpanKind::Runtime(RuntimeCall::Launch)));
+    let cut = read(&bytes[..bytes.len() - 3]);
+    assert!(cut.notes.iter().any(|n| n.kind == NoteKind::Truncated), "{:?}", cut.notes);
+}
+
 /// Made by `nsight.py` beside it: two kernels, one of NCCL with its NVTX payload, a copy, their calls, a step.
 const EXPORT: &[u8] = include_bytes!("nsight.sqlite");
 
@@ -164,6 +269,15 @@ proptest! {
         bytes[at] = byte;
         read(&bytes);
         read(&bytes[..cut]);
+    }
+
+    #[test]
+    fn nothing_panics_wherever_packets_are_damaged(at in 0..200_usize, byte: u8, cut in 0..200_usize) {
+        let mut bytes = packets();
+        let at = at.min(bytes.len() - 1);
+        bytes[at] = byte;
+        read(&bytes);
+        read(&bytes[..cut.min(bytes.len())]);
     }
 
     #[test]

@@ -62,6 +62,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
             command: "ringleader trace record --steps 5 -o timelines".to_owned(),
         }]);
     }
+    if analysis.waits_unseen() && !analysis.advice.iter().any(|advice| advice.is_worth) {
+        return Outcome::Undecided(vec![Need {
+            question: "collectives wait for ranks whose timelines are not there: which rank comes late?"
+                .to_owned(),
+            command: "ringleader trace record --steps 5 -o timelines".to_owned(),
+        }]);
+    }
     let is_explained = ringleader_trace::judge::is_explained(analysis.step_ns, analysis.replayed_ns);
     if !is_explained && !analysis.advice.iter().any(|advice| advice.is_worth) {
         return Outcome::Undecided(vec![Need {
