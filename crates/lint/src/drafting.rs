@@ -208,8 +208,19 @@ fn help(d: &Divergence, call: &str) -> String {
 fn confidence(d: &Divergence) -> Confidence {
     let op = &d.op;
     // A group that nobody knows may be just the ranks that the condition names.
-    if d.is_local || matches!(d.parting, Parting::Exit(Exit::Raise, _)) || matches!(op.group, Group::Some(_))
+    if d.is_local
+        || !d.decision.is_known
+        || !d.is_near
+        || matches!(d.parting, Parting::Exit(Exit::Raise, _))
+        || matches!(op.group, Group::Some(_))
     {
+        return Confidence::Low;
+    }
+    // Which ranks a helper of unknown inside talks to, and whether a group is made lazily, nobody knows.
+    let is_far = d.op.at != d.op.from;
+    let is_helper = op.is_guess && d.decision.taint.axes & PLACE == 0;
+    let is_lazy = is_far && op.row.is_some_and(|row| row.call.name == "new_group");
+    if is_helper || is_lazy {
         return Confidence::Low;
     }
     let is_plain = d.decision.is_known

@@ -23,7 +23,7 @@ pub use rule::{Family, Rule};
 
 use flow::compare::{Tried, is_made_up_for, try_function};
 use flow::facts::Facts;
-use python::index::{FuncId, Project};
+use python::index::{ClassId, FuncId, Project};
 use python::lower;
 
 /// A file: its path as findings cite it, and its text.
@@ -144,18 +144,55 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
 }
 
 fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Vec<(FuncId, Tried)> {
-    let candidates: Vec<FuncId> =
-        (0..project.functions.len()).filter(|id| facts.may[*id] || facts.looks[*id]).collect();
+    let mut candidates: Vec<(FuncId, Option<ClassId>)> = (0..project.functions.len())
+        .filter(|id| facts.may[*id] || facts.looks[*id])
+        .map(|id| (id, None))
+        .collect();
+    candidates.extend(
+        facts
+            .inherited
+            .iter()
+            .filter(|(id, _)| facts.ranked[*id] || with_local)
+            .map(|(id, class)| (*id, Some(*class))),
+    );
     let mut tried: Vec<(FuncId, Tried)> = candidates
         .into_par_iter()
-        .map(|id| {
-            let mut tried = try_function(project, facts, id, with_local);
-            tried.divergences.retain(|d| d.is_local || !is_made_up_for(project, facts, d));
-            (id, tried)
-        })
+        .map(|tested| (tested.0, try_function(project, facts, tested, with_local)))
         .collect();
     tried.sort_by_key(|(id, _)| *id);
+    keep_nearest(&mut tried);
+    tried.par_iter_mut().for_each(|(_, one)| {
+        one.divergences.retain(|d| d.is_local || !is_made_up_for(project, facts, d));
+    });
     tried
+}
+
+/// A condition that parts processes does so in all callers, too: the function that says most about it is kept.
+fn keep_nearest(tried: &mut [(FuncId, Tried)]) {
+    use std::collections::BTreeMap;
+    let key = |d: &flow::compare::Divergence| (d.decision.test, d.parting.kind(), d.is_local);
+    let weight = |id: FuncId, d: &flow::compare::Divergence| {
+        (
+            !d.decision.is_known,
+            !d.is_near,
+            d.decision.func != id,
+            d.op.at != d.op.from,
+            !d.is_usual,
+            id,
+            d.op.at,
+        )
+    };
+    let mut best = BTreeMap::new();
+    for (id, one) in tried.iter() {
+        for d in &one.divergences {
+            let mine = weight(*id, d);
+            let entry = best.entry(key(d)).or_insert(mine);
+            *entry = (*entry).min(mine);
+        }
+    }
+    for (id, one) in tried.iter_mut() {
+        one.divergences.retain(|d| best.get(&key(d)) == Some(&weight(*id, d)));
+    }
 }
 
 /// The release of NCCL in `nvidia-nccl-cu12==2.21.5`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::catalog;
 use super::eval::MAX_LOOKUPS;
 use super::machine::Machine;
-use super::trace::WORLD;
+use super::trace::{Event, Op, WORLD};
 use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
 use crate::python::ast::{Expr, ExprKind, Span};
 use crate::python::index::{ClassId, FuncId};
@@ -51,9 +51,25 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             _ => {}
         }
+        if let Data::Object(kind) = &base.data
+            && catalog::is_property(name)
+            && let Some(row) = catalog::method(kind, name)
+        {
+            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
+            self.record(Event::Op(Op {
+                name: row.matches(),
+                row: Some(row),
+                group: Group::World,
+                at: origin,
+                from,
+                is_guess: false,
+                is_endless: self.endless > 0,
+            }));
+        }
         let sym = hash(&[43, base.sym, hash_text(name)]);
         if let Some(rank) = catalog::rank_attribute(name)
             && !self.is_matrix_rank(of, name)
+            && !is_shared_state(of, name)
         {
             return self.rank_value(rank, origin);
         }
@@ -76,6 +92,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         value.agreed |= base.agreed;
         if inherits {
             value = value.tainted(base.taint);
+            if base.taint.axes != 0 {
+                value.taint.local = Some(Locally::Signal);
+            }
             value.shape = value.shape.join(base.shape);
         }
         if name == "shape" {
@@ -192,6 +211,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         self.eval(value)
     }
+}
+
+/// Whether an attribute is a flag of a state that all processes step alike: `control.should_save`.
+fn is_shared_state(of: &Expr<'_>, name: &str) -> bool {
+    name == "should_save" && of.last_name().is_some_and(|base| matches!(base, "control" | "state"))
 }
 
 /// Whether an expression is an empty container.

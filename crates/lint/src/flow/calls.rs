@@ -67,7 +67,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             Data::Object(kind) => {
                 // An object that is called: the forward pass of a wrapped model.
-                if let Some(row) = catalog::method(kind, "__call__") {
+                let is_quiet = kind.ends_with("DistributedDataParallel")
+                    && self.process.overrides.is_empty()
+                    && !self.facts.file(origin.file).has_buffers;
+                if let Some(row) = catalog::method(kind, "__call__").filter(|_| !is_quiet) {
                     let mut value = self.collective(row, false, None, call, &args, &keywords, span, sym);
                     value = value.tainted(Taint::local(Locally::Data, origin));
                     return value;
@@ -162,9 +165,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     /// A helper that is not there, known by a name that says what it does.
     fn helper(&self, name: &str, base: Option<&Val>, callee: &Val) -> bool {
         let is_outside = match &callee.data {
-            Data::External(path) => {
-                !["torch.", "numpy.", "jax.", "scipy."].iter().any(|outer| path.starts_with(outer))
-            }
+            Data::External(path) => !["torch.", "numpy.", "jax.", "scipy.", "tensorflow.", "keras."]
+                .iter()
+                .any(|outer| path.starts_with(outer)),
             Data::Unknown => matches!(base, None | Some(Val { data: Data::Unknown | Data::Instance(_), .. })),
             _ => false,
         };
@@ -201,6 +204,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             let group = args.first().map(|value| self.group(value, text(0).as_deref()));
             return Some(Val::int(group.map_or(WORLD, Self::size_of)));
+        }
+        // Whoever asks whether it is a member means a group by it: the members answer alike.
+        if is_membership(name) {
+            return Some(Val::unknown(hash(&[81, hash_text(name), callee.sym])));
         }
         let is_rank_method =
             name == "rank" && (is_external || matches!(base.map(|b| &b.data), Some(Data::Group(_))));
@@ -303,7 +310,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 }
             }
         };
-        if !is_silent && !is_local {
+        // Some processes may make a world of their own.
+        let is_start = matches!(row.call.name, "init_process_group" | "init_distributed" | "initialize");
+        if !is_silent && !is_local && !is_start {
             let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
             self.record(Event::Op(Op {
                 name: row.matches(),
@@ -415,7 +424,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return self.rank_value(rank, origin);
         }
         let has_rank_argument = bound.iter().any(|(_, value)| value.taint.axes != 0);
-        if !(self.facts.may[func] || self.facts.differs[func] || has_rank_argument) || !self.can_enter(func) {
+        let differs = if self.with_local { self.facts.differs[func] } else { self.facts.ranked[func] };
+        if !(self.facts.may[func] || differs || has_rank_argument) || !self.can_enter(func) {
             return unknown;
         }
         if !self.passes_guards(func) {
@@ -518,6 +528,11 @@ impl Val {
         self.shape = self.shape.join(shape);
         self
     }
+}
+
+/// Whether a function answers if this process is in some group.
+fn is_membership(name: &str) -> bool {
+    name.contains("not_in_group") || (name.contains("_in_") && name.ends_with("group"))
 }
 
 /// The axes of the group that a call such as `get_data_parallel_group(with_context_parallel=True)` returns.

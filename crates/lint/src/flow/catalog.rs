@@ -115,6 +115,11 @@ pub(crate) fn telling(name: &str) -> Option<Row> {
     is_telling(name).then_some(row)
 }
 
+/// Whether reading an attribute of this name communicates on some objects.
+pub(crate) fn is_property(name: &str) -> bool {
+    name == "log_dir"
+}
+
 /// Whether some collective has this name.
 pub(crate) fn is_name(name: &str) -> bool {
     tables().names.contains(name)

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_knowledge::collective::Axis;
 
 use super::facts::Facts;
-use super::machine::{Machine, Seen};
+use super::machine::{MAX_FRAMES, Machine, Seen};
 use super::trace::{Decider, Decision, Event, Exit, Op, Oracle, Paths, Process, Trace, share};
 use super::value::{Axes, Group, Origin, PLACE, Taint, bit};
-use crate::python::index::{FuncId, Project};
+use crate::python::index::{ClassId, FuncId, Project};
 
 /// Paths of one function that are tried, each on all processes.
 const MAX_PATHS: usize = 12;
 /// Paths without a decision that may differ, after which a function is left.
 const MAX_CLEAN: usize = 4;
 /// Statements and expressions of all runs of one function.
-const MAX_WORK: usize = 120_000;
+const MAX_WORK: usize = 60_000;
 /// Conditions on local data of one function that are tried.
 const MAX_LOCAL: usize = 16;
 /// Places of one function that are reported.
@@ -40,6 +40,20 @@ pub(crate) enum Parting {
     Loop,
 }
 
+impl Parting {
+    /// The kind, without the place.
+    pub(crate) fn kind(self) -> u8 {
+        match self {
+            Self::Branch => 0,
+            Self::Exit(..) => 1,
+            Self::Decorator => 2,
+            Self::Order => 3,
+            Self::Handler => 4,
+            Self::Loop => 5,
+        }
+    }
+}
+
 /// Two processes that do not call the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Divergence {
@@ -53,6 +67,8 @@ pub(crate) struct Divergence {
     pub(crate) is_local: bool,
     /// Whether they part on the usual path.
     pub(crate) is_usual: bool,
+    /// Whether the condition or the call stands in the function that was tried.
+    pub(crate) is_near: bool,
 }
 
 /// All that a function shows.
@@ -77,22 +93,35 @@ struct Run {
     choices: BTreeSet<u64>,
 }
 
+/// A function, and the class of its object where that is not the class that defines it.
+pub(crate) type Tested = (FuncId, Option<ClassId>);
+
+/// How deep functions are tried.
+#[derive(Clone, Copy)]
+struct Effort {
+    with_local: bool,
+    max_frames: usize,
+}
+
 fn run(
     project: &Project<'_>,
     facts: &Facts<'_, '_>,
-    func: FuncId,
+    (func, class): Tested,
     process: &Process,
     oracle: &mut Oracle,
+    effort: Effort,
 ) -> Run {
     oracle.asked.clear();
     let mut machine = Machine::new(project, facts, process, oracle);
+    machine.with_local = effort.with_local;
+    machine.max_frames = effort.max_frames;
     let f = &project.functions[func];
-    machine.run(func);
+    machine.run(func, class);
     // What is entered is left: both halves are one.
     if f.def.name == "__enter__"
         && let Some(exit) = f.class.and_then(|class| project.method(class, "__exit__"))
     {
-        machine.run(exit);
+        machine.run(exit, class);
     }
     let Machine { trace, seen, local, settled, steps, .. } = machine;
     let work = super::machine::MAX_STEPS.saturating_sub(steps);
@@ -103,9 +132,10 @@ fn run(
 pub(crate) fn try_function(
     project: &Project<'_>,
     facts: &Facts<'_, '_>,
-    func: FuncId,
+    tested: Tested,
     with_local: bool,
 ) -> Tried {
+    let (func, class) = tested;
     let mut tried = Tried::default();
     let mut paths = Paths::new(MAX_PATHS);
     let mut is_usual = true;
@@ -114,27 +144,31 @@ pub(crate) fn try_function(
     let mut work = 0;
     let mut n_paths = 0;
     let mut is_open = false;
+    let is_asked = facts.ranked[func] || with_local;
+    let max_frames = if is_asked { MAX_FRAMES } else { 2 };
+    let effort = Effort { with_local, max_frames };
     while let Some(mut oracle) = paths.next() {
         if work > MAX_WORK {
             break;
         }
         let start = oracle.fixed.clone();
-        let first = run(project, facts, func, &Process::first(), &mut oracle);
+        let first = run(project, facts, tested, &Process::first(), &mut oracle, effort);
         if is_usual {
             let by_rank = |event: &Event| matches!(event, Event::Decision(d) if d.taint.axes != 0);
             tried.has_rank_decision = first.trace.events.iter().any(by_rank);
         }
         let mut found = Vec::new();
         for process in others(&first.trace) {
-            let other = run(project, facts, func, &process, &mut oracle);
+            let other = run(project, facts, tested, &process, &mut oracle, effort);
             work += other.work;
             let Some(divergence) = part(&first.trace, &other.trace, &process) else { continue };
             // Choices that only one of them met.
             let own: BTreeSet<u64> = first.choices.difference(&other.choices).copied().collect();
             let theirs: BTreeSet<u64> = other.choices.difference(&first.choices).copied().collect();
+            work += (own.len().min(3) + 1) * (theirs.len().min(3) + 1) * other.work / 2;
             if !own.is_empty()
                 && !theirs.is_empty()
-                && can_agree(project, facts, func, &process, &oracle, &own, &theirs)
+                && can_agree(project, facts, tested, &process, &oracle, [&own, &theirs], effort)
             {
                 continue;
             }
@@ -149,14 +183,21 @@ pub(crate) fn try_function(
                     continue;
                 }
                 let (yes, no) = (Process::first().with(*key, true), Process::first().with(*key, false));
-                let a = run(project, facts, func, &yes, &mut oracle);
-                let b = run(project, facts, func, &no, &mut oracle);
+                let a = run(project, facts, tested, &yes, &mut oracle, effort);
+                let b = run(project, facts, tested, &no, &mut oracle, effort);
                 work += a.work + b.work;
                 found.extend(part(&a.trace, &b.trace, &no));
             }
         }
         for mut divergence in found {
             divergence.is_usual = is_usual;
+            let is_here = divergence.op.at == divergence.op.from;
+            let f = &project.functions[func];
+            // A rank that is handed on parts processes in whoever it is handed to.
+            let is_given = divergence.decision.taint.origin.is_some_and(|origin| {
+                origin.file == f.file && f.def.span.holds(origin.span) && f.qualified != "<module>"
+            });
+            divergence.is_near = divergence.decision.func == func || is_here || is_given;
             let key = (divergence.decision.test, divergence.op.at);
             if tried.divergences.len() < MAX_DIVERGENCES && reported.insert(key) {
                 tried.divergences.push(divergence);
@@ -168,13 +209,17 @@ pub(crate) fn try_function(
         is_open |= !first.local.is_empty() || first.trace.events.iter().any(differs);
         n_paths += 1;
         if n_paths >= MAX_CLEAN && !is_open {
-            if is_usual {
+            if is_usual && class.is_none() {
                 tried.seen = first.seen;
             }
             break;
         }
+        if !is_asked {
+            tried.seen = first.seen;
+            break;
+        }
         paths.learn(&start, &oracle);
-        if is_usual {
+        if is_usual && class.is_none() {
             tried.seen = first.seen;
         }
         is_usual = false;
@@ -187,11 +232,11 @@ pub(crate) fn try_function(
 fn can_agree(
     project: &Project<'_>,
     facts: &Facts<'_, '_>,
-    func: FuncId,
+    tested: Tested,
     process: &Process,
     oracle: &Oracle,
-    own: &BTreeSet<u64>,
-    theirs: &BTreeSet<u64>,
+    [own, theirs]: [&BTreeSet<u64>; 2],
+    effort: Effort,
 ) -> bool {
     let value = |key: &u64| oracle.fixed.get(key).copied().unwrap_or_default();
     let flips = own.iter().take(3).map(|key| vec![(*key, !value(key))]);
@@ -203,18 +248,19 @@ fn can_agree(
     flips.chain(other_flips).chain(pairs).any(|changes| {
         let mut oracle = Oracle { fixed: oracle.fixed.clone(), ..Oracle::default() };
         oracle.fixed.extend(changes);
-        let a = run(project, facts, func, &Process::first(), &mut oracle);
-        let b = run(project, facts, func, process, &mut oracle);
+        let a = run(project, facts, tested, &Process::first(), &mut oracle, effort);
+        let b = run(project, facts, tested, process, &mut oracle, effort);
         part(&a.trace, &b.trace, process).is_none()
     })
 }
 
 /// Whether the callers of a function make up for what it leaves open, as halves of a barrier in two functions do.
 pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, divergence: &Divergence) -> bool {
+    let effort = Effort { with_local: divergence.is_local, max_frames: MAX_FRAMES };
     let callers = &facts.callers[divergence.decision.func];
     callers.iter().take(MAX_CALLERS).any(|caller| {
         let mut oracle = Oracle::default();
-        let first = run(project, facts, *caller, &Process::first(), &mut oracle);
+        let first = run(project, facts, (*caller, None), &Process::first(), &mut oracle, effort);
         let met = |event: &Event| matches!(event, Event::Decision(d) if d.test == divergence.decision.test);
         if !first.trace.events.iter().any(met) {
             return false;
@@ -222,7 +268,7 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
         let others = others(&first.trace);
         let mut is_equal = true;
         for process in others {
-            let other = run(project, facts, *caller, &process, &mut oracle);
+            let other = run(project, facts, (*caller, None), &process, &mut oracle, effort);
             is_equal &= part(&first.trace, &other.trace, &process).is_none();
         }
         is_equal
@@ -281,7 +327,42 @@ fn part(a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
             groups.insert(op.group);
         }
     }
-    groups.into_iter().filter(|group| share(*group, other)).find_map(|group| part_in(group, a, b, other))
+    groups.retain(|group| share(*group, other));
+    let shared = groups.clone();
+    groups
+        .into_iter()
+        .find_map(|group| part_in(group, a, b, other))
+        .or_else(|| interleaved(&shared, a, b, other))
+}
+
+/// Two processes that call the same in each group, but go to the groups in another order: each waits for the other.
+fn interleaved(groups: &BTreeSet<Group>, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
+    if a.is_cut || b.is_cut || groups.len() < 2 {
+        return None;
+    }
+    let of = |trace: &Trace| -> Vec<(usize, Op)> {
+        let ops = trace.events.iter().enumerate().filter_map(|(n, event)| match event {
+            Event::Op(op) if groups.contains(&op.group) && !op.is_guess && !op.is_endless => Some((n, *op)),
+            _ => None,
+        });
+        ops.collect()
+    };
+    let (left, right) = (of(a), of(b));
+    if left.len() != right.len() {
+        return None;
+    }
+    let (x, y) = left.iter().zip(&right).find(|((_, x), (_, y))| x.group != y.group)?;
+    let (decision, _, op) = blame(a, b, Some(x), Some(y))?;
+    let names = |list: &[(usize, Op)]| list.iter().map(|(_, op)| op.name).collect::<Vec<_>>();
+    Some(Divergence {
+        decision,
+        parting: Parting::Order,
+        op,
+        sides: [(Process::first().name(), names(&left)), (other.name(), names(&right))],
+        is_local: decision.taint.axes == 0,
+        is_usual: false,
+        is_near: false,
+    })
 }
 
 fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
@@ -328,6 +409,7 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
         sides: [(title_left, names_left), (title_right, names_right)],
         is_local,
         is_usual: false,
+        is_near: false,
     })
 }
 
@@ -345,7 +427,6 @@ fn blame(
         .into_iter()
         .filter_map(|(op, own, mine, theirs, trace)| Some((op?, own, mine, theirs, trace)))
     {
-        let _ = mine;
         for (_, decision, count) in own.iter().rev().filter(|(n, ..)| *n < op.0) {
             let met = theirs.iter().find(|(_, d, c)| d.test == decision.test && c == count);
             let Some((at, theirs_decision, _)) = met else { continue };
@@ -371,14 +452,33 @@ fn blame(
                 }
                 _ if is_within => Parting::Branch,
                 _ => {
-                    fallback = fallback.or(Some((*decision, Parting::Branch, op.1)));
+                    // A call of the branch itself shifts those that follow; else nobody knows why they part.
+                    let shifts = [mine, trace].iter().any(|trace| {
+                        trace.events.iter().any(|event| matches!(event, Event::Op(other) if other.group == op.1.group && (is_inside(other.at) || is_inside(other.from))))
+                    });
+                    let is_known = decision.is_known
+                        && theirs_decision.is_known
+                        && shifts
+                        && !is_guesswork(own, theirs, op.0);
+                    let unsure = Decision { is_known, ..*decision };
+                    fallback = fallback.or(Some((unsure, Parting::Branch, op.1)));
                     continue;
                 }
             };
-            return Some((*decision, parting, op.1));
+            let mut decision = *decision;
+            decision.is_known &= theirs_decision.is_known && !is_guesswork(own, theirs, op.0);
+            return Some((decision, parting, op.1));
         }
     }
     fallback
+}
+
+/// Whether two processes parted before, where nobody knows how a value of the rank falls out.
+fn is_guesswork(own: &[(usize, Decision, u32)], theirs: &[(usize, Decision, u32)], until: usize) -> bool {
+    own.iter().filter(|(n, d, _)| *n < until && d.taint.axes != 0).any(|(_, d, count)| {
+        let met = theirs.iter().find(|(_, other, c)| other.test == d.test && c == count);
+        met.is_some_and(|(_, other, _)| other.outcome != d.outcome && !(d.is_known && other.is_known))
+    })
 }
 
 /// Whether an exit belongs to the branch of a decision.

@@ -6,8 +6,10 @@ use ringleader_knowledge::collective::{Axis, RankValue};
 
 use super::catalog;
 use super::machine::{Machine, group_of_name, is_group_name};
-use super::trace::{Process, WORLD};
-use super::value::{Cond, Data, GROUP, Group, Items, Locally, Origin, Taint, Val, bit, hash, hash_text, not};
+use super::trace::{Decider, Decision, Event, Process, WORLD};
+use super::value::{
+    Cond, Data, GLOBAL, GROUP, Group, Items, Locally, NODE, Origin, Taint, Val, bit, hash, hash_text, not,
+};
 use crate::python::ast::{Cmp, Comprehension, Expr, ExprKind, Kind, Op, Span};
 use crate::python::index::{FileId, FuncId, Meaning};
 
@@ -268,7 +270,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                     let (a, b) = (old.cond(), value.cond());
                     match (&*a, is_and) {
                         // `x or default`, `x and x.y`
-                        (Cond::Known(false), false) | (Cond::Known(true), true) => value.tainted(old.taint),
+                        (Cond::Known(false), false) | (Cond::Known(true), true) => {
+                            // The rank has spoken: what is left does not depend on it.
+                            let data = match value.data {
+                                Data::Unknown if old.taint.axes != 0 => Data::Cond(value.cond()),
+                                ref data => data.clone(),
+                            };
+                            Val { data, ..value }.tainted(old.taint)
+                        }
                         (Cond::Known(_), _) => old,
                         _ if matches!(value.data, Data::Group(_) | Data::Object(_) | Data::Instance(_)) => {
                             old.join(&value)
@@ -283,8 +292,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             });
             // What follows a known answer is not evaluated.
             if let Some(value) = &result
-                && matches!(*value.cond(), Cond::Known(known) if known != is_and)
+                && let Cond::Known(known) = *value.cond()
             {
+                let rest =
+                    list.last().map_or(part.span, |last| Span { at: part.span.end, end: last.span.end });
+                self.choose_by_rank(value, u64::from(known), part.span, rest);
+                if known == is_and {
+                    continue;
+                }
                 break;
             }
         }
@@ -293,7 +308,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     fn binary(&mut self, op: Op, left: &'p Expr<'s>, right: &'p Expr<'s>) -> Val {
         let (a, b) = (self.eval(left), self.eval(right));
-        let taint = a.taint.join(b.taint);
+        let mut taint = a.taint.join(b.taint);
+        // `rank // size` is one number for each of the blocks of ranks.
+        if op == Op::FloorDiv && taint.axes & GLOBAL != 0 && b.as_int().is_none() {
+            taint.axes = taint.axes & !GLOBAL | NODE;
+        }
         let a_agreed = a.agreed || b.agreed;
         if let (Data::Int(x), Data::Int(y)) = (&a.data, &b.data) {
             let number = match op {
@@ -329,11 +348,35 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         Val { agreed: a_agreed, ..Val::unknown(sym).tainted(taint).shaped(a.shape.join(b.shape)) }
     }
 
+    /// A condition on the rank within an expression, where a call may follow that others do not make.
+    fn choose_by_rank(&mut self, value: &Val, outcome: u64, test: Span, rest: Span) {
+        if value.taint.axes == 0 || !self.facts.file(self.file()).communicates(rest) {
+            return;
+        }
+        let decision = Decision {
+            kind: Decider::If,
+            at: self.origin(rest),
+            test: self.origin(test),
+            arm: self.origin(rest),
+            outcome,
+            taint: value.taint,
+            is_known: matches!(*value.cond(), Cond::Known(_)),
+            func: self.func(),
+        };
+        self.record(Event::Decision(decision));
+    }
+
     fn choice(&mut self, [test, yes, no]: &'p [Expr<'s>; 3]) -> Val {
         let value = self.eval(test);
         let cond = value.cond();
         if matches!(*cond, Cond::Known(_)) || value.taint.axes != 0 {
             let holds = self.outcome(&cond, true, test.span);
+            self.choose_by_rank(
+                &value,
+                u64::from(holds),
+                test.span,
+                Span { at: yes.span.at.min(no.span.at), end: yes.span.end.max(no.span.end) },
+            );
             let taint = Taint { local: None, ..value.taint };
             return self.eval(if holds { yes } else { no }).tainted(taint);
         }

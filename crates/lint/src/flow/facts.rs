@@ -17,6 +17,10 @@ pub(crate) struct FileFacts {
     exits: Vec<u32>,
     /// Whether the file, or a configuration beside it, shards parameters.
     pub(crate) is_sharded: bool,
+    /// Whether a model holds buffers, which DDP sends before each forward pass.
+    pub(crate) has_buffers: bool,
+    /// Whether the file imports what runs on several ranks.
+    pub(crate) is_distributed: bool,
     /// Whether a model is wrapped so that its backward pass communicates.
     pub(crate) is_wrapped: bool,
 }
@@ -30,6 +34,10 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) looks: Vec<bool>,
     /// Functions whose outcome may depend on the rank or on local data.
     pub(crate) differs: Vec<bool>,
+    /// Functions in or below which a rank is looked at.
+    pub(crate) ranked: Vec<bool>,
+    /// Methods that a class inherits and whose calls of self reach what the class overrides.
+    pub(crate) inherited: Vec<(FuncId, ClassId)>,
     /// Who calls each function, as far as names tell.
     pub(crate) callers: Vec<Vec<FuncId>>,
     /// Assignments in each function, by name: value and position in a tuple.
@@ -66,17 +74,22 @@ struct Sketch {
     calls: Vec<(FuncId, u32)>,
     exits: Vec<u32>,
     differs: bool,
+    ranked: bool,
+    shuffles: bool,
     looks: bool,
 }
 
 impl<'p, 's> Facts<'p, 's> {
     pub(crate) fn new(project: &'p Project<'s>, sharded_by_config: bool) -> Self {
         use rayon::prelude::*;
-        let sketches: Vec<(Sketch, Assigned<'p, 's>)> =
+        let mut sketches: Vec<(Sketch, Assigned<'p, 's>)> =
             (0..project.functions.len()).into_par_iter().map(|id| sketch(project, id)).collect();
         let n = sketches.len();
+        let reached = overridden(project, &mut sketches);
         let mut may: Vec<bool> = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
         let mut differs: Vec<bool> = sketches.iter().map(|(s, _)| s.differs).collect();
+        let mut ranked: Vec<bool> = sketches.iter().map(|(s, _)| s.ranked).collect();
+        mark_files(project, &mut ranked);
         let looks: Vec<bool> = sketches.iter().map(|(s, _)| s.looks).collect();
         let mut callers: Vec<Vec<FuncId>> = vec![Vec::new(); n];
         for (id, (sketch, _)) in sketches.iter().enumerate() {
@@ -86,6 +99,7 @@ impl<'p, 's> Facts<'p, 's> {
         }
         spread(&mut may, &callers);
         spread(&mut differs, &callers);
+        spread(&mut ranked, &callers);
         let mut files: Vec<FileFacts> =
             project.files.iter().map(|file| of_file(file, sharded_by_config)).collect();
         let mut assigned = Vec::with_capacity(n);
@@ -102,31 +116,127 @@ impl<'p, 's> Facts<'p, 's> {
         }
         let attributes = (0..project.classes.len()).map(|class| attributes(project, class)).collect();
         let unordered = (0..project.classes.len()).flat_map(|class| unordered(project, class)).collect();
-        Self { unordered, files, may, looks, differs, callers, assigned, attributes }
+        let mut inherited: Vec<(FuncId, ClassId)> = reached
+            .into_iter()
+            .filter(|(_, _, method)| may[*method])
+            .map(|(id, class, _)| (id, class))
+            .collect();
+        inherited.sort_unstable();
+        inherited.dedup();
+        Self { inherited, unordered, files, may, looks, differs, ranked, callers, assigned, attributes }
     }
 }
 
 fn of_file(file: &crate::python::index::PyFile<'_>, sharded_by_config: bool) -> FileFacts {
     let text = file.text;
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let is_sharded = sharded_by_config
-        || has(&[
-            "FullyShardedDataParallel",
-            "fully_shard",
-            "FSDP",
-            "fsdp",
-            "deepspeed",
-            "DeepSpeed",
-            "zero3",
-            "ZeRO-3",
-            "ZeRO3",
-            "ZeRO 3",
-            "zero_stage",
+    let is_sharded = sharded_by_config || shards(text);
+    let has_buffers = !has(&["broadcast_buffers=False"])
+        && has(&[
+            "BatchNorm",
+            "register_buffer",
+            "broadcast_buffers",
+            "buffers",
+            "resnet",
+            "ResNet",
+            "barrier(",
         ]);
     let is_wrapped = is_sharded
         || has(&["DistributedDataParallel", "DistributedOptimizer", "Accelerator("])
         || file.imports_any(&["deepspeed", "accelerate"]);
-    FileFacts { calls: Vec::new(), exits: Vec::new(), is_sharded, is_wrapped }
+    let is_distributed = is_wrapped || has(&["torch.distributed", "horovod"]);
+    FileFacts { calls: Vec::new(), exits: Vec::new(), is_sharded, has_buffers, is_distributed, is_wrapped }
+}
+
+/// Whether a file says that parameters are sharded. A question for a mode that may be on says nothing.
+fn shards(text: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "fullyshardeddataparallel",
+        "fully_shard",
+        "fsdp",
+        "deepspeed",
+        "zero3",
+        "zero-3",
+        "zero 3",
+        "zero_stage",
+    ];
+    const QUESTIONS: &[&str] = &[
+        "deepspeed_plugin",
+        "deepspeed_zero_init",
+        "distributedtype",
+        "distributed_type",
+        "is_deepspeed",
+        "is_fsdp",
+    ];
+    text.lines().any(|line| {
+        let is_near = line.contains(['F', 'f', 'D', 'd', 'z', 'Z']);
+        is_near && {
+            let lower = line.to_ascii_lowercase();
+            WORDS.iter().any(|word| lower.contains(word))
+                && !QUESTIONS.iter().any(|word| lower.contains(word))
+        }
+    })
+}
+
+/// Most classes with methods of their own for which an inherited method is tried.
+const MAX_HEIRS: usize = 4;
+
+/// Adds calls of methods that heirs of a class override, and tells which inherited methods make them, on which class.
+fn overridden<'p, 's>(
+    project: &'p Project<'s>,
+    sketches: &mut [(Sketch, Assigned<'p, 's>)],
+) -> Vec<(FuncId, ClassId, FuncId)> {
+    let mut heirs: BTreeMap<FuncId, Vec<(ClassId, FuncId)>> = BTreeMap::new();
+    for (class, info) in project.classes.iter().enumerate() {
+        let ancestry = project.ancestry(class);
+        for (name, method) in &info.methods {
+            for ancestor in ancestry.iter().skip(1) {
+                if let Some(base) = project.classes[*ancestor].methods.get(name) {
+                    heirs.entry(*base).or_default().push((class, *method));
+                }
+            }
+        }
+    }
+    let mut reached = Vec::new();
+    for (id, (sketch, _)) in sketches.iter_mut().enumerate() {
+        let Some(own) = project.functions[id].class else { continue };
+        let mut more = Vec::new();
+        for (callee, at) in &sketch.calls {
+            for (class, method) in heirs.get(callee).into_iter().flatten().take(MAX_HEIRS) {
+                let is_inherited = project.method(*class, project.functions[id].def.name) == Some(id);
+                if is_inherited && project.ancestry(*class).contains(&own) {
+                    more.push((*method, *at));
+                    reached.push((id, *class, *method));
+                }
+            }
+        }
+        sketch.calls.extend(more);
+    }
+    reached
+}
+
+/// A rank that a file keeps in a variable or an attribute is looked at by all of its functions, and by files that import it.
+fn mark_files(project: &Project<'_>, ranked: &mut [bool]) {
+    let own: Vec<bool> = {
+        let mut own = vec![false; project.files.len()];
+        for (id, func) in project.functions.iter().enumerate() {
+            own[func.file] |= ranked[id];
+        }
+        own
+    };
+    let marked: Vec<bool> = (0..project.files.len())
+        .map(|file| {
+            let imports = || {
+                project.files[file].names.keys().any(|name| {
+                    matches!(project.resolve(file, name), Some(Meaning::Var(other, _)) if ranked[project.files[other].main])
+                })
+            };
+            own[file] || imports()
+        })
+        .collect();
+    for (id, func) in project.functions.iter().enumerate() {
+        ranked[id] |= marked[func.file];
+    }
 }
 
 /// Passes a property on to callers.
@@ -149,6 +259,8 @@ fn sketch<'p, 's>(project: &'p Project<'s>, id: FuncId) -> (Sketch, Assigned<'p,
     let def = &*func.def;
     sketch.differs = def.params.iter().any(|p| catalog::rank_name(p.name).is_some() || is_local_name(p.name))
         || def.decorators.iter().any(|d| guard_name(d).is_some());
+    sketch.ranked = def.params.iter().any(|p| catalog::rank_name(p.name).is_some())
+        || def.decorators.iter().any(|d| guard_name(d).is_some());
     walk::stmts(&def.body, &mut |stmt| {
         match &stmt.kind {
             StmtKind::Return(_) | StmtKind::Break | StmtKind::Continue | StmtKind::Raise(_) => {
@@ -168,6 +280,8 @@ fn sketch<'p, 's>(project: &'p Project<'s>, id: FuncId) -> (Sketch, Assigned<'p,
             walk::exprs(expr, &mut |expr| note(project, id, expr, &mut sketch));
         });
     });
+    // A part of a list for each rank.
+    sketch.looks |= (sketch.ranked || func.class.is_some()) && (sketch.shuffles || def.has_yield);
     (sketch, names)
 }
 
@@ -217,18 +331,31 @@ pub(crate) fn is_local_name(name: &str) -> bool {
 fn note<'s>(project: &Project<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {
     match &expr.kind {
         ExprKind::Name(name) => {
+            sketch.ranked |= catalog::rank_name(name).is_some();
             sketch.differs |= catalog::rank_name(name).is_some() || is_local_name(name);
         }
         ExprKind::Attr(_, name) => {
+            if catalog::is_property(name) {
+                sketch.direct.push(expr.span.at);
+            }
+            sketch.ranked |= catalog::rank_attribute(name).is_some();
             sketch.differs |= catalog::rank_attribute(name).is_some();
         }
-        ExprKind::Str(text) => sketch.differs |= catalog::rank_variable(text).is_some(),
+        ExprKind::Str(text) => {
+            let is_rank = catalog::rank_variable(text).is_some();
+            sketch.ranked |= is_rank;
+            sketch.differs |= is_rank;
+        }
         ExprKind::Call(call) => {
             let name = call.func.last_name().unwrap_or_default();
+            sketch.ranked |= catalog::rank_call(name).is_some()
+                || ringleader_knowledge::collective::FIRSTS.contains(&name)
+                || matches!(name, "rank" | "coordinate" | "get_coordinate");
             sketch.differs |= catalog::rank_call(name).is_some()
                 || catalog::local_method(name).is_some()
                 || matches!(name, "next" | "len" | "set" | "time" | "random" | "done" | "append" | "update");
-            sketch.looks |= call.keyword("rank").is_some();
+            sketch.looks |= call.keyword("rank").is_some() || call.keyword("seed").is_some();
+            sketch.shuffles |= name == "shuffle";
             match target(project, id, call) {
                 Target::Func(callee) => sketch.calls.push((callee, expr.span.at)),
                 Target::May => sketch.direct.push(expr.span.at),

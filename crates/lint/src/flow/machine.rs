@@ -11,7 +11,7 @@ use super::facts::{Facts, guard_name};
 use super::trace::{Decider, Decision, Event, Exit, Oracle, Process, Trace};
 use super::value::{Cond, Data, Group, Items, Locally, Origin, Taint, Val, hash, hash_text};
 use crate::python::ast::{Arm, Expr, ExprKind, Param, ParamKind, Span, Stmt, StmtKind};
-use crate::python::index::{FileId, FuncId, Project};
+use crate::python::index::{ClassId, FileId, FuncId, Project};
 
 /// Statements and expressions of one run.
 pub(crate) const MAX_STEPS: usize = 8_000;
@@ -95,6 +95,12 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) loops: Vec<Origin>,
     /// Loops that all processes leave together.
     pub(crate) settled: BTreeSet<Origin>,
+    /// Whether the last condition fell out by the rank without saying how.
+    guessed: bool,
+    /// Depth of calls that are followed.
+    pub(crate) max_frames: usize,
+    /// Whether conditions on a process's own data matter.
+    pub(crate) with_local: bool,
 }
 
 impl<'m, 'p, 's> Machine<'m, 'p, 's> {
@@ -123,16 +129,19 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             known: BTreeMap::new(),
             loops: Vec::new(),
             settled: BTreeSet::new(),
+            guessed: false,
+            max_frames: MAX_FRAMES,
+            with_local: true,
         }
     }
 
     /// Tries a function with arguments that nobody knows.
-    pub(crate) fn run(&mut self, func: FuncId) {
+    pub(crate) fn run(&mut self, func: FuncId, class: Option<ClassId>) {
         let f = &self.project.functions[func];
         if !self.passes_guards(func) {
             return;
         }
-        let class = super::facts::class_of_self(self.project, func);
+        let class = class.or_else(|| super::facts::class_of_self(self.project, func));
         let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
         self.push_frame(func, this);
         for param in &f.def.params {
@@ -536,9 +545,10 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         arm: Span,
         kind: Decider,
     ) -> bool {
+        self.guessed = false;
         let holds = self.outcome(cond, usual, test);
+        let is_known = !self.guessed;
         if !value.taint.is_clean() {
-            let is_known = matches!(**cond, Cond::Known(_));
             let decision = Decision {
                 kind,
                 at: self.origin(at),
@@ -568,6 +578,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                     return *value;
                 }
                 if taint.axes != 0 {
+                    // A progress bar that is switched off does not count.
+                    self.guessed |= taint.local != Some(Locally::Signal);
                     return self.process.is_first_on(taint.axes);
                 }
                 if taint.local.is_some() {
@@ -586,7 +598,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     }
 
     pub(crate) fn can_enter(&self, func: FuncId) -> bool {
-        self.frames.len() < MAX_FRAMES && self.frames.iter().filter(|frame| frame.func == func).count() == 0
+        self.frames.len() < self.max_frames
+            && self.frames.iter().filter(|frame| frame.func == func).count() == 0
     }
 }
 

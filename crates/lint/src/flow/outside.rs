@@ -344,7 +344,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     /// The backward pass of a wrapped model reduces gradients.
     fn backward(&mut self, origin: Origin, sym: u64) -> Val {
-        if self.no_sync == 0 && self.facts.file(origin.file).is_wrapped {
+        // Where files speak of ranks, who trains most likely trains together: enough to ask who leaves before the others.
+        let file = self.facts.file(origin.file);
+        let is_wrapped = file.is_wrapped || (file.is_distributed && !self.process.overrides.is_empty());
+        if self.no_sync == 0 && is_wrapped {
             let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
             self.record(Event::Op(Op {
                 name: "backward",

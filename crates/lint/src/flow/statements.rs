@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ringleader_knowledge::collective::FIRSTS;
 
 use super::catalog;
-use super::machine::{Flow, Frame, MAX_FRAMES, Machine};
+use super::machine::{Flow, Frame, Machine};
 use super::trace::{Decider, Decision, Event, Op};
 use super::value::{Cond, Data, Group, Items, Locally, Taint, Val, hash};
 use crate::python::ast::{Expr, ExprKind, For, Span, Stmt, StmtKind, Try, While};
@@ -37,6 +37,11 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 _ => usual,
             },
         };
+        if iter.shape.axes != 0 && self.frames.len() == 1 && self.project.functions[self.func()].def.has_yield
+        {
+            let at = self.origin(f.iter.span);
+            self.look("<share of a list>", at, std::slice::from_ref(&iter), &[], None);
+        }
         let taint = iter.taint.join(iter.shape);
         let is_unordered = iter.taint.local == Some(Locally::Order)
             || matches!(&iter.data, Data::Items(Items::Set, items) if items.len() > 1);
@@ -140,6 +145,16 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             return self.run_manager(func, frame, target.as_ref(), body);
         }
         let value = self.eval(manager);
+        // What gives its state in a certain form is sharded.
+        if name == "state_dict_type"
+            && let ExprKind::Call(call) = &manager.kind
+            && let Some(ExprKind::Name(model)) = call.args.first().map(|arg| &arg.kind)
+        {
+            let sym = hash(&[23, value.sym]);
+            self.frame()
+                .names
+                .insert(model, Val::object("torch.distributed.fsdp.FullyShardedDataParallel", sym));
+        }
         if let Some(target) = target {
             self.assign(target, value);
         }
@@ -210,7 +225,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             let sym = hash(&[19, func as u64, u64::from(target.span.at)]);
             self.assign(target, Val::unknown(sym));
         }
-        if self.frames.len() >= MAX_FRAMES || !self.passes_guards(func) {
+        if self.frames.len() >= self.max_frames || !self.passes_guards(func) {
             return self.block(body);
         }
         frame.hook = Some(body);

@@ -86,7 +86,12 @@ impl Taint {
             _ if self.is_clean() => other.origin,
             _ => self.origin,
         };
-        Self { axes: self.axes | other.axes, local: self.local.or(other.local), origin }
+        // An order or a random draw says more than that a value is the process's own.
+        let local = match (self.local, other.local) {
+            (Some(Locally::Data), Some(more @ (Locally::Random | Locally::Order))) => Some(more),
+            (own, more) => own.or(more),
+        };
+        Self { axes: self.axes | other.axes, local, origin }
     }
 }
 

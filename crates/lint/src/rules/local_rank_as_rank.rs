@@ -39,10 +39,18 @@ pub(crate) static RULE: Rule = Rule {
 /// Names under which a sampler or a loader is told how many share its data.
 const SHARERS: &[&str] = &["num_replicas", "world_size", "num_shards", "n_ranks"];
 
+/// Whether a call makes something that reads a part of the data.
+fn is_reader(path: &str) -> bool {
+    let name = path.rsplit('.').next().unwrap_or_default();
+    let lower = name.to_ascii_lowercase();
+    name.starts_with(|c: char| c.is_ascii_uppercase())
+        || ["loader", "sampler", "shard", "dataset", "split"].iter().any(|word| lower.contains(word))
+}
+
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let shares = |seen: &Seen| seen.keywords.iter().any(|(key, _)| SHARERS.contains(&key.as_str()));
     let is_setup = |path: &str| path.ends_with("init_process_group") || path.ends_with("DistributedSampler");
-    let calls = calls(scan, move |seen| is_setup(&seen.path) || shares(seen));
+    let calls = calls(scan, move |seen| is_setup(&seen.path) || (shares(seen) && is_reader(&seen.path)));
     calls
         .filter_map(|(func, seen)| {
             let is_sampler = !seen.path.ends_with("init_process_group");
@@ -55,6 +63,11 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let mut finding = finding(scan, &RULE, func, seen.at, title);
             if is_sampler {
                 finding.confidence = Confidence::Medium;
+            }
+            // All processes of one node, and no more: a script for one node.
+            let world = seen.argument("world_size", 99);
+            if !is_sampler && world.is_some_and(|world| world.as_int().is_none()) {
+                finding.confidence = Confidence::Low;
             }
             finding.help = "pass RANK and WORLD_SIZE; LOCAL_RANK only chooses the GPU".to_owned();
             finding.page = "https://docs.pytorch.org/docs/stable/elastic/run.html";

@@ -36,13 +36,35 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
+/// Whether the GPU is chosen in functions alone that nobody calls.
+fn is_never_called(scan: &Scan<'_, '_>) -> bool {
+    let project = scan.project;
+    let mut choosing = project.functions.iter().filter(|func| {
+        func.qualified != "<module>" && project.files[func.file].slice(func.def.span).contains("set_device(")
+    });
+    let count = project.files.iter().map(|file| file.text.matches("set_device(").count()).sum::<usize>();
+    let names: Vec<&str> = choosing.by_ref().map(|func| func.def.name).collect();
+    let is_elsewhere = |text: &str| {
+        ["device_id=", "CUDA_VISIBLE_DEVICES", "cuda.device("].iter().any(|word| text.contains(word))
+    };
+    !names.is_empty()
+        && count == names.len()
+        && !project.files.iter().any(|file| is_elsewhere(file.text))
+        && names.iter().all(|name| {
+            let call = format!("{name}(");
+            !name.starts_with("__")
+                && *name != "main"
+                && project.files.iter().map(|file| file.text.matches(&call).count()).sum::<usize>() <= 1
+        })
+}
+
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let chooses = |text: &str| {
         ["set_device", "device_id=", "CUDA_VISIBLE_DEVICES", "cuda.device("]
             .iter()
             .any(|word| text.contains(word))
     };
-    if scan.project.files.iter().any(|file| chooses(file.text)) {
+    if scan.project.files.iter().any(|file| chooses(file.text)) && !is_never_called(scan) {
         return Vec::new();
     }
     let calls = calls(scan, |seen| seen.path.ends_with("distributed.init_process_group"));

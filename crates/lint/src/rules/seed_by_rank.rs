@@ -19,6 +19,7 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
+use crate::flow::value::GLOBAL;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -35,8 +36,19 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    let calls = calls(scan, |seen| seen.path.ends_with("DistributedSampler"));
-    calls
+    let requests = calls(scan, |seen| seen.path.ends_with("SamplingParams")).filter_map(|(func, seen)| {
+        let seed = seen.argument("seed", 99)?;
+        // Ranks that hold parts of one model must draw the same tokens.
+        (seed.taint.axes & GLOBAL != 0).then(|| {
+            let title = "the seed of a request differs from rank to rank: the ranks of one tensor-parallel group then draw different tokens";
+            let mut finding = finding(scan, &RULE, func, seen.at, title.to_owned());
+            finding.confidence = Confidence::Low;
+            finding.help = "derive the seed from the group's number, not from the rank: rank // tensor_parallel_size".to_owned();
+            finding
+        })
+    });
+    let samplers = calls(scan, |seen| seen.path.ends_with("DistributedSampler"));
+    let samplers = samplers
         .filter_map(|(func, seen)| {
             let seed = seen.argument("seed", 4)?;
             (seed.taint.axes != 0 || seed.taint.local.is_some()).then(|| {
@@ -46,6 +58,6 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 finding.page = "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler";
                 finding
             })
-        })
-        .collect()
+        });
+    requests.chain(samplers).collect()
 }

@@ -18,7 +18,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::drafting::partings;
+use crate::drafting::{calls, finding, partings};
 use crate::flow::compare::Parting;
 use crate::flow::trace::Decider;
 use crate::flow::value::Locally;
@@ -38,9 +38,44 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    partings(scan, &RULE, |d| {
+    let mut findings = shares(scan);
+    findings.extend(partings(scan, &RULE, |d| {
         let is_loop = d.parting == Parting::Loop && d.decision.kind == Decider::For;
         let ends = d.parting == Parting::Handler && d.decision.taint.local == Some(Locally::Loader);
         d.is_local && (is_loop || ends)
-    })
+    }));
+    findings
+}
+
+/// Generators that yield the process's share of a list, where nothing makes the shares even.
+fn shares(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let evens = |text: &str| {
+        let squeezed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        squeezed.contains("drop_last")
+            || squeezed.contains("total_size")
+            || [
+                "//self.world",
+                "//world",
+                "//self.num_replicas",
+                "//num_replicas",
+                "%world",
+                "%self.world",
+                "//n_ranks",
+                "//self.size",
+                "//size",
+            ]
+            .iter()
+            .any(|word| squeezed.contains(word))
+    };
+    calls(scan, |seen| seen.path == "<share of a list>")
+        .filter(|(_, seen)| !evens(scan.project.files[seen.at.file].text))
+        .map(|(func, seen)| {
+            let title = "each rank yields its share of a list, and shares may differ by one".to_owned();
+            let mut finding = finding(scan, &RULE, func, seen.at, title);
+            finding.help =
+                "cut the list to a multiple of the number of ranks, or pad it, before it is divided"
+                    .to_owned();
+            finding
+        })
+        .collect()
 }

@@ -29,7 +29,7 @@ pub(crate) static RULE: Rule = Rule {
     family: Family::Code,
     predicts: Cause::CollectiveOrderMismatch,
     severity: Severity::Warning,
-    confidence: Confidence::Medium,
+    confidence: Confidence::Low,
     doc: include_str!("unordered_collectives.rs"),
     check,
 };

@@ -33,7 +33,7 @@ import torch.distributed as dist
 
 def gather(x, out):
     dist.all_gather_into_tensor(out, x.transpose(0, 1).contiguous())
-#: fires local-rank-for-rank local-rank-as-rank
+#: low fires local-rank-for-rank local-rank-as-rank
 import os
 import torch
 import torch.distributed as dist
@@ -53,7 +53,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 def main(model):
     dist.init_process_group("nccl")
     model = DDP(model.cuda(0))
-#: fires set-of-names unordered-collectives
+#: low fires set-of-names unordered-collectives
 import torch.distributed as dist
 
 def reduce_all(metrics):
