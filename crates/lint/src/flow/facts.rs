@@ -123,7 +123,7 @@ impl<'p, 's> Facts<'p, 's> {
             .collect();
         inherited.sort_unstable();
         inherited.dedup();
-        Self { inherited, unordered, files, may, looks, differs, ranked, callers, assigned, attributes }
+        Self { files, may, looks, differs, ranked, inherited, callers, assigned, unordered, attributes }
     }
 }
 
