@@ -13,13 +13,13 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
     let mut named: Vec<&str> = Vec::new();
     let (mut words, mut starts, mut weights) = (String::new(), String::from("0, "), String::new());
     let mut n_weights = 0_usize;
-    let mut last = "";
+    let mut last: Option<&str> = None;
     for line in lines() {
         let mut fields = line.split('\t');
         let mut field = || fields.next().unwrap_or_else(|| panic!("{path}: {line}"));
         let (word, rarity, parts) = (field(), field(), field());
-        assert!(last < word, "{path}: {word} is out of order");
-        last = word;
+        assert!(last < Some(word), "{path}: {word} is out of order");
+        last = Some(word);
         let rarity: u16 = rarity.parse().unwrap_or_else(|e| panic!("{path}: {line}: {e}"));
         let _ = write!(words, "({word:?}, {rarity}), ");
         for part in parts.split(' ') {

@@ -87,19 +87,20 @@ pub fn each_word(line: &str, each: &mut impl FnMut(&str)) {
 /// Causes by their score, the likeliest first; `words` each once.
 pub fn rank(words: &[Word]) -> Vec<(Cause, f32)> {
     let mut scores = vec![0.0_f32; LIKENESS_CAUSES.len()];
-    let mut square = 0.0;
+    for (cause, bias) in Word::of("").into_iter().flat_map(Word::weights) {
+        if let Some(score) = scores.get_mut(cause) {
+            *score = bias;
+        }
+    }
+    let length = length(words);
     for word in words {
-        let rarity = word.rarity();
-        square += rarity * rarity;
         for (cause, weight) in word.weights() {
             if let Some(score) = scores.get_mut(cause) {
-                *score += rarity * weight;
+                *score += word.rarity() * weight / length;
             }
         }
     }
-    let length = if square > 0.0 { square.sqrt() } else { 1.0 };
-    let mut all: Vec<(Cause, f32)> =
-        LIKENESS_CAUSES.iter().zip(scores).map(|(cause, score)| (*cause, score / length)).collect();
+    let mut all: Vec<(Cause, f32)> = LIKENESS_CAUSES.iter().copied().zip(scores).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     all
 }
@@ -108,8 +109,7 @@ pub fn rank(words: &[Word]) -> Vec<(Cause, f32)> {
 pub fn because(words: &[Word], cause: Cause, other: Cause) -> Vec<(Word, f32)> {
     let number = |of: Cause| LIKENESS_CAUSES.iter().position(|c| *c == of);
     let (own, others) = (number(cause), number(other));
-    let square: f32 = words.iter().map(|w| w.rarity() * w.rarity()).sum();
-    let length = if square > 0.0 { square.sqrt() } else { 1.0 };
+    let length = length(words);
     let mut all: Vec<(Word, f32)> = words
         .iter()
         .map(|word| {
@@ -120,6 +120,11 @@ pub fn because(words: &[Word], cause: Cause, other: Cause) -> Vec<(Word, f32)> {
         .collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     all
+}
+
+fn length(words: &[Word]) -> f32 {
+    let square: f32 = words.iter().map(|w| w.rarity() * w.rarity()).sum();
+    if square > 0.0 { square.sqrt() } else { 1.0 }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use ringleader_model::{
     Category, Cause, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceKind, Verdict, Weight,
 };
 
+use crate::likeness::Opinion;
 use crate::rule::{Outcome, Rule};
 use crate::{health, likeness, rules, unexplained};
 use ringleader_correlate::Scene;
@@ -72,7 +73,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         needs.retain(|n| n.command.is_empty());
     }
     needs.extend(zones);
-    Verdict {
+    let verdict = Verdict {
         cause: first.cause,
         category: first.category,
         confidence: same.confidence,
@@ -83,20 +84,54 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         needs,
         findings,
         ranks: rows(scene),
+    };
+    doubted(scene, verdict)
+}
+
+/// Whether the job's own records are there, or what was collected of it while it ran: they show more than words.
+fn has_records(scene: &Scene<'_>) -> bool {
+    scene.case().sources.iter().flat_map(|s| &s.kinds).any(|kind| {
+        matches!(
+            kind,
+            SourceKind::NodeSnapshot | SourceKind::Ring | SourceKind::Bundle | SourceKind::FlightRecorder
+        )
+    })
+}
+
+/// A verdict by text alone, and what its words say to it.
+fn doubted(scene: &Scene<'_>, mut verdict: Verdict) -> Verdict {
+    if has_records(scene) {
+        return verdict;
+    }
+    match likeness::opinion(scene, verdict.cause) {
+        Opinion::Agrees => verdict,
+        Opinion::Doubts => {
+            let lower = match verdict.confidence {
+                Confidence::High => Confidence::Medium,
+                Confidence::Medium | Confidence::Low => Confidence::Low,
+            };
+            verdict.confidence = lower;
+            if let Some(first) = verdict.findings.first_mut() {
+                first.confidence = first.confidence.min(lower);
+            }
+            verdict
+        }
+        Opinion::Overrules(finding) => {
+            verdict.cause = finding.cause;
+            verdict.category = finding.category;
+            verdict.confidence = finding.confidence;
+            verdict.summary.clone_from(&finding.title);
+            verdict.actions.clone_from(&finding.actions);
+            verdict.findings.insert(0, *finding);
+            verdict
+        }
     }
 }
 
 /// An open verdict with the cause that the words of the evidence resemble most, if they resemble one.
 fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
-    // What was collected of a running job, or recorded by it, shows more than words.
-    let has_records = scene.case().sources.iter().flat_map(|s| &s.kinds).any(|kind| {
-        matches!(
-            kind,
-            SourceKind::NodeSnapshot | SourceKind::Ring | SourceKind::Bundle | SourceKind::FlightRecorder
-        )
-    });
     let has_findings = open.findings.iter().any(|f| f.weight > Weight::Aside);
-    if health::is_without_evidence(scene.case()) || has_records || has_findings {
+    if health::is_without_evidence(scene.case()) || has_records(scene) || has_findings {
         return open;
     }
     let is_running = scene.failure().first().is_none() && unexplained::goes_on(scene);
@@ -108,7 +143,7 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     Verdict {
         cause: finding.cause,
         category: finding.category,
-        confidence: Confidence::Low,
+        confidence: finding.confidence,
         summary: finding.title,
         actions: finding.actions,
         findings,

@@ -11,21 +11,25 @@ pub struct Likeness {
     words: BTreeMap<Word, Cite>,
 }
 
-/// The likeliest cause.
+/// The likeliest cause of a failure.
 #[derive(Clone, Debug)]
 pub struct Likely {
-    /// It.
+    /// It, never `none`.
     pub cause: Cause,
-    /// Its score.
+    /// Its score: above 0 where the learnt cases of this cause are, about -1 where none of them is near.
     pub score: f32,
-    /// How much further it is from the next one.
-    pub ahead: f32,
+    /// Whether the words resemble those of health more.
+    pub is_health: bool,
     /// Causes that follow, in order.
     pub next: Vec<Cause>,
     /// The words that speak for it, with what each adds and its place.
     pub because: Vec<(Word, f32, Cite)>,
 }
 
+/// Fewer words of the table tell nothing.
+const MIN_WORDS: usize = 3;
+/// Causes that are given after the likeliest.
+const N_NEXT: usize = 2;
 /// Words that are shown.
 const SHOWN: usize = 4;
 
@@ -44,26 +48,23 @@ impl Likeness {
         Self { words }
     }
 
-    /// The likeliest cause of a failure; None if the words tell nothing.
+    /// The likeliest cause; None if the words tell nothing.
     pub fn likeliest(&self) -> Option<Likely> {
         let words: Vec<Word> = self.words.keys().copied().collect();
-        let ranked = likeness::rank(&words);
-        let (cause, score) = *ranked.first()?;
-        let second = ranked.get(1).copied()?;
-        if score <= 0.0 {
+        if words.len() < MIN_WORDS {
             return None;
         }
-        let because = likeness::because(&words, cause, second.0);
+        let ranked = likeness::rank(&words);
+        let is_health = ranked.first().is_some_and(|(cause, _)| *cause == Cause::None);
+        let mut faults =
+            ranked.into_iter().filter(|(cause, _)| !matches!(cause, Cause::None | Cause::Undecided));
+        let (cause, score) = faults.next()?;
+        let next: Vec<Cause> = faults.take(N_NEXT).map(|(cause, _)| cause).collect();
+        let because = likeness::because(&words, cause, *next.first()?);
         let because = because
             .into_iter()
             .take(SHOWN)
             .filter_map(|(word, part)| Some((word, part, *self.words.get(&word)?)));
-        Some(Likely {
-            cause,
-            score,
-            ahead: score - second.1,
-            next: ranked.iter().skip(1).take(2).map(|(cause, _)| *cause).collect(),
-            because: because.collect(),
-        })
+        Some(Likely { cause, score, is_health, because: because.collect(), next })
     }
 }
