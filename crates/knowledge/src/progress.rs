@@ -25,6 +25,8 @@ pub enum Sign {
 /// Words before the number of a step.
 const COUNTERS: &[&str] =
     &["global_step", "step", "iteration", "iter", "epoch", "batch", "update", "round", "generation"];
+/// Before the times of one step.
+const STEP_TIMES: &str = "time (ms) |";
 /// Words that make a line with a number part of a training loop.
 const METRICS: &[&str] = &[
     "loss",
@@ -106,8 +108,8 @@ const MAX_FIELDS: usize = 12;
 /// Where a line's step is: what [`of`] finds in every line that differs from this one in its digits only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Digits of a bar's count.
-    bar: Option<Digits>,
+    /// Digits of a bar's count, and of the epoch before it.
+    bar: Option<(Digits, Option<Digits>)>,
     /// Counters, each with the one behind `][`.
     counters: Vec<(Digits, Option<Digits>)>,
     is_dictionary: bool,
@@ -142,10 +144,13 @@ impl Plan {
             return None;
         }
         // What such lines show does not lie in single numbers of them.
-        if is_last_word(&lower) || SERVED.iter().chain(&[KERAS, "s/step"]).any(|word| lower.contains(word)) {
+        if is_last_word(&lower)
+            || SERVED.iter().chain(&[KERAS, "s/step", STEP_TIMES]).any(|word| lower.contains(word))
+        {
             return None;
         }
-        let bar = bar_count(&lower).and_then(|behind| Digits::of(&lower, behind));
+        let epoch = || bar_epoch(&lower).and_then(|behind| Digits::of(&lower, behind));
+        let bar = bar_count(&lower).and_then(|behind| Some((Digits::of(&lower, behind)?, epoch())));
         let mut counters = Vec::new();
         each_counter(&lower, |behind, inner| {
             if let Some(digits) = Digits::of(&lower, behind) {
@@ -164,7 +169,11 @@ impl Plan {
     /// What [`of`] finds in a line of this plan.
     #[inline]
     pub fn read(&self, line: &[u8]) -> Option<Sign> {
-        let bar = || self.bar?.read(line).filter(|n| *n > 0);
+        let bar = || {
+            let (count, epoch) = self.bar?;
+            let n = count.read(line).filter(|n| *n > 0)?;
+            Some(chained(epoch.and_then(|epoch| epoch.read(line)), n, None))
+        };
         let counted = || {
             self.counters.iter().fold(None, |found, (digits, inner)| match digits.read(line) {
                 Some(n) => Some(chained(found, n, inner.and_then(|inner| inner.read(line)))),
@@ -181,6 +190,11 @@ fn stands_blind(text: &[u8], word: &[u8]) -> bool {
     let is = |(a, b): (&u8, &u8)| blind(*a) == blind(*b);
     text.windows(word.len()).any(|window| window.iter().zip(word).all(is))
 }
+
+/// Signs between a counter's name and its number.
+const MAX_SIGNS: usize = 12;
+/// Digits of the whole in `20/2110`.
+const MIN_OF: usize = 3;
 
 /// Words without which a line shows nothing.
 static GATE: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
@@ -225,6 +239,7 @@ fn is_last_word(line: &str) -> bool {
 /// A server that answers: `"POST /v1/completions HTTP/1.1" 200 OK`, `Avg generation throughput: 91.4 tokens/s`.
 fn served(line: &str) -> Option<u64> {
     let [rate, answer] = SERVED;
+    let is_step = line.contains(STEP_TIMES);
     let is_answer = line.contains(answer) && line.contains("http/1.1\" 200");
     let rate = line.find(rate).and_then(|at| line.get(at + rate.len()..));
     let is_rate = rate.is_some_and(|rest| {
@@ -232,7 +247,7 @@ fn served(line: &str) -> Option<u64> {
             rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(|c| *c != ' ').collect();
         number.bytes().any(|b| (b'1'..=b'9').contains(&b))
     });
-    (is_answer || is_rate).then(|| hashed(line.as_bytes()))
+    (is_answer || is_rate || is_step).then(|| hashed(line.as_bytes()))
 }
 
 /// `45%|████▌     | 450/1000 [05:12<06:22,  1.44it/s]`, `390/390 [====…] - 61s 156ms/step`: the last bar of a line.
@@ -243,7 +258,15 @@ fn bar(line: &str) -> Option<u64> {
     }
     let n = number(bar_count(line)?)?;
     // A bar at zero is no progress.
-    (n > 0).then_some(n)
+    (n > 0).then(|| chained(bar_epoch(line).and_then(number), n, None))
+}
+
+/// The epoch that is before a bar.
+fn bar_epoch(line: &str) -> Option<&str> {
+    let head = line.get(..line.rfind("%|")?)?;
+    let at = head.rfind("epoch")?;
+    let behind = after_name(line.get(at + "epoch".len()..)?);
+    behind.starts_with(|c: char| c.is_ascii_digit()).then_some(behind)
 }
 
 /// `390/390 [====…] - 61s 156ms/step`: from the count on, and what follows the bar's beginning.
@@ -291,16 +314,57 @@ fn each_counter<'l>(line: &'l str, mut each: impl FnMut(&'l str, Option<&'l str>
     }
     for word in COUNTERS {
         for (at, _) in line.match_indices(word) {
-            let behind = line.get(at + word.len()..).unwrap_or_default();
-            let before = line.get(..at).and_then(|b| b.chars().next_back());
-            if before.is_some_and(char::is_alphabetic) {
+            let (before, behind) =
+                (line.get(..at).unwrap_or_default(), line.get(at + word.len()..).unwrap_or_default());
+            if before.ends_with(char::is_alphabetic) {
                 continue;
             }
-            let behind = behind.trim_start_matches([' ', ':', '=', '[', '#', '"', '\'', '\t']);
+            let behind = after_name(behind);
             let inner = behind.find("][").and_then(|i| behind.get(i + 2..)).map(str::trim_start);
             each(behind, inner);
+            if let Some(count) = last_number(before).and_then(|at| line.get(at..)) {
+                each(count, None);
+            }
         }
     }
+    // `20/2110, loss 0.7973`, `[#00100] loss_A: 0.06612`; the count of a bar is read with the bar.
+    let is_bar = line.contains("%|");
+    for (at, mark) in line.match_indices(['/', '#']) {
+        let (before, behind) = (line.get(..at).unwrap_or_default(), line.get(at + 1..).unwrap_or_default());
+        if mark == "#" && before.ends_with('[') {
+            each(behind, None);
+        } else if mark == "/"
+            && !is_bar
+            && behind.trim_start_matches(' ').bytes().take_while(u8::is_ascii_digit).count() >= MIN_OF
+        {
+            // Dates have shorter ones.
+            if let Some(count) = last_number(before).and_then(|at| line.get(at..)) {
+                each(count, None);
+            }
+        }
+    }
+}
+
+/// What is behind a counter's name: `(train) [  50/120000]`, `] =>> 000010`.
+fn after_name(behind: &str) -> &str {
+    let part = behind.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+    let behind = part
+        .filter(|(name, _)| name.bytes().all(|b| b.is_ascii_alphabetic()))
+        .map_or(behind, |(_, rest)| rest);
+    let signs = [' ', ':', '=', '[', ']', '#', '"', '\'', '\t', '>', '|'];
+    let rest = behind.trim_start_matches(signs);
+    if behind.len() - rest.len() > MAX_SIGNS { "" } else { rest }
+}
+
+/// Where the number begins with which `before` ends, spaces aside: `100 updates`, `20/2110`.
+fn last_number(before: &str) -> Option<usize> {
+    let text = before.trim_end_matches(' ');
+    let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let at = text.len() - digits;
+    let is_whole = text.get(..at).is_some_and(|head| {
+        !head.ends_with(['.', '/', '-', ':', '_']) && !head.ends_with(char::is_alphanumeric)
+    });
+    (digits > 0 && is_whole).then_some(at)
 }
 
 /// `{'loss': 2.3123, 'learning_rate': 4.9e-05, 'epoch': 0.12}`.
@@ -350,6 +414,12 @@ mod tests {
             "{'loss': 2.3123, 'grad_norm': 0.8123, 'learning_rate': 4.9e-05, 'epoch': 0.12}",
             "Epoch [3/90][ 100/ 5005] Time  0.412 ( 0.420) Loss 2.3126e+00",
             "[rank 0] epoch 0 50/98 loss 2.100 0.141 s/it",
+            "08/16 14:03:21 - mmengine - INFO - Iter(train) [    50/120000]  lr: 9.9e-03  time: 0.4141  loss: 8.7500",
+            "[16:21:40] [#00100] loss_A: 0.06612, loss_B: 0.07105   0.412 s/iter",
+            "|=>> [Global Step] =>> 000010 =>> Loss :: 10.3100 =>> LR :: 1.50e-05 =>> 1.038 s/step",
+            "| epoch 003 |    100 updates | loss 4.190 | wps 183772 | ups 2.4 | gnorm 0.314",
+            "Epoch 0, 20/2110, loss 0.7973, lr 2.00e-07, 3.80 it/s",
+            "[INFO] [logging.py:60:log_dist] [Rank 0] rank=0 time (ms) | forward_microstep: 133.91 | backward_microstep: 403.96",
         ] {
             assert!(steps(line), "{line}");
         }
@@ -373,6 +443,11 @@ mod tests {
             "Epoch [3/90][ 100/ 5005] Time  0.412 ( 0.420) Loss 2.3126e+00",
             "Epoch: [3][ 99999999999999999999999/ 5005] Time  0.412",
             "epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=7.1, time 3",
+            "08/16 14:03:21 - mmengine - INFO - Iter(train) [    50/120000]  lr: 9.9e-03  time: 0.4141  loss: 8.7500",
+            "[16:21:40] [#00100] loss_A: 0.06612, loss_B: 0.07105   0.412 s/iter",
+            "| epoch 003 |    100 updates | loss 4.190 | wps 183772 | ups 2.4 | gnorm 0.314",
+            "Epoch 0, 20/2110, loss 0.7973, lr 2.00e-07, 3.80 it/s",
+            "Epoch 2: 100%|##########| 4342/4342 [41:05<00:00,  1.76it/s, loss=0.297, v_num=3]",
             "Using 8 GPUs",
         ];
         for line in lines {
@@ -397,5 +472,7 @@ mod tests {
     fn different_steps_differ() {
         assert_ne!(of("Epoch [3/90][ 100/ 5005] Time 0.4"), of("Epoch [3/90][ 200/ 5005] Time 0.4"));
         assert_ne!(of("step 1 loss 2"), of("step 2 loss 2"));
+        assert_ne!(of("Epoch 1: 100%|##| 42/42 [41:05<00:00]"), of("Epoch 2: 100%|##| 42/42 [41:05<00:00]"));
+        assert_ne!(of("| epoch 003 | 100 updates | loss 4.1"), of("| epoch 003 | 200 updates | loss 4.1"));
     }
 }

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 
 use ringleader_model::{
     Case, Confidence, Fact, Note, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank, RankSet,
-    Source, SourceKind, TorchEvent,
+    Source, SourceId, SourceKind, TorchEvent,
 };
 
 use ringleader_correlate::Scene;
+use ringleader_correlate::signs::Seen;
 use ringleader_correlate::track::{Origin, View};
 use ringleader_correlate::waits::suspects::Suspect;
 use ringleader_correlate::when::window::{has_records, is_cut};
@@ -100,7 +101,7 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     {
         return Some("RAS gets no answer from some ranks");
     }
-    if scene.signs().get("note-stands-still").is_some() && !ended_well(scene) {
+    if scene.signs().get("note-stands-still").is_some_and(|note| !ended_well(scene, note)) {
         return Some("whoever gave this notes that nothing moves");
     }
     if scene.fates().any_stopped() {
@@ -112,9 +113,15 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     scene.statements().any(|s| of_launcher(s.event)).then_some("the launcher was stopped from outside")
 }
 
-/// A program's own word that it is done.
-fn ended_well(scene: &Scene<'_>) -> bool {
-    scene.case().observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.ended.is_some()))
+/// A program's own word that it is done: of the one whose output has the note, where that shows steps.
+fn ended_well(scene: &Scene<'_>, note: &Seen) -> bool {
+    let ends = scene.case().observations.iter().filter_map(|o| match &o.fact {
+        Fact::Progress(progress) => Some((o.cite.source, progress.ended.is_some())),
+        _ => None,
+    });
+    let noted = |source: SourceId| note.evidence.iter().any(|e| e.cite.source == source);
+    let own: Vec<bool> = ends.clone().filter(|(source, _)| noted(*source)).map(|(_, ended)| ended).collect();
+    if own.is_empty() { ends.into_iter().any(|(_, ended)| ended) } else { own.into_iter().any(|ended| ended) }
 }
 
 /// No rank went on between two readings of a job that runs, where nothing records its operations.

@@ -3,7 +3,9 @@
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::likeness::Likely;
 use ringleader_knowledge::cause;
-use ringleader_model::{Category, Cause, Cite, Confidence, Finding, Impact, Severity, SourceKind, Weight};
+use ringleader_model::{
+    Category, Cause, Cite, Confidence, Fact, Finding, Impact, Severity, SourceKind, Weight,
+};
 
 use crate::rule::Draft;
 
@@ -96,17 +98,27 @@ pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool, is_running: bool) -> Op
 }
 
 /// Whether most of what speaks for the cause is from sources of a fixed form. Rules have read those: what they did not find
-/// there, or set aside as another's, the words alone do not bring back.
+/// there, or set aside as another's, the words alone do not bring back. Lines of a kernel log that are no known event
+/// were read by nobody.
 fn is_judged(scene: &Scene<'_>, likely: &Likely) -> bool {
-    let is_formed = |cite: &Cite| {
-        scene.case().sources.get(cite.source.0 as usize).is_some_and(|source| {
-            !source.kinds.is_empty() && source.kinds.iter().all(|kind| FORMED.contains(kind))
+    let is_event = |cite: &Cite| {
+        scene.case().observations.iter().any(|o| {
+            o.cite.source == cite.source
+                && o.cite.line == cite.line
+                && !matches!(o.fact, Fact::Words(_) | Fact::Said(_))
         })
     };
-    let all: f32 = likely.because.iter().map(|(_, part, _)| part).sum();
-    let formed: f32 =
-        likely.because.iter().filter(|(_, _, cite)| is_formed(cite)).map(|(_, part, _)| part).sum();
-    formed * 2.0 > all
+    let is_formed = |cite: &Cite| {
+        scene.case().sources.get(cite.source.0 as usize).is_some_and(|source| {
+            !source.kinds.is_empty()
+                && source.kinds.iter().all(|kind| FORMED.contains(kind))
+                && (!source.kinds.contains(&SourceKind::KernelLog) || is_event(cite))
+        })
+    };
+    let part = |wanted: &dyn Fn(&Cite) -> bool| -> f32 {
+        likely.because.iter().filter(|(_, _, cite)| wanted(cite)).map(|(_, part, _)| part).sum()
+    };
+    part(&is_formed) * 2.0 > part(&|_| true)
 }
 
 fn draft(likely: &Likely) -> Draft {

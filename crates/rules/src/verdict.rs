@@ -89,7 +89,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
 }
 
 /// Whether the job's own records are there, or what was collected of it while it ran: they show more than words.
-fn has_records(scene: &Scene<'_>) -> bool {
+fn was_recorded(scene: &Scene<'_>) -> bool {
     scene.case().sources.iter().flat_map(|s| &s.kinds).any(|kind| {
         matches!(
             kind,
@@ -100,7 +100,7 @@ fn has_records(scene: &Scene<'_>) -> bool {
 
 /// A verdict by text alone, and what its words say to it.
 fn doubted(scene: &Scene<'_>, mut verdict: Verdict) -> Verdict {
-    if has_records(scene) {
+    if was_recorded(scene) {
         return verdict;
     }
     match likeness::opinion(scene, verdict.cause) {
@@ -131,7 +131,7 @@ fn doubted(scene: &Scene<'_>, mut verdict: Verdict) -> Verdict {
 /// An open verdict with the cause that the words of the evidence resemble most, if they resemble one.
 fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     let has_findings = open.findings.iter().any(|f| f.weight > Weight::Aside);
-    if health::is_without_evidence(scene.case()) || has_records(scene) || has_findings {
+    if health::is_without_evidence(scene.case()) || was_recorded(scene) || has_findings {
         return open;
     }
     let is_running = scene.failure().first().is_none() && unexplained::goes_on(scene);

@@ -3,10 +3,10 @@
 //! Every statement of torch and of launchers is given its meaning for the end of the job here, and nowhere else: the
 //! match of [`sign`] has no wildcard, so a new event has to decide. NCCL's warnings with a result count too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::saying::Role;
-use ringleader_model::{Case, Evidence, Fact, NcclMessage, SourceKind, TorchEvent, WallTime};
+use ringleader_model::{Case, Cite, Evidence, Fact, NcclMessage, SourceId, SourceKind, TorchEvent, WallTime};
 
 use crate::said::messages::Claims;
 use crate::when::year::in_year;
@@ -153,6 +153,41 @@ pub struct Failure {
     in_order: bool,
 }
 
+/// How far each source shows that its program went on.
+struct Survived {
+    /// Of a source: the last place that two steps follow, and that of its orderly end; bytes.
+    of: BTreeMap<SourceId, (u64, u64)>,
+}
+
+impl Survived {
+    fn new(case: &Case) -> Self {
+        let mut of = BTreeMap::new();
+        for observation in &case.observations {
+            let Fact::Progress(progress) = &observation.fact else { continue };
+            let place = |cite: Option<Cite>| cite.map_or(0, |cite| cite.start);
+            of.insert(observation.cite.source, (place(progress.before_last), place(progress.ended)));
+        }
+        Self { of }
+    }
+
+    /// Whether what was reported at `cite` did not end its program. A crash report of a process is survived only where the
+    /// program ends in order after it.
+    fn has(&self, way: Way, cite: Cite) -> bool {
+        let (stepped, ended) = self.of.get(&cite.source).copied().unwrap_or_default();
+        match way {
+            Way::Raised => cite.start < stepped.max(ended),
+            Way::Crashed => cite.start < ended,
+            Way::TimedOut
+            | Way::Stuck
+            | Way::NcclError
+            | Way::RankFailed
+            | Way::LauncherFailed
+            | Way::RankExited
+            | Way::NcclWarned => false,
+        }
+    }
+}
+
 impl Failure {
     /// Of the evidence of a case.
     pub fn new(case: &Case, claims: &Claims<'_>) -> Self {
@@ -160,6 +195,7 @@ impl Failure {
             is_claimed: claims.all().iter().any(|c| c.saying.role != Role::Benign),
             ..Self::default()
         };
+        let survived = Survived::new(case);
         let mut of_nccl = None;
         let mut has_ended = false;
         let (mut n_ready, mut n_gone) = (0_usize, 0_usize);
@@ -169,6 +205,9 @@ impl Failure {
                     let sign = sign(event);
                     has_ended |= sign.is_end();
                     let Sign::Failed(way, since) = sign else { continue };
+                    if survived.has(way, observation.cite) {
+                        continue;
+                    }
                     failure.ways.insert(way);
                     failure.first.get_or_insert_with(|| {
                         let text = observation.text.to_string();
