@@ -29,7 +29,7 @@ const N_WORDS: usize = 12_000;
 const N_CAUSES: usize = 12;
 /// Lesser weights are left out.
 const LEAST: f64 = 0.005;
-/// Weight of recordings of this repository.
+/// Weight of recordings of this repository, and of harmless messages, each of which is one line.
 const MINOR: f64 = 0.3;
 
 /// One text whose causes are known.
@@ -107,23 +107,20 @@ impl Corpus {
     }
 
     fn add_rows(&mut self, set: usize) {
-        for row in
-            message::all().filter(|r| matches!(r.role(), message::Role::States | message::Role::Suggests))
-        {
-            let first = Some(row.cause()).filter(|c| !c.is_empty()).or_else(|| row.candidates().next());
-            let Some(cause) = first.map(str::to_owned) else { continue };
+        for row in message::all() {
+            let first = || Some(row.cause()).filter(|c| !c.is_empty()).or_else(|| row.candidates().next());
+            let (cause, weight) = match row.role() {
+                message::Role::States | message::Role::Suggests => (first(), 1.0),
+                message::Role::Harmless => (Some("none"), MINOR),
+                message::Role::Echo => (None, 0.0),
+            };
+            let Some(cause) = cause.map(str::to_owned) else { continue };
             let mut words = BTreeSet::new();
             for text in row.examples().chain([row.says()]) {
                 self.words(text, &mut words);
             }
             let right = vec![cause.clone()];
-            self.documents.push(Document {
-                set,
-                cause,
-                right,
-                words: words.into_iter().collect(),
-                weight: 1.0,
-            });
+            self.documents.push(Document { set, cause, right, words: words.into_iter().collect(), weight });
         }
     }
 

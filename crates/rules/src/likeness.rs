@@ -81,9 +81,18 @@ pub(crate) fn opinion(scene: &Scene<'_>, cause: Cause) -> Opinion {
 /// The likeliest cause as a finding; `is_clean`: nothing speaks of failure; `is_running`: steps go on.
 pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool, is_running: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
-    if likely.score < if is_clean { LEAST_OF_NONE } else { LEAST }
+    let is_judged = is_judged(scene, &likely);
+    // A few lines of a kernel or a tool and nothing of a job: no rule may know them.
+    let least = if is_judged {
+        SURE
+    } else if is_clean {
+        LEAST_OF_NONE
+    } else {
+        LEAST
+    };
+    if likely.score < least
         || likely.is_health
-        || is_judged(scene, &likely)
+        || is_judged && (scene.has_job() || are_events(scene, &likely))
     {
         return None;
     }
@@ -98,9 +107,21 @@ pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool, is_running: bool) -> Op
 }
 
 /// Whether most of what speaks for the cause is from sources of a fixed form. Rules have read those: what they did not find
-/// there, or set aside as another's, the words alone do not bring back. Lines of a kernel log that are no known event
-/// were read by nobody.
+/// there, or set aside as another's, the words alone do not bring back.
 fn is_judged(scene: &Scene<'_>, likely: &Likely) -> bool {
+    let is_formed = |cite: &Cite| {
+        scene.case().sources.get(cite.source.0 as usize).is_some_and(|source| {
+            !source.kinds.is_empty() && source.kinds.iter().all(|kind| FORMED.contains(kind))
+        })
+    };
+    let all: f32 = likely.because.iter().map(|(_, part, _)| part).sum();
+    let formed: f32 =
+        likely.because.iter().filter(|(_, _, cite)| is_formed(cite)).map(|(_, part, _)| part).sum();
+    formed * 2.0 > all
+}
+
+/// Whether all that speaks for the cause are events that a reader knows.
+fn are_events(scene: &Scene<'_>, likely: &Likely) -> bool {
     let is_event = |cite: &Cite| {
         scene.case().observations.iter().any(|o| {
             o.cite.source == cite.source
@@ -108,17 +129,7 @@ fn is_judged(scene: &Scene<'_>, likely: &Likely) -> bool {
                 && !matches!(o.fact, Fact::Words(_) | Fact::Said(_))
         })
     };
-    let is_formed = |cite: &Cite| {
-        scene.case().sources.get(cite.source.0 as usize).is_some_and(|source| {
-            !source.kinds.is_empty()
-                && source.kinds.iter().all(|kind| FORMED.contains(kind))
-                && (!source.kinds.contains(&SourceKind::KernelLog) || is_event(cite))
-        })
-    };
-    let part = |wanted: &dyn Fn(&Cite) -> bool| -> f32 {
-        likely.because.iter().filter(|(_, _, cite)| wanted(cite)).map(|(_, part, _)| part).sum()
-    };
-    part(&is_formed) * 2.0 > part(&|_| true)
+    likely.because.iter().all(|(_, _, cite)| is_event(cite))
 }
 
 fn draft(likely: &Likely) -> Draft {
