@@ -4,6 +4,7 @@ use crate::Rule;
 
 mod all_send_first;
 mod collective_before_set_device;
+mod collective_in_background;
 mod collective_in_rank_zero_function;
 mod collective_order_by_rank;
 mod collective_under_local_condition;
@@ -54,6 +55,7 @@ pub static ALL: &[&Rule] = &[
     &all_send_first::RULE,
     &size_by_rank::RULE,
     &unordered_collectives::RULE,
+    &collective_in_background::RULE,
     &non_contiguous_tensor::RULE,
     &local_rank_as_rank::RULE,
     &same_device_on_all_ranks::RULE,

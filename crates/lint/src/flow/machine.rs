@@ -17,6 +17,8 @@ use crate::python::index::{ClassId, FileId, FuncId, Project};
 pub(crate) const MAX_STEPS: usize = 8_000;
 /// Depth of calls that are followed.
 pub(super) const MAX_FRAMES: usize = 7;
+/// Depth of calls down to which conditions are tried both ways.
+const NEAR: usize = 2;
 /// How a statement ends.
 #[derive(Debug)]
 pub(crate) enum Flow {
@@ -95,6 +97,8 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) loops: Vec<Origin>,
     /// Loops that all processes leave together.
     pub(crate) settled: BTreeSet<Origin>,
+    /// A checkpoint that is being written while the process goes on, on the default group.
+    pub(crate) in_background: Option<Origin>,
     /// Whether the last condition fell out by the rank without saying how.
     guessed: bool,
     /// Depth of calls that are followed.
@@ -129,6 +133,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             known: BTreeMap::new(),
             loops: Vec::new(),
             settled: BTreeSet::new(),
+            in_background: None,
             guessed: false,
             max_frames: MAX_FRAMES,
             with_local: true,
@@ -337,6 +342,10 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         match &stmt.kind {
             StmtKind::Expr(e) | StmtKind::Assert(e) => {
                 self.eval(e);
+                if is_end_of_process(e) {
+                    self.exit(Exit::Raise, stmt.span);
+                    return Flow::Raise;
+                }
                 Flow::Next
             }
             StmtKind::Assign(targets, value) => {
@@ -469,7 +478,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         let matters = self.facts.file(self.file()).matters(span);
         for (n, arm) in arms.iter().enumerate() {
             let Some(test) = &arm.test else { return self.block(&arm.body) };
-            let value = self.eval(test);
+            let value = self.eval(test).counted();
             let cond = value.cond();
             let is_open = !matches!(*cond, Cond::Known(_));
             if is_open && !matters && value.taint.axes == 0 {
@@ -585,7 +594,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 if taint.local.is_some() {
                     self.note_local(*key, *taint, at);
                 }
-                self.oracle.choose(*key, usual)
+                let is_near = self.frames.len() <= NEAR;
+                self.oracle.choose(*key, usual, is_near)
             }
         }
     }
@@ -613,6 +623,12 @@ fn join_into<K: Ord>(into: &mut BTreeMap<K, Val>, other: BTreeMap<K, Val>, taint
             }
         }
     }
+}
+
+/// Whether an expression ends the process.
+fn is_end_of_process(expr: &Expr<'_>) -> bool {
+    let ExprKind::Call(call) = &expr.kind else { return false };
+    matches!(call.func.dotted().as_deref(), Some("sys.exit" | "exit" | "quit" | "os._exit"))
 }
 
 /// Whether a branch ends with leaving the loop.

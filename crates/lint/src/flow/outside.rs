@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::calls::{Site, bindings};
+use super::calls::{BACKGROUND, Site, bindings};
 use super::catalog;
 use super::machine::Machine;
 use super::trace::{Event, Op};
@@ -112,6 +112,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some(value) = self.of_framework(site).or_else(|| builtin(&site)) {
             return value;
         }
+        self.started(site);
         if let Some(value) = self.of_list(site) {
             return value;
         }
@@ -131,7 +132,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         // A loss or a model that nobody knows computes on what the batch holds.
         let lower = name.to_ascii_lowercase();
         if ["loss", "criterion", "model", "forward"].iter().any(|word| lower.contains(word)) {
-            return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
+            let value = Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
+            return if lower.contains("model") { value.shaped(shapes) } else { value };
         }
         Val::unknown(sym)
     }
@@ -161,10 +163,45 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if name == "prepare" || (name == "setup" && call.args.len() == 1) {
             return Some(Val::unknown(sym));
         }
+        if matches!(path, "random.shuffle" | "numpy.random.shuffle") {
+            return None;
+        }
+        if site.keyword("generator").is_some_and(|generator| !matches!(generator.data, Data::None)) {
+            return None;
+        }
         let kind = catalog::local_call(path)?;
         let shape = if kind == Locally::File { Taint::local(Locally::Order, origin) } else { Taint::NONE };
         let value = Val::unknown(hash(&[76, sym, u64::from(origin.span.at)]));
         Some(value.tainted(Taint::local(kind, origin)).shaped(shape))
+    }
+
+    /// A function that is started beside the caller, in a thread or by a pool, and what it calls on the default group.
+    fn started(&mut self, site: Site<'_, 'p, 's>) {
+        let Site { name, args, origin, .. } = site;
+        if matches!(name, "result" | "wait" | "join") {
+            self.in_background = None;
+        }
+        let target = match name {
+            "Thread" | "Timer" => site.keyword("target").or_else(|| args.get(1)),
+            "submit" | "to_thread" | "apply_async" => args.first(),
+            "run_in_executor" => args.get(1),
+            _ => None,
+        };
+        let Some(Val { data: Data::Func(func, this), .. }) = target else { return };
+        if self.muted > 0 || !self.facts.may[*func] {
+            return;
+        }
+        let n = self.trace.events.len();
+        let this = this.as_ref().map(|this| (**this).clone());
+        self.enter(*func, this, &[], &[], origin.span);
+        let started = self.trace.events.split_off(n);
+        let on_default = |event: &Event| match event {
+            Event::Op(op) => (op.group == Group::World && !op.is_maybe).then_some(*op),
+            _ => None,
+        };
+        if let Some(op) = started.iter().find_map(on_default) {
+            self.look(BACKGROUND, origin, &[Val::text(op.name)], &[], None);
+        }
     }
 
     /// Lists that are shuffled, grow, or are mapped.
@@ -216,6 +253,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             at: origin,
             from,
             is_guess: true,
+            is_maybe: false,
             is_endless,
         }));
     }
@@ -255,6 +293,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 at: origin,
                 from,
                 is_guess: true,
+                is_maybe: false,
                 is_endless: self.endless > 0,
             }));
         }
@@ -275,7 +314,8 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
             Some(Val::unknown(sym).tainted(taint))
         }
         "next" if base.is_none() => {
-            let kind = Taint::local(Locally::Data, origin);
+            let kind = if args.len() == 2 { Locally::End } else { Locally::Data };
+            let kind = Taint::local(kind, origin);
             Some(Val::unknown(hash(&[77, sym, u64::from(origin.span.at)])).tainted(kind).shaped(kind))
         }
         "set" | "frozenset" if base.is_none() => {
