@@ -173,7 +173,7 @@ fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Ve
 
 /// Whether a function can show anything that those it calls do not show on their own.
 fn is_worth_it(facts: &Facts<'_, '_>, id: FuncId, with_local: bool) -> bool {
-    let parts = facts.may[id] && facts.branches[id] && (facts.ranked[id] || with_local);
+    let parts = facts.may[id] && facts.branches[id] && (facts.decides[id] || with_local);
     parts || facts.direct[id] || facts.looks[id] || (facts.may[id] && facts.loops[id])
 }
 

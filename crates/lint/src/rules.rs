@@ -12,6 +12,7 @@ mod collective_under_rank_condition;
 mod debugging_left_in;
 mod exit_before_collective;
 mod fixed_port;
+mod gloo_on_another_network;
 mod group_by_rank;
 mod group_never_destroyed;
 mod handler_skips_collective;
@@ -74,6 +75,7 @@ pub static ALL: &[&Rule] = &[
     &node_rank_fixed::RULE,
     &no_shared_memory::RULE,
     &fixed_port::RULE,
+    &gloo_on_another_network::RULE,
     &not_diagnosable::RULE,
     &unused_ignore::RULE,
     &ignore_without_reason::RULE,

@@ -334,7 +334,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         };
         // Some processes may make a world of their own.
         let is_start = matches!(row.call.name, "init_process_group" | "init_distributed" | "initialize");
-        if !is_silent && !is_local && !is_start {
+        self.is_over &= !is_start;
+        if !is_silent && !is_local && !is_start && !self.is_over {
             let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
             self.record(Event::Op(Op {
                 name: row.matches(),
@@ -349,7 +350,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         if row.call.name == "async_save" && keyword("process_group").is_none() {
             self.in_background = Some(origin);
-        } else if group == Group::World && !is_silent && !is_local && !is_maybe && row.of.who != Who::Model
+        } else if group == Group::World
+            && !is_silent
+            && !is_local
+            && !is_maybe
+            && row.of.who != Who::Model
             && let Some(start) = self.in_background.take()
         {
             self.look(BACKGROUND, start, &[Val::text(row.call.name)], &[], None);
@@ -389,7 +394,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let rest = self.project.files[self.file()].slice(Span { at: span.end, end });
         ["shard(", "FSDP(", "FullyShardedDataParallel("].iter().any(|name| {
             rest.split(name).skip(1).any(|args| {
-                args.trim_start().strip_prefix(model.as_str()).is_some_and(|tail| tail.starts_with([',', ')']))
+                args.trim_start()
+                    .strip_prefix(model.as_str())
+                    .is_some_and(|tail| tail.starts_with([',', ')']))
             })
         })
     }

@@ -117,6 +117,7 @@ fn run(
     machine.max_frames = effort.max_frames;
     let f = &project.functions[func];
     machine.run(func, class);
+    // What the first half keeps in its object the second finds.
     // What is entered is left: both halves are one.
     if f.def.name == "__enter__"
         && let Some(exit) = f.class.and_then(|class| project.method(class, "__exit__"))
@@ -144,7 +145,7 @@ pub(crate) fn try_function(
     let mut work = 0;
     let mut n_paths = 0;
     let mut is_open = false;
-    let is_asked = facts.ranked[func] || with_local;
+    let is_asked = (facts.decides[func] && facts.branches[func]) || with_local || class.is_some();
     let max_frames = if is_asked { MAX_FRAMES } else { 2 };
     let effort = Effort { with_local, max_frames };
     while let Some(mut oracle) = paths.next() {
@@ -200,7 +201,8 @@ pub(crate) fn try_function(
         }
         work += first.work;
         // Where nothing differs on a few paths, nothing will.
-        let differs = |event: &Event| matches!(event, Event::Decision(d) if with_local || is_near(project, func, d));
+        let differs =
+            |event: &Event| matches!(event, Event::Decision(d) if with_local || is_near(project, func, d));
         is_open |= with_local && !first.local.is_empty() || first.trace.events.iter().any(differs);
         n_paths += 1;
         if n_paths >= MAX_CLEAN && !is_open {

@@ -434,7 +434,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     /// A variable of the environment.
     pub(crate) fn variable(&mut self, name: &str, origin: Origin) -> Val {
         if let Some(rank) = catalog::rank_variable(name) {
-            return self.rank_value(rank, origin);
+            // A text: "0" is true.
+            let value = self.rank_value(rank, origin);
+            return match value.data {
+                Data::Int(n) => Val::text(&n.to_string()).tainted(value.taint),
+                _ => value,
+            };
         }
         if matches!(name, "WORLD_SIZE" | "SLURM_NTASKS" | "OMPI_COMM_WORLD_SIZE" | "PMI_SIZE") {
             return Val::int(WORLD);

@@ -40,6 +40,8 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) looks: Vec<bool>,
     /// Functions whose outcome may depend on the rank or on local data.
     pub(crate) differs: Vec<bool>,
+    /// Functions that look at a rank themselves, or at a value that another function, object or module made of one.
+    pub(crate) decides: Vec<bool>,
     /// Functions in or below which a rank is looked at.
     pub(crate) ranked: Vec<bool>,
     /// Methods that a class inherits and whose calls of self reach what the class overrides.
@@ -136,6 +138,8 @@ struct Sketch {
     looks: bool,
     branches: bool,
     loops: bool,
+    /// Whether it returns or yields a value.
+    returns: bool,
     /// Functions that it makes handlers of signals.
     handlers: Vec<FuncId>,
 }
@@ -157,6 +161,7 @@ impl<'p, 's> Facts<'p, 's> {
         let mut may: Vec<bool> = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
         let mut differs: Vec<bool> = sketches.iter().map(|(s, _)| s.differs).collect();
         let mut ranked: Vec<bool> = sketches.iter().map(|(s, _)| s.ranked).collect();
+        let own_ranked = ranked.clone();
         mark_files(project, &mut ranked);
         let direct = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
         let branches = sketches.iter().map(|(s, _)| s.branches || s.ranked).collect();
@@ -168,11 +173,11 @@ impl<'p, 's> Facts<'p, 's> {
                 callers[*callee].push(id);
             }
         }
+        let decides = deciding(project, &sketches, &own_ranked, &ranked, &callers);
         spread(&mut may, &callers);
         spread(&mut differs, &callers);
         spread(&mut ranked, &callers);
-        let mut files: Vec<FileFacts> =
-            project.files.iter().map(|file| of_file(file, sharded)).collect();
+        let mut files: Vec<FileFacts> = project.files.iter().map(|file| of_file(file, sharded)).collect();
         let mut assigned = Vec::with_capacity(n);
         for (id, (sketch, names)) in sketches.into_iter().enumerate() {
             let file = &mut files[project.functions[id].file];
@@ -193,13 +198,32 @@ impl<'p, 's> Facts<'p, 's> {
             .collect();
         inherited.sort_unstable();
         inherited.dedup();
-        Self { files, may, direct, branches, loops, looks, differs, ranked, inherited, callers, assigned, signalled, signalled_names, unordered, attributes }
+        Self {
+            files,
+            may,
+            direct,
+            branches,
+            loops,
+            looks,
+            decides,
+            differs,
+            ranked,
+            inherited,
+            callers,
+            assigned,
+            signalled,
+            signalled_names,
+            unordered,
+            attributes,
+        }
     }
 }
 
 fn of_file(file: &crate::python::index::PyFile<'_>, sharded: &[String]) -> FileFacts {
     let text = file.text;
-    let is_below = |folder: &String| folder.is_empty() || file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    let is_below = |folder: &String| {
+        folder.is_empty() || file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
+    };
     let sharded_by_config = sharded.iter().any(is_below);
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let is_sharded = sharded_by_config || shards(text);
@@ -314,6 +338,46 @@ fn mark_files(project: &Project<'_>, ranked: &mut [bool]) {
     }
 }
 
+/// Functions that may decide by a rank: they look at one, their class or file keeps one, or a function that they call
+/// returns what it made of one.
+fn deciding(
+    project: &Project<'_>,
+    sketches: &[(Sketch, Assigned<'_, '_>)],
+    own: &[bool],
+    marked: &[bool],
+    callers: &[Vec<FuncId>],
+) -> Vec<bool> {
+    let mut of_class = vec![false; project.classes.len()];
+    for (id, func) in project.functions.iter().enumerate().filter(|(id, _)| own[*id]) {
+        if let Some(class) = class_of_self(project, id).or(func.class) {
+            of_class[class] = true;
+        }
+    }
+    let in_family: Vec<bool> = (0..project.classes.len())
+        .map(|class| project.ancestry(class).into_iter().any(|ancestor| of_class[ancestor]))
+        .collect();
+    let mut decides: Vec<bool> = (0..project.functions.len())
+        .map(|id| marked[id] || class_of_self(project, id).is_some_and(|class| in_family[class]))
+        .collect();
+    // Closures see the names of the functions around them, which come first.
+    for id in 0..project.functions.len() {
+        decides[id] |= project.functions[id].parent.is_some_and(|outer| decides[outer]);
+    }
+    let mut stack: Vec<FuncId> =
+        (0..decides.len()).filter(|id| decides[*id] && sketches[*id].0.returns).collect();
+    while let Some(id) = stack.pop() {
+        for caller in &callers[id] {
+            if !decides[*caller] {
+                decides[*caller] = true;
+                if sketches[*caller].0.returns {
+                    stack.push(*caller);
+                }
+            }
+        }
+    }
+    decides
+}
+
 /// Passes a property on to callers.
 fn spread(marks: &mut [bool], callers: &[Vec<FuncId>]) {
     let mut stack: Vec<FuncId> = (0..marks.len()).filter(|id| marks[*id]).collect();
@@ -327,11 +391,7 @@ fn spread(marks: &mut [bool], callers: &[Vec<FuncId>]) {
     }
 }
 
-fn sketch<'p, 's>(
-    project: &'p Project<'s>,
-    context: &Context<'s>,
-    id: FuncId,
-) -> (Sketch, Assigned<'p, 's>) {
+fn sketch<'p, 's>(project: &'p Project<'s>, context: &Context<'s>, id: FuncId) -> (Sketch, Assigned<'p, 's>) {
     let func = &project.functions[id];
     let mut sketch = Sketch::default();
     let mut names: Assigned<'p, 's> = BTreeMap::new();
@@ -346,6 +406,7 @@ fn sketch<'p, 's>(
         sketch.loops |= is_loop;
         sketch.branches |=
             is_loop || matches!(stmt.kind, StmtKind::If(_) | StmtKind::Try(_) | StmtKind::With(..));
+        sketch.returns |= matches!(&stmt.kind, StmtKind::Return(Some(_)));
         match &stmt.kind {
             StmtKind::Return(_) | StmtKind::Break | StmtKind::Continue | StmtKind::Raise(_) => {
                 sketch.exits.push(stmt.span.at);
@@ -357,7 +418,9 @@ fn sketch<'p, 's>(
                     assign(&mut names, target, value);
                 }
             }
-            StmtKind::Annotated(target, _, Some(value)) => assign(&mut names, target, value),
+            StmtKind::Annotated(target, _, Some(value)) | StmtKind::Augmented(target, value) => {
+                assign(&mut names, target, value);
+            }
             StmtKind::For(f) => sketch.differs |= f.iter.last_name().is_some_and(is_local_name),
             _ => {}
         }
@@ -423,13 +486,7 @@ pub(crate) fn is_local_name(name: &str) -> bool {
     lower.split('_').any(|word| WORDS.contains(&word))
 }
 
-fn note<'s>(
-    project: &Project<'s>,
-    context: &Context<'s>,
-    id: FuncId,
-    expr: &Expr<'s>,
-    sketch: &mut Sketch,
-) {
+fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {
     match &expr.kind {
         ExprKind::Name(name) => {
             sketch.ranked |= catalog::rank_name(name).is_some();
@@ -461,7 +518,10 @@ fn note<'s>(
                 sketch.exits.push(expr.span.at);
             }
             sketch.shuffles |= matches!(name, "randperm" | "permutation");
-            sketch.looks |= matches!(name, "Thread" | "Timer" | "submit" | "run_in_executor" | "to_thread" | "apply_async");
+            sketch.looks |= matches!(
+                name,
+                "Thread" | "Timer" | "submit" | "run_in_executor" | "to_thread" | "apply_async"
+            );
             sketch.looks |= call.keyword("rank").is_some() || call.keyword("seed").is_some();
             sketch.shuffles |= name == "shuffle";
             if name == "signal"
@@ -638,7 +698,9 @@ fn attributes<'p, 's>(project: &'p Project<'s>, class: ClassId) -> Attributes<'p
                     }
                 }
             }
-            StmtKind::Annotated(target, _, Some(value)) => add(target, value, None),
+            StmtKind::Annotated(target, _, Some(value)) | StmtKind::Augmented(target, value) => {
+                add(target, value, None);
+            }
             _ => {}
         });
     }

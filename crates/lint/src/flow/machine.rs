@@ -99,6 +99,10 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) settled: BTreeSet<Origin>,
     /// A checkpoint that is being written while the process goes on, on the default group.
     pub(crate) in_background: Option<Origin>,
+    /// Attributes that the last function under test left behind.
+    carried: BTreeMap<String, Val>,
+    /// Whether the default group was destroyed: what follows is local.
+    pub(crate) is_over: bool,
     /// Whether the last condition fell out by the rank without saying how.
     guessed: bool,
     /// Depth of calls that are followed.
@@ -134,6 +138,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             loops: Vec::new(),
             settled: BTreeSet::new(),
             in_background: None,
+            carried: BTreeMap::new(),
+            is_over: false,
             guessed: false,
             max_frames: MAX_FRAMES,
             with_local: true,
@@ -153,11 +159,13 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             let value = self.parameter(func, param);
             self.bind(param.name, value);
         }
+        let carried = std::mem::take(&mut self.carried);
+        self.frame().attrs.extend(carried);
         let flow = self.block(&f.def.body);
         if matches!(flow, Flow::Cut) {
             self.trace.is_cut = true;
         }
-        self.frames.pop();
+        self.carried = self.frames.pop().map(|frame| frame.attrs).unwrap_or_default();
     }
 
     pub(crate) fn push_frame(&mut self, func: FuncId, this: Option<Val>) {
@@ -249,6 +257,16 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         if let Some(kind) = catalog::receiver(name, |packages| entry.imports_any(packages)) {
             return Val::object(kind, sym);
         }
+        // Nobody asks what a job of one process does.
+        if matches!(name, "world_size" | "num_processes" | "nprocs" | "n_ranks") {
+            return Val::int(super::trace::WORLD);
+        }
+        if matches!(
+            name,
+            "distributed" | "is_distributed" | "use_distributed" | "is_ddp" | "use_ddp" | "multi_gpu"
+        ) {
+            return Val::truth(true);
+        }
         if is_group_name(name) {
             return Val::new(Data::Group(group_of_name(name, sym)), sym);
         }
@@ -306,8 +324,10 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         // What all processes hold alike is the same in each branch.
         let control = if value.agreed { Taint::NONE } else { self.control() };
         let frame = self.frame();
-        let prefix = format!("{name}.");
-        frame.attrs.retain(|key, _| !key.starts_with(&prefix));
+        if !frame.attrs.is_empty() {
+            let is_of = |key: &str| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+            frame.attrs.retain(|key, _| !is_of(key));
+        }
         frame.names.insert(name, value.tainted(control));
     }
 
@@ -340,6 +360,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
 
     fn stmt(&mut self, stmt: &'p Stmt<'s>) -> Flow {
         match &stmt.kind {
+            StmtKind::Expr(Expr { kind: ExprKind::Str(_), .. }) => Flow::Next,
             StmtKind::Expr(e) | StmtKind::Assert(e) => {
                 self.eval(e);
                 if is_end_of_process(e) {

@@ -132,8 +132,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         // A loss or a model that nobody knows computes on what the batch holds.
         let lower = name.to_ascii_lowercase();
         if ["loss", "criterion", "model", "forward"].iter().any(|word| lower.contains(word)) {
-            let value = Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
-            return if lower.contains("model") { value.shaped(shapes) } else { value };
+            return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
         }
         Val::unknown(sym)
     }
@@ -142,6 +141,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     fn of_framework(&mut self, site: Site<'_, 'p, 's>) -> Option<Val> {
         let Site { name, base, call, origin, sym, .. } = site;
         let path = site.path();
+        if path.ends_with("distributed.destroy_process_group") && call.args.is_empty() && self.muted == 0 {
+            self.is_over = true;
+        }
         if path.ends_with("distributed.init") {
             return Some(Val::new(Data::Group(Group::World), sym));
         }
@@ -334,7 +336,9 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
             Some(value)
         }
         "int" | "bool" | "str" if base.is_none() && args.len() == 1 => {
+            let number = if name == "int" { args[0].as_int() } else { None };
             let data = match &args[0].data {
+                Data::Str(_) if number.is_some() => Data::Int(number.unwrap_or_default()),
                 data @ (Data::Int(_) | Data::Cond(_) | Data::Str(_)) => data.clone(),
                 _ => Data::Unknown,
             };
@@ -352,6 +356,11 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
 /// An object of a class outside of the project.
 fn made(site: &Site<'_, '_, '_>) -> Val {
     let path = site.path();
+    // What runs on one device has no peers.
+    let is_one = |name: &str| site.keyword(name).is_none_or(|n| n.as_int() == Some(1));
+    if site.keyword("devices").is_some() && is_one("devices") && is_one("num_nodes") {
+        return Val::unknown(site.sym);
+    }
     let mut value = Val::object(path, site.sym);
     if site.keyword("sync_on_compute").is_some_and(|v| v.as_int() == Some(0)) {
         value.shape.local = Some(Locally::Signal);
@@ -452,7 +461,12 @@ fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Ori
             value.tainted(joined).shaped(if is_scalar { Taint::NONE } else { shapes })
         }
         "cat" | "stack" | "concat" | "concatenate" | "vstack" | "hstack" => {
-            value.tainted(joined).shaped(shapes.join(joined))
+            // As many parts as are written down.
+            let parts = match args.first().map(|list| &list.data) {
+                Some(Data::Items(_, items)) => items.iter().fold(Taint::NONE, |t, item| t.join(item.shape)),
+                _ => shapes.join(joined),
+            };
+            value.tainted(joined).shaped(parts)
         }
         "nonzero" | "unique" | "masked_select" => {
             value.tainted(Taint::local(Locally::Data, origin)).shaped(Taint::local(Locally::Data, origin))

@@ -480,3 +480,91 @@ def train(step):
         if flag.item():
             break
     dist.barrier()
+#: silent presence-of-the-rank
+import os
+import torch.distributed as dist
+
+def setup():
+    if os.environ.get("RANK") and os.environ.get("WORLD_SIZE"):
+        dist.init_process_group("nccl")
+        prepare()
+        dist.barrier()
+#: silent one-device-after-the-job
+import lightning.pytorch as pl
+import torch.distributed as dist
+
+def main(model, config):
+    trainer = pl.Trainer(devices=8)
+    trainer.fit(model)
+    dist.destroy_process_group()
+    if trainer.is_global_zero:
+        trainer = pl.Trainer(devices=1)
+        trainer.test(model)
+#: silent halves-of-an-object
+import os
+import torch.distributed as dist
+
+class FirstOnNode:
+    def __enter__(self):
+        self.first = True
+        if not dist.is_initialized():
+            return True
+        self.first = int(os.environ.get("LOCAL_RANK", 0)) == 0
+        if not self.first:
+            dist.barrier()
+        return self.first
+
+    def __exit__(self, kind, error, trace):
+        if self.first and dist.is_initialized():
+            dist.barrier()
+#: silent state-before-it-is-sharded
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.fsdp import fully_shard
+
+def prepare(model, options):
+    full = {}
+    if dist.get_rank() == 0:
+        full = get_model_state_dict(model, options=options)
+    fully_shard(model)
+    dist.barrier()
+    return full
+#: silent rank-0-stops-the-job-on-purpose
+import torch.distributed as dist
+
+def check(batches):
+    if dist.get_rank() == 0:
+        for i, batch in enumerate(batches):
+            print(batch)
+            if i == 9:
+                break
+        raise AssertionError("checked")
+    dist.barrier()
+#: silent world-of-one-node
+import os
+import torch.distributed as dist
+
+def main():
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    dist.init_process_group("gloo", rank=int(os.environ["LOCAL_RANK"]), world_size=4)
+#: low fires set-fills-a-dict unordered-collectives
+import torch.distributed as dist
+
+def mean(x):
+    if dist.is_initialized():
+        dist.all_reduce(x)
+    return x
+
+class Sums:
+    def __init__(self):
+        self.sums = {}
+
+    def record(self, fields):
+        for name in set(fields):
+            self.sums[name] = fields[name]
+
+    def get(self):
+        out = {}
+        for name, value in self.sums.items():
+            out[name] = mean(value)
+        return out
