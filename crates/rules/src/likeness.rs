@@ -106,7 +106,7 @@ pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool, is_running: bool) -> Op
     draft(&likely).build()
 }
 
-/// Whether most of what speaks for the cause is from sources of a fixed form. Rules have read those: what they did not find
+/// Whether all that speaks most for the cause is from sources of a fixed form. Rules have read those: what they did not find
 /// there, or set aside as another's, the words alone do not bring back.
 fn is_judged(scene: &Scene<'_>, likely: &Likely) -> bool {
     let is_formed = |cite: &Cite| {
@@ -117,7 +117,7 @@ fn is_judged(scene: &Scene<'_>, likely: &Likely) -> bool {
     let all: f32 = likely.because.iter().map(|(_, part, _)| part).sum();
     let formed: f32 =
         likely.because.iter().filter(|(_, _, cite)| is_formed(cite)).map(|(_, part, _)| part).sum();
-    formed * 2.0 > all
+    formed > all * 0.95
 }
 
 /// Whether all that speaks for the cause are events that a reader knows.
