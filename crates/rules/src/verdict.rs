@@ -93,7 +93,12 @@ fn was_recorded(scene: &Scene<'_>) -> bool {
     scene.case().sources.iter().flat_map(|s| &s.kinds).any(|kind| {
         matches!(
             kind,
-            SourceKind::NodeSnapshot | SourceKind::Ring | SourceKind::Bundle | SourceKind::FlightRecorder
+            SourceKind::NodeSnapshot
+                | SourceKind::Ring
+                | SourceKind::FlightRecorder
+                | SourceKind::Timeline
+                | SourceKind::Watch
+                | SourceKind::Guard
         )
     })
 }

@@ -93,7 +93,9 @@ impl Fill {
 
 /// Launchers that die of SIGUSR1 and leave their workers, unless they were told to pass it on.
 pub(crate) fn dies_of_user_signals(command: &[String]) -> bool {
-    let is_told = command.iter().any(|word| word.contains("signals-to-handle") && word.contains("USR"))
+    // `--signals-to-handle=A,B` or in two words.
+    let handles = command.iter().skip_while(|word| !word.contains("signals-to-handle")).take(2);
+    let is_told = handles.into_iter().any(|word| word.contains("USR"))
         || std::env::var("TORCHELASTIC_SIGNALS_TO_HANDLE").is_ok_and(|signals| signals.contains("USR"));
     let is_elastic = command.iter().take(4).any(|word| {
         let name = word.rsplit('/').next().unwrap_or_default();
