@@ -46,7 +46,8 @@ program="${program#.}"
 mkdir -p "$root/evidence"
 cp "$here"/cases/skipped-allreduce/evidence/* "$root/evidence/"
 # Nothing of this machine: no environment, no /proc.
-run() { env -i PATH=/usr/bin:/bin chroot "$root" "$program" "$@"; }
+chroot="$(command -v chroot)"
+run() { env -i PATH=/usr/bin:/bin "$chroot" "$root" "$program" "$@"; }
 run --version
 run diagnose --fail-on never /evidence >"$root/report.txt"
 grep -q '^skipped-collective (hang, high confidence)' "$root/report.txt"
