@@ -104,10 +104,7 @@ fn main() {
         let mut plain = Vec::new();
         let is_packed = stored.starts_with(&[0x1f, 0x8b]);
         let n_bytes =
-            match is_packed && flate2::read::GzDecoder::new(&*stored).read_to_end(&mut plain).is_ok() {
-                true => plain.len(),
-                false => stored.len(),
-            };
+            if is_packed && flate2::read::GzDecoder::new(&*stored).read_to_end(&mut plain).is_ok() { plain.len() } else { stored.len() };
         measure(&file, &stored, n_bytes);
     }
 }

@@ -109,7 +109,7 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
                 files.push((source.path.as_str(), source.text.as_str(), tree.body));
             }
             Err(refusal) => {
-                report.notes.push(Note { path: source.path.clone(), text: refusal.words().to_owned() })
+                report.notes.push(Note { path: source.path.clone(), text: refusal.words().to_owned() });
             }
         }
     }

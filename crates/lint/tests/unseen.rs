@@ -3,7 +3,12 @@
 //! `unseen/lint-N/CASE/` holds `before/` and `after/`, or `ok/` for code that is right, and the truth in `case.toml`. A bug is
 //! found if a rule of its class fires before, in the function or at a line that the truth names, and does not fire there
 //! after.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read their cases")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests read their cases and print the score"
+)]
 
 use std::path::{Path, PathBuf};
 

@@ -165,7 +165,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             // Names that the method does not assign before are its parameters.
             let mut value = self.eval_in(*method, value);
             if let Some(n) = n {
-                value = self.part(&value, *n);
+                value = Self::part(&value, *n);
             }
             self.frames.pop();
             found = Some(found.map_or(value.clone(), |old| old.join(&value)));

@@ -11,6 +11,22 @@ use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
 use crate::python::ast::{Call, Expr, ExprKind, ParamKind, Span};
 use crate::python::index::{FuncId, Project};
 
+/// One call, with what is known of its parts.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a, 'p, 's> {
+    /// The last part of what is called.
+    pub(super) name: &'s str,
+    /// The receiver of a method, if it is no module.
+    pub(super) base: Option<&'a Val>,
+    pub(super) callee: &'a Val,
+    pub(super) call: &'p Call<'s>,
+    pub(super) args: &'a [Val],
+    pub(super) keywords: &'a [(&'s str, Val)],
+    pub(super) origin: Origin,
+    /// The number of the value that is returned.
+    pub(super) sym: u64,
+}
+
 impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn call(&mut self, call: &'p Call<'s>, expr: &'p Expr<'s>) -> Val {
         let span = expr.span;
@@ -37,7 +53,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some((row, is_guess)) = self.row(name, base.as_ref(), &callee) {
             return self.collective(row, is_guess, base.as_ref(), call, &args, &keywords, span, sym);
         }
-        if self.helper(name, base.as_ref(), &callee)
+        if Self::helper(name, base.as_ref(), &callee)
             && let Some(row) = catalog::telling(name)
         {
             return self.collective(row, true, base.as_ref(), call, &[], &[], span, sym);
@@ -78,7 +94,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             _ => {}
         }
-        self.outside(name, base.as_ref(), &callee, call, &args, &keywords, origin, sym)
+        let (base, callee) = (base.as_ref(), &callee);
+        let (args, keywords) = (args.as_slice(), keywords.as_slice());
+        self.outside(Site { name, base, callee, call, args, keywords, origin, sym })
     }
 
     /// The receiver and what is called.
@@ -163,7 +181,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// A helper that is not there, known by a name that says what it does.
-    fn helper(&self, name: &str, base: Option<&Val>, callee: &Val) -> bool {
+    fn helper(name: &str, base: Option<&Val>, callee: &Val) -> bool {
         let is_outside = match &callee.data {
             Data::External(path) => !["torch.", "numpy.", "jax.", "scipy.", "tensorflow.", "keras."]
                 .iter()
@@ -202,7 +220,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             if is_true {
                 return Some(Val::truth(true));
             }
-            let group = args.first().map(|value| self.group(value, text(0).as_deref()));
+            let group = args.first().map(|value| Self::group(value, text(0).as_deref()));
             return Some(Val::int(group.map_or(WORLD, Self::size_of)));
         }
         // Whoever asks whether it is a member means a group by it: the members answer alike.
@@ -232,7 +250,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             if let Some(of) = of_group
                 && matches!(axis, Axis::Global | Axis::Local)
             {
-                let group = self.group(of, text(0).as_deref());
+                let group = Self::group(of, text(0).as_deref());
                 return Some(self.rank_in(group, origin));
             }
             if let Some(base) = base
@@ -284,7 +302,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             When::Sharded => !self.facts.file(origin.file).is_sharded,
             When::Sync => !is_true(keyword("sync_dist")) || is_true(keyword("rank_zero_only")),
         };
-        let is_local = row.of.framework == "torchmetrics" && self.is_local_metric(base);
+        let is_local = row.of.framework == "torchmetrics" && Self::is_local_metric(base);
         let group = match row.of.who {
             Who::World | Who::Model => Group::World,
             Who::Group => {
@@ -300,7 +318,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 let value =
                     names.iter().find_map(|name| keyword(name)).or_else(|| at.and_then(|at| args.get(at)));
                 match (value, base) {
-                    (Some(value), _) => self.group(value, text.as_deref()),
+                    (Some(value), _) => Self::group(value, text.as_deref()),
                     // The communicator of MPI is the receiver.
                     (None, Some(base)) if row.of.framework == "mpi4py" => match &base.data {
                         Data::Group(group) => *group,
@@ -353,7 +371,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// Whether a metric was made with `sync_on_compute=False`, or nothing shows that it is one of torchmetrics.
-    fn is_local_metric(&self, base: Option<&Val>) -> bool {
+    fn is_local_metric(base: Option<&Val>) -> bool {
         base.is_none_or(|base| base.shape.local == Some(Locally::Signal))
     }
 

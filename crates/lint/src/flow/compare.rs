@@ -277,13 +277,6 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
 
 /// The processes on which a function may take another path than on the first.
 fn others(trace: &Trace) -> Vec<Process> {
-    let mut axes: Axes = 0;
-    for event in &trace.events {
-        if let Event::Decision(decision) = event {
-            axes |= decision.taint.axes;
-        }
-    }
-    let mut list = Vec::new();
     const AXES: [Axis; 9] = [
         Axis::Global,
         Axis::Local,
@@ -295,6 +288,13 @@ fn others(trace: &Trace) -> Vec<Process> {
         Axis::Expert,
         Axis::Group,
     ];
+    let mut axes: Axes = 0;
+    for event in &trace.events {
+        if let Event::Decision(decision) = event {
+            axes |= decision.taint.axes;
+        }
+    }
+    let mut list = Vec::new();
     for axis in AXES {
         if axes & bit(axis) != 0 {
             list.push(Process::other(axis));
@@ -388,10 +388,10 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
     let names = |list: &[(usize, Op)]| list.iter().map(|(_, op)| op.name).collect::<Vec<_>>();
     let (names_left, names_right) = (names(&left), names(&right));
     if parting == Parting::Branch && names_left.len() == names_right.len() {
-        let (mut p, mut q) = (names_left.clone(), names_right.clone());
-        p.sort_unstable();
-        q.sort_unstable();
-        if p == q {
+        let (mut sorted_left, mut sorted_right) = (names_left.clone(), names_right.clone());
+        sorted_left.sort_unstable();
+        sorted_right.sort_unstable();
+        if sorted_left == sorted_right {
             parting = Parting::Order;
         }
     }

@@ -59,7 +59,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                     }
                     values.push(self.eval(value));
                 }
-                self.of_items(Items::Dict, values)
+                Self::of_items(Items::Dict, values)
             }
             ExprKind::Comprehension(c) => self.comprehension(c, expr.span),
             ExprKind::Named(parts) => {
@@ -100,11 +100,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     fn items(&mut self, kind: Items, list: &'p [Expr<'s>]) -> Val {
         let values = list.iter().map(|part| self.eval(part)).collect();
         let is_open = list.iter().any(|part| matches!(part.kind, ExprKind::Star(_)));
-        let value = self.of_items(kind, values);
+        let value = Self::of_items(kind, values);
         if is_open { Val { data: Data::Unknown, ..value } } else { value }
     }
 
-    fn of_items(&mut self, kind: Items, values: Vec<Val>) -> Val {
+    fn of_items(kind: Items, values: Vec<Val>) -> Val {
         let mut sym = vec![36, kind as u64];
         let mut taint = Taint::NONE;
         for value in &values {
@@ -179,7 +179,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             Meaning::Class(id) => Val::new(Data::Class(id), hash(&[38, id as u64])),
             Meaning::External(path) => Val::external(&path),
             Meaning::Module(file) => {
-                Val::new(Data::External(self.module_path(file).into()), hash(&[39, file as u64]))
+                Val::new(Data::External(module_path(file).into()), hash(&[39, file as u64]))
             }
             Meaning::Var(file, path) => {
                 let main = self.project.files[file].main;
@@ -194,11 +194,6 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 Val::unknown(hash(&[40, file as u64, hash_text(&path), hash_text(name)]))
             }
         }
-    }
-
-    /// Modules of the project are known by a path that no outer module has.
-    fn module_path(&self, file: FileId) -> String {
-        format!("<{file}>")
     }
 
     /// The value of a name of a function or module that is not being executed.
@@ -226,7 +221,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         for (value, n) in values.into_iter().flatten().take(3) {
             let mut value = self.eval(value);
             if let Some(n) = n {
-                value = self.part(&value, *n);
+                value = Self::part(&value, *n);
             }
             found = Some(found.map_or(value.clone(), |old| old.join(&value)));
         }
@@ -417,7 +412,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return Val { sym, ..(**one).clone() };
         }
         if is_slice && index.taint.axes != 0 && base.taint.local == Some(Locally::Random) {
-            self.look("<part of a shuffled list>", origin, &[base.clone()], &[], None);
+            self.look("<part of a shuffled list>", origin, std::slice::from_ref(&base), &[], None);
         }
         value.agreed = base.agreed;
         value.shape = base.shape;
@@ -490,7 +485,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             ExprKind::Name(name) => self.bind(name, item),
             ExprKind::Tuple(parts) => {
                 for (n, part) in parts.iter().enumerate() {
-                    let one = self.part(&item, n);
+                    let one = Self::part(&item, n);
                     self.bind_target(part, one);
                 }
             }
@@ -579,7 +574,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// The group that an argument names.
-    pub(crate) fn group(&mut self, value: &Val, text: Option<&str>) -> Group {
+    pub(crate) fn group(value: &Val, text: Option<&str>) -> Group {
         match &value.data {
             Data::Group(group) => *group,
             Data::None => Group::World,
@@ -606,6 +601,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn size_of(group: Group) -> i64 {
         if group == Group::World { WORLD } else { Process::size(Axis::Group) }
     }
+}
+
+/// Modules of the project are known by a path that no outer module has.
+fn module_path(file: FileId) -> String {
+    format!("<{file}>")
 }
 
 /// What the answer of a comparison may differ in.

@@ -45,8 +45,11 @@ pub(crate) struct Facts<'p, 's> {
     /// Attributes that a loop in no order fills.
     pub(crate) unordered: std::collections::BTreeSet<(ClassId, &'s str)>,
     /// Assignments to attributes of self, by class.
-    pub(crate) attributes: Vec<BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>>,
+    pub(crate) attributes: Vec<Attributes<'p, 's>>,
 }
+
+/// What methods assign to each attribute: the method, the value and its position in a tuple.
+pub(crate) type Attributes<'p, 's> = BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>;
 
 pub(crate) type Assigned<'p, 's> = BTreeMap<&'s str, Vec<(&'p Expr<'s>, Option<usize>)>>;
 
@@ -123,7 +126,7 @@ impl<'p, 's> Facts<'p, 's> {
             .collect();
         inherited.sort_unstable();
         inherited.dedup();
-        Self { inherited, unordered, files, may, looks, differs, ranked, callers, assigned, attributes }
+        Self { files, may, looks, differs, ranked, inherited, callers, assigned, unordered, attributes }
     }
 }
 
@@ -441,11 +444,8 @@ fn of_name(name: &str) -> Target {
     if may { Target::May } else { Target::Nothing }
 }
 
-fn attributes<'p, 's>(
-    project: &'p Project<'s>,
-    class: ClassId,
-) -> BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>> {
-    let mut map: BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>> = BTreeMap::new();
+fn attributes<'p, 's>(project: &'p Project<'s>, class: ClassId) -> Attributes<'p, 's> {
+    let mut map = Attributes::new();
     let Some(info) = project.classes.get(class) else { return map };
     for method in info.methods.values() {
         let Some(func) = project.functions.get(*method) else { continue };

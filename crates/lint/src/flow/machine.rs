@@ -420,7 +420,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             }
             ExprKind::Tuple(parts) | ExprKind::List(parts) => {
                 for (n, part) in parts.iter().enumerate() {
-                    let one = self.part(&value, n);
+                    let one = Self::part(&value, n);
                     self.assign(part, one);
                 }
             }
@@ -451,7 +451,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     }
 
     /// The n-th part of a value that is taken apart.
-    pub(crate) fn part(&mut self, value: &Val, n: usize) -> Val {
+    pub(crate) fn part(value: &Val, n: usize) -> Val {
         match &value.data {
             Data::Items(Items::Ordered, items) if n < items.len() => items[n].clone(),
             // `engine, optimizer, _, _ = deepspeed.initialize(...)`

@@ -69,7 +69,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             if !is_sampler && world.is_some_and(|world| world.as_int().is_none()) {
                 finding.confidence = Confidence::Low;
             }
-            finding.help = "pass RANK and WORLD_SIZE; LOCAL_RANK only chooses the GPU".to_owned();
+            finding.help = "pass RANK and WORLD_SIZE; LOCAL_RANK only chooses the GPU".into();
             finding.page = "https://docs.pytorch.org/docs/stable/elastic/run.html";
             Some(finding)
         })

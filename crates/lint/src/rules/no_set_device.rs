@@ -76,8 +76,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                     .to_owned();
             let mut finding = finding(scan, &RULE, func, seen.at, title);
             finding.help =
-                "call torch.cuda.set_device(local_rank) before init_process_group, or pass device_id"
-                    .to_owned();
+                "call torch.cuda.set_device(local_rank) before init_process_group, or pass device_id".into();
             finding.page =
                 "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group";
             finding

@@ -73,8 +73,7 @@ fn shares(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let title = "each rank yields its share of a list, and shares may differ by one".to_owned();
             let mut finding = finding(scan, &RULE, func, seen.at, title);
             finding.help =
-                "cut the list to a multiple of the number of ranks, or pad it, before it is divided"
-                    .to_owned();
+                "cut the list to a multiple of the number of ranks, or pad it, before it is divided".into();
             finding
         })
         .collect()

@@ -52,7 +52,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
             finding.help =
                 "go over sorted(...): the order of a set of strings depends on the hash seed of each process"
-                    .to_owned();
+                    .into();
             finding
         })
         .collect()
