@@ -24,6 +24,9 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "collective-order-by-rank",
             "loop-count-by-rank",
             "exit-before-collective",
+            // Gatherers name so what only some ranks reach, also where their data decides.
+            "collective-under-local-condition",
+            "local-stop-decision",
         ],
         "early-exit" => &[
             "exit-before-collective",
@@ -38,7 +41,12 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "handler-skips-collective",
             "uneven-loader",
         ],
-        "order" => &["collective-order-by-rank", "unordered-collectives", "collective-under-rank-condition"],
+        "order" => &[
+            "collective-order-by-rank",
+            "unordered-collectives",
+            "collective-under-rank-condition",
+            "collective-in-background",
+        ],
         "size" => &["size-by-rank"],
         "uneven-loader" => &[
             "uneven-loader",
@@ -73,6 +81,7 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "node-rank-fixed",
             "no-shared-memory",
             "fixed-port",
+            "gloo-on-another-network",
         ],
         _ => &[],
     }

@@ -25,12 +25,12 @@ use crate::failure::Failure;
 /// Answer an assistant over the Model Context Protocol: diagnose below given roots, explain, check this node; read only
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
-    /// Folders that may be read, with all below them [default: the working directory]
+    /// Folders that may be read, including their subfolders [default: the working directory]
     #[arg(long = "root", value_name = "DIR")]
     roots: Vec<PathBuf>,
 }
 
-/// What every client is told.
+/// Instructions that every client gets.
 const INSTRUCTIONS: &str = "ringleader finds the rank that stalls, breaks or poisons a multi-GPU training job. Begin with \
     `diagnose` on the folder that holds the logs and dumps; `findings` gives the same as data, `lines` more of a file that is \
     cited, `explain` what a message, an Xid, a variable or a symptom means, `check` the state of this node. Lines behind a bar \

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::gather;
 use crate::terminal::{LookArgs, detail};
 
-/// Say where the time of a job goes, from the timelines of its ranks
+/// Show where a job spends its time, from the timelines of its ranks
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct TraceArgs {

@@ -63,6 +63,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 at: origin,
                 from,
                 is_guess: false,
+                is_maybe: false,
                 is_endless: self.endless > 0,
             }));
         }
@@ -172,6 +173,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         self.muted -= 1;
         let value = found?;
+        let classes = self.project.ancestry(class);
+        if classes.iter().any(|id| self.facts.signalled.contains(&(*id, name))) {
+            let sym = hash(&[82, class as u64, hash_text(name)]);
+            return Some(Val::unknown(sym).tainted(Taint::local(Locally::Signal, origin)));
+        }
         if values.iter().any(|(_, v, _)| is_container(v)) {
             // What is empty when the object is made is filled as the process runs.
             let order =

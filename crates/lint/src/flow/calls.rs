@@ -11,6 +11,9 @@ use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
 use crate::python::ast::{Call, Expr, ExprKind, ParamKind, Span};
 use crate::python::index::{FuncId, Project};
 
+/// What a rule is told of a collective that runs beside others.
+pub(crate) const BACKGROUND: &str = "<collective in the background>";
+
 /// One call, with what is known of its parts.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a, 'p, 's> {
@@ -294,12 +297,13 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             keywords,
             Some(row),
         );
+        let is_maybe = row.of.when == When::Sharded && !self.facts.file(origin.file).is_sharded;
         let is_silent = match row.of.when {
             When::Always => {
                 is_true(keyword("no_dist"))
                     || (row.call.name == "new_group" && is_true(keyword("use_local_synchronization")))
             }
-            When::Sharded => !self.facts.file(origin.file).is_sharded,
+            When::Sharded => (is_maybe && !self.with_local) || self.is_sharded_later(call, span),
             When::Sync => !is_true(keyword("sync_dist")) || is_true(keyword("rank_zero_only")),
         };
         let is_local = row.of.framework == "torchmetrics" && Self::is_local_metric(base);
@@ -330,7 +334,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         };
         // Some processes may make a world of their own.
         let is_start = matches!(row.call.name, "init_process_group" | "init_distributed" | "initialize");
-        if !is_silent && !is_local && !is_start {
+        self.is_over &= !is_start;
+        if !is_silent && !is_local && !is_start && !self.is_over {
             let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
             self.record(Event::Op(Op {
                 name: row.matches(),
@@ -339,8 +344,20 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 at: origin,
                 from,
                 is_guess,
+                is_maybe,
                 is_endless: self.endless > 0,
             }));
+        }
+        if row.call.name == "async_save" && keyword("process_group").is_none() {
+            self.in_background = Some(origin);
+        } else if group == Group::World
+            && !is_silent
+            && !is_local
+            && !is_maybe
+            && row.of.who != Who::Model
+            && let Some(start) = self.in_background.take()
+        {
+            self.look(BACKGROUND, start, &[Val::text(row.call.name)], &[], None);
         }
         if let Some(n) = row.call.agreed {
             let target = call.args.get(usize::from(n)).or_else(|| call.keyword("tensor"));
@@ -368,6 +385,20 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return Val { agreed: true, ..Val::unknown(hash(&[73, origin.file as u64, u64::from(span.at)])) };
         }
         Val::unknown(sym)
+    }
+
+    /// Whether the model that a call is about is sharded further down in the function: there, it is not yet.
+    fn is_sharded_later(&self, call: &Call<'s>, span: Span) -> bool {
+        let Some(model) = call.args.first().and_then(Expr::dotted) else { return false };
+        let end = self.project.functions[self.func()].def.span.end.max(span.end);
+        let rest = self.project.files[self.file()].slice(Span { at: span.end, end });
+        ["shard(", "FSDP(", "FullyShardedDataParallel("].iter().any(|name| {
+            rest.split(name).skip(1).any(|args| {
+                args.trim_start()
+                    .strip_prefix(model.as_str())
+                    .is_some_and(|tail| tail.starts_with([',', ')']))
+            })
+        })
     }
 
     /// Whether a metric was made with `sync_on_compute=False`, or nothing shows that it is one of torchmetrics.
@@ -440,6 +471,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             && !self.facts.may[func]
         {
             return self.rank_value(rank, origin);
+        }
+        // What fits into memory each process finds for itself.
+        let fits = |d: &Expr<'_>| match &d.kind {
+            ExprKind::Call(call) => call.func.last_name() == Some("find_executable_batch_size"),
+            _ => d.last_name() == Some("find_executable_batch_size"),
+        };
+        if f.def.decorators.iter().any(fits) {
+            return unknown.tainted(Taint::local(Locally::Data, origin));
         }
         let has_rank_argument = bound.iter().any(|(_, value)| value.taint.axes != 0);
         let differs = if self.with_local { self.facts.differs[func] } else { self.facts.ranked[func] };

@@ -35,7 +35,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             ExprKind::And(list) => self.fold(list, true),
             ExprKind::Or(list) => self.fold(list, false),
             ExprKind::Not(inner) => {
-                let value = self.eval(inner);
+                let value = self.eval(inner).counted();
                 let cond = not(&value.cond());
                 Val { data: Data::Cond(cond), sym: hash(&[32, value.sym]), shape: Taint::NONE, ..value }
             }
@@ -130,10 +130,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     pub(crate) fn name(&mut self, name: &'s str, span: Span) -> Val {
+        let func = self.func();
+        if self.facts.signalled_names.contains(&(func, name)) {
+            let taint = Taint::local(Locally::Signal, self.origin(span));
+            return Val::unknown(hash(&[83, func as u64, hash_text(name)])).tainted(taint);
+        }
         if let Some(value) = self.frame().names.get(name) {
             return value.clone();
         }
-        let func = self.func();
         if let Some(nested) = self.project.nested(func, name) {
             return Val::new(Data::Func(nested, None), hash(&[13, nested as u64]));
         }
@@ -212,6 +216,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let cached = (hash(&[62, func as u64]), name.to_owned());
         if let Some(value) = self.known.get(&cached) {
             return Some(value.clone());
+        }
+        if let Some(key) = key.filter(|key| facts.signalled_names.contains(&(func, *key))) {
+            let span = project.functions[func].def.name_span;
+            let taint = Taint::local(Locally::Signal, self.origin(span));
+            return Some(Val::unknown(hash(&[83, func as u64, hash_text(key)])).tainted(taint));
         }
         self.muted += 1;
         let class = super::facts::class_of_self(project, func);
@@ -425,7 +434,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     /// A variable of the environment.
     pub(crate) fn variable(&mut self, name: &str, origin: Origin) -> Val {
         if let Some(rank) = catalog::rank_variable(name) {
-            return self.rank_value(rank, origin);
+            // A text: "0" is true.
+            let value = self.rank_value(rank, origin);
+            return match value.data {
+                Data::Int(n) => Val::text(&n.to_string()).tainted(value.taint),
+                _ => value,
+            };
         }
         if matches!(name, "WORLD_SIZE" | "SLURM_NTASKS" | "OMPI_COMM_WORLD_SIZE" | "PMI_SIZE") {
             return Val::int(WORLD);

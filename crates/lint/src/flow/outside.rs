@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::calls::{Site, bindings};
+use super::calls::{BACKGROUND, Site, bindings};
 use super::catalog;
 use super::machine::Machine;
 use super::trace::{Event, Op};
@@ -112,6 +112,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some(value) = self.of_framework(site).or_else(|| builtin(&site)) {
             return value;
         }
+        self.started(site);
         if let Some(value) = self.of_list(site) {
             return value;
         }
@@ -140,6 +141,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     fn of_framework(&mut self, site: Site<'_, 'p, 's>) -> Option<Val> {
         let Site { name, base, call, origin, sym, .. } = site;
         let path = site.path();
+        if path.ends_with("distributed.destroy_process_group") && call.args.is_empty() && self.muted == 0 {
+            self.is_over = true;
+        }
         if path.ends_with("distributed.init") {
             return Some(Val::new(Data::Group(Group::World), sym));
         }
@@ -161,10 +165,45 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if name == "prepare" || (name == "setup" && call.args.len() == 1) {
             return Some(Val::unknown(sym));
         }
+        if matches!(path, "random.shuffle" | "numpy.random.shuffle") {
+            return None;
+        }
+        if site.keyword("generator").is_some_and(|generator| !matches!(generator.data, Data::None)) {
+            return None;
+        }
         let kind = catalog::local_call(path)?;
         let shape = if kind == Locally::File { Taint::local(Locally::Order, origin) } else { Taint::NONE };
         let value = Val::unknown(hash(&[76, sym, u64::from(origin.span.at)]));
         Some(value.tainted(Taint::local(kind, origin)).shaped(shape))
+    }
+
+    /// A function that is started beside the caller, in a thread or by a pool, and what it calls on the default group.
+    fn started(&mut self, site: Site<'_, 'p, 's>) {
+        let Site { name, args, origin, .. } = site;
+        if matches!(name, "result" | "wait" | "join") {
+            self.in_background = None;
+        }
+        let target = match name {
+            "Thread" | "Timer" => site.keyword("target").or_else(|| args.get(1)),
+            "submit" | "to_thread" | "apply_async" => args.first(),
+            "run_in_executor" => args.get(1),
+            _ => None,
+        };
+        let Some(Val { data: Data::Func(func, this), .. }) = target else { return };
+        if self.muted > 0 || !self.facts.may[*func] {
+            return;
+        }
+        let n = self.trace.events.len();
+        let this = this.as_ref().map(|this| (**this).clone());
+        self.enter(*func, this, &[], &[], origin.span);
+        let started = self.trace.events.split_off(n);
+        let on_default = |event: &Event| match event {
+            Event::Op(op) => (op.group == Group::World && !op.is_maybe).then_some(*op),
+            _ => None,
+        };
+        if let Some(op) = started.iter().find_map(on_default) {
+            self.look(BACKGROUND, origin, &[Val::text(op.name)], &[], None);
+        }
     }
 
     /// Lists that are shuffled, grow, or are mapped.
@@ -216,6 +255,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             at: origin,
             from,
             is_guess: true,
+            is_maybe: false,
             is_endless,
         }));
     }
@@ -255,6 +295,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 at: origin,
                 from,
                 is_guess: true,
+                is_maybe: false,
                 is_endless: self.endless > 0,
             }));
         }
@@ -275,7 +316,8 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
             Some(Val::unknown(sym).tainted(taint))
         }
         "next" if base.is_none() => {
-            let kind = Taint::local(Locally::Data, origin);
+            let kind = if args.len() == 2 { Locally::End } else { Locally::Data };
+            let kind = Taint::local(kind, origin);
             Some(Val::unknown(hash(&[77, sym, u64::from(origin.span.at)])).tainted(kind).shaped(kind))
         }
         "set" | "frozenset" if base.is_none() => {
@@ -294,7 +336,9 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
             Some(value)
         }
         "int" | "bool" | "str" if base.is_none() && args.len() == 1 => {
+            let number = if name == "int" { args[0].as_int() } else { None };
             let data = match &args[0].data {
+                Data::Str(_) if number.is_some() => Data::Int(number.unwrap_or_default()),
                 data @ (Data::Int(_) | Data::Cond(_) | Data::Str(_)) => data.clone(),
                 _ => Data::Unknown,
             };
@@ -312,6 +356,11 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
 /// An object of a class outside of the project.
 fn made(site: &Site<'_, '_, '_>) -> Val {
     let path = site.path();
+    // What runs on one device has no peers.
+    let is_one = |name: &str| site.keyword(name).is_none_or(|n| n.as_int() == Some(1));
+    if site.keyword("devices").is_some() && is_one("devices") && is_one("num_nodes") {
+        return Val::unknown(site.sym);
+    }
     let mut value = Val::object(path, site.sym);
     if site.keyword("sync_on_compute").is_some_and(|v| v.as_int() == Some(0)) {
         value.shape.local = Some(Locally::Signal);
@@ -412,7 +461,12 @@ fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Ori
             value.tainted(joined).shaped(if is_scalar { Taint::NONE } else { shapes })
         }
         "cat" | "stack" | "concat" | "concatenate" | "vstack" | "hstack" => {
-            value.tainted(joined).shaped(shapes.join(joined))
+            // As many parts as are written down.
+            let parts = match args.first().map(|list| &list.data) {
+                Some(Data::Items(_, items)) => items.iter().fold(Taint::NONE, |t, item| t.join(item.shape)),
+                _ => shapes.join(joined),
+            };
+            value.tainted(joined).shaped(parts)
         }
         "nonzero" | "unique" | "masked_select" => {
             value.tainted(Taint::local(Locally::Data, origin)).shaped(Taint::local(Locally::Data, origin))

@@ -189,6 +189,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             at,
             from: at,
             is_guess: false,
+            is_maybe: false,
             is_endless: false,
         };
         let taint = Taint::rank(super::value::bit(axis), at);

@@ -20,7 +20,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
 use crate::flow::machine::Seen;
-use crate::flow::value::LOCAL;
+use crate::flow::value::{LOCAL, Val};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -57,6 +57,12 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let rank =
                 seen.argument("rank", if seen.path.ends_with("DistributedSampler") { 2 } else { 99 })?;
             if rank.taint.axes != LOCAL {
+                return None;
+            }
+            // A job of one node, or of one process.
+            let text = scan.project.files[seen.at.file].text;
+            let is_one = seen.argument("world_size", 99).and_then(Val::as_int) == Some(1);
+            if is_one || ["127.0.0.1", "localhost"].iter().any(|host| text.contains(host)) {
                 return None;
             }
             let title = "rank is the local rank: from the second node on, ranks collide".to_owned();

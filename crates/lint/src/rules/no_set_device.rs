@@ -51,10 +51,13 @@ fn is_never_called(scan: &Scan<'_, '_>) -> bool {
         && count == names.len()
         && !project.files.iter().any(|file| is_elsewhere(file.text))
         && names.iter().all(|name| {
-            let call = format!("{name}(");
+            let (call, definition) = (format!("{name}("), format!("def {name}("));
             !name.starts_with("__")
                 && *name != "main"
-                && project.files.iter().map(|file| file.text.matches(&call).count()).sum::<usize>() <= 1
+                && project
+                    .files
+                    .iter()
+                    .all(|file| file.text.matches(&call).count() == file.text.matches(&definition).count())
         })
 }
 

@@ -41,8 +41,10 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = shares(scan);
     findings.extend(partings(scan, &RULE, |d| {
         let is_loop = d.parting == Parting::Loop && d.decision.kind == Decider::For;
-        let ends = d.parting == Parting::Handler && d.decision.taint.local == Some(Locally::Loader);
-        d.is_local && (is_loop || ends)
+        let ends = d.parting == Parting::Handler
+            && matches!(d.decision.taint.local, Some(Locally::Loader | Locally::End));
+        let runs_out = d.decision.taint.local == Some(Locally::End) && matches!(d.parting, Parting::Exit(..));
+        d.is_local && (is_loop || ends || runs_out)
     }));
     findings
 }
