@@ -85,6 +85,11 @@ pub(crate) struct WatchArgs {
     /// Print lines instead of the terminal view
     #[arg(long, env = "RINGLEADER_NO_SCREEN", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) no_screen: bool,
+    /// When a rank is late again and again, record the timelines of the ranks of this machine for this many milliseconds,
+    /// once a job, and say why it is late. The job must have been started with KINETO_USE_DAEMON=1 (a command after -- is)
+    #[arg(long, value_name = "MS", env = "RINGLEADER_RECORD_LATE", hide_env = true,
+          value_parser = clap::value_parser!(u32).range(100..=60_000), conflicts_with = "replay")]
+    pub(crate) record_late: Option<u32>,
     /// Before a job has shown its rhythm, no pause shorter than this is a stall, seconds
     #[arg(long, hide = true, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     pub(crate) unstable_first_floor: f64,
