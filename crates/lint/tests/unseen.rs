@@ -190,3 +190,8 @@ fn round_1() {
 fn round_2() {
     let _ = print("lint-2");
 }
+
+#[test]
+fn round_3() {
+    let _ = print("lint-3");
+}
