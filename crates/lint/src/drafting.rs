@@ -147,7 +147,7 @@ fn sequence(calls: &[&str]) -> String {
 
 fn title(d: &Divergence, call: &str, condition: &str) -> String {
     let what = match d.decision.taint.local {
-        Some(Locally::Data) => "the process's own data",
+        Some(Locally::Data | Locally::Part) => "the process's own data",
         Some(Locally::File) => "the file system that each process sees",
         Some(Locally::Time) => "each process's clock",
         Some(Locally::Random) => "random numbers that the processes do not share",

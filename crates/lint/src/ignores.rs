@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ringleader_model::Confidence;
 
-use crate::finding::{Finding, Place};
+use crate::finding::{Finding, Fix, Place};
 use crate::rules::{ignore_without_reason, unused_ignore};
 use crate::{Language, Options, Source};
 
@@ -21,6 +21,8 @@ struct Ignore {
     rules: Vec<String>,
     has_reason: bool,
     text: String,
+    /// The comment with the blanks before it, in bytes; its whole line if it stands alone.
+    span: (usize, usize),
 }
 
 /// Takes findings out that a comment ignores. Answers with the rest and how many were ignored.
@@ -108,13 +110,26 @@ fn finding(rule: &crate::Rule, path: &str, ignore: &Ignore) -> Finding {
         related: Vec::new(),
         help: "write `# ringleader: ignore[rule-id] why it is right here`, or remove the comment".to_owned(),
         page: "",
-        fix: None,
+        fix: (rule.id == unused_ignore::RULE.id).then(|| Fix {
+            text: "remove the comment".to_owned(),
+            at: ignore.span.0,
+            end: ignore.span.1,
+            with: String::new(),
+        }),
     }
 }
 
 fn read(text: &str) -> Vec<Ignore> {
     const MARK: &str = "ringleader: ignore[";
     let lines: Vec<&str> = text.lines().collect();
+    let starts: Vec<usize> = text
+        .split_inclusive('\n')
+        .scan(0, |at, line| {
+            let start = *at;
+            *at += line.len();
+            Some(start)
+        })
+        .collect();
     let mut list = Vec::new();
     for (n, line) in lines.iter().enumerate() {
         let Some(at) = line.find(MARK) else { continue };
@@ -131,7 +146,12 @@ fn read(text: &str) -> Vec<Ignore> {
             lines.iter().skip(n + 1).position(|line| code(&line)).map_or(n, |k| n + 1 + k)
         };
         let covers = if stands_alone { next() } else { n };
+        let start = starts.get(n).copied().unwrap_or_default();
+        let code = line.get(..hash).map_or(0, |before| before.trim_end().len());
+        let end = if stands_alone { starts.get(n + 1).copied() } else { None };
+        let span = (if stands_alone { start } else { start + code }, end.unwrap_or(start + line.len()));
         list.push(Ignore {
+            span,
             line: n as u32 + 1,
             column: line.get(..hash).map_or(0, |before| before.chars().count()) as u32 + 1,
             covers: covers as u32 + 1,

@@ -106,3 +106,28 @@ fn rules_are_documented() {
         assert_eq!(headings, ringleader_lint::Rule::HEADINGS, "{}", rule.id);
     }
 }
+
+/// What `--fix` makes of a text.
+fn fixed(path: &str, text: &str) -> String {
+    let source = Source { path: path.to_owned(), text: text.to_owned() };
+    let options = Options { least: Confidence::Low, ..Options::default() };
+    let mut fixes: Vec<_> =
+        lint(&[source], &options).findings.into_iter().filter_map(|finding| finding.fix).collect();
+    fixes.sort_by_key(|fix| std::cmp::Reverse(fix.at));
+    let mut out = text.to_owned();
+    for fix in fixes {
+        out.replace_range(fix.at..fix.end, &fix.with);
+    }
+    out
+}
+
+#[test]
+fn misspelt_names_and_unused_comments_are_mended() {
+    let script = "#!/bin/bash\nexport NCCL_SOCKET_IFNAM=eth0\ntorchrun train.py\n";
+    assert_eq!(fixed("job.sh", script), script.replace("IFNAM=", "IFNAME="));
+    let code = "x = 1  # ringleader: ignore[exit-before-collective] reason\n# ringleader: ignore[exit-before-collective] reason\ny = 2\n";
+    assert_eq!(fixed("a.py", code), "x = 1\ny = 2\n");
+    // What nobody can mend by rule stays.
+    let bug = "import torch.distributed as dist\nif dist.get_rank() == 0:\n    dist.barrier()\n";
+    assert_eq!(fixed("b.py", bug), bug);
+}

@@ -74,6 +74,16 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         {
             return self.rank_value(rank, origin);
         }
+        if matches!(&base.data, Data::Object(kind) if &**kind == super::calls::OUTPUT) {
+            let is_long =
+                matches!(name, "logits" | "last_hidden_state" | "hidden_states" | "sequences" | "shape");
+            let value = Val::unknown(sym).tainted(base.taint);
+            return match name {
+                "shape" => Val::unknown(sym).tainted(base.shape),
+                _ if is_long => value.shaped(base.shape),
+                _ => value,
+            };
+        }
         if name == "module" && matches!(base.data, Data::Object(_)) {
             return Val::unknown(sym);
         }

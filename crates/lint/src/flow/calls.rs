@@ -14,6 +14,12 @@ use crate::python::index::{FuncId, Project};
 /// What a rule is told of a collective that runs beside others.
 pub(crate) const BACKGROUND: &str = "<collective in the background>";
 
+/// Parts of a list, of which the last may be smaller.
+pub(super) const PARTS: &str = "<parts of a list>";
+
+/// What a model returns: a tensor as long as its batch, or an object that holds some.
+pub(super) const OUTPUT: &str = "<output of a model>";
+
 /// One call, with what is known of its parts.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a, 'p, 's> {
@@ -66,6 +72,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 let this = this.as_ref().map(|this| (**this).clone());
                 let bound = bindings(self.project, *func, this.is_some(), &args, &keywords);
                 let value = self.enter(*func, this, &bound, &call.args, span);
+                if matches!(value.data, Data::Unknown | Data::None)
+                    && value.taint.is_clean()
+                    && let Some(class) = self.project.made_by(*func)
+                {
+                    return Val::new(Data::Instance(class), value.sym);
+                }
                 return value;
             }
             Data::Class(class) => {
@@ -96,6 +108,18 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 }
             }
             _ => {}
+        }
+        // A method that one class of the project alone has.
+        if let (Some(Val { data: Data::Unknown, .. }), Data::Unknown) = (&base, &callee.data)
+            && let Some(func) = self.facts.only.get(name).copied()
+        {
+            let class = super::facts::class_of_self(self.project, func);
+            let this = class.map(|class| Val::new(Data::Instance(class), sym));
+            let bound = bindings(self.project, func, true, &args, &keywords);
+            self.guessing += 1;
+            let value = self.enter(func, this, &bound, &call.args, span);
+            self.guessing -= 1;
+            return value;
         }
         let (base, callee) = (base.as_ref(), &callee);
         let (args, keywords) = (args.as_slice(), keywords.as_slice());
@@ -288,6 +312,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         sym: u64,
     ) -> Val {
         let origin = self.origin(span);
+        let is_guess = is_guess || self.guessing > 0;
         let keyword = |name: &str| keywords.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
         let is_true = |value: Option<&Val>| value.is_some_and(|v| v.as_int() == Some(1));
         self.look(
@@ -444,7 +469,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         keywords: &[(&'s str, Val)],
         row: Option<Row>,
     ) {
-        if self.muted > 0 || (self.frames.len() > 1 && (self.order.is_empty() || row.is_none())) {
+        // A call further down matters for its order and for the sizes that it was given.
+        let is_sized =
+            row.is_some() && args.iter().any(|arg| arg.shape.local == Some(Locally::Data) && !arg.agreed);
+        let is_far = self.frames.len() > 1;
+        if self.muted > 0 || (is_far && !is_sized && (self.order.is_empty() || row.is_none())) {
             return;
         }
         let keywords = keywords.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();

@@ -458,6 +458,8 @@ fn blame(
             // Whoever leaves a loop and then raises is gone because it raised.
             let exit = exits().find(|(exit, _)| *exit == Exit::Raise).or_else(|| exits().next());
             let parting = match (decision.kind, exit) {
+                // A handler that raises again changes nothing: without it the process would end, too.
+                (Decider::Handler, Some((Exit::Raise, _))) if decision.taint.axes == 0 => continue,
                 (Decider::Handler, _) => Parting::Handler,
                 (Decider::For | Decider::While, None) if is_within => Parting::Loop,
                 (_, Some((exit, place))) if !is_within || arm_leaves(decision, place) => {

@@ -50,6 +50,8 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) callers: Vec<Vec<FuncId>>,
     /// Assignments in each function, by name: value and position in a tuple.
     pub(crate) assigned: Vec<Assigned<'p, 's>>,
+    /// Methods of several words that one class alone has, and that may communicate.
+    pub(crate) only: BTreeMap<&'s str, FuncId>,
     /// Attributes that the handler of a signal sets.
     pub(crate) signalled: std::collections::BTreeSet<(ClassId, &'s str)>,
     /// Names of functions and modules that the handler of a signal sets.
@@ -88,6 +90,8 @@ struct Context<'s> {
     holders: Vec<BTreeMap<&'s str, ClassId>>,
     /// Methods by name.
     methods: BTreeMap<&'s str, Vec<FuncId>>,
+    /// Attributes that hold a wrapped model, by class.
+    wrapped: Vec<std::collections::BTreeSet<&'s str>>,
 }
 
 impl<'s> Context<'s> {
@@ -99,7 +103,8 @@ impl<'s> Context<'s> {
             }
         }
         let holders = attributes.iter().map(|attributes| holders(project, attributes)).collect();
-        Self { holders, methods }
+        let wrapped = attributes.iter().map(|attributes| wrapped(project, attributes)).collect();
+        Self { holders, methods, wrapped }
     }
 }
 
@@ -116,6 +121,7 @@ fn holders<'s>(project: &Project<'s>, attributes: &Attributes<'_, 's>) -> BTreeM
         };
         match project.resolve(f.file, &dotted)? {
             Meaning::Class(class) => Some(class),
+            Meaning::Func(maker) => project.made_by(maker),
             _ => None,
         }
     };
@@ -124,6 +130,25 @@ fn holders<'s>(project: &Project<'s>, attributes: &Attributes<'_, 's>) -> BTreeM
         Some((*name, class))
     });
     pairs.collect()
+}
+
+/// The attributes of one class to which a wrapped model is assigned.
+fn wrapped<'s>(
+    project: &Project<'s>,
+    attributes: &Attributes<'_, 's>,
+) -> std::collections::BTreeSet<&'s str> {
+    let wraps = |func: FuncId, expr: &Expr<'s>, n: Option<usize>| {
+        let expr = match (&expr.kind, n) {
+            (ExprKind::Tuple(parts), Some(n)) => parts.get(n).unwrap_or(expr),
+            _ => expr,
+        };
+        let ExprKind::Call(call) = &expr.kind else { return false };
+        let path =
+            call.func.dotted().and_then(|dotted| project.resolve(project.functions[func].file, &dotted));
+        matches!(path, Some(Meaning::External(path)) if catalog::method(&path, "__call__").is_some())
+    };
+    let names = attributes.iter().filter(|(_, values)| values.iter().any(|(f, e, n)| wraps(*f, e, *n)));
+    names.map(|(name, _)| *name).collect()
 }
 
 /// What one function calls and holds.
@@ -191,6 +216,12 @@ impl<'p, 's> Facts<'p, 's> {
             file.exits.sort_unstable();
         }
         let unordered = (0..project.classes.len()).flat_map(|class| unordered(project, class)).collect();
+        let only = context
+            .methods
+            .iter()
+            .filter(|(name, methods)| methods.len() == 1 && is_telling_method(name) && may[methods[0]])
+            .map(|(name, methods)| (*name, methods[0]))
+            .collect();
         let mut inherited: Vec<(FuncId, ClassId)> = reached
             .into_iter()
             .filter(|(_, _, method)| may[*method])
@@ -211,6 +242,7 @@ impl<'p, 's> Facts<'p, 's> {
             inherited,
             callers,
             assigned,
+            only,
             signalled,
             signalled_names,
             unordered,
@@ -237,10 +269,12 @@ fn of_file(file: &crate::python::index::PyFile<'_>, sharded: &[String]) -> FileF
             "ResNet",
             "barrier(",
         ]);
+    // Who reduces gradients by hand wraps nothing.
+    let by_hand = has(&["all_reduce(p.grad", "all_reduce(param.grad", "all_reduce(parameter.grad"]);
     let is_wrapped = is_sharded
         || has(&["DistributedDataParallel", "DistributedOptimizer", "Accelerator("])
         || file.imports_any(&["deepspeed", "accelerate"]);
-    let is_distributed = is_wrapped || has(&["torch.distributed", "horovod"]);
+    let is_distributed = is_wrapped || (!by_hand && has(&["torch.distributed", "horovod"]));
     FileFacts { calls: Vec::new(), exits: Vec::new(), is_sharded, has_buffers, is_distributed, is_wrapped }
 }
 
@@ -513,7 +547,18 @@ fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Exp
                 || matches!(name, "rank" | "coordinate" | "get_coordinate");
             sketch.differs |= catalog::rank_call(name).is_some()
                 || catalog::local_method(name).is_some()
-                || matches!(name, "next" | "len" | "set" | "time" | "random" | "done" | "append" | "update");
+                || matches!(
+                    name,
+                    "pad_sequence"
+                        | "next"
+                        | "len"
+                        | "set"
+                        | "time"
+                        | "random"
+                        | "done"
+                        | "append"
+                        | "update"
+                );
             if matches!(name, "exit" | "_exit" | "quit") {
                 sketch.exits.push(expr.span.at);
             }
@@ -543,6 +588,11 @@ enum Target {
     Func(FuncId),
     May,
     Nothing,
+}
+
+/// Whether the name of a method is one that a library's object will hardly have, too.
+fn is_telling_method(name: &str) -> bool {
+    !name.starts_with('_') && name.len() >= 8 && name.contains('_')
 }
 
 /// The function that an expression names.
@@ -614,7 +664,17 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
                 project.method(*holder, method)
             }) {
                 Some(method) if catalog::at(&project.path_of(method)).is_none() => Target::Func(method),
-                _ => of_name(name),
+                // `self.model(batch)`
+                _ if project.ancestry(class).iter().any(|id| context.wrapped[*id].contains(rest)) => {
+                    Target::May
+                }
+                // `self.aggregator.get_dataset()`: the only method of this name.
+                _ => match (of_name(name), context.methods.get(name)) {
+                    (Target::Nothing, Some(methods)) if methods.len() == 1 && is_telling_method(name) => {
+                        Target::Func(methods[0])
+                    }
+                    (target, _) => target,
+                },
             },
         };
     }

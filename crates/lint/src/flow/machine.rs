@@ -99,6 +99,8 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) settled: BTreeSet<Origin>,
     /// A checkpoint that is being written while the process goes on, on the default group.
     pub(crate) in_background: Option<Origin>,
+    /// Above 0, a method is followed that only its name tells.
+    pub(crate) guessing: usize,
     /// Attributes that the last function under test left behind.
     carried: BTreeMap<String, Val>,
     /// Whether the default group was destroyed: what follows is local.
@@ -138,6 +140,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             loops: Vec::new(),
             settled: BTreeSet::new(),
             in_background: None,
+            guessing: 0,
             carried: BTreeMap::new(),
             is_over: false,
             guessed: false,
@@ -484,6 +487,9 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     pub(crate) fn part(value: &Val, n: usize) -> Val {
         match &value.data {
             Data::Items(Items::Ordered, items) if n < items.len() => items[n].clone(),
+            Data::Object(kind) if &**kind == super::calls::OUTPUT => {
+                Val::unknown(hash(&[15, value.sym, n as u64])).tainted(value.taint)
+            }
             // `engine, optimizer, _, _ = deepspeed.initialize(...)`
             Data::Object(kind) if n == 0 => Val::object(kind, hash(&[15, value.sym, n as u64])),
             _ => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::calls::{BACKGROUND, Site, bindings};
+use super::calls::{BACKGROUND, OUTPUT, PARTS, Site, bindings};
 use super::catalog;
 use super::machine::Machine;
 use super::trace::{Event, Op};
@@ -132,7 +132,13 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         // A loss or a model that nobody knows computes on what the batch holds.
         let lower = name.to_ascii_lowercase();
         if ["loss", "criterion", "model", "forward"].iter().any(|word| lower.contains(word)) {
-            return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
+            let value = Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
+            let is_model = lower.contains("model") && !lower.contains("loss");
+            return if is_model {
+                Val { data: Data::Object(OUTPUT.into()), ..value.shaped(shapes) }
+            } else {
+                value
+            };
         }
         Val::unknown(sym)
     }
@@ -365,6 +371,10 @@ fn made(site: &Site<'_, '_, '_>) -> Val {
     if site.keyword("sync_on_compute").is_some_and(|v| v.as_int() == Some(0)) {
         value.shape.local = Some(Locally::Signal);
     }
+    // A loader of a part that each process has.
+    if path.ends_with("Loader") {
+        value.shape = Taint { axes: 0, ..site.joined().1 };
+    }
     if path.starts_with("torchmetrics.") {
         value.data = Data::Object("torchmetrics.Metric".into());
     }
@@ -382,6 +392,9 @@ fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sy
     match name {
         "item" | "any" | "all" | "tolist" | "isnan" | "isfinite" | "isinf" => {
             return Val::unknown(sym).tainted(base.taint).tainted(Taint::local(Locally::Data, origin));
+        }
+        "get" if base.taint.local == Some(Locally::Data) => {
+            return Val::unknown(sym).tainted(Taint::local(Locally::Part, origin)).shaped(base.shape);
         }
         "numel" | "nelement" if base.shape.is_clean() && base.taint.is_clean() => {
             return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
@@ -442,6 +455,9 @@ fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Ori
     let last = path.rsplit('.').next().unwrap_or_default();
     let value = Val { agreed: args.iter().any(|arg| arg.agreed), ..Val::unknown(sym) };
     match last {
+        "split" | "chunk" | "tensor_split" | "array_split" => {
+            Val { data: Data::Object(PARTS.into()), ..value.tainted(joined).shaped(shapes) }
+        }
         "zeros" | "ones" | "empty" | "full" | "rand" | "randn" | "arange" => {
             // A size is all that the arguments say.
             let shape = match args.first() {
@@ -470,6 +486,19 @@ fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Ori
         }
         "nonzero" | "unique" | "masked_select" => {
             value.tainted(Taint::local(Locally::Data, origin)).shaped(Taint::local(Locally::Data, origin))
+        }
+        // As long as the longest of the batch.
+        "pad_sequence" | "pack_sequence" => {
+            let data = Taint::local(Locally::Data, origin);
+            value.tainted(joined).shaped(data)
+        }
+        "pad" => {
+            let agreed = args.iter().any(|arg| match &arg.data {
+                Data::Items(_, items) => items.iter().any(|item| item.agreed),
+                _ => arg.agreed,
+            });
+            let value = Val { agreed: false, ..value.tainted(joined) };
+            if agreed { value } else { value.shaped(shapes) }
         }
         "transpose" | "permute" => Val { data: Data::View, ..value.tainted(joined).shaped(shapes) },
         _ => value.tainted(joined).shaped(shapes),

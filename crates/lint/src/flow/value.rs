@@ -40,6 +40,8 @@ pub(crate) enum Locally {
     Order,
     /// How many batches a loader yields.
     Loader,
+    /// Which parts its batch has.
+    Part,
     /// Whether an iterator has another element.
     End,
     Exception,

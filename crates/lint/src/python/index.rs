@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::ast::{Block, Class, Expr, Function, Span, StmtKind};
+use super::ast::{Block, Class, Expr, ExprKind, Function, Span, StmtKind};
 use super::walk;
 
 pub(crate) type FileId = usize;
@@ -305,6 +305,32 @@ impl<'s> Project<'s> {
             path.bytes().zip(here.bytes()).take_while(|(a, b)| a == b).count()
         };
         files.iter().copied().max_by_key(|file| (shared(file), usize::MAX - file))
+    }
+
+    /// The class whose object a function makes: `return cls()` of a class method, `return Comm()`.
+    pub(crate) fn made_by(&self, func: FuncId) -> Option<ClassId> {
+        let f = self.functions.get(func)?;
+        let mut made = None;
+        walk::stmts(&f.def.body, &mut |stmt| {
+            let (StmtKind::Return(Some(value)) | StmtKind::Assign(_, value)) = &stmt.kind else { return };
+            let ExprKind::Call(call) = &value.kind else { return };
+            let is_returned = matches!(stmt.kind, StmtKind::Return(_));
+            let class = match call.func.kind {
+                ExprKind::Name("cls") => f.class,
+                ExprKind::Name(name) if is_returned || name.starts_with(char::is_uppercase) => {
+                    match self.resolve(f.file, name) {
+                        Some(Meaning::Class(class)) => Some(class),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+            // What is only assigned is what a singleton keeps.
+            if is_returned || class == f.class {
+                made = made.or(class);
+            }
+        });
+        made
     }
 
     /// A method of this name of a class in a file.

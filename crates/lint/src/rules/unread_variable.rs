@@ -23,7 +23,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 use ringleader_knowledge::variable;
 
 use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::{Finding, Fix, Scan};
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -76,9 +76,30 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let help = "remove it or correct the name: ringleader explain NAME says who reads it";
             let mut finding = launch.finding(&RULE, setting.at, title, help);
             finding.confidence = confidence;
+            if let (None, Some(near)) = (variable::get_unread(name), nearest(name)) {
+                finding.fix = rename(launch.text, setting.at.line, name, near);
+            }
             Some(finding)
         })
         .collect()
+}
+
+/// The change of a name in its line, if the line has it once.
+fn rename(text: &str, line: u32, from: &str, to: &str) -> Option<Fix> {
+    let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)? as usize).map(str::len).sum();
+    let row = text.get(start..)?.lines().next()?;
+    let mut places = row.match_indices(from).filter(|(at, _)| {
+        let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+        let before = row.get(..*at).and_then(|before| before.chars().next_back());
+        let after = row.get(at + from.len()..).and_then(|after| after.chars().next());
+        !is_part(before) && !is_part(after)
+    });
+    let (at, _) = places.next()?;
+    if places.next().is_some() {
+        return None;
+    }
+    let at = start + at;
+    Some(Fix { text: format!("write {to}"), at, end: at + from.len(), with: to.to_owned() })
 }
 
 /// A variable whose name is nearly this one.

@@ -568,3 +568,79 @@ class Sums:
         for name, value in self.sums.items():
             out[name] = mean(value)
         return out
+#: fires singleton-and-the-only-method collective-under-rank-condition
+import torch.distributed as dist
+
+class Distributed:
+    _instance = None
+
+    def __init__(self):
+        self.rank = dist.get_rank()
+
+    @classmethod
+    def get_instance(cls):
+        if cls._instance is None:
+            cls._instance = cls()
+        return cls._instance
+
+    def is_root(self):
+        return self.rank == 0
+
+    def mean(self, x):
+        dist.all_reduce(x)
+        return x
+
+class Totals:
+    def __init__(self):
+        self.dist = Distributed.get_instance()
+
+    def get_all_means(self):
+        return [self.dist.mean(v) for v in self.sums]
+
+class Evaluator:
+    def __init__(self, totals, path):
+        self.totals, self.path = totals, path
+        self.dist = Distributed.get_instance()
+
+    def run(self):
+        if self.dist.is_root():
+            write(self.path, self.totals.get_all_means())
+#: low fires tower-without-images collective-under-local-condition
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+class Model(torch.nn.Module):
+    def __init__(self, vision, language):
+        super().__init__()
+        self.vision, self.language = FSDP(vision), FSDP(language)
+
+    def forward(self, batch):
+        embeds = batch["embeds"]
+        if batch.get("pixels") is not None:
+            embeds = embeds + self.vision(batch["pixels"])
+        return self.language(embeds)
+#: low fires last-part-is-smaller uneven-loader|loop-count-by-rank
+import math
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+def run(rank, n, ids, model):
+    ids = torch.split(ids, math.ceil(len(ids) / n))[rank]
+    parts = DataLoader(ids, batch_size=8)
+    model = DistributedDataParallel(model)
+    for part in parts:
+        model(part).mean().backward()
+#: low fires padded-to-its-own-longest size-by-rank
+import torch
+import torch.distributed as dist
+from torch.nn.utils.rnn import pad_sequence
+
+def collate(rows):
+    return pad_sequence([torch.tensor(row) for row in rows])
+
+def collect(model, rows):
+    hidden = model(collate(rows)).last_hidden_state
+    parts = [torch.empty_like(hidden) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, hidden)
+    return parts

@@ -1,0 +1,25 @@
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+
+def gather(x, group):
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
+    parts[dist.get_rank(group)] = x
+    dist.all_gather(parts, x.contiguous(), group=group)
+    return torch.cat(parts)
+
+
+def pad_to_largest(x, group):
+    size = torch.tensor([x.size(0)], device=x.device)
+    sizes = [torch.empty_like(size) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(sizes, size, group=group)
+    largest = int(torch.cat(sizes).max())
+    return F.pad(x, (0, 0, 0, largest - x.size(0)))
+
+
+def retrieval_loss(model, batch, group):
+    query, context, negatives = model(batch["query"]), model(batch["context"]), batch["negatives"]
+    negatives = pad_to_largest(negatives, group)
+    scores = query @ gather(torch.cat([context, model(negatives)]), group).t()
+    return F.cross_entropy(scores, torch.arange(query.size(0), device=query.device))
