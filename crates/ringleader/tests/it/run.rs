@@ -305,7 +305,7 @@ fn it_works_as_pid_1() {
     let job = Job::new();
     let inner = job.command(
         &[],
-        "(sh -c 'sleep 0.2 & exit' & ); sleep 1; ps -o stat= -e 2>/dev/null | grep -c Z; trap 'echo saved; exit 9' TERM; touch up; \
+        "(sh -c 'sleep 0.2 & exit' & ); sleep 1; cat /proc/[0-9]*/status 2>/dev/null | grep -c \"^State:.Z\"; trap 'echo saved; exit 9' TERM; touch up; \
          while :; do sleep 0.1; done",
     );
     let words = std::iter::once(inner.get_program()).chain(inner.get_args());
