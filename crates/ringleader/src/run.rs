@@ -71,10 +71,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) address: Option<String>,
     /// Nodes that the job is started on; more that join are spares [default: torchrun's --nnodes MIN:MAX, else 1]
-    #[arg(long, value_name = "N", requires = "hub")]
+    #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<usize>,
     /// Fewest nodes that it can run on [default: the MIN of --nnodes MIN:MAX, else as many as --nodes]
-    #[arg(long, value_name = "N", requires = "hub")]
+    #[arg(long, value_name = "N")]
     pub(crate) min_nodes: Option<usize>,
     /// A node whose supervisor is silent for longer, while the job stands still, is lost, seconds
     #[arg(long, value_name = "SECONDS", default_value = "30")]
@@ -142,6 +142,14 @@ impl Subcommand for RunArgs {
             return Err(Failure::Nodes {
                 why: "supervise a launcher: none was named".to_owned(),
                 help: "ringleader run -- torchrun --nproc-per-node 8 train.py",
+            });
+        }
+        // The hub may stand in the environment or in a file.
+        if self.hub.is_none() && (self.nodes.is_some_and(|n| n > 1) || self.min_nodes.is_some_and(|n| n > 1))
+        {
+            return Err(Failure::Nodes {
+                why: "supervise several nodes: no --hub was named, by which they agree".to_owned(),
+                help: "--hub dir:/shared/folder or --hub etcd://host:2379/job",
             });
         }
         startable(&self.command[0])?;
