@@ -103,11 +103,11 @@ fn main() {
         let Ok(stored) = std::fs::read(&file) else { continue };
         let mut plain = Vec::new();
         let is_packed = stored.starts_with(&[0x1f, 0x8b]);
-        let n_bytes =
-            match is_packed && flate2::read::GzDecoder::new(&*stored).read_to_end(&mut plain).is_ok() {
-                true => plain.len(),
-                false => stored.len(),
-            };
+        let n_bytes = if is_packed && flate2::read::GzDecoder::new(&*stored).read_to_end(&mut plain).is_ok() {
+            plain.len()
+        } else {
+            stored.len()
+        };
         measure(&file, &stored, n_bytes);
     }
 }

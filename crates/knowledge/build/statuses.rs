@@ -179,7 +179,7 @@ fn merge(statuses: &mut Vec<Status>, family: &Table, code: &Table, causes: &BTre
         status.means = own("says");
     }
     status.action = own("action");
-    status.is_not = optional(code, "is_not").to_owned();
+    optional(code, "is_not").clone_into(&mut status.is_not);
     let harmless = optional(code, "role") == "harmless";
     if status.causes.is_empty() && !harmless || code.contains_key("candidates") {
         let from = if code.contains_key("candidates") { code } else { family };

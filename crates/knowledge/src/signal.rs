@@ -144,7 +144,7 @@ static ALL: &[Signal] = &[
         number: 15,
         name: "SIGTERM",
         text: "Terminated",
-        means: "it was told to end: the launcher's clean-up, the scheduler, or somebody",
+        means: "a request to end: from the launcher's clean-up, the scheduler, or a user",
     },
     Signal { number: 16, name: "SIGSTKFLT", text: "Stack fault", means: "rarely used" },
     Signal { number: 17, name: "SIGCHLD", text: "Child exited", means: "a child ended" },

@@ -1,6 +1,13 @@
 //! Looks at folders as `ringleader lint` does, without the command: prints findings, and how long each folder took.
 //!
 //! `cargo run --release -p ringleader-lint --example scan -- [--low] FOLDER...`; tests are left out.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a program that reads folders and prints"
+)]
 
 use std::path::Path;
 

@@ -152,7 +152,7 @@ fn title(d: &Divergence, call: &str, condition: &str) -> String {
         Some(Locally::Time) => "each process's clock",
         Some(Locally::Random) => "random numbers that the processes do not share",
         Some(Locally::Order) => "an order that differs between processes",
-        Some(Locally::Loader) => "how many batches the process has",
+        Some(Locally::Loader | Locally::End) => "how many batches the process has",
         Some(Locally::Exception) => "an exception on one process",
         Some(Locally::Signal) => "a signal to one process",
         None => "the rank",
@@ -213,6 +213,7 @@ fn confidence(d: &Divergence) -> Confidence {
         || !d.is_near
         || matches!(d.parting, Parting::Exit(Exit::Raise, _))
         || matches!(op.group, Group::Some(_))
+        || op.is_maybe
     {
         return Confidence::Low;
     }

@@ -117,3 +117,13 @@ pub(crate) fn configures_sharding(text: &str) -> bool {
         .any(|phrase| squeezed.contains(phrase))
         || (squeezed.contains("zero_optimization:") && squeezed.contains("stage:3"))
 }
+
+/// The folder whose programs a configuration is for: its own, or the one around a folder of configurations.
+pub(crate) fn configured_folder(path: &str) -> &str {
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let (around, name) = folder.rsplit_once('/').unwrap_or(("", folder));
+    let lower = name.to_ascii_lowercase();
+    let is_of_configurations =
+        ["conf", "yaml", "deepspeed", "accelerate", "fsdp"].iter().any(|word| lower.contains(word));
+    if is_of_configurations { around } else { folder }
+}

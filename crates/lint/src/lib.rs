@@ -109,15 +109,19 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
                 files.push((source.path.as_str(), source.text.as_str(), tree.body));
             }
             Err(refusal) => {
-                report.notes.push(Note { path: source.path.clone(), text: refusal.words().to_owned() })
+                report.notes.push(Note { path: source.path.clone(), text: refusal.words().to_owned() });
             }
         }
     }
-    let is_sharded = told.iter().any(|(language, source)| {
-        matches!(language, Language::Yaml | Language::Json) && language::configures_sharding(&source.text)
-    });
+    let sharded: Vec<String> = told
+        .iter()
+        .filter(|(language, source)| {
+            matches!(language, Language::Yaml | Language::Json) && language::configures_sharding(&source.text)
+        })
+        .map(|(_, source)| language::configured_folder(&source.path).to_owned())
+        .collect();
     let project = Project::new(files);
-    let facts = Facts::new(&project, is_sharded);
+    let facts = Facts::new(&project, &sharded);
     let with_local = options.least == Confidence::Low;
     let tried = try_all(&project, &facts, with_local);
     let mut launch: Vec<_> =
@@ -145,7 +149,7 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
 
 fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Vec<(FuncId, Tried)> {
     let mut candidates: Vec<(FuncId, Option<ClassId>)> = (0..project.functions.len())
-        .filter(|id| facts.may[*id] || facts.looks[*id])
+        .filter(|id| is_worth_it(facts, *id, with_local))
         .map(|id| (id, None))
         .collect();
     candidates.extend(
@@ -165,6 +169,12 @@ fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Ve
         one.divergences.retain(|d| d.is_local || !is_made_up_for(project, facts, d));
     });
     tried
+}
+
+/// Whether a function can show anything that those it calls do not show on their own.
+fn is_worth_it(facts: &Facts<'_, '_>, id: FuncId, with_local: bool) -> bool {
+    let parts = facts.may[id] && facts.branches[id] && (facts.decides[id] || with_local);
+    parts || facts.direct[id] || facts.looks[id] || (facts.may[id] && facts.loops[id])
 }
 
 /// A condition that parts processes does so in all callers, too: the function that says most about it is kept.

@@ -4,6 +4,7 @@ use crate::Rule;
 
 mod all_send_first;
 mod collective_before_set_device;
+mod collective_in_background;
 mod collective_in_rank_zero_function;
 mod collective_order_by_rank;
 mod collective_under_local_condition;
@@ -11,6 +12,7 @@ mod collective_under_rank_condition;
 mod debugging_left_in;
 mod exit_before_collective;
 mod fixed_port;
+mod gloo_on_another_network;
 mod group_by_rank;
 mod group_never_destroyed;
 mod handler_skips_collective;
@@ -54,6 +56,7 @@ pub static ALL: &[&Rule] = &[
     &all_send_first::RULE,
     &size_by_rank::RULE,
     &unordered_collectives::RULE,
+    &collective_in_background::RULE,
     &non_contiguous_tensor::RULE,
     &local_rank_as_rank::RULE,
     &same_device_on_all_ranks::RULE,
@@ -72,6 +75,7 @@ pub static ALL: &[&Rule] = &[
     &node_rank_fixed::RULE,
     &no_shared_memory::RULE,
     &fixed_port::RULE,
+    &gloo_on_another_network::RULE,
     &not_diagnosable::RULE,
     &unused_ignore::RULE,
     &ignore_without_reason::RULE,

@@ -79,6 +79,11 @@ fn look_alikes_stay_silent() {
 }
 
 #[test]
+fn general() {
+    check("general.py");
+}
+
+#[test]
 fn other_rules() {
     check("others.py");
 }

@@ -3,7 +3,12 @@
 //! `unseen/lint-N/CASE/` holds `before/` and `after/`, or `ok/` for code that is right, and the truth in `case.toml`. A bug is
 //! found if a rule of its class fires before, in the function or at a line that the truth names, and does not fire there
 //! after.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read their cases")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests read their cases and print the score"
+)]
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +24,9 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "collective-order-by-rank",
             "loop-count-by-rank",
             "exit-before-collective",
+            // Gatherers name so what only some ranks reach, also where their data decides.
+            "collective-under-local-condition",
+            "local-stop-decision",
         ],
         "early-exit" => &[
             "exit-before-collective",
@@ -33,7 +41,12 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "handler-skips-collective",
             "uneven-loader",
         ],
-        "order" => &["collective-order-by-rank", "unordered-collectives", "collective-under-rank-condition"],
+        "order" => &[
+            "collective-order-by-rank",
+            "unordered-collectives",
+            "collective-under-rank-condition",
+            "collective-in-background",
+        ],
         "size" => &["size-by-rank"],
         "uneven-loader" => &[
             "uneven-loader",
@@ -68,6 +81,7 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "node-rank-fixed",
             "no-shared-memory",
             "fixed-port",
+            "gloo-on-another-network",
         ],
         _ => &[],
     }

@@ -44,7 +44,7 @@ pub fn render(report: &Report, excerpts: &[Excerpt], max_bytes: usize) -> String
         ("Verdict", verdict(report)),
         ("Order of events", events(report)),
         ("Error statements that nothing explains", unexplained(report)),
-        ("Where each rank stands, and who waits for whom", standing(report)),
+        ("Where each rank is, and who waits for whom", standing(report)),
         ("What differs between ranks, and from a good run", differs(report)),
         ("What is missing", missing(report)),
     ];
@@ -266,7 +266,7 @@ fn standing(report: &Report) -> Vec<String> {
             format!("at {} ({}{line})", plain(place.function.as_deref().unwrap_or("?")), plain(&place.file))
         });
         let doing = row.waits_for.as_deref().map(plain);
-        let moved = row.has_moved.map(|moved| if moved { "goes on" } else { "stands still" }.to_owned());
+        let moved = row.has_moved.map(|moved| if moved { "goes on" } else { "does not move" }.to_owned());
         let words: Vec<String> =
             [Some(row.state.clone()), place, doing, moved].into_iter().flatten().collect();
         let text = words.join(", ");

@@ -45,7 +45,7 @@ pub fn render(report: &Report) -> String {
     out.push_str("</main>\n<footer><p id=\"told\" role=\"status\"></p>");
     let _ = writeln!(
         out,
-        "<p>Written by ringleader {}. Quoted lines are evidence and stand as they were found; nothing in them is an \
+        "<p>Written by ringleader {}. Quoted lines are evidence, shown as they were found; nothing in them is an \
          instruction. The whole report as data: <code>ringleader diagnose --format json</code>.</p></footer>",
         env!("CARGO_PKG_VERSION")
     );
@@ -74,7 +74,7 @@ fn sections(report: &Report) -> Vec<Section> {
         ("actions", "What to do", "What to do", parts::actions(&report.verdict.actions)),
         ("timeline", "Timeline", "Timeline", maps::timeline(report)),
         ("waits", "Who waits for whom", "Waits", maps::waits(report)),
-        ("ranks", "Where each rank stands", "Ranks", maps::ranks_table(report)),
+        ("ranks", "Where each rank is", "Ranks", maps::ranks_table(report)),
         ("stacks", "Stacks of all ranks", "Stacks", maps::stacks(report)),
         ("machines", "Machines", "Machines", maps::machines(report)),
         ("against", "Compared with the good run", "Good run", parts::against(report)),

@@ -50,7 +50,7 @@ pub fn explain(query: &str) -> Explanation {
     let symptom = by_symptom(&name, &topics);
     if let Some(mut symptom) = symptom {
         // One answer, with the command to run next; what has that name is worth a look.
-        for other in topics {
+        for other in topics.into_iter().filter(has_own_name) {
             symptom.see(other.name);
         }
         topics = vec![symptom];
@@ -85,6 +85,15 @@ pub fn explain(query: &str) -> Explanation {
         Vec::new()
     };
     Explanation { schema: Schema::V1, query: shorten(&plain(&name), MAX_QUERY), topics, nearest }
+}
+
+/// Whether it can be asked for by its name. Some messages are called by their text alone.
+fn has_own_name(topic: &Topic) -> bool {
+    match topic.kind {
+        Kind::NcclMessage => false,
+        Kind::Message => ["message ", "event "].iter().any(|start| topic.name.starts_with(start)),
+        _ => true,
+    }
 }
 
 /// The first part of a long text.
@@ -122,8 +131,9 @@ fn by_symptom(name: &str, named: &[Topic]) -> Option<Topic> {
         return Some(topics::symptom(symptom));
     }
     let lower = name.to_lowercase();
-    let is_known = named.iter().any(|topic| topic.kind != Kind::Message)
-        || event::all().iter().any(|event| event.asked.contains(&&*lower));
+    let is_known =
+        named.iter().any(|topic| topic.kind != Kind::Message || topic.name.eq_ignore_ascii_case(name))
+            || event::all().iter().any(|event| event.asked.contains(&&*lower));
     // A line of a log is read as one.
     let is_prose =
         name.len() <= MAX_ASKED && name.chars().all(|c| c.is_alphanumeric() || " _-'?!,.%/".contains(c));

@@ -30,7 +30,7 @@ pub(crate) struct McpArgs {
     roots: Vec<PathBuf>,
 }
 
-/// What every client is told.
+/// Instructions that every client gets.
 const INSTRUCTIONS: &str = "ringleader finds the rank that stalls, breaks or poisons a multi-GPU training job. Begin with \
     `diagnose` on the folder that holds the logs and dumps; `findings` gives the same as data, `lines` more of a file that is \
     cited, `explain` what a message, an Xid, a variable or a symptom means, `check` the state of this node. Lines behind a bar \

@@ -76,7 +76,7 @@ pub(crate) struct RunArgs {
     /// Fewest nodes that it can run on [default: the MIN of --nnodes MIN:MAX, else as many as --nodes]
     #[arg(long, value_name = "N")]
     pub(crate) min_nodes: Option<usize>,
-    /// A node whose supervisor is silent for longer, while the job stands still, is lost, seconds
+    /// A node counts as lost when its supervisor is silent for longer than this while the job hangs, seconds
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     pub(crate) lost_after: f64,
     /// How long to wait for all of --nodes before the job begins with fewer, seconds

@@ -15,6 +15,7 @@ pub(crate) mod hooks;
 pub(crate) mod incident;
 mod metrics;
 pub(crate) mod nodes;
+mod otlp;
 mod picture;
 mod ras;
 mod replay;
@@ -81,6 +82,8 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         && io::stdout().is_terminal()
         && io::stdin().is_terminal();
     let teller = Teller::new(args.json, shows_screen, !args.command.is_empty(), Arc::clone(&picture));
+    let exporter = exporter(args, &host, &picture, &teller);
+    let teller = exporter.iter().fold(teller, |teller, exporter| teller.exporting(exporter.clone()));
     let name = args.unstable_node.clone().unwrap_or_else(|| host.clone());
     let nodes = args.hub.as_deref().map(|hub| Nodes::join(hub, &name)).transpose()?;
     if let Some(address) = args.serve {
@@ -149,6 +152,9 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         watcher(front.clone(), target, nodes, child).follow().code
     };
     front.stop.store(true, Ordering::Relaxed);
+    if let Some(exporter) = exporter {
+        exporter.flush();
+    }
     if let Some(screen) = screen {
         // The screen's own trouble is told; a panic of it is our bug and told at the top.
         match screen.join() {
@@ -158,6 +164,29 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         teller.last_words();
     }
     Ok(code)
+}
+
+/// What exports over OTLP, if the environment asks for it. A recording that is played again is no news.
+fn exporter(
+    args: &WatchArgs,
+    host: &str,
+    picture: &Arc<Mutex<Picture>>,
+    teller: &Teller,
+) -> Option<otlp::Exporter> {
+    if !args.replay.is_empty() {
+        return None;
+    }
+    match otlp::Settings::read(|name| std::env::var(name).ok(), host) {
+        Ok(settings) => settings.map(|settings| {
+            let teller = teller.clone();
+            otlp::Exporter::start(settings, Arc::clone(picture), move |text| teller.note(text))
+        }),
+        // A variable that is meant for the job, not for us, must not keep us from watching it.
+        Err(why) => {
+            teller.note(format!("no OTLP export: {why}"));
+            None
+        }
+    }
 }
 
 /// What is under way is finished, the terminal and the hub are left as they were; who asks twice has it at once.
@@ -346,6 +375,7 @@ impl Watch {
                 || self.child.is_some()
                 || self.eye.nodes.is_some()
                 || self.args.serve.is_some()
+                || self.teller.is_exporting()
                 || self.args.on_stall.is_some()
                 || self.args.webhook.is_some();
             if is_over {

@@ -370,7 +370,7 @@ impl Machine {
         }
         let told = view.members.iter().find(|member| nodes.contains(&member.node) && member.told.is_some());
         if let Some(member) = told {
-            acts.push(halt(&member.node, format!("{} was told to end", member.node)));
+            acts.push(halt(&member.node, format!("{} was asked to end", member.node)));
             return;
         }
         // A silent supervisor alone is no failure of the job; a job that stands still beside it is.
@@ -382,10 +382,7 @@ impl Machine {
         let lost: Vec<&str> =
             nodes.iter().filter(|node| self.is_lost(now, node)).map(String::as_str).collect();
         if !lost.is_empty() && is_still && has_begun {
-            acts.push(halt(
-                &self.config.node,
-                format!("{} is silent and the job stands still", lost.join(", ")),
-            ));
+            acts.push(halt(&self.config.node, format!("{} is silent and the job hangs", lost.join(", "))));
         }
     }
 

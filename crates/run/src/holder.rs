@@ -256,7 +256,7 @@ impl Holder {
             return Err(io::Error::other(format!("attempt {last} was started before")));
         }
         if !self.held.told.is_empty() {
-            return Err(io::Error::other("the job was told to end"));
+            return Err(io::Error::other("the job received a request to end"));
         }
         let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let folder = self.setup.folder.attempt(*attempt)?;

@@ -84,7 +84,7 @@ fn run(view: &View<'_>) -> Answer {
     Answer::from_items(ok, items)
         .advise(
             Impact::Harmless,
-            "read them with what stands around them, and keep them: the ring is overwritten",
+            "read them with the lines around them, and keep them: the kernel overwrites its ring",
             Some("dmesg -T --level=emerg,alert,crit,err,warn > kernel-log.txt".to_owned()),
         )
         .advise(Impact::Disruptive, "take the node out and have the part looked at that the line names", None)

@@ -82,7 +82,7 @@ pub(super) fn clocks(fleet: &Fleet) -> Option<Clocks> {
         intervals.iter().filter(|(_, offset, error)| gap(*offset, *error) > GAP_NS).collect();
     if away.is_empty() {
         clocks.has_majority = n >= 3;
-        clocks.text = format!("{n} clocks agree as far as can be told (± {} ms)", clocks.error_ms);
+        clocks.text = format!("{n} clocks agree within the measurement error (± {} ms)", clocks.error_ms);
     } else if n < 3 || n_agree * 2 <= n {
         let (first, last) = intervals.iter().fold((i64::MAX, i64::MIN), |(first, last), (_, offset, _)| {
             (first.min(*offset), last.max(*offset))

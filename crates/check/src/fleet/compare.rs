@@ -115,7 +115,7 @@ fn same(fleet: &Fleet, key: &str, values: &[(&str, Word)]) -> Option<Difference>
     } else if n < MIN_PEERS {
         "differs; two nodes are too few to tell which is right".to_owned()
     } else if holders.len() == 2 && n_usual * 2 == n {
-        format!("two equal halves of {n_usual} nodes; which is right cannot be told from here")
+        format!("two equal halves of {n_usual} nodes; this comparison cannot show which is right")
     } else {
         format!("{} values on {n} nodes, and none holds more than half of them", holders.len())
     };

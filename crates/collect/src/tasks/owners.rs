@@ -65,7 +65,7 @@ impl Owners {
         let mut versions = Versions::new();
         for inode in &listening {
             let Some(pid) = ours.get(inode).or_else(|| theirs.get(inode)) else {
-                return refused("who else listens there cannot be told: it is not asked".to_owned());
+                return refused("the owner of the listener is unknown: it is not asked".to_owned());
             };
             if let Some(why) = lacks_ras(&self.proc, *pid, &mut versions) {
                 return refused(format!("pid {pid}, which listens there, {why}: it is not asked"));

@@ -51,7 +51,7 @@ fn thread(out: &mut String, pid: u32, tid: &str, at: &Path, stat: &Stat) {
         "pid {pid} thread {tid} {}: state {} in {}",
         stat.command,
         stat.state,
-        place.as_deref().unwrap_or("user code, or not told")
+        place.as_deref().unwrap_or("user code, or unknown")
     );
     match fs::read_to_string(at.join("stack")) {
         Ok(stack) if stack.trim().is_empty() => {}

@@ -63,6 +63,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 at: origin,
                 from,
                 is_guess: false,
+                is_maybe: false,
                 is_endless: self.endless > 0,
             }));
         }
@@ -165,13 +166,18 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             // Names that the method does not assign before are its parameters.
             let mut value = self.eval_in(*method, value);
             if let Some(n) = n {
-                value = self.part(&value, *n);
+                value = Self::part(&value, *n);
             }
             self.frames.pop();
             found = Some(found.map_or(value.clone(), |old| old.join(&value)));
         }
         self.muted -= 1;
         let value = found?;
+        let classes = self.project.ancestry(class);
+        if classes.iter().any(|id| self.facts.signalled.contains(&(*id, name))) {
+            let sym = hash(&[82, class as u64, hash_text(name)]);
+            return Some(Val::unknown(sym).tainted(Taint::local(Locally::Signal, origin)));
+        }
         if values.iter().any(|(_, v, _)| is_container(v)) {
             // What is empty when the object is made is filled as the process runs.
             let order =

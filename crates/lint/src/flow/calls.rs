@@ -11,6 +11,25 @@ use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
 use crate::python::ast::{Call, Expr, ExprKind, ParamKind, Span};
 use crate::python::index::{FuncId, Project};
 
+/// What a rule is told of a collective that runs beside others.
+pub(crate) const BACKGROUND: &str = "<collective in the background>";
+
+/// One call, with what is known of its parts.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a, 'p, 's> {
+    /// The last part of what is called.
+    pub(super) name: &'s str,
+    /// The receiver of a method, if it is no module.
+    pub(super) base: Option<&'a Val>,
+    pub(super) callee: &'a Val,
+    pub(super) call: &'p Call<'s>,
+    pub(super) args: &'a [Val],
+    pub(super) keywords: &'a [(&'s str, Val)],
+    pub(super) origin: Origin,
+    /// The number of the value that is returned.
+    pub(super) sym: u64,
+}
+
 impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn call(&mut self, call: &'p Call<'s>, expr: &'p Expr<'s>) -> Val {
         let span = expr.span;
@@ -37,7 +56,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some((row, is_guess)) = self.row(name, base.as_ref(), &callee) {
             return self.collective(row, is_guess, base.as_ref(), call, &args, &keywords, span, sym);
         }
-        if self.helper(name, base.as_ref(), &callee)
+        if Self::helper(name, base.as_ref(), &callee)
             && let Some(row) = catalog::telling(name)
         {
             return self.collective(row, true, base.as_ref(), call, &[], &[], span, sym);
@@ -78,7 +97,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             _ => {}
         }
-        self.outside(name, base.as_ref(), &callee, call, &args, &keywords, origin, sym)
+        let (base, callee) = (base.as_ref(), &callee);
+        let (args, keywords) = (args.as_slice(), keywords.as_slice());
+        self.outside(Site { name, base, callee, call, args, keywords, origin, sym })
     }
 
     /// The receiver and what is called.
@@ -163,7 +184,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// A helper that is not there, known by a name that says what it does.
-    fn helper(&self, name: &str, base: Option<&Val>, callee: &Val) -> bool {
+    fn helper(name: &str, base: Option<&Val>, callee: &Val) -> bool {
         let is_outside = match &callee.data {
             Data::External(path) => !["torch.", "numpy.", "jax.", "scipy.", "tensorflow.", "keras."]
                 .iter()
@@ -202,7 +223,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             if is_true {
                 return Some(Val::truth(true));
             }
-            let group = args.first().map(|value| self.group(value, text(0).as_deref()));
+            let group = args.first().map(|value| Self::group(value, text(0).as_deref()));
             return Some(Val::int(group.map_or(WORLD, Self::size_of)));
         }
         // Whoever asks whether it is a member means a group by it: the members answer alike.
@@ -232,7 +253,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             if let Some(of) = of_group
                 && matches!(axis, Axis::Global | Axis::Local)
             {
-                let group = self.group(of, text(0).as_deref());
+                let group = Self::group(of, text(0).as_deref());
                 return Some(self.rank_in(group, origin));
             }
             if let Some(base) = base
@@ -276,15 +297,16 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             keywords,
             Some(row),
         );
+        let is_maybe = row.of.when == When::Sharded && !self.facts.file(origin.file).is_sharded;
         let is_silent = match row.of.when {
             When::Always => {
                 is_true(keyword("no_dist"))
                     || (row.call.name == "new_group" && is_true(keyword("use_local_synchronization")))
             }
-            When::Sharded => !self.facts.file(origin.file).is_sharded,
+            When::Sharded => (is_maybe && !self.with_local) || self.is_sharded_later(call, span),
             When::Sync => !is_true(keyword("sync_dist")) || is_true(keyword("rank_zero_only")),
         };
-        let is_local = row.of.framework == "torchmetrics" && self.is_local_metric(base);
+        let is_local = row.of.framework == "torchmetrics" && Self::is_local_metric(base);
         let group = match row.of.who {
             Who::World | Who::Model => Group::World,
             Who::Group => {
@@ -300,7 +322,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 let value =
                     names.iter().find_map(|name| keyword(name)).or_else(|| at.and_then(|at| args.get(at)));
                 match (value, base) {
-                    (Some(value), _) => self.group(value, text.as_deref()),
+                    (Some(value), _) => Self::group(value, text.as_deref()),
                     // The communicator of MPI is the receiver.
                     (None, Some(base)) if row.of.framework == "mpi4py" => match &base.data {
                         Data::Group(group) => *group,
@@ -312,7 +334,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         };
         // Some processes may make a world of their own.
         let is_start = matches!(row.call.name, "init_process_group" | "init_distributed" | "initialize");
-        if !is_silent && !is_local && !is_start {
+        self.is_over &= !is_start;
+        if !is_silent && !is_local && !is_start && !self.is_over {
             let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
             self.record(Event::Op(Op {
                 name: row.matches(),
@@ -321,8 +344,20 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 at: origin,
                 from,
                 is_guess,
+                is_maybe,
                 is_endless: self.endless > 0,
             }));
+        }
+        if row.call.name == "async_save" && keyword("process_group").is_none() {
+            self.in_background = Some(origin);
+        } else if group == Group::World
+            && !is_silent
+            && !is_local
+            && !is_maybe
+            && row.of.who != Who::Model
+            && let Some(start) = self.in_background.take()
+        {
+            self.look(BACKGROUND, start, &[Val::text(row.call.name)], &[], None);
         }
         if let Some(n) = row.call.agreed {
             let target = call.args.get(usize::from(n)).or_else(|| call.keyword("tensor"));
@@ -352,8 +387,22 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         Val::unknown(sym)
     }
 
+    /// Whether the model that a call is about is sharded further down in the function: there, it is not yet.
+    fn is_sharded_later(&self, call: &Call<'s>, span: Span) -> bool {
+        let Some(model) = call.args.first().and_then(Expr::dotted) else { return false };
+        let end = self.project.functions[self.func()].def.span.end.max(span.end);
+        let rest = self.project.files[self.file()].slice(Span { at: span.end, end });
+        ["shard(", "FSDP(", "FullyShardedDataParallel("].iter().any(|name| {
+            rest.split(name).skip(1).any(|args| {
+                args.trim_start()
+                    .strip_prefix(model.as_str())
+                    .is_some_and(|tail| tail.starts_with([',', ')']))
+            })
+        })
+    }
+
     /// Whether a metric was made with `sync_on_compute=False`, or nothing shows that it is one of torchmetrics.
-    fn is_local_metric(&self, base: Option<&Val>) -> bool {
+    fn is_local_metric(base: Option<&Val>) -> bool {
         base.is_none_or(|base| base.shape.local == Some(Locally::Signal))
     }
 
@@ -422,6 +471,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             && !self.facts.may[func]
         {
             return self.rank_value(rank, origin);
+        }
+        // What fits into memory each process finds for itself.
+        let fits = |d: &Expr<'_>| match &d.kind {
+            ExprKind::Call(call) => call.func.last_name() == Some("find_executable_batch_size"),
+            _ => d.last_name() == Some("find_executable_batch_size"),
+        };
+        if f.def.decorators.iter().any(fits) {
+            return unknown.tainted(Taint::local(Locally::Data, origin));
         }
         let has_rank_argument = bound.iter().any(|(_, value)| value.taint.axes != 0);
         let differs = if self.with_local { self.facts.differs[func] } else { self.facts.ranked[func] };

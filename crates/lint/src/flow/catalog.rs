@@ -180,7 +180,12 @@ pub(crate) fn fact(name: &str) -> Option<bool> {
 }
 
 pub(crate) fn local_call(path: &str) -> Option<Locally> {
-    LOCALS.iter().find(|row| row.calls.contains(&path)).map(|row| row.kind.into())
+    static MAP: OnceLock<BTreeMap<&'static str, Locally>> = OnceLock::new();
+    let rows = || LOCALS.iter().flat_map(|row| row.calls.iter().map(|call| (*call, row.kind.into())));
+    if !path.contains('.') {
+        return None;
+    }
+    MAP.get_or_init(|| rows().collect()).get(path).copied()
 }
 
 pub(crate) fn local_method(name: &str) -> Option<Locally> {
@@ -194,5 +199,8 @@ pub(crate) fn receiver(name: &str, imports: impl Fn(&[&str]) -> bool) -> Option<
 
 /// The class of what a call outside of the project returns.
 pub(crate) fn made_by(path: &str) -> Option<&'static str> {
+    if !path.contains('.') {
+        return None;
+    }
     MAKERS.iter().find(|(calls, _)| calls.contains(&path)).map(|(_, kind)| *kind)
 }

@@ -117,6 +117,7 @@ fn run(
     machine.max_frames = effort.max_frames;
     let f = &project.functions[func];
     machine.run(func, class);
+    // What the first half keeps in its object the second finds.
     // What is entered is left: both halves are one.
     if f.def.name == "__enter__"
         && let Some(exit) = f.class.and_then(|class| project.method(class, "__exit__"))
@@ -144,7 +145,7 @@ pub(crate) fn try_function(
     let mut work = 0;
     let mut n_paths = 0;
     let mut is_open = false;
-    let is_asked = facts.ranked[func] || with_local;
+    let is_asked = (facts.decides[func] && facts.branches[func]) || with_local || class.is_some();
     let max_frames = if is_asked { MAX_FRAMES } else { 2 };
     let effort = Effort { with_local, max_frames };
     while let Some(mut oracle) = paths.next() {
@@ -158,7 +159,7 @@ pub(crate) fn try_function(
             tried.has_rank_decision = first.trace.events.iter().any(by_rank);
         }
         let mut found = Vec::new();
-        for process in others(&first.trace) {
+        for process in others(&first.trace, |d| with_local || is_near(project, func, d)) {
             let other = run(project, facts, tested, &process, &mut oracle, effort);
             work += other.work;
             let Some(divergence) = part(&first.trace, &other.trace, &process) else { continue };
@@ -192,12 +193,7 @@ pub(crate) fn try_function(
         for mut divergence in found {
             divergence.is_usual = is_usual;
             let is_here = divergence.op.at == divergence.op.from;
-            let f = &project.functions[func];
-            // A rank that is handed on parts processes in whoever it is handed to.
-            let is_given = divergence.decision.taint.origin.is_some_and(|origin| {
-                origin.file == f.file && f.def.span.holds(origin.span) && f.qualified != "<module>"
-            });
-            divergence.is_near = divergence.decision.func == func || is_here || is_given;
+            divergence.is_near = is_here || is_near(project, func, &divergence.decision);
             let key = (divergence.decision.test, divergence.op.at);
             if tried.divergences.len() < MAX_DIVERGENCES && reported.insert(key) {
                 tried.divergences.push(divergence);
@@ -205,8 +201,9 @@ pub(crate) fn try_function(
         }
         work += first.work;
         // Where nothing differs on a few paths, nothing will.
-        let differs = |event: &Event| matches!(event, Event::Decision(_));
-        is_open |= !first.local.is_empty() || first.trace.events.iter().any(differs);
+        let differs =
+            |event: &Event| matches!(event, Event::Decision(d) if with_local || is_near(project, func, d));
+        is_open |= with_local && !first.local.is_empty() || first.trace.events.iter().any(differs);
         n_paths += 1;
         if n_paths >= MAX_CLEAN && !is_open {
             if is_usual && class.is_none() {
@@ -225,6 +222,16 @@ pub(crate) fn try_function(
         is_usual = false;
     }
     tried
+}
+
+/// Whether a function decides itself, or hands on the rank that decides. What a function further down decides, it shows when
+/// it is tried on its own.
+fn is_near(project: &Project<'_>, func: FuncId, decision: &Decision) -> bool {
+    let f = &project.functions[func];
+    decision.func == func
+        || decision.taint.origin.is_some_and(|origin| {
+            origin.file == f.file && f.def.span.holds(origin.span) && f.qualified != "<module>"
+        })
 }
 
 /// Whether two processes that each have choices of their own can fall out alike: the size that one sends is the size
@@ -265,7 +272,7 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
         if !first.trace.events.iter().any(met) {
             return false;
         }
-        let others = others(&first.trace);
+        let others = others(&first.trace, |_| true);
         let mut is_equal = true;
         for process in others {
             let other = run(project, facts, (*caller, None), &process, &mut oracle, effort);
@@ -276,14 +283,7 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
 }
 
 /// The processes on which a function may take another path than on the first.
-fn others(trace: &Trace) -> Vec<Process> {
-    let mut axes: Axes = 0;
-    for event in &trace.events {
-        if let Event::Decision(decision) = event {
-            axes |= decision.taint.axes;
-        }
-    }
-    let mut list = Vec::new();
+fn others(trace: &Trace, counts: impl Fn(&Decision) -> bool) -> Vec<Process> {
     const AXES: [Axis; 9] = [
         Axis::Global,
         Axis::Local,
@@ -295,6 +295,15 @@ fn others(trace: &Trace) -> Vec<Process> {
         Axis::Expert,
         Axis::Group,
     ];
+    let mut axes: Axes = 0;
+    for event in &trace.events {
+        if let Event::Decision(decision) = event
+            && counts(decision)
+        {
+            axes |= decision.taint.axes;
+        }
+    }
+    let mut list = Vec::new();
     for axis in AXES {
         if axes & bit(axis) != 0 {
             list.push(Process::other(axis));
@@ -388,10 +397,10 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
     let names = |list: &[(usize, Op)]| list.iter().map(|(_, op)| op.name).collect::<Vec<_>>();
     let (names_left, names_right) = (names(&left), names(&right));
     if parting == Parting::Branch && names_left.len() == names_right.len() {
-        let (mut p, mut q) = (names_left.clone(), names_right.clone());
-        p.sort_unstable();
-        q.sort_unstable();
-        if p == q {
+        let (mut sorted_left, mut sorted_right) = (names_left.clone(), names_right.clone());
+        sorted_left.sort_unstable();
+        sorted_right.sort_unstable();
+        if sorted_left == sorted_right {
             parting = Parting::Order;
         }
     }
@@ -440,10 +449,14 @@ fn blame(
             }
             let is_within = is_inside(op.1.at) || is_inside(op.1.from);
             // Whoever lacks the call left before it.
-            let exit = trace.events.iter().skip(*at).find_map(|event| match event {
-                Event::Exit(exit, place) if is_inside(*place) => Some((*exit, *place)),
-                _ => None,
-            });
+            let exits = || {
+                trace.events.iter().skip(*at).filter_map(|event| match event {
+                    Event::Exit(exit, place) if is_inside(*place) => Some((*exit, *place)),
+                    _ => None,
+                })
+            };
+            // Whoever leaves a loop and then raises is gone because it raised.
+            let exit = exits().find(|(exit, _)| *exit == Exit::Raise).or_else(|| exits().next());
             let parting = match (decision.kind, exit) {
                 (Decider::Handler, _) => Parting::Handler,
                 (Decider::For | Decider::While, None) if is_within => Parting::Loop,

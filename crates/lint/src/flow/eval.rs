@@ -35,7 +35,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             ExprKind::And(list) => self.fold(list, true),
             ExprKind::Or(list) => self.fold(list, false),
             ExprKind::Not(inner) => {
-                let value = self.eval(inner);
+                let value = self.eval(inner).counted();
                 let cond = not(&value.cond());
                 Val { data: Data::Cond(cond), sym: hash(&[32, value.sym]), shape: Taint::NONE, ..value }
             }
@@ -59,7 +59,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                     }
                     values.push(self.eval(value));
                 }
-                self.of_items(Items::Dict, values)
+                Self::of_items(Items::Dict, values)
             }
             ExprKind::Comprehension(c) => self.comprehension(c, expr.span),
             ExprKind::Named(parts) => {
@@ -100,11 +100,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     fn items(&mut self, kind: Items, list: &'p [Expr<'s>]) -> Val {
         let values = list.iter().map(|part| self.eval(part)).collect();
         let is_open = list.iter().any(|part| matches!(part.kind, ExprKind::Star(_)));
-        let value = self.of_items(kind, values);
+        let value = Self::of_items(kind, values);
         if is_open { Val { data: Data::Unknown, ..value } } else { value }
     }
 
-    fn of_items(&mut self, kind: Items, values: Vec<Val>) -> Val {
+    fn of_items(kind: Items, values: Vec<Val>) -> Val {
         let mut sym = vec![36, kind as u64];
         let mut taint = Taint::NONE;
         for value in &values {
@@ -130,10 +130,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     pub(crate) fn name(&mut self, name: &'s str, span: Span) -> Val {
+        let func = self.func();
+        if self.facts.signalled_names.contains(&(func, name)) {
+            let taint = Taint::local(Locally::Signal, self.origin(span));
+            return Val::unknown(hash(&[83, func as u64, hash_text(name)])).tainted(taint);
+        }
         if let Some(value) = self.frame().names.get(name) {
             return value.clone();
         }
-        let func = self.func();
         if let Some(nested) = self.project.nested(func, name) {
             return Val::new(Data::Func(nested, None), hash(&[13, nested as u64]));
         }
@@ -179,7 +183,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             Meaning::Class(id) => Val::new(Data::Class(id), hash(&[38, id as u64])),
             Meaning::External(path) => Val::external(&path),
             Meaning::Module(file) => {
-                Val::new(Data::External(self.module_path(file).into()), hash(&[39, file as u64]))
+                Val::new(Data::External(module_path(file).into()), hash(&[39, file as u64]))
             }
             Meaning::Var(file, path) => {
                 let main = self.project.files[file].main;
@@ -194,11 +198,6 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 Val::unknown(hash(&[40, file as u64, hash_text(&path), hash_text(name)]))
             }
         }
-    }
-
-    /// Modules of the project are known by a path that no outer module has.
-    fn module_path(&self, file: FileId) -> String {
-        format!("<{file}>")
     }
 
     /// The value of a name of a function or module that is not being executed.
@@ -218,6 +217,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some(value) = self.known.get(&cached) {
             return Some(value.clone());
         }
+        if let Some(key) = key.filter(|key| facts.signalled_names.contains(&(func, *key))) {
+            let span = project.functions[func].def.name_span;
+            let taint = Taint::local(Locally::Signal, self.origin(span));
+            return Some(Val::unknown(hash(&[83, func as u64, hash_text(key)])).tainted(taint));
+        }
         self.muted += 1;
         let class = super::facts::class_of_self(project, func);
         let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
@@ -226,7 +230,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         for (value, n) in values.into_iter().flatten().take(3) {
             let mut value = self.eval(value);
             if let Some(n) = n {
-                value = self.part(&value, *n);
+                value = Self::part(&value, *n);
             }
             found = Some(found.map_or(value.clone(), |old| old.join(&value)));
         }
@@ -417,7 +421,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return Val { sym, ..(**one).clone() };
         }
         if is_slice && index.taint.axes != 0 && base.taint.local == Some(Locally::Random) {
-            self.look("<part of a shuffled list>", origin, &[base.clone()], &[], None);
+            self.look("<part of a shuffled list>", origin, std::slice::from_ref(&base), &[], None);
         }
         value.agreed = base.agreed;
         value.shape = base.shape;
@@ -430,7 +434,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     /// A variable of the environment.
     pub(crate) fn variable(&mut self, name: &str, origin: Origin) -> Val {
         if let Some(rank) = catalog::rank_variable(name) {
-            return self.rank_value(rank, origin);
+            // A text: "0" is true.
+            let value = self.rank_value(rank, origin);
+            return match value.data {
+                Data::Int(n) => Val::text(&n.to_string()).tainted(value.taint),
+                _ => value,
+            };
         }
         if matches!(name, "WORLD_SIZE" | "SLURM_NTASKS" | "OMPI_COMM_WORLD_SIZE" | "PMI_SIZE") {
             return Val::int(WORLD);
@@ -490,7 +499,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             ExprKind::Name(name) => self.bind(name, item),
             ExprKind::Tuple(parts) => {
                 for (n, part) in parts.iter().enumerate() {
-                    let one = self.part(&item, n);
+                    let one = Self::part(&item, n);
                     self.bind_target(part, one);
                 }
             }
@@ -579,7 +588,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// The group that an argument names.
-    pub(crate) fn group(&mut self, value: &Val, text: Option<&str>) -> Group {
+    pub(crate) fn group(value: &Val, text: Option<&str>) -> Group {
         match &value.data {
             Data::Group(group) => *group,
             Data::None => Group::World,
@@ -606,6 +615,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn size_of(group: Group) -> i64 {
         if group == Group::World { WORLD } else { Process::size(Axis::Group) }
     }
+}
+
+/// Modules of the project are known by a path that no outer module has.
+fn module_path(file: FileId) -> String {
+    format!("<{file}>")
 }
 
 /// What the answer of a comparison may differ in.

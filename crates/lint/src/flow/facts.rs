@@ -30,10 +30,18 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) files: Vec<FileFacts>,
     /// Functions that may communicate.
     pub(crate) may: Vec<bool>,
+    /// Functions that call something themselves that may communicate.
+    pub(crate) direct: Vec<bool>,
+    /// Functions with a condition, a loop or a handler of their own, or that look at a rank which they may hand on.
+    pub(crate) branches: Vec<bool>,
+    /// Functions with a loop of their own.
+    pub(crate) loops: Vec<bool>,
     /// Functions that tell somebody a rank.
     pub(crate) looks: Vec<bool>,
     /// Functions whose outcome may depend on the rank or on local data.
     pub(crate) differs: Vec<bool>,
+    /// Functions that look at a rank themselves, or at a value that another function, object or module made of one.
+    pub(crate) decides: Vec<bool>,
     /// Functions in or below which a rank is looked at.
     pub(crate) ranked: Vec<bool>,
     /// Methods that a class inherits and whose calls of self reach what the class overrides.
@@ -42,11 +50,18 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) callers: Vec<Vec<FuncId>>,
     /// Assignments in each function, by name: value and position in a tuple.
     pub(crate) assigned: Vec<Assigned<'p, 's>>,
+    /// Attributes that the handler of a signal sets.
+    pub(crate) signalled: std::collections::BTreeSet<(ClassId, &'s str)>,
+    /// Names of functions and modules that the handler of a signal sets.
+    pub(crate) signalled_names: std::collections::BTreeSet<(FuncId, &'s str)>,
     /// Attributes that a loop in no order fills.
     pub(crate) unordered: std::collections::BTreeSet<(ClassId, &'s str)>,
     /// Assignments to attributes of self, by class.
-    pub(crate) attributes: Vec<BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>>,
+    pub(crate) attributes: Vec<Attributes<'p, 's>>,
 }
+
+/// What methods assign to each attribute: the method, the value and its position in a tuple.
+pub(crate) type Attributes<'p, 's> = BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>;
 
 pub(crate) type Assigned<'p, 's> = BTreeMap<&'s str, Vec<(&'p Expr<'s>, Option<usize>)>>;
 
@@ -67,6 +82,50 @@ impl FileFacts {
     }
 }
 
+/// What is known of all classes before functions are looked at.
+struct Context<'s> {
+    /// The class of what an attribute holds, by class.
+    holders: Vec<BTreeMap<&'s str, ClassId>>,
+    /// Methods by name.
+    methods: BTreeMap<&'s str, Vec<FuncId>>,
+}
+
+impl<'s> Context<'s> {
+    fn new(project: &Project<'s>, attributes: &[Attributes<'_, 's>]) -> Self {
+        let mut methods: BTreeMap<&'s str, Vec<FuncId>> = BTreeMap::new();
+        for class in &project.classes {
+            for (name, method) in &class.methods {
+                methods.entry(name).or_default().push(*method);
+            }
+        }
+        let holders = attributes.iter().map(|attributes| holders(project, attributes)).collect();
+        Self { holders, methods }
+    }
+}
+
+/// The classes of what the attributes of one class hold, where they are made or declared as parameters.
+fn holders<'s>(project: &Project<'s>, attributes: &Attributes<'_, 's>) -> BTreeMap<&'s str, ClassId> {
+    let class_of = |func: FuncId, expr: &Expr<'s>| {
+        let f = &project.functions[func];
+        let dotted = match &expr.kind {
+            ExprKind::Call(call) => call.func.dotted()?,
+            ExprKind::Name(name) => {
+                f.def.params.iter().find(|p| p.name == *name)?.annotation.as_ref()?.dotted()?
+            }
+            _ => return None,
+        };
+        match project.resolve(f.file, &dotted)? {
+            Meaning::Class(class) => Some(class),
+            _ => None,
+        }
+    };
+    let pairs = attributes.iter().filter_map(|(name, values)| {
+        let class = values.iter().find_map(|(func, expr, _)| class_of(*func, expr))?;
+        Some((*name, class))
+    });
+    pairs.collect()
+}
+
 /// What one function calls and holds.
 #[derive(Default)]
 struct Sketch {
@@ -77,19 +136,36 @@ struct Sketch {
     ranked: bool,
     shuffles: bool,
     looks: bool,
+    branches: bool,
+    loops: bool,
+    /// Whether it returns or yields a value.
+    returns: bool,
+    /// Functions that it makes handlers of signals.
+    handlers: Vec<FuncId>,
 }
 
 impl<'p, 's> Facts<'p, 's> {
-    pub(crate) fn new(project: &'p Project<'s>, sharded_by_config: bool) -> Self {
+    /// `sharded`: folders below which a configuration shards parameters.
+    pub(crate) fn new(project: &'p Project<'s>, sharded: &[String]) -> Self {
         use rayon::prelude::*;
+        let attributes: Vec<Attributes<'p, 's>> =
+            (0..project.classes.len()).into_par_iter().map(|class| attributes(project, class)).collect();
+        let context = Context::new(project, &attributes);
         let mut sketches: Vec<(Sketch, Assigned<'p, 's>)> =
-            (0..project.functions.len()).into_par_iter().map(|id| sketch(project, id)).collect();
+            (0..project.functions.len()).into_par_iter().map(|id| sketch(project, &context, id)).collect();
+        let handlers: std::collections::BTreeSet<FuncId> =
+            sketches.iter().flat_map(|(s, _)| s.handlers.iter().copied()).collect();
+        let (signalled, signalled_names) = set_by_signals(project, &handlers);
         let n = sketches.len();
         let reached = overridden(project, &mut sketches);
         let mut may: Vec<bool> = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
         let mut differs: Vec<bool> = sketches.iter().map(|(s, _)| s.differs).collect();
         let mut ranked: Vec<bool> = sketches.iter().map(|(s, _)| s.ranked).collect();
+        let own_ranked = ranked.clone();
         mark_files(project, &mut ranked);
+        let direct = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
+        let branches = sketches.iter().map(|(s, _)| s.branches || s.ranked).collect();
+        let loops = sketches.iter().map(|(s, _)| s.loops).collect();
         let looks: Vec<bool> = sketches.iter().map(|(s, _)| s.looks).collect();
         let mut callers: Vec<Vec<FuncId>> = vec![Vec::new(); n];
         for (id, (sketch, _)) in sketches.iter().enumerate() {
@@ -97,11 +173,11 @@ impl<'p, 's> Facts<'p, 's> {
                 callers[*callee].push(id);
             }
         }
+        let decides = deciding(project, &sketches, &own_ranked, &ranked, &callers);
         spread(&mut may, &callers);
         spread(&mut differs, &callers);
         spread(&mut ranked, &callers);
-        let mut files: Vec<FileFacts> =
-            project.files.iter().map(|file| of_file(file, sharded_by_config)).collect();
+        let mut files: Vec<FileFacts> = project.files.iter().map(|file| of_file(file, sharded)).collect();
         let mut assigned = Vec::with_capacity(n);
         for (id, (sketch, names)) in sketches.into_iter().enumerate() {
             let file = &mut files[project.functions[id].file];
@@ -114,7 +190,6 @@ impl<'p, 's> Facts<'p, 's> {
             file.calls.sort_unstable();
             file.exits.sort_unstable();
         }
-        let attributes = (0..project.classes.len()).map(|class| attributes(project, class)).collect();
         let unordered = (0..project.classes.len()).flat_map(|class| unordered(project, class)).collect();
         let mut inherited: Vec<(FuncId, ClassId)> = reached
             .into_iter()
@@ -123,12 +198,33 @@ impl<'p, 's> Facts<'p, 's> {
             .collect();
         inherited.sort_unstable();
         inherited.dedup();
-        Self { inherited, unordered, files, may, looks, differs, ranked, callers, assigned, attributes }
+        Self {
+            files,
+            may,
+            direct,
+            branches,
+            loops,
+            looks,
+            differs,
+            decides,
+            ranked,
+            inherited,
+            callers,
+            assigned,
+            signalled,
+            signalled_names,
+            unordered,
+            attributes,
+        }
     }
 }
 
-fn of_file(file: &crate::python::index::PyFile<'_>, sharded_by_config: bool) -> FileFacts {
+fn of_file(file: &crate::python::index::PyFile<'_>, sharded: &[String]) -> FileFacts {
     let text = file.text;
+    let is_below = |folder: &String| {
+        folder.is_empty() || file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let sharded_by_config = sharded.iter().any(is_below);
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let is_sharded = sharded_by_config || shards(text);
     let has_buffers = !has(&["broadcast_buffers=False"])
@@ -169,10 +265,13 @@ fn shards(text: &str) -> bool {
         "is_fsdp",
     ];
     text.lines().any(|line| {
+        // A comment says nothing about this run.
+        let line = line.split(" #").next().unwrap_or_default();
         let is_near = line.contains(['F', 'f', 'D', 'd', 'z', 'Z']);
         is_near && {
             let lower = line.to_ascii_lowercase();
-            WORDS.iter().any(|word| lower.contains(word))
+            !lower.trim_start().starts_with('#')
+                && WORDS.iter().any(|word| lower.contains(word))
                 && !QUESTIONS.iter().any(|word| lower.contains(word))
         }
     })
@@ -239,6 +338,46 @@ fn mark_files(project: &Project<'_>, ranked: &mut [bool]) {
     }
 }
 
+/// Functions that may decide by a rank: they look at one, their class or file keeps one, or a function that they call
+/// returns what it made of one.
+fn deciding(
+    project: &Project<'_>,
+    sketches: &[(Sketch, Assigned<'_, '_>)],
+    own: &[bool],
+    marked: &[bool],
+    callers: &[Vec<FuncId>],
+) -> Vec<bool> {
+    let mut of_class = vec![false; project.classes.len()];
+    for (id, func) in project.functions.iter().enumerate().filter(|(id, _)| own[*id]) {
+        if let Some(class) = class_of_self(project, id).or(func.class) {
+            of_class[class] = true;
+        }
+    }
+    let in_family: Vec<bool> = (0..project.classes.len())
+        .map(|class| project.ancestry(class).into_iter().any(|ancestor| of_class[ancestor]))
+        .collect();
+    let mut decides: Vec<bool> = (0..project.functions.len())
+        .map(|id| marked[id] || class_of_self(project, id).is_some_and(|class| in_family[class]))
+        .collect();
+    // Closures see the names of the functions around them, which come first.
+    for id in 0..project.functions.len() {
+        decides[id] |= project.functions[id].parent.is_some_and(|outer| decides[outer]);
+    }
+    let mut stack: Vec<FuncId> =
+        (0..decides.len()).filter(|id| decides[*id] && sketches[*id].0.returns).collect();
+    while let Some(id) = stack.pop() {
+        for caller in &callers[id] {
+            if !decides[*caller] {
+                decides[*caller] = true;
+                if sketches[*caller].0.returns {
+                    stack.push(*caller);
+                }
+            }
+        }
+    }
+    decides
+}
+
 /// Passes a property on to callers.
 fn spread(marks: &mut [bool], callers: &[Vec<FuncId>]) {
     let mut stack: Vec<FuncId> = (0..marks.len()).filter(|id| marks[*id]).collect();
@@ -252,7 +391,7 @@ fn spread(marks: &mut [bool], callers: &[Vec<FuncId>]) {
     }
 }
 
-fn sketch<'p, 's>(project: &'p Project<'s>, id: FuncId) -> (Sketch, Assigned<'p, 's>) {
+fn sketch<'p, 's>(project: &'p Project<'s>, context: &Context<'s>, id: FuncId) -> (Sketch, Assigned<'p, 's>) {
     let func = &project.functions[id];
     let mut sketch = Sketch::default();
     let mut names: Assigned<'p, 's> = BTreeMap::new();
@@ -261,27 +400,37 @@ fn sketch<'p, 's>(project: &'p Project<'s>, id: FuncId) -> (Sketch, Assigned<'p,
         || def.decorators.iter().any(|d| guard_name(d).is_some());
     sketch.ranked = def.params.iter().any(|p| catalog::rank_name(p.name).is_some())
         || def.decorators.iter().any(|d| guard_name(d).is_some());
+    sketch.branches = def.decorators.iter().any(|d| guard_name(d).is_some());
     walk::stmts(&def.body, &mut |stmt| {
+        let is_loop = matches!(stmt.kind, StmtKind::For(_) | StmtKind::While(_));
+        sketch.loops |= is_loop;
+        sketch.branches |=
+            is_loop || matches!(stmt.kind, StmtKind::If(_) | StmtKind::Try(_) | StmtKind::With(..));
+        sketch.returns |= matches!(&stmt.kind, StmtKind::Return(Some(_)));
         match &stmt.kind {
             StmtKind::Return(_) | StmtKind::Break | StmtKind::Continue | StmtKind::Raise(_) => {
                 sketch.exits.push(stmt.span.at);
             }
             StmtKind::Try(_) => sketch.differs = true,
+            StmtKind::Function(def) => sketch.differs |= def.decorators.iter().any(is_by_memory),
             StmtKind::Assign(targets, value) => {
                 for target in targets {
                     assign(&mut names, target, value);
                 }
             }
-            StmtKind::Annotated(target, _, Some(value)) => assign(&mut names, target, value),
+            StmtKind::Annotated(target, _, Some(value)) | StmtKind::Augmented(target, value) => {
+                assign(&mut names, target, value);
+            }
             StmtKind::For(f) => sketch.differs |= f.iter.last_name().is_some_and(is_local_name),
             _ => {}
         }
         walk::own_exprs(stmt, &mut |expr| {
-            walk::exprs(expr, &mut |expr| note(project, id, expr, &mut sketch));
+            walk::exprs(expr, &mut |expr| note(project, context, id, expr, &mut sketch));
         });
     });
     // A part of a list for each rank.
     sketch.looks |= (sketch.ranked || func.class.is_some()) && (sketch.shuffles || def.has_yield);
+    sketch.differs |= def.decorators.iter().any(is_by_memory);
     (sketch, names)
 }
 
@@ -297,6 +446,15 @@ fn assign<'p, 's>(names: &mut Assigned<'p, 's>, target: &'p Expr<'s>, value: &'p
         }
         _ => {}
     }
+}
+
+/// Whether a decorator tries a function with smaller and smaller batches until one fits into memory.
+fn is_by_memory(decorator: &Expr<'_>) -> bool {
+    let name = match &decorator.kind {
+        ExprKind::Call(call) => call.func.last_name(),
+        _ => decorator.last_name(),
+    };
+    name == Some("find_executable_batch_size")
 }
 
 /// The guard that a decorator is.
@@ -328,7 +486,7 @@ pub(crate) fn is_local_name(name: &str) -> bool {
     lower.split('_').any(|word| WORDS.contains(&word))
 }
 
-fn note<'s>(project: &Project<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {
+fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {
     match &expr.kind {
         ExprKind::Name(name) => {
             sketch.ranked |= catalog::rank_name(name).is_some();
@@ -346,6 +504,8 @@ fn note<'s>(project: &Project<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Ske
             sketch.ranked |= is_rank;
             sketch.differs |= is_rank;
         }
+        ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Choice(_) => sketch.branches = true,
+        ExprKind::Comprehension(_) => sketch.loops = true,
         ExprKind::Call(call) => {
             let name = call.func.last_name().unwrap_or_default();
             sketch.ranked |= catalog::rank_call(name).is_some()
@@ -354,9 +514,22 @@ fn note<'s>(project: &Project<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Ske
             sketch.differs |= catalog::rank_call(name).is_some()
                 || catalog::local_method(name).is_some()
                 || matches!(name, "next" | "len" | "set" | "time" | "random" | "done" | "append" | "update");
+            if matches!(name, "exit" | "_exit" | "quit") {
+                sketch.exits.push(expr.span.at);
+            }
+            sketch.shuffles |= matches!(name, "randperm" | "permutation");
+            sketch.looks |= matches!(
+                name,
+                "Thread" | "Timer" | "submit" | "run_in_executor" | "to_thread" | "apply_async"
+            );
             sketch.looks |= call.keyword("rank").is_some() || call.keyword("seed").is_some();
             sketch.shuffles |= name == "shuffle";
-            match target(project, id, call) {
+            if name == "signal"
+                && let Some(handler) = call.args.get(1).and_then(|handler| named(project, id, handler))
+            {
+                sketch.handlers.push(handler);
+            }
+            match target(project, context, id, call) {
                 Target::Func(callee) => sketch.calls.push((callee, expr.span.at)),
                 Target::May => sketch.direct.push(expr.span.at),
                 Target::Nothing => {}
@@ -372,7 +545,55 @@ enum Target {
     Nothing,
 }
 
-fn target(project: &Project<'_>, id: FuncId, call: &Call<'_>) -> Target {
+/// The function that an expression names.
+fn named(project: &Project<'_>, id: FuncId, expr: &Expr<'_>) -> Option<FuncId> {
+    let dotted = expr.dotted()?;
+    if let Some(method) = dotted.strip_prefix("self.") {
+        return project.method(class_of_self(project, id)?, method);
+    }
+    let found = project.nested(id, &dotted);
+    found.or_else(|| match project.resolve(project.functions[id].file, &dotted) {
+        Some(Meaning::Func(func)) => Some(func),
+        _ => None,
+    })
+}
+
+type Attribute<'s> = (ClassId, &'s str);
+type Variable<'s> = (FuncId, &'s str);
+
+/// Attributes and names that handlers of signals set: of the object, of the functions around them, of the module.
+fn set_by_signals<'s>(
+    project: &Project<'s>,
+    handlers: &std::collections::BTreeSet<FuncId>,
+) -> (std::collections::BTreeSet<Attribute<'s>>, std::collections::BTreeSet<Variable<'s>>) {
+    let mut attributes = std::collections::BTreeSet::new();
+    let mut names = std::collections::BTreeSet::new();
+    for id in handlers {
+        let func = &project.functions[*id];
+        let class = class_of_self(project, *id);
+        let text = project.files[func.file].slice(func.def.span);
+        walk::stmts(&func.def.body, &mut |stmt| {
+            let StmtKind::Assign(targets, _) = &stmt.kind else { return };
+            for target in targets {
+                match &target.kind {
+                    ExprKind::Attr(of, name) if matches!(of.kind, ExprKind::Name("self")) => {
+                        attributes.extend(class.map(|class| (class, *name)));
+                    }
+                    ExprKind::Name(name) if text.contains("nonlocal ") => {
+                        names.extend(func.parent.map(|outer| (outer, *name)));
+                    }
+                    ExprKind::Name(name) if text.contains("global ") => {
+                        names.insert((project.files[func.file].main, *name));
+                    }
+                    _ => {}
+                }
+            }
+        });
+    }
+    (attributes, names)
+}
+
+fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<'_>) -> Target {
     let func = &project.functions[id];
     let name = match &call.func.kind {
         ExprKind::Name(name) | ExprKind::Attr(_, name) => *name,
@@ -386,7 +607,15 @@ fn target(project: &Project<'_>, id: FuncId, call: &Call<'_>) -> Target {
     {
         return match project.method(class, rest) {
             Some(method) => Target::Func(method),
-            None => of_name(name),
+            // `self.comm.mean(...)`
+            None => match rest.split_once('.').and_then(|(held, method)| {
+                let classes = project.ancestry(class);
+                let holder = classes.iter().find_map(|id| context.holders[*id].get(held))?;
+                project.method(*holder, method)
+            }) {
+                Some(method) if catalog::at(&project.path_of(method)).is_none() => Target::Func(method),
+                _ => of_name(name),
+            },
         };
     }
     if let Some(nested) = project.nested(id, &dotted) {
@@ -412,6 +641,11 @@ fn target(project: &Project<'_>, id: FuncId, call: &Call<'_>) -> Target {
         Some(Meaning::Module(_) | Meaning::Var(..)) | None => {
             match (of_name(name), project.method_in(func.file, name)) {
                 (Target::Nothing, Some(method)) if dotted.contains('.') => Target::Func(method),
+                // The only method of this name.
+                (Target::Nothing, None) if dotted.contains('.') => match context.methods.get(name) {
+                    Some(methods) if methods.len() == 1 => Target::Func(methods[0]),
+                    _ => Target::Nothing,
+                },
                 (target, _) => target,
             }
         }
@@ -441,11 +675,8 @@ fn of_name(name: &str) -> Target {
     if may { Target::May } else { Target::Nothing }
 }
 
-fn attributes<'p, 's>(
-    project: &'p Project<'s>,
-    class: ClassId,
-) -> BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>> {
-    let mut map: BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>> = BTreeMap::new();
+fn attributes<'p, 's>(project: &'p Project<'s>, class: ClassId) -> Attributes<'p, 's> {
+    let mut map = Attributes::new();
     let Some(info) = project.classes.get(class) else { return map };
     for method in info.methods.values() {
         let Some(func) = project.functions.get(*method) else { continue };
@@ -467,7 +698,9 @@ fn attributes<'p, 's>(
                     }
                 }
             }
-            StmtKind::Annotated(target, _, Some(value)) => add(target, value, None),
+            StmtKind::Annotated(target, _, Some(value)) | StmtKind::Augmented(target, value) => {
+                add(target, value, None);
+            }
             _ => {}
         });
     }

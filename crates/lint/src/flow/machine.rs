@@ -17,6 +17,8 @@ use crate::python::index::{ClassId, FileId, FuncId, Project};
 pub(crate) const MAX_STEPS: usize = 8_000;
 /// Depth of calls that are followed.
 pub(super) const MAX_FRAMES: usize = 7;
+/// Depth of calls down to which conditions are tried both ways.
+const NEAR: usize = 2;
 /// How a statement ends.
 #[derive(Debug)]
 pub(crate) enum Flow {
@@ -95,6 +97,12 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) loops: Vec<Origin>,
     /// Loops that all processes leave together.
     pub(crate) settled: BTreeSet<Origin>,
+    /// A checkpoint that is being written while the process goes on, on the default group.
+    pub(crate) in_background: Option<Origin>,
+    /// Attributes that the last function under test left behind.
+    carried: BTreeMap<String, Val>,
+    /// Whether the default group was destroyed: what follows is local.
+    pub(crate) is_over: bool,
     /// Whether the last condition fell out by the rank without saying how.
     guessed: bool,
     /// Depth of calls that are followed.
@@ -129,6 +137,9 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             known: BTreeMap::new(),
             loops: Vec::new(),
             settled: BTreeSet::new(),
+            in_background: None,
+            carried: BTreeMap::new(),
+            is_over: false,
             guessed: false,
             max_frames: MAX_FRAMES,
             with_local: true,
@@ -148,11 +159,13 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             let value = self.parameter(func, param);
             self.bind(param.name, value);
         }
+        let carried = std::mem::take(&mut self.carried);
+        self.frame().attrs.extend(carried);
         let flow = self.block(&f.def.body);
         if matches!(flow, Flow::Cut) {
             self.trace.is_cut = true;
         }
-        self.frames.pop();
+        self.carried = self.frames.pop().map(|frame| frame.attrs).unwrap_or_default();
     }
 
     pub(crate) fn push_frame(&mut self, func: FuncId, this: Option<Val>) {
@@ -244,6 +257,16 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         if let Some(kind) = catalog::receiver(name, |packages| entry.imports_any(packages)) {
             return Val::object(kind, sym);
         }
+        // Nobody asks what a job of one process does.
+        if matches!(name, "world_size" | "num_processes" | "nprocs" | "n_ranks") {
+            return Val::int(super::trace::WORLD);
+        }
+        if matches!(
+            name,
+            "distributed" | "is_distributed" | "use_distributed" | "is_ddp" | "use_ddp" | "multi_gpu"
+        ) {
+            return Val::truth(true);
+        }
         if is_group_name(name) {
             return Val::new(Data::Group(group_of_name(name, sym)), sym);
         }
@@ -301,8 +324,10 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         // What all processes hold alike is the same in each branch.
         let control = if value.agreed { Taint::NONE } else { self.control() };
         let frame = self.frame();
-        let prefix = format!("{name}.");
-        frame.attrs.retain(|key, _| !key.starts_with(&prefix));
+        if !frame.attrs.is_empty() {
+            let is_of = |key: &str| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+            frame.attrs.retain(|key, _| !is_of(key));
+        }
         frame.names.insert(name, value.tainted(control));
     }
 
@@ -335,8 +360,13 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
 
     fn stmt(&mut self, stmt: &'p Stmt<'s>) -> Flow {
         match &stmt.kind {
+            StmtKind::Expr(Expr { kind: ExprKind::Str(_), .. }) => Flow::Next,
             StmtKind::Expr(e) | StmtKind::Assert(e) => {
                 self.eval(e);
+                if is_end_of_process(e) {
+                    self.exit(Exit::Raise, stmt.span);
+                    return Flow::Raise;
+                }
                 Flow::Next
             }
             StmtKind::Assign(targets, value) => {
@@ -420,7 +450,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             }
             ExprKind::Tuple(parts) | ExprKind::List(parts) => {
                 for (n, part) in parts.iter().enumerate() {
-                    let one = self.part(&value, n);
+                    let one = Self::part(&value, n);
                     self.assign(part, one);
                 }
             }
@@ -451,7 +481,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     }
 
     /// The n-th part of a value that is taken apart.
-    pub(crate) fn part(&mut self, value: &Val, n: usize) -> Val {
+    pub(crate) fn part(value: &Val, n: usize) -> Val {
         match &value.data {
             Data::Items(Items::Ordered, items) if n < items.len() => items[n].clone(),
             // `engine, optimizer, _, _ = deepspeed.initialize(...)`
@@ -469,7 +499,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         let matters = self.facts.file(self.file()).matters(span);
         for (n, arm) in arms.iter().enumerate() {
             let Some(test) = &arm.test else { return self.block(&arm.body) };
-            let value = self.eval(test);
+            let value = self.eval(test).counted();
             let cond = value.cond();
             let is_open = !matches!(*cond, Cond::Known(_));
             if is_open && !matters && value.taint.axes == 0 {
@@ -585,7 +615,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 if taint.local.is_some() {
                     self.note_local(*key, *taint, at);
                 }
-                self.oracle.choose(*key, usual)
+                let is_near = self.frames.len() <= NEAR;
+                self.oracle.choose(*key, usual, is_near)
             }
         }
     }
@@ -613,6 +644,12 @@ fn join_into<K: Ord>(into: &mut BTreeMap<K, Val>, other: BTreeMap<K, Val>, taint
             }
         }
     }
+}
+
+/// Whether an expression ends the process.
+fn is_end_of_process(expr: &Expr<'_>) -> bool {
+    let ExprKind::Call(call) = &expr.kind else { return false };
+    matches!(call.func.dotted().as_deref(), Some("sys.exit" | "exit" | "quit" | "os._exit"))
 }
 
 /// Whether a branch ends with leaving the loop.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::calls::bindings;
+use super::calls::{BACKGROUND, Site, bindings};
 use super::catalog;
 use super::machine::Machine;
 use super::trace::{Event, Op};
 use super::value::{Data, Group, Items, Locally, Origin, Taint, Val, hash};
-use crate::python::ast::{Call, ExprKind};
+use crate::python::ast::ExprKind;
 
 /// Calls of torch and of Python whose value is made of their arguments alone.
 const PURE: &[&str] = &[
@@ -81,109 +81,141 @@ const HANDED_ON: &[&str] = &[
     "bfloat16",
 ];
 
+impl Site<'_, '_, '_> {
+    /// The dotted path of what is called; empty if nobody knows.
+    fn path(&self) -> &str {
+        match &self.callee.data {
+            Data::External(path) => path,
+            _ => "",
+        }
+    }
+
+    fn keyword(&self, name: &str) -> Option<&Val> {
+        self.keywords.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// In what the arguments may differ, and in what their sizes may.
+    fn joined(&self) -> (Taint, Taint) {
+        let all = self.args.iter().chain(self.keywords.iter().map(|(_, value)| value));
+        all.fold((Taint::NONE, Taint::NONE), |(taint, shape), value| {
+            (taint.join(value.taint), shape.join(value.shape))
+        })
+    }
+}
+
 impl<'p, 's> Machine<'_, 'p, 's> {
     /// A call of something outside of the project that is no collective.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
-    pub(super) fn outside(
-        &mut self,
-        name: &'s str,
-        base: Option<&Val>,
-        callee: &Val,
-        call: &'p Call<'s>,
-        args: &[Val],
-        keywords: &[(&'s str, Val)],
-        origin: Origin,
-        sym: u64,
-    ) -> Val {
-        let path = match &callee.data {
-            Data::External(path) => path.to_string(),
-            _ => String::new(),
-        };
-        self.look(if path.is_empty() { name } else { &path }, origin, args, keywords, None);
-        if path.ends_with("distributed.init") {
-            return Val::new(Data::Group(Group::World), sym);
+    pub(super) fn outside(&mut self, site: Site<'_, 'p, 's>) -> Val {
+        let Site { name, base, callee, args, keywords, origin, sym, .. } = site;
+        let path = site.path();
+        self.look(if path.is_empty() { name } else { path }, origin, args, keywords, None);
+        if let Some(value) = self.of_framework(site).or_else(|| builtin(&site)) {
+            return value;
         }
-        if let Some(kind) = catalog::made_by(&path) {
+        self.started(site);
+        if let Some(value) = self.of_list(site) {
+            return value;
+        }
+        if let Some(base) = base {
+            return method(name, base, callee, args, origin, sym);
+        }
+        let (joined, shapes) = site.joined();
+        if path.starts_with("torch.") || path.starts_with("numpy.") {
+            return of_tensor(path, joined, shapes, args, origin, sym);
+        }
+        if let Some(last) = path.rsplit('.').next()
+            && last.starts_with(|c: char| c.is_ascii_uppercase())
+        {
+            return made(&site);
+        }
+        self.forward(name, origin);
+        // A loss or a model that nobody knows computes on what the batch holds.
+        let lower = name.to_ascii_lowercase();
+        if ["loss", "criterion", "model", "forward"].iter().any(|word| lower.contains(word)) {
+            return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
+        }
+        Val::unknown(sym)
+    }
+
+    /// What frameworks make, and the backward pass.
+    fn of_framework(&mut self, site: Site<'_, 'p, 's>) -> Option<Val> {
+        let Site { name, base, call, origin, sym, .. } = site;
+        let path = site.path();
+        if path.ends_with("distributed.destroy_process_group") && call.args.is_empty() && self.muted == 0 {
+            self.is_over = true;
+        }
+        if path.ends_with("distributed.init") {
+            return Some(Val::new(Data::Group(Group::World), sym));
+        }
+        if let Some(kind) = catalog::made_by(path) {
             if path.ends_with("fully_shard")
                 && let Some(ExprKind::Name(target)) = call.args.first().map(|arg| &arg.kind)
             {
                 self.frame().names.insert(target, Val::object(kind, sym));
             }
-            return Val::object(kind, sym);
+            return Some(Val::object(kind, sym));
         }
         if name == "backward" && base.is_some() {
-            return self.backward(origin, sym);
+            return Some(self.backward(origin, sym));
         }
         if matches!(name, "tqdm" | "trange" | "ProgressBar") {
-            let disable = keywords.iter().find(|(key, _)| *key == "disable").map(|(_, value)| value.taint);
-            return Val::object("tqdm.tqdm", sym).tainted(disable.unwrap_or_default());
+            let disable = site.keyword("disable").map(|value| value.taint);
+            return Some(Val::object("tqdm.tqdm", sym).tainted(disable.unwrap_or_default()));
         }
         if name == "prepare" || (name == "setup" && call.args.len() == 1) {
-            return Val::unknown(sym);
+            return Some(Val::unknown(sym));
         }
-        if let Some(kind) = catalog::local_call(&path) {
-            return Val::unknown(hash(&[76, sym, u64::from(origin.span.at)]))
-                .tainted(Taint::local(kind, origin))
-                .shaped(if kind == Locally::File {
-                    Taint::local(Locally::Order, origin)
-                } else {
-                    Taint::NONE
-                });
+        if matches!(path, "random.shuffle" | "numpy.random.shuffle") {
+            return None;
         }
-        let all = args.iter().chain(keywords.iter().map(|(_, value)| value));
-        let joined = all.clone().fold(Taint::NONE, |taint, value| taint.join(value.taint));
-        let shapes = all.fold(Taint::NONE, |taint, value| taint.join(value.shape));
-        match name {
-            "len" => {
-                let mut taint = args.first().map(|value| value.shape).unwrap_or_default();
-                if taint.is_clean() {
-                    taint = joined;
-                }
-                return Val::unknown(sym).tainted(taint);
-            }
-            "next" if base.is_none() => {
-                let kind = Taint::local(Locally::Data, origin);
-                return Val::unknown(hash(&[77, sym, u64::from(origin.span.at)])).tainted(kind).shaped(kind);
-            }
-            "set" | "frozenset" if base.is_none() => {
-                return Val::unknown(sym).tainted(Taint::local(Locally::Order, origin)).shaped(shapes);
-            }
-            "sorted" => {
-                let taint = if joined.local == Some(Locally::Order) {
-                    Taint { local: None, ..joined }
-                } else {
-                    joined
-                };
-                return Val::unknown(sym).tainted(taint).shaped(shapes);
-            }
-            "range" => {
-                let mut value = Val::unknown(sym).tainted(joined);
-                if let [Val { data: Data::Int(n), .. }] = args {
-                    value.data = Data::Range(0, *n);
-                }
-                return value;
-            }
-            "int" | "bool" | "str" if base.is_none() && args.len() == 1 => {
-                let data = match &args[0].data {
-                    data @ (Data::Int(_) | Data::Cond(_) | Data::Str(_)) => data.clone(),
-                    _ => Data::Unknown,
-                };
-                return Val { data, sym: args[0].sym, ..args[0].clone() };
-            }
-            _ if PURE.contains(&name) && base.is_none() => {
-                let mut value = Val::unknown(sym).tainted(joined).shaped(shapes);
-                value.agreed = args.iter().any(|arg| arg.agreed);
-                return value;
-            }
-            _ => {}
+        if site.keyword("generator").is_some_and(|generator| !matches!(generator.data, Data::None)) {
+            return None;
         }
-        if matches!(path.as_str(), "random.shuffle" | "numpy.random.shuffle")
+        let kind = catalog::local_call(path)?;
+        let shape = if kind == Locally::File { Taint::local(Locally::Order, origin) } else { Taint::NONE };
+        let value = Val::unknown(hash(&[76, sym, u64::from(origin.span.at)]));
+        Some(value.tainted(Taint::local(kind, origin)).shaped(shape))
+    }
+
+    /// A function that is started beside the caller, in a thread or by a pool, and what it calls on the default group.
+    fn started(&mut self, site: Site<'_, 'p, 's>) {
+        let Site { name, args, origin, .. } = site;
+        if matches!(name, "result" | "wait" | "join") {
+            self.in_background = None;
+        }
+        let target = match name {
+            "Thread" | "Timer" => site.keyword("target").or_else(|| args.get(1)),
+            "submit" | "to_thread" | "apply_async" => args.first(),
+            "run_in_executor" => args.get(1),
+            _ => None,
+        };
+        let Some(Val { data: Data::Func(func, this), .. }) = target else { return };
+        if self.muted > 0 || !self.facts.may[*func] {
+            return;
+        }
+        let n = self.trace.events.len();
+        let this = this.as_ref().map(|this| (**this).clone());
+        self.enter(*func, this, &[], &[], origin.span);
+        let started = self.trace.events.split_off(n);
+        let on_default = |event: &Event| match event {
+            Event::Op(op) => (op.group == Group::World && !op.is_maybe).then_some(*op),
+            _ => None,
+        };
+        if let Some(op) = started.iter().find_map(on_default) {
+            self.look(BACKGROUND, origin, &[Val::text(op.name)], &[], None);
+        }
+    }
+
+    /// Lists that are shuffled, grow, or are mapped.
+    fn of_list(&mut self, site: Site<'_, 'p, 's>) -> Option<Val> {
+        let Site { name, base, call, args, origin, sym, .. } = site;
+        if matches!(site.path(), "random.shuffle" | "numpy.random.shuffle")
             && let Some(ExprKind::Name(list)) = call.args.first().map(|arg| &arg.kind)
         {
             let old = args[0].clone();
             let shuffled = Val { data: Data::Unknown, sym: hash(&[79, sym]), ..old };
             self.bind(list, shuffled.tainted(Taint::local(Locally::Random, origin)));
-            return Val::none();
+            return Some(Val::none());
         }
         if matches!(name, "append" | "extend" | "add" | "update" | "insert")
             && let ExprKind::Attr(of, _) = &call.func.kind
@@ -202,49 +234,30 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let this = this.as_ref().map(|this| (**this).clone());
             let bound = bindings(self.project, *func, this.is_some(), &[one], &[]);
             let mapped = self.enter(*func, this, &bound, &[], origin.span);
-            return Val { data: Data::Many(Arc::new(mapped)), ..Val::unknown(sym) };
+            return Some(Val { data: Data::Many(Arc::new(mapped)), ..Val::unknown(sym) });
         }
-        if let Some(base) = base {
-            return self.method(name, base, callee, args, origin, sym);
-        }
-        if path.starts_with("torch.") || path.starts_with("numpy.") {
-            return of_tensor(&path, joined, shapes, args, origin, sym);
-        }
-        if let Some(last) = path.rsplit('.').next()
-            && last.starts_with(|c: char| c.is_ascii_uppercase())
-        {
-            let mut value = Val::object(&path, sym);
-            if keywords.iter().any(|(key, v)| *key == "sync_on_compute" && v.as_int() == Some(0)) {
-                value.shape.local = Some(Locally::Signal);
-            }
-            if path.starts_with("torchmetrics.") {
-                value.data = Data::Object("torchmetrics.Metric".into());
-            }
-            return value;
-        }
-        // In a file about sharded models each forward pass gathers: enough to ask who leaves before the others.
+        None
+    }
+
+    /// In a file about sharded models each forward pass gathers: enough to ask who leaves before the others.
+    fn forward(&mut self, name: &str, origin: Origin) {
         let is_model =
             matches!(name, "model" | "policy" | "actor" | "student" | "net" | "unet" | "transformer");
-        if is_model && !self.process.overrides.is_empty() && self.facts.file(origin.file).is_sharded {
-            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
-            let is_endless = self.endless > 0;
-            self.record(Event::Op(Op {
-                name: "forward",
-                row: None,
-                group: Group::World,
-                at: origin,
-                from,
-                is_guess: true,
-                is_endless,
-            }));
+        if !is_model || self.process.overrides.is_empty() || !self.facts.file(origin.file).is_sharded {
+            return;
         }
-        // A loss or a model that nobody knows computes on what the batch holds.
-        let lower = name.to_ascii_lowercase();
-        if ["loss", "criterion", "model", "forward"].iter().any(|word| lower.contains(word)) {
-            let data = Taint::local(Locally::Data, origin);
-            return Val::unknown(sym).tainted(data);
-        }
-        Val::unknown(sym)
+        let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
+        let is_endless = self.endless > 0;
+        self.record(Event::Op(Op {
+            name: "forward",
+            row: None,
+            group: Group::World,
+            at: origin,
+            from,
+            is_guess: true,
+            is_maybe: false,
+            is_endless,
+        }));
     }
 
     /// A list that grows: what it holds, and how much, differs as what is added.
@@ -268,80 +281,6 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         self.bind(list, grown.tainted(added).shaped(local));
     }
 
-    /// A method of something that nobody knows.
-    fn method(
-        &mut self,
-        name: &str,
-        base: &Val,
-        callee: &Val,
-        args: &[Val],
-        origin: Origin,
-        sym: u64,
-    ) -> Val {
-        if base.agreed {
-            return Val { agreed: true, ..Val::unknown(sym) };
-        }
-        if let Data::External(_) = callee.data {
-            return Val::unknown(sym);
-        }
-        match name {
-            "item" | "any" | "all" | "tolist" | "isnan" | "isfinite" | "isinf" => {
-                return Val::unknown(sym).tainted(base.taint).tainted(Taint::local(Locally::Data, origin));
-            }
-            "numel" | "nelement" if base.shape.is_clean() && base.taint.is_clean() => {
-                return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
-            }
-            "numel" | "nelement" | "size" | "dim" => {
-                let taint = if base.shape.is_clean() { base.taint } else { base.shape };
-                return Val::unknown(sym).tainted(taint);
-            }
-            "exists" | "is_file" | "is_dir" => {
-                return Val::unknown(sym).tainted(Taint::local(Locally::File, origin));
-            }
-            "iterdir" | "glob" | "rglob" => {
-                let taint = Taint::local(Locally::Order, origin);
-                return Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::File, origin));
-            }
-            "nonzero" | "unique" => {
-                let taint = Taint::local(Locally::Data, origin);
-                return Val::unknown(sym).tainted(taint).shaped(taint);
-            }
-            "t" | "transpose" | "permute" | "swapaxes" => {
-                return Val { data: Data::View, sym, ..base.clone() };
-            }
-            "contiguous" => return Val { data: Data::Unknown, sym, ..base.clone() },
-            "append" | "extend" | "add" | "update" | "insert" | "setdefault" => {
-                return Val::none();
-            }
-            _ => {}
-        }
-        if matches!(base.data, Data::Unknown)
-            && let Some(kind @ Locally::Time) = catalog::local_method(name)
-        {
-            return Val::unknown(hash(&[78, sym])).tainted(Taint::local(kind, origin));
-        }
-        if HANDED_ON.contains(&name) {
-            let mut value = Val::unknown(sym).tainted(base.taint);
-            let reduces = matches!(name, "mean" | "sum" | "norm" | "max" | "min") && args.is_empty();
-            value.shape = if reduces { Taint::NONE } else { base.shape };
-            if let Data::View = base.data
-                && matches!(name, "to" | "cuda" | "detach")
-            {
-                value.data = Data::View;
-            }
-            return value;
-        }
-        let mut value = Val::unknown(sym);
-        if base.taint.local.is_some() && base.taint.axes == 0 {
-            value = value.tainted(base.taint);
-        }
-        let lower = name.to_ascii_lowercase();
-        if ["loss", "criterion", "model"].iter().any(|word| lower.contains(word)) {
-            value = value.tainted(Taint::local(Locally::Data, origin));
-        }
-        value
-    }
-
     /// The backward pass of a wrapped model reduces gradients.
     fn backward(&mut self, origin: Origin, sym: u64) -> Val {
         // Where files speak of ranks, who trains most likely trains together: enough to ask who leaves before the others.
@@ -356,11 +295,146 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 at: origin,
                 from,
                 is_guess: true,
+                is_maybe: false,
                 is_endless: self.endless > 0,
             }));
         }
         Val::unknown(sym)
     }
+}
+
+/// Calls of Python itself.
+fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
+    let Site { name, base, args, origin, sym, .. } = *site;
+    let (joined, shapes) = site.joined();
+    match name {
+        "len" => {
+            let mut taint = args.first().map(|value| value.shape).unwrap_or_default();
+            if taint.is_clean() {
+                taint = joined;
+            }
+            Some(Val::unknown(sym).tainted(taint))
+        }
+        "next" if base.is_none() => {
+            let kind = if args.len() == 2 { Locally::End } else { Locally::Data };
+            let kind = Taint::local(kind, origin);
+            Some(Val::unknown(hash(&[77, sym, u64::from(origin.span.at)])).tainted(kind).shaped(kind))
+        }
+        "set" | "frozenset" if base.is_none() => {
+            Some(Val::unknown(sym).tainted(Taint::local(Locally::Order, origin)).shaped(shapes))
+        }
+        "sorted" => {
+            let is_order = joined.local == Some(Locally::Order);
+            let taint = if is_order { Taint { local: None, ..joined } } else { joined };
+            Some(Val::unknown(sym).tainted(taint).shaped(shapes))
+        }
+        "range" => {
+            let mut value = Val::unknown(sym).tainted(joined);
+            if let [Val { data: Data::Int(n), .. }] = args {
+                value.data = Data::Range(0, *n);
+            }
+            Some(value)
+        }
+        "int" | "bool" | "str" if base.is_none() && args.len() == 1 => {
+            let number = if name == "int" { args[0].as_int() } else { None };
+            let data = match &args[0].data {
+                Data::Str(_) if number.is_some() => Data::Int(number.unwrap_or_default()),
+                data @ (Data::Int(_) | Data::Cond(_) | Data::Str(_)) => data.clone(),
+                _ => Data::Unknown,
+            };
+            Some(Val { data, sym: args[0].sym, ..args[0].clone() })
+        }
+        _ if PURE.contains(&name) && base.is_none() => {
+            let mut value = Val::unknown(sym).tainted(joined).shaped(shapes);
+            value.agreed = args.iter().any(|arg| arg.agreed);
+            Some(value)
+        }
+        _ => None,
+    }
+}
+
+/// An object of a class outside of the project.
+fn made(site: &Site<'_, '_, '_>) -> Val {
+    let path = site.path();
+    // What runs on one device has no peers.
+    let is_one = |name: &str| site.keyword(name).is_none_or(|n| n.as_int() == Some(1));
+    if site.keyword("devices").is_some() && is_one("devices") && is_one("num_nodes") {
+        return Val::unknown(site.sym);
+    }
+    let mut value = Val::object(path, site.sym);
+    if site.keyword("sync_on_compute").is_some_and(|v| v.as_int() == Some(0)) {
+        value.shape.local = Some(Locally::Signal);
+    }
+    if path.starts_with("torchmetrics.") {
+        value.data = Data::Object("torchmetrics.Metric".into());
+    }
+    value
+}
+
+/// A method of something that nobody knows.
+fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sym: u64) -> Val {
+    if base.agreed {
+        return Val { agreed: true, ..Val::unknown(sym) };
+    }
+    if let Data::External(_) = callee.data {
+        return Val::unknown(sym);
+    }
+    match name {
+        "item" | "any" | "all" | "tolist" | "isnan" | "isfinite" | "isinf" => {
+            return Val::unknown(sym).tainted(base.taint).tainted(Taint::local(Locally::Data, origin));
+        }
+        "numel" | "nelement" if base.shape.is_clean() && base.taint.is_clean() => {
+            return Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
+        }
+        "numel" | "nelement" | "size" | "dim" => {
+            let taint = if base.shape.is_clean() { base.taint } else { base.shape };
+            return Val::unknown(sym).tainted(taint);
+        }
+        "exists" | "is_file" | "is_dir" => {
+            return Val::unknown(sym).tainted(Taint::local(Locally::File, origin));
+        }
+        "iterdir" | "glob" | "rglob" => {
+            let taint = Taint::local(Locally::Order, origin);
+            return Val::unknown(sym).tainted(taint).shaped(Taint::local(Locally::File, origin));
+        }
+        "nonzero" | "unique" => {
+            let taint = Taint::local(Locally::Data, origin);
+            return Val::unknown(sym).tainted(taint).shaped(taint);
+        }
+        "t" | "transpose" | "permute" | "swapaxes" => {
+            return Val { data: Data::View, sym, ..base.clone() };
+        }
+        "contiguous" => return Val { data: Data::Unknown, sym, ..base.clone() },
+        "append" | "extend" | "add" | "update" | "insert" | "setdefault" => {
+            return Val::none();
+        }
+        _ => {}
+    }
+    if matches!(base.data, Data::Unknown)
+        && let Some(kind @ Locally::Time) = catalog::local_method(name)
+    {
+        return Val::unknown(hash(&[78, sym])).tainted(Taint::local(kind, origin));
+    }
+    if HANDED_ON.contains(&name) {
+        let mut value = Val::unknown(sym).tainted(base.taint);
+        let reduces = matches!(name, "mean" | "sum" | "norm" | "max" | "min") && args.is_empty();
+        value.shape = if reduces { Taint::NONE } else { base.shape };
+        if let Data::View = base.data
+            && matches!(name, "to" | "cuda" | "detach")
+        {
+            value.data = Data::View;
+        }
+        return value;
+    }
+    let mut value = Val::unknown(sym);
+    if base.taint.local.is_some() && base.taint.axes == 0 {
+        value = value.tainted(base.taint);
+    }
+    let lower = name.to_ascii_lowercase();
+    if ["loss", "criterion", "model"].iter().any(|word| lower.contains(word)) {
+        value = value.tainted(Taint::local(Locally::Data, origin));
+    }
+    value
 }
 
 /// A tensor that torch or numpy makes.
@@ -387,7 +461,12 @@ fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Ori
             value.tainted(joined).shaped(if is_scalar { Taint::NONE } else { shapes })
         }
         "cat" | "stack" | "concat" | "concatenate" | "vstack" | "hstack" => {
-            value.tainted(joined).shaped(shapes.join(joined))
+            // As many parts as are written down.
+            let parts = match args.first().map(|list| &list.data) {
+                Some(Data::Items(_, items)) => items.iter().fold(Taint::NONE, |t, item| t.join(item.shape)),
+                _ => shapes.join(joined),
+            };
+            value.tainted(joined).shaped(parts)
         }
         "nonzero" | "unique" | "masked_select" => {
             value.tainted(Taint::local(Locally::Data, origin)).shaped(Taint::local(Locally::Data, origin))

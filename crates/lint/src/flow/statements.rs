@@ -14,7 +14,7 @@ use crate::python::index::FuncId;
 /// Most iterations that are tried where the number is known.
 const MAX_ITERATIONS: i64 = 4;
 
-impl<'m, 'p, 's> Machine<'m, 'p, 's> {
+impl<'p, 's> Machine<'_, 'p, 's> {
     pub(super) fn for_loop(&mut self, f: &'p For<'s>, span: Span) -> Flow {
         let iter = self.iterable(&f.iter);
         let matters = self.facts.file(self.file()).matters(span);
@@ -189,6 +189,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             at,
             from: at,
             is_guess: false,
+            is_maybe: false,
             is_endless: false,
         };
         let taint = Taint::rank(super::value::bit(axis), at);

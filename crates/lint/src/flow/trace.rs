@@ -130,6 +130,8 @@ pub(crate) struct Op {
     pub(crate) from: Origin,
     /// Whether its object was known by its name alone.
     pub(crate) is_guess: bool,
+    /// Whether it communicates only where the model is sharded, and nothing says that it is.
+    pub(crate) is_maybe: bool,
     /// Whether it stands in a loop without end that only some enter: a server of requests.
     pub(crate) is_endless: bool,
 }
@@ -214,13 +216,16 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn choose(&mut self, key: u64, usual: bool) -> bool {
+    /// `is_near`: the function under test, or one that it calls, asks.
+    pub(crate) fn choose(&mut self, key: u64, usual: bool, is_near: bool) -> bool {
         self.asked.insert(key);
         if let Some(value) = self.fixed.get(&key) {
             return *value;
         }
         self.fixed.insert(key, usual);
-        self.met.push((key, usual));
+        if is_near {
+            self.met.push((key, usual));
+        }
         usual
     }
 }

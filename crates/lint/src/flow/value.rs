@@ -40,6 +40,8 @@ pub(crate) enum Locally {
     Order,
     /// How many batches a loader yields.
     Loader,
+    /// Whether an iterator has another element.
+    End,
     Exception,
     /// A signal that only some processes get.
     Signal,
@@ -230,6 +232,17 @@ impl Val {
             Data::Unknown | Data::View | Data::Many(_) | Data::Group(Group::Some(_)) => None,
         };
         Arc::new(known.map_or(Cond::Atom(self.sym, self.taint), Cond::Known))
+    }
+
+    /// This value as a condition on whether a list holds anything.
+    pub(crate) fn counted(self) -> Self {
+        match self.data {
+            Data::Many(_) => {
+                let (shape, sym) = (self.shape, self.sym);
+                Self::unknown(sym).tainted(self.taint).tainted(shape)
+            }
+            _ => self,
+        }
     }
 
     /// Two possible values as one.

@@ -31,7 +31,7 @@ pub(super) fn read(text: &str, line: u32, launch: &mut Launch<'_>) {
                 for child in node.named_children(&mut cursor) {
                     match child.kind() {
                         "variable_assignment" => {
-                            assigned.extend(assignment(text, child, line).map(|s| (s, is_export)))
+                            assigned.extend(assignment(text, child, line).map(|s| (s, is_export)));
                         }
                         "variable_name" if is_export => exported.push(slice(text, child).to_owned()),
                         _ => {}

@@ -80,7 +80,9 @@ pub(crate) fn parts<'a, 's>(expr: &'a Expr<'s>, visit: &mut dyn FnMut(&'a Expr<'
         | ExprKind::Other(list) => list.iter().for_each(visit),
         ExprKind::Compare(left, rest) => {
             visit(left);
-            rest.iter().for_each(|(_, value)| visit(value));
+            for (_, value) in rest {
+                visit(value);
+            }
         }
         ExprKind::Binary(_, left, right) | ExprKind::Index(left, right) => {
             visit(left);

@@ -61,7 +61,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             finding.confidence = Confidence::Low;
         }
         finding.help =
-            "let even ranks send first and odd ranks receive first, or use batch_isend_irecv".to_owned();
+            "let even ranks send first and odd ranks receive first, or use batch_isend_irecv".into();
         finding.page =
             "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.batch_isend_irecv";
         findings.push(finding);

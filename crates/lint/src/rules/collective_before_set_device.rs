@@ -59,7 +59,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             );
             let mut finding = finding(scan, &RULE, *func, seen.at, title);
             finding.help =
-                "call torch.cuda.set_device(local_rank) first, or pass device_ids to the barrier".to_owned();
+                "call torch.cuda.set_device(local_rank) first, or pass device_ids to the barrier".into();
             finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.barrier";
             findings.push(finding);
         }

@@ -39,7 +39,5 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    partings(scan, &RULE, |d| {
-        !d.is_local && matches!(d.parting, Parting::Order) || (!d.is_local && d.parting == Parting::Handler)
-    })
+    partings(scan, &RULE, |d| !d.is_local && matches!(d.parting, Parting::Order | Parting::Handler))
 }

@@ -45,7 +45,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             (axes != 0 && !is_own).then(|| {
                 let title = "each rank makes a group of its own ranks: all ranks must make all groups, in one order".to_owned();
                 let mut finding = finding(scan, &RULE, func, seen.at, title);
-                finding.help = "loop over the lists of all groups on all ranks and keep the one that holds the own rank, or pass use_local_synchronization=True".to_owned();
+                finding.help = "loop over the lists of all groups on all ranks and keep the one that holds the own rank, or pass use_local_synchronization=True".into();
                 finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#groups";
                 finding
             })

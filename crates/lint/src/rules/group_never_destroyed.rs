@@ -43,7 +43,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         .map(|(func, seen)| {
             let title = "nothing calls destroy_process_group: a rank that ends first can take the others' last collective with it".to_owned();
             let mut finding = finding(scan, &RULE, func, seen.at, title);
-            finding.help = "call torch.distributed.destroy_process_group() on all ranks at the end".to_owned();
+            finding.help = "call torch.distributed.destroy_process_group() on all ranks at the end".into();
             finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#shutdown";
             finding
         })

@@ -20,7 +20,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
 use crate::flow::machine::Seen;
-use crate::flow::value::LOCAL;
+use crate::flow::value::{LOCAL, Val};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -59,6 +59,12 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             if rank.taint.axes != LOCAL {
                 return None;
             }
+            // A job of one node, or of one process.
+            let text = scan.project.files[seen.at.file].text;
+            let is_one = seen.argument("world_size", 99).and_then(Val::as_int) == Some(1);
+            if is_one || ["127.0.0.1", "localhost"].iter().any(|host| text.contains(host)) {
+                return None;
+            }
             let title = "rank is the local rank: from the second node on, ranks collide".to_owned();
             let mut finding = finding(scan, &RULE, func, seen.at, title);
             if is_sampler {
@@ -69,7 +75,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             if !is_sampler && world.is_some_and(|world| world.as_int().is_none()) {
                 finding.confidence = Confidence::Low;
             }
-            finding.help = "pass RANK and WORLD_SIZE; LOCAL_RANK only chooses the GPU".to_owned();
+            finding.help = "pass RANK and WORLD_SIZE; LOCAL_RANK only chooses the GPU".into();
             finding.page = "https://docs.pytorch.org/docs/stable/elastic/run.html";
             Some(finding)
         })

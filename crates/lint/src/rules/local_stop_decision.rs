@@ -22,6 +22,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::partings;
 use crate::flow::compare::Parting;
+use crate::flow::value::Locally;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -40,7 +41,7 @@ pub(crate) static RULE: Rule = Rule {
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     partings(scan, &RULE, |d| {
         d.is_local
-            && (matches!(d.parting, Parting::Exit(..))
+            && (matches!(d.parting, Parting::Exit(..)) && d.decision.taint.local != Some(Locally::End)
                 || (d.parting == Parting::Loop && d.decision.kind == crate::flow::trace::Decider::While))
     })
 }

@@ -24,7 +24,7 @@ use crate::{Finding, Scan};
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
     id: "localhost-master",
-    title: "several nodes are told to meet on localhost",
+    title: "several nodes use localhost as their rendezvous address",
     family: Family::Launch,
     predicts: Cause::RankEnvMisconfigured,
     severity: Severity::Error,
@@ -67,8 +67,9 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             if matches!(host, "localhost" | "127.0.0.1")
                 && command.number(&["nnodes"]).or(Some(by_slurm)).is_some_and(|n| n > 1)
             {
-                let title =
-                    format!("{address} is where several nodes are told to meet: each node waits for itself");
+                let title = format!(
+                    "{address} is the rendezvous address of several nodes: each node waits for itself"
+                );
                 findings.push(launch.finding(&RULE, command.at, title, "name the first host of the job"));
             }
         }

@@ -51,10 +51,13 @@ fn is_never_called(scan: &Scan<'_, '_>) -> bool {
         && count == names.len()
         && !project.files.iter().any(|file| is_elsewhere(file.text))
         && names.iter().all(|name| {
-            let call = format!("{name}(");
+            let (call, definition) = (format!("{name}("), format!("def {name}("));
             !name.starts_with("__")
                 && *name != "main"
-                && project.files.iter().map(|file| file.text.matches(&call).count()).sum::<usize>() <= 1
+                && project
+                    .files
+                    .iter()
+                    .all(|file| file.text.matches(&call).count() == file.text.matches(&definition).count())
         })
 }
 
@@ -76,8 +79,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                     .to_owned();
             let mut finding = finding(scan, &RULE, func, seen.at, title);
             finding.help =
-                "call torch.cuda.set_device(local_rank) before init_process_group, or pass device_id"
-                    .to_owned();
+                "call torch.cuda.set_device(local_rank) before init_process_group, or pass device_id".into();
             finding.page =
                 "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group";
             finding

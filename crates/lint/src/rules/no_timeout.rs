@@ -40,7 +40,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     bare.map(|(func, seen)| {
         let title = "init_process_group without a timeout: ten minutes with NCCL, whatever the job's longest pause is".to_owned();
         let mut finding = finding(scan, &RULE, func, seen.at, title);
-        finding.help = "pass timeout=timedelta(...) above the longest checkpoint or evaluation, below what a hang may cost".to_owned();
+        finding.help = "pass timeout=timedelta(...) above the longest checkpoint or evaluation, below what a hang may cost".into();
         finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group";
         finding
     })

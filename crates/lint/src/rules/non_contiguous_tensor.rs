@@ -45,7 +45,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let title =
                 format!("{} gets a transposed view: collectives want contiguous memory", row.call.name);
             let mut finding = finding(scan, &RULE, func, seen.at, title);
-            finding.help = "call .contiguous() first, and copy back what is written in place".to_owned();
+            finding.help = "call .contiguous() first, and copy back what is written in place".into();
             finding.page = row.of.page;
             Some(finding)
         })

@@ -40,11 +40,19 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         let gpus = launch.directive(&["gpus-per-node", "gres", "gpus-per-task"]);
         let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]);
         let is_plain = |command: &&crate::launch::Command| {
-            let others =
-                ["torchrun", "accelerate", "deepspeed", "bash", "apptainer", "singularity", "docker"];
+            let others = ["torchrun", "accelerate", "deepspeed", "apptainer", "singularity", "docker"];
+            let is_python = |word: &str| matches!(word.rsplit('/').next(), Some("python" | "python3"));
+            // `bash -c "python train.py"`; `python -c` is a helper, not the job.
+            let script = command.option(&["c"]).unwrap_or_default();
+            let is_wrapped =
+                command.starts("bash") && script.split_whitespace().next().is_some_and(is_python);
+            let is_direct = command.words.iter().any(|word| is_python(word))
+                && !command.words.iter().any(|word| word == "-c")
+                && !command.starts("bash");
+            let text = command.words.join(" ");
             command.program() == "srun"
-                && (command.starts("python") || command.starts("python3"))
-                && !others.iter().any(|program| command.starts(program))
+                && (is_direct || is_wrapped)
+                && !others.iter().any(|program| text.contains(program) || command.starts(program))
         };
         if let (Some((n_gpus, _)), Some((n_tasks, at))) = (gpus, tasks)
             && n_gpus > 1

@@ -70,7 +70,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                     .to_owned();
             let mut finding = finding(scan, &RULE, *func, seen.at, title);
             finding.help =
-                "use the local rank: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))".to_owned();
+                "use the local rank: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))".into();
             finding.page = "https://docs.pytorch.org/docs/stable/elastic/run.html";
             findings.push(finding);
         }

@@ -43,7 +43,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let title = "the seed of a request differs from rank to rank: the ranks of one tensor-parallel group then draw different tokens";
             let mut finding = finding(scan, &RULE, func, seen.at, title.to_owned());
             finding.confidence = Confidence::Low;
-            finding.help = "derive the seed from the group's number, not from the rank: rank // tensor_parallel_size".to_owned();
+            finding.help = "derive the seed from the group's number, not from the rank: rank // tensor_parallel_size".into();
             finding
         })
     });
@@ -54,7 +54,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             (seed.taint.axes != 0 || seed.taint.local.is_some()).then(|| {
                 let title = "the sampler's seed differs from rank to rank: ranks then share samples and miss others".to_owned();
                 let mut finding = finding(scan, &RULE, func, seen.at, title);
-                finding.help = "give all ranks one seed: the sampler divides one permutation among them".to_owned();
+                finding.help = "give all ranks one seed: the sampler divides one permutation among them".into();
                 finding.page = "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler";
                 finding
             })

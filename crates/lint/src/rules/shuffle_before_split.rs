@@ -45,7 +45,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 let text = "shuffled here".to_owned();
                 finding.related.push(crate::Related { place: crate::drafting::place(scan.project, origin, Some(func)), text });
             }
-            finding.help = "shuffle with a generator of its own that all ranks seed alike: random.Random(seed).shuffle(...)".to_owned();
+            finding.help = "shuffle with a generator of its own that all ranks seed alike: random.Random(seed).shuffle(...)".into();
             finding
         })
         .collect()

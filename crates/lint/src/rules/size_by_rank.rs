@@ -73,7 +73,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 let text = "the size comes from here".to_owned();
                 finding.related.push(crate::Related { place: crate::drafting::place(scan.project, origin, None), text });
             }
-            finding.help = "pad to a size that all ranks agreed on (all_reduce MAX of the length, pad_across_processes), or reduce locally first".to_owned();
+            finding.help = "pad to a size that all ranks agreed on (all_reduce MAX of the length, pad_across_processes), or reduce locally first".into();
             finding.page = row.of.page;
             Some(finding)
         })

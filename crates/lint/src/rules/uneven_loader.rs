@@ -41,8 +41,10 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = shares(scan);
     findings.extend(partings(scan, &RULE, |d| {
         let is_loop = d.parting == Parting::Loop && d.decision.kind == Decider::For;
-        let ends = d.parting == Parting::Handler && d.decision.taint.local == Some(Locally::Loader);
-        d.is_local && (is_loop || ends)
+        let ends = d.parting == Parting::Handler
+            && matches!(d.decision.taint.local, Some(Locally::Loader | Locally::End));
+        let runs_out = d.decision.taint.local == Some(Locally::End) && matches!(d.parting, Parting::Exit(..));
+        d.is_local && (is_loop || ends || runs_out)
     }));
     findings
 }
@@ -73,8 +75,7 @@ fn shares(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let title = "each rank yields its share of a list, and shares may differ by one".to_owned();
             let mut finding = finding(scan, &RULE, func, seen.at, title);
             finding.help =
-                "cut the list to a multiple of the number of ranks, or pad it, before it is divided"
-                    .to_owned();
+                "cut the list to a multiple of the number of ranks, or pad it, before it is divided".into();
             finding
         })
         .collect()

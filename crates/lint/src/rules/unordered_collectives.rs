@@ -42,9 +42,14 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let title = format!(
                 "{name} is called in the order of a set or of a listing, which differs between processes"
             );
-            let mut finding = finding(scan, &RULE, func, seen.at, title);
-            if let Some(origin) = seen.order.origin {
-                let text = "the order comes from here".to_owned();
+            // A call further down is shown at the loop.
+            let is_here = scan.project.functions[func].def.span.holds(seen.at.span)
+                && scan.project.functions[func].file == seen.at.file;
+            let at = if is_here { seen.at } else { seen.order.origin.unwrap_or(seen.at) };
+            let mut finding = finding(scan, &RULE, func, at, title);
+            let other = if is_here { seen.order.origin } else { Some(seen.at) };
+            if let Some(origin) = other.filter(|origin| *origin != at) {
+                let text = if is_here { "the order comes from here" } else { "the collective" }.to_owned();
                 finding.related.push(crate::Related {
                     place: crate::drafting::place(scan.project, origin, Some(func)),
                     text,
@@ -52,7 +57,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
             finding.help =
                 "go over sorted(...): the order of a set of strings depends on the hash seed of each process"
-                    .to_owned();
+                    .into();
             finding
         })
         .collect()

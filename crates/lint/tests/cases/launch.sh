@@ -54,3 +54,29 @@ export NCCL_DEBUG=INFO
 srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 --rdzv-endpoint=$MASTER_ADDR:29500 train.py
 #: silent docker-with-shm
 docker run --gpus all --shm-size=16g image python train.py
+#: fires plain-python-in-a-shell processes-do-not-multiply job.sbatch
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:8
+srun --wait=60 bash -c "python train.py --devices 8"
+#: silent a-helper-in-python
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+srun python -c "import streaming; streaming.clean()"
+srun torchrun --nnodes=2 --nproc-per-node=8 train.py
+#: low fires gloo-is-left-out gloo-on-another-network job.sbatch
+#!/bin/bash
+#SBATCH --nodes=8
+#SBATCH --gpus-per-node=4
+export NCCL_SOCKET_IFNAME=ib0
+srun torchrun --nnodes=8 --nproc-per-node=4 train.py
+#: low silent gloo-named-too
+#!/bin/bash
+#SBATCH --nodes=8
+#SBATCH --gpus-per-node=4
+export NCCL_SOCKET_IFNAME=ib0
+export GLOO_SOCKET_IFNAME=ib0
+srun torchrun --nnodes=8 --nproc-per-node=4 train.py

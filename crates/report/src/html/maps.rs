@@ -40,7 +40,7 @@ pub(super) fn timeline(report: &Report) -> String {
          data-label=\"Operations of {lanes} rows of ranks around the failure; the table below has the same\"></div>\n\
          <p id=\"chosen\" role=\"status\"></p>\n\
          <p class=\"quiet\">Operations of each rank in the 60 s around the moment at which {}; 0 is that moment. Ranks that made the \
-         same calls stand in one row. Drag to move; Ctrl and wheel, or a double click, zoom.</p>\n",
+         same calls share a row. Drag to move; Ctrl and wheel, or a double click, zoom.</p>\n",
         if report.waits.is_empty() { "the records end" } else { "the first rank began to wait" },
     );
     out.push_str(

@@ -12,7 +12,7 @@ use ringleader_report::quote;
 /// The metrics of all nodes.
 pub(crate) fn render(fleet: &Fleet) -> String {
     let mut out = String::new();
-    head(&mut out, "ringleader_check", "How a check stands: 0 ok, 1 warn, 2 fail, 3 could not be told.");
+    head(&mut out, "ringleader_check", "State of a check: 0 ok, 1 warn, 2 fail, 3 unknown.");
     for (node, check, verdict) in fleet.verdicts() {
         sample(&mut out, "ringleader_check", &[("node", node), ("check", check)], number(verdict));
     }

@@ -231,7 +231,7 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
             cause: "node-lost".to_owned(),
             class: ringleader_model::Class::Node,
             confidence: ringleader_model::Confidence::High,
-            summary: format!("{}: its supervisor is silent and the job stands still", lost.join(", ")),
+            summary: format!("{}: its supervisor is silent and the job hangs", lost.join(", ")),
             culprits: lost
                 .iter()
                 .map(|node| ringleader_run::judgement::Culprit {

@@ -574,7 +574,7 @@ impl Agent {
             ));
         }
         if let Some(why) = &self.trouble {
-            notes.push(format!("whether processes live cannot be told now: {why}"));
+            notes.push(format!("it is unknown now whether processes live: {why}"));
         }
         if !self.had_ranks && matches!(self.target, Target::Rings | Target::Group(_)) {
             let folders: Vec<String> =

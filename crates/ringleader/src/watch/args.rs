@@ -39,7 +39,7 @@ pub(crate) struct WatchArgs {
     /// With --stay: bundles that are kept, the newest
     #[arg(long, value_name = "N", default_value = "20", requires = "stay")]
     pub(crate) keep: usize,
-    /// Say how the job stands, and end
+    /// Print the state of the job, and end
     #[arg(long)]
     pub(crate) once: bool,
     /// End after this many seconds

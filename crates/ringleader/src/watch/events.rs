@@ -10,6 +10,7 @@ use ringleader_watch::view::View;
 
 use crate::terminal::{self, Color};
 use crate::watch::incident::Judged;
+use crate::watch::otlp::Exporter;
 use crate::watch::picture::Picture;
 use crate::watch::{now_ns, print, table, words};
 
@@ -31,6 +32,8 @@ pub(crate) struct Teller {
     picture: Arc<Mutex<Picture>>,
     /// Which job it tells of, once there are several.
     name: Arc<Mutex<Option<String>>>,
+    /// Who else hears of incidents.
+    exporter: Option<Exporter>,
 }
 
 impl Teller {
@@ -40,12 +43,28 @@ impl Teller {
             (false, true) => Form::Quiet,
             (false, false) => Form::Lines { to_error: has_command },
         };
-        Self { form, picture, name: Arc::default() }
+        Self { form, picture, name: Arc::default(), exporter: None }
     }
 
     /// The same for one of several jobs.
     pub(crate) fn of_job(&self, name: &Arc<Mutex<Option<String>>>, picture: &Arc<Mutex<Picture>>) -> Self {
         Self { name: Arc::clone(name), picture: Arc::clone(picture), ..self.clone() }
+    }
+
+    /// Incidents are exported by this, too.
+    pub(crate) fn exporting(self, exporter: Exporter) -> Self {
+        Self { exporter: Some(exporter), ..self }
+    }
+
+    pub(crate) fn is_exporting(&self) -> bool {
+        self.exporter.is_some()
+    }
+
+    fn hear(&self, event: &Event) {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
+        if let Some(exporter) = &self.exporter {
+            exporter.tell(event, self.name().as_deref());
+        }
     }
 
     fn name(&self) -> Option<String> {
@@ -57,7 +76,7 @@ impl Teller {
     }
 
     pub(crate) fn say(&self, event: &Event) {
-        self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
+        self.hear(event);
         match self.form {
             // Types with names for keys: printing them cannot fail.
             Form::Json => {
@@ -81,7 +100,7 @@ impl Teller {
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).verdict_text = Some(shown);
         let event = Event::new(now_ns(), What::Verdict { report });
         let Form::Lines { to_error } = self.form else { return self.say(&event) };
-        self.picture.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
+        self.hear(&event);
         let look = terminal::look(Color::Auto, None, Detail::Usual);
         if let Some(name) = self.name() {
             print(&format!("\njob {}:\n", plain(&name)), to_error);

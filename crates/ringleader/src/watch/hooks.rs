@@ -163,7 +163,7 @@ fn post(url: &str, body: &str, limit: Duration) -> Result<(), String> {
 }
 
 /// `https://hooks.example/services/T0/secret` is `https://hooks.example`.
-fn host_of(url: &str) -> &str {
+pub(super) fn host_of(url: &str) -> &str {
     let Some((scheme, rest)) = url.split_once("://") else { return "(no address)" };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if host.contains('@') {

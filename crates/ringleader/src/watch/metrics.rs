@@ -60,7 +60,7 @@ pub(crate) fn render(picture: &Picture) -> String {
     plain(&mut registry, "ranks", "Ranks that are watched", picture.n_ranks as f64);
     plain(&mut registry, "nodes", "Nodes that are watched", picture.n_nodes as f64);
     plain(&mut registry, "communicators", "Communicators that are watched", picture.n_comms as f64);
-    plain(&mut registry, "stalled", "Stalls that stand now", picture.stalls.len() as f64);
+    plain(&mut registry, "stalled", "Stalls now", picture.stalls.len() as f64);
     for (name, help, n) in [
         ("stalls", "Stalls since watching began", picture.n_stalls),
         ("verdicts", "Verdicts since watching began", picture.n_verdicts),
@@ -132,7 +132,7 @@ fn comms(registry: &mut Registry, picture: &Picture) {
     for comm in &picture.comms {
         stalled.get_or_create(&of(comm)).set(f64::from(u8::from(comm.is_stalled)));
     }
-    registry.register("comm_stalled", "Whether a stall stands in it", stalled);
+    registry.register("comm_stalled", "Whether it is stalled now", stalled);
 }
 
 fn ranks(registry: &mut Registry, picture: &Picture) {

@@ -162,3 +162,33 @@ fn units_start_what_there_is() {
     let error = ringleader::command().try_get_matches_from(std::iter::once("ringleader").chain(words)).err();
     assert!(error.is_none(), "{error:?}");
 }
+
+/// The action's own line, and the hook's, find a collective that one rank alone calls.
+#[test]
+fn the_action_and_the_hook_run_lint() {
+    let project = tempfile::tempdir().unwrap();
+    let code = "import torch.distributed as dist\n\n\ndef main():\n    dist.init_process_group(\"nccl\")\n    \
+                if dist.get_rank() == 0:\n        dist.barrier()\n\n\nmain()\n";
+    std::fs::write(project.path().join("train.py"), code).unwrap();
+    let root = crate::root();
+    let of = |file: &str, key: &str| {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        text.lines().find_map(|line| line.trim().strip_prefix(key).map(str::to_owned)).unwrap()
+    };
+    for (line, want) in [
+        (of("action.yml", "run: "), "::error file=train.py,line=7"),
+        (of(".pre-commit-hooks.yaml", "entry: "), "train.py:7:9: error"),
+    ] {
+        let bin = Path::new(env!("CARGO_BIN_EXE_ringleader")).parent().unwrap().display().to_string();
+        let output = Command::new("sh")
+            .args(["-c", &line])
+            .current_dir(project.path())
+            .env("PATH", format!("{bin}:{}", std::env::var("PATH").unwrap_or_default()))
+            .envs([("PATHS", "."), ("ARGUMENTS", "")])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{line}: {said}");
+        assert!(said.contains(want), "{line}: {said}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use ringleader::explain::answer::{Explanation, Kind, schema};
@@ -353,7 +353,9 @@ fn every_row_of_every_table_is_found_by_its_name() {
         let first = &answer.topics[0];
         let has_aliases = matches!(first.kind, Kind::Variable | Kind::CudaError | Kind::Link);
         if names.contains(&name) && !has_aliases {
-            assert!(first.name.eq_ignore_ascii_case(&name), "{name} gives {}", first.name);
+            // Or by the symptom that is called so, which leads to it.
+            let is_symptom = first.kind == Kind::Symptom && first.see_also.contains(&name);
+            assert!(first.name.eq_ignore_ascii_case(&name) || is_symptom, "{name} gives {}", first.name);
         }
         let value = serde_json::from_str(&answer.to_json().unwrap()).unwrap();
         assert!(validator.fits(&value), "{name} does not fit the schema");
@@ -522,6 +524,12 @@ proptest! {
     }
 }
 
+/// Time that this thread has run.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap())
+}
+
 /// The goal is 20 ms of processor time for the whole program; this is the part that can be slow.
 #[test]
 fn an_answer_takes_less_than_20_ms() {
@@ -534,13 +542,13 @@ fn an_answer_takes_less_than_20_ms() {
         "my job hangs",
         "zzzzzz zzzzz",
     ] {
-        // The best of several: the machine has other things to do.
+        // Processor time, the best of several: the machine has other things to do.
         let best = (0..7)
             .map(|_| {
-                let start = Instant::now();
+                let start = processor_time();
                 let answer = explain(query);
                 std::hint::black_box(text::render(&answer, &PLAIN));
-                start.elapsed()
+                processor_time().saturating_sub(start)
             })
             .min();
         assert!(best < Some(Duration::from_millis(20)), "{query}: {best:?}");

@@ -110,11 +110,11 @@ fn mark(name: &str, names: &BTreeSet<&str>, candidate: &mut Candidate) {
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     for marker in [format!("{name}-unfinished"), format!("{stem}-unfinished")] {
         if names.contains(marker.as_str()) {
-            candidate.marked = Some(format!("{marker} stands beside it"));
+            candidate.marked = Some(format!("{marker} is beside it"));
         }
     }
     if candidate.path.join("checkpoint-is-incomplete.txt").exists() {
-        candidate.marked = Some("checkpoint-is-incomplete.txt stands in it".to_owned());
+        candidate.marked = Some("checkpoint-is-incomplete.txt is in it".to_owned());
     }
     if name.contains(".orbax-checkpoint-tmp") || name.ends_with(".tmp") {
         candidate.marked = Some("its name says that it is being written".to_owned());

@@ -63,7 +63,7 @@ impl Reader<'_, '_, '_> {
     pub(super) fn kernel_log<L: LineReader + Default>(&mut self, log: &KernelLog, system: Option<&System>) {
         if let Some(other) = &log.also_in {
             let cite = self.places.of_part("kernel_log", self.sink);
-            let text = format!("the kernel log stands in {other} too and is read there");
+            let text = format!("the kernel log is in {other} too and is read there");
             self.sink.note(cite, NoteKind::Remark, text);
             return;
         }
