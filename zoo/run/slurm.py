@@ -128,9 +128,17 @@ def play(cluster, name):
         cluster.ask("scontrol", "update", "NodeName=n4", "State=RESUME")
     struck = time.time()
     if name in ("spare", "requeue"):
-        json.dump(VERDICT, open(f"{folder}/verdict.json", "w"))
-        held = json.load(open(glob.glob(f"{folder}/ringleader-run-{job}-n2/holder.json")[0]))
-        os.kill(held["launched"]["pid"], 9)
+        # One of those that run the job: with a spare it may be any.
+        launched = {}
+        for path in glob.glob(f"{folder}/ringleader-run-{job}-n*/holder.json"):
+            launcher = json.load(open(path))["launched"]
+            if launcher:
+                launched[path.split("/")[-2].rsplit("-", 1)[1]] = launcher["pid"]
+        bad = "n2" if "n2" in launched else max(launched)
+        row["bad"] = bad
+        verdict = {**VERDICT, "summary": f"planted: the GPU of {bad} is gone", "culprits": [{"host": bad}]}
+        json.dump(verdict, open(f"{folder}/verdict.json", "w"))
+        os.kill(launched[bad], 9)
     if name == "cancel":
         cluster.ask("scancel", job)
     if name == "requeue":
@@ -147,13 +155,13 @@ def play(cluster, name):
     row["gap_s"] = next((round(s["at"] - struck, 1) for s in all_steps if s["at"] > struck + 1), None)
     final = json.load(open(f"{folder}/final.json")) if os.path.exists(f"{folder}/final.json") else {}
     row["right_sum"] = final.get("total") == args.steps * (args.steps + 1) // 2
-    row["node"] = cluster.ask("sinfo", "-h", "-n", "n2", "-o", "%T %E").stdout.strip()
+    row["node"] = cluster.ask("sinfo", "-h", "-n", row.get("bad", "n2"), "-o", "%T %E").stdout.strip()
     said = open(f"{folder}/out").read() if os.path.exists(f"{folder}/out") else ""
     row["attempts"] = len({line for line in said.splitlines() if " runs, pid" in line and line.startswith("ringleader: attempt")})
     row["launched"] = sum(1 for path in glob.glob(f"{folder}/ringleader-run-*/journal.jsonl") for line in open(path)
                           if json.loads(line)["to"] == "launching")
     if name == "spare":
-        n_drains = said.count("scontrol update NodeName=n2 State=DRAIN")
+        n_drains = said.count(f"scontrol update NodeName={row.get('bad')} State=DRAIN")
         row["n_drains"] = n_drains
         row["is_well"] = row["state"] == "COMPLETED" and row["right_sum"] and row["node"].startswith("drain") and n_drains == 1
     elif name == "requeue":
@@ -163,7 +171,7 @@ def play(cluster, name):
         row["is_well"] = row["state"] == "CANCELLED" and row["launched"] == 3 and "ended from outside" in said
     else:
         row["is_well"] = row["state"] == "FAILED" and row["exit"] == "7:0" and row["launched"] == 6
-    cluster.ask("scontrol", "update", "NodeName=n2", "State=RESUME")
+    cluster.ask("scontrol", "update", f"NodeName={row.get('bad', 'n2')}", "State=RESUME")
     return row
 
 

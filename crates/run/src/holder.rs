@@ -169,6 +169,8 @@ impl Holder {
         if self.held.supervisor.is_none()
             && self.n_young <= MAX_YOUNG
             && Instant::now() >= self.next_supervisor
+            // Its last order may be that all is over.
+            && !matches!(self.setup.folder.order_at(self.held.obeyed + 1), Ok(Some(_)))
         {
             self.start_supervisor();
         }

@@ -397,6 +397,7 @@ fn an_elastic_range_is_narrowed_to_the_nodes_that_are_left() {
     let verdict = serde_json::json!({"cause": "nvlink-error", "class": "node", "confidence": "high", "summary": "planted",
                                      "culprits": [{"host": "a"}]});
     fs::write(job.path("verdict"), verdict.to_string()).unwrap();
+    let hub = format!("dir:{}", job.path("hub").display());
     let start = |node: &str| {
         let said = fs::File::create(job.path(&format!("said-{node}"))).unwrap();
         Command::new(env!("CARGO_BIN_EXE_ringleader"))
@@ -409,7 +410,7 @@ fn an_elastic_range_is_narrowed_to_the_nodes_that_are_left() {
                 "--end-grace",
                 "1",
                 "--hub",
-                "dir:hub",
+                &hub,
                 "--node",
                 node,
             ])
