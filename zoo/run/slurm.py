@@ -117,7 +117,7 @@ def play(cluster, name):
     if name == "requeue":
         # So that n2 is among the first three.
         cluster.ask("scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=wait")
-    sent = cluster.ask("sbatch", "--parsable", "-N", n, *where, "-D", folder, "-o", f"{folder}/out", f"{folder}/jobs/job.sbatch", env=env)
+    sent = cluster.ask("sbatch", "--parsable", "-N", n, *where, "-D", folder, "-o", f"{folder}/out", f"{folder}/jobs/job.sbatch", env=env, cwd=folder)
     job = sent.stdout.strip()
     row = {"scene": name, "job": job, "folder": folder}
     if not job:

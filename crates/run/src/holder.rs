@@ -240,7 +240,7 @@ impl Holder {
                 self.held.obeyed = number;
                 self.clean(u32::MAX, GRACE);
                 self.changed();
-                return Some(self.held.ended.map(|ended| ended.code()).or(*code).unwrap_or(1));
+                return Some(code.or(self.held.ended.map(|ended| ended.code())).unwrap_or(1));
             }
         };
         self.held.obeyed = number;

@@ -149,9 +149,9 @@ pub enum Order {
         /// Time to end by itself.
         grace_ms: u64,
     },
-    /// End with the last launcher's code, or with this one.
+    /// End with this code, or with the last launcher's.
     End {
-        /// Where no launcher was ever started.
+        /// Where no launcher was ever started, or the job has ended well without this node.
         code: Option<u8>,
     },
 }

@@ -448,7 +448,8 @@ fn an_elastic_range_is_narrowed_to_the_nodes_that_are_left() {
         ],
         "{said}"
     );
-    assert_eq!(codes[1], Some(0), "{said}");
+    // The one that was left out is no failure of the job.
+    assert_eq!(codes, [Some(0), Some(0)], "{said}");
 }
 
 /// The files of `--print-scripts` on a real Slurm: zoo/run/slurm.py. All of its scenes are run by hand; docs/run.md has what came of

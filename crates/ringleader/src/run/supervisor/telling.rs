@@ -185,10 +185,13 @@ impl Supervisor<'_> {
             notice.join().unwrap_or_default().iter().for_each(|said| self.say(said));
         }
         let code = if is_done { Code::NothingFound } else { Code::Findings };
-        // Where no launcher was ever started, the code is ours.
-        let none_started =
-            self.held.launched.is_none().then_some(if is_done { 0 } else { Code::Refused as u8 });
-        if let Err(error) = self.folder.order(&Order::End { code: none_started }) {
+        // Where no launcher was ever started, the code is ours. A node that was left out of a job that has ended well is no failure:
+        // a scheduler would take the highest code of all for the job's.
+        let of_ours = match self.held.launched {
+            None => Some(if is_done { 0 } else { Code::Refused as u8 }),
+            Some(launched) => (is_done && launched.generation < decree.generation).then_some(0),
+        };
+        if let Err(error) = self.folder.order(&Order::End { code: of_ours }) {
             self.say(&format!("the order to end could not be written: {error}"));
         }
         code.into()
