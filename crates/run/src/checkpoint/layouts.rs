@@ -370,7 +370,8 @@ impl Sight {
         {
             self.lacks("model.safetensors.index.json is missing, and the model is in parts".to_owned());
         }
-        let is_text = |name: &str| name.ends_with(".json") && !IDLE.contains(&name);
+        let is_text =
+            |name: &str| name.rsplit_once('.').is_some_and(|(_, end)| end == "json") && !IDLE.contains(&name);
         for (name, path) in all.iter().filter(|(name, path)| is_text(name) && path.is_file()) {
             if let Err(Soundness::Incomplete(why)) = json(path) {
                 self.lacks(if why.contains(name.as_str()) { why } else { format!("{name}: {why}") });
@@ -640,7 +641,7 @@ fn whole_manifest(path: &Path) -> io::Result<bool> {
     }
     file.read_exact(&mut head)?;
     let (magic, rest) = head.split_at(4);
-    let said = rest.try_into().map(u64::from_le_bytes).unwrap_or(u64::MAX);
+    let said = rest.try_into().map_or(u64::MAX, u64::from_le_bytes);
     Ok(magic == [0x0c, 0xdb, 0x3a, 0x2a] && said <= length)
 }
 
