@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Four nodes (network namespaces) and a real etcd of three members: `ringleader run` on each while things break.
 
-    zoo/run/nodes.py --ringleader PROGRAM [--only link,rank,supervisor,leader,full] [--out FILE]
+    zoo/run/nodes.py --ringleader PROGRAM [--only link,rank,apart,supervisor,leader,full] [--out FILE]
 
 Needs root, iproute2 and etcd; without them it says so and ends with 69. Checked for each: the job does all of its steps, the
 sum is right (nothing was lost or counted twice), no node starts a generation twice, no two generations make progress at
@@ -47,6 +47,8 @@ class World:
         self.args, self.folder = args, folder
         self.tag = f"rlr{os.getpid() % 10000}"
         self.etcds, self.nodes, self.spaces = {}, {}, []
+        # State folders that no other node can read, by descriptor: they outlive the node's processes for us.
+        self.is_apart, self.private = False, {}
 
     def space(self, name):
         return f"{self.tag}{name}"
@@ -103,12 +105,23 @@ class World:
                  "{master_addr}:{master_port}", "--dir", self.folder, "--steps", str(self.args.steps), "--resume",
                  "{checkpoint}"]
         said = open(f"{self.folder}/said{n}", "a")
+        if self.is_apart:
+            os.makedirs(f"{self.folder}/state{n}", exist_ok=True)
+            mount = f'mount -t tmpfs none {self.folder}/state{n} && exec "$@"'
+            words = ["sh", "-c", mount, "-", *words]
         self.nodes[n] = subprocess.Popen(["ip", "netns", "exec", self.space(n), *words], stdout=said, stderr=said,
                                          env={**os.environ, "NODE": f"n{n}"})
 
+    def state(self, n):
+        if not self.is_apart:
+            return f"{self.folder}/state{n}"
+        if n not in self.private:
+            self.private[n] = os.open(f"/proc/{self.nodes[n].pid}/root{self.folder}/state{n}", os.O_DIRECTORY)
+        return f"/proc/self/fd/{self.private[n]}"
+
     def held(self, n):
         try:
-            return json.load(open(f"{self.folder}/state{n}/holder.json"))
+            return json.load(open(f"{self.state(n)}/holder.json"))
         except (OSError, ValueError):
             return {}
 
@@ -141,7 +154,9 @@ class World:
 
 
 def kill_rank(world, n):
-    os.kill(world.held(n)["launched"]["pid"], signal.SIGKILL)
+    """The rank of this node, or of another one if it is the spare."""
+    launched = (world.held(at).get("launched") for at in (n, 3, 2, 1))
+    os.kill(next(launcher["pid"] for launcher in launched if launcher), signal.SIGKILL)
 
 
 def link(world):
@@ -150,6 +165,13 @@ def link(world):
 
 
 def rank(world):
+    kill_rank(world, 1)
+
+
+def apart(world):
+    """As `rank`, where no node can read another's files: the evidence goes through the hub."""
+    for n in range(N):
+        world.state(n)
     kill_rank(world, 1)
 
 
@@ -186,12 +208,13 @@ def full(world):
     world.ctl("alarm", "disarm")
 
 
-SCENES = {"rank": rank, "supervisor": supervisor, "leader": leader, "full": full, "link": link}
+SCENES = {"rank": rank, "apart": apart, "supervisor": supervisor, "leader": leader, "full": full, "link": link}
 
 
 def play(args, name):
     folder = tempfile.mkdtemp(prefix=f"nodes-{name}-")
     world = World(args, folder)
+    world.is_apart = name == "apart"
     row = {"scene": name, "folder": folder}
     with open(f"{folder}/policy.toml", "w") as file:
         file.write(POLICY)
@@ -229,8 +252,9 @@ def judge(world, row, struck, args):
     # Steps of generations never alternate: one attempt at a time makes progress.
     row["one_at_a_time"] = generations == sorted(generations)
     starts = {}
-    for path in glob.glob(f"{folder}/state*/journal.jsonl"):
-        for line in open(path):
+    for n in range(N):
+        path = f"{world.state(n)}/journal.jsonl"
+        for line in open(path) if os.path.exists(path) else []:
             record = json.loads(line)
             if record["to"] == "launching":
                 key = (record["node"], record["generation"])
@@ -240,7 +264,9 @@ def judge(world, row, struck, args):
     row["right_sum"] = final.get("total") == args.steps * (args.steps + 1) // 2
     later = [s["at"] for s in steps if s["at"] > struck and s["generation"] > min(generations)]
     row["gap_s"] = round(later[0] - struck, 1) if later else None
-    row["is_well"] = bool(row["started"] and row["ended"] and row["one_at_a_time"] and row["started_once"]
+    if world.is_apart:
+        row["fetched"] = sum(len(glob.glob(f"{world.state(n)}/attempts/1/of-*.tar.zst")) for n in range(N))
+    row["is_well"] = bool(row["started"] and row.get("fetched", 2) == 2 and row["ended"] and row["one_at_a_time"] and row["started_once"]
                           and row["right_sum"] and all(code == 0 for code in row["codes"]))
 
 

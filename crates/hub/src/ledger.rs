@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::Address;
-pub use crate::records::{MAX_LEDGER_BYTES, Page};
+pub use crate::records::{MAX_EVIDENCE_BYTES, MAX_LEDGER_BYTES, Page};
 use crate::seat::escape;
 use crate::{HubError, OpenError, directory, etcd};
 
@@ -69,6 +69,26 @@ impl Ledger {
         match &mut self.backend {
             Backend::Directory(ledger) => ledger.propose(number, bytes),
             Backend::Etcd(ledger) => ledger.propose(number, bytes),
+        }
+    }
+
+    /// Puts the own evidence of an entry into the hub, in place of the one before. In etcd it expires after the time to silence that
+    /// the ledger was opened with. Errors: hub away, no room, deadline, too long.
+    pub fn share(&mut self, number: u64, bytes: &[u8]) -> Result<(), HubError> {
+        if bytes.len() > MAX_EVIDENCE_BYTES {
+            return Err(HubError::TooLong { bytes: bytes.len() });
+        }
+        match &mut self.backend {
+            Backend::Directory(ledger) => ledger.share(number, bytes),
+            Backend::Etcd(ledger) => ledger.share(number, bytes),
+        }
+    }
+
+    /// Takes a participant's evidence of an entry; None if it has put none there. Errors: hub away, deadline.
+    pub fn fetch(&mut self, node: &str, number: u64) -> Result<Option<Vec<u8>>, HubError> {
+        match &mut self.backend {
+            Backend::Directory(ledger) => ledger.fetch(node, number),
+            Backend::Etcd(ledger) => ledger.fetch(node, number),
         }
     }
 

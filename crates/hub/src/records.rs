@@ -10,6 +10,9 @@ pub const MAX_TEXT_BYTES: usize = 4096;
 /// Largest entry or note, bytes.
 pub const MAX_LEDGER_BYTES: usize = 256 << 10;
 
+/// Longest evidence that a participant may put into the hub, bytes.
+pub const MAX_EVIDENCE_BYTES: usize = 4 << 20;
+
 /// What a ledger holds at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {

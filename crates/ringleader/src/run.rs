@@ -7,6 +7,7 @@
 mod attempt;
 mod council;
 mod duty;
+mod evidence;
 mod judge;
 mod launch;
 mod metrics;
@@ -15,6 +16,7 @@ mod preflight;
 mod supervisor;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -47,7 +49,10 @@ pub(crate) struct RunArgs {
     /// Write ready files for Slurm, Kubernetes and plain torchrun into this folder, and end
     #[arg(long, value_name = "DIR")]
     pub(crate) print_scripts: Option<PathBuf>,
-    /// Folder for output, evidence and journal of this node [default: ringleader-run, with a hub ringleader-run-NODE]
+    /// Print the newest complete checkpoint of the folder, and end
+    #[arg(long)]
+    pub(crate) print_checkpoint: bool,
+    /// Folder for output, evidence and journal of this node [default: ringleader-run, with Slurm's job and the node behind it]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Folder that the program saves checkpoints into [default: the policy's]
@@ -65,11 +70,11 @@ pub(crate) struct RunArgs {
     /// Address under which other nodes reach this one [default: its name]
     #[arg(long, value_name = "ADDR")]
     pub(crate) address: Option<String>,
-    /// Nodes that the job is started on; more that join are spares
-    #[arg(long, value_name = "N", default_value = "1", requires = "hub")]
-    pub(crate) nodes: usize,
-    /// Fewest nodes that it can run on [default: as many as --nodes]
-    #[arg(long, value_name = "N", requires = "hub")]
+    /// Nodes that the job is started on; more that join are spares [default: torchrun's --nnodes MIN:MAX, else 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<usize>,
+    /// Fewest nodes that it can run on [default: the MIN of --nnodes MIN:MAX, else as many as --nodes]
+    #[arg(long, value_name = "N")]
     pub(crate) min_nodes: Option<usize>,
     /// A node counts as lost when its supervisor is silent for longer than this while the job hangs, seconds
     #[arg(long, value_name = "SECONDS", default_value = "30")]
@@ -86,10 +91,10 @@ pub(crate) struct RunArgs {
     /// How long ranks may take to end by themselves after SIGTERM, seconds
     #[arg(long, value_name = "SECONDS", default_value = "15")]
     pub(crate) end_grace: f64,
-    /// Run this in a shell with every decision, its journal record on standard input
+    /// Run this in a shell with every decision and stall, its journal record on standard input
     #[arg(long, value_name = "CMD", env = "RINGLEADER_ON_DECISION", hide_env = true)]
     pub(crate) on_decision: Option<String>,
-    /// Post every decision to this address, as JSON
+    /// Post every decision and stall to this address, as JSON; of several nodes one does
     #[arg(long, value_name = "URL", env = "RINGLEADER_WEBHOOK", hide_env = true, hide_env_values = true,
           value_parser = hooks::address)]
     pub(crate) webhook: Option<String>,
@@ -124,6 +129,9 @@ impl Subcommand for RunArgs {
             print(&policy.to_toml())?;
             return Ok(Code::NothingFound.into());
         }
+        if self.print_checkpoint {
+            return print_checkpoint(&policy);
+        }
         if let Some(folder) = &self.print_scripts {
             return write_scripts(self, folder);
         }
@@ -134,6 +142,14 @@ impl Subcommand for RunArgs {
             return Err(Failure::Nodes {
                 why: "supervise a launcher: none was named".to_owned(),
                 help: "ringleader run -- torchrun --nproc-per-node 8 train.py",
+            });
+        }
+        // The hub may stand in the environment or in a file.
+        if self.hub.is_none() && (self.nodes.is_some_and(|n| n > 1) || self.min_nodes.is_some_and(|n| n > 1))
+        {
+            return Err(Failure::Nodes {
+                why: "supervise several nodes: no --hub was named, by which they agree".to_owned(),
+                help: "--hub dir:/shared/folder or --hub etcd://host:2379/job",
             });
         }
         startable(&self.command[0])?;
@@ -190,23 +206,54 @@ impl RunArgs {
         self.job.clone().or_else(of_slurm).unwrap_or_else(|| "job".to_owned())
     }
 
+    /// Each start of a Slurm job has a folder of its own: budgets, and what its nodes agree on, belong to the start.
     fn state(&self) -> PathBuf {
+        let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let slurm = of("SLURM_JOB_ID").map(|job| match of("SLURM_RESTART_COUNT") {
+            Some(n) if n != "0" => format!("{job}.{n}"),
+            _ => job,
+        });
         let named = || {
-            if self.hub.is_some() {
-                format!("ringleader-run-{}", self.node_name())
-            } else {
-                "ringleader-run".to_owned()
-            }
+            let node = self.hub.is_some().then(|| self.node_name());
+            let parts: Vec<String> =
+                std::iter::once("ringleader-run".to_owned()).chain(slurm).chain(node).collect();
+            parts.join("-")
         };
         self.state.clone().unwrap_or_else(|| named().into())
+    }
+
+    /// Nodes that the job is started on.
+    pub(crate) fn n_nodes(&self) -> usize {
+        let of_range = || launch::range(&self.command).map(|(_, most)| most);
+        self.nodes.or_else(of_range).unwrap_or(1).max(1)
+    }
+
+    /// Fewest nodes that it can run on.
+    pub(crate) fn n_least(&self) -> usize {
+        let of_range = || launch::range(&self.command).map(|(least, _)| least);
+        let most = self.n_nodes();
+        self.min_nodes.or_else(of_range).unwrap_or(most).clamp(1, most)
     }
 
     /// Becomes the holder.
     fn hold(&self) -> Result<ExitCode, Failure> {
         let path = self.state();
         let refused = |source| Failure::CannotWrite { path: path.clone(), source };
+        let taken = || Failure::Nodes {
+            why: format!("use the folder {}: another run does", path.display()),
+            help: "--state DIR gives each run a folder of its own",
+        };
+        let before = if path.exists() {
+            let before = Folder::open(&path).and_then(|folder| folder.place()).map_err(refused)?;
+            Some(before.ok_or_else(taken)?)
+        } else {
+            None
+        };
         let path_of = fresh(&path).map_err(refused)?;
         let folder = Folder::open(&path_of).map_err(refused)?;
+        drop(before);
+        // Held until the end of this process.
+        let _place = folder.place().map_err(refused)?.ok_or_else(taken)?;
         let asked = Asked {
             job: self.job_name(),
             node: self.node_name(),
@@ -231,6 +278,27 @@ impl RunArgs {
         let code = holder::hold(setup).map_err(refused)?;
         Ok(ExitCode::from(code))
     }
+}
+
+/// The path alone goes to standard output, for scripts; what is to be said of it goes to standard error.
+fn print_checkpoint(policy: &Policy) -> Result<ExitCode, Failure> {
+    let Some(dir) = &policy.checkpoint.dir else {
+        return Err(Failure::Nodes {
+            why: "look for a checkpoint: no folder was named".to_owned(),
+            help: "ringleader run --print-checkpoint --checkpoints ckpt",
+        });
+    };
+    let (chosen, notes) = duty::newest_checkpoint(policy);
+    for note in &notes {
+        // Nobody may be listening.
+        let _ = writeln!(std::io::stderr().lock(), "ringleader: {}", ringleader_report::quote::plain(note));
+    }
+    let Some(chosen) = chosen else {
+        let _ = writeln!(std::io::stderr().lock(), "ringleader: no complete checkpoint in {dir}");
+        return Ok(Code::NoUsableEvidence.into());
+    };
+    print(&format!("{}\n", chosen.path))?;
+    Ok(Code::NothingFound.into())
 }
 
 /// A state folder of a run that is over is put aside, so that each run has its own journal. One that was cut off, by a loss of
@@ -260,7 +328,10 @@ fn shown(path: &Path, fault: &policy::Fault) -> String {
 fn write_scripts(args: &RunArgs, folder: &Path) -> Result<ExitCode, Failure> {
     let asked = scripts::Asked {
         command: args.command.clone(),
-        nodes: args.nodes.max(1) as u32,
+        nodes: args.n_nodes() as u32,
+        // By default with one node less: better than to wait for one that is being mended.
+        least: if args.min_nodes.is_some() { args.n_least() } else { args.n_nodes().saturating_sub(1).max(1) }
+            as u32,
         job: args.job_name(),
         checkpoints: args.checkpoints.clone(),
     };

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use ringleader_knowledge::signal::SIGABRT;
 use ringleader_knowledge::{cause, collecting};
 use ringleader_model::{
     Category, Cause, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceKind, Verdict, Weight,
@@ -16,6 +17,7 @@ use crate::likeness::Opinion;
 use crate::rule::{Outcome, Rule};
 use crate::{health, likeness, rules, unexplained};
 use ringleader_correlate::Scene;
+use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
 
 /// Runs every rule and names the root.
@@ -51,6 +53,7 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     yield_to_rules(&mut findings);
     yield_to_machines(&mut findings);
     yield_to_conclusions(scene, &mut findings);
+    yield_to_last_words(scene, &mut findings);
     yield_to_memory(&mut findings);
     order(&mut findings);
     drop_repeats(&mut findings);
@@ -211,6 +214,31 @@ fn yield_to_machines(findings: &mut [Finding]) {
         let unsure =
             |f: &&mut Finding| f.cause == Cause::ApplicationException && f.confidence < Confidence::High;
         findings.iter_mut().filter(unsure).for_each(|f| f.weight = f.weight.min(Weight::Echo));
+    }
+}
+
+/// A library that finds itself called wrongly says so and aborts: the mismatch that its last words state is the cause, the abort
+/// only the end.
+fn yield_to_last_words(scene: &Scene<'_>, findings: &mut [Finding]) {
+    let by_table = rules::program::message_names_cause::RULE.id;
+    let is_mismatch = |cause| {
+        matches!(
+            cause,
+            Cause::ShapeMismatch | Cause::DtypeMismatch | Cause::OpMismatch | Cause::CollectiveDesync
+        )
+    };
+    let is_said =
+        findings.iter().any(|f| f.rule == by_table && is_mismatch(f.cause) && f.weight > Weight::Symptom);
+    let are_aborts = scene.fates().all().all(|(_, fate)| match fate.end() {
+        End::Crashed(signal) => signal.number == SIGABRT,
+        _ => true,
+    });
+    if is_said && are_aborts {
+        let crashes = findings.iter_mut().filter(|f| f.cause == Cause::ProcessCrashed);
+        crashes.for_each(|f| f.weight = f.weight.min(Weight::Symptom));
+        // The end is a second kind of evidence beside the words.
+        let said = findings.iter_mut().filter(|f| f.rule == by_table && is_mismatch(f.cause));
+        said.for_each(|f| f.confidence = Confidence::High);
     }
 }
 

@@ -160,7 +160,7 @@ fn week(seed: u64, is_blind: bool) -> Outcome {
                     site.excluded.extend(without);
                 }
             }
-            Action::Stop => {
+            Action::Stop | Action::Requeue { .. } => {
                 now += PERSON_S + RESTART_S;
                 sick = Sick::None;
                 past.clear();

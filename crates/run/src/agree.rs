@@ -54,6 +54,9 @@ pub struct Judged {
     pub step: Option<u64>,
     /// Why the job was ended from outside, if it was.
     pub told: Option<String>,
+    /// Node that decided: it alone speaks to schedulers and webhooks.
+    #[serde(default)]
+    pub by: String,
 }
 
 /// What a decree demands.

@@ -22,6 +22,7 @@ pub mod pickle;
 pub mod zip;
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -109,6 +110,8 @@ pub struct Found {
     pub modified: SystemTime,
     /// Files written per rank.
     pub n_rank_files: usize,
+    /// Files that every checkpoint of the job has under the same name.
+    pub files: BTreeSet<String>,
 }
 
 /// What a search has found.
@@ -179,6 +182,7 @@ pub fn search(dir: &Path, options: Options) -> io::Result<Search> {
     // The number in a file's name may be another one than the step within.
     all.sort_by(found_newest_first);
     compare_ranks(&mut all);
+    compare_files(&mut all);
     let is = |soundness: &Soundness, wanted: fn(&Soundness) -> bool| wanted(soundness);
     let chosen =
         all.iter().position(|found| is(&found.soundness, |s| matches!(s, Soundness::Complete))).or_else(
@@ -197,6 +201,32 @@ pub fn search(dir: &Path, options: Options) -> io::Result<Search> {
         }
     }
     Ok(search)
+}
+
+/// A checkpoint that lacks what the next older complete one of its layout has: a program saves the same things each time. It may
+/// also have been told otherwise since, so this makes it doubtful only.
+fn compare_files(all: &mut [Found]) {
+    for at in (0..all.len()).rev() {
+        let Some(found) = all.get(at).filter(|found| found.soundness == Soundness::Complete) else {
+            continue;
+        };
+        let older = all.get(at + 1..).unwrap_or_default();
+        let Some(other) =
+            older.iter().find(|other| other.layout == found.layout && other.soundness == Soundness::Complete)
+        else {
+            continue;
+        };
+        let lacking: Vec<&String> = other.files.difference(&found.files).take(3).collect();
+        if lacking.is_empty() {
+            continue;
+        }
+        let names = lacking.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        let name = other.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let why = format!("it lacks {names}, which {name} has");
+        if let Some(found) = all.get_mut(at) {
+            found.soundness = Soundness::Doubtful(why);
+        }
+    }
 }
 
 /// A checkpoint with fewer files of ranks than its neighbours lacks those of some ranks: no layout writes down how many

@@ -57,6 +57,8 @@ pub struct Site {
     pub min_nodes: usize,
     /// Nodes that the job had been given, spares and excluded ones included.
     pub n_given: usize,
+    /// How often the scheduler has started the job again, where it can be asked to.
+    pub requeued: Option<u32>,
 }
 
 /// What happens next.
@@ -82,8 +84,23 @@ pub enum Action {
         /// Pause before it, seconds.
         pause_s: f64,
     },
+    /// No further attempt here: the scheduler starts the whole job again.
+    Requeue {
+        /// Nodes that it is not to get again.
+        without: Vec<String>,
+    },
     /// No further attempt.
     Stop,
+}
+
+impl Action {
+    /// Nodes that are left out.
+    pub fn without(&self) -> &[String] {
+        match self {
+            Self::Restart { without, .. } | Self::Requeue { without } => without,
+            Self::Stop => &[],
+        }
+    }
 }
 
 /// Decides. `past` are the earlier failures, oldest first; `chance` is a random number from 0 to 1.
@@ -106,7 +123,15 @@ pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Si
         Class::Program => program(policy, past, failure, pause_s, why),
         Class::Node => {
             let (without, charged) = node(policy, failure, site, &mut why);
-            budgeted(policy, past, failure, charged, without, pause_s, why)
+            let is_enough = n_left(site, &without) >= site.min_nodes.max(1);
+            let mut decision = budgeted(policy, past, failure, charged, without, pause_s, why);
+            if let Action::Restart { without, .. } = &mut decision.action
+                && !is_enough
+                && !without.is_empty()
+            {
+                decision.action = Action::Requeue { without: std::mem::take(without) };
+            }
+            decision
         }
         Class::Transient | Class::Unknown => budgeted(policy, past, failure, class, Vec::new(), pause_s, why),
     }
@@ -199,8 +224,17 @@ fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<Strin
         ));
         return (Vec::new(), Class::Node);
     }
-    let n_left = site.nodes.len() - bad.len() + site.spares.len();
+    let n_left = n_left(site, &bad);
     if n_left < site.min_nodes.max(1) {
+        if site.requeued.is_some_and(|n| n < policy.exclude.requeue) {
+            why.push(format!(
+                "{} on {names}; {n_left} nodes would be left and the job needs {}: the scheduler is asked to start it again \
+                 on others",
+                judgement.cause,
+                site.min_nodes.max(1)
+            ));
+            return (bad, Class::Node);
+        }
         why.push(format!(
             "{} on {names}; it stays, since {n_left} nodes would be left and the job needs {}",
             judgement.cause,
@@ -210,6 +244,11 @@ fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<Strin
     }
     why.push(format!("{} on {names}: left out of the next attempt", judgement.cause));
     (bad, Class::Node)
+}
+
+/// Nodes that the job could run on without these.
+fn n_left(site: &Site, without: &[String]) -> usize {
+    site.nodes.iter().filter(|node| !without.contains(node)).count() + site.spares.len()
 }
 
 /// Nodes that may be left out of so many: never more than the share.

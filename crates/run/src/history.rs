@@ -134,6 +134,7 @@ impl History {
         let action = match record.decision.as_ref().map(|decision| &decision.action) {
             Some(Action::Restart { without, .. }) if !without.is_empty() => "excluded",
             Some(Action::Restart { .. }) => "restarted",
+            Some(Action::Requeue { .. }) => "requeued",
             Some(Action::Stop) | None if record.to == State::Stopped => "stopped",
             _ => "none",
         };

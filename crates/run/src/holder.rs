@@ -169,6 +169,8 @@ impl Holder {
         if self.held.supervisor.is_none()
             && self.n_young <= MAX_YOUNG
             && Instant::now() >= self.next_supervisor
+            // Its last order may be that all is over.
+            && !matches!(self.setup.folder.order_at(self.held.obeyed + 1), Ok(Some(_)))
         {
             self.start_supervisor();
         }
@@ -238,7 +240,7 @@ impl Holder {
                 self.held.obeyed = number;
                 self.clean(u32::MAX, GRACE);
                 self.changed();
-                return Some(self.held.ended.map(|ended| ended.code()).or(*code).unwrap_or(1));
+                return Some(code.or(self.held.ended.map(|ended| ended.code())).unwrap_or(1));
             }
         };
         self.held.obeyed = number;

@@ -74,6 +74,8 @@ pub struct Exclude {
     pub max_share: f64,
     /// Whether commands that touch nodes of others are run (drain, cordon) or only printed.
     pub mode: Mode,
+    /// How often the scheduler may be asked to start the whole job again without the node, where too few nodes are left.
+    pub requeue: u32,
 }
 
 /// Whether commands of the scheduler are run.
@@ -121,7 +123,12 @@ impl Default for Policy {
                 cap: Duration::from_mins(10),
                 jitter: 0.2,
             },
-            exclude: Exclude { confidence: Confidence::High, max_share: 0.05, mode: Mode::DryRun },
+            exclude: Exclude {
+                confidence: Confidence::High,
+                max_share: 0.05,
+                mode: Mode::DryRun,
+                requeue: 0,
+            },
             stop_confidence: Confidence::High,
             stall_grace: Duration::from_secs(20),
             checkpoint: Checkpoint::default(),
@@ -197,6 +204,7 @@ struct RawExclude {
     confidence: Option<Spanned<String>>,
     max_share: Option<Spanned<f64>>,
     mode: Option<Spanned<String>>,
+    requeue: Option<Spanned<i64>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -312,6 +320,9 @@ impl Policy {
                 }
             };
         }
+        if let Some(requeue) = &file.exclude.requeue {
+            self.exclude.requeue = page.count(requeue, 0, 100)?;
+        }
         if let Some(confidence) = &file.stop.confidence {
             self.stop_confidence = page.confidence(confidence)?;
         }
@@ -367,9 +378,10 @@ impl Policy {
         let mode = if self.exclude.mode == Mode::Act { "act" } else { "dry-run" };
         let _ = writeln!(
             out,
-            "[exclude]\nconfidence = \"{}\"\nmax_share = {:?}\nmode = \"{mode}\"",
+            "[exclude]\nconfidence = \"{}\"\nmax_share = {:?}\nmode = \"{mode}\"\nrequeue = {}",
             confidence_name(self.exclude.confidence),
-            self.exclude.max_share
+            self.exclude.max_share,
+            self.exclude.requeue
         );
         let _ = writeln!(out, "[stop]\nconfidence = \"{}\"", confidence_name(self.stop_confidence));
         let _ = writeln!(out, "[stall]\ngrace = \"{}\"", words(self.stall_grace));
@@ -537,6 +549,7 @@ mod tests {
             ("version = 1\n[backoff]\ncap = \"1s\"", 3, "backoff.cap", "below `first`"),
             ("version = 1\n[exclude]\nmax_share = 5", 3, "exclude.max_share", "from 0 to 1"),
             ("version = 1\n[exclude]\nmode = \"on\"", 3, "exclude.mode", "\"dry-run\" or \"act\""),
+            ("version = 1\n[exclude]\nrequeue = 1000", 3, "exclude.requeue", "from 0 to 100"),
             ("version = 1\n[stop]\nconfidence = \"sure\"", 3, "stop.confidence", "\"low\", \"medium\""),
             (
                 "version = 1\n[budget]\nnode = { max = -1, per = \"1h\" }",

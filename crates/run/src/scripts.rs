@@ -11,14 +11,16 @@ pub struct Asked {
     pub command: Vec<String>,
     /// Nodes.
     pub nodes: u32,
+    /// Fewest nodes.
+    pub least: u32,
     /// Name of the job.
     pub job: String,
     /// Folder of checkpoints, if it was named.
     pub checkpoints: Option<String>,
 }
 
-/// Name and text of each file.
-pub fn files(asked: &Asked) -> Vec<(&'static str, String)> {
+/// Name and text of each file. `folder` is where they will lie.
+pub fn files(asked: &Asked, folder: &Path) -> Vec<(&'static str, String)> {
     let name = label(&asked.job);
     let checkpoints = asked.checkpoints.clone().unwrap_or_else(|| "ckpt".to_owned());
     let command = command(asked);
@@ -34,9 +36,10 @@ pub fn files(asked: &Asked) -> Vec<(&'static str, String)> {
         template
             .replace("@NAME@", &name)
             .replace("@NODES@", &asked.nodes.to_string())
-            .replace("@MIN@", &asked.nodes.saturating_sub(1).max(1).to_string())
+            .replace("@MIN@", &asked.least.clamp(1, asked.nodes.max(1)).to_string())
             .replace("@CHECKPOINTS@", &quoted(&checkpoints))
             .replace("@CHECKPOINTS_JSON@", &serde_json::to_string(&checkpoints).unwrap_or_default())
+            .replace("@FOLDER@", &quoted(&folder.display().to_string()))
             .replace("@COMMAND@", &shell)
             .replace("        @ARGS@", &rows(20))
             .replace("@ARGS@", &rows(12))
@@ -53,8 +56,10 @@ pub fn files(asked: &Asked) -> Vec<(&'static str, String)> {
 /// Writes the files into a folder; none is written over. Errors: the file system's.
 pub fn write(folder: &Path, asked: &Asked) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(folder)?;
+    // Slurm runs a copy of the script from elsewhere.
+    let own = folder.canonicalize()?;
     let mut made = Vec::new();
-    for (name, text) in files(asked) {
+    for (name, text) in files(asked, &own) {
         let path = folder.join(name);
         io::Write::write_all(&mut fs::File::create_new(&path)?, text.as_bytes())?;
         made.push(path);
@@ -97,6 +102,7 @@ mod tests {
         Asked {
             command: Vec::new(),
             nodes: 4,
+            least: 3,
             job: "My Job".to_owned(),
             checkpoints: Some("/data/my ckpt".to_owned()),
         }
@@ -104,7 +110,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_to_fill_in() {
-        let all = files(&asked());
+        let all = files(&asked(), Path::new("/jobs/a b"));
         assert_eq!(all.len(), 5);
         for (name, text) in all {
             for word in text.split('@').skip(1) {
@@ -113,7 +119,13 @@ mod tests {
             }
             match name.rsplit('.').next() {
                 Some("yaml") => assert!(text.contains("name: my-job"), "{text}"),
-                Some("sbatch" | "sh") => assert!(text.contains("'/data/my ckpt'"), "{text}"),
+                Some("sbatch") => {
+                    assert!(
+                        text.contains("'/data/my ckpt'") && text.contains("'/jobs/a b'/policy.toml"),
+                        "{text}"
+                    );
+                }
+                Some("sh") => assert!(text.contains("'/data/my ckpt'"), "{text}"),
                 _ => {}
             }
         }

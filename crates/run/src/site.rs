@@ -10,6 +10,8 @@ pub struct Wanted {
     pub nodes: Vec<String>,
     /// Why, one sentence.
     pub why: String,
+    /// The whole job is to be started again without them.
+    pub requeue: bool,
 }
 
 /// A command for a scheduler.
@@ -23,6 +25,15 @@ pub struct Command {
 
 /// Longest reason that is passed on.
 const MAX_REASON: usize = 160;
+
+/// Requeues a Slurm job without some nodes, from within the job. A running job's list of excluded nodes cannot be changed, so it
+/// is held first. That ends the job's processes: SIGTERM now, SIGKILL after KillWait (30 s); this shell ignores the first and
+/// needs less than a second. Nodes that were excluded before stay so.
+const REQUEUE: &str = "trap '' TERM HUP INT; \
+    old=$(scontrol show job \"$1\" -o | tr ' ' '\\n' | sed -n 's/^ExcNodeList=//p' | grep -v null); \
+    scontrol requeuehold \"$1\" || exit; n=0; \
+    until scontrol update JobId=\"$1\" ExcNodeList=\"${old:+$old,}$2\"; do n=$((n+1)); [ $n -gt 20 ] && break; sleep 1; done; \
+    scontrol release \"$1\"";
 
 /// The commands for the scheduler that this environment belongs to; none without one. Names that are no plain words of a
 /// host are left out: they come from evidence.
@@ -43,16 +54,8 @@ pub fn commands(wanted: &Wanted, environment: &[(String, String)]) -> Vec<Comman
             &["scontrol", "update", &format!("NodeName={list}"), "State=DRAIN", &format!("Reason={reason}")],
             "administrator of Slurm",
         )];
-        // A running job's list cannot be changed: it holds for the next start of a requeued one.
-        if of("RINGLEADER_REQUEUE").is_some_and(|value| value == "1") && is_host(job) {
-            all.extend([
-                command(&["scontrol", "requeuehold", job], "owner of the job"),
-                command(
-                    &["scontrol", "update", &format!("JobId={job}"), &format!("ExcNodeList={list}")],
-                    "owner of the job",
-                ),
-                command(&["scontrol", "release", job], "owner of the job"),
-            ]);
+        if wanted.requeue && is_host(job) {
+            all.push(command(&["sh", "-c", REQUEUE, "requeue", job, &list], "owner of the job"));
         }
         return all;
     }
@@ -62,8 +65,10 @@ pub fn commands(wanted: &Wanted, environment: &[(String, String)]) -> Vec<Comman
             all.push(command(&["kubectl", "cordon", node], "patch nodes"));
             let namespace = of("POD_NAMESPACE").filter(|name| is_host(name)).unwrap_or("default");
             let selector = format!("--field-selector=spec.nodeName={node}");
-            let label =
-                format!("--selector=job-name={}", if is_host(&wanted.job) { &wanted.job } else { "job" });
+            let label = format!(
+                "--selector=ringleader-job={}",
+                if is_host(&wanted.job) { &wanted.job } else { "job" }
+            );
             all.push(command(
                 &[
                     "kubectl",
@@ -101,10 +106,12 @@ mod tests {
     use super::*;
 
     fn lines(nodes: &[&str], environment: &[(&str, &str)]) -> Vec<String> {
+        let requeue = environment.iter().any(|(key, _)| *key == "requeue");
         let wanted = Wanted {
             job: "train".to_owned(),
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             why: "gpu-fallen-off-bus on n7; \"$(x)\"\nnode restart 1 of 3".to_owned(),
+            requeue,
         };
         let environment: Vec<(String, String)> =
             environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -116,15 +123,16 @@ mod tests {
         assert_eq!(lines(&["n7"], &[]), Vec::<String>::new());
         let drain = "scontrol update NodeName=n7,n8 State=DRAIN Reason=ringleader: gpu-fallen-off-bus on n7 x node restart 1 of 3";
         assert_eq!(lines(&["n7", "n8"], &[("SLURM_JOB_ID", "12")]), [drain]);
-        let requeue = lines(&["n7"], &[("SLURM_JOB_ID", "12"), ("RINGLEADER_REQUEUE", "1")]);
-        assert_eq!(
-            requeue[1..],
-            ["scontrol requeuehold 12", "scontrol update JobId=12 ExcNodeList=n7", "scontrol release 12"]
+        let requeue = lines(&["n7", "n8"], &[("SLURM_JOB_ID", "12"), ("requeue", "")]);
+        assert!(
+            requeue[1].starts_with("sh -c trap") && requeue[1].ends_with("requeue 12 n7,n8"),
+            "{requeue:?}"
         );
         let pods = lines(&["n7"], &[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("POD_NAMESPACE", "ml")]);
         assert_eq!(pods[0], "kubectl cordon n7");
         assert!(
-            pods[1].contains("--namespace ml --field-selector=spec.nodeName=n7 --selector=job-name=train")
+            pods[1]
+                .contains("--namespace ml --field-selector=spec.nodeName=n7 --selector=ringleader-job=train")
         );
     }
 

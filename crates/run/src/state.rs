@@ -149,9 +149,9 @@ pub enum Order {
         /// Time to end by itself.
         grace_ms: u64,
     },
-    /// End with the last launcher's code, or with this one.
+    /// End with this code, or with the last launcher's.
     End {
-        /// Where no launcher was ever started.
+        /// Where no launcher was ever started, or the job has ended well without this node.
         code: Option<u8>,
     },
 }
@@ -214,10 +214,20 @@ impl Folder {
         self.path.join("orders").join(format!("{number:06}.json"))
     }
 
+    /// Takes the holder's place; None if another run has it. It is given back when the file is dropped. Errors: the file
+    /// system's.
+    pub fn place(&self) -> io::Result<Option<File>> {
+        self.lock("place")
+    }
+
     /// Takes the supervisor's seat; None if another supervisor has it. It is given back when the file is dropped.
     /// Errors: the file system's.
     pub fn seat(&self) -> io::Result<Option<File>> {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(self.path.join("seat"))?;
+        self.lock("seat")
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Option<File>> {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(self.path.join(name))?;
         match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

@@ -57,6 +57,12 @@ pub(super) fn replace(path: &Path, token: &str, bytes: &[u8]) -> io::Result<()> 
     std::fs::rename(&beside, path).inspect_err(|_| drop(std::fs::remove_file(&beside)))
 }
 
+/// The same for a file that only its owner may read.
+pub(super) fn replace_private(path: &Path, token: &str, bytes: &[u8]) -> io::Result<()> {
+    let beside = write_beside_as(path, token, bytes, 0o600)?;
+    std::fs::rename(&beside, path).inspect_err(|_| drop(std::fs::remove_file(&beside)))
+}
+
 /// Writes a file that must not exist yet; returns false if it does.
 pub(super) fn create(path: &Path, token: &str, bytes: &[u8]) -> io::Result<bool> {
     let beside = write_beside(path, token, bytes)?;
@@ -73,8 +79,12 @@ pub(super) fn create(path: &Path, token: &str, bytes: &[u8]) -> io::Result<bool>
 }
 
 fn write_beside(path: &Path, token: &str, bytes: &[u8]) -> io::Result<std::path::PathBuf> {
+    write_beside_as(path, token, bytes, 0o644)
+}
+
+fn write_beside_as(path: &Path, token: &str, bytes: &[u8], mode: u32) -> io::Result<std::path::PathBuf> {
     let beside = path.with_file_name(format!(".{token}"));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&beside)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
     file.write_all(bytes)?;
     // Closing sends the bytes to the server of a shared file system; a local disk need not survive a power cut here.
     drop(file);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::files;
 use crate::HubError;
-use crate::records::{MAX_LEDGER_BYTES, Page};
+use crate::records::{MAX_EVIDENCE_BYTES, MAX_LEDGER_BYTES, Page};
 use crate::seat::{escape, unescape};
 
 /// Entries that are kept.
@@ -94,6 +94,26 @@ impl Ledger {
             std::fs::remove_file(entries.join(name(old))).ok();
         }
         Ok(is_ours)
+    }
+
+    /// One file a node, readable by its owner alone: the number, then the evidence.
+    pub(crate) fn share(&mut self, number: u64, bytes: &[u8]) -> Result<(), HubError> {
+        let content = [&number.to_be_bytes()[..], bytes].concat();
+        let written = self.folder("evidence").and_then(|folder| {
+            files::replace_private(&folder.join(escape(&self.node)), &self.token, &content)
+        });
+        written.map_err(|error| away(&error))
+    }
+
+    pub(crate) fn fetch(&mut self, node: &str, number: u64) -> Result<Option<Vec<u8>>, HubError> {
+        let path = self.folder("evidence").map_err(|error| away(&error))?.join(escape(node));
+        let bytes = match files::open(&path).and_then(|(file, _)| files::read(file, MAX_EVIDENCE_BYTES + 8)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(away(&error)),
+        };
+        let is_of = bytes.get(..8) == Some(&number.to_be_bytes()[..]);
+        Ok(bytes.get(8..).filter(|rest| is_of && rest.len() <= MAX_EVIDENCE_BYTES).map(<[u8]>::to_vec))
     }
 
     pub(crate) fn announce(&mut self, bytes: &[u8]) -> Result<(), HubError> {

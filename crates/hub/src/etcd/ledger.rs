@@ -9,12 +9,14 @@ use tonic::Code;
 use super::client::{Client, Failure};
 use super::proto::{Compare, Op, PutRequest};
 use crate::address::EtcdAddress;
-use crate::records::Page;
+use crate::records::{MAX_EVIDENCE_BYTES, Page};
 use crate::seat::{escape, unescape};
 use crate::{HubError, OpenError};
 
 /// Attempts of one call, each with a share of the deadline: after a failure of a member the next one is asked.
 const TRIES: u32 = 3;
+/// Longest part of evidence in one key, bytes: etcd takes 1.5 MiB a request.
+const PART: usize = 512 << 10;
 /// Bytes of the number before an entry.
 const NUMBER: usize = 8;
 
@@ -22,6 +24,7 @@ pub(crate) struct Ledger {
     runtime: Runtime,
     client: Client,
     prefix: String,
+    evidence: String,
     node: String,
     ttl: Duration,
     deadline: Duration,
@@ -49,6 +52,7 @@ impl Ledger {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(OpenError::Thread)?;
         let prefix = format!("{}/v1/ledger/{name}/", address.prefix);
+        let evidence = format!("{}/v1/evidence/{name}/", address.prefix);
         let client = {
             // Channels are bound to the runtime that they are made in.
             let _guard = runtime.enter();
@@ -59,6 +63,7 @@ impl Ledger {
             runtime,
             client,
             prefix,
+            evidence,
             node: node.to_owned(),
             ttl,
             deadline,
@@ -134,6 +139,47 @@ impl Ledger {
             Ok(self.client.txn(compare, vec![put], deadline).await?.is_some())
         };
         self.runtime.block_on(work).map_err(|failure: Failure| trouble(&failure, deadline))
+    }
+
+    /// Keys beside the ledger's own, which every look reads: `v1/evidence/NAME/NODE/PART`, each with number and count before its
+    /// share of the bytes, under one lease.
+    pub(crate) fn share(&mut self, number: u64, bytes: &[u8]) -> Result<(), HubError> {
+        let ttl = self.ttl;
+        let (lease, ..) = self.call(&async |client, deadline| client.grant(ttl, deadline).await)?;
+        let parts: Vec<&[u8]> = bytes.chunks(PART).collect();
+        for (at, part) in parts.iter().enumerate() {
+            let head = [number.to_be_bytes(), (parts.len() as u64).to_be_bytes()].concat();
+            let put =
+                PutRequest { key: self.part_key(&self.node, at), value: [&head, *part].concat(), lease };
+            self.call(&async |client, deadline| client.put(put.clone(), deadline).await)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fetch(&mut self, node: &str, number: u64) -> Result<Option<Vec<u8>>, HubError> {
+        let (mut bytes, mut at) = (Vec::new(), 0);
+        loop {
+            let key = self.part_key(node, at);
+            let Some(kv) = self.call(&async |client, deadline| client.get(&key, deadline).await)? else {
+                return Ok(None);
+            };
+            let word = |range: std::ops::Range<usize>| {
+                kv.value.get(range).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes)
+            };
+            let (of, n) = (word(0..NUMBER), word(NUMBER..2 * NUMBER));
+            bytes.extend_from_slice(kv.value.get(2 * NUMBER..).unwrap_or_default());
+            at += 1;
+            if of != Some(number) || bytes.len() > MAX_EVIDENCE_BYTES {
+                return Ok(None);
+            }
+            if n.is_none_or(|n| at as u64 >= n) {
+                return Ok(Some(bytes));
+            }
+        }
+    }
+
+    fn part_key(&self, node: &str, at: usize) -> Vec<u8> {
+        format!("{}{}/{at:04}", self.evidence, escape(node)).into_bytes()
     }
 
     pub(crate) fn announce(&mut self, bytes: &[u8]) -> Result<(), HubError> {

@@ -15,6 +15,7 @@ use ringleader_run::state::now;
 use ringleader_run::tree;
 use rustix::process::Signal;
 
+use crate::run::evidence::{self, Evidence};
 use crate::run::judge;
 use crate::watch::incident::{self, ToCollect};
 
@@ -55,25 +56,51 @@ pub(crate) struct Found {
     pub(crate) judgement: Judgement,
     /// The report for people.
     pub(crate) text: String,
+    /// Ranks of this node that were seen to run.
+    pub(crate) ranks: Vec<u32>,
 }
 
-/// Collects what is wanted, and judges it.
-pub(crate) fn collect(wanted: ToCollect, folder: PathBuf, nodes: Vec<String>) -> Duty<Found> {
+/// Collects what is wanted, passes it to the other nodes, and judges it.
+pub(crate) fn collect(
+    wanted: ToCollect,
+    folder: PathBuf,
+    nodes: Vec<String>,
+    share: Option<(Evidence, u64)>,
+) -> Duty<Found> {
     Duty::begin(move || {
+        let ranks = ranks_of(&wanted.events);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let (bundle, _) = incident::collect(&wanted, &folder)?;
+            // Where it cannot be passed on, this node's verdict still counts.
+            let _ = share.map(|(evidence, generation)| evidence.share(generation, &bundle));
             incident::judge(&[bundle])
         }));
-        let unjudged = |why: String| Found { judgement: Judgement::unjudged(&why), text: String::new() };
+        let unjudged = |why: String| Found {
+            judgement: Judgement::unjudged(&why),
+            text: String::new(),
+            ranks: ranks.clone(),
+        };
         match outcome {
             Ok(Ok(judged)) => Found {
                 judgement: judge::judged(&judged.report, &judged.bundle, &nodes),
                 text: shown(&judged.report),
+                ranks: ranks.clone(),
             },
             Ok(Err(failure)) => unjudged(failure.message()),
             Err(_) => unjudged(crate::failure::our_bug()),
         }
     })
+}
+
+/// Ranks that the watcher saw, in its own events.
+fn ranks_of(events: &str) -> Vec<u32> {
+    let of_event = |line: &str| {
+        let event: serde_json::Value = serde_json::from_str(line).ok()?;
+        (event.get("event")?.as_str()? == "ranks").then_some(())?;
+        let rank = |row: &serde_json::Value| row.get("rank")?.as_u64()?.try_into().ok();
+        Some(event.get("ranks")?.as_array()?.iter().filter_map(rank).collect::<Vec<u32>>())
+    };
+    events.lines().rev().find_map(of_event).unwrap_or_default()
 }
 
 fn shown(report: &ringleader_report::json::Report) -> String {
@@ -172,6 +199,10 @@ pub(crate) struct ToDecide {
     pub(crate) n_nodes: usize,
     pub(crate) min_nodes: usize,
     pub(crate) resumed_from: Option<u64>,
+    /// Own node.
+    pub(crate) node: String,
+    /// Reaches the evidence of other nodes.
+    pub(crate) evidence: Option<Evidence>,
     /// A verdict for tests.
     pub(crate) planted: Option<PathBuf>,
 }
@@ -186,8 +217,9 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
         What::Halt { nodes, .. } | What::Run { nodes, .. } => nodes.clone(),
         What::Done | What::Stop => Vec::new(),
     };
+    let mut notes = Vec::new();
     let mut verdict =
-        planted(wanted.planted.as_deref()).unwrap_or_else(|| judged_together(&wanted.members, &nodes));
+        planted(wanted.planted.as_deref()).unwrap_or_else(|| judged_together(wanted, &nodes, &mut notes));
     let lost: Vec<String> = nodes
         .iter()
         .filter(|node| !wanted.members.iter().any(|member| member.node == **node))
@@ -234,9 +266,10 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
         excluded: wanted.halted.excluded.clone(),
         min_nodes: wanted.min_nodes,
         n_given,
+        requeued: requeued(),
     };
     let mut decision = decide::decide(&wanted.policy, &wanted.past, &failure, &site, chance());
-    if wanted.fit.len() < wanted.min_nodes.max(1) && decision.action != Action::Stop {
+    if wanted.fit.len() < wanted.min_nodes.max(1) && matches!(decision.action, Action::Restart { .. }) {
         decision.action = Action::Stop;
         let least = wanted.min_nodes.max(1);
         decision
@@ -245,10 +278,9 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
         let unfit = wanted.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
         decision.why.extend(unfit.map(|(node, why)| format!("{node}: {why}")));
     }
-    let mut notes = Vec::new();
     let mut excluded = wanted.halted.excluded.clone();
     let what = match &decision.action {
-        Action::Stop => What::Stop,
+        Action::Requeue { .. } | Action::Stop => What::Stop,
         Action::Restart { without, pause_s } => {
             excluded.extend(without.iter().cloned());
             let joins = |node: &&String| !excluded.contains(node);
@@ -261,8 +293,15 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
     };
     let why = decision.why.clone();
     let mut decree = Machine::next(&wanted.halted, what, excluded, why);
-    decree.judged = Some(Box::new(Judged { verdict, decision, step, told }));
+    decree.judged = Some(Box::new(Judged { verdict, decision, step, told, by: wanted.node.clone() }));
     (decree, notes)
+}
+
+/// How often Slurm has started this job again; None where no scheduler could.
+fn requeued() -> Option<u32> {
+    std::env::var_os("SLURM_JOB_ID")?;
+    let count = std::env::var("SLURM_RESTART_COUNT").ok();
+    Some(count.and_then(|count| count.parse().ok()).unwrap_or(0))
 }
 
 /// A random number from 0 to 1.
@@ -279,13 +318,11 @@ fn planted(path: Option<&Path>) -> Option<Judgement> {
     Some(judgement)
 }
 
-/// Bundles that can be read from here are judged as one job; else the most certain verdict of all nodes counts.
-fn judged_together(members: &[Member], nodes: &[String]) -> Judgement {
-    let bundles: Vec<PathBuf> = members
-        .iter()
-        .filter_map(|member| member.bundle.as_ref().map(PathBuf::from))
-        .filter(|path| path.is_file())
-        .collect();
+/// Bundles of all nodes are judged as one job: those that can be read from here, and those that their nodes have put into the
+/// hub. Where there is only one, the most certain verdict of all nodes counts.
+fn judged_together(wanted: &ToDecide, nodes: &[String], notes: &mut Vec<String>) -> Judgement {
+    let members = &wanted.members;
+    let bundles = evidence::of_all(members, wanted.evidence.as_ref(), wanted.halted.generation, notes);
     let apart = together(members);
     if members.len() < 2 || bundles.len() < 2 {
         return apart;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ringleader_model::Confidence as Sure;
+use ringleader_model::{Class, Confidence as Sure};
 use ringleader_report::json::{Confidence, Culprit as Blamed, Report};
 use ringleader_run::judgement::{Citation, Culprit, Judgement, class_of};
 use ringleader_run::state::Ended;
@@ -34,7 +34,7 @@ pub(crate) fn judged(report: &Report, bundle: &Path, nodes: &[String]) -> Judgem
     let culprits: Vec<Culprit> = verdict.culprits.iter().map(culprit).collect();
     let mut judgement = Judgement {
         cause: verdict.cause.clone(),
-        class: ringleader_model::Class::Unknown,
+        class: Class::Unknown,
         confidence: match verdict.confidence {
             Confidence::Low => Sure::Low,
             Confidence::Medium => Sure::Medium,
@@ -46,6 +46,10 @@ pub(crate) fn judged(report: &Report, bundle: &Path, nodes: &[String]) -> Judgem
         bundle: Some(bundle.display().to_string()),
     };
     judgement.class = class_of(&judgement.cause, &judgement.hosts(), nodes);
+    if judgement.class == Class::Program && is_of_the_world(&judgement.summary) {
+        // What a program cannot help may be well again at the next attempt.
+        judgement.class = Class::Unknown;
+    }
     let deciding = report.findings.iter().filter(|finding| finding.cause == verdict.cause);
     let quoted = deciding.flat_map(|finding| &finding.evidence).take(MAX_EVIDENCE);
     judgement.evidence = quoted
@@ -56,6 +60,17 @@ pub(crate) fn judged(report: &Report, bundle: &Path, nodes: &[String]) -> Judgem
         })
         .collect();
     judgement
+}
+
+/// An exception that passes on what the file system, a server or another process answered: `[Errno 28] No space left on device`.
+fn is_of_the_world(summary: &str) -> bool {
+    // EIO, EAGAIN, ENOSPC, EROFS, EPIPE, ENONET, ENOLINK, ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ESTALE, EDQUOT.
+    const NUMBERS: [u32; 12] = [5, 11, 28, 30, 32, 64, 67, 104, 110, 113, 116, 122];
+    summary.match_indices("[Errno ").any(|(at, word)| {
+        let digits = summary.get(at + word.len()..).unwrap_or_default();
+        let number = digits.split(']').next().and_then(|number| number.parse::<u32>().ok());
+        number.is_some_and(|number| NUMBERS.contains(&number))
+    })
 }
 
 fn culprit(blamed: &Blamed) -> Culprit {
@@ -100,12 +115,20 @@ pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>) -> Judgement
 ///   rank      : 1 (local_rank: 1)
 ///   exitcode  : 3 (pid: 4711)
 /// ```
-pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf]) -> Judgement {
+///
+/// One that is not in the table, and that the launcher did not end, has ended with 0 before its peers failed.
+pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf], seen: &[u32]) -> Judgement {
     if !matches!(judgement.cause.as_str(), "none" | "undecided" | "peer-process-died") {
         return judgement;
     }
-    let found = files.iter().find_map(|file| own_exit(&String::from_utf8_lossy(&read(file).ok()?)));
-    let Some((rank, code)) = found else { return judgement };
+    let texts: Vec<String> = files
+        .iter()
+        .filter_map(|file| Some(String::from_utf8_lossy(&read(file).ok()?).into_owned()))
+        .collect();
+    let Some((rank, code)) = texts.iter().find_map(|text| own_exit(text)) else {
+        let early = texts.iter().find_map(|text| left_early(text, seen));
+        return early.map_or(judgement.clone(), |ranks| exited_early(judgement, &ranks));
+    };
     let summary = format!("rank {rank} ended itself with exit code {code}, without a traceback");
     let citation = Citation { text: format!("exitcode  : {code}"), ..Citation::default() };
     let culprit = judgement.culprits.iter().find(|culprit| culprit.rank == Some(rank)).cloned();
@@ -118,6 +141,48 @@ pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf]) -> 
         evidence: std::iter::once(citation).chain(judgement.evidence.iter().cloned()).collect(),
         ..judgement
     }
+}
+
+/// The judgement of ranks that ended with 0 while others went on.
+fn exited_early(judgement: Judgement, ranks: &[u32]) -> Judgement {
+    let names = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let summary = format!("rank {names} ended with exit code 0 while the others went on");
+    let citation = Citation {
+        text: format!("torchrun's table of failures does not list rank {names}"),
+        ..Citation::default()
+    };
+    let culprit = |rank: &u32| {
+        let known = judgement.culprits.iter().find(|culprit| culprit.rank == Some(*rank)).cloned();
+        known.unwrap_or(Culprit { rank: Some(*rank), ..Culprit::default() })
+    };
+    Judgement {
+        cause: "rank-exited-early".to_owned(),
+        class: class_of("rank-exited-early", &[], &[]),
+        confidence: Sure::Medium,
+        summary,
+        culprits: ranks.iter().map(culprit).collect(),
+        evidence: std::iter::once(citation).chain(judgement.evidence.iter().cloned()).collect(),
+        ..judgement
+    }
+}
+
+/// Ranks of this node that were seen to run and that torchrun's table does not list: only the fewer part of them, and none if the
+/// launcher ended one, which may then end with 0 as well.
+fn left_early(text: &str, seen: &[u32]) -> Option<Vec<u32>> {
+    let table = text.rsplit_once("FAILED\n")?.1;
+    table.contains("Root Cause (first observed failure)").then_some(())?;
+    let listed: Vec<u32> = table
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("rank")?.split_once(':'))
+        .filter_map(|(_, number)| number.split_whitespace().next()?.parse().ok())
+        .collect();
+    let ended = text.matches("closing signal").count();
+    let left: Vec<u32> = seen.iter().copied().filter(|rank| !listed.contains(rank)).collect();
+    let all_known = listed.iter().all(|rank| seen.contains(rank));
+    // Whoever was ended and is listed has been counted; one that was ended and is not listed could be any.
+    let n_ended_and_listed =
+        table.matches("exitcode  : -15").count() + table.matches("exitcode  : -9").count();
+    (all_known && !listed.is_empty() && !left.is_empty() && ended <= n_ended_and_listed).then_some(left)
 }
 
 /// Rank and code of the first failure in torchrun's table, if the rank ended by itself.
@@ -199,6 +264,42 @@ mod tests {
             assert_eq!(own_exit(&table(code)), None);
         }
         assert_eq!(own_exit("exitcode : 3"), None);
+    }
+
+    #[test]
+    fn a_rank_that_no_table_lists_has_left() {
+        let row = |rank: u32, code: i32| {
+            format!("  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: 7)\n")
+        };
+        let table = |others: &str, root: &str| {
+            format!(
+                "t.py FAILED\n---\nFailures:\n{others}---\nRoot Cause (first observed failure):\n[0]:\n{root}"
+            )
+        };
+        let text = table("", &row(1, 1));
+        assert_eq!(left_early(&text, &[0, 1]), Some(vec![0]));
+        // All are listed; nobody was seen; a rank that was ended may have ended with 0 for that.
+        assert_eq!(left_early(&table(&row(0, -15), &row(1, 1)), &[0, 1]), None);
+        assert_eq!(left_early(&text, &[]), None);
+        let ended = format!("W api.py] Sending process 8 closing signal SIGTERM\n{text}");
+        assert_eq!(left_early(&ended, &[0, 1]), None);
+        let three = format!("Sending process 8 closing signal SIGTERM\n{}", table(&row(2, -15), &row(1, 1)));
+        assert_eq!(left_early(&three, &[0, 1, 2]), Some(vec![0]));
+        let judgement = exited_early(Judgement::unjudged("?"), &[0]);
+        assert_eq!((judgement.class, judgement.cause.as_str()), (Class::Program, "rank-exited-early"));
+    }
+
+    #[test]
+    fn what_the_world_answers_is_no_fault_of_the_program() {
+        for (text, expected) in [
+            ("rank 1 raised OSError: [Errno 28] No space left on device: '/data'", true),
+            ("rank 1 raised OSError: [Errno 116] Stale file handle", true),
+            ("rank 1 raised FileNotFoundError: [Errno 2] No such file or directory: 'x'", false),
+            ("rank 1 raised ValueError: batch 28", false),
+            ("[Errno ", false),
+        ] {
+            assert_eq!(is_of_the_world(text), expected, "{text}");
+        }
     }
 
     #[test]

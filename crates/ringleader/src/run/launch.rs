@@ -1,6 +1,7 @@
 //! The launcher's command line: places for the checkpoint and the meeting point are filled in.
 
 use ringleader_run::journal::Chosen;
+use ringleader_run::judgement::is_same;
 
 /// What is filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,43 @@ impl Fill {
     /// The command line. Without a checkpoint, an argument with its place is left out, and a flag that stands alone before
     /// it as well.
     pub(crate) fn argv(&self, template: &[String]) -> Vec<String> {
+        let words = self.filled(template);
+        if range(template).is_some() { self.fixed(words) } else { words }
+    }
+
+    /// A launcher that was given a range gets the number of nodes that all have agreed on: torchrun would wait half a minute for
+    /// more at every start, and nodes that were left out could come back. A meeting point that was shut down stays closed under
+    /// its name, so each attempt has its own; one on a node that is left out moves to the first node.
+    fn fixed(&self, words: Vec<String>) -> Vec<String> {
+        let is_c10d = words
+            .iter()
+            .position(|word| is_option(word, "--rdzv-backend"))
+            .is_none_or(|at| value_of(&words, at).is_none_or(|backend| backend == "c10d"));
+        let mut out = words;
+        for at in 0..out.len() {
+            let Some(old) = value_of(&out, at) else { continue };
+            let new = if is_option(&out[at], "--nnodes") {
+                self.nodes.len().to_string()
+            } else if is_option(&out[at], "--rdzv-id") {
+                format!("{old}-{}", self.generation)
+            } else if is_option(&out[at], "--rdzv-endpoint") && is_c10d {
+                let (host, port) = old.rsplit_once(':').map_or((old.as_str(), None), |(h, p)| (h, Some(p)));
+                if self.nodes.iter().any(|node| is_same(node, host)) {
+                    continue;
+                }
+                format!("{}:{}", self.master, port.map_or_else(|| self.port().to_string(), str::to_owned))
+            } else {
+                continue;
+            };
+            match out[at].split_once('=') {
+                Some((flag, _)) => out[at] = format!("{flag}={new}"),
+                None => out[at + 1] = new,
+            }
+        }
+        out
+    }
+
+    fn filled(&self, template: &[String]) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         for word in template {
             if word.contains("{checkpoint}") && self.checkpoint.is_none() {
@@ -91,20 +129,48 @@ impl Fill {
     }
 }
 
-/// Launchers that die of SIGUSR1 and leave their workers, unless they were told to pass it on.
-pub(crate) fn dies_of_user_signals(command: &[String]) -> bool {
-    // `--signals-to-handle=A,B` or in two words.
-    let handles = command.iter().skip_while(|word| !word.contains("signals-to-handle")).take(2);
-    let is_told = handles.into_iter().any(|word| word.contains("USR"))
-        || std::env::var("TORCHELASTIC_SIGNALS_TO_HANDLE").is_ok_and(|signals| signals.contains("USR"));
-    let is_elastic = command.iter().take(4).any(|word| {
+/// Whether a word is this option, with hyphens or underscores, alone or with its value.
+fn is_option(word: &str, name: &str) -> bool {
+    let flag = word.split('=').next().unwrap_or_default();
+    flag.replace('_', "-") == name
+}
+
+/// The value of the option at a place.
+fn value_of(words: &[String], at: usize) -> Option<String> {
+    let word = words.get(at).filter(|word| word.starts_with("--"))?;
+    word.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| words.get(at + 1).cloned())
+}
+
+/// The range of nodes that torchrun is given: `--nnodes MIN:MAX`.
+pub(crate) fn range(command: &[String]) -> Option<(usize, usize)> {
+    if !is_elastic(command) {
+        return None;
+    }
+    let at = command.iter().position(|word| is_option(word, "--nnodes"))?;
+    let value = value_of(command, at)?;
+    let (least, most) = value.split_once(':')?;
+    let (least, most) = (least.parse().ok()?, most.parse().ok()?);
+    (1 <= least && least <= most).then_some((least, most))
+}
+
+/// The launcher is torchrun or one that works as it does.
+fn is_elastic(command: &[String]) -> bool {
+    command.iter().take(4).any(|word| {
         let name = word.rsplit('/').next().unwrap_or_default();
         matches!(
             name,
             "torchrun" | "accelerate" | "torch.distributed.run" | "torch.distributed.launch" | "deepspeed"
         )
-    });
-    is_elastic && !is_told
+    })
+}
+
+/// Launchers that die of SIGUSR1 and leave their workers, unless they were told to pass it on.
+pub(crate) fn dies_of_user_signals(command: &[String]) -> bool {
+    // `--signals-to-handle=A,B` or in two words.
+    let mut handles = command.iter().skip_while(|word| !word.contains("signals-to-handle")).take(2);
+    let is_told = handles.any(|word| word.contains("USR"))
+        || std::env::var("TORCHELASTIC_SIGNALS_TO_HANDLE").is_ok_and(|signals| signals.contains("USR"));
+    is_elastic(command) && !is_told
 }
 
 #[cfg(test)]
@@ -138,6 +204,38 @@ mod tests {
         let next = Fill { generation: 4, ..fill.clone() };
         assert_ne!(fill.argv(&words("{master_port}")), next.argv(&words("{master_port}")));
         assert!(fill.env(2).contains(&("RINGLEADER_CHECKPOINT_STEP".to_owned(), "5".to_owned())));
+    }
+
+    #[test]
+    fn a_range_becomes_the_number_that_was_agreed_on() {
+        let fill = Fill {
+            job: "j".to_owned(),
+            generation: 3,
+            nodes: words("b c"),
+            master: "10.0.0.2".to_owned(),
+            ..Fill::default()
+        };
+        let given = words(
+            "torchrun --nnodes=2:4 --rdzv_id run7 --rdzv-backend=c10d --rdzv-endpoint a:29500 --nproc-per-node 8 t.py --nnodes",
+        );
+        let got = words(
+            "torchrun --nnodes=2 --rdzv_id run7-3 --rdzv-backend=c10d --rdzv-endpoint 10.0.0.2:29500 --nproc-per-node 8 t.py --nnodes",
+        );
+        assert_eq!((range(&given), fill.argv(&given)), (Some((2, 4)), got));
+        // The meeting point is on a node of the attempt, or another program's.
+        for word in ["--rdzv-endpoint b:29500", "--rdzv-backend etcd-v2 --rdzv-endpoint a:2379"] {
+            let given = words(&format!("torchrun --nnodes 1:2 {word} t.py"));
+            assert_eq!(fill.argv(&given), words(&format!("torchrun --nnodes 2 {word} t.py")));
+        }
+        for other in [
+            "torchrun --nnodes 2 t.py",
+            "python t.py --nnodes 1:2",
+            "torchrun --nnodes 3:2 t.py",
+            "torchrun --nnodes",
+        ] {
+            assert_eq!(range(&words(other)), None, "{other}");
+            assert_eq!(fill.argv(&words(other)), words(other));
+        }
     }
 
     #[test]

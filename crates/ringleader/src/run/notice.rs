@@ -1,4 +1,4 @@
-//! Decisions are passed on: to a command, to a webhook, to what is remembered of nodes.
+//! Decisions and stalls are passed on: to a command, to a webhook, to what is remembered of nodes.
 
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -8,9 +8,9 @@ use ringleader_run::journal::Record;
 use crate::run::RunArgs;
 use crate::watch::hooks;
 
-/// Passes a decision on, in a thread; answers with what came of it.
-pub(crate) fn pass_on(args: &RunArgs, record: &Record) -> Option<JoinHandle<Vec<String>>> {
-    let hooks = (args.on_decision.clone(), args.webhook.clone());
+/// Passes a decision or a stall on, in a thread; answers with what came of it. Of all nodes only one calls the webhook.
+pub(crate) fn pass_on(args: &RunArgs, record: &Record, is_ours: bool) -> Option<JoinHandle<Vec<String>>> {
+    let hooks = (args.on_decision.clone(), args.webhook.clone().filter(|_| is_ours));
     if hooks.0.is_none() && hooks.1.is_none() {
         return None;
     }

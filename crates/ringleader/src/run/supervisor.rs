@@ -32,7 +32,9 @@ use crate::run::RunArgs;
 use crate::run::attempt::{self, Passer, Progress};
 use crate::run::council::Council;
 use crate::run::duty::{self, Duty, Found};
+use crate::run::evidence::Evidence;
 use crate::run::launch::Fill;
+use crate::run::notice;
 use crate::run::preflight::Examination;
 use crate::watch::agent::{Agent, Target};
 use crate::watch::eye::Eye;
@@ -146,11 +148,11 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
     let address = args.address.clone().unwrap_or_else(|| node.clone());
     let member = Member { node: node.clone(), address, ..Member::default() };
     let (store, is_alone) = store(args, &folder, &asked)?;
-    let n_nodes = if is_alone { 1 } else { args.nodes };
+    let n_nodes = if is_alone { 1 } else { args.n_nodes() };
     let config = Config {
         node,
         n_nodes,
-        min_nodes: args.min_nodes.unwrap_or(n_nodes).clamp(1, n_nodes.max(1)),
+        min_nodes: if is_alone { 1 } else { args.n_least() },
         lost_after_s: args.lost_after.max(TTL.as_secs_f64() * 1.5),
         join_within_s: args.join_within,
         give_up_s: args.join_within.max(args.lost_after) + 2.0 * AGAIN.as_secs_f64(),
@@ -516,6 +518,7 @@ impl Supervisor<'_> {
     fn follow(&mut self) {
         let is_over = self.ended().is_some();
         let silence = Duration::from_secs_f64(self.args.silence_floor.max(0.1));
+        let evidence = self.evidence();
         let Some(running) = &mut self.running else { return };
         running.progress.look();
         running.span.first = running.progress.first;
@@ -536,6 +539,7 @@ impl Supervisor<'_> {
         let Some(running) = &mut self.running else { return };
         let Some(eye) = &mut running.eye else { return };
         let looked = eye.look(crate::watch::now_ns());
+        let is_analyser = looked.is_analyser;
         let output = attempt::evidence(&running.path);
         for request in looked.requests {
             let wanted = eye.wanted(request.why(), output.clone());
@@ -550,17 +554,36 @@ impl Supervisor<'_> {
         let folder = running.path.clone();
         let nodes = running.nodes.clone();
         let grace = self.policy.stall_grace;
-        let said = running.stall.turn(grace, |why| duty::collect(eye.wanted(why, output), folder, nodes));
+        let share = evidence.map(|evidence| (evidence, running.generation));
+        let said =
+            running.stall.turn(grace, |why| duty::collect(eye.wanted(why, output), folder, nodes, share));
         let was = self.state;
-        for word in said {
-            self.say(&word);
+        for word in &said {
+            self.say(word);
         }
         let is_collecting = self.running.as_ref().is_some_and(|running| running.stall.is_open());
         match (was, is_collecting) {
-            (State::Running, true) => self.go(State::Collecting, |_| {}),
-            (State::Collecting, false) if self.halting.is_none() => self.go(State::Running, |_| {}),
+            (State::Running, true) => self.turn_to(State::Collecting, said, is_analyser),
+            (State::Collecting, false) if self.halting.is_none() => {
+                let why = if said.is_empty() { vec!["the job goes on".to_owned()] } else { said };
+                self.turn_to(State::Running, why, is_analyser);
+            }
             _ => {}
         }
+    }
+
+    /// A stall, or its end: written down and passed on.
+    fn turn_to(&mut self, to: State, why: Vec<String>, is_analyser: bool) {
+        self.go(to, |record| record.why = why);
+        if let Some(record) = self.records.last() {
+            self.notices.extend(notice::pass_on(self.args, record, is_analyser));
+        }
+    }
+
+    /// What passes evidence between nodes; None alone.
+    fn evidence(&self) -> Option<Evidence> {
+        let hub = self.args.hub.clone()?;
+        Some(Evidence::new(hub, &self.asked.job, &self.asked.node, self.folder.path()))
     }
 
     /// Begins to watch the job's ranks, if nothing does yet.
@@ -601,7 +624,7 @@ impl Supervisor<'_> {
         }
         self.decided = halted.seq + 1;
         let is_alone = self.args.hub.is_none();
-        let n_nodes = if is_alone { 1 } else { self.args.nodes };
+        let n_nodes = if is_alone { 1 } else { self.args.n_nodes() };
         self.deciding = Some(duty::decide(duty::ToDecide {
             policy: self.policy.clone(),
             past: journal::failures(&self.records),
@@ -609,7 +632,9 @@ impl Supervisor<'_> {
             members,
             fit,
             n_nodes,
-            min_nodes: self.args.min_nodes.unwrap_or(n_nodes),
+            min_nodes: if is_alone { 1 } else { self.args.n_least() },
+            node: self.asked.node.clone(),
+            evidence: self.evidence(),
             resumed_from: self.chosen.as_ref().and_then(|chosen| chosen.step),
             planted: self.args.unstable_verdict.clone(),
         }));

@@ -5,6 +5,7 @@ mod link;
 mod page;
 mod profiler;
 mod several;
+mod stay;
 mod whom;
 
 use std::io::{BufRead as _, BufReader};
@@ -25,7 +26,9 @@ const PACE: Duration = Duration::from_millis(20);
 /// a byte with every step; or by the bytes of its neighbour, where ranks have a network. Ends after `steps`.
 fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
     let options = Options {
-        directories: vec![folder.join("rings")],
+        directories: vec![
+            std::env::var_os("PRETENDED_RINGS").map_or_else(|| folder.join("rings"), Into::into),
+        ],
         rank: Some(rank),
         local_rank: Some(rank),
         world_size: Some(size),
@@ -34,15 +37,19 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
     let ring = Writer::create(&options).unwrap();
     ring.interface(6);
     let id = std::env::var("PRETENDED_COMM").ok().and_then(|id| id.parse().ok());
-    let comm = ring.comm_begins(&NewComm {
-        id: id.unwrap_or(0xd1ce),
-        name: b"default_pg",
-        size,
-        rank: Some(rank),
-        nodes: if network.is_some() { size } else { 1 },
-        sees_kernels: true,
-        sees_channels: true,
-    });
+    let n_comms: u64 = std::env::var("PRETENDED_COMMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let begin = |n: u64| {
+        ring.comm_begins(&NewComm {
+            id: id.unwrap_or(0xd1ce) + n,
+            name: b"default_pg",
+            size,
+            rank: Some(rank),
+            nodes: if network.is_some() { size } else { 1 },
+            sees_kernels: true,
+            sees_channels: true,
+        })
+    };
+    let comms: Vec<_> = (0..n_comms.max(1)).map(begin).collect();
     let told = Told {
         function: ring.code(names::Kind::Function, b"AllReduce"),
         datatype: ring.code(names::Kind::Datatype, b"ncclFloat32"),
@@ -68,6 +75,8 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
             thread::sleep(Duration::from_hours(1));
         }
         thread::sleep(PACE + Duration::from_millis(late_ms));
+        // Each communicator in its turn.
+        let comm = comms[step as usize % comms.len()];
         let op = ring.launch(comm, ringleader_ring::Handle::NONE, ringleader_ring::Handle::NONE, &told);
         ring.handed_over(op);
         let kernel = if is_blind { ringleader_ring::Handle::NONE } else { ring.kernel_starts(op, 0, 0) };
@@ -87,7 +96,7 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
         }
         ring.kernel_stops(kernel);
     }
-    ring.comm_ends(comm);
+    comms.into_iter().for_each(|comm| ring.comm_ends(comm));
 }
 
 /// What a rank of a pretended job runs. Called without a job it is one of a single rank, and its ring tells so.

@@ -30,6 +30,9 @@ const COMPANIONS: [&str; 9] = [
     "dl_state_dict",
     "custom_checkpoint",
 ];
+/// Files without which a job goes on, and that may come and go.
+const IDLE: [&str; 5] =
+    ["README.md", "training_args.bin", "generation_config.json", "zero_to_fp32.py", "zero_to_torch.py"];
 /// Ends of names of files of `torch.save`.
 const TORCH: [&str; 4] = [".pt", ".pth", ".ckpt", ".bin"];
 
@@ -142,6 +145,18 @@ fn without_rank(name: &str) -> String {
 
 /// The last number of a name, which is its step by every habit.
 fn number(name: &str) -> Option<u64> {
+    if let Some(step) = worded(name) {
+        return Some(step);
+    }
+    let lower = name.to_ascii_lowercase();
+    let stem = lower.split_once('.').map_or(lower.as_str(), |(stem, _)| stem);
+    let end = stem.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let n = end.bytes().rev().take_while(u8::is_ascii_digit).count();
+    end.get(end.len() - n..)?.parse().ok()
+}
+
+/// The number behind a word that means a step.
+fn worded(name: &str) -> Option<u64> {
     let lower = name.to_ascii_lowercase();
     for word in ["global_step", "step", "iter", "checkpoint", "ckpt", "ba"] {
         let behind = lower.rfind(word).and_then(|at| lower.get(at + word.len()..));
@@ -151,10 +166,31 @@ fn number(name: &str) -> Option<u64> {
             return digits?.get(..n)?.parse().ok();
         }
     }
-    let stem = lower.split_once('.').map_or(lower.as_str(), |(stem, _)| stem);
-    let end = stem.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let n = end.bytes().rev().take_while(u8::is_ascii_digit).count();
-    end.get(end.len() - n..)?.parse().ok()
+    None
+}
+
+/// What every checkpoint of one job has under the same name: saved files and what stands beside them, without those of ranks
+/// and parts, whose number may differ, and without names that are hashes.
+fn lasting(path: &Path) -> BTreeSet<String> {
+    fn look(path: &Path, above: &str, depth: u32, names: &mut BTreeSet<String>) {
+        for (name, path) in entries(path).unwrap_or_default() {
+            if path.is_dir() {
+                if depth > 0 && number(&name).is_none() {
+                    look(&path, &format!("{above}{name}/"), depth - 1, names);
+                }
+                continue;
+            }
+            let is_hash = name.len() >= 24 && name.bytes().all(|b| b.is_ascii_hexdigit());
+            let is_part = name.contains("-of-") || name.contains("rank") || name.contains("_state_");
+            let is_numbered = number(&name).is_some() || name.ends_with(".distcp");
+            if !is_hash && !is_part && !is_numbered && !IDLE.contains(&name.as_str()) && names.len() < 256 {
+                names.insert(format!("{above}{name}"));
+            }
+        }
+    }
+    let mut names = BTreeSet::new();
+    look(path, "", 1, &mut names);
+    names
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
@@ -175,7 +211,11 @@ fn folder(name: &str, path: &Path) -> Option<Candidate> {
         name.strip_prefix(prefix)
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
     };
-    let layout = if has("_CHECKPOINT_METADATA") || name.contains(".orbax-checkpoint-tmp") {
+    let is_item = |(_, path): &(String, PathBuf)| {
+        path.is_dir() && ["_METADATA", "manifest.ocdbt"].iter().any(|file| path.join(file).is_file())
+    };
+    let is_orbax = has("_CHECKPOINT_METADATA") || number(name).is_some() && all.iter().any(is_item);
+    let layout = if is_orbax || name.contains(".orbax-checkpoint-tmp") {
         Layout::Orbax
     } else if has("trainer_state.json") || is_numbered("checkpoint-") && !is_dcp {
         Layout::Trainer
@@ -194,8 +234,11 @@ fn folder(name: &str, path: &Path) -> Option<Candidate> {
         Layout::Accelerate
     } else if has("model.safetensors.index.json") {
         Layout::Safetensors
-    } else if number(name).is_some() && any(&is_saved) {
-        // `step_100/model.pt`: everything in it was saved together.
+    } else if number(name).is_some()
+        && any(&is_saved)
+        && !any(&|name| is_saved(name) && worded(name).is_some())
+    {
+        // `step_100/model.pt`: everything in it was saved together. Files with steps of their own are checkpoints each.
         Layout::Torch
     } else {
         return None;
@@ -234,6 +277,7 @@ pub(super) fn examine(candidate: &Candidate, options: Options) -> Found {
         soundness: sight.worst.unwrap_or(Soundness::Complete),
         modified: candidate.modified,
         n_rank_files: sight.rank_files,
+        files: if candidate.beside.is_empty() { lasting(&candidate.path) } else { BTreeSet::new() },
     }
 }
 
@@ -295,14 +339,43 @@ impl Sight {
             }
             Layout::Trainer => self.trainer(path),
             Layout::Accelerate => self.every_file(path, "random_states_"),
-            Layout::DeepSpeed => self.every_file(path, "_optim_states.pt"),
+            Layout::DeepSpeed => {
+                if !self.list(path).iter().any(|(name, _)| name.ends_with("_model_states.pt")) {
+                    self.lacks("the states of the model are missing".to_owned());
+                }
+                self.every_file(path, "_optim_states.pt");
+            }
             Layout::Megatron => self.megatron(path),
             Layout::Safetensors => self.index(path),
             Layout::Torch => self.every_file(path, "rank"),
             Layout::Orbax => self.orbax(path),
         }
+        if matches!(
+            candidate.layout,
+            Layout::Trainer | Layout::Safetensors | Layout::Torch | Layout::Accelerate
+        ) {
+            self.texts(path);
+        }
         if self.options.hash {
             self.manifest(path);
+        }
+    }
+
+    /// Texts that a load reads are whole; parts of a model have their index.
+    fn texts(&mut self, path: &Path) {
+        let all = self.list(path);
+        let is_part = |name: &str| name.contains("-of-") && name.ends_with(".safetensors");
+        if all.iter().any(|(name, _)| is_part(name))
+            && !all.iter().any(|(name, _)| name.ends_with(".safetensors.index.json"))
+        {
+            self.lacks("model.safetensors.index.json is missing, and the model is in parts".to_owned());
+        }
+        let is_text =
+            |name: &str| name.rsplit_once('.').is_some_and(|(_, end)| end == "json") && !IDLE.contains(&name);
+        for (name, path) in all.iter().filter(|(name, path)| is_text(name) && path.is_file()) {
+            if let Err(Soundness::Incomplete(why)) = json(path) {
+                self.lacks(if why.contains(name.as_str()) { why } else { format!("{name}: {why}") });
+            }
         }
     }
 
@@ -436,6 +509,40 @@ impl Sight {
             }
             Err(soundness) => self.note(soundness),
         }
+        for (name, item) in self.list(path).iter().filter(|(_, path)| path.is_dir()) {
+            self.item(name, item);
+        }
+    }
+
+    /// One item of a checkpoint of Orbax: its texts, the manifest of its database, and that no file of it is empty. How long the
+    /// database's other files must be stands only within its tree.
+    fn item(&mut self, item: &str, path: &Path) {
+        for text in ["_METADATA", "_sharding"] {
+            if path.join(text).exists()
+                && let Err(Soundness::Incomplete(why)) = json(&path.join(text))
+            {
+                self.lacks(format!("{item}: {why}"));
+            }
+        }
+        let has_data = path.join("d").is_dir() || path.join("_METADATA").is_file();
+        match whole_manifest(&path.join("manifest.ocdbt")) {
+            Ok(true) => {}
+            Ok(false) => self.lacks(format!("{item}/manifest.ocdbt is cut off")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if has_data && path.join("d").is_dir() {
+                    self.lacks(format!("{item}/manifest.ocdbt is missing"));
+                }
+            }
+            Err(error) => self.note(unread(&path.join("manifest.ocdbt"), &error)),
+        }
+        let mut folders = vec![path.join("d")];
+        let of_ranks = self.list(path).into_iter().filter(|(name, _)| name.starts_with("ocdbt.process_"));
+        folders.extend(of_ranks.map(|(_, path)| path.join("d")));
+        for (name, file) in folders.iter().flat_map(|folder| entries(folder).unwrap_or_default()) {
+            if fs::metadata(&file).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0) {
+                self.lacks(format!("{item}: {name} is empty"));
+            }
+        }
     }
 
     /// Shards and `.metadata`, which names the part of a shard that each tensor takes.
@@ -521,6 +628,21 @@ impl Sight {
             }
         }
     }
+}
+
+/// Whether a manifest of OCDBT (TensorStore) is as long as it says: 4 bytes of magic, big end first, then its own length in 8 bytes,
+/// little end first.
+fn whole_manifest(path: &Path) -> io::Result<bool> {
+    let mut head = [0; 12];
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length < 12 {
+        return Ok(false);
+    }
+    file.read_exact(&mut head)?;
+    let (magic, rest) = head.split_at(4);
+    let said = rest.try_into().map_or(u64::MAX, u64::from_le_bytes);
+    Ok(magic == [0x0c, 0xdb, 0x3a, 0x2a] && said <= length)
 }
 
 fn sha256(path: &Path) -> io::Result<String> {

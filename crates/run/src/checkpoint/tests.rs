@@ -239,6 +239,92 @@ fn megatron_needs_the_file_that_is_written_last() {
 }
 
 #[test]
+fn a_folder_of_checkpoints_is_none_itself_whatever_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for step in [10, 20] {
+        put(dir.path(), &format!("run-7/epoch=0-step={step}.ckpt"), &saved(step));
+        put(dir.path(), &format!("step_{step}0/model.pt"), &saved(step));
+    }
+    // Named itself, and from above.
+    assert_eq!(chosen(&dir.path().join("run-7")).0.as_deref(), Some("epoch=0-step=20.ckpt"));
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_200"));
+}
+
+#[test]
+fn what_the_one_before_has_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    for step in [10, 20] {
+        for name in ["model.safetensors", "random_states_0.pkl", "optimizer.bin"] {
+            let bytes = if name == "model.safetensors" { safetensors(8) } else { saved(step) };
+            put(dir.path(), &format!("step_{step}/{name}"), &bytes);
+        }
+    }
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_20"));
+    fs::remove_file(dir.path().join("step_20/optimizer.bin")).unwrap();
+    let (name, passed) = chosen(dir.path());
+    assert_eq!(name.as_deref(), Some("step_10"));
+    assert!(passed[0].contains("doubtful: it lacks optimizer.bin, which step_10 has"), "{passed:?}");
+    // Nothing better is left.
+    fs::remove_dir_all(dir.path().join("step_10")).unwrap();
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_20"));
+}
+
+#[test]
+fn parts_without_their_index_and_texts_that_are_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    for step in [10, 20] {
+        let of = |name: &str| format!("step_{step}/{name}");
+        put(dir.path(), &of("model-00001-of-00001.safetensors"), &safetensors(8));
+        put(
+            dir.path(),
+            &of("model.safetensors.index.json"),
+            b"{\"weight_map\":{\"a\":\"model-00001-of-00001.safetensors\"}}",
+        );
+        put(dir.path(), &of("config.json"), b"{}");
+    }
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_20"));
+    put(dir.path(), "step_20/config.json", b"{\"a\":");
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_10"));
+    put(dir.path(), "step_20/config.json", b"{}");
+    fs::remove_file(dir.path().join("step_20/model.safetensors.index.json")).unwrap();
+    let (name, passed) = chosen(dir.path());
+    assert_eq!(name.as_deref(), Some("step_10"));
+    assert!(passed[0].contains("index.json is missing"), "{passed:?}");
+}
+
+#[test]
+fn items_of_orbax() {
+    let dir = tempfile::tempdir().unwrap();
+    let manifest = [&[0x0c, 0xdb, 0x3a, 0x2a][..], &20_u64.to_le_bytes(), &[1; 8]].concat();
+    for step in [7, 8] {
+        let of = |name: &str| format!("{step}/{name}");
+        put(dir.path(), &of("_CHECKPOINT_METADATA"), b"{\"commit_timestamp_nsecs\": 5}");
+        put(dir.path(), &of("default/_METADATA"), b"{}");
+        put(dir.path(), &of("default/manifest.ocdbt"), &manifest);
+        put(dir.path(), &of("default/d/2bba0007d1ff576a262bc7220052bb3d"), b"data");
+    }
+    assert_eq!(chosen(dir.path()).0.as_deref(), Some("8"));
+    for (name, bytes) in [
+        ("_CHECKPOINT_METADATA", None),
+        ("default/_METADATA", Some(&b"{"[..])),
+        ("default/manifest.ocdbt", Some(&manifest[..15])),
+        ("default/manifest.ocdbt", None),
+        ("default/d/2bba0007d1ff576a262bc7220052bb3d", Some(&b""[..])),
+    ] {
+        let path = dir.path().join("8").join(name);
+        let before = fs::read(&path).unwrap();
+        match bytes {
+            Some(bytes) => fs::write(&path, bytes).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let (chosen, passed) = chosen(dir.path());
+        assert_eq!(chosen.as_deref(), Some("7"), "{name}");
+        assert!(passed[0].contains("/8: "), "{passed:?}");
+        fs::write(&path, before).unwrap();
+    }
+}
+
+#[test]
 fn an_empty_folder_has_none_and_an_absent_one_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(chosen(dir.path()), (None, vec![]));

@@ -53,8 +53,30 @@ fn run(policy: &Policy, failures: &[(Judgement, Option<u64>)], site: &Site) -> V
 fn without(decision: &Decision) -> Option<Vec<String>> {
     match &decision.action {
         Action::Restart { without, .. } => Some(without.clone()),
-        Action::Stop => None,
+        Action::Requeue { .. } | Action::Stop => None,
     }
+}
+
+#[test]
+fn a_scheduler_is_asked_only_where_too_few_are_left_and_as_often_as_it_may() {
+    let lost = judged("gpu-fallen-off-bus", Class::Node, Confidence::High, Some("n1"));
+    let mut policy = Policy::parse("version = 1\n[exclude]\nmax_share = 0.5\nrequeue = 1").unwrap();
+    let site = Site { min_nodes: 4, requeued: Some(0), ..four() };
+    let action =
+        |policy: &Policy, site: &Site| run(policy, &[(lost.clone(), Some(3))], site)[0].action.clone();
+    assert_eq!(action(&policy, &site), Action::Requeue { without: vec!["n1".to_owned()] });
+    // A spare steps in; enough are left; it was asked before; no scheduler; it may not be asked; the share is used up.
+    let spares = vec!["n9".to_owned()];
+    let stays = |action: Action| matches!(action, Action::Restart { .. });
+    assert!(stays(action(&policy, &Site { spares, ..site.clone() })));
+    assert!(stays(action(&policy, &Site { min_nodes: 3, ..site.clone() })));
+    for other in [Site { requeued: Some(1), ..site.clone() }, Site { requeued: None, ..site.clone() }] {
+        assert_eq!(without(&run(&policy, &[(lost.clone(), Some(3))], &other)[0]), Some(Vec::new()));
+    }
+    policy.exclude.max_share = 0.1;
+    assert!(stays(action(&policy, &site)));
+    policy.exclude = Policy::default().exclude;
+    assert!(stays(action(&policy, &site)));
 }
 
 #[test]
@@ -172,7 +194,7 @@ fn pauses(steps: &[Option<u64>]) -> Vec<f64> {
     let failures: Vec<_> = steps.iter().map(|step| (lost.clone(), *step)).collect();
     let pause = |decision: Decision| match decision.action {
         Action::Restart { pause_s, .. } => pause_s,
-        Action::Stop => panic!("stopped"),
+        Action::Requeue { .. } | Action::Stop => panic!("stopped"),
     };
     run(&policy, &failures, &four()).into_iter().map(pause).collect()
 }

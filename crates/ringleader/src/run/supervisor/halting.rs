@@ -26,6 +26,7 @@ impl Supervisor<'_> {
             self.go(State::Failing, |record| (record.exit, record.span) = (exit, span));
         }
         let nodes = self.nodes();
+        let evidence = self.evidence();
         if !is_stale {
             // A job may end before the first look at it.
             self.open_eye();
@@ -46,7 +47,8 @@ impl Supervisor<'_> {
                     eye.look(crate::watch::now_ns());
                     let wanted =
                         eye.wanted("the attempt failed".to_owned(), attempt::evidence(&running.path));
-                    duty::collect(wanted, running.path.clone(), nodes)
+                    let share = evidence.map(|evidence| (evidence, generation));
+                    duty::collect(wanted, running.path.clone(), nodes, share)
                 }),
             };
         }
@@ -66,13 +68,14 @@ impl Supervisor<'_> {
             };
             halting.collecting = None;
             let judgement = found.as_ref().map(|found| found.judgement.clone());
+            let seen = found.as_ref().map(|found| found.ranks.clone()).unwrap_or_default();
             let files =
                 self.running.as_ref().map(|running| attempt::evidence(&running.path)).unwrap_or_default();
             let judgement = judgement.map(|judgement| {
                 // What follows our own SIGTERM tells nothing.
                 let exit = halting.exit.as_ref();
                 let judgement = judge::with_exit(judgement, exit);
-                if exit.is_some() { judge::with_table(judgement, &files) } else { judgement }
+                if exit.is_some() { judge::with_table(judgement, &files, &seen) } else { judgement }
             });
             self.left.judgement =
                 Some(judgement.unwrap_or_else(|| Judgement::unjudged("the collection broke off")));

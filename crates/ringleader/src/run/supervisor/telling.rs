@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use ringleader_run::agree::{Decree, Judged, What};
+use ringleader_run::decide::Action;
 use ringleader_run::effective;
 use ringleader_run::journal::{self, Record, State};
 use ringleader_run::policy::Mode;
@@ -63,18 +64,23 @@ impl Supervisor<'_> {
             record.generation = generation;
         });
         let record = self.records.last().cloned().unwrap_or_default();
-        self.notices.extend(notice::pass_on(self.args, &record));
+        let is_ours = judged.by.is_empty() || judged.by == self.asked.node;
+        self.notices.extend(notice::pass_on(self.args, &record, is_ours));
         self.remember(&record);
-        self.site(decree);
+        if is_ours {
+            self.site(decree, judged);
+        }
     }
 
     /// What a scheduler should be told of nodes that were left out.
-    fn site(&self, decree: &Decree) {
-        let without = match decree.judged.as_ref().map(|judged| &judged.decision.action) {
-            Some(ringleader_run::decide::Action::Restart { without, .. }) => without.clone(),
-            _ => return,
+    fn site(&self, decree: &Decree, judged: &Judged) {
+        let action = &judged.decision.action;
+        let wanted = site::Wanted {
+            job: self.asked.job.clone(),
+            nodes: action.without().to_vec(),
+            why: decree.why.join("; "),
+            requeue: matches!(action, Action::Requeue { .. }),
         };
-        let wanted = site::Wanted { job: self.asked.job.clone(), nodes: without, why: decree.why.join("; ") };
         let environment: Vec<(String, String)> = std::env::vars().collect();
         for command in site::commands(&wanted, &environment) {
             let line = command.argv.join(" ");
@@ -179,10 +185,13 @@ impl Supervisor<'_> {
             notice.join().unwrap_or_default().iter().for_each(|said| self.say(said));
         }
         let code = if is_done { Code::NothingFound } else { Code::Findings };
-        // Where no launcher was ever started, the code is ours.
-        let none_started =
-            self.held.launched.is_none().then_some(if is_done { 0 } else { Code::Refused as u8 });
-        if let Err(error) = self.folder.order(&Order::End { code: none_started }) {
+        // Where no launcher was ever started, the code is ours. A node that was left out of a job that has ended well is no failure:
+        // a scheduler would take the highest code of all for the job's.
+        let of_ours = match self.held.launched {
+            None => Some(if is_done { 0 } else { Code::Refused as u8 }),
+            Some(launched) => (is_done && launched.generation < decree.generation).then_some(0),
+        };
+        if let Err(error) = self.folder.order(&Order::End { code: of_ours }) {
             self.say(&format!("the order to end could not be written: {error}"));
         }
         code.into()

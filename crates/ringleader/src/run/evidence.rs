@@ -1,0 +1,131 @@
+//! Bundles of other nodes. A shared file system needs nothing; elsewhere each node puts its bundle into the hub, and who decides
+//! takes them from there. Where that fails, the most certain verdict of all nodes counts, so no error ends anything.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ringleader_hub::ledger::{Ledger, MAX_EVIDENCE_BYTES};
+use ringleader_run::agree::Member;
+
+/// Longest call to the hub.
+const DEADLINE: Duration = Duration::from_secs(6);
+/// Evidence is kept in the hub for this long, and the ledger's own lease has this length.
+const TTL: Duration = Duration::from_mins(10);
+/// All bundles together are waited for no longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The way to other nodes' evidence.
+#[derive(Clone, Debug)]
+pub(crate) struct Evidence {
+    hub: String,
+    job: String,
+    node: String,
+    folder: PathBuf,
+}
+
+impl Evidence {
+    pub(crate) fn new(hub: String, job: &str, node: &str, folder: &Path) -> Self {
+        Self { hub, job: job.to_owned(), node: node.to_owned(), folder: folder.to_owned() }
+    }
+
+    fn ledger(&self) -> Result<Ledger, String> {
+        Ledger::open(&self.hub, &self.job, &self.node, TTL, DEADLINE).map_err(|error| error.to_string())
+    }
+
+    /// Puts this node's bundle into the hub. Errors: too long, the hub is away or full.
+    pub(crate) fn share(&self, generation: u64, bundle: &Path) -> Result<(), String> {
+        let length = std::fs::metadata(bundle).map_err(|error| error.to_string())?.len();
+        if length > MAX_EVIDENCE_BYTES as u64 {
+            return Err(format!("{length} bytes, more than {MAX_EVIDENCE_BYTES}"));
+        }
+        let bytes = std::fs::read(bundle).map_err(|error| error.to_string())?;
+        self.ledger()?.share(generation, &bytes).map_err(|error| error.to_string())
+    }
+}
+
+/// The bundles of these members: as they can be read from here, else out of the hub. What is missing is noted.
+pub(crate) fn of_all(
+    members: &[Member],
+    from: Option<&Evidence>,
+    generation: u64,
+    notes: &mut Vec<String>,
+) -> Vec<PathBuf> {
+    let mut ledger = None;
+    let until = Instant::now() + PATIENCE;
+    let (mut bundles, mut missing) = (Vec::new(), Vec::new());
+    for member in members {
+        let Some(path) = member.bundle.as_ref().map(PathBuf::from) else { continue };
+        if path.is_file() {
+            bundles.push(path);
+            continue;
+        }
+        let Some(from) = from else { continue };
+        if ledger.is_none() {
+            ledger = from.ledger().ok();
+        }
+        let fetched = ledger
+            .as_mut()
+            .filter(|_| Instant::now() < until)
+            .and_then(|ledger| ledger.fetch(&member.node, generation).ok().flatten());
+        match fetched.and_then(|bytes| kept(&from.folder, member, generation, &bytes)) {
+            Some(path) => bundles.push(path),
+            None => missing.push(member.node.clone()),
+        }
+    }
+    if !missing.is_empty() {
+        let names = missing.join(", ");
+        notes.push(format!(
+            "the evidence of {names} could not be had: the verdict rests on what each node found"
+        ));
+    }
+    bundles
+}
+
+/// A file beside our own evidence of the attempt. None if it cannot be written.
+fn kept(folder: &Path, member: &Member, generation: u64, bytes: &[u8]) -> Option<PathBuf> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // A node's name may hold anything.
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = member.node.chars().map(plain).take(80).collect();
+    let path = folder.join("attempts").join(generation.to_string()).join(format!("of-{name}.tar.zst"));
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).ok()?;
+    file.write_all(bytes).ok()?;
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundles_go_through_the_hub_and_what_is_missing_is_said() {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        let at = |name: &str| folder.path().join(name);
+        for name in ["a/attempts/3", "b/attempts/3", "hub"] {
+            std::fs::create_dir_all(at(name)).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let of = |node: &str| Evidence::new(format!("dir:{}", at("hub").display()), "job", node, &at(node));
+        let bundle = at("bundle");
+        std::fs::write(&bundle, vec![7; 300_000]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(of("a").share(3, &bundle), Ok(()));
+        let member = |node: &str, path: &Path| Member {
+            node: node.to_owned(),
+            bundle: Some(path.display().to_string()),
+            ..Member::default()
+        };
+        let absent = at("on-another-machine");
+        let members = [member("a", &absent), member("b", &bundle), member("c", &absent)];
+        let mut notes = Vec::new();
+        let found = of_all(&members, Some(&of("b")), 3, &mut notes);
+        assert_eq!(found, [at("b/attempts/3/of-a.tar.zst"), bundle.clone()]);
+        assert_eq!(std::fs::read(&found[0]).map(|bytes| bytes.len()).ok(), Some(300_000));
+        assert!(notes.len() == 1 && notes[0].contains("the evidence of c could not"), "{notes:?}");
+        // Evidence of another attempt is not this one's.
+        notes.clear();
+        assert_eq!(of_all(&members[..1], Some(&of("b")), 4, &mut notes), Vec::<PathBuf>::new());
+        std::fs::write(&bundle, vec![7; MAX_EVIDENCE_BYTES + 1]).unwrap_or_else(|error| panic!("{error}"));
+        assert!(of("a").share(3, &bundle).is_err_and(|why| why.contains("more than")));
+    }
+}
