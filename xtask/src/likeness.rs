@@ -189,7 +189,9 @@ impl Corpus {
         // What all causes share orders none of them.
         for own in weights.iter_mut().filter(|own| !own.is_empty()) {
             let mean = own.iter().sum::<f64>() / own.len() as f64;
-            own.iter_mut().for_each(|weight| *weight -= mean);
+            for weight in own.iter_mut() {
+                *weight -= mean;
+            }
         }
         Model { causes, rarity, weights, bias }.cut()
     }
@@ -302,7 +304,9 @@ fn separate(rows: &[Vec<(usize, f64)>], sides: &[f64], costs: &[f64], n: usize) 
             most = most.max(step.abs());
             if step != 0.0 {
                 alphas[*at] = next;
-                row.iter().for_each(|(word, part)| weights[*word] += step * part);
+                for (word, part) in row {
+                    weights[*word] += step * part;
+                }
                 bias += step;
             }
         }

@@ -45,6 +45,7 @@ const MIN_RUN: usize = 3;
 #[derive(Default)]
 pub(super) struct SpeedReader {
     unit: usize,
+    fastest: f64,
     seen: Vec<(f64, u32)>,
     first_slow: Vec<Place>,
 }
@@ -60,7 +61,7 @@ struct Place {
 impl SpeedReader {
     /// Looks at a line.
     pub(super) fn line(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
-        if line.body.len() > MAX_BYTES || self.seen.len() >= MAX_LINES || !line.body.contains(&b'/') {
+        if line.body.len() > MAX_BYTES || self.seen.len() >= MAX_LINES || !may_show(line.body) {
             return;
         }
         let lower = lossy(line.body).to_ascii_lowercase();
@@ -73,8 +74,8 @@ impl SpeedReader {
         }
         self.seen.push((speed, line.number));
         // The line that will be cited is known only at the end: those that may be it are kept.
-        let fastest = self.seen.iter().map(|s| s.0).fold(0.0, f64::max);
-        if speed < fastest * 0.5 && self.first_slow.len() < 64 {
+        self.fastest = self.fastest.max(speed);
+        if speed < self.fastest * 0.5 && self.first_slow.len() < 64 {
             self.first_slow.push(Place {
                 number: line.number,
                 cite: sink.cite(line.number, line.offset, line.end()),
@@ -88,12 +89,25 @@ impl SpeedReader {
     /// End of the source.
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
         let seen = std::mem::take(&mut self.seen);
+        self.fastest = 0.0;
         let places = std::mem::take(&mut self.first_slow);
         let Some((start, n_slow)) = drop_of(&seen) else { return };
         if let Some(place) = places.into_iter().find(|p| p.number >= start) {
             let sign = Sign { id: "throughput-drops", count: n_slow };
             sink.push(place.cite, place.who, place.at, Fact::Sign(sign), &place.text);
         }
+    }
+}
+
+/// Whether a line may tell a speed, whatever its numbers are.
+#[inline]
+pub(super) fn may_show(line: &[u8]) -> bool {
+    let is_second = |at: usize| matches!(line.get(at + 1), Some(b's' | b'S'));
+    let has_unit =
+        memchr::memchr_iter(b'/', line).any(is_second) || memchr::memmem::find(line, b"per second").is_some();
+    has_unit && {
+        let lower = lossy(line).to_ascii_lowercase();
+        UNITS.iter().any(|unit| lower.contains(unit)) && STEP.iter().any(|word| lower.contains(word))
     }
 }
 

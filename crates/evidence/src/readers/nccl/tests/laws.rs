@@ -178,7 +178,8 @@ fn a_reading_error_ends_the_file_with_a_note() {
         12
     );
     sink.close(12);
-    assert_eq!((extract.observations.len(), extract.notes.len()), (1, 1));
+    let told = extract.observations.iter().filter(|o| !matches!(o.fact, ringleader_model::Fact::Words(_)));
+    assert_eq!((told.count(), extract.notes.len()), (1, 1));
     assert!(extract.notes[0].text.contains("stale file handle"), "{:?}", extract.notes);
 }
 
