@@ -3,7 +3,6 @@
 mod baseline;
 mod change;
 mod format;
-mod quote;
 mod walk;
 
 use std::path::PathBuf;
@@ -17,7 +16,6 @@ use crate::exit::Code;
 use crate::failure::Failure;
 
 pub use format::schema;
-pub(crate) use quote::quote;
 pub(crate) use walk::sources;
 
 /// Find collective-logic bugs in training code, and mistakes in launch files, before the job starts
@@ -32,7 +30,7 @@ pub(crate) struct LintArgs {
     /// Least confidence of what is printed; low adds conditions on each process's own data
     #[arg(long, value_enum, default_value_t = Least::Medium)]
     confidence: Least,
-    /// Print hygiene, too: it is no fault and never changes the exit code
+    /// Also print hygiene findings: they are not faults and never change the exit code
     #[arg(long)]
     info: bool,
     /// Only these rules
@@ -41,7 +39,7 @@ pub(crate) struct LintArgs {
     /// Not these rules
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     ignore: Vec<String>,
-    /// Look at tests, too
+    /// Also look at tests
     #[arg(long)]
     tests: bool,
     /// Leave out what this file lists
