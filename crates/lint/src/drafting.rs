@@ -212,6 +212,8 @@ fn confidence(d: &Divergence) -> Confidence {
         || !d.decision.is_known
         || !d.is_near
         || matches!(d.parting, Parting::Exit(Exit::Raise, _))
+        // What a decorated function reaches in other files depends on the class of its object.
+        || (d.parting == Parting::Decorator && op.at.file != d.decision.at.file)
         || matches!(op.group, Group::Some(_))
         || op.is_maybe
     {

@@ -203,5 +203,5 @@ fn round_2() {
 
 #[test]
 fn round_3() {
-    keeps(print("lint-3"), 2, 10);
+    keeps(print("lint-3"), 1, 10);
 }

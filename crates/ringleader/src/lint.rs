@@ -3,7 +3,6 @@
 mod baseline;
 mod change;
 mod format;
-mod quote;
 mod walk;
 
 use std::path::PathBuf;
@@ -17,7 +16,6 @@ use crate::exit::Code;
 use crate::failure::Failure;
 
 pub use format::schema;
-pub(crate) use quote::quote;
 pub(crate) use walk::sources;
 
 /// Find collective-logic bugs in training code, and mistakes in launch files, before the job starts

@@ -110,7 +110,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             _ => {}
         }
         // A method that one class of the project alone has.
-        if let (Some(Val { data: Data::Unknown, .. }), Data::Unknown) = (&base, &callee.data)
+        if self.with_local
+            && let (Some(Val { data: Data::Unknown, .. }), Data::Unknown) = (&base, &callee.data)
             && let Some(func) = self.facts.only.get(name).copied()
         {
             let class = super::facts::class_of_self(self.project, func);
@@ -322,13 +323,17 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             keywords,
             Some(row),
         );
-        let is_maybe = row.of.when == When::Sharded && !self.facts.file(origin.file).is_sharded;
+        let is_maybe =
+            self.guessing > 0 || (row.of.when == When::Sharded && !self.facts.file(origin.file).is_sharded);
         let is_silent = match row.of.when {
             When::Always => {
                 is_true(keyword("no_dist"))
                     || (row.call.name == "new_group" && is_true(keyword("use_local_synchronization")))
             }
-            When::Sharded => (is_maybe && !self.with_local) || self.is_sharded_later(call, span),
+            When::Sharded => {
+                (!self.facts.file(origin.file).is_sharded && !self.with_local)
+                    || self.is_sharded_later(call, span)
+            }
             When::Sync => !is_true(keyword("sync_dist")) || is_true(keyword("rank_zero_only")),
         };
         let is_local = row.of.framework == "torchmetrics" && Self::is_local_metric(base);

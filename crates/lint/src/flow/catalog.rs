@@ -204,3 +204,36 @@ pub(crate) fn made_by(path: &str) -> Option<&'static str> {
     }
     MAKERS.iter().find(|(calls, _)| calls.contains(&path)).map(|(_, kind)| *kind)
 }
+
+/// Whether a file says that parameters are sharded. A question for a mode that may be on says nothing.
+pub(crate) fn shards(text: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "fullyshardeddataparallel",
+        "fully_shard",
+        "fsdp",
+        "deepspeed",
+        "zero3",
+        "zero-3",
+        "zero 3",
+        "zero_stage",
+    ];
+    const QUESTIONS: &[&str] = &[
+        "deepspeed_plugin",
+        "deepspeed_zero_init",
+        "distributedtype",
+        "distributed_type",
+        "is_deepspeed",
+        "is_fsdp",
+    ];
+    text.lines().any(|line| {
+        // A comment says nothing about this run.
+        let line = line.split(" #").next().unwrap_or_default();
+        let is_near = line.contains(['F', 'f', 'D', 'd', 'z', 'Z']);
+        is_near && {
+            let lower = line.to_ascii_lowercase();
+            !lower.trim_start().starts_with('#')
+                && WORDS.iter().any(|word| lower.contains(word))
+                && !QUESTIONS.iter().any(|word| lower.contains(word))
+        }
+    })
+}

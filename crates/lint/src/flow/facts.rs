@@ -258,7 +258,7 @@ fn of_file(file: &crate::python::index::PyFile<'_>, sharded: &[String]) -> FileF
     };
     let sharded_by_config = sharded.iter().any(is_below);
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let is_sharded = sharded_by_config || shards(text);
+    let is_sharded = sharded_by_config || catalog::shards(text);
     let has_buffers = !has(&["broadcast_buffers=False"])
         && has(&[
             "BatchNorm",
@@ -276,39 +276,6 @@ fn of_file(file: &crate::python::index::PyFile<'_>, sharded: &[String]) -> FileF
         || file.imports_any(&["deepspeed", "accelerate"]);
     let is_distributed = is_wrapped || (!by_hand && has(&["torch.distributed", "horovod"]));
     FileFacts { calls: Vec::new(), exits: Vec::new(), is_sharded, has_buffers, is_distributed, is_wrapped }
-}
-
-/// Whether a file says that parameters are sharded. A question for a mode that may be on says nothing.
-fn shards(text: &str) -> bool {
-    const WORDS: &[&str] = &[
-        "fullyshardeddataparallel",
-        "fully_shard",
-        "fsdp",
-        "deepspeed",
-        "zero3",
-        "zero-3",
-        "zero 3",
-        "zero_stage",
-    ];
-    const QUESTIONS: &[&str] = &[
-        "deepspeed_plugin",
-        "deepspeed_zero_init",
-        "distributedtype",
-        "distributed_type",
-        "is_deepspeed",
-        "is_fsdp",
-    ];
-    text.lines().any(|line| {
-        // A comment says nothing about this run.
-        let line = line.split(" #").next().unwrap_or_default();
-        let is_near = line.contains(['F', 'f', 'D', 'd', 'z', 'Z']);
-        is_near && {
-            let lower = line.to_ascii_lowercase();
-            !lower.trim_start().starts_with('#')
-                && WORDS.iter().any(|word| lower.contains(word))
-                && !QUESTIONS.iter().any(|word| lower.contains(word))
-        }
-    })
 }
 
 /// Most classes with methods of their own for which an inherited method is tried.

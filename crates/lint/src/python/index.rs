@@ -307,30 +307,16 @@ impl<'s> Project<'s> {
         files.iter().copied().max_by_key(|file| (shared(file), usize::MAX - file))
     }
 
-    /// The class whose object a function makes: `return cls()` of a class method, `return Comm()`.
+    /// The class whose object a class method makes and keeps: `cls._instance = cls()`.
     pub(crate) fn made_by(&self, func: FuncId) -> Option<ClassId> {
         let f = self.functions.get(func)?;
-        let mut made = None;
+        let class = f.class?;
+        let mut is_made = false;
         walk::stmts(&f.def.body, &mut |stmt| {
             let (StmtKind::Return(Some(value)) | StmtKind::Assign(_, value)) = &stmt.kind else { return };
-            let ExprKind::Call(call) = &value.kind else { return };
-            let is_returned = matches!(stmt.kind, StmtKind::Return(_));
-            let class = match call.func.kind {
-                ExprKind::Name("cls") => f.class,
-                ExprKind::Name(name) if is_returned || name.starts_with(char::is_uppercase) => {
-                    match self.resolve(f.file, name) {
-                        Some(Meaning::Class(class)) => Some(class),
-                        _ => None,
-                    }
-                }
-                _ => None,
-            };
-            // What is only assigned is what a singleton keeps.
-            if is_returned || class == f.class {
-                made = made.or(class);
-            }
+            is_made |= matches!(&value.kind, ExprKind::Call(call) if matches!(call.func.kind, ExprKind::Name("cls")));
         });
-        made
+        is_made.then_some(class)
     }
 
     /// A method of this name of a class in a file.

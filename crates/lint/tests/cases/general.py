@@ -568,7 +568,7 @@ class Sums:
         for name, value in self.sums.items():
             out[name] = mean(value)
         return out
-#: fires singleton-and-the-only-method collective-under-rank-condition
+#: low fires singleton-and-the-only-method collective-under-rank-condition
 import torch.distributed as dist
 
 class Distributed:
