@@ -88,7 +88,9 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
         }
         ring.kernel_stops(kernel);
     }
-    comms.into_iter().for_each(|comm| ring.comm_ends(comm));
+    for comm in comms {
+        ring.comm_ends(comm);
+    }
 }
 
 /// What a rank of a pretended job runs. Called without a job it is one of a single rank, and its ring tells so.
