@@ -166,9 +166,11 @@ fn is_elastic(command: &[String]) -> bool {
 
 /// Launchers that die of SIGUSR1 and leave their workers, unless they were told to pass it on.
 pub(crate) fn dies_of_user_signals(command: &[String]) -> bool {
-    // `--signals-to-handle=A,B` or in two words.
-    let mut handles = command.iter().skip_while(|word| !word.contains("signals-to-handle")).take(2);
-    let is_told = handles.any(|word| word.contains("USR"))
+    let is_of = |at: usize| {
+        is_option(&command[at], "--signals-to-handle")
+            && value_of(command, at).is_some_and(|list| list.contains("USR"))
+    };
+    let is_told = (0..command.len()).any(is_of)
         || std::env::var("TORCHELASTIC_SIGNALS_TO_HANDLE").is_ok_and(|signals| signals.contains("USR"));
     is_elastic(command) && !is_told
 }

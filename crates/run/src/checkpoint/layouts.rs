@@ -262,7 +262,8 @@ pub(super) fn examine(candidate: &Candidate, options: Options) -> Found {
     } else if candidate.beside.is_empty() {
         sight.folder(candidate);
     } else {
-        sight.rank_files = candidate.beside.len();
+        // One file alone is of all ranks.
+        sight.rank_files = if candidate.beside.len() > 1 { candidate.beside.len() } else { 0 };
         for path in &candidate.beside {
             sight.file(path);
         }
