@@ -3,6 +3,7 @@
 //! One file may mix several kinds (a launcher's stderr holds NCCL lines, torch's messages, tracebacks and prints of
 //! many ranks), so every reader sees every line that none before it took.
 
+mod averages;
 mod docker;
 mod ends;
 mod genre;
@@ -362,6 +363,7 @@ struct Readers {
     lines: Lines,
     said: said::SaidReader,
     signs: signs::SignReader,
+    averages: averages::AveragesReader,
     speed: speed::SpeedReader,
     times: times::TimesReader,
     words: words::WordsReader,
@@ -524,6 +526,7 @@ impl Readers {
         }
         if taken.is_none() {
             self.speed.line(line, sink);
+            self.averages.line(line, sink);
         }
         self.genre.line(line, matches!(taken, Some(Name::kernel | Name::nccl)));
         taken
@@ -551,6 +554,7 @@ impl Readers {
         if is_log {
             self.signs.finish(sink);
             self.speed.finish(sink);
+            self.averages.finish(sink);
             self.times.finish(sink);
             self.words.finish(sink);
             self.outliers.finish(sink);

@@ -18,7 +18,7 @@ use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
 
-/// Measure collectives over the GPUs at hand and say whether that is what this topology gives
+/// Measure collectives over the GPUs at hand and compare them with what this topology can reach
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/bench.txt"))]
 pub(crate) struct BenchArgs {

@@ -51,16 +51,16 @@ pub(crate) struct CheckArgs {
     /// Form of the report; json is json-v1, jsonl a line for each node as it answers, node-json the readings themselves
     #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
     format: CheckFormat,
-    /// Write the report to a file, whole or not at all; to a device or a pipe as it comes
+    /// Write the report to this file, atomically unless it is a device or a pipe
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Processes of the job, with their children [default: all that carry a rank or use a GPU]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// GPUs this node should have [default: as many as the PCI bus shows]
+    /// Number of GPUs this node must have [default: as many as the PCI bus shows]
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
-    /// Hosts that should answer on TCP, each with a port or without; many nodes try some of each other besides
+    /// Hosts that must answer on TCP, with or without a port; with many nodes, nodes also try each other
     #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     peer: Vec<String>,
     /// A node of the same fleet, by the name that the asking node has for it
@@ -75,21 +75,21 @@ pub(crate) struct CheckArgs {
     /// Least verdict that makes the exit code 4
     #[arg(long, value_enum, default_value_t = CheckFailOn::Fail, value_name = "VERDICT")]
     fail_on: CheckFailOn,
-    /// Keep the values of now, for `--against`
+    /// Save the current values, for `--against`
     #[arg(long, value_name = "FILE")]
     save_baseline: Option<PathBuf>,
-    /// Say what has changed since a baseline: versions and settings, counters that have grown, checks that are worse
+    /// Compare with a baseline: changed versions and settings, grown counters, worse checks
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Offer to run the fixes that harm nobody, one by one
+    /// Offer to run harmless fixes, one by one
     #[arg(long)]
     fix: bool,
-    /// End these processes, if they are orphans of an earlier job at this moment and yours
+    /// End these processes if they are yours and are orphans of an earlier job
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     kill_orphans: Vec<u32>,
     #[command(flatten)]
     look: LookArgs,
-    /// Print counts and what is amiss, without reasons
+    /// Print counts and problems, without reasons
     #[arg(long, short, env = "RINGLEADER_QUIET", hide_env = true, value_parser = FalseyValueParser::new(), conflicts_with = "verbose")]
     quiet: bool,
     /// Print everything, nothing shortened

@@ -29,8 +29,7 @@ pub(crate) struct CollectArgs {
     /// Files and folders to take along
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The bundle, or `-` for standard output. Where several jobs run, -pidPID of each is added before the first dot. Of many
-    /// nodes: a new folder with a bundle of each [default: ringleader-HOST-SECONDS.tar.zst, ringleader-nodes-SECONDS]
+    /// The bundle, or `-` for standard output. With several jobs, -pidPID is added before the first dot. With many nodes: a new folder with one bundle per node [default: ringleader-HOST-SECONDS.tar.zst, ringleader-nodes-SECONDS]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Processes of the job, with their children [default: every job of this node, each by itself]
@@ -39,10 +38,10 @@ pub(crate) struct CollectArgs {
     /// Processes of this Slurm job
     #[arg(long, value_name = "SLURM", conflicts_with = "pid")]
     job: Option<String>,
-    /// Most of all together, before compression; of a log that is too large, head and tail are kept
+    /// Limit for all items together, before compression; a log above its share keeps head and tail
     #[arg(long, value_name = "MIB", default_value_t = 2048)]
     max_mib: u64,
-    /// Most of one file
+    /// Limit for one file
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     max_item_mib: u64,
     /// Leave out stacks

@@ -19,13 +19,13 @@ use crate::jobs::{self, LocalJob};
 use crate::terminal::{LookArgs, detail};
 use crate::{Diagnosis, collect};
 
-/// Read evidence of a failed job and say which rank is to blame, why, and what to do
+/// Diagnose a failed job from its evidence: the rank at fault, the cause, and what to do
 #[derive(Debug, Args)]
 pub(crate) struct DiagnoseArgs {
     /// Folders, files or archives; `-` is standard input
     #[arg(value_name = "PATH", required_unless_present = "live")]
     paths: Vec<PathBuf>,
-    /// Collect from the job that runs here, as `collect` does, and judge that
+    /// Collect from the running job, as `collect` does, and diagnose that bundle
     #[arg(long)]
     live: bool,
     /// Processes of the job, with their children [default: every job of this node, each by itself]
@@ -34,10 +34,10 @@ pub(crate) struct DiagnoseArgs {
     /// Processes of this Slurm job
     #[arg(long, value_name = "SLURM", requires = "live", conflicts_with = "pid")]
     job: Option<String>,
-    /// Do not ask NCCL's RAS service, not even where a rank of the job offers it
+    /// Do not query NCCL's RAS service
     #[arg(long, requires = "live")]
     no_ras: bool,
-    /// Keep what was collected in this bundle
+    /// Keep the collected bundle in this file
     #[arg(long, value_name = "FILE", requires = "live")]
     keep: Option<PathBuf>,
     /// Form of the report; json is json-v1
@@ -46,17 +46,17 @@ pub(crate) struct DiagnoseArgs {
     /// Compare with the evidence of a good run of the same job: what differs in versions, settings, machines, calls, timing
     #[arg(long, value_name = "GOOD")]
     against: Option<PathBuf>,
-    /// Print one bounded text for somebody who has not seen the files: what is there, the order of events, what is
-    /// unexplained, who waits for whom, what is missing; secrets are cut
+    /// Print one bounded text for a reader without access to the files: contents, order of events, unexplained errors, who waits
+    /// for whom, what is missing; secrets are cut
     #[arg(long, conflicts_with_all = ["quiet", "verbose"])]
     brief: bool,
-    /// Most bytes of --brief
+    /// Size limit of --brief, bytes
     #[arg(long, value_name = "BYTES", default_value_t = brief::USUAL_BYTES as u32, value_parser = clap::value_parser!(u32).range(2048..=1_048_576), requires = "brief")]
     brief_bytes: u32,
-    /// Write the report as one HTML file, too: opens from disk, fetches nothing
+    /// Also write the report as one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the operations around the failure as a Perfetto trace, too: opens beside a profiler's in ui.perfetto.dev
+    /// Also write the operations around the failure as a Perfetto trace, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
     #[command(flatten)]

@@ -34,22 +34,22 @@ const WIDTH: usize = 80;
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/env.txt"))]
 pub(crate) struct EnvArgs {
-    /// Compare the running job of this process with them, and say what is missing and what that costs
+    /// Compare the running job of this process with them: what is missing, and what that costs
     #[arg(long, value_name = "PID")]
     check: Option<u32>,
     /// Form of the output; json is json-v1
     #[arg(long, value_enum, default_value_t = Format::Shell)]
     format: Format,
-    /// Folder for logs and dumps, best one that all nodes share [default: ./ringleader-evidence]
+    /// Folder for logs and dumps, preferably shared by all nodes [default: ./ringleader-evidence]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The Python whose PyTorch will run [default: the one of this shell]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// Also what costs time in each call: every call in NCCL's log, native frames, start times
+    /// Also settings that cost time in each call: every call in NCCL's log, native frames, start times
     #[arg(long)]
     full: bool,
-    /// Also what `trace record` needs
+    /// Also settings that `trace record` needs
     #[arg(long)]
     timeline: bool,
     /// Print no reasons

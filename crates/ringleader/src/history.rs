@@ -18,10 +18,10 @@ use crate::failure::Failure;
 /// Name and version of the JSON form.
 const SCHEMA: &str = "ringleader.history.v1";
 
-/// Say what `run` remembers of nodes and GPUs: incidents, causes, which nodes are lemons
+/// List the incidents of nodes and GPUs that `run` recorded, and nodes that fail repeatedly
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
-    /// Incidents of this node alone
+    /// Incidents of this node only
     node: Option<String>,
     /// The file [default: $RINGLEADER_HISTORY, ~/.local/share/ringleader/history.db]
     #[arg(long, value_name = "FILE")]

@@ -30,7 +30,7 @@ pub(crate) struct LintArgs {
     /// Least confidence of what is printed; low adds conditions on each process's own data
     #[arg(long, value_enum, default_value_t = Least::Medium)]
     confidence: Least,
-    /// Print hygiene, too: it is no fault and never changes the exit code
+    /// Also print hygiene findings: they are not faults and never change the exit code
     #[arg(long)]
     info: bool,
     /// Only these rules
@@ -39,7 +39,7 @@ pub(crate) struct LintArgs {
     /// Not these rules
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     ignore: Vec<String>,
-    /// Look at tests, too
+    /// Also look at tests
     #[arg(long)]
     tests: bool,
     /// Leave out what this file lists

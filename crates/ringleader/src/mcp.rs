@@ -25,7 +25,7 @@ use crate::failure::Failure;
 /// Answer an assistant over the Model Context Protocol: diagnose below given roots, explain, check this node; read only
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
-    /// Folders that may be read, with all below them [default: the working directory]
+    /// Folders that may be read, including their subfolders [default: the working directory]
     #[arg(long = "root", value_name = "DIR")]
     roots: Vec<PathBuf>,
 }

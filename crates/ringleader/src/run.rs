@@ -33,7 +33,7 @@ use crate::exit::Code;
 use crate::failure::Failure;
 use crate::watch::hooks;
 
-/// Supervise a launcher: when it fails, find out why, and restart, leave the bad node out, or stop
+/// Supervise a launcher: on failure, diagnose it, then restart, exclude the bad node, or stop
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_long_help = include_str!("help/run.txt"))]
 pub(crate) struct RunArgs {
@@ -101,16 +101,16 @@ pub(crate) struct RunArgs {
     /// Keep metrics of the run in this file, for a textfile collector of Prometheus
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics: Option<PathBuf>,
-    /// What is remembered of nodes [default: $RINGLEADER_HISTORY, ~/.local/share/ringleader/history.db]
+    /// File of recorded incidents [default: $RINGLEADER_HISTORY, ~/.local/share/ringleader/history.db]
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
-    /// Remember nothing
+    /// Record nothing
     #[arg(long, conflicts_with = "history")]
     pub(crate) no_history: bool,
     /// Folder of the plugin's rings
     #[arg(long, value_name = "DIR")]
     pub(crate) rings: Option<PathBuf>,
-    /// Do not ask NCCL's RAS service
+    /// Do not query NCCL's RAS service
     #[arg(long)]
     pub(crate) no_ras: bool,
     /// Supervise what the holder of this state folder runs

@@ -3,7 +3,7 @@
 #[cfg(target_os = "linux")]
 mod nsys;
 #[cfg(target_os = "linux")]
-mod record;
+pub(crate) mod record;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::gather;
 use crate::terminal::{LookArgs, detail};
 
-/// Say where the time of a job goes, from the timelines of its ranks
+/// Show where a job spends its time, from the timelines of its ranks
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct TraceArgs {
@@ -122,7 +122,7 @@ impl TraceArgs {
 }
 
 /// The timelines, with the rank that names of files give.
-fn timelines(case: &Case) -> impl Iterator<Item = (&Timeline, Option<u32>)> {
+pub(crate) fn timelines(case: &Case) -> impl Iterator<Item = (&Timeline, Option<u32>)> {
     case.observations.iter().filter_map(|o| match &o.fact {
         Fact::Timeline(timeline) => Some((&**timeline, o.who.rank.map(|rank| rank.0))),
         _ => None,

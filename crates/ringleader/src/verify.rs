@@ -33,7 +33,7 @@ pub(crate) struct VerifyArgs {
     /// GPUs, by number [default: all]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     gpus: Vec<usize>,
-    /// Check GPUs that somebody uses, too
+    /// Also check GPUs in use
     #[arg(long)]
     in_use: bool,
     /// Memory of each GPU that is left alone

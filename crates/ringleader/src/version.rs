@@ -70,13 +70,21 @@ const FEATURES: [(&str, bool); 3] = [
 ];
 
 /// Formats that are written and read, as `docs/` describes them.
-const FORMATS: [&str; 10] = [
+const FORMATS: [&str; 18] = [
     "ringleader.report.v1",
     "ringleader.check.v1",
     "ringleader.fleet.v1",
     "ringleader.silent.v1",
     "ringleader.explain.v1",
     "ringleader.env.v1",
+    "ringleader.trace.v1",
+    "ringleader.lint.v1",
+    "ringleader.bench.v1",
+    "ringleader.verify.v1",
+    "ringleader.watch.v1",
+    "ringleader.watch-state.v1",
+    "ringleader.run.v1",
+    "ringleader.event.v1",
     "ringleader.node.v1",
     "ringleader.baseline.v1",
     "ringleader.bundle.v1",

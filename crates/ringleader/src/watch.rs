@@ -18,6 +18,7 @@ pub(crate) mod nodes;
 mod otlp;
 mod picture;
 mod ras;
+mod recording;
 mod replay;
 mod screen;
 mod serve;
@@ -138,6 +139,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             worst: Code::NothingFound,
             stalled: BTreeSet::new(),
             is_unsure: false,
+            recording: None,
             words: mpsc::channel(),
             seat,
         }
@@ -259,7 +261,9 @@ fn started(
     teller: &Teller,
     told: &Arc<AtomicBool>,
 ) -> Result<Running, Failure> {
-    let started = Running::start(&args.command, args.rings.as_deref(), folder, &incident::stem(), args.json);
+    let is_recordable = args.record_late.is_some();
+    let rings = args.rings.as_deref();
+    let started = Running::start(&args.command, rings, folder, &incident::stem(), args.json, is_recordable);
     let (running, notes) = started.map_err(|error| Failure::Nodes {
         why: format!("start {}: {error}", args.command[0].to_string_lossy()),
         help: "is it a program that can be found? ringleader watch -- CMD ARGS…",
@@ -343,6 +347,8 @@ struct Watch {
     stalled: BTreeSet<String>,
     /// Nothing says that the job failed: what is collected of it at its end speaks only if it found something.
     is_unsure: bool,
+    /// Timelines are recorded, or were; set to end that early.
+    recording: Option<Arc<AtomicBool>>,
     /// What the threads of incidents say.
     words: (Sender<Word>, Receiver<Word>),
     seat: Seat,
@@ -352,6 +358,9 @@ impl Watch {
     /// Until the job ends, or somebody says so.
     fn follow(mut self) -> Ended {
         let code = self.run();
+        if let Some(stop) = &self.recording {
+            stop.store(true, Ordering::Relaxed);
+        }
         Ended { code, worst: self.worst, n_verdicts: self.n_verdicts }
     }
 
@@ -428,8 +437,34 @@ impl Watch {
             What::Recovered { comm, .. } => {
                 self.stalled.remove(comm);
             }
+            What::Straggler(late) if late.persistent && is_analyser => self.record(late.rank),
             _ => {}
         }
+    }
+
+    /// Records timelines of the ranks of this machine, once and if that is wanted.
+    fn record(&mut self, late: u32) {
+        let (Some(ms), None) = (self.args.record_late, &self.recording) else { return };
+        let stop = Arc::new(AtomicBool::new(false));
+        self.recording = Some(Arc::clone(&stop));
+        let pids = self.eye.agent.rank_pids();
+        let wanted =
+            recording::ToRecord { folder: self.folder.clone(), stem: incident::stem(), pids, ms, late };
+        self.teller.note(format!(
+            "rank {late} is late again and again: the ranks of this machine record {ms} ms, which slows them meanwhile"
+        ));
+        let sender = self.words.0.clone();
+        thread::spawn(move || {
+            // The watcher may have ended.
+            let note = |text: &str| {
+                let _ = sender.send(Word::Said(What::Note { text: text.to_owned() }));
+            };
+            match recording::record(&wanted, &note, &stop) {
+                Ok(text) => note(&text),
+                Err(_) if stop.load(Ordering::Relaxed) => {}
+                Err(failure) => note(&format!("no timelines: {}", failure.message().trim_end())),
+            }
+        });
     }
 
     /// An incident began less than this ago.

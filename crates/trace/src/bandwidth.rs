@@ -6,7 +6,7 @@ use ringleader_model::{CommCall, OpKind, WorkKind, median};
 
 use crate::join::{Join, Joined};
 use crate::steps::Steps;
-use crate::view::View;
+use crate::view::{View, is_one_node};
 
 /// Operations of one kind and size.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,19 +77,6 @@ pub fn expected_gbs(device: &str, size_bytes: u64) -> Option<f64> {
     let peak = link.rate_gbs * USUAL;
     let transfer_ns = size_bytes as f64 / peak;
     Some(peak * transfer_ns / (transfer_ns + LATENCY_NS))
-}
-
-/// Whether all views are of one node with a GPU each: then NVLink is between them, where these GPUs have one.
-pub fn is_one_node(views: &[View<'_>]) -> bool {
-    let hosts: std::collections::BTreeSet<_> =
-        views.iter().filter_map(|v| v.timeline.host.as_deref()).collect();
-    let mut devices: Vec<u32> = views.iter().filter_map(|v| v.timeline.device).collect();
-    devices.sort_unstable();
-    devices.dedup();
-    match hosts.len() {
-        0 => devices.len() == views.len() && views.len() >= 2,
-        n => n == 1,
-    }
 }
 
 /// Kind, bytes and ranks of an operation.

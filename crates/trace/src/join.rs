@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{CommCall, OpKind, WorkKind, median};
+use ringleader_model::{CommCall, DeviceWork, OpKind, WorkKind, median};
 
 use crate::steps::Steps;
-use crate::view::View;
+use crate::view::{View, is_one_node};
 
 /// One operation over its ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct Join {
     pub shift_ns: Vec<i64>,
     /// Half of the ends lie this close after the shift, ns; None if nothing synchronises two ranks.
     pub residual_ns: Option<i64>,
+    /// All ranks are of one host, whose clock they share.
+    pub is_one_host: bool,
     /// Communication kernels that have no partner.
     pub n_alone: usize,
     /// Largest residual with which starts on different ranks may be compared, ns.
@@ -51,7 +53,8 @@ const STEP_PART: i64 = 400;
 impl Join {
     /// Whether the order of starts on different ranks means something.
     pub fn is_aligned(&self) -> bool {
-        self.residual_ns.is_some_and(|ns| ns <= self.max_residual_ns)
+        let of_one_host = self.is_one_host && !self.ops.is_empty();
+        self.residual_ns.map_or(of_one_host, |ns| ns <= self.max_residual_ns)
     }
 
     /// Start and end of a member on the common clock.
@@ -94,7 +97,12 @@ impl Join {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Group(String),
-    Pair { from: u32, to: u32, group: String },
+    /// All traffic of two ranks: NCCL runs it in the order of the calls, the same on both.
+    Pair {
+        low: u32,
+        high: u32,
+        group: String,
+    },
 }
 
 /// One call in a rank's sequence.
@@ -114,11 +122,12 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
     let mut n_comm = 0;
     for (place, view) in views.iter().enumerate() {
         let of_work = steps.get(place);
+        let unlabelled = unlabelled(view);
         for (at, work) in view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm) {
             n_comm += 1;
             let nothing = CommCall::default();
             let call = view.timeline.call_of(work).unwrap_or(&nothing);
-            let key = key(view, call);
+            let Some(key) = key(view, call, work, &unlabelled, views.len()) else { continue };
             let size = sizes.entry(key.clone()).or_default();
             *size = (*size).max(call.group_size).max(call.ranks.len() as u32);
             let step = of_work.and_then(|s| {
@@ -128,19 +137,21 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
             sequences.entry(key).or_default().entry(place as u32).or_default().push(Entry {
                 work: at as u32,
                 step,
-                seq: call.seq,
+                // Sends and receives count with whoever is on the other end.
+                seq: call.seq.filter(|_| !is_pair(view, at)),
                 kind: call.kind,
                 size: call.in_elements,
             });
         }
     }
-    let mut join = Join { shift_ns: vec![0; views.len()], ..Join::default() };
+    let is_one_host = is_one_node(views);
+    let mut join = Join { shift_ns: vec![0; views.len()], is_one_host, ..Join::default() };
     join.of_work = views.iter().map(|view| vec![0; view.work().len()]).collect();
     for (key, of_rank) in &sequences {
         let group = join.groups.len() as u32;
         join.groups.push(match key {
             Key::Group(name) => name.clone(),
-            Key::Pair { from, to, .. } => format!("{from}->{to}"),
+            Key::Pair { low, high, .. } => format!("{low}<->{high}"),
         });
         for members in matched(of_rank) {
             let op = joined(views, group, sizes.get(key).copied().unwrap_or(0), &members);
@@ -162,16 +173,63 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
     join
 }
 
-fn key(view: &View<'_>, call: &CommCall) -> Key {
-    let group = if call.ranks.is_empty() {
+/// Streams of communication of which nothing says for which group it is, by their first work: a communicator has one.
+fn unlabelled(view: &View<'_>) -> Vec<u32> {
+    let mut streams = Vec::new();
+    for work in view.work().iter().filter(|w| w.kind == WorkKind::Comm) {
+        let is_labelled = view.timeline.call_of(work).is_some_and(is_labelled);
+        if !is_labelled && !streams.contains(&work.stream) {
+            streams.push(work.stream);
+        }
+    }
+    streams
+}
+
+fn is_labelled(call: &CommCall) -> bool {
+    !call.group.is_empty() || !call.ranks.is_empty() || call.group_size > 0
+}
+
+/// Whether a work sends to single ranks, or receives from them.
+pub(crate) fn is_pair(view: &View<'_>, work: usize) -> bool {
+    let nothing = CommCall::default();
+    view.work()
+        .get(work)
+        .is_some_and(|work| sends(view, view.timeline.call_of(work).unwrap_or(&nothing), work))
+}
+
+/// Several sends and receives in one kernel have no kind in common. Where nothing at all is told of such a kernel, it may
+/// as well be an all-to-all.
+fn sends(view: &View<'_>, call: &CommCall, work: &DeviceWork) -> bool {
+    call.kind.is_some_and(OpKind::is_p2p)
+        || call.kind.is_none() && is_labelled(call) && view.timeline.name(work.name).contains("SendRecv")
+}
+
+/// Whose calls these are counted with; None if that cannot be told.
+fn key(
+    view: &View<'_>,
+    call: &CommCall,
+    work: &DeviceWork,
+    unlabelled: &[u32],
+    n_views: usize,
+) -> Option<Key> {
+    let group = if !is_labelled(call) {
+        let place = unlabelled.iter().position(|stream| *stream == work.stream).unwrap_or(0);
+        format!("?{place}")
+    } else if call.ranks.is_empty() {
         format!("{}/{}", call.group, call.group_size)
     } else {
         format!("{:?}", call.ranks)
     };
-    match (call.kind, call.peer) {
-        (Some(OpKind::Send), Some(peer)) => Key::Pair { from: view.rank, to: peer, group },
-        (Some(OpKind::Recv), Some(peer)) => Key::Pair { from: peer, to: view.rank, group },
-        _ => Key::Group(group),
+    let is_pair = sends(view, call, work);
+    match call.peer {
+        Some(peer) if is_pair => {
+            // Peers are counted within the group.
+            let peer = call.ranks.get(peer as usize).copied().unwrap_or(peer);
+            Some(Key::Pair { low: view.rank.min(peer), high: view.rank.max(peer), group })
+        }
+        // With whom is not said; of two ranks it is the other one.
+        None if is_pair && n_views > 2 => None,
+        _ => Some(Key::Group(group)),
     }
 }
 

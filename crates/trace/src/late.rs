@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{OpKind, WorkKind, median};
 
+use crate::bandwidth::Alone;
 use crate::intervals::Intervals;
 use crate::join::Join;
 use crate::split::{Idle, Split};
@@ -84,8 +85,9 @@ pub fn lateness(views: &[View<'_>], steps: &[Steps], splits: &[Vec<Split>], join
     if !join.is_aligned() || views.len() < 2 {
         return late;
     }
+    let alone = Alone::new(views, join);
     let waiting: Vec<(Intervals, Intervals)> =
-        views.iter().enumerate().map(|(place, view)| waiting(views, place, view, join)).collect();
+        views.iter().enumerate().map(|(place, view)| waiting(views, place, view, join, &alone)).collect();
     let mut p2p = 0;
     for places in crate::steps::shared(steps) {
         let mut waits = Vec::new();
@@ -127,17 +129,32 @@ fn imbalance(splits: &[Vec<Split>], late: &Lateness) -> i64 {
 
 /// Times at which a rank waits in a collective for one that has not come, and computes nothing: in all, and in sends and
 /// receives alone.
-fn waiting(views: &[View<'_>], place: usize, view: &View<'_>, join: &Join) -> (Intervals, Intervals) {
+fn waiting(
+    views: &[View<'_>],
+    place: usize,
+    view: &View<'_>,
+    join: &Join,
+    alone: &Alone,
+) -> (Intervals, Intervals) {
     let compute = view.busy(|kind| kind == WorkKind::Compute);
     let shift = join.shift_ns.get(place).copied().unwrap_or(0);
     let mut all = Vec::new();
     let mut pairs = Vec::new();
     for (at, work) in view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm) {
-        let Some(op) = join.op_of(place, at) else { continue };
+        let Some(op) = join.op_of(place, at) else {
+            // With whom it is cannot be told; beyond the shortest of its size it waits for one of them.
+            let cost = alone.cost_ns(place, view, at, join);
+            if let Some(cost) = cost.filter(|_| crate::join::is_pair(view, at)) {
+                let wait = (work.start_ns, (work.end_ns - cost).max(work.start_ns));
+                all.push(wait);
+                pairs.push(wait);
+            }
+            continue;
+        };
         let Some((last_start, _)) = join.extent(views, op) else { continue };
         let wait = (work.start_ns, (last_start - shift).min(work.end_ns));
         all.push(wait);
-        if op.kind.is_some_and(OpKind::is_p2p) {
+        if crate::join::is_pair(view, at) {
             pairs.push(wait);
         }
     }

@@ -1,6 +1,6 @@
 //! Steps: found by annotations, by the optimizer, by the forward pass, or by what repeats.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{SpanKind, WorkKind};
 
@@ -88,8 +88,20 @@ const OUTLIER: i64 = 3;
 pub fn find(view: &View<'_>) -> Steps {
     let (found, marks) = boundaries(view);
     let mut of_work = Vec::with_capacity(view.work().len());
+    // Streams whose launches the recording has not reached: their work was launched before it began.
+    let mut unreached: BTreeSet<u32> = (0..view.work().len())
+        .filter(|at| view.launch(*at).is_some())
+        .filter_map(|at| stream(view, at))
+        .collect();
     for (at, work) in view.work().iter().enumerate() {
-        let begun = view.launch(at).map_or(work.start_ns, |call| call.start_ns);
+        let launch = view.launch(at);
+        if launch.is_some() {
+            unreached.remove(&work.stream);
+        } else if unreached.contains(&work.stream) {
+            of_work.push(u32::MAX);
+            continue;
+        }
+        let begun = launch.map_or(work.start_ns, |call| call.start_ns);
         let place = marks.partition_point(|mark| mark.start_ns <= begun);
         of_work.push(place.checked_sub(1).map_or(u32::MAX, |place| place as u32));
     }
@@ -120,6 +132,10 @@ pub fn find(view: &View<'_>) -> Steps {
         }
     }
     Steps { found, all, of_work, usual }
+}
+
+fn stream(view: &View<'_>, at: usize) -> Option<u32> {
+    view.work().get(at).map(|work| work.stream)
 }
 
 /// Steps that stand for the job: the first one warms up, and some are far longer than the others.
@@ -210,7 +226,13 @@ fn marks(starts: Vec<i64>, end: i64) -> Vec<Mark> {
 /// Kernels that are looked at for what repeats.
 const MAX_SEQUENCE: usize = 200_000;
 /// Share of kernels that must be the same one period later.
-const SAME_PCT: usize = 92;
+const SAME: f64 = 0.92;
+/// A period is a step if no other repeats better by this share: the steps' own repeats nearly always.
+const NEARLY: f64 = 0.005;
+/// Distances that are tried: the most frequent, and the longest.
+const MAX_CANDIDATES: usize = 24;
+/// Parts of names of kernels that update parameters, in lower case.
+const OPTIMIZER: [&str; 4] = ["multi_tensor_apply", "adam", "sgd", "optimizer"];
 
 /// Starts of what repeats, where at least three rounds of the same kernels follow one another.
 fn repetition(view: &View<'_>) -> Option<Vec<i64>> {
@@ -236,17 +258,29 @@ fn repetition(view: &View<'_>) -> Option<Vec<i64>> {
             }
         }
     }
-    let mut ordered: Vec<(usize, usize)> = candidates.into_iter().filter(|(_, n)| *n >= 2).collect();
-    ordered.sort_by_key(|(period, n)| (std::cmp::Reverse(*n), *period));
+    let mut frequent: Vec<(usize, usize)> = candidates.into_iter().filter(|(_, n)| *n >= 2).collect();
+    frequent.sort_by_key(|(period, n)| (std::cmp::Reverse(*n), *period));
+    // Layers repeat within a step: the longest distances are of kernels that run once a step.
+    let mut longest = frequent.clone();
+    longest.sort_unstable_by_key(|(period, _)| std::cmp::Reverse(*period));
+    frequent.truncate(MAX_CANDIDATES);
+    frequent.extend(longest.into_iter().take(MAX_CANDIDATES));
+    let periods: BTreeSet<usize> = frequent.into_iter().map(|(period, _)| period).collect();
     let tail = names.len() / 3;
-    let period = ordered.iter().take(16).map(|(period, _)| *period).find(|period| {
-        // The last two thirds: the first may be warm-up.
-        let pairs = names.iter().skip(tail).zip(names.iter().skip(tail + period));
-        let (n, same) =
-            pairs.fold((0_usize, 0_usize), |(n, same), (a, b)| (n + 1, same + usize::from(a == b)));
-        n >= *period && *period > 1 && same * 100 >= n * SAME_PCT
-    })?;
-    // A step begins where the GPU waited longest within a period.
+    let alike: Vec<(usize, f64)> = periods
+        .into_iter()
+        .filter_map(|period| {
+            // The last two thirds: the first may be warm-up.
+            let pairs = names.iter().skip(tail).zip(names.iter().skip(tail + period));
+            let (n, same) =
+                pairs.fold((0_usize, 0_usize), |(n, same), (a, b)| (n + 1, same + usize::from(a == b)));
+            (n >= period && period > 1).then(|| (period, same as f64 / n as f64))
+        })
+        .collect();
+    let best = alike.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+    let is_step = |share: f64| share >= SAME && share >= best - NEARLY;
+    let period = alike.iter().find(|(_, share)| is_step(*share)).map(|(period, _)| *period)?;
+    // A step begins behind the optimizer's kernels, else where the GPU waited longest within a period.
     let gap = |at: usize| -> i64 {
         let (Some(before), Some(now)) = (at.checked_sub(1).and_then(|b| kernels.get(b)), kernels.get(at))
         else {
@@ -255,9 +289,15 @@ fn repetition(view: &View<'_>) -> Option<Vec<i64>> {
         let start = |place: usize| view.work().get(place).map_or((0, 0), |w| (w.start_ns, w.end_ns));
         start(now.0).0 - start(before.0).1
     };
+    let is_optimizer = |at: usize| {
+        let name = names.get(at).map_or("", |name| view.timeline.name(*name)).to_ascii_lowercase();
+        OPTIMIZER.iter().any(|part| name.contains(part))
+    };
     let last = names.len();
     let first_of_last = last.checked_sub(period)?;
-    let phase = (first_of_last..last).max_by_key(|at| gap(*at))?;
+    let behind = (first_of_last.max(1)..last).filter(|at| is_optimizer(at - 1) && !is_optimizer(*at));
+    let phase =
+        behind.max_by_key(|at| gap(*at)).or_else(|| (first_of_last..last).max_by_key(|at| gap(*at)))?;
     let mut starts = Vec::new();
     let mut at = phase % period;
     while let Some((place, _)) = kernels.get(at) {

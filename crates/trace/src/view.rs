@@ -1,6 +1,6 @@
 //! One rank's timeline, with launches joined to the work they launched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{DeviceWork, HostSpan, Recorder, RuntimeCall, SpanKind, Timeline, WorkKind};
 
@@ -155,6 +155,18 @@ impl<'a> View<'a> {
         let ends = self.work().iter().map(|w| (w.start_ns, w.end_ns));
         let all = ends.chain(self.timeline.host_spans.iter().map(|s| (s.start_ns, s.end_ns)));
         all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+}
+
+/// Whether all views are of one node with a GPU each: then NVLink is between them, where these GPUs have one.
+pub fn is_one_node(views: &[View<'_>]) -> bool {
+    let hosts: BTreeSet<_> = views.iter().filter_map(|v| v.timeline.host.as_deref()).collect();
+    let mut devices: Vec<u32> = views.iter().filter_map(|v| v.timeline.device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    match hosts.len() {
+        0 => devices.len() == views.len() && views.len() >= 2,
+        n => n == 1,
     }
 }
 

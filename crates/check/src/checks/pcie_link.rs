@@ -57,7 +57,7 @@ fn run(view: &View<'_>) -> Answer {
         items.extend(gpus.and_then(|gpus| slow(gpu, gpus)));
     }
     if n_links == 0 {
-        return Answer::skipped("no card of this machine tells of a PCIe link");
+        return Answer::skipped("no card of this machine reports a PCIe link");
     }
     let mut answer =
         Answer::from_items(format!("{} as wide as the others of its sort", count(n_links, "link")), items)

@@ -19,7 +19,7 @@ use crate::terminal::LookArgs;
 /// Bytes of a question that are read from standard input.
 const MAX_STDIN: u64 = 1 << 20;
 
-/// Say what a cause, an Xid, a variable or a log line means, and what to do
+/// Explain a symptom, a cause, an Xid, a variable or a log line, and what to do
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("../help/explain.txt"))]
 pub(crate) struct ExplainArgs {
@@ -32,7 +32,7 @@ pub(crate) struct ExplainArgs {
     format: Format,
     #[command(flatten)]
     look: LookArgs,
-    /// If it may be several things, print all of each
+    /// If it has several meanings, print all of each
     #[arg(long, short, env = "RINGLEADER_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
     verbose: bool,
     /// Print all of one kind: causes, symptoms, xids, variables, messages, verbs, slurm and others

@@ -19,13 +19,13 @@ pub(crate) struct NodesArgs {
     /// These hosts over ssh: a,b, node[01-16], or @FILE
     #[arg(long, value_name = "LIST", conflicts_with_all = ["slurm", "kube"])]
     pub hosts: Vec<String>,
-    /// The hosts of this file over ssh, one a line; what follows the name (slots=8) is passed over
+    /// The hosts of this file over ssh, one a line; text after the name (slots=8) is ignored
     #[arg(long, value_name = "FILE", conflicts_with_all = ["slurm", "kube"])]
     pub hostfile: Option<PathBuf>,
     /// The nodes of this Slurm job, through srun
     #[arg(long, value_name = "JOBID", conflicts_with = "kube")]
     pub slurm: Option<String>,
-    /// The pods that this label selector chooses, through the API of Kubernetes
+    /// The pods that match this label selector, through the Kubernetes API
     #[arg(long, value_name = "SELECTOR")]
     pub kube: Option<String>,
     /// Namespace of the pods [default: that of your context]
@@ -43,13 +43,13 @@ pub(crate) struct NodesArgs {
     /// Longest wait for a connection
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub connect_timeout_secs: u64,
-    /// Copy this very program to ~/.cache/ringleader of the nodes where this version of it is absent, and run that
+    /// Copy this program to ~/.cache/ringleader on nodes without this version, and run it there
     #[arg(long, conflicts_with = "remote_program")]
     pub copy: bool,
     /// The program on the nodes [default: ringleader by the shell's path; with --slurm this program's own path]
     #[arg(long, value_name = "PATH")]
     pub remote_program: Option<String>,
-    /// Another configuration for ssh than your own
+    /// Configuration file for ssh [default: yours]
     #[arg(long, value_name = "FILE")]
     pub ssh_config: Option<PathBuf>,
     /// A program in place of ssh, for tests

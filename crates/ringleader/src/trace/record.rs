@@ -11,6 +11,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -61,50 +62,125 @@ const QUIET: Duration = Duration::from_millis(1_500);
 
 impl RecordArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let create = |source| Failure::Create { path: self.out.clone(), source };
-        std::fs::create_dir_all(&self.out).map_err(create)?;
-        for folder in [self.out.as_path(), Path::new("/tmp")] {
-            enough_room(folder, self.ranks.unwrap_or(8).max(self.pid.len()))?;
-        }
+        let recording = Recording {
+            out: self.out.clone(),
+            pids: self.pid.clone(),
+            n_ranks: self.ranks,
+            window: match self.duration_ms {
+                Some(ms) => Window::Time { ms },
+                None => Window::Steps { n: self.steps, at_multiple: self.at_multiple },
+            },
+            timeout: Duration::from_secs(self.timeout),
+        };
+        recording.prepare()?;
         if !self.nsys.command.is_empty() {
             return self.nsys.run(&self.out);
         }
-        let socket = bind()?;
-        socket.set_read_timeout(Some(Duration::from_millis(200))).map_err(create)?;
         say(
             "waiting for ranks to ask; they ask every few seconds if they were started with KINETO_USE_DAEMON=1.\n\
              Recording slows the recorded steps (by half where they are short) and writes some megabytes a rank.\n",
         );
-        let begun = Instant::now();
-        let told = self.tell(&socket, begun)?;
-        say(&format!("{} ranks will record: {:?}\n", told.len(), told.keys().collect::<Vec<_>>()));
-        let taken = self.take(&socket, &told, begun)?;
+        let recorded = recording.record(&|text| say(&format!("{text}\n")), &AtomicBool::new(false))?;
         let mut text = String::new();
-        for (pid, path) in &taken {
-            let _ = writeln!(text, "pid {pid}: {}", path.display());
+        let mut total = 0;
+        for (pid, path) in &recorded.files {
+            let size = std::fs::metadata(path).map_or(0, |m| m.len());
+            total += size;
+            let _ = writeln!(text, "pid {pid}: {} ({:.1} MB)", path.display(), size as f64 / 1e6);
         }
+        let _ = writeln!(text, "{:.1} MB in all.", total as f64 / 1e6);
         if self.duration_ms.is_some() {
             text.push_str("The ranks recorded the same time, not the same steps.\n");
         }
         let _ = writeln!(text, "Now: ringleader trace {}", self.out.display());
         print(&text)?;
-        Ok(if taken.len() == told.len() { Code::NothingFound } else { Code::Undecided }.into())
+        let is_whole = recorded.files.len() == recorded.n_told;
+        Ok(if is_whole { Code::NothingFound } else { Code::Undecided }.into())
+    }
+}
+
+/// What the ranks record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Window {
+    /// Steps, from the next multiple of a step number on.
+    Steps { n: u32, at_multiple: u32 },
+    /// The same time.
+    Time { ms: u32 },
+}
+
+/// A recording of ranks of this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Recording {
+    /// Folder for the timelines.
+    pub(crate) out: PathBuf,
+    /// Processes; all that ask if empty.
+    pub(crate) pids: Vec<u32>,
+    /// Ranks to wait for before any is told to record.
+    pub(crate) n_ranks: Option<usize>,
+    /// What they record.
+    pub(crate) window: Window,
+    /// It is given up after this.
+    pub(crate) timeout: Duration,
+}
+
+/// What was recorded.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    /// The file of each process.
+    pub(crate) files: BTreeMap<u32, PathBuf>,
+    /// Processes that were told to record.
+    pub(crate) n_told: usize,
+}
+
+impl Recording {
+    /// Makes the folder, and refuses where the disks have no room.
+    ///
+    /// # Errors
+    /// If the folder cannot be made or the timelines may not fit.
+    pub(crate) fn prepare(&self) -> Result<(), Failure> {
+        std::fs::create_dir_all(&self.out)
+            .map_err(|source| Failure::Create { path: self.out.clone(), source })?;
+        for folder in [self.out.as_path(), Path::new("/tmp")] {
+            enough_room(folder, self.n_ranks.unwrap_or(8).max(self.pids.len()))?;
+        }
+        Ok(())
+    }
+
+    /// Records, and tells of each stage; ends early once `stop` is set.
+    ///
+    /// # Errors
+    /// If another daemon holds the socket, or no rank asks in time.
+    pub(crate) fn record(&self, say: &dyn Fn(&str), stop: &AtomicBool) -> Result<Recorded, Failure> {
+        let socket = bind()?;
+        socket
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .map_err(|source| Failure::Create { path: self.out.clone(), source })?;
+        let begun = Instant::now();
+        let is_over = || begun.elapsed() > self.timeout || stop.load(Ordering::Relaxed);
+        let told = self.tell(&socket, &is_over)?;
+        say(&format!("{} ranks will record: {:?}", told.len(), told.keys().collect::<Vec<_>>()));
+        let files = self.take(&socket, &told, &is_over)?;
+        Ok(Recorded { files, n_told: told.len() })
     }
 
     /// Waits until all ranks have asked once, then tells each of them at its next question. Answers with the file that each
     /// process will write.
-    fn tell(&self, socket: &UnixDatagram, begun: Instant) -> Result<BTreeMap<u32, PathBuf>, Failure> {
+    fn tell(
+        &self,
+        socket: &UnixDatagram,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<BTreeMap<u32, PathBuf>, Failure> {
         let mut seen: BTreeMap<u32, Instant> = BTreeMap::new();
         let mut told = BTreeMap::new();
-        let wanted = self.ranks.or((!self.pid.is_empty()).then_some(self.pid.len()));
+        let wanted = self.n_ranks.or((!self.pids.is_empty()).then_some(self.pids.len()));
         let mut start_ms = None;
         let tag = format!("{}-{}", std::process::id(), now_ms());
         loop {
-            if begun.elapsed().as_secs() > self.timeout {
+            if is_over() {
                 let why = format!(
                     "{} ranks asked within {} s; was the job started with KINETO_USE_DAEMON=1? (ringleader env offers it)",
                     seen.len(),
-                    self.timeout
+                    self.timeout.as_secs()
                 );
                 return Err(Failure::Absent { why });
             }
@@ -117,7 +193,7 @@ impl RecordArgs {
                 return Ok(told);
             }
             let Some((pid, kind, from)) = question(socket) else { continue };
-            if !self.pid.is_empty() && !self.pid.contains(&pid) {
+            if !self.pids.is_empty() && !self.pids.contains(&pid) {
                 answer(socket, &from, &kind, b"");
                 continue;
             }
@@ -142,12 +218,13 @@ impl RecordArgs {
     /// What a rank is told.
     fn order(&self, path: &Path, start_ms: u64) -> String {
         let mut order = format!("ACTIVITIES_LOG_FILE={}\n", path.display());
-        let _ = match self.duration_ms {
-            Some(ms) => write!(order, "PROFILE_START_TIME={start_ms}\nACTIVITIES_DURATION_MSECS={ms}\n"),
-            None => write!(
+        let _ = match self.window {
+            Window::Time { ms } => {
+                write!(order, "PROFILE_START_TIME={start_ms}\nACTIVITIES_DURATION_MSECS={ms}\n")
+            }
+            Window::Steps { n, at_multiple } => write!(
                 order,
-                "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP={}\nACTIVITIES_WARMUP_ITERATIONS=1\nACTIVITIES_ITERATIONS={}\n",
-                self.at_multiple, self.steps
+                "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP={at_multiple}\nACTIVITIES_WARMUP_ITERATIONS=1\nACTIVITIES_ITERATIONS={n}\n"
             ),
         };
         order
@@ -158,11 +235,11 @@ impl RecordArgs {
         &self,
         socket: &UnixDatagram,
         told: &BTreeMap<u32, PathBuf>,
-        begun: Instant,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<BTreeMap<u32, PathBuf>, Failure> {
         let mut sizes: BTreeMap<u32, (u64, Instant)> = BTreeMap::new();
         let mut taken = BTreeMap::new();
-        while taken.len() < told.len() && begun.elapsed().as_secs() <= self.timeout {
+        while taken.len() < told.len() && !is_over() {
             if let Some((_, kind, from)) = question(socket) {
                 let nothing: &[u8] = if kind == b"ctxt" { &[1, 0, 0, 0] } else { b"" };
                 answer(socket, &from, &kind, nothing);

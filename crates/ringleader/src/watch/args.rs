@@ -10,7 +10,7 @@ use clap::builder::FalseyValueParser;
 use crate::watch::template::Template;
 use crate::watch::{hooks, serve};
 
-/// Follow a running job: name the rank that stalls it while it happens, collect the evidence, and judge it
+/// Follow a running job: name a rank that stalls it within seconds, collect the evidence, and diagnose it
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_long_help = include_str!("../help/watch.txt"))]
 pub(crate) struct WatchArgs {
@@ -20,10 +20,10 @@ pub(crate) struct WatchArgs {
     /// Processes of this Slurm job on this node
     #[arg(long, value_name = "SLURM", conflicts_with = "pid")]
     pub(crate) job: Option<String>,
-    /// Start this, with the plugin loaded, and follow it; its exit code is passed on
+    /// Start this command with the plugin loaded and follow it; `watch` ends with its exit code
     #[arg(value_name = "CMD", last = true, conflicts_with_all = ["pid", "job"])]
     pub(crate) command: Vec<OsString>,
-    /// Play recorded rings once more, of files, folders or bundles: what would have been said, and when
+    /// Replay recorded rings (files, folders or bundles): what `watch` would have printed, and when
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["pid", "job", "command", "stay", "hub"])]
     pub(crate) replay: Vec<PathBuf>,
     /// Folder of the plugin's rings [default: $RINGLEADER_RING_DIR, /dev/shm/ringleader, /tmp/ringleader]
@@ -32,11 +32,11 @@ pub(crate) struct WatchArgs {
     /// Print events, one JSON object a line
     #[arg(long, env = "RINGLEADER_JSON", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) json: bool,
-    /// Go on when a job has ended, and take up the next one; also without a terminal
+    /// Keep running after a job ends and follow the next one; needs no terminal
     #[arg(long, env = "RINGLEADER_STAY", hide_env = true, value_parser = FalseyValueParser::new(),
           conflicts_with_all = ["once", "until_verdict", "command"])]
     pub(crate) stay: bool,
-    /// With --stay: bundles that are kept, the newest
+    /// With --stay: number of newest bundles to keep
     #[arg(long, value_name = "N", default_value = "20", requires = "stay")]
     pub(crate) keep: usize,
     /// Print the state of the job, and end
@@ -56,7 +56,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "FACTOR", default_value = "5", value_parser = factor,
           env = "RINGLEADER_STALL_FACTOR", hide_env = true)]
     pub(crate) stall_factor: f64,
-    /// No pause shorter than this is one, seconds
+    /// Shortest pause that counts as a stall, seconds
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds,
           env = "RINGLEADER_STALL_FLOOR", hide_env = true)]
     pub(crate) stall_floor: f64,
@@ -73,18 +73,23 @@ pub(crate) struct WatchArgs {
     /// Form of what is posted: slack, generic, or a file of JSON with places such as {{/report/verdict/summary}}
     #[arg(long, value_name = "NAME|FILE", value_parser = Template::named)]
     pub(crate) webhook_template: Option<Template>,
-    /// Serve a web page and Prometheus metrics; a port alone is this machine's own
+    /// Serve a web page and Prometheus metrics; a bare port listens on localhost only
     #[arg(long, value_name = "ADDR", env = "RINGLEADER_SERVE", hide_env = true, value_parser = serve::address)]
     pub(crate) serve: Option<SocketAddr>,
     /// Where agents of many nodes meet: dir:PATH or etcd://HOST:PORT/PREFIX
     #[arg(long, value_name = "HUB", env = "RINGLEADER_HUB", hide_env = true)]
     pub(crate) hub: Option<String>,
-    /// Do not ask NCCL's RAS service, not even where a rank of the job offers it
+    /// Do not query NCCL's RAS service
     #[arg(long, env = "RINGLEADER_NO_RAS", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) no_ras: bool,
-    /// Print lines, also on a terminal
+    /// Print lines instead of the terminal view
     #[arg(long, env = "RINGLEADER_NO_SCREEN", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) no_screen: bool,
+    /// When a rank is late again and again, record the timelines of the ranks of this machine for this many milliseconds,
+    /// once a job, and say why it is late. The job must have been started with KINETO_USE_DAEMON=1 (a command after -- is)
+    #[arg(long, value_name = "MS", env = "RINGLEADER_RECORD_LATE", hide_env = true,
+          value_parser = clap::value_parser!(u32).range(100..=60_000), conflicts_with = "replay")]
+    pub(crate) record_late: Option<u32>,
     /// Before a job has shown its rhythm, no pause shorter than this is a stall, seconds
     #[arg(long, hide = true, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     pub(crate) unstable_first_floor: f64,

@@ -19,6 +19,8 @@ use crate::plugin::{self, LIBRARY};
 
 /// Where NCCL looks for the plugin.
 const VARIABLE: &str = "NCCL_PROFILER_PLUGIN";
+/// With it PyTorch's profiler asks whether it shall record. Read once, at the start.
+const RECORDABLE: &str = "KINETO_USE_DAEMON";
 /// Between two looks at what was printed.
 const PASS_ON: Duration = Duration::from_millis(50);
 
@@ -49,6 +51,7 @@ impl Running {
         folder: &Path,
         name: &str,
         is_stdout_ours: bool,
+        is_recordable: bool,
     ) -> io::Result<(Self, Vec<String>)> {
         let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
@@ -69,6 +72,9 @@ impl Running {
         }
         if let Some(rings) = rings {
             command.env("RINGLEADER_RING_DIR", rings);
+        }
+        if is_recordable && std::env::var_os(RECORDABLE).is_none() {
+            command.env(RECORDABLE, "1");
         }
         let mut passed = Passed::default();
         // A terminal is left to the job, since programs print at once only to one.

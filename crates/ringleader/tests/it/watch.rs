@@ -3,6 +3,7 @@
 mod early;
 mod link;
 mod page;
+mod profiler;
 mod several;
 mod stay;
 mod whom;
@@ -56,6 +57,13 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
         count: 1 << 20,
         ..Told::default()
     };
+    if let Some(timelines) = std::env::var_os("PRETENDED_TIMELINES") {
+        profiler::pretend(rank, Path::new(&timelines).join(format!("trace_rank{rank}.json.xz")));
+    }
+    let late_ms = std::env::var("PRETENDED_LATE")
+        .ok()
+        .and_then(|late| late.strip_prefix(&format!("{rank}:"))?.parse().ok())
+        .unwrap_or(0);
     let file = |rank: u32| folder.join(format!("entered-{rank}"));
     let blind: Option<u64> = std::env::var("PRETENDED_BLIND").ok().and_then(|step| step.parse().ok());
     for step in 1..=steps {
@@ -66,7 +74,7 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
         if std::env::var("PRETENDED_SLEEP").is_ok_and(|at| at == format!("{rank}:{step}")) {
             thread::sleep(Duration::from_hours(1));
         }
-        thread::sleep(PACE);
+        thread::sleep(PACE + Duration::from_millis(late_ms));
         // Each communicator in its turn.
         let comm = comms[step as usize % comms.len()];
         let op = ring.launch(comm, ringleader_ring::Handle::NONE, ringleader_ring::Handle::NONE, &told);

@@ -3,6 +3,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests read recorded cases")]
 #![expect(clippy::disallowed_types, reason = "tests read recorded cases")]
 
+mod found;
+mod pipeline;
+
 use std::path::{Path, PathBuf};
 
 use ringleader_evidence::{Limits, Scratch};

@@ -35,6 +35,8 @@ pub(super) struct Builder {
     calls: Vec<CommCall>,
     /// External ids of operators that communicate, and the index of their arguments plus 1.
     operators: LookupMap<u32, u32>,
+    /// The same operators by when they ended: thread, end, index of the arguments plus 1.
+    communicated: Vec<(u32, i64, u32)>,
     /// Correlation of a launch to the external id of its operator.
     externals: Vec<(u32, u32)>,
     meta: Meta,
@@ -148,6 +150,7 @@ impl Builder {
                 link = external(event);
                 let call = comm_call(event);
                 self.add_call(call, link);
+                self.communicated.push((thread(event.tid), end_ns, self.calls.len() as u32));
             }
         } else if let (SpanKind::Annotation, Some(number)) =
             (kind, event.name.strip_prefix(b"ProfilerStep#").and_then(scan::integer))
@@ -344,6 +347,54 @@ impl Builder {
         }
     }
 
+    /// Calls that are gathered (`batch_isend_irecv`) are launched behind the last of them: for the correlation of each
+    /// launch of communication the operators since the launch before it in its thread, as indices plus 1.
+    fn gathered(&mut self) -> LookupMap<u32, Vec<u32>> {
+        let is_comm = |w: &&DeviceWork| w.kind == WorkKind::Comm && w.correlation != 0;
+        let wanted: LookupMap<u32, bool> =
+            self.work.iter().filter(is_comm).map(|w| (w.correlation, w.call == 0)).collect();
+        let mut launches: Vec<(u32, i64, u32)> = self
+            .host_spans
+            .iter()
+            .filter(|s| s.link != 0 && matches!(s.kind, SpanKind::Runtime(_)) && wanted.contains_key(&s.link))
+            .map(|s| (s.thread, s.start_ns, s.link))
+            .collect();
+        launches.sort_unstable();
+        self.communicated.sort_unstable();
+        let mut gathered = LookupMap::default();
+        let mut before = (0, i64::MIN);
+        for (thread, start, link) in launches {
+            let from = if before.0 == thread { before.1 } else { i64::MIN };
+            let from = from.max(start.saturating_sub(GATHERED_NS));
+            before = (thread, start);
+            if wanted.get(&link) != Some(&true) {
+                continue;
+            }
+            let first = self.communicated.partition_point(|c| (c.0, c.1) <= (thread, from));
+            let of_launch = self.communicated.iter().skip(first).take(MAX_GATHERED);
+            let list: Vec<u32> =
+                of_launch.take_while(|c| (c.0, c.1) <= (thread, start)).map(|c| c.2).collect();
+            if !list.is_empty() {
+                gathered.insert(link, list);
+            }
+        }
+        gathered
+    }
+
+    /// Several calls as one: the peer and the kind stay only if they are of all.
+    fn together(&self, list: &[u32]) -> CommCall {
+        let mut calls = list.iter().filter_map(|at| self.calls.get((*at as usize).checked_sub(1)?));
+        let Some(mut whole) = calls.next().cloned() else { return CommCall::default() };
+        for call in calls {
+            whole.in_elements = whole.in_elements.saturating_add(call.in_elements);
+            whole.out_elements = whole.out_elements.saturating_add(call.out_elements);
+            whole.kind = whole.kind.filter(|kind| Some(*kind) == call.kind);
+            whole.peer = whole.peer.filter(|peer| Some(*peer) == call.peer);
+            whole.seq = None;
+        }
+        whole
+    }
+
     /// Gives kernels without arguments those of the operator that launched them.
     fn link_calls(&mut self) {
         let lacks = |w: &DeviceWork| w.kind == WorkKind::Comm && w.call == 0;
@@ -351,13 +402,16 @@ impl Builder {
             return;
         }
         let external_of: LookupMap<u32, u32> = self.externals.iter().copied().collect();
+        let gathered = self.gathered();
         for at in 0..self.work.len() {
             let Some(work) = self.work.get(at).copied().filter(lacks) else { continue };
             let found = external_of.get(&work.correlation).and_then(|e| self.operators.get(e)).copied();
             let call = found.unwrap_or_else(|| {
                 // The name of the kernel tells the kind at least.
                 let kind = kinds::op_kind(self.names.name(work.name));
-                self.calls.push(CommCall { kind, ..CommCall::default() });
+                let unknown = || CommCall { kind, ..CommCall::default() };
+                let call = gathered.get(&work.correlation).map_or_else(unknown, |list| self.together(list));
+                self.calls.push(call);
                 self.calls.len() as u32
             });
             if let Some(work) = self.work.get_mut(at) {
@@ -366,6 +420,11 @@ impl Builder {
         }
     }
 }
+
+/// A call may launch what was called before it within this time.
+const GATHERED_NS: i64 = 100_000_000;
+/// Calls that one launch gathers.
+const MAX_GATHERED: usize = 256;
 
 /// A thread as a number; names of threads become one by their bytes.
 fn thread(tid: &[u8]) -> u32 {

@@ -96,6 +96,40 @@ fn old_traces_have_their_arguments_at_the_operator() {
     assert_eq!((call.size_bytes(), call.group_size), (Some(128), 4));
 }
 
+/// `batch_isend_irecv`: the calls only gather, and the kernel is launched behind them.
+#[test]
+fn one_launch_of_several_calls() {
+    let call = |id: u32, at: u32, name: &str, key: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":{at},"dur":2,"args":{{"External id":{id},"Collective name":"{name}","In msg nelems":64,"dtype":"Half","Group size":4,"Process Group Name":"7","{key}":2}}}},"#
+        )
+    };
+    let kernel = |link: u32, at: u32| {
+        format!(
+            r#"{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernelExC","pid":1,"tid":1,"ts":{at},"dur":1,"args":{{"correlation":{link},"External id":99}}}},
+            {{"ph":"X","cat":"kernel","name":"ncclDevKernel_SendRecv","pid":0,"tid":20,"ts":{at},"dur":9,"args":{{"correlation":{link},"stream":20}}}},"#
+        )
+    };
+    let text = format!(
+        r#"{{"traceEvents": [{}{}{}{}{}{{"ph":"M"}}]}}"#,
+        call(1, 10, "send", "Dst Rank"),
+        kernel(5, 14),
+        call(2, 30, "send", "Dst Rank"),
+        call(3, 33, "recv", "Src Rank"),
+        kernel(6, 36),
+    );
+    let extract = read(text.as_bytes());
+    let timeline = timeline(&extract);
+    let calls: Vec<_> = timeline.work.iter().filter_map(|w| timeline.call_of(w)).collect();
+    assert_eq!(
+        (calls[0].kind, calls[0].peer, calls[0].size_bytes()),
+        (Some(OpKind::Send), Some(2), Some(128))
+    );
+    // A send and a receive with the same peer.
+    assert_eq!((calls[1].kind, calls[1].peer, calls[1].size_bytes()), (None, Some(2), Some(256)));
+    assert_eq!((&*calls[1].group, calls[1].group_size), ("7", 4));
+}
+
 #[test]
 fn quotes_that_nobody_escaped() {
     let text = NEW.replace("cudaLaunchKernel\"", "cuda\"Launch\"Kernel x\"");
