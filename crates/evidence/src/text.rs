@@ -523,9 +523,9 @@ impl Readers {
         if taken.is_none() && line.number <= N_SURE_LINES {
             self.times.line(line, sink);
             self.outliers.line(line, sink);
+            self.speed.line(line, sink);
         }
         if taken.is_none() {
-            self.speed.line(line, sink);
             self.averages.line(line, sink);
         }
         self.genre.line(line, matches!(taken, Some(Name::kernel | Name::nccl)));

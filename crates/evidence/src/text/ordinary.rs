@@ -21,7 +21,6 @@ use ringleader_knowledge::{form, message, sign};
 use super::genre::{Counts, Genre};
 use super::json;
 use super::prefix::Stripper;
-use super::speed;
 use crate::ground::{Line, Tag, Wants};
 use crate::readers;
 
@@ -230,10 +229,6 @@ fn may_matter(line: &[u8], shape: &[u8]) -> bool {
 
 fn text_may_matter(line: &[u8], shape: &[u8]) -> bool {
     if form::wanted_blind(shape) || message::wanted_blind(shape) || sign::wanted_blind(shape) {
-        return true;
-    }
-    // How fast it goes, each line tells anew.
-    if speed::may_show(line) {
         return true;
     }
     if WORDS.as_ref().is_none_or(|words| words.is_match(shape)) {

@@ -1,4 +1,5 @@
-//! How fast training goes, by the lines of its steps, and whether that falls and stays low.
+//! How fast training goes, by the lines of its steps, and whether that falls and stays low. Only the beginning of a source is
+//! looked at: further on, lines that differ in digits alone are not read one by one.
 //!
 //! ```text
 //! step   1500  loss = 5.000  images/sec: 201.9 +/- 0.6   total: 1615
@@ -101,7 +102,7 @@ impl SpeedReader {
 
 /// Whether a line may tell a speed, whatever its numbers are.
 #[inline]
-pub(super) fn may_show(line: &[u8]) -> bool {
+fn may_show(line: &[u8]) -> bool {
     let is_second = |at: usize| matches!(line.get(at + 1), Some(b's' | b'S'));
     let has_unit =
         memchr::memchr_iter(b'/', line).any(is_second) || memchr::memmem::find(line, b"per second").is_some();
