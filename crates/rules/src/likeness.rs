@@ -117,7 +117,7 @@ fn is_judged(scene: &Scene<'_>, likely: &Likely) -> bool {
     let all: f32 = likely.because.iter().map(|(_, part, _)| part).sum();
     let formed: f32 =
         likely.because.iter().filter(|(_, _, cite)| is_formed(cite)).map(|(_, part, _)| part).sum();
-    formed > all * 0.9
+    formed > all * 0.8
 }
 
 /// Whether all that speaks for the cause are events that a reader knows.

@@ -74,7 +74,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         {
             return self.rank_value(rank, origin);
         }
-        if matches!(&base.data, Data::Object(kind) if &**kind == super::calls::OUTPUT) {
+        if matches!(&base.data, Data::Object(kind) if &**kind == super::value::OUTPUT) {
             let is_long =
                 matches!(name, "logits" | "last_hidden_state" | "hidden_states" | "sequences" | "shape");
             let value = Val::unknown(sym).tainted(base.taint);

@@ -14,12 +14,6 @@ use crate::python::index::{FuncId, Project};
 /// What a rule is told of a collective that runs beside others.
 pub(crate) const BACKGROUND: &str = "<collective in the background>";
 
-/// Parts of a list, of which the last may be smaller.
-pub(super) const PARTS: &str = "<parts of a list>";
-
-/// What a model returns: a tensor as long as its batch, or an object that holds some.
-pub(super) const OUTPUT: &str = "<output of a model>";
-
 /// One call, with what is known of its parts.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a, 'p, 's> {

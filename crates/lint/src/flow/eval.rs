@@ -415,7 +415,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         let sym = hash(&[52, base.sym, index.sym]);
         let mut value = Val::unknown(sym).tainted(base.taint).tainted(Taint { local: None, ..index.taint });
-        if matches!(&base.data, Data::Object(kind) if &**kind == super::calls::PARTS) && index.taint.axes != 0
+        if matches!(&base.data, Data::Object(kind) if &**kind == super::value::PARTS) && index.taint.axes != 0
         {
             return Val { shape: Taint::local(Locally::Loader, origin), ..value };
         }

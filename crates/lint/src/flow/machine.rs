@@ -487,7 +487,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     pub(crate) fn part(value: &Val, n: usize) -> Val {
         match &value.data {
             Data::Items(Items::Ordered, items) if n < items.len() => items[n].clone(),
-            Data::Object(kind) if &**kind == super::calls::OUTPUT => {
+            Data::Object(kind) if &**kind == super::value::OUTPUT => {
                 Val::unknown(hash(&[15, value.sym, n as u64])).tainted(value.taint)
             }
             // `engine, optimizer, _, _ = deepspeed.initialize(...)`

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::calls::{BACKGROUND, OUTPUT, PARTS, Site, bindings};
+use super::calls::{BACKGROUND, Site, bindings};
 use super::catalog;
 use super::machine::Machine;
 use super::trace::{Event, Op};
-use super::value::{Data, Group, Items, Locally, Origin, Taint, Val, hash};
+use super::value::{Data, Group, Items, Locally, OUTPUT, Origin, PARTS, Taint, Val, hash};
 use crate::python::ast::ExprKind;
 
 /// Calls of torch and of Python whose value is made of their arguments alone.

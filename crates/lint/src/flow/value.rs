@@ -7,6 +7,11 @@ use ringleader_knowledge::collective::{Axis, LocalKind};
 use crate::python::ast::Span;
 use crate::python::index::{ClassId, FileId, FuncId};
 
+/// Parts of a list, of which the last may be smaller.
+pub(super) const PARTS: &str = "<parts of a list>";
+/// What a model returns: a tensor as long as its batch, or an object that holds some.
+pub(super) const OUTPUT: &str = "<output of a model>";
+
 /// A set of axes.
 pub(crate) type Axes = u16;
 
