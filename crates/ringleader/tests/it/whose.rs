@@ -346,6 +346,7 @@ def destroy():
     time.sleep(600)
 
 def all_reduce():
+    open("waits", "w").close()
     time.sleep(600)
 
 def train():
@@ -375,7 +376,7 @@ fn an_exception_before_a_hang_in_the_teardown_is_the_cause_and_its_rank_is_named
         command.spawn().unwrap()
     };
     let ranks = Ranks((0..2).map(start).collect());
-    while !at.join("ready").exists() {
+    while !at.join("ready").exists() || !at.join("waits").exists() {
         std::thread::yield_now();
     }
     let (report, _) = diagnosed(ranks.0[0].id());
