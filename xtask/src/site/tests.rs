@@ -119,7 +119,10 @@ fn accepted(line: &str) -> Result<(), String> {
         Some(error) if error.use_stderr() => return Err(error.to_string()),
         _ => {}
     }
-    if let ["ringleader", "explain", rest @ ..] = &words[..] {
+    // The program's own list of kinds takes what follows `--list`.
+    if let ["ringleader", "explain", rest @ ..] = &words[..]
+        && !rest.contains(&"--list")
+    {
         // `NCCL_VARIABLE` stands for a name of the reader's.
         let is_asked = |word: &&&str| !word.starts_with('-') && **word != "NCCL_VARIABLE";
         let query = rest.iter().filter(is_asked).copied().collect::<Vec<_>>().join(" ");
