@@ -56,6 +56,8 @@ const METRICS: &[&str] = &[
     "seconds",
     "sec",
 ];
+/// Those of them that other work than training prints, too: loading, compiling.
+const WEAK: &[&str] = &["elapsed", "time", "speed", "seconds", "sec"];
 /// Words of programs that ended successfully.
 const DONE: &[&str] = &[
     "training completed",
@@ -312,6 +314,7 @@ fn each_counter<'l>(line: &'l str, mut each: impl FnMut(&'l str, Option<&'l str>
     {
         each(line.trim_start(), None);
     }
+    let is_training = METRICS.iter().any(|m| !WEAK.contains(m) && has_word(line, m));
     for word in COUNTERS {
         for (at, _) in line.match_indices(word) {
             let (before, behind) =
@@ -322,10 +325,13 @@ fn each_counter<'l>(line: &'l str, mut each: impl FnMut(&'l str, Option<&'l str>
             let behind = after_name(behind);
             let inner = behind.find("][").and_then(|i| behind.get(i + 2..)).map(str::trim_start);
             each(behind, inner);
-            if let Some(count) = last_number(before).and_then(|at| line.get(at..)) {
+            if let Some(count) = last_number(before).and_then(|at| line.get(at..)).filter(|_| is_training) {
                 each(count, None);
             }
         }
+    }
+    if !is_training {
+        return;
     }
     // `20/2110, loss 0.7973`, `[#00100] loss_A: 0.06612`; the count of a bar is read with the bar.
     let is_bar = line.contains("%|");
@@ -423,7 +429,13 @@ mod tests {
         ] {
             assert!(steps(line), "{line}");
         }
-        for line in ["0%|          | 0/1201 [00:00<?, ?it/s]", "Using 8 GPUs", "max_steps: 500", ""] {
+        for line in [
+            "0%|          | 0/1201 [00:00<?, ?it/s]",
+            "Using 8 GPUs",
+            "max_steps: 500",
+            "loaded 20/2110 shards, time 3 s",
+            "",
+        ] {
             assert_eq!(of(line), None, "{line}");
         }
         assert_eq!(of("`Trainer.fit` stopped: `max_epochs=3` reached."), Some(Sign::Done));

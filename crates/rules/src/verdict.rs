@@ -111,7 +111,8 @@ fn doubted(scene: &Scene<'_>, mut verdict: Verdict) -> Verdict {
     if was_recorded(scene) {
         return verdict;
     }
-    match likeness::opinion(scene, verdict.cause) {
+    let Some(first) = verdict.findings.first() else { return verdict };
+    match likeness::opinion(scene, first) {
         Opinion::Agrees => verdict,
         Opinion::Doubts => {
             let lower = match verdict.confidence {
@@ -125,6 +126,11 @@ fn doubted(scene: &Scene<'_>, mut verdict: Verdict) -> Verdict {
             verdict
         }
         Opinion::Overrules(finding) => {
+            // Who ended is still the one to look at; whom another cause accused is not.
+            if !likeness::ENDS.contains(&verdict.cause) {
+                verdict.culprits.clear();
+                verdict.victims = ringleader_model::RankSet::default();
+            }
             verdict.cause = finding.cause;
             verdict.category = finding.category;
             verdict.confidence = finding.confidence;

@@ -10,7 +10,8 @@ mod whom;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -194,10 +195,13 @@ fn rank_command(folder: &Path, rank: u32, size: u32, steps: u64) -> Command {
     command
 }
 
+/// Longest time without an event: a watcher that falls silent fails a test, and does not hold up all of them.
+const SILENCE: Duration = Duration::from_secs(150);
+
 /// A watcher whose events are read as they come.
 struct Watcher {
     child: Child,
-    lines: BufReader<ChildStdout>,
+    lines: mpsc::Receiver<String>,
     seen: Vec<Value>,
 }
 
@@ -211,23 +215,29 @@ impl Drop for Watcher {
 
 impl Watcher {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = ringleader()
-            .arg("watch")
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
+        let command =
+            ringleader().arg("watch").args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        Self::of(command.unwrap())
+    }
+
+    /// Of a process whose standard output is a pipe.
+    fn of(mut child: Child) -> Self {
+        let (sender, lines) = mpsc::channel();
+        let stdout = child.stdout.take().unwrap();
+        thread::spawn(move || {
+            // The receiver goes away with the test.
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
         Self { child, lines, seen: Vec::new() }
     }
 
     /// The next event; none at the end.
     fn next(&mut self) -> Option<Value> {
-        let mut line = String::new();
-        if self.lines.read_line(&mut line).unwrap() == 0 {
-            return None;
-        }
+        let line = match self.lines.recv_timeout(SILENCE) {
+            Ok(line) => line,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("no event in {SILENCE:?}: {:#?}", self.seen),
+        };
         let event: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(event["schema"], "ringleader.watch.v1");
         assert!(event["at"].as_f64().unwrap() > 1.7e9, "{event}");
@@ -237,10 +247,12 @@ impl Watcher {
 
     #[track_caller]
     fn until(&mut self, name: &str) -> Value {
+        let began = Instant::now();
         while let Some(event) = self.next() {
             if event["event"] == name {
                 return event;
             }
+            assert!(began.elapsed() < 2 * SILENCE, "no {name} in {:?}: {:#?}", 2 * SILENCE, self.seen);
         }
         panic!("it ended without {name}: {:#?}", self.seen);
     }
@@ -349,9 +361,8 @@ fn a_full_disk_costs_no_verdict() {
         .stderr(Stdio::null())
         .spawn();
     // A machine that lets nobody mount.
-    let Ok(mut child) = child else { return };
-    let lines = BufReader::new(child.stdout.take().unwrap());
-    let mut watcher = Watcher { child, lines, seen: Vec::new() };
+    let Ok(child) = child else { return };
+    let mut watcher = Watcher::of(child);
     if watcher.next().is_none() {
         return;
     }

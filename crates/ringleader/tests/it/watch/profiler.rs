@@ -90,7 +90,7 @@ fn ranks_that_ask_are_recorded_and_told_apart() {
 fn a_straggler_that_persists_is_recorded_and_the_timelines_agree() {
     let (job, sockets) = job();
     let (rings, out, pids) = (job.rings(), job.out(), job.pids());
-    let mut child = ringleader()
+    let child = ringleader()
         .args(["watch", "--json", "--interval", "0.1", "--rings", &rings, "--out", &out, "--pid", &pids])
         .args(["--record-late", "500", "--for", "100"])
         .env("KINETO_IPC_SOCKET_DIR", sockets.path())
@@ -98,8 +98,7 @@ fn a_straggler_that_persists_is_recorded_and_the_timelines_agree() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let lines = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut watcher = super::Watcher { child, lines, seen: Vec::new() };
+    let mut watcher = super::Watcher::of(child);
     let until = Instant::now() + Duration::from_secs(100);
     let said = loop {
         let text = watcher.until("note")["text"].as_str().unwrap().to_owned();

@@ -1,6 +1,5 @@
 //! Whom it follows, and whom it calls dead.
 
-use std::io::BufReader;
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -115,7 +114,7 @@ fn of_a_job_that_was_started_again_the_newest_process_is_named() {
 fn without_a_descriptor_left_nobody_is_dead() {
     let mut job = Job::start(2, u64::MAX);
     let (rings, pids) = (job.rings(), job.pids());
-    let mut child = Command::new("sh")
+    let child = Command::new("sh")
         .args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""])
         .arg(ringleader().get_program())
         .args([
@@ -137,8 +136,7 @@ fn without_a_descriptor_left_nobody_is_dead() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap());
-    let mut watcher = Watcher { child, lines, seen: Vec::new() };
+    let mut watcher = Watcher::of(child);
     let note = watcher.until("note")["text"].as_str().unwrap().to_owned();
     let at = note.split_once("http://").unwrap().1.split('/').next().unwrap().to_owned();
     while watcher.until("progress")["comms"][0]["ranks_seen"] != 2 {}
