@@ -132,6 +132,9 @@ impl Signs {
                 text: format!("Using network {}", process.network.as_deref().unwrap_or_default()),
                 kind: SourceKind::NcclLog,
             });
+            if process.bootstrap.as_deref().is_some_and(|b| b.contains(":127.")) {
+                self.add("bootstrap-on-loopback", 1, at.clone(), &process.who);
+            }
             match process.network.as_deref() {
                 Some(n) if n.starts_with("Socket") => self.add("sockets-used", 1, at, &process.who),
                 Some(n) if n.starts_with("IB") => self.add("verbs-used", 1, at, &process.who),
