@@ -1,7 +1,7 @@
 //! Signs of a case: those that lines give, and those that follow from what readers have understood.
 
 use ringleader_knowledge::sign;
-use ringleader_model::{Case, Cite, Evidence, Fact, NcclLog, Observation, SourceKind, Who};
+use ringleader_model::{Case, Cite, Evidence, Fact, NcclLog, Observation, RunPace, SourceKind, Who};
 
 use crate::said::messages::Claims;
 use crate::said::statements::Statements;
@@ -44,6 +44,8 @@ impl Member<'_> {
 
 /// Networks that are compared.
 const MAX_MEMBERS: usize = 256;
+/// Runs that are compared.
+const MAX_RUNS: usize = 64;
 /// Places that are kept of one sign.
 const MAX_PLACES: usize = 4;
 
@@ -72,6 +74,7 @@ impl Signs {
             }
         }
         signs.of_networks(case);
+        signs.of_paces(case);
         signs.of_job(case, roster, stated, failure);
         if let Some(own) = claims.own_exceptions().iter().find(|own| own.place().is_some()) {
             signs.add("user-exception", 1, Some(own.evidence()), &own.observation.who);
@@ -87,6 +90,30 @@ impl Signs {
     /// All of them.
     pub fn all(&self) -> &[Seen] {
         &self.seen
+    }
+
+    /// Runs that differ in their number of GPUs: more of them are to be faster, or as fast for each.
+    fn of_paces(&mut self, case: &Case) {
+        let runs: Vec<(&Observation, &RunPace)> = case
+            .observations
+            .iter()
+            .filter_map(|o| if let Fact::Pace(run) = &o.fact { Some((o, run)) } else { None })
+            .take(MAX_RUNS)
+            .collect();
+        let slower = |one: &RunPace, many: &RunPace| {
+            let is_alike = (one.unit, one.is_epoch) == (many.unit, many.is_epoch);
+            let has_more = one.devices.zip(many.devices).is_some_and(|(a, b)| b >= 2 * a);
+            // The time of a step may stay as it is, and a rate may be that of each GPU; the time of an epoch must fall.
+            let least = if one.is_epoch { 1.1 } else { 0.65 };
+            is_alike && has_more && many.speed < one.speed * least
+        };
+        let found = runs.iter().find_map(|(a, one)| {
+            let (b, _) = runs.iter().find(|(_, many)| slower(one, many))?;
+            Some([*a, *b])
+        });
+        for run in found.into_iter().flatten() {
+            self.add("more-gpus-no-faster", 1, Some(cited(run)), &Who::default());
+        }
     }
 
     /// Networks that hosts of one communicator use.
