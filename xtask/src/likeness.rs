@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ringleader_knowledge::{form, likeness, message};
+use ringleader_knowledge::{form, likeness, message, sign};
 
 /// Lines of a file that are read whatever they say, as the reader does.
 const N_SURE_LINES: usize = 256;
@@ -39,6 +39,7 @@ struct Document {
     right: Vec<String>,
     words: Vec<usize>,
     weight: f64,
+    name: String,
 }
 
 #[derive(Default)]
@@ -101,7 +102,14 @@ impl Corpus {
             let mut words = BTreeSet::new();
             self.read(&folder.join("evidence"), &mut words)?;
             let weight = if is_public { 1.0 } else { MINOR };
-            self.documents.push(Document { set, cause, right, words: words.into_iter().collect(), weight });
+            self.documents.push(Document {
+                set,
+                cause,
+                right,
+                words: words.into_iter().collect(),
+                weight,
+                name: folder.display().to_string(),
+            });
         }
         Ok(())
     }
@@ -120,7 +128,14 @@ impl Corpus {
                 self.words(text, &mut words);
             }
             let right = vec![cause.clone()];
-            self.documents.push(Document { set, cause, right, words: words.into_iter().collect(), weight });
+            self.documents.push(Document {
+                set,
+                cause,
+                right,
+                words: words.into_iter().collect(),
+                weight,
+                name: String::new(),
+            });
         }
     }
 
@@ -139,7 +154,7 @@ impl Corpus {
             let wanted = || {
                 form::wanted(line.as_bytes(), 0).is_some() || message::wanted(line.as_bytes(), 0).is_some()
             };
-            if n < N_SURE_LINES || wanted() {
+            if (n < N_SURE_LINES || wanted()) && !sign::is_command(line) {
                 self.words(line, words);
             }
         }
@@ -202,8 +217,23 @@ impl Corpus {
             (0..self.documents.len()).filter(|n| self.documents[*n].set != set).collect();
         let model = self.learn(&others);
         let (mut first, mut third, mut n) = (0, 0, 0);
-        for document in self.documents.iter().filter(|d| d.set == set && d.cause != "none") {
+        for document in self.documents.iter().filter(|d| d.set == set) {
             let scores = model.scores(&document.words);
+            let mut all: Vec<usize> = (0..scores.len()).collect();
+            all.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+            eprintln!(
+                "DUMP {} {} {}",
+                document.name,
+                document.right.join(","),
+                all.iter()
+                    .take(5)
+                    .map(|c| format!("{}:{:.3}", model.causes[*c], scores[*c]))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            );
+            if document.cause == "none" {
+                continue;
+            }
             let mut order: Vec<usize> = (0..scores.len()).filter(|c| model.causes[*c] != "none").collect();
             order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
             let is_right = |cause: &usize| document.right.contains(&model.causes[*cause]);
