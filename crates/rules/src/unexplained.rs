@@ -9,7 +9,7 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::Role;
 use ringleader_model::{
-    Category, Cause, Cite, Fact, Finding, FormWeight, NcclLog, Need, Severity, Source, SourceKind, Weight,
+    Category, Cause, Cite, Fact, Finding, FormWeight, NcclComm, Need, Severity, Source, SourceKind, Weight,
 };
 
 /// Statements that a report shows.
@@ -53,7 +53,7 @@ pub(crate) fn unproven(scene: &Scene<'_>) -> &'static str {
     if scene.stacks().next().is_some() {
         "stacks were taken, and nothing shows that the job goes on"
     } else if scene.nccl_logs().next().is_some() {
-        "NCCL's communicators were made, and nothing shows that the job went on"
+        "NCCL began to make a communicator, and nothing shows that it was made or that the job went on"
     } else {
         "nothing here was understood: no line speaks of failure, and none shows that a job goes on"
     }
@@ -197,11 +197,10 @@ pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
     if goes_on {
         return true;
     }
-    // NCCL's log of a start shows no more than that the communicators were made; their end shows that all went on.
-    let is_start =
-        |log: &NcclLog| log.calls.is_empty() && log.comms.iter().all(|comm| comm.destroyed.is_none());
-    let mut logs = scene.nccl_logs().map(|(_, log)| log).filter(|log| !log.comms.is_empty()).peekable();
-    let is_start_alone = logs.peek().is_some() && logs.all(is_start);
+    // Communicators that nobody is seen to have made, and no operation of any.
+    let is_made = |comm: &NcclComm| comm.completed.is_some() || comm.destroyed.is_some();
+    let comms = || scene.nccl_logs().flat_map(|(_, log)| &log.comms).filter(|comm| comm.n_ranks > 1);
+    let is_start_alone = comms().next().is_some() && !comms().any(is_made);
     let measures = case.observations.iter().any(|o| matches!(o.fact, Fact::Bench(_) | Fact::Timeline(_)));
     let is_known = |source: &&Source| crate::health::is_known(source);
     case.sources.iter().any(|source| is_known(&source))

@@ -321,8 +321,7 @@ mod tests {
     fn a_remark_decides_nothing() {
         let healthy = Stage::new().process("n", 1, Some(1)).comm(1, 2, 1, true);
         let verdict = crate::diagnose(&healthy.listing(Some(1), &[("NCCL_IB_DISABLE", "true")]).case);
-        // A start alone is no health either.
-        assert_eq!(verdict.cause, Cause::Undecided);
+        assert_eq!(verdict.cause, Cause::None);
         assert_eq!(verdict.findings.len(), 1);
         let sick = Stage::new().nccl_raised(Some(0), "Error: network OFI not found.");
         let verdict = crate::diagnose(&sick.listing(Some(1), &[("NCCL_TIMEOUT", "1")]).case);
