@@ -39,7 +39,6 @@ struct Document {
     right: Vec<String>,
     words: Vec<usize>,
     weight: f64,
-    name: String,
 }
 
 #[derive(Default)]
@@ -102,14 +101,7 @@ impl Corpus {
             let mut words = BTreeSet::new();
             self.read(&folder.join("evidence"), &mut words)?;
             let weight = if is_public { 1.0 } else { MINOR };
-            self.documents.push(Document {
-                set,
-                cause,
-                right,
-                words: words.into_iter().collect(),
-                weight,
-                name: folder.display().to_string(),
-            });
+            self.documents.push(Document { set, cause, right, words: words.into_iter().collect(), weight });
         }
         Ok(())
     }
@@ -128,14 +120,7 @@ impl Corpus {
                 self.words(text, &mut words);
             }
             let right = vec![cause.clone()];
-            self.documents.push(Document {
-                set,
-                cause,
-                right,
-                words: words.into_iter().collect(),
-                weight,
-                name: String::new(),
-            });
+            self.documents.push(Document { set, cause, right, words: words.into_iter().collect(), weight });
         }
     }
 
@@ -217,23 +202,8 @@ impl Corpus {
             (0..self.documents.len()).filter(|n| self.documents[*n].set != set).collect();
         let model = self.learn(&others);
         let (mut first, mut third, mut n) = (0, 0, 0);
-        for document in self.documents.iter().filter(|d| d.set == set) {
+        for document in self.documents.iter().filter(|d| d.set == set && d.cause != "none") {
             let scores = model.scores(&document.words);
-            let mut all: Vec<usize> = (0..scores.len()).collect();
-            all.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
-            eprintln!(
-                "DUMP {} {} {}",
-                document.name,
-                document.right.join(","),
-                all.iter()
-                    .take(5)
-                    .map(|c| format!("{}:{:.3}", model.causes[*c], scores[*c]))
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            );
-            if document.cause == "none" {
-                continue;
-            }
             let mut order: Vec<usize> = (0..scores.len()).filter(|c| model.causes[*c] != "none").collect();
             order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
             let is_right = |cause: &usize| document.right.contains(&model.causes[*cause]);
