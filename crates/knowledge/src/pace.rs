@@ -8,6 +8,10 @@
 //!   2%|▏         | 812/50000 [10:11<9:58:12,  1.37it/s, loss=2.31]
 //! ```
 
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
 /// A way to say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
@@ -69,6 +73,25 @@ const STEP: [&str; 6] = ["step", "iter", "epoch", "loss", "ep ", "train"];
 /// Lines of other work.
 const OTHER: [&str; 6] = ["valid", "eval", "test", "infer", "warmup", "compil"];
 
+/// Words of [`STEP`], [`OTHER`] and [`FORMS`], one after the other.
+static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let words = STEP.iter().chain(&OTHER).copied().chain(FORMS.iter().map(|form| form.word));
+    AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(words).ok()
+});
+
+/// The forms that a line of a step has, one bit each; 0 for any other line.
+fn forms_of(lower: &str) -> u64 {
+    let (mut forms, mut is_step) = (0, false);
+    for found in WORDS.iter().flat_map(|words| words.find_overlapping_iter(lower)) {
+        match found.pattern().as_usize() {
+            n if n < STEP.len() => is_step = true,
+            n if n < STEP.len() + OTHER.len() => return 0,
+            n => forms |= 1 << (n - STEP.len() - OTHER.len()),
+        }
+    }
+    if is_step { forms } else { 0 }
+}
+
 /// Where a line says it: the same place in each line that differs in digits only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -95,11 +118,9 @@ impl Place {
     /// The place in a line of small letters.
     pub fn of(lower: &str) -> Option<Self> {
         let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-        if !has(&STEP) || has(&OTHER) {
-            return None;
-        }
-        let (form, (at, n)) =
-            FORMS.iter().enumerate().find_map(|(i, form)| Some((i, beside(lower, form)?)))?;
+        let there = forms_of(lower);
+        let mut forms = FORMS.iter().enumerate().filter(|(i, _)| there >> i & 1 == 1);
+        let (form, (at, n)) = forms.find_map(|(i, form)| Some((i, beside(lower, form)?)))?;
         let is_part = has(&["step", "iter", "][", "%|", "batch"]);
         Some(Self {
             form: u8::try_from(form).ok()?,
