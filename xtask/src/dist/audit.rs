@@ -43,8 +43,8 @@ impl Needs {
         let bytes = fs::read(path).with_context(|| path.display().to_string())?;
         let elf = Elf::parse(&bytes).with_context(|| path.display().to_string())?;
         let mut glibc = None;
-        for library in elf.verneed.iter().flat_map(|needs| needs.iter()) {
-            for symbol in library.iter() {
+        for library in elf.verneed.iter().flatten() {
+            for symbol in &library {
                 glibc = glibc.max(elf.dynstrtab.get_at(symbol.vna_name).and_then(Glibc::of));
             }
         }
@@ -59,9 +59,10 @@ impl Needs {
             .iter()
             .filter(|name| {
                 let name = name.rsplit('/').next().unwrap_or(name);
-                let is_glibc = ["libc.so.", "libm.so.", "libdl.so.", "libpthread.so.", "librt.so.", "ld-linux-"]
-                    .iter()
-                    .any(|part| name.starts_with(part));
+                let is_glibc =
+                    ["libc.so.", "libm.so.", "libdl.so.", "libpthread.so.", "librt.so.", "ld-linux-"]
+                        .iter()
+                        .any(|part| name.starts_with(part));
                 !is_glibc && !also.contains(&name)
             })
             .collect();
@@ -108,7 +109,11 @@ mod tests {
         let own = std::env::current_exe().expect("this test's file");
         let deps = own.parent().expect("deps");
         let folder = deps.parent().expect("debug");
-        let there = [deps.join("libringleader_nccl.so"), folder.join("libringleader_nccl.so"), folder.join("ringleader")];
+        let there = [
+            deps.join("libringleader_nccl.so"),
+            folder.join("libringleader_nccl.so"),
+            folder.join("ringleader"),
+        ];
         [own].into_iter().chain(there.into_iter().filter(|path| path.is_file())).collect()
     }
 

@@ -131,7 +131,9 @@ pub(super) fn audit(places: &Places, target: Target) -> Result<()> {
         .split("consistent with the following platform tag: \"manylinux_")
         .nth(1)
         .and_then(|rest| rest.split('"').next())
-        .with_context(|| format!("auditwheel names no tag: {said} {}", String::from_utf8_lossy(&output.stderr)))?;
+        .with_context(|| {
+            format!("auditwheel names no tag: {said} {}", String::from_utf8_lossy(&output.stderr))
+        })?;
     let mut numbers = tag.split('_').map_while(|part| part.parse().ok());
     let needed = super::Glibc(numbers.next().unwrap_or(u32::MAX), numbers.next().unwrap_or(u32::MAX));
     ensure!(needed <= super::GLIBC, "the wheel does not keep its promise: {said}");

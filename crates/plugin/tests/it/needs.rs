@@ -9,13 +9,14 @@ fn it_needs_only_what_nccl_needs() {
     let path = crate::loaded::library();
     let bytes = std::fs::read(&path).unwrap();
     let elf = Elf::parse(&bytes).unwrap();
-    let known = ["libc.so.", "libm.so.", "libdl.so.", "libpthread.so.", "librt.so.", "libgcc_s.so.", "ld-linux-"];
+    let known =
+        ["libc.so.", "libm.so.", "libdl.so.", "libpthread.so.", "librt.so.", "libgcc_s.so.", "ld-linux-"];
     for library in &elf.libraries {
         assert!(known.iter().any(|name| library.starts_with(name)), "{} needs {library}", path.display());
     }
     let mut newest = (0, 0);
-    for library in elf.verneed.iter().flat_map(|needs| needs.iter()) {
-        for symbol in library.iter() {
+    for library in elf.verneed.iter().flatten() {
+        for symbol in &library {
             let name = elf.dynstrtab.get_at(symbol.vna_name).unwrap();
             if let Some(version) = name.strip_prefix("GLIBC_") {
                 let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap());
@@ -31,5 +32,8 @@ fn it_needs_only_what_nccl_needs() {
         .filter(|symbol| symbol.st_shndx != 0 && !symbol.is_import())
         .filter_map(|symbol| elf.dynstrtab.get_at(symbol.st_name))
         .collect();
-    assert!(exported.len() >= 7 && exported.iter().all(|name| name.starts_with("ncclProfiler_v")), "{exported:?}");
+    assert!(
+        exported.len() >= 7 && exported.iter().all(|name| name.starts_with("ncclProfiler_v")),
+        "{exported:?}"
+    );
 }
