@@ -1,16 +1,41 @@
 #!/usr/bin/env bash
-# Installs an artefact into a fresh root and makes the first diagnosis there. Prints seconds and sizes. Needs root (chroot).
+# Installs an artefact into a fresh root and makes the first diagnosis there. Prints seconds and sizes. Needs root (chroot); for
+# aarch64 run it by tools/arm64.sh.
 #
 #   tools/root_test.sh ARTEFACT [ROOT]
 #
-# ARTEFACT: a .tar.gz or .oci.tar with the static program, a .deb, or a .rpm. Without ROOT the root is empty: evidence, and what
-# is in the artefact. With ROOT (such as one that debootstrap made) it is a copy of that.
+# ARTEFACT: a .tar.gz, an .oci.tar, a .deb, or a .rpm. Without ROOT the root is empty: evidence, and what is in the artefact; only
+# a static program runs there. ROOT: a folder, of which this takes a copy, or the name of a Debian suite, such as bullseye (glibc 2.31),
+# which debootstrap makes once and keeps in target/dist-roots.
 set -euo pipefail
 here="$(cd "$(dirname "$0")/.." && pwd)"
 artefact="$(realpath "${1:?an artefact}")"
+tools="${DIST_TOOLS:-$here/target/dist-tools}"
+
+# Where this machine's packages come from.
+suite() {
+  local dir="$here/target/dist-roots/$1" mirror debootstrap=debootstrap
+  if [ ! -d "$dir" ]; then
+    # shellcheck disable=SC2016  # apt's own variables
+    mirror="$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1)"
+    if ! command -v debootstrap >/dev/null; then
+      debootstrap="$tools/root/usr/sbin/debootstrap"
+      export DEBOOTSTRAP_DIR="$tools/root/usr/share/debootstrap"
+    fi
+    mkdir -p "$dir.new"
+    "$debootstrap" --variant=minbase "$1" "$dir.new" "$mirror" >"$dir.log" 2>&1 || { tail -n 5 "$dir.log" >&2; exit 1; }
+    mv "$dir.new" "$dir"
+  fi
+  echo "$dir"
+}
+
 root="$(mktemp -d)"
 trap 'rm -rf "$root"' EXIT
-[ $# -lt 2 ] || cp -a "$2/." "$root"
+if [ $# -gt 1 ]; then
+  from="$2"
+  [ -d "$from" ] || from="$(suite "$2")"
+  cp -a "$from/." "$root"
+fi
 
 start=$(date +%s%N)
 case "$artefact" in
@@ -40,12 +65,12 @@ PY
   *.rpm) (cd "$root" && rpm2cpio "$artefact" | cpio -idm --quiet) ;;
   *) echo "no way to install $artefact" >&2; exit 2 ;;
 esac
-program="$(cd "$root" && find . -name ringleader -type f -perm -u+x | head -n 1)"
+inside() { (cd "$root" && find . -name "$1" -type f "${@:2}" | head -n 1 | sed 's/^\.//'); }
+program="$(inside ringleader -perm -u+x)"
 [ -n "$program" ] || { echo "no program in $artefact" >&2; exit 1; }
-program="${program#.}"
-mkdir -p "$root/evidence"
+mkdir -p "$root/evidence" "$root/tmp"
 cp "$here"/cases/skipped-allreduce/evidence/* "$root/evidence/"
-# Nothing of this machine: no environment, no /proc.
+# Nothing of this machine: no environment, no /proc. QEMU, where it runs, finds the root's own loader.
 chroot="$(command -v chroot)"
 run() { env -i PATH=/usr/bin:/bin "$chroot" "$root" "$program" "$@"; }
 run --version
@@ -58,7 +83,24 @@ run diagnose --fail-on never --html /report.html /evidence >/dev/null
 [ -s "$root/report.html" ]
 # A pipe into the program, and a machine on which nothing can be asked.
 echo 'NCCL WARN Call to connect returned Connection refused' | run explain - >/dev/null
-code=0
-run check --quick >"$root/check.txt" 2>&1 || code=$?
-[ "$code" != 1 ] || { echo "check ended with 1, which is a bug" >&2; cat "$root/check.txt" >&2; exit 1; }
-echo "ok: explain, --html, and check (ended with $code) without /proc"
+ended=""
+for command in "check --quick" "collect -o /tmp/bundle.tar.zst" "watch --once --pid 1" "env --quiet" "bench" "diagnose --live"; do
+  code=0
+  # shellcheck disable=SC2086  # words
+  run $command >"$root/said.txt" 2>&1 </dev/null || code=$?
+  # 1 is a bug, above 100 a signal or a panic.
+  if [ "$code" = 1 ] || [ "$code" -gt 100 ]; then
+    echo "$command ended with $code, which is a bug" >&2
+    cat "$root/said.txt" >&2
+    exit 1
+  fi
+  ended="$ended, ${command%% *} with $code"
+done
+echo "ok: explain, --html; without /proc: ${ended#, }"
+# The root's own loader takes the plugin into a program of the root's, as it would into a job.
+plugin="$(inside libringleader_nccl.so)"
+if [ -n "$plugin" ] && [ -x "$root/bin/sh" ]; then
+  said="$(env -i "$chroot" "$root" /bin/sh -c "LD_PRELOAD='$plugin' /bin/true" 2>&1)"
+  [ -z "$said" ] || { echo "$said" >&2; exit 1; }
+  echo "ok: the plugin loads"
+fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a wheel without a network into a fresh environment of each Python that is named, and diagnoses a recorded job with it: by
-# the program, by `python -m ringleader` and by the function. Seconds of each.
+# the program, by `python -m ringleader` and by the function. Seconds of each. Where uv is, by `uvx`, too.
 #
 #   tools/wheel_test.sh ringleader-0.1.0-….whl python3.8 python3.13 …
 set -euo pipefail
@@ -45,3 +45,14 @@ PY
   echo "ok: $("$python" --version 2>&1), $(((($(date +%s%N) - start)) / 1000000)) ms"
   rm -rf "$dir"
 done
+
+uvx="$(command -v uvx || echo "${DIST_TOOLS:-$root/target/dist-tools}/venv/bin/uvx")"
+# A Python for aarch64 is one that uv does not look for.
+if [ -x "$uvx" ] && [[ "$wheel" != *_aarch64.whl ]]; then
+  start=$(date +%s%N)
+  cache="$(mktemp -d)"
+  UV_CACHE_DIR="$cache" "$uvx" --quiet --offline --python /usr/bin/python3 --from "$wheel" ringleader diagnose --fail-on never "$root/cases/skipped-allreduce/evidence" \
+    | grep -q '^skipped-collective'
+  rm -rf "$cache"
+  echo "ok: uvx, $(((($(date +%s%N) - start)) / 1000000)) ms"
+fi

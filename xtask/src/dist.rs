@@ -4,6 +4,7 @@
 //! owners in archives are those of the commit and of root, so that two runs give the same bytes.
 
 mod archive;
+mod audit;
 mod bill;
 mod image;
 mod packages;
@@ -14,23 +15,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use audit::Glibc;
 
 pub(crate) const USAGE: &str = "usage: cargo xtask dist [--tools DIR] [--out DIR] [--target-dir DIR] STEP…
 steps, in this order:
   extras            completions, manual pages, licences, bill of materials
-  build=TARGET      program, and plugin where the target is full
+  build=TARGET      program; plugin and wheel, too, where the target is full
   archive=TARGET    .tar.gz
   deb=TARGET rpm=TARGET
-  wheel=TARGET      full targets alone
   sdist
   image=TARGET      OCI image, static targets alone
   sums              SHA256SUMS of all
-  audit=TARGET      which glibc the files of a full target need
-  all               all of them for all targets
+  test=TARGET[:PACKAGE,…]  tests of the workspace or of packages, by QEMU for another machine; full targets alone
+  audit=TARGET      which libraries and which glibc program and plugin need; auditwheel on the wheel
+  all               all of them but test, for all targets
 targets: full-x86_64 full-aarch64 static-x86_64 static-aarch64";
 
 /// Oldest glibc that full builds run on.
-const GLIBC: &str = "2.28";
+const GLIBC: Glibc = Glibc(2, 28);
+
+/// Oldest glibc that the plugin loads with. It is loaded into a process of others, in a container of theirs, so it asks for no more
+/// than NCCL, whose wheels are for 2.17 (manylinux2014) and 2.18.
+const PLUGIN_GLIBC: Glibc = Glibc(2, 17);
 
 /// One build.
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +143,7 @@ impl Places {
             .env("CARGO_TARGET_DIR", &self.target_dir)
             .env("RINGLEADER_COMMIT", &self.commit)
             .env("SOURCE_DATE_EPOCH", self.time.to_string())
+            .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
             // `cargo xtask` sets these for itself.
             .env_remove("RUSTUP_TOOLCHAIN")
             .env_remove("RUSTFLAGS")
@@ -166,9 +173,9 @@ pub(crate) fn run(root: &Path, mut args: impl Iterator<Item = String>) -> Result
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     };
     let places = Places {
-        tools,
+        tools: std::path::absolute(tools)?,
         out: out.canonicalize()?,
-        target_dir,
+        target_dir: std::path::absolute(target_dir)?,
         time: git(&["log", "-1", "--format=%ct"])?.parse().unwrap_or(0),
         commit: git(&["rev-parse", "--short", "HEAD"])?,
         root: root.to_owned(),
@@ -182,11 +189,10 @@ pub(crate) fn run(root: &Path, mut args: impl Iterator<Item = String>) -> Result
         steps = vec!["extras".to_owned()];
         for (what, is_static) in [
             ("build", None),
-            ("audit", Some(false)),
+            ("audit", None),
             ("archive", None),
             ("deb", Some(false)),
             ("rpm", Some(false)),
-            ("wheel", Some(false)),
             ("image", Some(true)),
         ] {
             steps.extend(of(what, is_static));
@@ -216,21 +222,17 @@ pub(crate) fn say(text: &str) {
 
 fn step(places: &Places, text: &str) -> Result<Vec<PathBuf>> {
     let (name, target) = text.split_once('=').unwrap_or((text, ""));
+    let (target, packages) = target.split_once(':').unwrap_or((target, ""));
     let target = || {
         let found = TARGETS.into_iter().find(|one| one.name == target);
         found.with_context(|| format!("no target `{target}`\n{USAGE}"))
-    };
-    let full = || {
-        let target = target()?;
-        ensure!(!target.is_static, "{} has no plugin; take a full target", target.name);
-        Ok(target)
     };
     match name {
         "extras" => bill::extras(places),
         "build" => build(places, target()?),
         "archive" => archive::make(places, target()?).map(|path| vec![path]),
         "deb" | "rpm" => packages::make(places, target()?, name).map(|path| vec![path]),
-        "wheel" => packages::wheel(places, full()?).map(|path| vec![path]),
+        "test" => test(places, target()?, packages).map(|()| Vec::new()),
         "sdist" => packages::sdist(places).map(|path| vec![path]),
         "image" => {
             let target = target()?;
@@ -238,7 +240,14 @@ fn step(places: &Places, text: &str) -> Result<Vec<PathBuf>> {
             image::make(places, target).map(|path| vec![path])
         }
         "sums" => archive::sums(places).map(|path| vec![path]),
-        "audit" => audit(places, full()?).map(|()| Vec::new()),
+        "audit" => {
+            let target = target()?;
+            audit::run(places, target)?;
+            if !target.is_static {
+                packages::audit(places, target)?;
+            }
+            Ok(Vec::new())
+        }
         _ => bail!("no step `{name}`\n{USAGE}"),
     }
 }
@@ -251,79 +260,45 @@ fn done(command: &mut Command) -> Result<()> {
 }
 
 fn build(places: &Places, target: Target) -> Result<Vec<PathBuf>> {
-    let mut command = places.tool("cargo-zigbuild");
-    command.args(["zigbuild", "--release", "--locked", "-p", "ringleader"]);
+    let zigbuild = |package: &str, triple: &str| {
+        let mut command = places.tool("cargo-zigbuild");
+        command.args(["zigbuild", "--release", "--locked", "-p", package, "--target", triple]);
+        command
+    };
     if target.is_static {
         // Debian has no standard library for musl: it is compiled from its source. rcrt1.o and its kin are zig's.
-        command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-C link-self-contained=no").args([
-            "-Z",
-            "build-std=std,panic_unwind",
-            "--target",
-            target.triple,
-        ]);
-    } else {
-        command.args(["-p", "ringleader-plugin", "--target", &format!("{}.{GLIBC}", target.triple)]);
+        let mut command = zigbuild("ringleader", target.triple);
+        command
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTFLAGS", "-C link-self-contained=no")
+            .args(["-Z", "build-std=std,panic_unwind"]);
+        done(&mut command)?;
+        return Ok(vec![places.program(target)?]);
     }
-    done(&mut command)?;
-    let program = places.program(target)?;
-    let plugin = places.plugin(target)?;
-    for path in [Some(&program), plugin.as_ref()].into_iter().flatten() {
-        // zig brings an objcopy that knows every machine, and Rust's own strip does not.
-        let bare = path.with_extension("bare");
-        let stripped = places
-            .tool("python")
-            .args(["-m", "ziglang", "objcopy", "--strip-all"])
-            .args([path, &bare])
-            .status()
-            .is_ok_and(|status| status.success());
-        if stripped && fs::metadata(&bare).is_ok_and(|data| data.len() > 0) {
-            fs::set_permissions(&bare, fs::metadata(path)?.permissions())?;
-            fs::rename(&bare, path)?;
-        }
-    }
-    Ok([Some(program), plugin].into_iter().flatten().collect())
+    done(&mut zigbuild("ringleader-plugin", &format!("{}.{PLUGIN_GLIBC}", target.triple)))?;
+    let plugin = places.plugin(target)?.context("a full target has a plugin")?;
+    // maturin compiles the program on its way to the wheel, so nobody else has to.
+    let wheel = packages::wheel(places, target, &plugin)?;
+    Ok(vec![places.program(target)?, plugin, wheel])
 }
 
-/// The highest version of glibc's symbols that a file needs must not be above the promise, for the plugin as for the program:
-/// what packs wheels looks at the program alone.
-fn audit(places: &Places, target: Target) -> Result<()> {
-    let limit = version(GLIBC).context("a version")?;
-    for path in [Some(places.program(target)?), places.plugin(target)?].into_iter().flatten() {
-        let output = Command::new("objdump").arg("-T").arg(&path).output();
-        let output = match output {
-            Ok(output) if output.status.success() => output,
-            // The machine's own objdump may know its own machine alone.
-            _ => places.tool("python").args(["-c", READ_VERSIONS]).arg(&path).output()?,
-        };
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let found = text.split("GLIBC_").skip(1).filter_map(|rest| {
-            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-            version(rest.get(..end)?)
-        });
-        let highest = found.max().context("no version of a symbol was found")?;
-        say(&format!("audit: {} needs glibc {}.{}", path.display(), highest.0, highest.1));
-        ensure!(
-            highest <= limit,
-            "{} needs glibc {}.{}, above {GLIBC}",
-            path.display(),
-            highest.0,
-            highest.1
-        );
+/// Tests as they are built for the target, unoptimised as ever, without debug information for the sake of the disk.
+fn test(places: &Places, target: Target, packages: &str) -> Result<()> {
+    ensure!(!target.is_static, "tests load libraries; take a full target");
+    let mut command = places.tool("cargo-zigbuild");
+    command.args(["test", "--locked", "--no-fail-fast", "--target", &format!("{}.{GLIBC}", target.triple)]);
+    if packages.is_empty() {
+        command.arg("--workspace");
     }
-    Ok(())
-}
-
-/// With pyelftools, which auditwheel brings.
-const READ_VERSIONS: &str = "
-import sys
-from elftools.elf.elffile import ELFFile
-f = ELFFile(open(sys.argv[1], 'rb'))
-for _, names in f.get_section_by_name('.gnu.version_r').iter_versions():
-    for one in names:
-        print(one.name)
-";
-
-fn version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.split('.').map(|part| part.parse().ok());
-    Some((parts.next()??, parts.next().flatten().unwrap_or(0)))
+    for package in packages.split(',').filter(|package| !package.is_empty()) {
+        command.args(["-p", package]);
+    }
+    if target.triple.split('-').next() != Some(std::env::consts::ARCH) {
+        let variable = target.triple.to_uppercase().replace('-', "_");
+        command
+            .env(format!("CARGO_TARGET_{variable}_RUNNER"), places.root.join("tools/arm64.sh"))
+            .env("DIST_TOOLS", &places.tools);
+    }
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0").env("INSTA_UPDATE", "no");
+    done(&mut command)
 }

@@ -92,34 +92,53 @@ fn date(time: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// A wheel with the program, the plugin and the Python package.
-pub(super) fn wheel(places: &Places, target: Target) -> Result<PathBuf> {
-    let plugin = places.plugin(target)?.context("a full target has a plugin")?;
+/// Compiles the program, and packs it with the plugin and the Python package.
+pub(super) fn wheel(places: &Places, target: Target, plugin: &Path) -> Result<PathBuf> {
     let lib = places.root.join("python/ringleader/lib");
     fs::create_dir_all(&lib)?;
-    fs::copy(&plugin, lib.join("libringleader_nccl.so"))?;
+    fs::copy(plugin, lib.join("libringleader_nccl.so"))?;
     let made = done(
         places
             .tool("maturin")
             .args(["build", "--release", "--locked", "--zig", "--target", target.triple])
-            .args(["--compatibility", "manylinux_2_28", "--out"])
+            .args(["--compatibility", &promise(), "--out"])
             .arg(&places.out),
     );
     fs::remove_dir_all(&lib)?;
     made?;
+    wheel_of(places, target)
+}
+
+/// The tag of the oldest glibc that wheels are for.
+fn promise() -> String {
+    format!("manylinux_{}_{}", super::GLIBC.0, super::GLIBC.1)
+}
+
+fn wheel_of(places: &Places, target: Target) -> Result<PathBuf> {
     let machine = target.triple.split('-').next().unwrap_or_default();
-    let path = places.out.join(format!("ringleader-{VERSION}-py3-none-manylinux_2_28_{machine}.whl"));
-    ensure!(path.is_file(), "maturin made no {}", path.display());
-    // maturin looks at the program alone: this looks at the plugin as well.
+    let path = places.out.join(format!("ringleader-{VERSION}-py3-none-{}_{machine}.whl", promise()));
+    ensure!(path.is_file(), "there is no {}", path.display());
+    Ok(path)
+}
+
+/// maturin looks at the program alone: auditwheel looks at the plugin as well.
+pub(super) fn audit(places: &Places, target: Target) -> Result<()> {
+    let path = wheel_of(places, target)?;
     let output = places.tool("auditwheel").arg("show").arg(&path).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let is_right = said
-        .contains(&format!("consistent with the following platform tag: \"manylinux_2_28_{machine}\""))
-        || said.contains("manylinux_2_27")
-        || said.contains("manylinux_2_17");
-    ensure!(is_right, "the wheel does not keep its promise: {said}");
-    Ok(path)
+    let tag = said
+        .split("consistent with the following platform tag: \"manylinux_")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .with_context(|| {
+            format!("auditwheel names no tag: {said} {}", String::from_utf8_lossy(&output.stderr))
+        })?;
+    let mut numbers = tag.split('_').map_while(|part| part.parse().ok());
+    let needed = super::Glibc(numbers.next().unwrap_or(u32::MAX), numbers.next().unwrap_or(u32::MAX));
+    ensure!(needed <= super::GLIBC, "the wheel does not keep its promise: {said}");
+    super::say(&format!("audit: {} is manylinux_{tag}", path.display()));
+    Ok(())
 }
 
 pub(super) fn sdist(places: &Places) -> Result<PathBuf> {

@@ -26,7 +26,7 @@ type Table6 = Profiler<
 >;
 
 /// The library next to this test binary: cargo builds it for the same profile.
-fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let name = "libringleader_nccl.so";
     [deps.join(name), deps.parent().unwrap().join(name)].into_iter().find(|path| path.exists()).unwrap()

@@ -6,6 +6,7 @@ mod driver;
 mod flood;
 mod guest;
 mod loaded;
+mod needs;
 mod old;
 mod record;
 

@@ -19,8 +19,8 @@ impl Template {
     /// The one of this name, or the text of a file.
     pub(crate) fn named(name: &str) -> Result<Self, String> {
         let text = match name {
-            "slack" => include_str!("../../../../deploy/templates/slack.json").to_owned(),
-            "generic" => include_str!("../../../../deploy/templates/generic.json").to_owned(),
+            "slack" => include_str!("templates/slack.json").to_owned(),
+            "generic" => include_str!("templates/generic.json").to_owned(),
             path => std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?,
         };
         Self::parse(&text)

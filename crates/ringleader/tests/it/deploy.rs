@@ -145,6 +145,18 @@ fn a_task_prolog_prints_exports_alone() {
     assert!(text.contains("ringleader-9/") && folder.path().join("ringleader-9").is_dir(), "{text}");
 }
 
+/// `--webhook-template NAME` is the file that a reader of `deploy/` starts a template of his own from. The program has its own copy, since
+/// a crate holds nothing but its own folder.
+#[test]
+fn templates_are_the_programs_own() {
+    let own = crate::root().join("crates/ringleader/src/watch/templates");
+    for entry in std::fs::read_dir(own).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(read(&format!("templates/{name}")), std::fs::read_to_string(&path).unwrap(), "{name}");
+    }
+}
+
 /// What the unit of systemd starts is a command line that the program takes.
 #[test]
 fn units_start_what_there_is() {
