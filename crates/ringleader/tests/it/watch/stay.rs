@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Job, Watcher, count};
 
 /// Longest time in which a job is seen at work.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// Memory in use, KiB.
 fn resident_kib(pid: u32) -> u64 {
