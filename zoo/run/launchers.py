@@ -250,9 +250,10 @@ def judge(row, name, scene, folder, said):
     if scene in ("killed", "dies"):
         checks["class"] = row["cls"] == "transient"
         checks["cause"] = row["cause"] == "process-killed"
-        # A single process without a rank's variables has no number; of tasks the node is named.
+        # A single process without a rank's variables has no number, deepspeed does not tell which rank it was; of tasks the node
+        # is named.
         hosts = [culprit["host"] for culprit in first.get("culprits", [])]
-        checks["rank"] = name == "python" or ranks == [BY] or name == "srun" and hosts == [f"n{BY + 1}"]
+        checks["rank"] = name in ("python", "deepspeed") or ranks == [BY] or name == "srun" and hosts == [f"n{BY + 1}"]
     if scene == "raises":
         checks["class"] = row["cls"] == "program"
         # mpirun passes tracebacks on without the rank, and a task of srun has none but its node.

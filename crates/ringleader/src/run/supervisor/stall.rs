@@ -82,8 +82,8 @@ impl Stall {
     }
 
     fn clear(&mut self) {
-        let Self { quiet_until, n_looks, is_of_engine, .. } = *self;
-        *self = Self { quiet_until, n_looks, is_of_engine, ..Self::default() };
+        let Self { quiet_until, is_of_engine, n_looks, .. } = *self;
+        *self = Self { quiet_until, is_of_engine, n_looks, ..Self::default() };
     }
 
     /// Goes on with what is open; answers with what is to be said.
@@ -158,11 +158,11 @@ mod tests {
 
     use super::*;
 
-    const FLOOR: Duration = Duration::from_secs(60);
+    const FLOOR: Duration = Duration::from_mins(1);
 
-    fn found(cause: &str, class: Class) -> Option<Found> {
+    fn found(cause: &str, class: Class) -> Found {
         let judgement = Judgement { cause: cause.to_owned(), class, ..Judgement::unjudged("so") };
-        Some(Found { judgement, text: String::new(), ranks: Vec::new() })
+        Found { judgement, text: String::new(), ranks: Vec::new() }
     }
 
     fn seen(still_s: u64, is_past: bool) -> Seen {
@@ -172,20 +172,20 @@ mod tests {
     #[test]
     fn a_cause_ends_it_and_no_cause_only_at_the_third_look_of_the_engine() {
         let mut stall = Stall::default();
-        stall.take(found("skipped-collective", Class::Program), Instant::now());
+        stall.take(Some(found("skipped-collective", Class::Program)), Instant::now());
         assert!(stall.found.is_some());
         for (is_of_engine, n_until) in [(true, 3), (false, u32::MAX)] {
             let mut stall = Stall { is_of_engine, ..Stall::default() };
             for n in 1..=5_u32.min(n_until) {
                 assert!(stall.found.is_none(), "look {n}");
-                stall.take(found("undecided", Class::Unknown), Instant::now());
+                stall.take(Some(found("undecided", Class::Unknown)), Instant::now());
             }
             assert_eq!(stall.found.is_some(), is_of_engine);
         }
         // A step in between begins the count again.
         let mut stall = Stall { is_of_engine: true, ..Stall::default() };
         for _ in 0..4 {
-            stall.take(found("undecided", Class::Unknown), Instant::now());
+            stall.take(Some(found("undecided", Class::Unknown)), Instant::now());
             stall.see(&[], &seen(1, false));
         }
         assert!(stall.found.is_none());
