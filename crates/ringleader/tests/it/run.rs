@@ -350,11 +350,9 @@ fn a_node_that_fails_its_examination_does_not_join() {
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn scene(name: &str) {
     let script = crate::root().join("zoo/run/nodes.py");
-    // Three supervisors are killed one after the other before the rank is.
-    let steps = if name == "supervisor" { "200" } else { "60" };
     let output = Command::new("python3")
         .arg(script)
-        .args(["--ringleader", env!("CARGO_BIN_EXE_ringleader"), "--only", name, "--steps", steps])
+        .args(["--ringleader", env!("CARGO_BIN_EXE_ringleader"), "--only", name])
         .output()
         .unwrap();
     if output.status.code() == Some(69) {
