@@ -256,8 +256,8 @@ def judge(row, name, scene, folder, said):
         checks["rank"] = name in ("python", "deepspeed") or ranks == [BY] or name == "srun" and hosts == [f"n{BY + 1}"]
     if scene == "raises":
         checks["class"] = row["cls"] == "program"
-        # mpirun passes tracebacks on without the rank, and a task of srun has none but its node.
-        checks["rank"] = name in ("python", "mpirun", "srun") or ranks == [BY]
+        # Launchers pass the tracebacks of a program without PyTorch on without a rank: no other rank may be blamed.
+        checks["rank"] = set(ranks) - {None} <= {BY}
         lines = [line for line in said.splitlines() if line.startswith("ringleader: ")]
         top = next((at for at, line in enumerate(lines) if "The first rank that failed said" in line), None)
         checks["traceback"] = top is not None and any(f"batch of step {AT} has no label" in line for line in lines[top:top + 30])
