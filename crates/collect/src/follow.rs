@@ -233,7 +233,7 @@ impl RingFile {
     /// Opens it. A link in a container leads to nothing outside of it.
     ///
     /// # Errors
-    /// Those of opening; if it is no regular file.
+    /// Those of opening; if it is not a regular file.
     pub fn open(&self) -> io::Result<File> {
         if let Some(held) = &self.held {
             return open_held(held);
@@ -276,7 +276,7 @@ pub fn rings_in(folder: &Path) -> Vec<RingFile> {
 fn open_held(path: &Path) -> io::Result<File> {
     let seen = File::from(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
     if !seen.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     File::open(format!("/proc/self/fd/{}", seen.as_raw_fd()))
 }

@@ -148,7 +148,7 @@ fn blocked(
         let (stack, code) = match at {
             Some(Mark::Blocked(stack, code, _)) => (stack, code),
             Some(Mark::Runs) => {
-                thread.why = Some("it runs: only of a thread that is blocked they can be taken".to_owned());
+                thread.why = Some("it runs: frames can only be taken of a blocked thread".to_owned());
                 at = mark(of, tid);
                 if at == Some(Mark::Runs) {
                     return None;
@@ -242,11 +242,11 @@ fn why(end: &End, places: &[Place], modules: &Modules) -> Option<String> {
         End::NoFile => Some("cut: code that belongs to no file".to_owned()),
         End::NoTable => Some(format!("cut: {} has no unwind table there", last())),
         End::Unknown(register) => Some(format!(
-            "cut: in {} the way on needs register {}, which the kernel does not tell",
+            "cut: in {} the next frame needs register {}, which the kernel does not report",
             last(),
             unwind::name_of(*register)
         )),
-        End::Broken => Some("cut: the stack makes no sense there, or cannot be read".to_owned()),
+        End::Broken => Some("cut: the stack is inconsistent there, or cannot be read".to_owned()),
         End::Many => Some("cut: more frames than are shown".to_owned()),
     }
 }

@@ -26,7 +26,7 @@ impl Jobs {
     pub fn blind_spot(&self) -> Option<String> {
         self.unseen.clone().or_else(|| {
             let n = self.n_hidden;
-            (n > 0).then(|| format!("{n} processes of other users could not be looked into: run as root"))
+            (n > 0).then(|| format!("{n} processes of other users could not be inspected: run as root"))
         })
     }
 

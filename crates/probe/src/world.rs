@@ -88,7 +88,7 @@ impl Place {
             (None, Some(host)) => format!("{host}:{port}"),
             (None, None) => {
                 return Err(Trouble::World(format!(
-                    "{launcher} started {n_ranks} ranks and nothing says where they meet; name rank 0's host: --master HOST"
+                    "{launcher} started {n_ranks} ranks, but nothing says where they meet; name rank 0's host: --master HOST"
                 )));
             }
         };
@@ -175,7 +175,7 @@ impl Wire {
                     };
                     let (rank, size) = (word(20), word(28));
                     if size != n_ranks {
-                        let why = format!("rank {rank} counts {size} ranks, rank 0 counts {n_ranks}");
+                        let why = format!("rank {rank} has world size {size}, rank 0 has {n_ranks}");
                         return Err(Trouble::World(why));
                     }
                     let _ = stream.set_nodelay(true);
@@ -190,7 +190,7 @@ impl Wire {
                             .filter(|rank| spokes[rank - 1].is_none())
                             .map(|rank| rank.to_string())
                             .collect();
-                        return Err(Trouble::World(format!("ranks {} did not come", missing.join(", "))));
+                        return Err(Trouble::World(format!("ranks {} did not connect", missing.join(", "))));
                     }
                     std::thread::sleep(Duration::from_millis(5));
                 }

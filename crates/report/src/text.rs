@@ -67,7 +67,7 @@ pub(crate) fn who(culprit: &Culprit) -> String {
 pub(crate) fn standing(row: &RankRow) -> String {
     let mut parts = Vec::new();
     if row.pid.is_none() {
-        parts.push("nothing is seen of it on this node".to_owned());
+        parts.push("not visible on this node".to_owned());
     }
     if let Some(place) = &row.place {
         let line = place.line.map(|line| format!(":{line}")).unwrap_or_default();
@@ -75,7 +75,7 @@ pub(crate) fn standing(row: &RankRow) -> String {
         parts.push(format!("{} ({}{line})", plain(function), plain(&place.file)));
     }
     parts.extend(row.waits_for.as_deref().map(plain));
-    parts.extend(row.since.map(|seconds| format!("for {seconds:.0} s at least")));
+    parts.extend(row.since.map(|seconds| format!("for at least {seconds:.0} s")));
     if row.has_moved == Some(true) {
         parts.push("goes on".to_owned());
     }
@@ -305,7 +305,7 @@ impl Page {
         if report.candidates.is_empty() {
             return;
         }
-        self.heading("causes that come into question, the likeliest first");
+        self.heading("possible causes, most likely first");
         let mut said = "";
         for (n, one) in report.candidates.iter().enumerate() {
             // Several causes may rest on the same line.
@@ -331,7 +331,7 @@ impl Page {
         }
         let all = self.look.detail == Detail::Everything;
         let shown = if all { usize::MAX } else { open::MAX_STATEMENTS };
-        self.heading("error statements that nothing explains");
+        self.heading("unexplained error statements");
         for one in statements.iter().take(shown) {
             let spread = open::spread(one);
             let comma = if spread.is_empty() { "" } else { ", " };
@@ -367,7 +367,7 @@ impl Page {
             let text = format!("{}{colon}{summary}", headline(&job.verdict));
             self.item(&format!("  {}  ", plain(&job.id)), &plain(&text));
         }
-        let rest = "of another: ringleader diagnose --live --pid PID";
+        let rest = "for another: ringleader diagnose --live --pid PID";
         self.item("", &format!("below: the report of {}; {rest}", plain(&first.id)));
         self.out.push('\n');
     }

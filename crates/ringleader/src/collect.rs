@@ -26,7 +26,7 @@ use crate::jobs;
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/collect.txt"))]
 pub(crate) struct CollectArgs {
-    /// Files and folders to take along
+    /// Files and folders to include
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The bundle, or `-` for standard output. With several jobs, -pidPID is added before the first dot. With many nodes: a new folder with one bundle per node [default: ringleader-HOST-SECONDS.tar.zst, ringleader-nodes-SECONDS]
@@ -53,7 +53,7 @@ pub(crate) struct CollectArgs {
     /// Leave out logs and dumps, which are taken as they are
     #[arg(long)]
     no_logs: bool,
-    /// Ask the live job for a Flight Recorder dump by its pipe: the job writes a file and goes on
+    /// Ask the live job for a Flight Recorder dump through its pipe: the job writes a file and continues
     #[arg(long)]
     ask_dump: bool,
     #[command(flatten)]
@@ -189,7 +189,7 @@ pub(crate) fn into_file(ask: &Ask, path: &Path, shows: bool) -> Result<Manifest,
 fn into_output(ask: &Ask) -> Result<Manifest, Failure> {
     let out = io::stdout();
     if out.is_terminal() {
-        let why = "a bundle is nothing for a terminal".to_owned();
+        let why = "a bundle is binary and cannot be printed on a terminal".to_owned();
         return Err(Failure::Nodes { why, help: "name a file: -o job.tar.zst" });
     }
     // Its own buffer looks for line ends, which mean nothing here.
@@ -251,7 +251,7 @@ fn summary(manifest: &Manifest, path: Option<&Path>) -> String {
             Outcome::Partial(why) => ("in part", why.clone()),
             Outcome::Skipped(why) => ("left out", why.clone()),
             Outcome::Done => match item.cut {
-                Some(cut) => ("cut", format!("{} bytes of its middle left out", cut.left_out_bytes)),
+                Some(cut) => ("cut", format!("{} bytes of its middle omitted", cut.left_out_bytes)),
                 None => continue,
             },
         };

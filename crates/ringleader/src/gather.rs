@@ -88,8 +88,8 @@ fn our_bug(_panic: &(dyn Any + Send)) -> String {
 /// Why a file could not be opened, and what to do.
 fn unreadable(error: &io::Error) -> String {
     let next = match error.kind() {
-        io::ErrorKind::PermissionDenied => "read it as its owner, or allow it: chmod a+r",
-        io::ErrorKind::NotFound => "it went away while the folder was read; run again",
+        io::ErrorKind::PermissionDenied => "read it as its owner, or grant access: chmod a+r",
+        io::ErrorKind::NotFound => "it disappeared while the folder was read; run again",
         _ => "copy it to a local disk and run again",
     };
     format!("not read: {error}; {next}")

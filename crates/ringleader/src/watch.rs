@@ -451,7 +451,7 @@ impl Watch {
         let wanted =
             recording::ToRecord { folder: self.folder.clone(), stem: incident::stem(), pids, ms, late };
         self.teller.note(format!(
-            "rank {late} is late again and again: the ranks of this machine record {ms} ms, which slows them meanwhile"
+            "rank {late} is persistently late: the ranks of this machine record {ms} ms, which slows them during that time"
         ));
         let sender = self.words.0.clone();
         thread::spawn(move || {
@@ -617,7 +617,7 @@ impl Watch {
             + hooks::patience(self.args.on_stall.is_some(), self.args.webhook.is_some());
         while self.n_under_way > 0 {
             let Ok(word) = self.words.1.recv_timeout(until.saturating_duration_since(Instant::now())) else {
-                self.teller.note("an incident did not come to its end in time".to_owned());
+                self.teller.note("an incident was not finished in time".to_owned());
                 return;
             };
             self.take(word);

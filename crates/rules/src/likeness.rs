@@ -138,7 +138,7 @@ fn are_events(scene: &Scene<'_>, likely: &Likely) -> bool {
 
 fn draft(likely: &Likely) -> Draft {
     let named = |cause: Cause| cause.id();
-    let title = format!("by its words this resembles {}", named(likely.cause));
+    let title = format!("the wording resembles {}", named(likely.cause));
     let slow = cause::category(likely.cause) == Category::Performance;
     let next: Vec<&str> = likely.next.iter().copied().map(named).collect();
     let confidence = if likely.score >= SURE { Confidence::Medium } else { Confidence::Low };
@@ -152,7 +152,7 @@ fn draft(likely: &Likely) -> Draft {
     }
     draft.advise_made(
         Impact::Harmless,
-        format!("read what would show it; the next by likeness: {}", next.join(", ")),
+        format!("read what would confirm it; the next most similar causes: {}", next.join(", ")),
         Some(format!("ringleader explain {}", likely.cause.id())),
     )
 }

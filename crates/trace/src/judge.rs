@@ -148,15 +148,15 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         after,
         Cause::DataLoadingBound,
         "the GPU waits while the program loads input".to_owned(),
-        "load input beside the computation: more DataLoader workers, pinned memory, prefetch",
+        "load input while the GPU computes: more DataLoader workers, pinned memory, prefetch",
     ));
     let after = replays.after(analysis, |_, model| whatif::without_outside(model));
     let mut outside = advise(
         base,
         after,
         Cause::DataLoadingBound,
-        "the GPU waits while the program does something outside of the framework at each step".to_owned(),
-        "see what the main thread does there (py-spy); read input in workers beside the computation",
+        "the GPU waits while the program works outside the framework in each step".to_owned(),
+        "check what the main thread does there (py-spy); read input in workers while the GPU computes",
     );
     outside.is_guess = true;
     advice.push(outside);
@@ -167,7 +167,7 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         Cause::SyncStalls,
         seen_at(
             analysis,
-            "the host waits for the GPU within the step, and the GPU then for the host",
+            "the host waits for the GPU within the step, then the GPU waits for the host",
             |call, ns| call == RuntimeCall::Synchronize && ns > LONG_NS,
         ),
         "take item(), synchronize() and printing of tensors out of the step; unset CUDA_LAUNCH_BLOCKING",
@@ -177,7 +177,7 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         base,
         after,
         Cause::AllocatorStalls,
-        seen_at(analysis, "memory of the GPU is allocated and freed within the step", |call, _| {
+        seen_at(analysis, "GPU memory is allocated and freed within the step", |call, _| {
             call == RuntimeCall::Allocate
         }),
         "no empty_cache() within the step; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; leave memory free",
@@ -187,7 +187,7 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         base,
         after,
         Cause::TransferBound,
-        seen_at(analysis, "copies between host and GPU hold the step up", |call, ns| {
+        seen_at(analysis, "copies between host and GPU delay the step", |call, ns| {
             call == RuntimeCall::Copy && ns > LONG_NS
         }),
         "pin the memory and copy with non_blocking=True in a stream of its own; keep on the GPU what every step needs",
@@ -250,7 +250,7 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
             base - (exposed_cost as f64 * (1.0 - share)) as i64,
             Cause::BandwidthBelowExpected,
             format!("collectives reach {} of bus bandwidth", worst.unwrap_or_default()),
-            "see which transport NCCL chose: NCCL_DEBUG=INFO; no NCCL_P2P_DISABLE; ringleader check",
+            "check which transport NCCL chose (NCCL_DEBUG=INFO); unset NCCL_P2P_DISABLE; run ringleader check",
         ));
         return;
     }
@@ -262,7 +262,7 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
             base,
             after,
             Cause::SmallMessages,
-            format!("{n} collectives a step carry less than 8 MiB each"),
+            format!("{n} collectives per step carry less than 8 MiB each"),
             "gather gradients into buckets (bucket_cap_mb, coalesced calls)",
         );
         one.is_structural = n >= MANY_SMALL && one.gain_pct >= BARE_PCT;
@@ -374,7 +374,7 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             base,
             base - late.p2p_wait_ns / 2,
             Cause::PipelineBubble,
-            format!("stages wait {} a step for one another", ms(late.p2p_wait_ns)),
+            format!("stages wait {} per step for one another", ms(late.p2p_wait_ns)),
             "more microbatches, an interleaved schedule, stages of equal work",
         ));
         return;
@@ -405,8 +405,8 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             base,
             base - gain,
             cause,
-            format!("rank {rank} is late by {} a step: {}", ms(straggler.lead_ns), straggler.why.words()),
-            "see what this rank does that the others do not",
+            format!("rank {rank} is late by {} per step: {}", ms(straggler.lead_ns), straggler.why.words()),
+            "check what this rank does that the others do not",
         );
         one.culprits = vec![rank];
         // What one rank alone does late is its fault, whatever it is.
@@ -418,7 +418,10 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             base,
             base - late.imbalance_ns,
             Cause::LoadImbalance,
-            format!("ranks wait {} a step for one another, each time for another one", ms(late.mean_wait_ns)),
+            format!(
+                "ranks wait {} per step for one another, each time for a different one",
+                ms(late.mean_wait_ns)
+            ),
             "give the ranks equal work: sort or pack by length, balance experts",
         ));
     }

@@ -37,7 +37,7 @@ impl Why {
             Self::MoreWork => "it runs kernels that the others do not run",
             Self::Host => "its host launches later",
             Self::Data => "it waits for input",
-            Self::Unknown => "its own timeline shows no reason",
+            Self::Unknown => "its timeline does not show why",
         }
     }
 }

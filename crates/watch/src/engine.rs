@@ -303,7 +303,7 @@ impl Engine {
                 history.slow_told_ns = now_ns;
                 let name = if comm.name.is_empty() { id } else { &comm.name };
                 let text = format!(
-                    "collectives of {name} take {times:.1} times what they took at best, on all ranks alike: nobody is late"
+                    "collectives of {name} take {times:.1} times as long as at best, equally on all ranks: no rank is late"
                 );
                 events.push(Event::new(now_ns, What::Note { text }));
             }

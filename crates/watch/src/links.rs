@@ -74,7 +74,7 @@ impl SlowLink {
             comm: comm.to_owned(),
             peer: self.peer,
             text: format!(
-                "{what}: data waits for it {:.0} % of the time and passes at {}{others}; collectives take {now_ms:.0} ms, \
+                "{what}: data waits to be sent {:.0} % of the time and passes at {}{others}; collectives take {now_ms:.0} ms, \
                  {best_ms:.0} ms at best",
                 self.busy * 100.0,
                 megabytes(self.rate)

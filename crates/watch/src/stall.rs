@@ -170,11 +170,8 @@ fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, g
             .filter_map(|r| Some(ledger.nodes.get(ledger.members.get(*r)?.node)?.name))
             .collect();
         let hosts: Vec<&str> = hosts.into_iter().take(8).collect();
-        let text = format!(
-            "nothing is heard of {}, on {}; the others wait in {op}",
-            list(&suspects),
-            hosts.join(", ")
-        );
+        let text =
+            format!("no agent reports {}, on {}; the others wait in {op}", list(&suspects), hosts.join(", "));
         return Cause { shape: Shape::Silent, suspects, text };
     }
     let never = pick(&|r| stands(r, Stage::Never));
@@ -319,7 +316,7 @@ fn around(ledger: &Ledger<'_>, waits: &Waits, group: &Group<'_>, component: u32)
     }
     let suspects = of(&members);
     if suspects.len() < 2 {
-        let text = format!("for whom {} in {} does not show", who_waits(&suspects), names.join(" and "));
+        let text = format!("it is unknown for whom {} in {}", who_waits(&suspects), names.join(" and "));
         return (Shape::Unclear, suspects, text).into();
     }
     let text = format!(

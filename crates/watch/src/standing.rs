@@ -252,12 +252,12 @@ pub fn detail(standing: &Standing) -> String {
         Standing::Idle => "has nothing in flight".to_owned(),
         Standing::Stopped => "its process is stopped".to_owned(),
         Standing::Dead => "its process is gone".to_owned(),
-        Standing::Zombie => "its process has ended and was not collected".to_owned(),
+        Standing::Zombie => "its process has ended and was not reaped".to_owned(),
         Standing::Uninterruptible { wchan: Some(wchan) } => {
             format!("its process hangs in the kernel, in {wchan}")
         }
         Standing::Uninterruptible { wchan: None } => "its process hangs in the kernel".to_owned(),
-        Standing::Unknown { why } if why.is_empty() => "nothing is known of it".to_owned(),
+        Standing::Unknown { why } if why.is_empty() => "nothing is known about it".to_owned(),
         Standing::Unknown { why } => why.clone(),
     }
 }

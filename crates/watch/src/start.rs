@@ -96,7 +96,7 @@ fn suspects(ledger: &Ledger<'_>, members: &[&Member<'_>]) -> (Vec<u32>, String) 
     }
     let twice: Vec<u32> = by_rank.iter().filter(|(_, n)| **n > 1).map(|(rank, _)| *rank).collect();
     if !twice.is_empty() {
-        let why = format!("several processes say that they are {}", list(&twice));
+        let why = format!("several processes claim to be {}", list(&twice));
         return (twice, why);
     }
     if by_world.len() > 1 {

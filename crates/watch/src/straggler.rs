@@ -411,8 +411,8 @@ impl Lateness {
         let rank = job_rank(rank as u32);
         let why = match of {
             Lag::Compute => "its GPU is still busy when the others come",
-            Lag::Host => "its program calls late while its GPU has nothing to do",
-            Lag::Network | Lag::Unknown => "why does not show",
+            Lag::Host => "its program calls late while its GPU is idle",
+            Lag::Network | Lag::Unknown => "the cause is not visible",
         };
         let share = f64::from(share(standing));
         Some(Straggler {
@@ -477,7 +477,7 @@ impl Lateness {
             comm: comm.to_owned(),
             peer,
             text: format!(
-                "nobody is late; the network takes data {way} slowly, {late_ms:.1} ms in a collective"
+                "no rank is late; the network carries data {way} slowly, {late_ms:.1} ms per collective"
             ),
         })
     }

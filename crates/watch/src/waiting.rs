@@ -98,7 +98,7 @@ impl Waiting {
             return if place.is_empty() { "busy".to_owned() } else { place };
         }
         let used_s = digest.cpu_ms.unwrap_or_default().saturating_sub(self.idle_cpu_ms) as f64 / 1e3;
-        let idle = format!("idle: {used_s:.1} s of a processor in {for_s:.0} s");
+        let idle = format!("idle: {used_s:.1} s of processor time in {for_s:.0} s");
         if place.is_empty() { idle } else { format!("{place}; {idle}") }
     }
 }

@@ -33,7 +33,7 @@ _MAD = 1.4826
 
 
 class Disagreement(RuntimeError):
-    """Ranks that should hold the same bits do not."""
+    """Values that must be identical on all ranks are not."""
 
 
 def guard(model=None, optimizer=None, every=100, group=None, gradients=True, parameters=True, local=True, action="warn"):

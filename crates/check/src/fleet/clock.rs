@@ -90,10 +90,12 @@ pub(super) fn clocks(fleet: &Fleet) -> Option<Clocks> {
         let apart = ms(last - first);
         clocks.text = if n_agree * 2 == n && n >= 4 {
             format!(
-                "two halves: {n_agree} of {n} clocks agree, and the others are up to {apart} ms away; nobody can be blamed"
+                "{n_agree} of {n} clocks agree, but the others are up to {apart} ms away; there is no majority, so it is unknown which are wrong"
             )
         } else {
-            format!("{n} clocks lie up to {apart} ms apart, and no majority agrees; nobody can be blamed")
+            format!(
+                "{n} clocks are up to {apart} ms apart, and no majority agrees, so it is unknown which are wrong"
+            )
         };
     } else {
         clocks.has_majority = true;

@@ -32,8 +32,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         })
         .collect();
     if pipes.is_empty() {
-        let why = "no process of the job has TORCH_NCCL_DEBUG_INFO_PIPE_FILE set: it has no pipe to be asked by, and torch \
-             knows no signal for it";
+        let why = "no process of the job has TORCH_NCCL_DEBUG_INFO_PIPE_FILE set: without that pipe a dump cannot be requested, and torch has no signal for it";
         let item = context.item("ask-dump", "", Origin::Unknown);
         context.bundle.missing(Item { outcome: Outcome::Skipped(why.to_owned()), ..item });
         return Ok(());

@@ -540,10 +540,11 @@ fn look(proc: &Path, pid: u32, stat: &Stat, n_waits: &mut u32) -> Seen {
             (seen.environment, seen.cut) = (Some(kept), cut);
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            seen.hidden = Some("it is another user's: root may look into it".to_owned());
+            seen.hidden = Some("it belongs to another user: run as root".to_owned());
         }
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            seen.hidden = Some("it hangs in the kernel, and so does who reads its environment".to_owned());
+            seen.hidden =
+                Some("it hangs in the kernel, and reading its environment would hang too".to_owned());
         }
         // It has just ended.
         Err(_) => {}

@@ -64,19 +64,19 @@ fn write_to(pipe: &Path, uid: u32) -> Result<(), String> {
     // What it is, is looked at before it is opened, too: opening some devices acts.
     let data = std::fs::symlink_metadata(pipe).map_err(|error| words(&error))?;
     if !data.file_type().is_fifo() {
-        return Err(words(&"it is no named pipe"));
+        return Err(words(&"it is not a named pipe"));
     }
     if data.uid() != uid {
         return Err(words(&format!("it belongs to user {}, the job to user {uid}", data.uid())));
     }
     let mut file = match rustix::fs::open(pipe, flags, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(rustix::io::Errno::NXIO) => return Err(words(&"nobody reads it: the process does not listen")),
+        Err(rustix::io::Errno::NXIO) => return Err(words(&"no process reads it: the job does not listen")),
         Err(error) => return Err(words(&error)),
     };
     let data = file.metadata().map_err(|error| words(&error))?;
     if !data.file_type().is_fifo() || data.uid() != uid {
-        return Err(words(&"it was exchanged while it was opened"));
+        return Err(words(&"it was replaced while it was opened"));
     }
     file.write_all(b"1\n").map_err(|error| words(&error))
 }

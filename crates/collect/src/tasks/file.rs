@@ -217,7 +217,7 @@ pub(crate) fn open(ask: &FileAsk) -> io::Result<File> {
         }
         None => File::from(rustix::fs::open(&ask.path, flags, Mode::empty())?),
     };
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no regular file")) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
     let pid = request.pid()?;
     let mut head = Head::new(pid, request.known_pid);
     if !is_python(pid) {
-        let none = "it is no Python process";
+        let none = "it is not a Python process";
         if !request.native_frames {
             return Err(Trouble::Absent(none.to_owned()));
         }
@@ -116,7 +116,7 @@ fn native(look: Option<io::Result<Look>>, request: &Request, began: Instant) -> 
         // Nobody may be waiting any more.
         let _ = sender.send(look.frames(Instant::now() + deadline));
     });
-    let late = || format!("they were not there within {} ms", (deadline + RESERVE / 2).as_millis());
+    let late = || format!("they were not available within {} ms", (deadline + RESERVE / 2).as_millis());
     let frames = receiver.recv_timeout(deadline + RESERVE / 2).map_err(|_| late());
     Some(frames.and_then(|frames| frames.map_err(|error| error.to_string())))
 }
@@ -196,7 +196,7 @@ impl Head {
             }
         }
         if n_left_out > 0 {
-            let _ = writeln!(out, "{n_left_out} threads more were not looked into for native frames");
+            let _ = writeln!(out, "{n_left_out} more threads were not examined for native frames");
         }
         if let Some(Err(why)) = native {
             let _ = writeln!(out, "No native frames: {}", explain(why));
@@ -236,7 +236,7 @@ fn merged(python: &[Python], native: Option<&Thread>) -> (Vec<String>, Option<St
         return (all().chain(own).collect(), thread.why.clone());
     }
     if !thread.is_still {
-        return (all().collect(), Some("it moved between Python's frames and its own".to_owned()));
+        return (all().collect(), Some("it moved between the reads of Python and native frames".to_owned()));
     }
     let own = |frame: &crate::native::Frame| format!("{} ({})", frame.function, frame.file);
     let mut lines: Vec<String> = Vec::new();

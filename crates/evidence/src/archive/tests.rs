@@ -212,7 +212,7 @@ impl Read for Failing {
 }
 
 #[test]
-fn names_that_lead_out_are_tamed_and_links_left_out() {
+fn names_that_lead_out_are_escaped_and_links_left_out() {
     let long = format!("{}/deep.txt", "d".repeat(150));
     let mut builder = tar::Builder::new(Vec::new());
     let mut link = tar::Header::new_gnu();
@@ -231,8 +231,8 @@ fn names_that_lead_out_are_tamed_and_links_left_out() {
         &format!(
             "e.tar!{long} {TOLD}\ne.tar!etc/passwd {TOLD}\ne.tar!root/x\u{fffd}y {TOLD}\ne.tar!(no name) {TOLD}\ne.tar [] 0 B\n  \
              note Remark line 0: 1 links, devices or other special entries were left out (the first is to-shadow)\n  \
-             note Remark line 0: 3 names lead out of the archive or hold odd characters (the first is ../../etc/passwd); \
-             they are shown tamed, nothing is unpacked"
+             note Remark line 0: 3 names point outside the archive or contain control characters (the first is ../../etc/passwd); \
+             they are shown escaped, nothing is unpacked"
         ),
     );
 }

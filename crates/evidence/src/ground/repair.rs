@@ -26,7 +26,7 @@ impl Mended {
             let at = offset + at as u64;
             let cite = sink.cite(line + n_lines, at, at);
             let text =
-                "a comma is missing here (NCCL 2.28 writes missing ranks so); read as if it were there";
+                "a comma is missing here (NCCL 2.28 writes missing ranks this way); read as if it were there";
             sink.note(cite, NoteKind::Remark, text.into());
         }
         if self.is_cut {

@@ -62,13 +62,14 @@ fn note_losses(state: &State, sink: &mut Sink<'_>) {
     }
     if lost.faults > 0 {
         let text =
-            "the plugin met a fault of its own and went quiet: what came later is not in the ring".to_owned();
+            "the plugin had an internal fault and stopped recording: what came later is not in the ring"
+                .to_owned();
         sink.note(cite, NoteKind::Truncated, text);
     }
     let n_nameless = state.comms.iter().filter(|comm| comm.id == 0).count();
     if n_nameless > 0 {
         let text = format!(
-            "of {n_nameless} communicators nothing is known: NCCL's profiler interface {} names one with its first operation",
+            "{n_nameless} communicators are unknown: NCCL's profiler interface {} names one with its first operation",
             state.process.interface
         );
         sink.note(cite, NoteKind::Remark, text);

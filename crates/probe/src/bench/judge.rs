@@ -128,8 +128,8 @@ fn of_collective(report: &Report, name: &str) -> Option<Verdict> {
         why: match &reach {
             Some((_, why)) if fraction.is_some() => why.clone(),
             Some((_, why)) => format!("{why}; only sizes from 64 MiB on are judged"),
-            None if report.n_ranks < 2 => "one rank moves nothing over a link".to_owned(),
-            None => "neither NVML nor the name of the GPU tells how they are linked".to_owned(),
+            None if report.n_ranks < 2 => "a single rank moves no data over a link".to_owned(),
+            None => "neither NVML nor the name of the GPU shows how they are linked".to_owned(),
         },
         reach_gb_s: reach.map(|(gb_s, _)| gb_s),
         fraction,
@@ -196,7 +196,7 @@ fn reachable(report: &Report, collective: Collective, row: &Row) -> Option<(f64,
         return None;
     }
     let network = nics * NETWORK_SHARE;
-    let why = format!("{nics:.0} GB/s of RDMA ports a node, of which rings reach {NETWORK_SHARE}");
+    let why = format!("{nics:.0} GB/s of RDMA ports per node; rings reach {NETWORK_SHARE} of it");
     match inside {
         Some((ring, of_ring)) if ring < network => {
             Some((ring * share(collective, report.n_ranks) * of_size(row.size_bytes, ring), of_ring))
@@ -260,10 +260,7 @@ fn inside(gpus: &[Gpu]) -> Option<(f64, String)> {
             links.iter().find(|link| link.family == "NVLink" && (link.one_way_gb_s - one_way).abs() < 1.0);
         let reached = known.and_then(|link| link.reached_gb_s).unwrap_or(one_way * RING_SHARE);
         let name = known.map_or("NVLink", |link| link.name);
-        return Some((
-            reached,
-            format!("{name}, {one_way:.0} GB/s one way, of which rings reach {reached:.0}"),
-        ));
+        return Some((reached, format!("{name}, {one_way:.0} GB/s one way; rings reach {reached:.0}")));
     }
     let rates = gpus.iter().map(|gpu| {
         let (generation, width) = (gpu.pcie.generation_max?, gpu.pcie.width_max?);
@@ -278,10 +275,10 @@ fn inside(gpus: &[Gpu]) -> Option<(f64, String)> {
 
 /// Settings that take something away from NCCL, and what.
 const LIMITS: &[(&str, &str, Cause)] = &[
-    ("NCCL_P2P_DISABLE", "GPUs may not reach each other directly", Cause::WrongTransport),
+    ("NCCL_P2P_DISABLE", "direct access between GPUs is disabled", Cause::WrongTransport),
     ("NCCL_P2P_LEVEL", "direct access is limited by distance", Cause::WrongTransport),
-    ("NCCL_SHM_DISABLE", "no shared memory between processes of a node", Cause::WrongTransport),
-    ("NCCL_IB_DISABLE", "no InfiniBand or RoCE", Cause::WrongTransport),
+    ("NCCL_SHM_DISABLE", "shared memory between processes of a node is disabled", Cause::WrongTransport),
+    ("NCCL_IB_DISABLE", "InfiniBand and RoCE are disabled", Cause::WrongTransport),
     ("NCCL_NET_GDR_LEVEL", "GPUDirect RDMA is limited by distance", Cause::WrongTransport),
     ("NCCL_NET", "the network is fixed", Cause::WrongTransport),
     ("NCCL_ALGO", "the algorithm is forced", Cause::NcclEnvMisconfigured),
@@ -290,7 +287,7 @@ const LIMITS: &[(&str, &str, Cause)] = &[
     ("NCCL_MAX_CTAS", "fewer blocks", Cause::NcclEnvMisconfigured),
     ("NCCL_NTHREADS", "the number of threads is fixed", Cause::NcclEnvMisconfigured),
     ("NCCL_BUFFSIZE", "the size of buffers is fixed", Cause::NcclEnvMisconfigured),
-    ("NCCL_DEBUG", "the log costs time at small sizes", Cause::NcclEnvMisconfigured),
+    ("NCCL_DEBUG", "logging costs time at small sizes", Cause::NcclEnvMisconfigured),
 ];
 
 /// Values with which a switch takes nothing away.
@@ -363,7 +360,10 @@ fn reasons(report: &Report, row: &Row) -> Vec<Reason> {
             Slow::No => {}
             Slow::Pair => say(
                 Cause::SlowLink,
-                format!("between ranks {} and {}: {rates}, each is faster with others", pair.a, pair.b),
+                format!(
+                    "between ranks {} and {}: {rates}; each of them is faster with other ranks",
+                    pair.a, pair.b
+                ),
             ),
             Slow::A => say(Cause::Straggler, format!("rank {} is slow with every partner", pair.a)),
             Slow::B => say(Cause::Straggler, format!("rank {} is slow with every partner", pair.b)),

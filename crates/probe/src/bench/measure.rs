@@ -79,7 +79,7 @@ pub(super) fn rank(
     let mut rows = Vec::new();
     for collective in &plan.collectives {
         if !collective.fits(member.n_ranks) {
-            notes.push(format!("{} needs a power of two of ranks: left out", collective.name()));
+            notes.push(format!("{} needs a power-of-two number of ranks: skipped", collective.name()));
             continue;
         }
         rank.warm_up(*collective)?;

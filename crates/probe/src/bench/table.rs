@@ -158,7 +158,7 @@ pub fn verdicts(report: &Report) -> String {
 fn one(verdict: &Verdict) -> String {
     let mut out = match (verdict.level, verdict.reach_gb_s, verdict.fraction) {
         (Level::AsExpected | Level::Low, Some(reach), Some(fraction)) => format!(
-            "{}: {} {:.1} GB/s at {} bytes, {:.0} % of the {:.0} GB/s that this topology gives ({})\n",
+            "{}: {} {:.1} GB/s at {} bytes, {:.0} % of the {:.0} GB/s that this topology can reach ({})\n",
             verdict.collective,
             if verdict.level == Level::Low { "LOW," } else { "good," },
             verdict.bus_gb_s,

@@ -107,7 +107,7 @@ fn one(
         let (count, mut text, seen) = words(name, "word", &found);
         let ecc = worker.device.driver().attribute(worker.device.index(), Attribute::Ecc).unwrap_or_default();
         if ecc == 1 {
-            text.push_str(" (ECC is on: not a flipped cell, but the way to it)");
+            text.push_str(" (ECC is on: not a flipped cell, but the path to it)");
         }
         (count, text, seen)
     });

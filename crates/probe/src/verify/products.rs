@@ -119,11 +119,10 @@ fn own_kernels(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     }
     let all = worker.member.exchange_words(&[n_wrong])?;
     if all.len() > 1 && all.iter().flatten().all(|count| *count > 0) {
-        let why =
-            format!("the driver compiles this program's kernels wrongly ({first}): nothing was checked");
+        let why = format!("the driver miscompiles this program's kernels ({first}): nothing was checked");
         return Err(Trouble::World(why));
     }
-    let text = format!("values written by our own kernel are not what the host computes: {first}");
+    let text = format!("values written by our own kernel differ from the host's: {first}");
     worker.blame_own(Check::Products, (n_wrong > 0).then_some((n_wrong, text, Vec::new())))
 }
 
@@ -147,7 +146,7 @@ fn product(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Resul
     match blas.product(kind, n, (matrices.a.address(), matrices.b.address(), c), &worker.stream) {
         Ok(()) => {}
         Err(error) if error.is_unsupported() => {
-            worker.outcome.notes.push(format!("{} products were left out: {error}", kind.name()));
+            worker.outcome.notes.push(format!("{} products were skipped: {error}", kind.name()));
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -229,7 +228,7 @@ fn exact(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result<
         }
         let count = rows.len().max(columns.len()).max(1) as u64;
         let place = format!("rows {}, columns {}", few(&rows), few(&columns));
-        own = Some((count, format!("{name}: the sums are wrong of {place}"), Vec::new()));
+        own = Some((count, format!("{name}: wrong sums on {place}"), Vec::new()));
         // Once is enough: each proof costs the host a second.
         break;
     }
@@ -281,7 +280,7 @@ fn blame(worker: &mut Worker<'_>, places: Vec<Place>, what: &str) {
             Place::Gpu(rank) | Place::Link(_, rank) => *rank,
             Place::OneOf(ranks) => ranks.first().copied().unwrap_or_default(),
         };
-        let text = format!("{what}: not the bits of the other GPUs, or of the same one a moment before");
+        let text = format!("{what}: bits differ from the other GPUs, or from an earlier run on the same GPU");
         let sign = super::Sign { check: Check::Products, rank, text, count: 1, multiprocessors: Vec::new() };
         worker.outcome.blamed.push((place, sign));
     }
@@ -352,7 +351,7 @@ fn agree(
     // Whether this kind has a reference is the same for all ranks.
     match entirely(worker)? {
         Some(count) => {
-            let text = format!("{what}: {count} threads computed something else than the host");
+            let text = format!("{what}: {count} threads computed a different value than the host");
             let own = (count > 0).then_some((count, text, Vec::new()));
             let signs = worker.share(Check::Products, own)?;
             let mut is_named = false;

@@ -112,14 +112,14 @@ impl<'a> Worker<'a> {
         let blas = match tools.blas.map(|blas| blas.handle(device, &stream)).transpose() {
             Ok(blas) => blas,
             Err(error) => {
-                outcome.notes.push(format!("cuBLAS was left out: {error}"));
+                outcome.notes.push(format!("cuBLAS was skipped: {error}"));
                 None
             }
         };
         let all_have_blas = member.exchange(vec![u8::from(blas.is_some())])?.iter().all(|one| one == &[1]);
         let blas = blas.filter(|_| all_have_blas);
         if blas.is_none() && tools.blas.is_none() {
-            outcome.notes.push("cuBLAS was not found: its products were left out".to_owned());
+            outcome.notes.push("cuBLAS was not found: its products were skipped".to_owned());
         }
         outcome.cublas = blas.as_ref().map(|blas| {
             let version = blas.version();
@@ -225,7 +225,7 @@ impl<'a> Worker<'a> {
                     Place::Gpu(rank) | Place::Link(_, rank) => *rank,
                     Place::OneOf(_) => 0,
                 };
-                let text = "fails when pairs of GPUs are tried one by one".to_owned();
+                let text = "fails when pairs of GPUs are tested one by one".to_owned();
                 let sign = Sign { check: Check::Links, rank, text, count: 1, multiprocessors: Vec::new() };
                 self.outcome.blamed.push((place, sign));
             }

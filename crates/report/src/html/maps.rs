@@ -215,8 +215,7 @@ pub(super) fn stacks(report: &Report) -> String {
         return String::new();
     }
     let mut out = String::from(
-        "<p class=\"quiet\">Main threads, outermost frame first; where ranks part, the fewest come first. The program's own \
-         code stands out.</p>\n<ul class=\"tree\">\n",
+        "<p class=\"quiet\">Main threads, outermost frame first; where ranks diverge, the smallest group comes first. The program's own code is highlighted.</p>\n<ul class=\"tree\">\n",
     );
     report.stacks.iter().for_each(|stack| branch(&mut out, stack, 0));
     out.push_str("</ul>\n");

@@ -226,7 +226,7 @@ pub(super) fn open(report: &Report) -> String {
     let mut out = String::new();
     let is_undecided = report.verdict.cause == "undecided";
     if !report.candidates.is_empty() {
-        out.push_str("<h3>Causes that come into question, the likeliest first</h3>\n<ol class=\"steps\">\n");
+        out.push_str("<h3>Possible causes, most likely first</h3>\n<ol class=\"steps\">\n");
         for one in &report.candidates {
             let _ = write!(
                 out,
@@ -245,7 +245,7 @@ pub(super) fn open(report: &Report) -> String {
     }
     let unexplained: Vec<&Statement> = open::statements(report).into_iter().take(MAX_OPEN).collect();
     if !unexplained.is_empty() {
-        out.push_str("<h3>Error statements that nothing explains</h3>\n<ol class=\"proofs\">\n");
+        out.push_str("<h3>Unexplained error statements</h3>\n<ol class=\"proofs\">\n");
         for one in unexplained {
             let _ = write!(
                 out,
@@ -262,7 +262,7 @@ pub(super) fn open(report: &Report) -> String {
     // The lines themselves stand above.
     let asked = open::questions(report);
     if !asked.is_empty() {
-        let title = if is_undecided { "What would decide" } else { "What would tell more" };
+        let title = if is_undecided { "What would decide" } else { "What would show more" };
         let _ = write!(out, "<h3>{title}</h3>\n<ul class=\"steps\">\n");
         for open in asked.into_iter().take(24) {
             let _ = write!(out, "<li>{}", text(&open.question));
@@ -345,7 +345,7 @@ pub(super) fn evidence(report: &Report) -> String {
     }
     if !report.not_looked_at.is_empty() {
         out.push_str(
-            "<details data-print><summary>not there, and what would collect it</summary>\n<table class=\"wide\"><thead><tr>\
+            "<details data-print><summary>missing evidence, and what would collect it</summary>\n<table class=\"wide\"><thead><tr>\
              <th scope=\"col\">kind</th><th scope=\"col\">command</th></tr></thead><tbody>\n",
         );
         for one in &report.not_looked_at {

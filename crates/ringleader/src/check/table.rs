@@ -46,9 +46,9 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
             let what = match change.kind {
                 ChangeKind::Gone => format!("was {}, could not be read now", change.before),
                 ChangeKind::Restarted => {
-                    format!("counts from zero again: was {}, is {}", change.before, change.now)
+                    format!("was reset: was {}, is {}", change.before, change.now)
                 }
-                ChangeKind::Grew => format!("has grown from {} to {}", change.before, change.now),
+                ChangeKind::Grew => format!("has increased from {} to {}", change.before, change.now),
                 ChangeKind::Worse | ChangeKind::Changed => {
                     format!("was {}, is {}", change.before, change.now)
                 }

@@ -53,11 +53,11 @@ fn mistakes_are_shown_where_they_are() {
     for (text, said) in [
         ("[wach]\njson = true\n", "did you mean `watch`"),
         ("json = \"yes\"\n", "this is a flag"),
-        ("stall-factor = true\n", "this is no flag"),
+        ("stall-factor = true\n", "this is not a flag"),
         ("stall-factor = \"many\"\n", "invalid value 'many'"),
         ("format = [\"json\"]\n", "takes one value"),
-        ("json = \n", "this is no TOML"),
-        ("json = true\njson = false\n", "this is no TOML"),
+        ("json = \n", "this is not TOML"),
+        ("json = true\njson = false\n", "this is not TOML"),
         ("json = 1979-05-27\n", "options take text"),
     ] {
         assert!(wrong(text, Layer::System).contains(said), "{text}: {}", wrong(text, Layer::System));

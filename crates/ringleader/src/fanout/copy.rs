@@ -100,7 +100,7 @@ impl Program {
             kind: SilenceKind::NoProgram,
             why,
             next:
-                "is there room in the home directory there? Else install it and name it with --remote-program"
+                "is there space left in the home directory there? Else install it and name it with --remote-program"
                     .to_owned(),
         })
     }

@@ -29,16 +29,16 @@ pub(crate) struct RecordArgs {
     /// Processes to record [default: all that ask]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Ranks to wait for before any is told to record [default: those that ask within 12 s]
+    /// Ranks to wait for before the recording starts [default: those that ask within 12 s]
     #[arg(long, value_name = "N")]
     ranks: Option<usize>,
     /// Steps to record
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=200))]
     steps: u32,
-    /// Begin at the next multiple of this step: choose more steps than the job does in 15 s
+    /// Begin at the next multiple of this step: choose more steps than the job runs in 15 s
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     at_multiple: u32,
-    /// Record this many milliseconds from a common time on, for programs whose optimizer is not PyTorch's: the same time,
+    /// Record this many milliseconds from a common start, for programs whose optimizer is not PyTorch's: the same time,
     /// not the same steps
     #[arg(long, value_name = "MS", conflicts_with = "at_multiple", value_parser = clap::value_parser!(u32).range(10..=60_000))]
     duration_ms: Option<u32>,

@@ -552,15 +552,14 @@ impl Agent {
         };
         for (pid, why) in live().filter_map(|(pid, member)| Some((pid, why(member)?))).take(MAX_NAMED) {
             notes.push(format!(
-                "the ring of pid {pid} cannot be read, nothing is seen of its operations: {why}"
+                "the ring of pid {pid} cannot be read, so its operations are not visible: {why}"
             ));
         }
         let is_removed = |m: &Member| m.ring.as_ref().is_some_and(|ring| ring.file.held.is_some());
         let removed: Vec<u32> = live().filter(|(_, m)| is_removed(m)).map(|(pid, _)| *pid).collect();
         if !removed.is_empty() {
             notes.push(format!(
-                "the ring of pid {} was removed: it is read through the process, and is lost with it; keep cleaners of \
-                 temporary files away from its folder",
+                "the ring of pid {} was removed: it is read through the process and is lost with it; keep temporary-file cleaners away from its folder",
                 named(&removed)
             ));
         }
@@ -568,13 +567,13 @@ impl Agent {
         let blind: Vec<u32> = live().filter(|(_, m)| lacks_kernels(m)).map(|(pid, _)| *pid).collect();
         if !blind.is_empty() {
             notes.push(format!(
-                "kernels of pid {}: since a broadcast this NCCL reports them wrongly, and they are not asked for any more; \
+                "kernels of pid {}: since a broadcast this NCCL reports them wrongly, so they are no longer requested; \
                  NCCL_ALLGATHERV_ENABLE=0 in the job's environment keeps them",
                 named(&blind)
             ));
         }
         if let Some(why) = &self.trouble {
-            notes.push(format!("it is unknown now whether processes live: {why}"));
+            notes.push(format!("it is now unknown whether processes are alive: {why}"));
         }
         if !self.had_ranks && matches!(self.target, Target::Rings | Target::Group(_)) {
             let folders: Vec<String> =

@@ -59,7 +59,7 @@ impl Running {
         let mut notes = Vec::new();
         match (std::env::var_os(VARIABLE), plugin::find()) {
             (Some(set), _) if !set.to_string_lossy().contains(LIBRARY) => notes.push(format!(
-                "{VARIABLE} is {} already and is left so: operations are not seen",
+                "{VARIABLE} is already {} and is left unchanged: operations are not visible",
                 set.to_string_lossy()
             )),
             (Some(_), _) => {}
@@ -67,7 +67,7 @@ impl Running {
                 command.env(VARIABLE, path);
             }
             (None, None) => notes.push(format!(
-                "{LIBRARY} is not beside this program: operations are not seen; RINGLEADER_PLUGIN names it"
+                "{LIBRARY} is not beside this program: operations are not visible; RINGLEADER_PLUGIN names it"
             )),
         }
         if let Some(rings) = rings {

@@ -146,7 +146,7 @@ fn webhook(url: &str, body: &str) -> Option<String> {
         why = again;
         return Some(format!("--webhook {}: {why}", host_of(url)));
     }
-    Some(format!("--webhook {}: taken at the second try; at first: {why}", host_of(url)))
+    Some(format!("--webhook {}: accepted at the second try; the first failed: {why}", host_of(url)))
 }
 
 fn post(url: &str, body: &str, limit: Duration) -> Result<(), String> {

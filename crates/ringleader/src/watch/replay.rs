@@ -35,7 +35,7 @@ pub(super) fn replay(paths: &[PathBuf], settings: Settings, teller: &Teller) -> 
         read(path, 0, &mut states);
         if states.len() == before {
             return Err(Failure::Nodes {
-                why: format!("replay {}: no ring is there", path.display()),
+                why: format!("replay {}: no ring found", path.display()),
                 help: "name rings (/dev/shm/ringleader/ring-*), a folder of them, or a bundle that holds them",
             });
         }

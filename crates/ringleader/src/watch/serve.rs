@@ -227,7 +227,7 @@ async fn only_local(request: Request, next: Next) -> Response {
     if LOCAL.contains(&name) {
         next.run(request).await
     } else {
-        (StatusCode::FORBIDDEN, "ask for it as localhost\n").into_response()
+        (StatusCode::FORBIDDEN, "use localhost in the address\n").into_response()
     }
 }
 

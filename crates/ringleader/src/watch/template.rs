@@ -27,7 +27,7 @@ impl Template {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map(Self).map_err(|error| format!("it is no JSON: {error}"))
+        serde_json::from_str(text).map(Self).map_err(|error| format!("it is not JSON: {error}"))
     }
 
     /// The body for what is told.

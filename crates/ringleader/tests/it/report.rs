@@ -309,9 +309,7 @@ fn an_undecided_report_shows_what_there_is_to_decide_by() {
     };
     let text = run(&[]);
     assert!(text.starts_with("undecided\n"), "{text}");
-    for part in
-        ["causes that come into question", "error statements that nothing explains", "what would decide"]
-    {
+    for part in ["possible causes, most likely first", "unexplained error statements", "what would decide"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let report: serde_json::Value = serde_json::from_str(&run(&["--format", "json"])).unwrap();
@@ -327,11 +325,11 @@ fn an_undecided_report_shows_what_there_is_to_decide_by() {
         assert!(bare(&text).contains(&bare(line)), "cut: {line}\n{text}");
     }
     assert!(
-        !text.contains("candidates by what these lines say") && !text.contains("nothing explains this line"),
+        !text.contains("candidates that fit these lines") && !text.contains("nothing explains this line"),
         "told twice: {text}"
     );
     let markdown = run(&["--format", "markdown"]);
-    assert!(markdown.contains("## Causes that come into question"), "{markdown}");
+    assert!(markdown.contains("## Possible causes, most likely first"), "{markdown}");
 }
 
 /// A set of ranks that no row holds is told by its rule.

@@ -327,7 +327,7 @@ fn a_rank_that_is_missing_is_named() {
     let (report, text) = diagnosed(ranks.0[0].id());
     assert_ne!(report["verdict"]["cause"], "none", "{report:#}");
     assert_eq!((&report["ranks"][0]["rank"], &report["ranks"][0]["state"]), (&3.into(), &"missing".into()));
-    assert!(text.contains("nothing is seen of it on this node"), "{text}");
+    assert!(text.contains("not visible on this node"), "{text}");
     let pid = ranks.0[0].id().to_string();
     let only = ["check", "--pid", &pid, "--only", "job-processes"];
     let output = ringleader().args(only).output().unwrap();

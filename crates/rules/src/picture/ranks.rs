@@ -98,7 +98,7 @@ fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
         };
         each(&front.waiting, "waits", format!("in {op}"));
         each(&front.behind, "behind", format!("has not entered {op}"));
-        each(&front.held, "held", format!("has entered {op}, and an older operation holds it"));
+        each(&front.held, "held", format!("has entered {op}, but an older operation blocks it"));
         each(&front.unseen, "no-record", format!("no record of it in {op}"));
     }
 }
@@ -174,14 +174,14 @@ fn words(fate: &Fate) -> String {
         End::Exited(code) => format!("exited with code {code}"),
         End::CrashReported => "crashed".to_owned(),
         End::Raised => "raised an exception".to_owned(),
-        End::InOrder => "ended in order".to_owned(),
+        End::InOrder => "exited cleanly".to_owned(),
         End::Untold => String::new(),
     };
     let life = match fate.life() {
         Life::Stopped => "stopped (state T)",
         Life::Blocked => "in the kernel (state D)",
         Life::Zombie => "a zombie (state Z)",
-        Life::Absent => "absent from the list of processes",
+        Life::Absent => "missing from the process list",
         Life::Closed => "closed its communicators",
         Life::Alive | Life::Unseen => "",
     };

@@ -128,7 +128,7 @@ fn words(stated: &Stated<'_>) -> Vec<(String, String)> {
     words
 }
 
-/// Causes that come into question, the likeliest first, each with what points to it and what would decide.
+/// Possible causes, most likely first, each with what points to it and what would decide.
 pub(super) fn candidates(scene: &Scene<'_>, verdict: &Verdict) -> Vec<Candidate> {
     let open = unexplained::unexplained(scene, &verdict.findings);
     let mut all: Vec<Candidate> = Vec::new();

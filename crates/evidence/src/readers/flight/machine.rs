@@ -43,7 +43,7 @@ pub(super) enum End {
 
 impl From<OverBudget> for End {
     fn from(_: OverBudget) -> Self {
-        Self::Limit("the dump unfolds to far more than its size")
+        Self::Limit("the dump expands to far more than its size")
     }
 }
 

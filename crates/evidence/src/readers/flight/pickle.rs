@@ -319,13 +319,13 @@ impl<'a> Machine<'a> {
             return Ok(());
         }
         let Value::Node(at) = self.top()? else {
-            return Err(End::Bad("items are added to what holds none".into()));
+            return Err(End::Bad("items are added to a value that is no container".into()));
         };
         self.keep(items.len())?;
         match self.nodes.get_mut(at as usize) {
             Some(Node::Dict(to)) if is_dict && items.len().is_multiple_of(2) => to.extend(items),
             Some(Node::List(to)) if !is_dict => to.extend(items),
-            _ => return Err(End::Bad("items are added to what holds none such".into())),
+            _ => return Err(End::Bad("items are added to a value that cannot hold them".into())),
         }
         Ok(())
     }
@@ -360,7 +360,7 @@ impl<'a> Machine<'a> {
 }
 
 fn underflow() -> End {
-    End::Bad("the pickle takes a value where there is none".into())
+    End::Bad("the pickle takes a value from an empty stack".into())
 }
 
 fn length(n: i64) -> Result<usize, End> {

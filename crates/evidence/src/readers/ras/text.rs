@@ -172,8 +172,7 @@ impl Report {
             self.go(Section::Job { is_dead: false });
         } else if words.starts_with("Warning: negative travel times") {
             let cite = sink.cite(line.number, line.offset, line.end());
-            let text =
-                "RAS found that the clocks of the nodes differ: stamps of different nodes do not compare";
+            let text = "RAS found that the clocks of the nodes differ: timestamps of different nodes cannot be compared";
             sink.note(cite, NoteKind::Remark, text.into());
         } else {
             const KNOWN: [&str; 16] = [

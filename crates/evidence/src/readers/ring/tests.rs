@@ -219,8 +219,8 @@ fn what_the_ring_could_not_keep_is_a_note() {
     state.comms[0].id = 0;
     let told = tell(&read("ring", &state.to_bytes(Some(true))));
     assert!(told.contains("note LimitReached: the ring had no room for 3 operations"), "{told}");
-    assert!(told.contains("note Truncated: the plugin met a fault"), "{told}");
-    assert!(told.contains("note Remark: of 1 communicators nothing is known"), "{told}");
+    assert!(told.contains("note Truncated: the plugin had an internal fault"), "{told}");
+    assert!(told.contains("note Remark: 1 communicators are unknown"), "{told}");
 }
 
 #[test]

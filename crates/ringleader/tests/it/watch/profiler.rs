@@ -108,5 +108,5 @@ fn a_straggler_that_persists_is_recorded_and_the_timelines_agree() {
         }
     };
     assert!(said.starts_with("timelines: straggler: rank 0 is late"), "{said}");
-    assert!(said.contains("the rank that was seen late live (rank 0)"), "{said}");
+    assert!(said.contains("the rank that was late live (rank 0)"), "{said}");
 }

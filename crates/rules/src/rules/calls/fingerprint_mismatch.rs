@@ -37,7 +37,7 @@ use ringleader_correlate::{Scene, Statement};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "fingerprint-mismatch",
-    title: "torch compared the calls: they differ",
+    title: "torch compared the ranks' calls and they differ",
     since: "0.1",
     doc: include_str!("fingerprint_mismatch.rs"),
     check,
@@ -79,7 +79,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .at(statements.first().and_then(Statement::at_ns))
         .culprits(culprits)
         .evidence(statements.iter().take(CITATIONS).map(Statement::evidence))
-        .advise(Impact::Harmless, "look at the last collective before this one on both ranks: a branch or a size that depends on rank or data comes between")
+        .advise(Impact::Harmless, "look at the last collective before this one on both ranks: a branch or a size that depends on rank or data lies in between")
         .advise_command(
             Impact::Disruptive,
             "record the calls of every rank with their places in the code",

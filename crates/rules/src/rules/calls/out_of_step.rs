@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     });
     let parted = mismatch::findings(scene, &RULE, Cause::CollectiveDesync, |m| {
         (m.fault == Fault::Parted).then(|| {
-            let title = format!("{}, and what follows has nothing in common either", mismatch::instead(m));
+            let title = format!("{}, and the calls that follow do not match either", mismatch::instead(m));
             let advice =
                 "look for the branch that it alone took: an evaluation, a stop, a skipped or repeated batch";
             (title, vec![advice.to_owned()])

@@ -45,7 +45,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 /// Where nothing shows of what the odd rank would have called next.
-const OTHER_ORDER: &str = "no later call of that rank shows: if it makes the missing one afterwards, its calls only come in another order (collective-order-mismatch)";
+const OTHER_ORDER: &str = "no later call of that rank is recorded: if it makes the missing call afterwards, only the order differs (collective-order-mismatch)";
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut found = findings(scene, &RULE, Cause::SkippedCollective, |m| {

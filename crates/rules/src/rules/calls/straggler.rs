@@ -207,14 +207,14 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
     let draft = match rank.and_then(|rank| held_back(scene, rank)) {
         Some(proof) => draft.evidence([proof]).advise(
             Impact::Disruptive,
-            "its cgroup uses up its share of processor time: raise the CPU limit of that container or job, or start fewer workers",
+            "its cgroup exhausts its CPU quota: raise the CPU limit of that container or job, or start fewer workers",
         ),
         None => draft,
     };
     draft
         .advise_command(
             Impact::Harmless,
-            "compare its GPU with the others: clocks, power, the reasons for throttling",
+            "compare its GPU with the others: clocks, power, throttle reasons",
             "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
         )
         .advise(Impact::Harmless, "compare its data path and amount of work per step with its peers'")
@@ -245,7 +245,7 @@ fn held_back(scene: &Scene<'_>, rank: Rank) -> Option<Evidence> {
             others = others.max(share);
         } else if mine.as_ref().is_none_or(|(known, _)| share > *known) {
             let path = group.path.as_deref().unwrap_or("its cgroup");
-            let text = format!("{path} on {host} was held back in {:.0} % of its periods", share * 100.0);
+            let text = format!("{path} on {host} was throttled in {:.0} % of its periods", share * 100.0);
             mine = Some((share, shown(observation, Some(group.line), SourceKind::System, text)));
         }
     }
@@ -366,7 +366,7 @@ mod tests {
             (0..3).zip(hosts).fold(steps(|_| 5, |_| 60), |stage, (rank, host)| stage.log(rank, host, ""))
         };
         let told =
-            |stage: Stage| stage.finding(&RULE).evidence.iter().any(|e| e.text.contains("held back in 80 %"));
+            |stage: Stage| stage.finding(&RULE).evidence.iter().any(|e| e.text.contains("throttled in 80 %"));
         let apart = || on(["node0", "node1", "node2"]);
         assert!(told(apart().system("node1", group(800)).system("node0", group(10))));
         // Its peers are held back as much; another host is; two ranks share the host; too seldom.

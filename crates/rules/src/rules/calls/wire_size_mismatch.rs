@@ -47,7 +47,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .draft(&RULE, Cause::ShapeMismatch, title)
         .advise_command(
             Impact::Disruptive,
-            "run again with the calls logged, then compare the last ones of both ranks",
+            "run again with calls logged, then compare the last calls of both ranks",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=/tmp/nccl.%h.%p torchrun …",
         )
         .advise_command(

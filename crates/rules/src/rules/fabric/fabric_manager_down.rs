@@ -77,7 +77,7 @@ fn advise(draft: Draft) -> Draft {
         )
         .advise_command(
             Impact::Disruptive,
-            "to run meanwhile without multicast",
+            "to keep running without multicast until then",
             "NCCL_NVLS_ENABLE=0",
         )
 }

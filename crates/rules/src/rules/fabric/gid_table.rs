@@ -34,7 +34,7 @@ use ringleader_correlate::who::tools::shown;
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "gid-table",
-    title: "the GID index fits no RoCE v2 address",
+    title: "the GID index does not select a RoCE v2 address",
     since: "0.1",
     doc: include_str!("gid_table.rs"),
     check,

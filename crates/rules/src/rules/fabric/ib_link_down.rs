@@ -63,10 +63,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .advise_command(
             Impact::Harmless,
-            "see when the link changed",
+            "check when the link changed",
             "dmesg -T | grep -iE \"mlx5|link (is )?(down|up)\"",
         )
-        .advise(Impact::Disruptive, "reseat or replace cable and transceiver; keep the node out of jobs until the counters stay still");
+        .advise(Impact::Disruptive, "reseat or replace cable and transceiver; keep the node out of jobs until the counters stop increasing");
     found(draft)
 }
 

@@ -100,12 +100,12 @@ fn advise(draft: Draft) -> Draft {
     draft
         .advise_command(
             Impact::Harmless,
-            "see which link and what the fabric manager did about it",
+            "check which link failed and how the Fabric Manager reacted",
             "dmesg -T | grep -iE \"sxid|xid\"; tail -n 100 /var/log/fabricmanager.log; nvidia-smi nvlink -s",
         )
         .advise(
             Impact::Destructive,
-            "reset all GPUs and switches of the node together, or reboot it; if it comes again, take the node out",
+            "reset all GPUs and switches of the node together, or reboot it; if it recurs, take the node out of service",
         )
 }
 

@@ -79,7 +79,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .evidence([of_port])
                 .advise_made(
                     Impact::Harmless,
-                    "test each end against a third host: the slow end is slow with everybody",
+                    "test each end against a third host: the slow end is slow with every host",
                     plain_word(device).map(|device| format!("ib_write_bw -d {device} -F --report_gbits <host>")),
                 )
                 .advise_made(

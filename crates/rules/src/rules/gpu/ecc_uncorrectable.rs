@@ -144,7 +144,7 @@ fn reset_wanted(scene: &Scene<'_>) -> Outcome {
     let action = gpu.row.recovery_action.as_deref().unwrap_or_default();
     Outcome::Undecided(vec![ringleader_model::Need {
         question: format!(
-            "the driver asks for the recovery action {action} of {}: after which error?",
+            "the driver requests the recovery action {action} for {}: which error came before it?",
             gpu.whose()
         ),
         command: "dmesg -T | grep -iE \"xid|nvrm\"; nvidia-smi -q -d ECC,ROW_REMAPPER".into(),

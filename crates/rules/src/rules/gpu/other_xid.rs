@@ -163,7 +163,7 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
     let Some(row) = xid::get(x.code) else {
         return Some(Need {
             question: format!(
-                "{gpu} reported Xid {}, which no public table has: what does the vendor say of it? Body: {}",
+                "{gpu} reported Xid {}, which no public table lists: what does the vendor say about it? Body: {}",
                 x.code,
                 x.body.chars().take(120).collect::<String>()
             ),
@@ -175,11 +175,11 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
     if let Some(action) = needed(x).filter(|_| x.code == RECOVERY) {
         let _ = write!(
             question,
-            " It says: {}, {}. Which fault before it made that so?",
+            " It means: {}, {}. Which earlier fault led to it?",
             action.name, action.meaning
         );
     } else if of_program {
-        question.push_str(" What did the program do? The node may stay.");
+        question.push_str(" What did the program do? The node can stay in service.");
     } else {
         question.push_str(" Which part failed?");
     }
@@ -187,7 +187,7 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
         let first = row.action.sentence();
         let _ = write!(question, " What to do: {first}");
         if row.then != row.action {
-            let _ = write!(question, "; if it comes again: {}", row.then.sentence());
+            let _ = write!(question, "; if it recurs: {}", row.then.sentence());
         }
     }
     let command = if of_program { "CUDA_LAUNCH_BLOCKING=1 torchrun …" } else { "nvidia-bug-report.sh" };

@@ -82,7 +82,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .evidence([shown(observation, Some(line), SourceKind::System, format!("{address}: Width x{now}, capable of x{most}"))])
                 .advise_made(
                     Impact::Harmless,
-                    "see the link and its errors",
+                    "check the link and its errors",
                     Some(format!("sudo lspci -vvv -s {address} | grep -E 'LnkCap|LnkSta|CESta|UESta'; dmesg -T | grep -i aer")),
                 )
                 .advise(Impact::Disruptive, "take the node out and have the card reseated")

@@ -39,7 +39,7 @@ use ringleader_correlate::who::tools::{is_full, is_small, shown};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "shm-state",
-    title: "/dev/shm is full or closed",
+    title: "/dev/shm is full or not writable",
     since: "0.1",
     doc: include_str!("shm_state.rs"),
     check,
@@ -151,7 +151,7 @@ fn full(
         draft = draft.advise_all(LEFT_OVER.advice);
     }
     draft
-        .advise_command(Impact::Harmless, "see what fills it", "df -h /dev/shm; ls -laS /dev/shm | head -30")
+        .advise_command(Impact::Harmless, "check what fills it", "df -h /dev/shm; ls -laS /dev/shm | head -30")
         .advise_command(
             Impact::Disruptive,
             "start the container with more shared memory, or with that of the host (--ipc=host); in Kubernetes mount an emptyDir with medium: Memory at /dev/shm",
@@ -201,7 +201,7 @@ fn left_over(observation: &Observation, listing: &Listing) -> Option<Finding> {
         return None;
     }
     let title =
-        format!("{} segments of NCCL lie in /dev/shm: a job begins, or one was killed", segments.len());
+        format!("{} segments of NCCL are in /dev/shm: a job is starting, or one was killed", segments.len());
     let draft = Draft::new(RULE.id, Cause::ShmStale, title)
         .severity(Severity::Info)
         .confidence(Confidence::Low)

@@ -69,7 +69,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .draft_naming(&RULE, Cause::HostnameResolution, title, culprits)
         .advise_made(
             Impact::Harmless,
-            "ask the resolver on the host (or in the container) that says so",
+            "ask the resolver on the host (or in the container) that reports it",
             name.map_or(Some("$MASTER_ADDR"), plain_word).map(|name| format!("getent ahosts {name}")),
         )
         .advise_command(

@@ -29,7 +29,7 @@ use ringleader_correlate::{NcclLine, Scene};
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "network-link-down",
-    title: "a node's interface lost its link in mid-run",
+    title: "a node's interface lost its link mid-run",
     since: "0.1",
     doc: include_str!("network_link_down.rs"),
     check,
@@ -72,7 +72,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .filter(|r| Some(*r) != culprit.rank)
                 .collect();
             findings.extend(
-                Draft::new(RULE.id, Cause::NetworkLinkDown, format!("{name}{node} lost its network in mid-run: no route is left on that node"))
+                Draft::new(RULE.id, Cause::NetworkLinkDown, format!("{name}{node} lost its network mid-run: no route is left on that node"))
                     .weight(Weight::Stated)
                     .confidence(Confidence::Medium)
                     .culprit(culprit)
@@ -93,7 +93,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = draft
             .advise_command(
                 Impact::Harmless,
-                "see when the link changed, and what the switch says of that port",
+                "check when the link changed, and what the switch reports for that port",
                 "dmesg -T | grep -iE \"link (is )?(down|up)\"; ethtool INTERFACE | grep -E \"Link|Speed\"; ethtool -S INTERFACE | grep -iE \"err|drop|discard\"",
             )
             .advise(Impact::Disruptive, "reseat or replace cable and transceiver, or move to another port");

@@ -83,7 +83,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .evidence(words)
             .advise_command(
                 Impact::Harmless,
-                "look for filters on both hosts",
+                "look for packet filters on both hosts",
                 "nft list ruleset; iptables -L -n; firewall-cmd --list-all",
             )
             .advise(

@@ -74,7 +74,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = match held.as_ref().and_then(|h| h.name.as_ref()) {
         Some((name, pid)) => draft.advise_made(
             Impact::Harmless,
-            format!("see what that {name} is: an old run, another job, or this job's own second rank 0"),
+            format!("check what that {name} is: an old run, another job, or this job's own second rank 0"),
             Some(format!("ps -o pid,ppid,user,lstart,args -p {}", pid.0)),
         ),
         None => draft,

@@ -96,7 +96,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = draft
         .advise_command(
             Impact::Harmless,
-            "see the limit and what was used",
+            "check the limit and what was used",
             "dmesg -T | grep -iE \"oom|killed process\"; cat /sys/fs/cgroup/memory.events",
         )
         .advise(Impact::Disruptive, "use fewer data-loader workers or ask for more memory per node");

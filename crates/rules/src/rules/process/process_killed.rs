@@ -71,10 +71,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .advise_made(
                 Impact::Harmless,
                 ends_before.map_or_else(
-                    || "see whether the kernel killed it for memory".to_owned(),
+                    || "check whether the kernel killed it for lack of memory".to_owned(),
                     |before| {
                         format!(
-                            "the last line of the kernel log is from {before} before: take it again, and see whether the kernel killed it for memory"
+                            "the kernel log ends {before} before the kill: collect it again, and check whether the kernel killed it for lack of memory"
                         )
                     },
                 ),
@@ -82,7 +82,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             )
             .advise(
                 Impact::Harmless,
-                "see who sent the signal: the scheduler's log, a health agent, an operator's shell",
+                "check who sent the signal: the scheduler's log, a health agent, an operator's shell",
             )
             .build(),
         );
@@ -118,7 +118,7 @@ fn terminated(scene: &Scene<'_>) -> Option<Finding> {
     .evidence(fate.evidence().iter().cloned())
     .advise(
         Impact::Harmless,
-        "see who sent the signal: the scheduler's log, a health agent, an operator's shell",
+        "check who sent the signal: the scheduler's log, a health agent, an operator's shell",
     )
     .build()
 }
@@ -140,11 +140,11 @@ fn nameless(scene: &Scene<'_>) -> Option<Finding> {
         .evidence([exit.evidence()])
         .advise(
             Impact::Harmless,
-            "the launcher's log stands on one node: the rank is one of that node's; see there who sent the signal",
+            "the launcher's log covers one node: the rank ran on that node; check there who sent the signal",
         )
         .advise_command(
             Impact::Harmless,
-            "see whether the kernel killed it for memory",
+            "check whether the kernel killed it for lack of memory",
             "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'",
         )
         .build()
@@ -168,7 +168,7 @@ fn killed_at(scene: &Scene<'_>, rank: Rank) -> Option<WallTime> {
 fn silence(kernel: Coverage<'_>) -> Evidence {
     Evidence {
         cite: kernel.observation.cite,
-        text: "the kernel log reaches past that moment and tells of no kill for lack of memory".to_owned(),
+        text: "the kernel log continues past that moment and shows no kill for lack of memory".to_owned(),
         kind: SourceKind::KernelLog,
     }
 }

@@ -169,7 +169,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
     let is_one = missing.len() == 1;
     let title = if is_told {
         format!(
-            "{} of {world} {} not come to the store that rank 0 serves: never started, ended, or cannot reach it",
+            "{} of {world} {} not reached the store that rank 0 serves: never started, ended, or cannot connect to it",
             drafting::ranks(&missing),
             if is_one { "has" } else { "have" }
         )
@@ -201,7 +201,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
             Impact::Harmless,
             "look at the missing rank's own output: was it started, did it fail while importing?",
         )
-        .advise_command(Impact::Harmless, "see which ranks are there", "ps -eo pid,ppid,stat,etime,args")
+        .advise_command(Impact::Harmless, "check which ranks are there", "ps -eo pid,ppid,stat,etime,args")
         .build()
 }
 

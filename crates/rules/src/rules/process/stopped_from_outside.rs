@@ -35,7 +35,7 @@ use ringleader_correlate::when::failure::{Sign, sign};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "stopped-from-outside",
-    title: "the launcher was told to stop",
+    title: "the launcher was stopped from outside",
     since: "0.2",
     doc: include_str!("stopped_from_outside.rs"),
     check,
@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             match name {
                 "SIGHUP" => "its terminal or ssh session was closed: start it under a scheduler, nohup or tmux",
                 "SIGINT" => "somebody pressed Ctrl-C, or a wrapper passed it on",
-                _ => "see who sent it: time limit, preemption or eviction in the scheduler's log, or an operator",
+                _ => "check who sent it: time limit, preemption or eviction in the scheduler's log, or an operator",
             },
         )
         .build();

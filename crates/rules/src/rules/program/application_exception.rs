@@ -118,7 +118,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .evidence(failed_storage(scene, group, &first.headline()))
             .advise(
                 Impact::Disruptive,
-                "mend the program where the exception was raised: a restart alone fails again",
+                "fix the program where the exception was raised: a restart alone fails again",
             )
             .build()
     });

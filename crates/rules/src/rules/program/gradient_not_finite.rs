@@ -37,7 +37,7 @@ use crate::rule::{Draft, Outcome, Rule, found};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "gradient-not-finite",
-    title: "a local gradient was no finite number",
+    title: "a local gradient was not finite",
     since: "0.2",
     doc: include_str!("gradient_not_finite.rs"),
     check,

@@ -117,7 +117,7 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
         .evidence(stated.evidence(CITATIONS));
     draft = if row.action().is_empty() {
         let command = format!("ringleader explain {}", cause.id());
-        draft.advise_made(Impact::Harmless, "read what is known of this cause", Some(command))
+        draft.advise_made(Impact::Harmless, "read what is known about this cause", Some(command))
     } else {
         draft.advise(Impact::Harmless, row.action())
     };

@@ -33,7 +33,7 @@ use crate::rule::{Draft, Outcome, Rule};
 /// See the module.
 pub(crate) static RULE: Rule = Rule {
     id: "signs-together",
-    title: "signs that leave one explanation together",
+    title: "facts that together leave one explanation",
     since: "0.3",
     doc: include_str!("signs_together.rs"),
     check,

@@ -68,7 +68,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Some(gpu) => match astray(scene, &culprits, gpu) {
             Some((odd, home)) => {
                 culprits = odd;
-                format!("{} uses the GPU {gpu}, which is that of {}", who(&culprits), who(&[home]))
+                format!("{} uses the GPU {gpu}, which belongs to {}", who(&culprits), who(&[home]))
             }
             None => format!("{} all use the GPU {gpu}", who(&culprits)),
         },

@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .draft(&RULE, Cause::NcclEnvMisconfigured, format!("{}: {first}", told.who()))
             .advise_command(
                 Impact::Harmless,
-                "see what is set, in the environment and in files",
+                "check what is set, in the environment and in files",
                 "env | grep ^NCCL_; cat ~/.nccl.conf /etc/nccl.conf 2>/dev/null",
             )
             .advise_command(
@@ -123,7 +123,7 @@ fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     Draft::new(
         RULE.id,
         Cause::NcclEnvMisconfigured,
-        format!("{}: NCCL refused or cut the value of a variable", who(&culprits)),
+        format!("{}: NCCL refused or truncated the value of a variable", who(&culprits)),
     )
     .category(Category::Performance)
     .severity(Severity::Warning)
@@ -131,7 +131,7 @@ fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     .confidence(Confidence::Low)
     .culprits(culprits)
     .evidence(refused.iter().take(4).map(ringleader_correlate::NcclLine::evidence))
-    .advise(Impact::Disruptive, "correct or unset the variable that the text names")
+    .advise(Impact::Disruptive, "correct or unset the variable that the message names")
     .build()
 }
 
@@ -155,7 +155,7 @@ fn forbids(
         }
     }
     evidence.truncate(4);
-    Draft::new(RULE.id, Cause::NcclEnvMisconfigured, format!("{}: {name}=1 forbids {what}", who(&culprits)))
+    Draft::new(RULE.id, Cause::NcclEnvMisconfigured, format!("{}: {name}=1 disables {what}", who(&culprits)))
         .category(Category::Performance)
         .severity(Severity::Warning)
         .weight(Weight::Symptom)

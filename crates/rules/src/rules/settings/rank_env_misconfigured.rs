@@ -42,7 +42,7 @@ const CAUSE: Cause = Cause::RankEnvMisconfigured;
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "rank-env-misconfigured",
-    title: "ranks and process counts do not fit",
+    title: "ranks and process counts are inconsistent",
     since: "0.1",
     doc: include_str!("rank_env_misconfigured.rs"),
     check,
@@ -53,7 +53,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         scene.claims().of(CAUSE).partition(|c| wording::numbers(&c.text).is_some());
     let of_others = contradicting(scene, Told::from(scene, of_others));
     let of_itself = Told::from(scene, of_itself).map(|told| {
-        let title = format!("{}: rank, world size, process count or visible GPUs do not fit", told.who());
+        let title =
+            format!("{}: rank, world size, process count or visible GPUs are inconsistent", told.who());
         told.draft(&RULE, CAUSE, title)
     });
     let advised = |draft: Draft| {
@@ -100,15 +101,15 @@ fn as_said(text: &str) -> Option<Contradiction> {
         Numbers::Twice(rank) => {
             let rank = Rank(rank?);
             let title =
-                format!("two processes have {}: both came to the same communicator", drafting::rank(rank));
+                format!("two processes have {}: both joined the same communicator", drafting::rank(rank));
             // Which of the two processes has the wrong number is not said.
             (title, vec![Culprit { rank: Some(rank), ..Culprit::default() }])
         }
         Numbers::Differ(Some((a, b))) => {
-            (format!("processes were told different numbers of ranks: {a} and {b}"), Vec::new())
+            (format!("processes were given different world sizes: {a} and {b}"), Vec::new())
         }
         Numbers::Differ(None) => {
-            ("processes that meet were told different things about their job".to_owned(), Vec::new())
+            ("processes that meet were given different settings of their job".to_owned(), Vec::new())
         }
     };
     Some(Contradiction { title, culprits, evidence: Vec::new() })
@@ -137,7 +138,7 @@ mod tests {
             "Bootstrap Root : mismatch in rank count from procs 5 : 4",
         ] {
             let finding = heard(text).finding(&RULE);
-            assert_eq!(finding.title, "processes were told different numbers of ranks: 5 and 4");
+            assert_eq!(finding.title, "processes were given different world sizes: 5 and 4");
             assert!(finding.culprits.is_empty(), "{finding:#?}");
         }
     }

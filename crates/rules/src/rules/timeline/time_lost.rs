@@ -64,7 +64,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     if analysis.waits_unseen() && !analysis.advice.iter().any(|advice| advice.is_worth) {
         return Outcome::Undecided(vec![Need {
-            question: "collectives wait for ranks whose timelines are not there: which rank comes late?"
+            question: "collectives wait for ranks whose timelines are missing: which rank is late?"
                 .to_owned(),
             command: "ringleader trace record --steps 5 -o timelines".to_owned(),
         }]);
@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if !is_explained && !analysis.advice.iter().any(|advice| advice.is_worth) {
         return Outcome::Undecided(vec![Need {
             question:
-                "the timelines do not show what held the GPU's work up: what does a longer recording show?"
+                "the timelines do not show what delayed the GPU's work: what does a longer recording show?"
                     .to_owned(),
             command: "ringleader trace record --steps 20 -o timelines".to_owned(),
         }]);
