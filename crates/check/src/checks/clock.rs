@@ -5,7 +5,7 @@
 //! # What fails
 //!
 //! Nothing by itself: a wrong clock stops no job. It warns if a job of several nodes runs here and the clock is not
-//! synchronised, because logs and dumps of the nodes then cannot be put in order. The table of many nodes compares
+//! synchronised, because logs and dumps of the nodes then cannot be ordered in time. The table of many nodes compares
 //! their clocks with each other.
 //!
 //! # What to do

@@ -8,8 +8,8 @@
 //!
 //! A name that does not resolve, or not in time. Loopback in a job of several nodes (Debian gives the host's own name
 //! 127.0.1.1); on the master's own node that only warns: the store listens on all addresses, gloo does not. A rank that
-//! asks and has no answer, or no way. A port where nobody listens a minute after the ranks began. A port held by a process that is not of the
-//! job, or left over by an earlier run.
+//! connects and gets no answer, or has no route. A port where nothing listens a minute after the ranks started. A port
+//! held by a process outside the job, or left over from an earlier run.
 //!
 //! # What to do
 //!

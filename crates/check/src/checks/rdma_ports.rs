@@ -11,8 +11,8 @@
 //!
 //! # What to do
 //!
-//! Check the cable and the switch's end of it; for INIT, the subnet manager (`sminfo`). Keep the node out of jobs
-//! until the port is active.
+//! Check the cable and the switch port; for INIT, the subnet manager (`sminfo`). Keep the node out of jobs until the
+//! port is active.
 //!
 //! # References
 //!

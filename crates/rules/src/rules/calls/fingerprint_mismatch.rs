@@ -13,8 +13,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! A call that one rank left out looks like a change of kind or size at the first difference: the calls after it
-//! would tell, and DETAIL stops before them.
+//! A call that one rank left out looks like a change of kind or size at the first difference: only the calls after it
+//! would show that, and DETAIL stops before them.
 //!
 //! # What to do
 //!

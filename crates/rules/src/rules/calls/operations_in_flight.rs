@@ -1,6 +1,6 @@
 //! # What it shows
-//! What every rank was in when the rings end or stand still: the last state of the job, as NCCL's own process saw it. It
-//! blames nobody.
+//! The operations that every rank was in when the rings end or stop: the last state of the job, as seen from inside
+//! NCCL. It blames no rank.
 //!
 //! # Why it happens
 //! A ring outlives its process. After a kill of the whole job it is all that is left.
@@ -13,7 +13,7 @@
 //! process lived.
 //!
 //! # What to do
-//! See who ended the processes: the scheduler, the kernel, an operator.
+//! Find out what ended the processes: the scheduler, the kernel, an operator.
 //!
 //! # References
 //! NCCL's profiler plugin interface (plugins/profiler of its source).

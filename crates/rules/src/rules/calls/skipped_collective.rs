@@ -1,15 +1,14 @@
 //! # What it shows
-//! One rank went on without a collective that every other rank of the group calls. Its sequence numbers are
-//! one behind ever after, so it and its peers wait in different operations.
+//! One rank continued without a collective that every other rank of the group calls. From then on its sequence numbers
+//! are one behind, so it and its peers wait in different operations.
 //!
 //! # Why it happens
-//! A branch that depends on the rank, on its data (an empty batch, a frozen parameter, a text-only sample),
-//! or an exception that was caught and passed over.
+//! A branch that depends on the rank, on its data (an empty batch, a frozen parameter, a text-only sample), or an
+//! exception that was caught and ignored.
 //!
 //! # Evidence
-//! The operation records of the group: what follows the first difference fits again once the odd rank is
-//! moved by the calls it left out. One call fewer in total; NCCL's lines, the recorder and the watchdog count
-//! it alike.
+//! The operation records of the group: what follows the first difference aligns again once the odd rank is shifted by
+//! the calls it left out. One call fewer in total; NCCL's lines, the recorder and the watchdog count it alike.
 //!
 //! # What looks like it but is not
 //! A changed size looks the same at the first difference; afterwards the calls are aligned again without a

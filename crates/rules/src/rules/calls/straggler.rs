@@ -1,16 +1,16 @@
 //! # What it shows
-//! One rank arrives last at nearly every collective; its peers spend that time waiting inside it. Or none does, and the
-//! collectives of all are slow because one link is.
+//! One rank arrives last at nearly every collective; its peers spend that time waiting inside it. Or no rank is late,
+//! and all collectives are slow because one link is.
 //!
 //! # Why it happens
 //! A slow GPU or host, a longer data path, more work on that rank, a noisy neighbour.
 //!
 //! # Evidence
 //! The rings: how long the kernels of one collective ran on each rank, by each GPU's own timer. Or the Flight Recorder:
-//! the time from enqueue to completion of the same collective, each on its rank's own clock: the straggler
-//! has the least, since it never waits. Where that rank is alone on its host, a cgroup of the host whose processors were
-//! held back in many periods (cpu.stat), and those of its peers were not. Of a link: the watcher's word, which compares for
-//! how long data waits between hosts, and how much of it passes meanwhile.
+//! the time from enqueue to completion of the same collective, each on its rank's own clock: the straggler has the
+//! least, since it never waits. Where that rank is alone on its host, a cgroup of the host that was throttled in many
+//! periods (cpu.stat) while those of its peers were not. For a link: the watcher's event, which compares how long data
+//! waits between hosts and how much of it passes.
 //!
 //! # What looks like it but is not
 //! Occasional lateness (a checkpoint, an evaluation). Warm-up steps, which are left out.

@@ -5,8 +5,8 @@
 //!
 //! # Why it happens
 //!
-//! A tensor whose size depends on the rank or its data; one rank a call ahead of the others; settings that differ
-//! between ranks.
+//! A tensor whose size depends on the rank or its data; one rank that is a call ahead of the others; settings that
+//! differ between ranks.
 //!
 //! # Evidence
 //!

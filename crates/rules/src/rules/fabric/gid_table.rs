@@ -4,8 +4,8 @@
 //!
 //! # Why it happens
 //!
-//! The index of a GID is counted anew on every host: it shifts with VLANs, IPv6 addresses and the order in which
-//! interfaces come up, while NCCL_IB_GID_INDEX is one number for all.
+//! GID indices differ from host to host: they shift with VLANs, IPv6 addresses and the order in which interfaces come
+//! up, while NCCL_IB_GID_INDEX is one number for all hosts.
 //!
 //! # Evidence
 //!

@@ -13,8 +13,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! Small sizes measure latency; the average over all sizes says nothing. PCIe cards and bridged pairs have other
-//! rates, runs over several nodes depend on their network, and a run that forbids peer access is slow by order.
+//! Small sizes measure latency; the average over all sizes says nothing. PCIe cards and bridged pairs have other rates,
+//! runs over several nodes depend on their network, and a run with peer access disabled is slow by design.
 //!
 //! # What to do
 //!

@@ -15,9 +15,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! Links that are off on all GPUs alike are off by design, and cards in PCIe slots have bridges or none. Error counters
-//! without a rate, replays at boot above all, say nothing.
-//! `P2P is disabled between NVLINK connected GPUs` at start is a matter of set-up (p2p-unsupported).
+//! Links that are off on all GPUs are off by design, and cards in PCIe slots have bridges or no NVLink. Error counters
+//! without a rate, replays at boot above all, say nothing. `P2P is disabled between NVLINK connected GPUs` at start is
+//! a matter of set-up (p2p-unsupported).
 //!
 //! # What to do
 //!

@@ -9,12 +9,12 @@
 //! # Evidence
 //!
 //! `SXid … Fatal` in the kernel log. The GPUs' own Xid 74 follow within seconds; they are consequences. The Fabric
-//! Manager's log says the same in its own words: `detected NVSwitch fatal error 20034 on … port 33`.
+//! Manager's log reports the same differently: `detected NVSwitch fatal error 20034 on … port 33`.
 //!
 //! # What looks like it but is not
 //!
-//! `Non-fatal` SXids, and counts of corrected errors that passed a limit (`ECC limit`). Blackwell has no SXids:
-//! its switches speak through Xids 144 to 150.
+//! `Non-fatal` SXids, and counts of corrected errors that passed a limit (`ECC limit`). Blackwell has no SXids: its
+//! switches report through Xids 144 to 150.
 //!
 //! # What to do
 //!

@@ -17,7 +17,7 @@
 //!
 //! # What to do
 //!
-//! Test without peer access; if that cures it, turn the IOMMU and ACS off on bare metal.
+//! Test without peer access; if that helps, turn the IOMMU and ACS off on bare metal.
 //!
 //! # References
 //!

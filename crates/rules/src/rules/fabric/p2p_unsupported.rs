@@ -20,7 +20,7 @@
 //!
 //! # What to do
 //!
-//! Look at the access matrix. Where NVLink is there, repair it; elsewhere go through shared memory.
+//! Look at the access matrix. Where there is NVLink, repair it; elsewhere use shared memory.
 //!
 //! # References
 //!

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! Errors of a port or interface that the job uses grew between two readings.
+//! The error counters of a port or interface that the job uses increased between two readings.
 //!
 //! # Why it happens
 //!
@@ -13,8 +13,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! One reading tells nothing of when: counters count since the last reset, and a symbol error now and then is normal.
-//! Such values are reported and blame nobody. Relay errors, dropped management packets and waiting for credit are normal.
+//! A single reading has no time: counters count since the last reset, and an occasional symbol error is normal. Such
+//! values are reported without blame. Relay errors, dropped management packets and waiting for credit are normal.
 //!
 //! # What to do
 //!

@@ -13,12 +13,12 @@
 //!
 //! # What looks like it but is not
 //!
-//! A port that no rank uses may be down for ever. Storage NICs have other rates: only devices in NCCL's list are
-//! compared. Where no host is named and several have the device, nobody is blamed.
+//! A port that no rank uses may stay down. Storage NICs have other rates: only devices in NCCL's list are compared. If
+//! no host is named and several have the device, none is blamed.
 //!
 //! # What to do
 //!
-//! Look at the cable and the switch's end of it; take the node out of jobs until the port is active.
+//! Check the cable and the switch port; take the node out of jobs until the port is active.
 //!
 //! # References
 //!

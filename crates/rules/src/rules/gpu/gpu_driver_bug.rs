@@ -20,7 +20,7 @@
 //!
 //! # What to do
 //!
-//! Update the driver; keep a bug report.
+//! Create a bug report, then update the driver.
 //!
 //! # References
 //!

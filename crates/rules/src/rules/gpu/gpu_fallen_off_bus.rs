@@ -9,8 +9,8 @@
 //! # Evidence
 //!
 //! `GPU is lost` or `fallen off the bus` in the text of NCCL, NVML or CUDA; Xid 79 in the kernel log, or the driver's
-//! words without a number; nvidia-smi that cannot get hold of one GPU (`Unable to determine the device handle`, `ERR!`
-//! in all its fields), or lists the others and not it. A fatal PCIe error right before it says that the link went
+//! words without a number; nvidia-smi that cannot access one GPU (`Unable to determine the device handle`, `ERR!` in
+//! all its fields), or lists the others without it. A fatal PCIe error right before it means that the link failed
 //! first.
 //!
 //! # What looks like it but is not

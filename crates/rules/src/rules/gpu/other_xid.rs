@@ -9,18 +9,18 @@
 //!
 //! # Evidence
 //!
-//! The kernel log. The Xid must be of a process or a GPU of the job while it ran, or the log must stand alone. Where
-//! the number itself says what failed (a link that does not train or dies, a peer access that was refused) it is a
-//! finding; else the question stays open, with what the table says of the number and of what to do.
+//! The kernel log. The Xid must be of a process or a GPU of the job while it ran, or the log must be the only evidence.
+//! Where the number itself says what failed (a link that does not train or dies, a peer access that was refused) it is
+//! a finding; else the question stays open, with what the table says of the number and of what to do.
 //!
 //! # What looks like it but is not
 //!
 //! Numbers that follow another one on the same GPU (a channel that is stopped after a page fault, details of a memory
-//! error, the recovery that it now needs) are that one's. Warnings of the driver that end nothing.
+//! error, the recovery that it now needs) belong to that one. Driver warnings that end nothing.
 //!
 //! # What to do
 //!
-//! What the table says; the node stays where the program is to blame.
+//! What the table says; the node stays in service if the program is to blame.
 //!
 //! # References
 //!

@@ -4,7 +4,7 @@
 //!
 //! # Why it happens
 //!
-//! A card that sits badly, a bad lane of a riser or retimer.
+//! A badly seated card, a bad lane of a riser or retimer.
 //!
 //! # Evidence
 //!

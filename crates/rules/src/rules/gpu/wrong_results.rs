@@ -1,7 +1,7 @@
 //! # What it shows
 //!
-//! A known-answer test came out wrong: elements of a collective, or the copy of a tensor on another GPU, are not what
-//! they have to be.
+//! A known-answer test returned wrong results: elements of a collective, or the copy of a tensor on another GPU, differ
+//! from the expected values.
 //!
 //! # Why it happens
 //!
@@ -11,8 +11,8 @@
 //! # Evidence
 //!
 //! The column `#wrong` and the line `Out of bounds values` of nccl-tests; a copy between two GPUs compared afterwards.
-//! Right results of the same test without peer access, a hang with two GPUs where one works, an IOMMU that
-//! wording::translates, or ACS bits that are set point at the platform.
+//! Right results of the same test without peer access, a hang with two GPUs where one works, an IOMMU that translates,
+//! or ACS bits that are set point at the platform.
 //!
 //! # What looks like it but is not
 //!

@@ -9,9 +9,9 @@
 //!
 //! # Evidence
 //!
-//! `Failed to find CUDA library`, `No CUDA GPUs are available`, `No transport found`, failures of Unix sockets
-//! (UDS) or of opening a peer's handle; nvidia-smi that fails with `Failed to initialize NVML: Unknown Error`, as it does
-//! in a container that lost its GPUs when systemd wrote its device rules anew.
+//! `Failed to find CUDA library`, `No CUDA GPUs are available`, `No transport found`, failures of Unix sockets (UDS) or
+//! of opening a peer's handle; nvidia-smi that fails with `Failed to initialize NVML: Unknown Error`, as it does in a
+//! container that lost its GPUs when systemd rewrote its device rules.
 //!
 //! # What looks like it but is not
 //!

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! /dev/shm is full, or is not for everybody to write, as df and ls show it.
+//! /dev/shm is full, or not writable for everybody, as df and ls show.
 //!
 //! # Why it happens
 //!
@@ -14,8 +14,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! Half full is not full. NCCL's segments are there for a moment while a job begins. Without a failure a full mount is
-//! worth a warning, a wrong mode or a left-over segment worth a word. A mount of a host on which no rank runs is nobody's.
+//! Half full is not full. NCCL's segments exist briefly while a job starts. Without a failure a full mount is a
+//! warning, a wrong mode or a left-over segment a remark. A mount of a host on which no rank runs does not matter.
 //!
 //! # What to do
 //!

@@ -14,8 +14,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! `Connection refused` means that the host answers but nobody listens. The same errors in the middle of a run mean
-//! a lost node or link.
+//! `Connection refused` means that the host answers but nothing listens. The same errors in the middle of a run mean a
+//! lost node or link.
 //!
 //! # What to do
 //!

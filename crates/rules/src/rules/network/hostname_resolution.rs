@@ -14,12 +14,12 @@
 //!
 //! # What looks like it but is not
 //!
-//! `gai error: -9` about IPv6 is harmless: IPv4 is tried next. `The hostname of the client socket cannot be
-//! retrieved` is a failed reverse look-up, harmless. A job that got going overcame it.
+//! `gai error: -9` about IPv6 is harmless: IPv4 is tried next. `The hostname of the client socket cannot be retrieved`
+//! is a failed reverse look-up, harmless. A job that started got past it.
 //!
 //! # What to do
 //!
-//! Use an address, or mend the name service.
+//! Use an address, or fix the name service.
 //!
 //! # References
 //!

@@ -1,7 +1,7 @@
 //! # What it shows
 //!
-//! The interface over which NCCL talks has no link now, carries smaller packets than on the other hosts, or is not
-//! there under the name that was set.
+//! The interface that NCCL uses has no link now, carries smaller packets than on the other hosts, or is not there under
+//! the name that was set.
 //!
 //! # Why it happens
 //!

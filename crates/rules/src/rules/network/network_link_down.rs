@@ -1,6 +1,5 @@
 //! # What it shows
-//! A node that had been training lost its own way out: its own connection attempts fail at once because no
-//! route is left.
+//! A node lost its network while training: its own connection attempts fail at once because no route is left.
 //!
 //! # Why it happens
 //! A cable, a switch port, an interface set down by an agent or a DHCP renewal.
@@ -10,8 +9,8 @@
 //! communicator had been up; the other nodes only see silence.
 //!
 //! # What looks like it but is not
-//! 'Connection refused' (nobody listens there) and 'Connection timed out' (packets are lost on the way). The
-//! same error before any communicator was up is a wrong interface.
+//! 'Connection refused' (nothing listens there) and 'Connection timed out' (packets are lost on the way). The same
+//! error before any communicator was up is a wrong interface.
 //!
 //! # What to do
 //! Look at the interface and the kernel log of that node.

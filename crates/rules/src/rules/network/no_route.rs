@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! A process could not connect to a peer, and the routing table of its host has no way there, or a dead one.
+//! A process could not connect to a peer, and the routing table of its host has no route there, or a dead one.
 //!
 //! # Why it happens
 //!
@@ -20,7 +20,7 @@
 //!
 //! # What to do
 //!
-//! Give the interface its address or the table its route; then start again.
+//! Add the missing address or route; then start again.
 //!
 //! # References
 //!

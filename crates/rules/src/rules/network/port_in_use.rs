@@ -14,9 +14,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! `Connection refused` is the opposite: nobody listens. The RAS service of a second job on the host says it too
-//! and is harmless. A listener on the same port of another host, or on another port. A port that nobody holds when `ss`
-//! runs: who held it has ended since.
+//! `Connection refused` is the opposite: nothing listens. The RAS service of a second job on the host says it too and
+//! is harmless. A listener on the same port of another host, or on another port. A port that is free when `ss` runs:
+//! the process that held it has ended since.
 //!
 //! # What to do
 //!

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! NCCL goes over sockets although InfiniBand is there, or over the network between two ranks of one node.
+//! NCCL uses sockets although InfiniBand is available, or over the network between two ranks of one node.
 //!
 //! # Why it happens
 //!
@@ -15,9 +15,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! Shared memory between GPUs of one host is right where they have no NVLink or peer access (`topo -p2p r`: CNS, NS, …),
-//! and by order where NCCL_P2P_DISABLE or NCCL_P2P_LEVEL is set (nccl-env-misconfigured). Hosts without InfiniBand use
-//! sockets.
+//! Shared memory between GPUs of one host is correct where they have no NVLink or peer access (`topo -p2p r`: CNS, NS,
+//! …), and intended where NCCL_P2P_DISABLE or NCCL_P2P_LEVEL is set (nccl-env-misconfigured). Hosts without InfiniBand
+//! use sockets.
 //!
 //! # What to do
 //!

@@ -6,8 +6,8 @@
 //! importing, a rank that cannot reach the master.
 //!
 //! # Evidence
-//! The store's count of clients (n of m joined), keys that nobody set, communicators that some ranks began
-//! and none finished; who is absent follows from who spoke.
+//! The store's count of clients (n of m joined), keys that no rank set, communicators that some ranks began and none
+//! finished; the absent ranks follow from the ones that appear.
 //!
 //! # What looks like it but is not
 //! The rank that the others name (rank 0, which was to set the key) is healthy: it waits for the missing one

@@ -14,7 +14,7 @@
 //!
 //! # What looks like it but is not
 //!
-//! Exit by signal 9 alone does not tell who sent it (process-killed). GPU memory is cuda-oom. A kernel log holds the
+//! Exit by signal 9 alone does not show who sent it (process-killed). GPU memory is cuda-oom. A kernel log holds the
 //! kills of other jobs and days.
 //!
 //! # What to do

@@ -14,7 +14,7 @@
 //! close while a job ends are ordinary.
 //!
 //! # What to do
-//! Get the silent rank's own output, its node's kernel log, and the scheduler's account of it.
+//! Get the silent rank's own output, its node's kernel log, and the scheduler's records of it.
 //!
 //! # References
 //! NCCL user guide, troubleshooting; ncclRemoteError.

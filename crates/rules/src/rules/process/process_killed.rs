@@ -1,14 +1,14 @@
 //! # What it shows
-//! The launcher saw one rank end by SIGKILL, and nothing tells of memory running out.
+//! The launcher saw one rank end by SIGKILL, and nothing shows that memory ran out.
 //!
 //! # Why it happens
-//! Somebody or something killed it: the scheduler, a health agent, an operator, or the kernel's OOM killer
-//! where its log is not in the evidence.
+//! Something killed it: the scheduler, a health agent, an operator, or the kernel's OOM killer where its log is not in
+//! the evidence.
 //!
 //! # Evidence
-//! exit code -9 (or 137) in the launcher's table, first in time; no traceback, no crash report. The kernel's log, where it
-//! reaches past that moment and tells of no kill for lack of memory. Where its last line is from before, its silence is
-//! worth nothing, and the finding is less sure.
+//! exit code -9 (or 137) in the launcher's table, first in time; no traceback, no crash report. The kernel log, if it
+//! continues past that moment and shows no kill for lack of memory. If it ends before, it proves nothing, and the
+//! finding is less certain.
 //!
 //! # What looks like it but is not
 //! SIGTERM (-15) is what a launcher sends to the others afterwards. SIGKILL that the launcher sent itself

@@ -10,11 +10,11 @@
 //! fails or does not answer, that is what it waits for.
 //!
 //! # What looks like it but is not
-//! One sample of D is ordinary during disk reads: it counts only together with peers that wait for this rank,
-//! or a stack that does not change. Storage that does not answer while no rank is seen to wait for it is a question.
+//! One sample of D is ordinary during disk reads: it counts only together with peers that wait for this rank, or a
+//! stack that does not change. Storage that does not answer while no rank visibly waits for it leads to a question.
 //!
 //! # What to do
-//! Mend what it waits for; the process cannot be killed until then.
+//! Fix what it waits for; the process cannot be killed until then.
 //!
 //! # References
 //! proc(5); kernel documentation, hung task detector.

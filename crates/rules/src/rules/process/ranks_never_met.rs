@@ -1,6 +1,6 @@
 //! # What it shows
-//! The job never came to its first communicator: ranks wait for each other at the start, and what they were started
-//! with says why they cannot meet.
+//! The job never reached its first communicator: ranks wait for each other at the start, and their settings show why
+//! they cannot meet.
 //!
 //! # Why it happens
 //! A rank that was not started; one rank that goes to another address than the others, or is set to use another
@@ -12,13 +12,13 @@
 //!
 //! # What looks like it but is not
 //! Numbers of ranks that contradict each other are rank-env-misconfigured. A rank that compiles or loads data while the
-//! others wait is not stuck. Ranks of nodes without evidence may well be there; if most of the job is in
-//! sight, on several nodes, the rest has more likely not come, and rank 0 that is still in the making of the store
-//! that it serves waits for clients that have not come. Interfaces may differ between hosts; one that differs in a job
-//! that waits at its start is worth a look.
+//! others wait is not stuck. Ranks of nodes without evidence may be there; if most of the job is visible, on several
+//! nodes, the rest has more likely not started, and a rank 0 that is still creating its store waits for clients that
+//! have not connected. Interfaces may differ between hosts; one that differs in a job that waits at its start is
+//! reported.
 //!
 //! # What to do
-//! Compare what the launcher gave to each process; start the missing rank, or see why it ended.
+//! Compare what the launcher gave to each process; start the missing rank, or find out why it ended.
 //!
 //! # References
 //! PyTorch docs, torchrun and environment variable initialization; PyTorch, TCPStore.cpp, waitForWorkers; NVIDIA NCCL

@@ -14,10 +14,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! A limit of time and a cancellation come after a hang as well: they explain nothing by themselves. Accounts of other
-//! nodes and pods than the job's are not its, nor are those of other ids in Slurm's table, an end from before the job
-//! began, or a container beside the rank's in its pod. `oom_kill` counts since the group was made: without a rank that
-//! was killed it is worth a word.
+//! A time limit and a cancellation also follow a hang: they explain nothing by themselves. Records of other nodes, pods
+//! or Slurm ids do not count, nor does an end from before the job began, or another container of the rank's pod.
+//! `oom_kill` counts since the cgroup was created: without a killed rank it is only a remark.
 //!
 //! # What to do
 //!

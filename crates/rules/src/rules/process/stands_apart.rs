@@ -1,7 +1,7 @@
 //! # What it shows
 //!
-//! By their stacks and the list of processes alone: some ranks wait, and another one rests somewhere of its own, or
-//! ranks wait in different calls.
+//! From stacks and the process list alone: some ranks wait while another one sleeps elsewhere, or ranks wait in
+//! different calls.
 //!
 //! # Why it happens
 //!
@@ -10,18 +10,18 @@
 //!
 //! # Evidence
 //!
-//! The main thread of each rank, its state and its share of a processor: who waits for the GPU keeps a processor busy,
-//! who rests does not. A share that is much lower than that of its peers, a second look at the same place, or a timeout
-//! show that it has rested for long.
+//! The main thread of each rank, its state and its share of a processor: a rank that waits for the GPU keeps a
+//! processor busy, a sleeping one does not. A share much lower than its peers', a second sample at the same place, or a
+//! timeout show that it has slept for long.
 //!
 //! # What looks like it but is not
 //!
-//! One look at a job that runs catches ranks anywhere: without a sign that it lasts, this rule asks for a second look.
-//! Where records of the operations are there, other rules know more.
+//! One sample of a running job catches ranks anywhere: without a sign that the state lasts, this rule asks for a second
+//! sample. If operations are recorded, other rules know more.
 //!
 //! # What to do
 //!
-//! Take the stacks again some seconds later; look at the code where the rank rests.
+//! Take the stacks again a few seconds later; look at the code where the rank sleeps.
 //!
 //! # References
 //!

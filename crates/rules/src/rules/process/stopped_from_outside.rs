@@ -5,11 +5,11 @@
 //! # Why it happens
 //!
 //! The scheduler reached the job's time limit or preempted it, a pod was deleted, a terminal or an ssh session was
-//! closed, or somebody pressed Ctrl-C.
+//! closed, or a user pressed Ctrl-C.
 //!
 //! # Evidence
 //!
-//! The launcher's own line on the signal, and no failure before it.
+//! The launcher's own line about the signal, and no failure before it.
 //!
 //! # What looks like it but is not
 //!
@@ -19,7 +19,7 @@
 //! # What to do
 //!
 //! SIGTERM: look at the scheduler's log for a time limit, a preemption or an eviction. SIGHUP: start the job under a
-//! scheduler, nohup or tmux. SIGINT: somebody stopped it.
+//! scheduler, nohup or tmux. SIGINT: a user stopped it.
 //!
 //! # References
 //!

@@ -1,20 +1,20 @@
 //! # What it shows
-//! A job that runs was looked at twice, and no rank went on between the looks. Most ranks stand at one place, and one or a few
-//! stand elsewhere.
+//! A running job was sampled twice, and no rank made progress in between. Most ranks are at one place, one or a few are
+//! elsewhere.
 //!
 //! # Why it happens
-//! Those elsewhere have not come to the call in which the others wait: a data loader without data, a lock, storage, a sleep, a
-//! branch of their own.
+//! Those elsewhere have not reached the call in which the others wait: a data loader without data, a lock, storage, a
+//! sleep, a branch of their own.
 //!
 //! # Evidence
-//! Two stacks of each rank, some seconds apart; nothing has recorded the operations.
+//! Two stacks of each rank, a few seconds apart; no operations were recorded.
 //!
 //! # What looks like it but is not
-//! A rank that waits in a call of its own, as do the others in theirs; a job that all waits for requests; a step that takes
-//! longer than the time between the looks.
+//! A rank that waits in a call of its own, as do the others in theirs; a job that all waits for requests; a step that
+//! takes longer than the time between the samples.
 //!
 //! # What to do
-//! Look at the place where the odd ranks stand; with the plugin loaded the operations are seen too.
+//! Look at the place where the odd ranks are; with the plugin loaded the operations are visible too.
 //!
 //! # References
 //! py-spy; proc(5).

@@ -21,7 +21,7 @@
 //!
 //! # What to do
 //!
-//! Mend the program at the named line; a restart without a change fails at the same place.
+//! Fix the program at the named line; a restart without a change fails at the same place.
 //!
 //! # References
 //!

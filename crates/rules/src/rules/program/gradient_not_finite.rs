@@ -15,7 +15,7 @@
 //! # What looks like it but is not
 //!
 //! Steps after it: the reduction spreads the value, and every rank has it. All ranks in one step at once: the learning
-//! rate or the scale of the loss, and nobody's fault.
+//! rate or the loss scale, and no rank's fault.
 //!
 //! # What to do
 //!

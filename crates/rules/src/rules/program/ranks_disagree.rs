@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! Ranks that must hold the same bits do not: a reduced gradient, or a parameter after the step.
+//! Values that must be identical on all ranks differ: a reduced gradient, or a parameter after the step.
 //!
 //! # Why it happens
 //!
@@ -14,8 +14,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! Another kind of GPU or another build of torch on one rank rounds otherwise; kernels that are not deterministic do so
-//! on parameters that every rank computes by itself. Parameters that no reduction joins differ in health.
+//! Another kind of GPU or another build of torch on one rank rounds differently; so do nondeterministic kernels on
+//! parameters that every rank computes by itself. Parameters that no reduction joins differ in healthy jobs.
 //!
 //! # What to do
 //!

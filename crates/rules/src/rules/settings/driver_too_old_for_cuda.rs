@@ -10,11 +10,11 @@
 //! # Evidence
 //!
 //! `CUDA driver version is insufficient`, `unsupported toolchain`, `Driver/library version mismatch`; NCCL's
-//! `initialization error` when nothing speaks against it.
+//! `initialization error` when nothing contradicts it.
 //!
 //! # What looks like it but is not
 //!
-//! `initialization error` also comes from a process that was forked after CUDA was in use: the versions tell.
+//! `initialization error` also comes from a process that was forked after CUDA was in use: the versions decide.
 //!
 //! # What to do
 //!

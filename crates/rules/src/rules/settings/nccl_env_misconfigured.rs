@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! NCCL refuses the value of a variable, or a variable forbids what the machine would use.
+//! NCCL refuses the value of a variable, or a variable disables what the machine would use.
 //!
 //! # Why it happens
 //!
@@ -8,11 +8,11 @@
 //!
 //! # Evidence
 //!
-//! `Unrecognized element token`, `no algorithm/protocol available`, `Error: network X not found`; NCCL_P2P_DISABLE
-//! or NCCL_IB_DISABLE that is on while data takes the slow way. In listings of variables and in NCCL's own ENV lines:
+//! `Unrecognized element token`, `no algorithm/protocol available`, `Error: network X not found`; NCCL_P2P_DISABLE or
+//! NCCL_IB_DISABLE that is on while data takes the slower path. In listings of variables and in NCCL's own ENV lines:
 //! values that are read as something else (`true` is 0, `4M` is 4), that are out of range, names that this release or
-//! nothing at all reads, settings that cancel each other, a file of NCCL's (/etc/nccl.conf) that gives way to the
-//! environment. These are remarks: they decide nothing.
+//! nothing at all reads, settings that cancel each other, an NCCL file (/etc/nccl.conf) that the environment overrides.
+//! These are remarks: they decide nothing.
 //!
 //! # What looks like it but is not
 //!

@@ -15,7 +15,7 @@
 //!
 //! # What looks like it but is not
 //!
-//! Interfaces, HCAs, debug levels and files may differ between hosts. A log without ENV lines tells nothing.
+//! Interfaces, HCAs, debug levels and files may differ between hosts. A log without ENV lines shows nothing.
 //!
 //! # What to do
 //!

@@ -9,15 +9,15 @@
 //!
 //! # Evidence
 //!
-//! NCCL: `rank … has already checked in`, `mismatch in rank count`; CUDA: `invalid device ordinal`; torch:
-//! `environment variable … expected, but not set`. Where NCCL says so, or a watcher saw a job that never came to its first
-//! communicator, the environments of the processes tell whose numbers are wrong: of two processes with one rank, the
-//! one whose place on its node is that of a rank that nobody has.
+//! NCCL: `rank … has already checked in`, `mismatch in rank count`; CUDA: `invalid device ordinal`; torch: `environment
+//! variable … expected, but not set`. If NCCL says so, or a watcher saw a job that never reached its first
+//! communicator, the environments of the processes show whose numbers are wrong: of two processes with one rank, the
+//! one whose local rank belongs to a rank that no process has.
 //!
 //! # What looks like it but is not
 //!
-//! A rank that never came is missing-rank. Two ranks on one GPU are duplicate-gpu. Whoever prints what NCCL found is
-//! the one that the others came to: it is not at fault.
+//! A rank that never came is missing-rank. Two ranks on one GPU are duplicate-gpu. The rank that prints what NCCL found
+//! is the one the others connected to: it is not at fault.
 //!
 //! # What to do
 //!
