@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use ringleader_knowledge::kept;
 
-/// What stands for a cut word.
+/// What replaces a removed word.
 pub(crate) const CUT: &str = "<cut>";
 
 /// Families beside those that all readers keep: how torchrun and OpenMPI place a process.
@@ -305,8 +305,8 @@ fn is_paths(name: &str, value: &str) -> bool {
     value.split(':').all(is_path) || (name.ends_with("_FILE") && value.contains('/') && !value.contains(':'))
 }
 
-/// Whether a path of a file or folder holds something of the shape of a secret. Runs, containers and commits are named by
-/// hexadecimal numbers: those are none, unless the name they stand in says otherwise.
+/// Whether a path of a file or folder holds something of the shape of a secret. Runs, containers and commits are named
+/// by hexadecimal numbers: those are none, unless the name that contains them says otherwise.
 pub(crate) fn path_looks_secret(path: &str) -> bool {
     let mut folder = "";
     let mut rest = String::with_capacity(path.len());

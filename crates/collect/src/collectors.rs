@@ -192,7 +192,7 @@ struct Context<'c, 'w> {
 /// that begins.
 ///
 /// # Errors
-/// If `out` fails. Whatever else goes wrong stands in the manifest.
+/// If `out` fails. Whatever else goes wrong is in the manifest.
 pub fn collect(
     program: &Path,
     ask: &Ask,

@@ -58,7 +58,7 @@ pub struct RankEnv {
     pub world_size: Option<u32>,
     /// Ranks of the job on this node.
     pub local_world_size: Option<u32>,
-    /// NCCL is told to load this program's plugin.
+    /// NCCL is configured to load this program's plugin.
     pub has_plugin: bool,
     /// Where NCCL's RAS listens, if it is not the usual place; none if it is off.
     pub ras: Option<String>,
@@ -76,7 +76,7 @@ pub fn processes(proc: &Path) -> BTreeMap<u32, Stat> {
     procfs::processes(proc)
 }
 
-/// One process; none if it is gone, or that cannot be told now.
+/// One process; none if it is gone, or cannot be read now.
 pub fn process(proc: &Path, pid: u32) -> Option<Stat> {
     ask(proc, pid).ok().flatten()
 }
@@ -138,7 +138,8 @@ pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
     Some(rank_env_in(&environ))
 }
 
-/// The same of a process of which the kernel has just said its state: only one in an uninterruptible wait hangs its reader.
+/// The same for a process whose state was just read from the kernel: only one in an uninterruptible wait hangs its
+/// reader.
 pub(crate) fn rank_env_of(proc: &Path, pid: u32, stat: &Stat) -> Option<RankEnv> {
     if stat.state == "D" {
         return rank_env(proc, pid);

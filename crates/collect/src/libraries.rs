@@ -35,7 +35,7 @@ const LIBRARIES: &[&str] = &[
 ];
 /// What NCCL says of itself, before its digits.
 const MARK: &[u8] = b"NCCL version ";
-/// Bytes of a library that are searched: read-only data stand before the code for GPUs.
+/// Bytes of a library that are searched: read-only data precedes the code for GPUs.
 const MAX_SEARCHED: u64 = 96 << 20;
 const BLOCK: usize = 1 << 20;
 

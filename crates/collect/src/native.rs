@@ -68,7 +68,7 @@ pub(crate) struct Thread {
     pub(crate) why: Option<String>,
 }
 
-/// Where a thread stands, as the kernel tells.
+/// Where a thread is, as the kernel reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Runs,

@@ -149,7 +149,7 @@ pub(crate) fn read_patiently(path: PathBuf, patience: Duration) -> io::Result<Ve
     receiver.recv_timeout(patience).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// A limit that stands for none in version 1: the largest multiple of the page size below 2^63.
+/// A limit that means none in version 1: the largest multiple of the page size below 2^63.
 const V1_UNLIMITED: u64 = 1 << 62;
 
 /// The groups of a process, as /proc/PID/cgroup has them. The tightest limit of the group and those above it counts.

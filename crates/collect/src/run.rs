@@ -196,7 +196,7 @@ fn give_up(mut child: Child, limit_ms: u64) -> Outcome<serde_json::Value> {
     Outcome::TimedOut { limit_ms, stuck_in }
 }
 
-/// What the threads of a process stand in, as far as the kernel tells; those that merely wait for another are left out.
+/// Where the threads of a process are, as far as the kernel reports; those that merely wait for another are left out.
 pub(crate) fn stuck_in(pid: u32) -> String {
     let tasks = Path::new("/proc").join(pid.to_string()).join("task");
     let mut places: Vec<(bool, String)> = names(&tasks)

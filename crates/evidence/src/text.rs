@@ -192,7 +192,7 @@ impl Pump {
         }
     }
 
-    /// Offers what stands between carriage returns, each like a line: a bar of progress redraws itself with them, and what
+    /// Offers the text between carriage returns, each like a line: a bar of progress redraws itself with them, and what
     /// is printed between two updates has no line of its own. All have one number.
     fn updates(&mut self, line: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) {
         let start = self.offset;

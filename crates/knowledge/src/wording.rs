@@ -61,7 +61,7 @@ pub fn is_completion(text: &str) -> bool {
     text.contains("Got completion")
 }
 
-/// NCCL: the interface that it is told to use is not there.
+/// NCCL: the interface that it is configured to use is not there.
 pub fn lacks_interface(text: &str) -> bool {
     text.contains("no socket interface found")
 }

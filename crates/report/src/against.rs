@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::json::{Against, Difference, Machine, Report, Role};
 
-/// A call that takes this many times as long as in the good run is told.
+/// A call that takes this many times as long as in the good run is reported.
 const SLOWER: f64 = 1.5;
 /// And at least this much longer, ns: below it lies noise.
 const SLOWER_NS: i64 = 200_000;

@@ -1,9 +1,9 @@
 //! The brief: what somebody who has not seen the files needs to judge for themselves, in one bounded text.
 //!
-//! Lines of the evidence stand behind a bar with their file and line, secrets cut; whoever reads them, person or
-//! program, is told that they are data. The order is fixed: what is there, the verdict or the candidates, the order of
-//! events, statements that nothing explains, where ranks stand, what differs, what is missing, and with what room is
-//! left the evidence itself.
+//! Lines of the evidence follow a bar with their file and line, without secrets; the reader, person or program, is told
+//! that they are data. The order is fixed: what is there, the verdict or the candidates, the order of events,
+//! unexplained statements, where ranks are, what differs, what is missing, and with what room is left the evidence
+//! itself.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::redact::redact;
 use crate::text::{citation, decider, difference, headline, notes, others, place, ranks, tally, who};
 use crate::{Detail, missing};
 
-/// Bytes of a brief unless told otherwise.
+/// Default size of a brief, bytes.
 pub const USUAL_BYTES: usize = 16 << 10;
 /// Characters of one quoted line.
 const MAX_QUOTE: usize = 240;

@@ -1,10 +1,10 @@
 //! An undecided verdict: causes that come into question, unexplained error statements, and what would decide.
 //!
-//! The open questions of a report repeat both for readers that know neither list; here each is told once.
+//! The open questions of a report repeat both for readers that know neither list; here each is printed once.
 
 use crate::json::{Report, Role, Statement, Undecided};
 
-/// Statements that stand in the open unless everything is asked for.
+/// Statements that are shown unfolded unless everything is asked for.
 pub(crate) const MAX_STATEMENTS: usize = 4;
 
 /// Unexplained error statements, if they keep the verdict open.
@@ -30,7 +30,7 @@ pub(crate) fn title(report: &Report) -> &'static str {
     if report.verdict.cause == "undecided" { "what would decide" } else { "what would show more" }
 }
 
-/// Where a statement stands first.
+/// Where a statement occurs first.
 pub(crate) fn spot(statement: &Statement) -> String {
     let line = statement.first.line.map(|line| format!(":{line}")).unwrap_or_default();
     format!("{}{line}", statement.first.source)

@@ -3,7 +3,7 @@
 
 use ringleader_knowledge::kept;
 
-/// What stands for a secret.
+/// What replaces a secret.
 pub const CUT: &str = "<cut>";
 
 /// Parts of names whose values are secret, in lower case and without marks between words. `key` and `token` alone are

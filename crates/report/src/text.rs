@@ -63,7 +63,7 @@ pub(crate) fn who(culprit: &Culprit) -> String {
     if parts.is_empty() { "unknown process".to_owned() } else { parts.join(", ") }
 }
 
-/// Where a rank stands, and what it does there: `load_batch (train.py:4), in the data loader, for 3 s at least`.
+/// Where a rank is, and what it does there: `load_batch (train.py:4), in the data loader, for at least 3 s`.
 pub(crate) fn standing(row: &RankRow) -> String {
     let mut parts = Vec::new();
     if row.pid.is_none() {
@@ -82,7 +82,7 @@ pub(crate) fn standing(row: &RankRow) -> String {
     parts.join(", ")
 }
 
-/// Where a culprit stands: `/srv/train.py:83 in sync_grads`.
+/// Where a culprit is: `/srv/train.py:83 in sync_grads`.
 pub(crate) fn place(culprit: &Culprit) -> Option<String> {
     let place = culprit.place.as_ref()?;
     let line = place.line.map(|line| format!(":{line}")).unwrap_or_default();
@@ -90,7 +90,7 @@ pub(crate) fn place(culprit: &Culprit) -> Option<String> {
     Some(format!("{}{line}{function}", plain(&place.file)))
 }
 
-/// Where a citation stands: `stderr.log:12`, or `fr_rank2 bytes 10-20`.
+/// The place of a citation: `stderr.log:12`, or `fr_rank2 bytes 10-20`.
 pub(crate) fn citation(evidence: &Evidence) -> String {
     let source = plain(&evidence.source);
     match (evidence.line, evidence.span) {
@@ -197,7 +197,7 @@ impl Page {
         }
     }
 
-    /// Citations: the place, the line as it stands there, then what it means where that is said otherwise.
+    /// Citations: the place, the line as it is there, then what it means where that is said otherwise.
     fn evidence(&mut self, indent: usize, evidence: &[Evidence], usual: usize, most_rows: usize) {
         let all = self.look.detail == Detail::Everything;
         let shown = if all { usize::MAX } else { usual };
@@ -372,7 +372,7 @@ impl Page {
         self.out.push('\n');
     }
 
-    /// One row a rank, of a job that runs. Of a recorded job the proof says where its ranks stand.
+    /// One row per rank of a running job. For a recorded job the evidence shows where its ranks are.
     fn ranks(&mut self, report: &Report) {
         if !is_live(report) {
             return;
@@ -406,7 +406,8 @@ impl Page {
         }
     }
 
-    /// One row of names, unless nothing is decided or everything is asked for: then what collects each stands beside it.
+    /// One row of names, unless nothing is decided or everything is asked for: then the collecting command is beside
+    /// each.
     fn not_looked_at(&mut self, report: &Report) {
         if report.not_looked_at.is_empty() {
             return;

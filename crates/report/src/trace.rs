@@ -72,7 +72,7 @@ pub struct Clocks {
     pub aligned: bool,
     /// Half of the ends of synchronising collectives agree this closely after the shift, microseconds.
     pub residual_us: Option<f64>,
-    /// Operations of which at least two ranks are there.
+    /// Operations with at least two ranks recorded.
     pub joined: usize,
     /// Communication kernels without a partner.
     pub alone: usize,

@@ -128,7 +128,7 @@ fn ask(args: &CollectArgs, pids: Vec<u32>) -> Ask {
     }
 }
 
-/// What was taken of the node stays, and whoever asked for a job must not take it for that.
+/// What was taken of the node stays; a user who asked for a job must not mistake it for the job's.
 fn code(manifest: &Manifest) -> Code {
     let Some(why) = absent(manifest) else { return Code::NothingFound };
     let failure = Failure::Absent { why: why.to_owned() };

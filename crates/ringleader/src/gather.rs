@@ -113,7 +113,7 @@ fn open_found(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A source of which nothing was read, with the reason.
+/// A source that was not read, with the reason.
 fn not_read(shown: &str, kind: NoteKind, text: String) -> Extract {
     let source = Source { path: shown.to_owned(), kinds: Vec::<SourceKind>::new(), size_bytes: 0 };
     let note = Note { cite: Cite::whole(SourceId(0)), kind, text };

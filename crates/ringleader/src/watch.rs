@@ -205,7 +205,7 @@ fn listen(stop: &Arc<AtomicBool>, stays: bool) {
     }
 }
 
-/// What one job's watcher is given, and shares with whoever started it.
+/// What one job's watcher receives, and shares with its starter.
 #[derive(Clone)]
 struct Seat {
     /// Ranks of the job, where nobody named it.
@@ -303,7 +303,7 @@ fn out_folder(args: &WatchArgs) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// A pid that is not there is a mistake of whoever named it.
+/// A pid that does not exist is a mistake of the user.
 fn known(pids: &[u32]) -> Result<(), Failure> {
     for pid in pids {
         if ringleader_collect::follow::process("/proc".as_ref(), *pid).is_none() {
@@ -735,7 +735,7 @@ fn pass_on_unjudged(
     hooks::call(hooks, &body.to_string(), None, &posted)
 }
 
-/// Prints, whoever is still reading.
+/// Prints, and ignores a closed pipe.
 fn print(text: &str, to_error: bool) {
     let _ = if to_error {
         io::stderr().lock().write_all(text.as_bytes())

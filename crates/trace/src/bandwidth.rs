@@ -82,8 +82,8 @@ pub fn expected_gbs(device: &str, size_bytes: u64) -> Option<f64> {
 /// Kind, bytes and ranks of an operation.
 type Class = (Option<OpKind>, u64, u32);
 
-/// Collectives whose other ranks are not there. What they cost and what they wait cannot be told apart: the shortest of a
-/// kind and size bounds the cost.
+/// Collectives without their other ranks. Cost and waiting cannot be separated: the shortest of a kind and size bounds
+/// the cost.
 #[derive(Debug)]
 pub struct Alone {
     shortest: BTreeMap<Class, i64>,

@@ -27,7 +27,7 @@ pub struct Joined {
 /// What was joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Join {
-    /// Operations of which at least two ranks are there.
+    /// Operations with at least two ranks recorded.
     pub ops: Vec<Joined>,
     /// For each view and work, the operation plus 1; 0 for none.
     pub of_work: Vec<Vec<u32>>,
@@ -173,7 +173,7 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
     join
 }
 
-/// Streams of communication of which nothing says for which group it is, by their first work: a communicator has one.
+/// Communication streams without a known group, by their first work: a communicator has one.
 fn unlabelled(view: &View<'_>) -> Vec<u32> {
     let mut streams = Vec::new();
     for work in view.work().iter().filter(|w| w.kind == WorkKind::Comm) {
@@ -197,14 +197,14 @@ pub(crate) fn is_pair(view: &View<'_>, work: usize) -> bool {
         .is_some_and(|work| sends(view, view.timeline.call_of(work).unwrap_or(&nothing), work))
 }
 
-/// Several sends and receives in one kernel have no kind in common. Where nothing at all is told of such a kernel, it may
-/// as well be an all-to-all.
+/// Several sends and receives in one kernel have no kind in common. If nothing is known about such a kernel, it may as
+/// well be an all-to-all.
 fn sends(view: &View<'_>, call: &CommCall, work: &DeviceWork) -> bool {
     call.kind.is_some_and(OpKind::is_p2p)
         || call.kind.is_none() && is_labelled(call) && view.timeline.name(work.name).contains("SendRecv")
 }
 
-/// Whose calls these are counted with; None if that cannot be told.
+/// The group whose calls these are counted with; None if unknown.
 fn key(
     view: &View<'_>,
     call: &CommCall,

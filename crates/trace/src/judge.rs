@@ -43,12 +43,12 @@ const LEAST_SYNC_PCT: f64 = 2.0;
 const MANY_SYNCS: usize = 4;
 /// The same for time in which the recorder does not say what the program did.
 const LEAST_GUESS_PCT: f64 = 8.0;
-/// The same for communication of which a part is hidden: the first and the last of a step never are.
+/// The same for partly hidden communication: the first and the last of a step are never hidden.
 const LEAST_OVERLAP_PCT: f64 = 15.0;
 /// Small collectives in a step that are no longer a few buckets.
 const MANY_SMALL: i64 = 24;
-/// Communication of which less than this share is hidden, and which takes more than this share of a step, is not
-/// overlapped at all.
+/// Communication that is hidden to less than this share, and takes more than this share of a step, is not overlapped at
+/// all.
 const HIDDEN_PCT: i64 = 10;
 const BARE_PCT: f64 = 2.0;
 /// A rank that is late by this share of a step is worth finding.
@@ -332,8 +332,8 @@ fn in_main_stream(analysis: &Analysis<'_>) -> bool {
     main * 2 > all
 }
 
-/// Time a step of communication that could run beside computation: of kinds of which nearly nothing does, and of all
-/// kinds while nothing computes.
+/// Time per step of communication that could overlap computation: of kinds that hardly overlap, and of all kinds while
+/// nothing computes.
 fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
     let mut kinds: BTreeMap<OpKind, (i64, i64)> = BTreeMap::new();
     let mut n = 0;

@@ -1,4 +1,4 @@
-//! Recordings told apart: a folder may hold several windows of one job, and several attempts.
+//! Separates recordings: a folder may hold several windows of one job, and several attempts.
 
 use std::collections::BTreeMap;
 

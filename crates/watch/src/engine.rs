@@ -30,13 +30,13 @@ const MAX_HISTORIES: usize = 16_384;
 const BUSY_SHARE: f64 = 0.05;
 /// Between two statements of what is watched.
 const WATCHING_NS: i64 = 2_000_000_000;
-/// Remarks of agents that are remembered, so that each is told once.
+/// Remarks of agents that are remembered, so that each is printed once.
 const MAX_REMARKS: usize = 1024;
 /// Between two notes that a communicator has become slow.
 const SLOW_NS: i64 = 600_000_000_000;
-/// A slow link is told of when the same has been seen for so long.
+/// A slow link is reported when the same one has been seen for this long.
 const LINK_NS: i64 = 2_000_000_000;
-/// It is told when it has been slow for so long.
+/// It is reported when it has been slow for this long.
 const SLOW_WAIT_NS: i64 = 8_000_000_000;
 /// Stalls that stand at the same time.
 const MAX_STALLS: usize = 8;
@@ -47,7 +47,7 @@ const MAX_TOLD: usize = 4;
 /// Between two statements on the same straggler that differ little.
 const STRAGGLER_NS: i64 = 60_000_000_000;
 
-/// A stall that was told.
+/// A stall that was reported.
 #[derive(Debug)]
 struct ToldStall {
     stall: Stall,
@@ -55,9 +55,9 @@ struct ToldStall {
     moved_ns: i64,
 }
 
-/// Who waits for so long is told of, whatever the patience.
+/// A wait of this length is reported, whatever the patience.
 const WAITING_NS: i64 = 15_000_000_000;
-/// Others that wait for one that sleeps for so long in a place in which nothing ends by itself wait in vain.
+/// A rank that has slept for this long in a call that does not end by itself holds up those that wait for it.
 const STUCK_NS: i64 = 30_000_000_000;
 /// With every rank of the job inside an operation nobody is left to compile, load or save: so long a pause is a stall
 /// even where the calls have shown no rhythm. Longer than a transfer over a slow link takes.
@@ -84,7 +84,7 @@ pub struct Engine {
     roster: Roster,
     histories: BTreeMap<(String, u32), History>,
     told_stalls: Vec<ToldStall>,
-    /// When each wait is to be told of again, in seconds of its length.
+    /// When each wait is reported again, in seconds of its length.
     told_waiting: BTreeMap<(String, u64), f64>,
     told_stragglers: BTreeMap<u32, (i64, Straggler)>,
     slowest: Option<(i64, Slowest)>,

@@ -135,7 +135,7 @@ pub struct CommProgress {
     pub name: String,
     /// Ranks.
     pub size: u32,
-    /// Ranks of which a digest speaks.
+    /// Ranks that are in a digest.
     pub ranks_seen: u32,
     /// Operations ended.
     pub ops_done: u64,

@@ -11,7 +11,7 @@ pub(crate) const UNINTERRUPTIBLE_NS: i64 = 4_000_000_000;
 /// The joined job: its members, and its groups with a track for each rank.
 pub(crate) struct Ledger<'a> {
     pub(crate) now_ns: i64,
-    /// The moment that all agents that still speak have told of.
+    /// The moment up to which all agents that still send have reported.
     pub(crate) known_ns: i64,
     /// Times of an agent that still speaks may turn out to be earlier than they seem: nothing is learnt from pauses.
     pub(crate) is_settling: bool,
@@ -122,7 +122,7 @@ impl<'a> Track<'a> {
         self.digest.in_flight.iter().find(|op| !is_p2p(&op.function))
     }
 
-    /// The collective of this number, if it is in flight and told of.
+    /// The collective of this number, if it is in flight and reported.
     pub(crate) fn call(&self, number: u64) -> Option<&'a OpDigest> {
         self.digest.in_flight.iter().find(|op| !is_p2p(&op.function) && op.number == number)
     }
@@ -139,7 +139,7 @@ impl<'a> Track<'a> {
         first.map_or(self.digest.collectives, |op| op.number.min(self.digest.collectives))
     }
 
-    /// All that it has in flight is told of.
+    /// All that it has in flight is reported.
     pub(crate) fn tells_all(&self) -> bool {
         self.digest.n_in_flight as usize <= self.digest.in_flight.len()
     }

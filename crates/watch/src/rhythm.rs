@@ -206,7 +206,7 @@ impl Rhythm {
         self.is_ready |= self.n_moving >= STEADY_LOOKS && steady >= wanted;
     }
 
-    /// Learns the step that the calls themselves show, as was told at `known_ns`.
+    /// Learns the step that the calls themselves show, as reported at `known_ns`.
     pub fn hear(&mut self, period: &PeriodDigest, known_ns: i64) {
         self.step_ns = period.step_ns.max(0);
         self.trains |= period.is_training;

@@ -109,9 +109,9 @@ pub struct Comm {
     pub id: String,
     /// Name given by the program.
     pub name: String,
-    /// Number of ranks; as many as were seen where it is not told.
+    /// Number of ranks; the number seen if it is not reported.
     pub size: u32,
-    /// Ranks of which a digest speaks.
+    /// Ranks that are in a digest.
     pub ranks_seen: u32,
     /// All ranks seen have finalized it, or are gone.
     pub is_ended: bool,

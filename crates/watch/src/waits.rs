@@ -38,7 +38,7 @@ pub(crate) enum Partner {
     Late(usize),
     /// Both are there: the transport has it.
     Matched,
-    /// What the partner has in flight is not told in full.
+    /// What the partner has in flight is not reported in full.
     Unclear,
 }
 

@@ -96,7 +96,7 @@ fn run(view: &View<'_>) -> Answer {
         )
 }
 
-/// Nobody names a master: all that can be told is whether torchrun's port is free.
+/// No rank names a master: only torchrun's default port can be checked.
 fn without_master(view: &View<'_>) -> Answer {
     let why = match view.node.reach.seen() {
         Ok(_) => "no rank here names a master".to_owned(),

@@ -36,7 +36,7 @@ pub(super) static CHECK: Check = Check {
 };
 
 /// NCCL's need at its default buffer sizes: about 10 MB for each peer of each rank that is reached through shared
-/// memory; a ring has two peers, of which one is counted here.
+/// memory; a ring has two peers; one of them is counted here.
 const NEEDED_PER_GPU: u64 = 10 << 20;
 /// For the other needs of a starting job.
 const NEEDED: u64 = 16 << 20;

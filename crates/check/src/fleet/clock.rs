@@ -28,7 +28,7 @@ pub struct Clocks {
     pub text: String,
     /// Most of the nodes agree on a time, so that others can be named.
     pub has_majority: bool,
-    /// Half the width of the widest interval, milliseconds: what could not be told.
+    /// Half the width of the widest interval, milliseconds: the measurement error.
     pub error_ms: f64,
     /// Clocks of nodes that lie away from that of most, farthest first.
     pub outliers: Vec<ClockOutlier>,

@@ -38,7 +38,7 @@ pub struct FleetReport {
     pub n_warn: usize,
     /// The same.
     pub n_ok: usize,
-    /// Nodes on which nothing could be told.
+    /// Nodes on which the answer is unknown.
     pub n_skipped: usize,
     /// Nodes on which a check failed that justifies draining: `node[001-004]`.
     pub drain: String,

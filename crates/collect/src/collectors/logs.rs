@@ -36,7 +36,7 @@ const MAX_IN_VAIN: usize = 2;
 /// Variables that name where dumps go, the new name first.
 const DUMP_VARIABLES: [&str; 2] = ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"];
 
-/// Namespace and mount point of a file system that does not answer, and the file that told.
+/// Namespace and mount point of a file system that does not answer, and the file that showed it.
 type Hung = (PathBuf, String, String);
 
 /// A file that is wanted.
@@ -139,8 +139,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
 /// A file as a container has it.
 type Key = (Option<PathBuf>, String);
 
-/// Of the files into which processes write their output, the rank of which each is alone: the workers of a rank write into
-/// the same.
+/// Output files of processes that belong to one rank each, with that rank: the workers of a rank write into the same.
 fn owners(processes: &[Process]) -> BTreeMap<Key, Option<u32>> {
     let mut writers: BTreeMap<Key, Vec<&Process>> = BTreeMap::new();
     for process in processes.iter().filter(|p| p.state != "Z" && !p.is_above) {
@@ -275,7 +274,7 @@ fn place_of(file: &Wanted) -> (PathBuf, String) {
     (fs::read_link(eyes.join("ns/mnt")).unwrap_or_default(), at)
 }
 
-/// What a process writes, or is told to write.
+/// Files that a process writes, or is configured to write.
 fn of_process(context: &Context<'_, '_>, process: &Process) -> Vec<Wanted> {
     let own = (process.pid, process.uid, process.started_ns);
     let dumps = dump_paths(context, process);

@@ -1,5 +1,5 @@
 //! A frame whose pointer is not known, found by what calls tell: where the function's beginning says that its frame is,
-//! or where an address of return stands right behind a call of that very function. x86-64 alone.
+//! or where a return address is right behind a call of that very function. x86-64 alone.
 
 use gimli::Register;
 

@@ -159,7 +159,7 @@ fn without_credentials(source: &str) -> String {
     if crate::allowed::looks_secret(source) { crate::allowed::CUT.to_owned() } else { source.to_owned() }
 }
 
-/// Blanks and backslashes stand as `\040`.
+/// Blanks and backslashes are written as ` `.
 fn unescape(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -290,7 +290,7 @@ fn fill(mount: &mut Mount, space: &StatVfs, took_ms: u64) {
     }
 }
 
-/// What a thread of this process stands in.
+/// Where a thread of this process is.
 fn stuck_in(tid: i32) -> Option<String> {
     let at = Path::new("/proc/self/task").join(tid.to_string());
     let stat = Stat::parse(&text(&at.join("stat"))?)?;

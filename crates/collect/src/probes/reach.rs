@@ -305,7 +305,7 @@ fn look_up<'a>(hosts: &BTreeSet<&'a str>, limit: Duration) -> BTreeMap<&'a str, 
     answers
 }
 
-/// The addresses of a name; None, with the reason told, if there are none.
+/// The addresses of a name; None, with the reason, if there are none.
 fn resolved<'l>(
     wish: &Wish,
     looked_up: Option<&'l LookedUp>,

@@ -57,7 +57,7 @@ pub(super) fn take(request: &Request) -> Result<FileFacts, Trouble> {
     })
 }
 
-/// Bytes by which it is told what a file is.
+/// Bytes that identify the kind of a file.
 const HEAD_BYTES: usize = 4_096;
 /// Longest that NULs are passed over which the file system has stored.
 const HOLE_PATIENCE: Duration = Duration::from_millis(500);

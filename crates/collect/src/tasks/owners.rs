@@ -17,7 +17,7 @@ const FIRST: (u32, u32) = (2, 24);
 pub(super) struct Owners {
     proc: PathBuf,
     ranks: BTreeSet<u32>,
-    /// Below it stand the tables of their namespace.
+    /// Below it are the tables of their namespace.
     at: PathBuf,
     namespace: Option<PathBuf>,
 }
@@ -40,7 +40,7 @@ impl Owners {
         self.namespace.as_deref()
     }
 
-    /// Whether whoever listens there has RAS, and one of them is a rank.
+    /// Whether the listening processes have RAS, and one of them is a rank.
     pub(super) fn may_be_asked(&self, addresses: &[SocketAddr]) -> Result<(), Trouble> {
         let listening: BTreeSet<u64> = sockets::all(&self.at)
             .iter()

@@ -70,7 +70,7 @@ fn addresses(request: &Request) -> Result<Vec<SocketAddr>, Trouble> {
     Ok(addresses.collect())
 }
 
-/// Asks whoever greets back and is meant.
+/// Queries the service that answers the greeting, if it belongs to the job.
 fn ask(request: &Request, addresses: &[SocketAddr], is_meant: IsMeant<'_>) -> Result<Answer, Trouble> {
     let patience = Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
     let until = Instant::now() + patience;

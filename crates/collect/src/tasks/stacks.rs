@@ -2,7 +2,7 @@
 //! it goes on. A read may therefore be torn; it is then tried again. Printed as `py-spy dump --native` prints, whose form
 //! the reader of stacks knows. Arguments and locals of functions are never read.
 //!
-//! Native frames stand below and between Python's where a thread is blocked (`native`); threads without Python have
+//! Native frames are below and between Python's where a thread is blocked (`native`); threads without Python have
 //! theirs alone. They come from a thread of this process: what hangs there costs them and not Python's.
 
 use std::collections::BTreeSet;
@@ -121,7 +121,7 @@ fn native(look: Option<io::Result<Look>>, request: &Request, began: Instant) -> 
     Some(frames.and_then(|frames| frames.map_err(|error| error.to_string())))
 }
 
-/// What stands above the threads. Only the name of the program: a command line may hold secrets.
+/// What precedes the threads. Only the name of the program: a command line may hold secrets.
 struct Head {
     shown_pid: String,
     pid: u32,
@@ -226,7 +226,7 @@ impl Python {
 
 /// Python's frames with the native ones where they belong, the innermost first; and what is to be said of the latter.
 ///
-/// Each native frame of the interpreter's loop stands for Python's frames up to where the loop was entered. What the
+/// Each native frame of the interpreter's loop represents Python's frames up to where the loop was entered. What the
 /// interpreter does between is left out; what it does innermost tells what the thread waits for, and stays.
 fn merged(python: &[Python], native: Option<&Thread>) -> (Vec<String>, Option<String>) {
     let all = || python.iter().map(|frame| frame.line.clone());

@@ -81,7 +81,7 @@ impl<'a> Stated<'a> {
         self.row().map(Row::role)
     }
 
-    /// Causes that it may stand for by the table, the likeliest first.
+    /// Causes that the table lists for it, most likely first.
     pub fn causes(&self) -> Vec<Cause> {
         let mut causes: Vec<Cause> = Vec::new();
         for row in self.rows.iter().filter(|r| matches!(r.role(), Role::States | Role::Suggests)) {

@@ -342,8 +342,7 @@ fn samples() -> Vec<Vec<u8>> {
     samples
 }
 
-/// What is told without its notes, sizes and what a cut may leave open: the lines of a prefix must begin those of the
-/// whole.
+/// The output without notes, sizes and what a cut may leave open: the lines of a prefix must begin those of the whole.
 fn observed(bytes: &[u8]) -> usize {
     read("x", bytes).observations.len()
 }

@@ -11,7 +11,7 @@ use super::Sink;
 pub(crate) struct Mended {
     /// JSON, if all went well.
     pub(crate) text: Vec<u8>,
-    /// Bytes of the input that it stands for.
+    /// Bytes of the input that it replaces.
     pub(crate) end: usize,
     /// Offset of the first missing comma.
     comma: Option<(usize, u32)>,

@@ -8,9 +8,9 @@
 //! node2:3173:3173 [0] NCCL INFO init.cc:126 -> 5
 //! ```
 //!
-//! Processes are told apart by host and pid (their threads are one), or by the launcher's prefix where a line names
-//! neither. A communicator is a pointer within a process; a pointer that is used again is another communicator.
-//! A line that was cut or torn by another rank's print gives nothing, except a WARN, whose beginning is worth having.
+//! Processes are distinguished by host and pid (their threads are one), or by the launcher's prefix where a line names
+//! neither. A communicator is a pointer within a process; a pointer that is used again is another communicator. A line
+//! that was cut or torn by another rank's print gives nothing, except a WARN, whose beginning is worth having.
 
 mod header;
 mod lines;

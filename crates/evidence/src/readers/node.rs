@@ -177,7 +177,7 @@ impl Reader<'_, '_, '_> {
         self.push(cite, Fact::Net(Box::new(fact)), text);
     }
 
-    /// An environment, of a process where it is told.
+    /// An environment, with its process if that is known.
     fn push_environment(&mut self, cite: Cite, who: Who, environment: Environment, text: &str) {
         let at = self.at();
         self.sink.push(cite, who, at, Fact::Environment(Box::new(environment)), text.as_bytes());

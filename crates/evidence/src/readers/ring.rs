@@ -92,7 +92,7 @@ impl Wall {
     }
 }
 
-/// Where operations stand in the bytes, by communicator, whether they are sends or receives, and number.
+/// Where operations are in the bytes, by communicator, whether they are sends or receives, and number.
 type Places = BTreeMap<(u32, bool, u64), Range<u64>>;
 
 /// Distinct calls, by what they say.

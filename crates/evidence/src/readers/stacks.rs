@@ -1,8 +1,8 @@
 //! Stacks of live processes: py-spy, faulthandler on request, gdb, `/proc/PID/stack`.
 //!
-//! One file may hold many processes, and a stack may stand in the middle of a log. The form that faulthandler prints on
-//! a crash (after `Fatal Python error: …`) is a statement about that crash and is left to the torch reader.
-//! Frames are kept innermost first, as all these tools print them.
+//! One file may hold many processes, and a stack may be in the middle of a log. The form that faulthandler prints on a
+//! crash (after `Fatal Python error: …`) is a statement about that crash and is left to the torch reader. Frames are
+//! kept innermost first, as all these tools print them.
 
 use ringleader_model::{
     Cite, Fact, Frame, Pid, ProcessStacks, SourceKind, StackTool, ThreadStack, WallTime, Who,
@@ -17,7 +17,7 @@ mod python;
 
 pub(crate) use json::read_json;
 
-/// Headings of stacks and of threads, and frames that stand alone.
+/// Headings of stacks and of threads, and single frames.
 pub(crate) const WANTS: Wants = Wants {
     words: || {
         vec![
@@ -70,7 +70,7 @@ struct Open {
 
 /// Lines after a crash message within which threads belong to it; every line of the crash counts anew.
 const CRASH_LINES: u32 = 400;
-/// Other lines that may stand between two threads of a process.
+/// Other lines that may be between two threads of a process.
 const MAX_GAP_LINES: u32 = 200;
 /// Most frames kept of a thread, and threads of a process: what is deeper is runaway recursion or hostile.
 const MAX_FRAMES: usize = 4_096;

@@ -1,5 +1,5 @@
 //! Signs of the table of signs: what a line says beside what it is read for, in any output, and in whose command's
-//! output it stands.
+//! output it is.
 
 use std::sync::LazyLock;
 

@@ -42,7 +42,7 @@ pub fn round_robin(n: usize) -> Vec<Vec<(usize, usize)>> {
         .collect()
 }
 
-/// Who is slow, given the bandwidth of every pair. With two members no one can be told from the other.
+/// Who is slow, given the bandwidth of every pair. With two members it is unknown which one is slow.
 pub fn of_all_pairs(n: usize, rates: &[(usize, usize, f64)]) -> Found {
     let usual = median(rates.iter().map(|(_, _, rate)| *rate).collect());
     let slow: Vec<(usize, usize)> =

@@ -89,7 +89,7 @@ fn microseconds(time: f64) -> String {
     }
 }
 
-/// What stands above the table: who takes part.
+/// What precedes the table: the participants.
 pub fn who(report: &Report) -> Vec<String> {
     let mut out = vec![format!(
         "ringleader bench: {} ranks in {} process{}, NCCL {} ({}), CUDA driver {}.{}",
@@ -112,7 +112,7 @@ pub fn who(report: &Report) -> Vec<String> {
     out
 }
 
-/// What stands below the table.
+/// What follows the table.
 pub fn verdicts(report: &Report) -> String {
     let mut out = String::new();
     for connection in &report.connections {

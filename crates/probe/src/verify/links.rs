@@ -12,7 +12,7 @@ use crate::sys::{Buffer, Trouble};
 
 const SIZE_BYTES: usize = 256 << 20;
 const BRIEF_BYTES: usize = 1 << 20;
-/// Copies of one direction, of which the last is compared: all of them carry the same bits.
+/// Copies of one direction; the last one is compared: all of them carry the same bits.
 const N_COPIES: usize = 4;
 
 pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {

@@ -16,7 +16,7 @@ const MAX_FINDINGS: usize = 100;
 const MAX_STATEMENTS: usize = 100;
 const MAX_FILES: usize = 400;
 const MAX_NOTES: usize = 100;
-/// Unexplained statements that stand in the open.
+/// Unexplained statements that are shown unfolded.
 const MAX_OPEN: usize = 6;
 /// Lines and characters of one quotation.
 const MAX_LINES: usize = 40;
@@ -45,7 +45,7 @@ fn text_lines(lines: &[String]) -> String {
     lines.iter().map(|line| text(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// A citation: its place, the line as it stands there, what it means if that is said otherwise, the lines around it.
+/// A citation: its place, the line as it is there, what it means if that is said otherwise, the lines around it.
 fn cited(out: &mut String, evidence: &Evidence) {
     let _ = write!(out, "<span class=\"cite mono\">{}</span>", text(&citation(evidence)));
     let raw = evidence.raw();

@@ -1,7 +1,7 @@
 //! Metrics for the textfile collector of Prometheus' node exporter.
 //!
 //! Source: the text exposition format 0.0.4, <https://prometheus.io/docs/instrumenting/exposition_formats/>. All lines
-//! of a metric stand together, so this is written at the end and not as answers arrive.
+//! of a metric are together, so this is written at the end and not as answers arrive.
 
 use std::fmt::Write as _;
 

@@ -95,7 +95,7 @@ fn mark(verdict: Verdict, look: &Look) -> String {
     if look.color { format!("\x1b[{color}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
-/// Cuts a line that is too wide; the whole of it stands in the JSON.
+/// Cuts a line that is too wide; all of it is in the JSON.
 fn clip(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

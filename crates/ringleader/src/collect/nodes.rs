@@ -131,7 +131,7 @@ struct Came {
     seconds: f64,
     /// Who is silent, and why.
     fleet: Fleet,
-    /// Files of which the end is missing; some of them, should there be hundreds.
+    /// Truncated files; only some of them if there are hundreds.
     partial: Vec<String>,
 }
 
@@ -204,7 +204,7 @@ impl Taken<'_> {
         silence
     }
 
-    /// A silent node: in the summary, and in the folder for whoever reads it later.
+    /// A silent node: in the summary, and in the folder for later readers.
     fn silent(&mut self, host: &str, silence: Silence) -> Result<(), Failure> {
         let path = self.folder.join(SILENT);
         let line = serde_json::to_string(&SilentNode {

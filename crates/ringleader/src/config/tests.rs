@@ -123,7 +123,7 @@ fn a_flag_wins_and_what_contradicts_it_is_passed_over() {
     assert_eq!(effective(&["ringleader", "watch"], two), (false, true, 5.0));
 }
 
-/// Each option of the real program has a variable of its own, and what it contradicts can be told.
+/// Each option of the real program has a variable of its own, and its contradictions are reported.
 #[test]
 fn every_option_of_every_command_can_be_set() {
     let mut n_options = 0;

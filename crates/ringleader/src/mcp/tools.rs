@@ -36,7 +36,7 @@ const MAX_QUESTION: usize = 4_000;
 pub(super) enum Answer {
     /// Its answer.
     Text(String),
-    /// Why it gives none, for whoever called it.
+    /// Why it gives none, for the caller.
     Refused(String),
 }
 

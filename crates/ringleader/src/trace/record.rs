@@ -53,7 +53,7 @@ pub(crate) struct RecordArgs {
 const NAME: &[u8] = b"dynolog";
 /// Bytes before the body of a datagram.
 const HEAD_BYTES: usize = 40;
-/// Two rounds of asking: whoever asks at all has asked by then.
+/// Two rounds of requests: every process that asks at all has asked by then.
 const TWO_POLLS: Duration = Duration::from_secs(12);
 /// Room that a rank's timeline may take, bytes: five steps of a large model are a tenth of it.
 const ROOM_BYTES: u64 = 256 << 20;
@@ -115,7 +115,7 @@ pub(crate) struct Recording {
     pub(crate) out: PathBuf,
     /// Processes; all that ask if empty.
     pub(crate) pids: Vec<u32>,
-    /// Ranks to wait for before any is told to record.
+    /// Ranks to wait for before the recording starts.
     pub(crate) n_ranks: Option<usize>,
     /// What they record.
     pub(crate) window: Window,
@@ -128,7 +128,7 @@ pub(crate) struct Recording {
 pub(crate) struct Recorded {
     /// The file of each process.
     pub(crate) files: BTreeMap<u32, PathBuf>,
-    /// Processes that were told to record.
+    /// Processes that were asked to record.
     pub(crate) n_told: usize,
 }
 
@@ -215,7 +215,7 @@ impl Recording {
         }
     }
 
-    /// What a rank is told.
+    /// The configuration that a rank receives.
     fn order(&self, path: &Path, start_ms: u64) -> String {
         let mut order = format!("ACTIVITIES_LOG_FILE={}\n", path.display());
         let _ = match self.window {

@@ -48,7 +48,7 @@ const LOGS: Duration = Duration::from_secs(10);
 const UNNAMED: Duration = Duration::from_secs(1);
 /// Ranks of one node.
 const MAX_RANKS: usize = 1024;
-/// Pids that a note names, and rings of which each has a note.
+/// Pids that a note names, and rings that have a note each.
 const MAX_NAMED: usize = 8;
 /// Open files that the watcher asks for: one for each ring, and some for each look. Not more, where it may have more: some
 /// programs that a hook may start go through all of them.
@@ -68,7 +68,7 @@ struct Member {
     logs: BTreeSet<PathBuf>,
     /// The newest that was said of it.
     last: RankDigest,
-    /// It has a communicator with ranks on other hosts, or one of which that is not known.
+    /// It has a communicator with ranks on other hosts, or one whose hosts are unknown.
     has_network: bool,
     is_rank: bool,
     /// It only carries the variables of a rank that was seen to compute: a shell around it, or a helper below.
@@ -277,7 +277,7 @@ impl Agent {
         self.elsewhere.iter().filter(|pid| all.contains_key(pid)).copied().collect()
     }
 
-    /// Those of them that compute. Environments are read once for each process, and again where they told no rank.
+    /// Those of them that compute. Environments are read once for each process, and again if they had no rank.
     fn ranks(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
         let now = Instant::now();
         let parents = parents(all);
@@ -635,7 +635,7 @@ impl Agent {
         self.members.values().filter(is_cut).map(|member| member.last.pid).collect()
     }
 
-    /// Ranks that are gone and of which no communicator was ever seen: whether they ended in order nobody can tell.
+    /// Ranks that are gone without ever having a visible communicator: it is unknown whether they ended normally.
     pub(crate) fn never_seen(&self) -> bool {
         let is_unseen = |member: &Member| {
             member.is_rank && member.is_gone && !member.last.is_ended && member.last.comms.is_empty()

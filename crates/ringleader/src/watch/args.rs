@@ -98,7 +98,7 @@ pub(crate) struct WatchArgs {
     pub(crate) unstable_node: Option<String>,
 }
 
-/// A day: whoever means longer leaves the option out.
+/// A day: for longer, leave the option out.
 const MAX_S: f64 = 86_400.0;
 
 fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {

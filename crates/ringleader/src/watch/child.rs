@@ -173,7 +173,7 @@ enum Stream {
     Error,
 }
 
-/// Copies what is appended, until told to stop and nothing is left.
+/// Copies what is appended, until asked to stop and nothing is left.
 fn pass_on(mut from: File, to: Stream, stop: &AtomicBool) {
     let mut buffer = vec![0; 64 << 10];
     loop {

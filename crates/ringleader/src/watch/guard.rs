@@ -19,7 +19,7 @@ pub(crate) struct GuardFeed {
     n_told: usize,
 }
 
-/// Events that are told of in all: what follows is in the files, and in the bundle.
+/// Events that are printed in all: later ones are in the files and in the bundle.
 const MOST_TOLD: usize = 64;
 
 impl GuardFeed {

@@ -138,7 +138,7 @@ fn wait(child: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> 
     None
 }
 
-/// Posts JSON. Answers with a sentence if it failed twice. The address may be a secret; only its host is told.
+/// Posts JSON. Answers with a sentence if it failed twice. The address may be a secret; only its host is printed.
 fn webhook(url: &str, body: &str) -> Option<String> {
     let mut why = post(url, body, Duration::from_secs(WEBHOOK_S)).err()?;
     thread::sleep(Duration::from_secs(RETRY_S));

@@ -32,7 +32,7 @@ const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Connections at a time; more wait to be taken. Each takes a descriptor, and the watcher needs some to see whether ranks live.
 const MAX_CONNECTIONS: usize = 64;
-/// A connection that has asked nothing whole for so long, or takes no answer, is closed: a page asks every second.
+/// A connection without a complete request for this long, or that takes no answer, is closed: a page asks every second.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// After a connection could not be taken.
 const PAUSE: Duration = Duration::from_secs(1);

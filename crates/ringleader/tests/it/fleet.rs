@@ -250,7 +250,7 @@ fn metrics_escape_what_nodes_say() {
     ] {
         assert!(text.lines().any(|row| row == line), "{line} is not in:\n{text}");
     }
-    // All samples of a metric stand together, under its type.
+    // All samples of a metric are together, under its type.
     let mut seen: Vec<&str> = Vec::new();
     for row in text.lines().filter(|row| !row.starts_with('#')) {
         let name = row.split('{').next().unwrap();

@@ -12,7 +12,7 @@ use super::calls::{decisive, kind_of, operation};
 
 /// Rows of ranks that stand alike.
 const MAX_STANDINGS: usize = 128;
-/// Wordings of one row that are told apart.
+/// Wordings of one row that are kept separate.
 const MAX_ALIKE: usize = 8;
 /// Frames of one stack, and of the tree.
 const MAX_DEPTH: usize = 80;

@@ -1,4 +1,4 @@
-//! The state of the pickle machine. What it does stands in `pickle`, `entry` and `follow`.
+//! The state of the pickle machine. What it does is in `pickle`, `entry` and `follow`.
 
 use super::build::{Build, OverBudget};
 use super::known::Known;

@@ -1,7 +1,7 @@
 //! A pickle machine for plain data: no opcode that names, calls or builds anything is carried out.
 //!
 //! It is the slow and general path. The dump's own layout is read by [`super::entry`]; what that does not expect is
-//! read here, an entry at a time, and so is all that stands around the entries.
+//! read here, an entry at a time, and so is all that surrounds the entries.
 
 use super::machine::{End, Machine, Node, long};
 use super::memo::Value;

@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) text: String,
 }
 
-/// A line of `journalctl -o json`, whoever wrote it.
+/// A line of `journalctl -o json` from any writer.
 pub(crate) fn is_journal(line: &[u8]) -> bool {
     memchr::memmem::find(line, b"\"__REALTIME_TIMESTAMP\"").is_some()
 }

@@ -41,7 +41,7 @@ fn process(pid: u32, ppid: u32, state: &str, rank: u32) -> Process {
     }
 }
 
-/// A node of which every part was read, with something to say in each.
+/// A node with every part read and a finding in each.
 #[expect(clippy::too_many_lines, reason = "one field for each reading of a node")]
 fn node() -> Node {
     let gpu = Gpu {

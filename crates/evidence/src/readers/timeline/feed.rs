@@ -54,7 +54,7 @@ impl Damage {
     }
 }
 
-/// Where in the document the window stands.
+/// Where in the document the window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Before the first bracket.

@@ -96,7 +96,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-/// The first rank that ended did so by SIGTERM, and nobody had told the launcher to stop: the signal was for that rank.
+/// The first rank that ended did so by SIGTERM, and the launcher had no request to stop: the signal was for that rank.
 fn terminated(scene: &Scene<'_>) -> Option<Finding> {
     let was_told = scene.statements().any(|s| matches!(s.event, TorchEvent::LauncherKilled { .. }));
     if was_told || scene.failure().has(Way::TimedOut) {

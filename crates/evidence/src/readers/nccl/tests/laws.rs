@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::*;
 
-/// Gives at most `step` bytes a call, and fails after `good` bytes if told to.
+/// Gives at most `step` bytes a call, and fails after `good` bytes if asked to.
 struct Slow<'a> {
     rest: &'a [u8],
     step: usize,
