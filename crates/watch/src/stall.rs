@@ -320,7 +320,7 @@ fn around(ledger: &Ledger<'_>, waits: &Waits, group: &Group<'_>, component: u32)
         return (Shape::Unclear, suspects, text).into();
     }
     let text = format!(
-        "each of {} waits for another of them, across {}: a call left out or made too many, or calls in different orders",
+        "each of {} waits for another of them, across {}: a skipped or an extra call, or calls in different orders",
         list(&suspects),
         names.join(" and ")
     );

@@ -37,7 +37,7 @@ use ringleader_correlate::waits::suspects;
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "skipped-collective",
-    title: "a rank left out a collective that its peers call",
+    title: "a rank skipped a collective that its peers call",
     since: "0.1",
     doc: include_str!("skipped_collective.rs"),
     check,
@@ -51,7 +51,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let Fault::Skipped(n) = m.fault else { return None };
         let (odd, waiting) = (drafting::who(&m.odd), drafting::waiting(&m.usual));
         let title = format!(
-            "{odd} left out {} #{} of {}{}; {waiting} in it",
+            "{odd} skipped {} #{} of {}{}; {waiting} in it",
             m.usual_call,
             m.seq,
             m.group,
