@@ -1,5 +1,5 @@
-//! What a follower reads of a job's processes again and again: who belongs to the job, whether each runs, sleeps, is
-//! stopped or stuck, and which ring of the plugin it writes.
+//! What a follower reads of a job's processes repeatedly: who belongs to the job, whether each runs, sleeps, is stopped
+//! or stuck, and which ring of the plugin it writes.
 //!
 //! `stat`, `status` and `wchan` never wait for the process. Its maps and its environment do, where it hangs in its own
 //! address space; those are read with patience and not at every look.
@@ -213,7 +213,7 @@ impl RingFile {
         }
     }
 
-    /// Opens it for reading again and again.
+    /// Opens it for reading repeatedly.
     ///
     /// # Errors
     /// Why not, in words.

@@ -27,7 +27,7 @@ const MAX_PROCESSES: usize = 65_536;
 /// Ports of a job that other processes may share: a connection to them proves nothing.
 const SHARED_PORTS: [u16; 1] = [28_028];
 
-/// Looks for the jobs of this node, again and again: what is known of a process is kept.
+/// Looks for the jobs of this node, repeatedly: what is known of a process is kept.
 pub struct Kin {
     proc: PathBuf,
     folders: Vec<PathBuf>,

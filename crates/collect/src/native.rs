@@ -1,6 +1,6 @@
 //! Native frames of threads that are blocked, without stopping them.
 //!
-//! `/proc/PID/task/TID/syscall` tells where a thread left its program: the stack's register and the code's, exact as
+//! `/proc/PID/task/TID/syscall` shows where a thread left its program: the stack's register and the code's, exact as
 //! long as it does not come back. That it did not is shown by a second look: the same registers, and no switch of
 //! contexts between. A thread that runs has no native stack here, and that is said. The kernel asks for the same as for
 //! ptrace; nothing is attached to and nothing waits.

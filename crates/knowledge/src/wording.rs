@@ -118,7 +118,7 @@ pub fn switch_error(text: &str) -> Option<u32> {
 /// Why nvidia-smi, or a question to the driver, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolFailure<'t> {
-    /// A probe of this program waited in vain; which GPUs, if it is printed.
+    /// A probe of this program timed out; which GPUs, if it is printed.
     NoAnswer(Option<&'t str>),
     /// The user may not ask.
     Forbidden,

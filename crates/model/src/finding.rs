@@ -42,7 +42,7 @@ pub enum Impact {
 pub enum Category {
     /// Nothing wrong.
     None,
-    /// Ranks wait for ever.
+    /// Ranks wait forever.
     Hang,
     /// An error is reported.
     Error,

@@ -254,7 +254,7 @@ pub struct MachineNic {
     pub state: Box<str>,
     /// Gb/s.
     pub rate_gbps: Option<f64>,
-    /// Whether it works; None if nothing tells.
+    /// Whether it works; None if unknown.
     pub is_up: Option<bool>,
 }
 

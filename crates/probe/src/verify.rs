@@ -183,7 +183,7 @@ pub struct Tools {
     pub devices: Vec<usize>,
 }
 
-/// What a run tells while it goes on, and whether it should end.
+/// What a run reports while it works, and whether it should end.
 pub struct Watcher<'a> {
     /// Called by rank 0 with the share of the time that is over and what it does.
     pub progress: &'a (dyn Fn(f64, &str) + Sync),
@@ -204,7 +204,7 @@ pub fn clean_environment() {
     crate::sys::set_variable("CUDA_CACHE_DISABLE", Some("1"));
 }
 
-/// Facts of the GPUs, and why they may not be used: somebody uses them.
+/// Facts of the GPUs, and why they may not be used: another process uses them.
 ///
 /// # Errors
 /// If the driver fails.

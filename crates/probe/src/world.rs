@@ -1,4 +1,4 @@
-//! Who takes part: the GPUs of this process, and the other processes that a launcher started.
+//! The participants: the GPUs of this process, and the other processes that a launcher started.
 //!
 //! Rank, number of ranks and master come from the environment of torchrun, srun or mpirun. Processes meet at a small TCP
 //! exchange: process 0 listens, the others connect, and whatever is exchanged goes through it. It carries no data of the
@@ -32,7 +32,7 @@ pub struct Place {
     pub local_rank: usize,
     /// Where process 0 listens.
     pub master: String,
-    /// Who said so.
+    /// The launcher that said so.
     pub launcher: &'static str,
 }
 
@@ -40,7 +40,7 @@ impl Place {
     /// Reads the environment through `get`. `None`: no launcher, this process is alone.
     ///
     /// # Errors
-    /// If a launcher speaks but leaves out where to meet, or its numbers do not fit.
+    /// If a launcher sets variables but not the meeting point, or its numbers are inconsistent.
     pub fn from_environment(
         get: impl Fn(&str) -> Option<String>,
         master: Option<&str>,
@@ -166,7 +166,7 @@ impl Wire {
                         .set_nonblocking(false)
                         .and_then(|()| stream.set_read_timeout(Some(Duration::from_secs(2))))
                         .and_then(|()| stream.read_exact(&mut hello));
-                    // Whoever greets otherwise is no rank of ours, and is not answered.
+                    // A process that greets differently is not one of our ranks and gets no answer.
                     if read.is_err() || !hello.starts_with(GREETING) {
                         continue;
                     }

@@ -96,7 +96,7 @@ pub struct RankTime {
     pub steps_by: StepsBy,
     /// Steps in the file.
     pub steps: usize,
-    /// Steps that count: warm-up and outliers are set apart.
+    /// Steps that count: warm-up and outliers are left out.
     pub usual_steps: usize,
     /// The step.
     pub step: f64,

@@ -63,7 +63,7 @@ const NAP: Duration = Duration::from_millis(25);
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
-/// Incidents of one run: a job that stalls again and again fills a disk otherwise.
+/// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
 impl Subcommand for WatchArgs {

@@ -19,12 +19,12 @@ const LEAST: f32 = -0.65;
 const LEAST_OF_NONE: f32 = -0.4;
 /// Least score that overrules a rule.
 const LEAST_OVER_RULE: f32 = -0.3;
-/// The same over a cause that tells how a process ended and not why.
+/// The same over a cause that shows how a process ended and not why.
 const LEAST_OVER_END: f32 = -0.45;
 /// From this score on more than nine of ten are right.
 const SURE: f32 = 0.0;
 
-/// Causes that tell how something ended, and not why.
+/// Causes that show how something ended, and not why.
 pub(crate) const ENDS: [Cause; 6] = [
     Cause::ApplicationException,
     Cause::ProcessCrashed,

@@ -27,7 +27,7 @@ pub struct Advice {
     pub gain_pct: f64,
     /// Nothing in the timeline names it.
     pub is_guess: bool,
-    /// The fault is plain whatever the gain.
+    /// The fault is certain whatever the gain.
     pub is_structural: bool,
     /// Worth a change.
     pub is_worth: bool,
@@ -60,7 +60,7 @@ const LARGE_BYTES: u64 = 2 << 20;
 /// Part of the exposed time that overlapping gains: computation beside communication runs slower. Measured on two H200
 /// with buckets of DDP, in FSDP2 and with calls in one stream: 0.3 to 0.6.
 const OVERLAP_YIELD: f64 = 0.45;
-/// The same the other way: what a step with all communication hidden is longer than its computation alone.
+/// The reverse: how much longer a step with all communication hidden is than its computation alone.
 const CONTENTION: f64 = 0.5;
 /// Kinds that training may run beside computation.
 const OVERLAPS: [OpKind; 3] = [OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter];
@@ -71,7 +71,7 @@ pub fn judge(analysis: &mut Analysis<'_>) {
     analysis.replayed_ns = replays.recorded_ns;
     analysis.unrecorded_ns = replays.base_ns;
     let mut advice = Vec::new();
-    // What the replay does not explain, it cannot improve.
+    // What the replay does not reproduce, it cannot improve.
     if is_explained(analysis.step_ns, replays.recorded_ns) {
         host_side(analysis, &replays, &mut advice);
     }
@@ -98,7 +98,7 @@ pub fn is_explained(step_ns: i64, replayed_ns: i64) -> bool {
     (replayed_ns - step_ns).abs() * 4 <= step_ns
 }
 
-/// What was seen, with the place in the program where the recorder tells it.
+/// What was seen, with the place in the program if it was recorded.
 fn seen_at(analysis: &Analysis<'_>, seen: &str, is_wanted: impl Fn(RuntimeCall, i64) -> bool) -> String {
     match crate::place::of_calls(&analysis.views, is_wanted) {
         Some(place) => format!("{seen} (most of it in {place})"),
@@ -385,7 +385,7 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             Why::LargerWork => Cause::LoadImbalance,
             _ => Cause::Straggler,
         };
-        // Work that is only spread better does not go away.
+        // Work that is only distributed better does not disappear.
         let n = analysis.views.len().max(1) as i64;
         let at = straggler.view as usize;
         let after = replays.after(analysis, |rank, model| {
@@ -409,7 +409,7 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             "check what this rank does that the others do not",
         );
         one.culprits = vec![rank];
-        // What one rank alone does late is its fault, whatever it is.
+        // Lateness of a single rank is its own fault, whatever the reason.
         let host_side = advice.iter().map(|a| a.gain_pct).fold(0.0, f64::max);
         one.is_structural = one.gain_pct >= LEAST_PCT && one.gain_pct > host_side * 0.6;
         advice.push(one);

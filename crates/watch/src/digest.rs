@@ -16,7 +16,7 @@ pub struct Digest {
     pub schema: String,
     /// Who speaks: host name, made unique by the agent where two share one.
     pub node: String,
-    /// Counts up with every digest of this agent; starts anew with `agent`.
+    /// Counts up with every digest of this agent; starts again with `agent`.
     pub sequence: u64,
     /// Names this run of the agent.
     pub agent: String,
@@ -49,7 +49,7 @@ pub struct RankDigest {
     /// Function of the kernel it sleeps in, where it may be read.
     #[serde(skip_serializing_if = "is_default")]
     pub wchan: Option<String>,
-    /// Processor time so far, milliseconds: two digests tell whether it runs.
+    /// Processor time so far, milliseconds: two digests show whether it runs.
     #[serde(skip_serializing_if = "is_default")]
     pub cpu_ms: Option<u64>,
     /// By what it is seen.

@@ -182,7 +182,7 @@ impl Engine {
         self.told_link.as_ref().map(|(_, link)| link)
     }
 
-    /// Whether agents should take stacks of their ranks: something stalls, or nothing else tells whether it does.
+    /// Whether agents should take stacks of their ranks: something stalls, or nothing else shows whether it does.
     pub fn asks_stacks(&self) -> bool {
         self.asks_stacks || self.view.job == JobState::Stalled
     }

@@ -30,7 +30,7 @@ const LEAST_SPAN_MS: u32 = 1000;
 pub(crate) struct SlowLink {
     /// The first rank behind it; or the one that sends most.
     pub(crate) rank: u32,
-    /// The rank at the other end, where nothing tells which end is slow.
+    /// The rank at the other end, where nothing shows which end is slow.
     pub(crate) peer: Option<u32>,
     /// The address of that rank.
     pub(crate) address: String,

@@ -34,7 +34,7 @@ fn ranks<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<Vec<&'t Member<'a>>> {
     (is_of_several && !members.is_empty()).then_some(members)
 }
 
-/// Whether stacks of the ranks would tell whether they wait.
+/// Whether stacks of the ranks would show whether they wait.
 pub(crate) fn asks_stacks(ledger: &Ledger<'_>, settings: &Settings) -> bool {
     let Some(members) = ranks(ledger) else { return false };
     let newest = members.iter().map(|member| member.word.waiting.seen_ns).max().unwrap_or(ledger.now_ns);

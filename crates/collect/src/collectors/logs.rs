@@ -30,7 +30,7 @@ const MAX_FILES: usize = 4_096;
 /// Longest that one file is read.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Files of one file system that are waited for in vain before the others are left out: one may be slow by chance.
+/// Files of one file system that may time out before the others are left out: one may be slow by chance.
 const MAX_IN_VAIN: usize = 2;
 
 /// Variables that name where dumps go, the new name first.
@@ -200,7 +200,7 @@ enum Look {
     Found(FileFacts),
     /// It is not taken, and the manifest says why where there is something to say.
     Nothing,
-    /// The same: it was waited for in vain.
+    /// The same: it timed out.
     InVain,
 }
 
@@ -239,7 +239,7 @@ fn look(context: &mut Context<'_, '_>, file: &Wanted, mut item: Item) -> Look {
     }
 }
 
-/// Takes a file; true if it was waited for in vain.
+/// Takes a file; true if it timed out.
 fn take(
     context: &mut Context<'_, '_>,
     file: &Wanted,

@@ -28,7 +28,7 @@ pub(super) struct Poured<'c> {
     ask: FileAsk,
     running: Option<Running>,
     until: Instant,
-    /// It was waited for in vain.
+    /// It timed out.
     is_hung: bool,
 }
 
@@ -44,7 +44,7 @@ impl<'c> Poured<'c> {
         Self { program, ask, running: None, until: Instant::now() + longest, is_hung: false }
     }
 
-    /// Whether it was waited for in vain.
+    /// Whether it timed out.
     pub(super) fn is_hung(&self) -> bool {
         self.is_hung
     }

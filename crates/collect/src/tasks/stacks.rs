@@ -208,7 +208,7 @@ impl Head {
 /// A frame of Python's as it is printed.
 struct Python {
     line: String,
-    /// The interpreter's loop was entered anew for it.
+    /// The interpreter's loop was entered again for it.
     is_entry: bool,
 }
 
@@ -227,7 +227,7 @@ impl Python {
 /// Python's frames with the native ones where they belong, the innermost first; and what is to be said of the latter.
 ///
 /// Each native frame of the interpreter's loop represents Python's frames up to where the loop was entered. What the
-/// interpreter does between is left out; what it does innermost tells what the thread waits for, and stays.
+/// interpreter does between is left out; what it does innermost shows what the thread waits for, and stays.
 fn merged(python: &[Python], native: Option<&Thread>) -> (Vec<String>, Option<String>) {
     let all = || python.iter().map(|frame| frame.line.clone());
     let Some(thread) = native else { return (all().collect(), None) };

@@ -87,8 +87,8 @@ impl Window {
     }
 }
 
-/// Evidence that a job leaves, or a look at it while it runs. One that was searched for in vain, or may have been where
-/// an archive is cut, counts too: a kernel log beside it is not judged by itself.
+/// Evidence that a job leaves, or a look at it while it runs. One that was searched for and not found, or may have been
+/// where an archive is cut, counts too: a kernel log beside it is not judged by itself.
 pub fn has_job(case: &Case) -> bool {
     has_records(case)
         || is_cut(case)

@@ -7,7 +7,7 @@ use ringleader_model::NoteKind;
 
 use super::Sink;
 
-/// A mended document.
+/// A repaired document.
 pub(crate) struct Mended {
     /// JSON, if all went well.
     pub(crate) text: Vec<u8>,
@@ -20,7 +20,7 @@ pub(crate) struct Mended {
 }
 
 impl Mended {
-    /// Notes what was mended. The document begins on `line`, at `offset`.
+    /// Notes what was repaired. The document begins on `line`, at `offset`.
     pub(crate) fn tell(&self, line: u32, offset: u64, sink: &mut Sink<'_>) {
         if let Some((at, n_lines)) = self.comma {
             let at = offset + at as u64;

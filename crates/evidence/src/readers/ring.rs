@@ -142,8 +142,8 @@ fn dtype(name: &str) -> &str {
 }
 
 fn record(state: &State, spans: &Places) -> RingRecord {
-    // An image tells whether a process still held the ring. That of a dead one was read at some time after its end: what
-    // counts is the last thing it knew.
+    // An image shows whether a process still held the ring. That of a dead one was read at some time after its end:
+    // what counts is the last thing it knew.
     let is_live = state.taken.is_held == Some(true);
     let taken_ns = if is_live { state.taken.mono_ns } else { newest(state).unwrap_or(state.taken.mono_ns) };
     let wall = Wall(state.taken);

@@ -68,7 +68,7 @@ struct Open {
     last_line: u32,
 }
 
-/// Lines after a crash message within which threads belong to it; every line of the crash counts anew.
+/// Lines after a crash message within which threads belong to it; every line of the crash starts counting at 0.
 const CRASH_LINES: u32 = 400;
 /// Other lines that may be between two threads of a process.
 const MAX_GAP_LINES: u32 = 200;

@@ -6,10 +6,10 @@
 //! [rank0]: [0000-00-00 00:00:00,000] [INFO] [train.py:000] step 000 loss 0.00 lr 0.0e-0      its shape
 //! ```
 //! A line's **shape** is the line with each digit made a 0. Whether a line is ordinary follows from its shape alone
-//! ([`may_matter`]); shapes that come again are kept, so that of most lines only the shape is made and compared, byte for
-//! byte. The searches of the tables and the [`Wants`](crate::ground::Wants) of the readers are blind to digits, too: where
-//! a word of theirs has one, any other in its place leads to the line as well. So nothing is lost that reading each line
-//! finds; tests compare both.
+//! ([`may_matter`]); shapes that recur are kept, so that of most lines only the shape is made and compared, byte for
+//! byte. The searches of the tables and the [`Wants`](crate::ground::Wants) of the readers are blind to digits, too:
+//! where a word of theirs has one, any other in its place leads to the line as well. So nothing is lost that reading
+//! each line finds; tests compare both.
 
 use std::sync::LazyLock;
 
@@ -82,7 +82,7 @@ pub(super) struct Shapes {
 #[derive(Debug, Default)]
 struct Slot {
     hash: u64,
-    /// None until the shape comes again.
+    /// None until the shape recurs.
     shape: Option<Box<[u8]>>,
     what: What,
 }

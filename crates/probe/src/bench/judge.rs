@@ -52,7 +52,7 @@ pub struct Verdict {
     pub wrong: u64,
 }
 
-/// How a collective fares.
+/// The verdict on a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
@@ -249,7 +249,7 @@ fn inside(gpus: &[Gpu]) -> Option<(f64, String)> {
     };
     let least = gpus.iter().map(|gpu| gpu.nvlink_gb_s).collect::<Option<Vec<f64>>>();
     let is_linked = gpus.iter().any(|gpu| gpu.nvlinks.is_some_and(|n| n > 0));
-    // NVML may not tell a guest of its links; then the name does, unless it is the board for PCIe.
+    // NVML may not show a guest its links; then the name decides, unless it is the PCIe board.
     let is_told = gpus.iter().all(|gpu| gpu.nvlinks.is_some());
     let nvlink = least.map(|all| all.into_iter().fold(f64::INFINITY, f64::min)).or_else(|| {
         let is_pcie = gpus.iter().any(|gpu| gpu.name.contains("PCIe") || gpu.name.contains("PCI-E"));
@@ -273,7 +273,7 @@ fn inside(gpus: &[Gpu]) -> Option<(f64, String)> {
     Some((rate * share, format!("PCIe, {rate:.1} GB/s one way, {how}")))
 }
 
-/// Settings that take something away from NCCL, and what.
+/// Settings that disable something in NCCL, and what.
 const LIMITS: &[(&str, &str, Cause)] = &[
     ("NCCL_P2P_DISABLE", "direct access between GPUs is disabled", Cause::WrongTransport),
     ("NCCL_P2P_LEVEL", "direct access is limited by distance", Cause::WrongTransport),
@@ -290,7 +290,7 @@ const LIMITS: &[(&str, &str, Cause)] = &[
     ("NCCL_DEBUG", "logging costs time at small sizes", Cause::NcclEnvMisconfigured),
 ];
 
-/// Values with which a switch takes nothing away.
+/// Values with which a switch disables nothing.
 fn is_harmless(name: &str, value: &str) -> bool {
     match name {
         "NCCL_DEBUG" => !matches!(value.to_ascii_uppercase().as_str(), "INFO" | "TRACE"),
@@ -485,7 +485,7 @@ mod tests {
             *gpu = Gpu { name: "Some GPU".to_owned(), ..Gpu::default() };
         }
         assert_eq!(one(&unknown).0, Level::NotJudged);
-        // NVML tells a guest nothing: the name does.
+        // NVML shows a guest nothing: the name decides.
         for gpu in &mut unknown.gpus {
             gpu.name = "NVIDIA H200".to_owned();
         }

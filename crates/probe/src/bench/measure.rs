@@ -18,7 +18,7 @@ const LATENCY_BYTES: usize = 16 << 20;
 /// From this size on the GPUs are looked at while they work.
 const SAMPLED_BYTES: usize = 4 << 20;
 
-/// What one rank comes home with. Rows are the same in all ranks.
+/// What one rank returns. Rows are the same in all ranks.
 pub(super) struct Measured {
     pub(super) gpus: Vec<Gpu>,
     pub(super) rows: Vec<Row>,

@@ -71,7 +71,7 @@ fn pairs(
     worker.spoil(Spot::Copied, got.address(), size)?;
     let spoilt = compare(worker, own.address(), size, sent, "its own buffer")?;
     let alone = match &spoilt {
-        // A spoilt buffer makes a spoilt copy.
+        // A corrupted buffer makes a corrupted copy.
         Some(_) => None,
         None => compare(worker, got.address(), size, sent, "a copy within the GPU")?,
     };

@@ -32,7 +32,7 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
         }
         match worker.device.alloc(size) {
             Ok(buffer) => chunks.push(buffer),
-            // Memory in pieces: what could be had is tested.
+            // Memory in pieces: all that could be allocated is tested.
             Err(error) if error.is_out_of_memory() => break,
             Err(error) => return Err(error),
         }

@@ -15,13 +15,13 @@ use crate::values::Plan;
 /// Rows of a matrix. The sums of row and column cost the host four million steps each.
 const ROWS: usize = 2048;
 const BRIEF_ROWS: usize = 256;
-/// The same product so many times a round: faults come now and then.
+/// The same product this many times per round: faults occur now and then.
 const N_REPEATS: usize = 24;
 const N_STEPS: u32 = 4096;
 const BRIEF_STEPS: u32 = 64;
 /// Products of the kernel of tensor cores stay exact up to this.
 const N_TENSOR_STEPS: u32 = MOST_TENSOR_STEPS;
-/// Elements on which two results are held against the true one.
+/// Elements on which two results are compared with the true one.
 const N_HELD: usize = 8;
 
 impl Product {
@@ -89,8 +89,8 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
 /// Elements of each type and operation that the host computes, too.
 const N_OWN: usize = 512;
 
-/// What our kernels write, against the host's arithmetic. A compiler's fault is every GPU's: then nothing here can be trusted,
-/// and the run ends. (ptxas 12.8 and 13.0 have one that an earlier form of these kernels met.)
+/// What our kernels write, against the host's arithmetic. A compiler bug affects every GPU: then nothing here can be
+/// trusted, and the run ends. (ptxas 12.8 and 13.0 have one that an earlier form of these kernels met.)
 fn own_kernels(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     let to = worker.device.alloc(N_OWN * 8)?;
     let (mut n_wrong, mut first) = (0u64, String::new());
@@ -229,7 +229,7 @@ fn exact(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result<
         let count = rows.len().max(columns.len()).max(1) as u64;
         let place = format!("rows {}, columns {}", few(&rows), few(&columns));
         own = Some((count, format!("{name}: wrong sums on {place}"), Vec::new()));
-        // Once is enough: each proof costs the host a second.
+        // Once is enough: each proof takes the host a second.
         break;
     }
     worker.blame_own(Check::Products, own)

@@ -237,7 +237,7 @@ pub struct Nic {
     pub state: Option<String>,
     /// Gb/s.
     pub rate_gbps: Option<f64>,
-    /// Whether it works; null if nothing tells.
+    /// Whether it works; null if unknown.
     pub up: Option<bool>,
 }
 

@@ -32,7 +32,7 @@ impl Out {
         let failed = |source: io::Error| Failure::CannotWrite { path: path.to_owned(), source };
         // A device or a pipe must stay what it is, and so must a link: /dev/stdout is one.
         if fs::symlink_metadata(path).is_ok_and(|data| !data.is_file()) {
-            // Opened anew, a log that standard output is appended to would be emptied.
+            // Reopened, a log that standard output is appended to would be emptied.
             if is_the_same(path, io::stdout().as_fd()) {
                 return Ok(to(Box::new(io::stdout()), None, None));
             }

@@ -161,7 +161,7 @@ impl Passed {
     }
 }
 
-/// The exit code by which a shell tells how a process ended.
+/// The exit code by which a shell shows how a process ended.
 pub(crate) fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(u8::MAX)

@@ -41,7 +41,7 @@ impl GuardFeed {
         let Ok(mut file) = File::open(path) else { return Vec::new() };
         let size = file.metadata().map_or(0, |facts| if facts.is_file() { facts.len() } else { 0 });
         let from = self.read.entry(path.to_owned()).or_default();
-        // A file that was set aside begins anew.
+        // A file that was set aside starts again.
         if size < *from {
             *from = 0;
         }

@@ -115,7 +115,7 @@ fn keep(mut read: impl FnMut(&mut Vec<u8>) -> std::io::Result<usize> + Send + 's
     receiver
 }
 
-/// What a command leaves running in the background may hold its output open for ever.
+/// What a command leaves running in the background may hold its output open forever.
 fn taken(kept: &Kept, limit: Duration) -> Vec<u8> {
     kept.recv_timeout(limit.min(Duration::from_secs(1))).unwrap_or_default()
 }

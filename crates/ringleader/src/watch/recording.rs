@@ -1,5 +1,5 @@
-//! A rank is late again and again: the timelines of the ranks of this machine say why. Off unless asked for, once a job,
-//! in a thread of its own.
+//! A rank is late repeatedly: the timelines of the ranks of this machine say why. Off unless asked for, once a job, in
+//! a thread of its own.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

@@ -87,7 +87,7 @@ fn wait() -> Waited {
     let input = io::stdin();
     let mut fds = [PollFd::new(&input, PollFlags::IN)];
     let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(REDRAW.subsec_nanos()) };
-    // Interrupted, as by a window that changes its size: it is drawn anew.
+    // Interrupted, as by a window that changes its size: it is redrawn.
     let Ok(n) = poll(&mut fds, Some(&limit)) else { return Waited::Nothing };
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     if fds.iter().any(|fd| fd.revents().intersects(gone)) {

@@ -106,8 +106,8 @@ impl axum::serve::Listener for Door {
     }
 }
 
-/// A connection that must have asked by a certain time, however slowly its bytes come. Each piece of an answer that it takes
-/// gives it time anew.
+/// A connection that must have asked by a certain time, however slowly its bytes come. Each piece of an answer that it
+/// takes gives it time again.
 struct Guest {
     stream: TcpStream,
     until: Pin<Box<Sleep>>,
@@ -278,7 +278,7 @@ mod tests {
         assert!(page.contains("content-security-policy: default-src 'none'"), "{page}");
         let state = ask(at, "/api/state", &host);
         assert!(state.contains("\"schema\":\"ringleader.watch-state.v1\""), "{state}");
-        // It is read anew each time.
+        // It is read again each time.
         picture.lock().unwrap().comms[0].name = "</script><img src=x onerror=alert(1)>".to_owned();
         assert!(ask(at, "/api/state", &host).contains("onerror"));
         let metrics = ask(at, "/metrics", "localhost");

@@ -1,5 +1,5 @@
-//! The jobs of this node, each followed by itself: a watcher for each, in a thread of its own, with its own alarms. Nobody has
-//! named one; ranks are looked for again and again, and a job that appears is taken up.
+//! The jobs of this node, each followed by itself: a watcher for each, in a thread of its own, with its own alarms.
+//! Nobody has named one; ranks are looked for repeatedly, and a job that appears is taken up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What `deploy/` promises to others, held against what the program does: metrics that dashboards and alerts ask for are
-//! exported, and scripts end as their callers expect.
+//! What `deploy/` promises to others, compared with what the program does: metrics that dashboards and alerts ask for
+//! are exported, and scripts end as their callers expect.
 
 use std::collections::BTreeSet;
 use std::path::Path;

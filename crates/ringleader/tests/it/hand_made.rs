@@ -178,7 +178,7 @@ pub(crate) fn healthy() -> Verdict {
     }
 }
 
-/// Something is wrong and the evidence does not tell what.
+/// Something is wrong and the evidence does not show what.
 pub(crate) fn undecided() -> Verdict {
     let need = |question: &str, command: &str| Need { question: question.into(), command: command.into() };
     Verdict {

@@ -376,7 +376,7 @@ fn a_live_diagnosis_without_room_says_which_folder() {
 }
 
 /// A real mount whose server goes away while a log is read, or before: the bundle is there in seconds, holds what was
-/// read, and says what hung; after two logs in vain the third is not waited for.
+/// read, and says what hung; after two logs without an answer the third is not waited for.
 #[test]
 fn a_file_system_that_stops_to_answer_costs_its_files_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,8 +4,9 @@
 //! index, pci.bus_id, ecc.errors.uncorrected.volatile.total, power.draw [W], clocks_event_reasons.active
 //! 0, 00000000:00:06.0, 0, 77.03 W, 0x0000000000000001
 //! ```
-//! With `nounits` the units of the values are gone, those of the heading stay. With `noheader` nothing tells the columns
-//! but the values themselves: the address, the UUID, and a draw in watts, are taken; a plain number might be anything.
+//! With `nounits` the units of the values are gone, those of the heading stay. With `noheader` nothing names the
+//! columns but the values themselves: the address, the UUID, and a draw in watts, are taken; a plain number might be
+//! anything.
 
 use ringleader_model::{GpuRow, GpuTable, PciAddress, Pid};
 

@@ -12,7 +12,7 @@ use crate::cli::ringleader;
 /// Bytes before the body of a datagram.
 const HEAD_BYTES: usize = 40;
 
-/// Asks as the profiler of a rank does, in a thread: for a context once, then again and again what to do; writes the
+/// Asks as the profiler of a rank does, in a thread: for a context once, then repeatedly what to do; writes the
 /// timeline where it is told to. `KINETO_IPC_SOCKET_DIR` holds the sockets.
 pub(super) fn pretend(rank: u32, timeline: PathBuf) {
     thread::spawn(move || {

@@ -256,9 +256,9 @@ fn held_back(scene: &Scene<'_>, rank: Rank) -> Option<Evidence> {
 /// A pause before an enqueue that is long against the gaps inside a burst of enqueues.
 const PAUSE_NS: i64 = 1_000_000;
 
-/// The collectives of a group that tell who came last.
+/// The collectives of a group that show who came last.
 struct Rows {
-    /// Their numbers: all ranks tell how long they were in it, and some rank made a pause before it. Enqueued in one go
+    /// Their numbers: all ranks show how long they were in it, and some rank made a pause before it. Enqueued in one go
     /// with its predecessor, an operation tells nothing of arrival.
     used: Vec<u32>,
     /// In how many of them each track waited least.
@@ -311,7 +311,7 @@ impl Rows {
     }
 }
 
-/// Adds one rank's collectives from number `from` on; where it does not tell how long it was in one, that one is out.
+/// Adds one rank's collectives from number `from` on; where it does not show how long it was in one, that one is out.
 fn add_track(rows: &mut [Option<Row>], by: usize, track: &Track<'_>, dump: &FlightDump, from: u32) {
     let op = |seq: u32| dump.ops.get(track.op(seq)? as usize);
     let mut before = from.checked_sub(1).and_then(op);

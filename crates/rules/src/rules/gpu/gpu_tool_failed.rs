@@ -54,7 +54,7 @@ fn is_elsewhere(failure: ToolFailure<'_>) -> bool {
     }
 }
 
-/// A probe of this program that waited in vain.
+/// A probe of this program that timed out.
 fn has_no_answer(text: &str) -> bool {
     matches!(tool_failure(text), ToolFailure::NoAnswer(_))
 }

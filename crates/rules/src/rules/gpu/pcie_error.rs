@@ -318,7 +318,7 @@ mod tests {
         let two = |later_s: i64, later| counted(counted(Stage::new(), 1_000, 40), 1_000 + later_s, later);
         two(60, 540).expect(&RULE, &["pcie-error"]);
         assert_eq!(two(60, 540).worth(&RULE), ["warning Derived"]);
-        // A few in an hour; a count that began anew; two outputs at one moment.
+        // A few in an hour; a count that was reset; two outputs at one moment.
         two(3_600, 60).silent(&RULE);
         two(60, 0).silent(&RULE);
         two(1, 540).silent(&RULE);

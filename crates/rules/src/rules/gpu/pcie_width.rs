@@ -55,7 +55,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let n_full =
                 devices.iter().filter(is_like).filter(|d| d.link.is_some() && narrow(d).is_none()).count();
             let n_like = devices.iter().filter(is_like).count();
-            // Peers tell what the machine is built for.
+            // Peers show what the machine is built for.
             if n_full == 0 || n_full * 2 < n_like {
                 continue;
             }

@@ -128,7 +128,7 @@ fn packets(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
     }
     let usual = by_mtu.iter().max_by_key(|(mtu, hosts)| (hosts.len(), **mtu)).map(|(mtu, _)| *mtu)?;
     let odd: Vec<&&Seen<'_>> = used.iter().filter(|s| s.interface.mtu != Some(usual)).collect();
-    // Two halves do not tell who is wrong.
+    // Two halves do not show who is wrong.
     let is_half = by_mtu
         .values()
         .map(BTreeSet::len)

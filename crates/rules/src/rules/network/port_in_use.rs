@@ -108,7 +108,7 @@ fn holder(scene: &Scene<'_>, port: u16, servers: &[Culprit]) -> Option<Holder> {
     // IPv4 and IPv6 stand on a line each; one that names its process says more.
     listeners.sort_by_key(|(o, _, by)| (by.is_none(), o.cite));
     let (observation, _, by) = *listeners.first()?;
-    // Two hosts that both listen there, and nothing that tells which one is meant.
+    // Two hosts that both listen there, and nothing that shows which one is meant.
     if listeners.iter().any(|(o, ..)| scene.host_of(o) != scene.host_of(observation)) {
         return None;
     }

@@ -123,7 +123,7 @@ fn terminated(scene: &Scene<'_>) -> Option<Finding> {
     .build()
 }
 
-/// A launcher saw one of its ranks end by SIGKILL, and nothing tells which rank of the job that is: several have its
+/// A launcher saw one of its ranks end by SIGKILL, and nothing shows which rank of the job that is: several have its
 /// pid.
 fn nameless(scene: &Scene<'_>) -> Option<Finding> {
     let exit = scene.statements().find(|s| {

@@ -113,7 +113,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     })
 }
 
-/// The GPU of this rank counts errors that were not mended.
+/// The GPU of this rank counts uncorrected errors.
 fn has_bad_memory(scene: &Scene<'_>, culprit: &ringleader_model::Culprit) -> bool {
     let same = |rank| culprit.rank.is_some() && culprit.rank == rank;
     scene.gpus().seen.iter().any(|g| same(g.culprit.rank) && g.uncorrected().is_some())

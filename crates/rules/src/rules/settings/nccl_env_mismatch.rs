@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(crate::diagnose(&stage.case).cause, Cause::None);
         let other_job = |stage: Stage| stage.listing(Some(2), &[("RANK", "2"), ("MASTER_ADDR", "n9")]);
         other_job(listed(listed(Stage::new(), 0, &algo), 1, &algo)).silent(&RULE);
-        // A part of a listing does not tell what was not set.
+        // A part of a listing does not show what was not set.
         let own = [("NCCL_SOCKET_IFNAME", "eth0")];
         listed(listed(Stage::new(), 0, &own), 1, &[("NCCL_SOCKET_IFNAME", "ib0")]).silent(&RULE);
     }

@@ -102,7 +102,7 @@ fn content(log: &NcclLog, pid: u32) -> String {
 fn assert_prefix(part: &NcclLog, whole: &NcclLog) {
     assert!(part.calls.len() <= whole.calls.len(), "calls");
     for (a, b) in part.calls.iter().zip(&whole.calls) {
-        // A stranger's end, further on, may tell who it was.
+        // A stranger's end, further on, may show who it was.
         assert!(a.comm == b.comm || part.comms.get(a.comm as usize).is_none(), "{a:?} {b:?}");
         assert_eq!(
             (a.line, a.kind, a.op_count, a.count, a.root),
