@@ -69,7 +69,7 @@ fn start_with(address: SocketAddr, picture: Shared, patience: Duration) -> io::R
         runtime.block_on(async {
             if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
                 let door = Door { listener, seats: Arc::new(Semaphore::new(MAX_CONNECTIONS)), patience };
-                // Ends only if the listener fails, and nobody can be told then but by its silence.
+                // Ends only if the listener fails; then its silence is the only sign.
                 let _ = axum::serve(door, app).await;
             }
         });

@@ -210,7 +210,7 @@ impl Report {
         });
         let Some((group, hash, error)) = parsed else { return false };
         self.go(Section::Comm);
-        // Errors and warnings of one communicator stand in two places.
+        // Errors and warnings of one communicator are in two places.
         if let Some(at) = self.fact.comms.iter().position(|c| c.hash == hash) {
             let comm = self.fact.comms.remove(at);
             self.fact.comms.push(comm);
