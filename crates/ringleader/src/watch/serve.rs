@@ -289,7 +289,7 @@ mod tests {
         assert!(ask(at, "/nothing", &host).starts_with("HTTP/1.1 404"));
     }
 
-    /// Whoever opens connections and asks nothing, or asks a letter at a time, keeps nobody else out for long.
+    /// A client that opens connections and sends nothing, or sends a byte at a time, blocks no other client for long.
     #[test]
     fn guests_that_do_not_ask_are_sent_away() {
         let patience = Duration::from_millis(300);

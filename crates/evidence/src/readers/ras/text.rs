@@ -1,8 +1,8 @@
 //! The text form of `STATUS` and `VERBOSE STATUS`.
 //!
 //! Releases differ: 2.24 and 2.25 count all operations together, name missing ranks in one list and say UNKNOWN for
-//! NOCOMM; 2.26 counts per function; 2.27 and later name each missing rank with its process; `(NVML n)` stands where
-//! CUDA and NVML number the GPU differently.
+//! NOCOMM; 2.26 counts per function; 2.27 and later name each missing rank with its process; `(NVML n)` is present
+//! where CUDA and NVML number the GPU differently.
 
 use std::collections::BTreeSet;
 
