@@ -66,7 +66,7 @@ pub struct Item {
     pub verdict: Verdict,
     /// One sentence.
     pub text: String,
-    /// Where it was read, and what stood there.
+    /// Where it was read, and the text there.
     pub evidence: String,
 }
 
@@ -87,7 +87,7 @@ pub struct Value {
 pub enum ValueKind {
     /// Has to be the same everywhere: versions, counts, settings.
     Same,
-    /// A number that lies near that of the peers: temperature, power, clock offset.
+    /// A number that is near that of the peers: temperature, power, clock offset.
     Near,
     /// A counter that must not grow between a baseline and now.
     Counter,

@@ -132,7 +132,7 @@ impl Kin {
         }
         known.next = now + known.pause;
         known.pause = (known.pause * 2).min(RETRY_MOST);
-        // Who hangs in the kernel hangs whoever reads its environment: once is enough.
+        // Reading the environment of a process that hangs in the kernel hangs, too: once is enough.
         if stat.state != "D" || known.env.is_none() {
             known.env = follow::rank_env_of(proc, pid, stat).or_else(|| known.env.take());
         }

@@ -90,7 +90,7 @@ impl Look {
     /// If it has ended, or may not be looked into.
     pub(crate) fn take(proc: &Path, pid: u32, first: &BTreeSet<u32>) -> io::Result<Self> {
         let of = proc.join(pid.to_string());
-        // What may not be looked into is told here.
+        // What may not be inspected is reported here.
         fs::read(of.join("task").join(pid.to_string()).join("syscall"))?;
         let mut tids: Vec<u32> =
             names(&of.join("task")).iter().filter_map(|name| name.parse().ok()).collect();
@@ -134,7 +134,7 @@ impl Look {
     }
 }
 
-/// Stack of a thread that stood still while it was read.
+/// Stack of a thread that did not move while it was read.
 fn blocked(
     of: &Path,
     tid: u32,

@@ -404,7 +404,7 @@ impl Readers {
         self.is_in_nccl_log && MARK.find(raw.get(..MAX_HEAD_BYTES).unwrap_or(raw)).is_some()
     }
 
-    /// Passes over an ordinary line if nobody is awake; false leaves it.
+    /// Skips an ordinary line if no reader is active; false leaves it.
     #[inline]
     fn pass_ordinary(
         &mut self,

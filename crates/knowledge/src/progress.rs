@@ -95,7 +95,7 @@ const SERVED: [&str; 2] = ["generation throughput", "\"post "];
 const KERAS: &str = " [===";
 /// Last words of a worker.
 const LAST: [&str; 4] = [" finished", " done", "done!", "done in "];
-/// Words that turn such text into a failure.
+/// Words that make such text a failure.
 const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
 
 /// Whether a line may show progress: a cheap test for every line of a source.

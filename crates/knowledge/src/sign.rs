@@ -166,7 +166,7 @@ const WORKS: &[&str] = &[
     "no error",
     "steady",
 ];
-/// Words that turn them round.
+/// Words that negate them.
 const NOT_SO: &[&str] = &["not work", "n't work", "not ok", "never works", "not fine", "no longer works"];
 /// Words for what fails.
 const FAILS: &[&str] =

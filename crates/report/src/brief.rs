@@ -1,4 +1,4 @@
-//! The brief: what somebody who has not seen the files needs to judge for themselves, in one bounded text.
+//! The brief: what a reader without the files needs to judge for themselves, in one bounded text.
 //!
 //! Lines of the evidence follow a bar with their file and line, without secrets; the reader, person or program, is told
 //! that they are data. The order is fixed: what is there, the verdict or the candidates, the order of events,

@@ -120,7 +120,7 @@ pub struct RankRow {
     pub place: Option<Place>,
     /// What it does or waits for there.
     pub waits_for: Option<String>,
-    /// Seconds for which it has stood at this place, at least; null if it moved or that is unknown.
+    /// Seconds for which it has been at this place, at least; null if it moved or that is unknown.
     pub since: Option<f64>,
     /// Whether it moved between the readings.
     pub has_moved: Option<bool>,
@@ -490,7 +490,7 @@ fn looked_at(case: &model::Case) -> Vec<LookedAt> {
     let mut entries = Vec::with_capacity(case.sources.len());
     for (id, source) in (0..).map(model::SourceId).zip(&case.sources) {
         let notes = notes.remove(&id).unwrap_or_default();
-        // Links, pipes and what lies beyond a bound are noted though nobody opened them.
+        // Links, pipes and what is beyond a bound are noted though nobody opened them.
         let unread = notes.iter().any(|note| match note.kind {
             model::NoteKind::Unreadable => true,
             model::NoteKind::Remark | model::NoteKind::LimitReached => source.size_bytes == 0,

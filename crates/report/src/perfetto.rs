@@ -354,7 +354,7 @@ mod tests {
         let bytes = writer.finish().unwrap();
         let packets: Vec<_> = fields(&bytes).into_iter().map(|(field, p)| (field, fields(&p))).collect();
         assert!(packets.iter().all(|(field, p)| *field == 1 && p.iter().any(|(f, _)| *f == 10)));
-        // The clock, two tracks, two slices of which one has an end.
+        // The clock, two tracks, two slices; one has an end.
         assert_eq!(packets.len(), 1 + 2 + 3);
         let times: Vec<u64> =
             packets.iter().flat_map(|(_, p)| p).filter(|(f, _)| *f == 8).map(|(_, b)| number(b)).collect();

@@ -109,7 +109,7 @@ pub(crate) fn tally(looked_at: &[LookedAt]) -> String {
             None => counts.push((&entry.kind, 1)),
         }
     }
-    // What told nothing comes last.
+    // What showed nothing comes last.
     counts.sort_unstable_by_key(|(kind, _)| {
         (matches!(*kind, "text" | "unknown" | "empty" | "not-read"), *kind)
     });

@@ -69,7 +69,7 @@ pub(crate) struct CollectArgs {
 /// Between two looks at a counter, and patience with one connection, milliseconds.
 pub(crate) const WINDOW_MS: u64 = 400;
 pub(crate) const CONNECT_MS: u64 = 800;
-/// Between two looks at the stacks: what stands at one place for as long is stuck, or slow.
+/// Between two looks at the stacks: a rank at one place for this long is stuck, or slow.
 const AGAIN_MS: u64 = 3_000;
 
 impl Subcommand for CollectArgs {

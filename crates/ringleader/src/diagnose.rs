@@ -177,7 +177,7 @@ impl DiagnoseArgs {
             let report = self.report(&diagnosis, &paths)?;
             reports.push((code, job.label.clone(), report));
         }
-        // Stable: of two that are equally bad, the one that began first stands first.
+        // Stable: of two that are equally bad, the one that began first is first.
         reports.sort_by_key(|(code, ..)| match code {
             Code::Findings => 0,
             Code::Undecided => 1,
@@ -192,7 +192,7 @@ impl DiagnoseArgs {
             return Ok(Code::NothingFound.into());
         };
         report.jobs = rows;
-        // Each bundle is gone by now: what is quoted stands in the report.
+        // Each bundle is gone by now: quotations are in the report.
         self.print(&report, &Case::default(), &[])?;
         Ok(code.into())
     }

@@ -197,7 +197,7 @@ pub(crate) fn last_line(said: &str, host: &str) -> String {
     nameless(&nameless(line, host), bare).chars().take(300).collect()
 }
 
-/// A text with a host's name taken out where it stands as a word: a host called `c` is no letter of others.
+/// A text with a host's name removed where it is a word: a host called `c` is no letter of others.
 pub(crate) fn nameless(text: &str, host: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let mut out = String::with_capacity(text.len());

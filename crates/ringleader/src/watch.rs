@@ -158,7 +158,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         exporter.flush();
     }
     if let Some(screen) = screen {
-        // The screen's own trouble is told; a panic of it is our bug and told at the top.
+        // The screen's own errors are reported here; a panic is our bug and reported at the top.
         match screen.join() {
             Ok(shown) => shown.map_err(Failure::Write)?,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -521,7 +521,7 @@ impl Watch {
                         say(What::Note { text });
                     }
                 }
-                // Nothing is judged, but that something stands still is known, and told.
+                // Nothing is judged, but the stall is known and reported.
                 Ok(Err(failure)) => {
                     let text = failure.message().trim_end().to_owned();
                     say(What::Note { text: text.clone() });
@@ -569,7 +569,7 @@ impl Watch {
                 }
                 self.teller.say(&Event::new(now_ns(), what));
             }
-            // A job that ended, of which nothing says how: that nothing was found, or only missed, is nothing to be told.
+            // A job that ended in an unknown way: that nothing was found is not reported.
             Word::Judged(judged)
                 if self.is_unsure
                     && (judged.report.verdict.cause == "none" || judged.report.findings.is_empty()) =>
@@ -626,7 +626,7 @@ impl Watch {
 
     fn is_over(&mut self) -> bool {
         match &mut self.child {
-            // What it started may outlive it for a moment: its ranks are told to end by it, and then it ends.
+            // What it started may outlive it for a moment: it tells its ranks to end, then it ends.
             Some(child) => child.ended().is_some(),
             None => self.eye.agent.is_over(),
         }

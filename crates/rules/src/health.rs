@@ -370,7 +370,7 @@ mod tests {
         let mut stage = Stage::job(3).dumps(&["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"]);
         cut_archive(&mut stage);
         says(&stage, "undecided, low");
-        // A kernel log in it may lie beside a job that was cut off.
+        // A kernel log in it may be beside a job that was cut off.
         let crash = KernelEventKind::Crash {
             pid: Some(Pid(7)),
             name: "python3".into(),

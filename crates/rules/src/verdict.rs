@@ -165,7 +165,7 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     }
 }
 
-/// Each rank of a job that runs: those that are not there, then those that stand with the fewest others.
+/// Each rank of a job that runs: those that are not there, then those with the fewest others at the same place.
 fn rows(scene: &Scene<'_>) -> Vec<RankLook> {
     let looks = scene.looks();
     let missing = looks.missing().iter().map(|rank| RankLook {

@@ -73,7 +73,7 @@ pub struct RankDigest {
     /// It ended its last communicator in good order.
     #[serde(skip_serializing_if = "is_default")]
     pub is_ended: bool,
-    /// Where its main thread stands, outermost frame first, at most [`MAX_FRAMES`]: only while somebody asks for it.
+    /// Where its main thread is, outermost frame first, at most [`MAX_FRAMES`]: only while it is requested.
     #[serde(skip_serializing_if = "is_default")]
     pub stack: Vec<String>,
     /// What TCP counts of its connections to other hosts; none where it has none, or they cannot be seen.

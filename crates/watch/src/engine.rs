@@ -38,7 +38,7 @@ const SLOW_NS: i64 = 600_000_000_000;
 const LINK_NS: i64 = 2_000_000_000;
 /// It is reported when it has been slow for this long.
 const SLOW_WAIT_NS: i64 = 8_000_000_000;
-/// Stalls that stand at the same time.
+/// Stalls that hold at the same time.
 const MAX_STALLS: usize = 8;
 /// The slowest rank is shown for as long after it was last late.
 const SLOWEST_NS: i64 = 15_000_000_000;
@@ -59,8 +59,8 @@ struct ToldStall {
 const WAITING_NS: i64 = 15_000_000_000;
 /// A rank that has slept for this long in a call that does not end by itself holds up those that wait for it.
 const STUCK_NS: i64 = 30_000_000_000;
-/// With every rank of the job inside an operation nobody is left to compile, load or save: so long a pause is a stall
-/// even where the calls have shown no rhythm. Longer than a transfer over a slow link takes.
+/// With every rank of the job inside an operation no rank is left to compile, load or save: a pause this long is a
+/// stall even where the calls have shown no rhythm. Longer than a transfer over a slow link takes.
 const FULL_NS: i64 = 20_000_000_000;
 /// The first operations of a communicator connect its ranks, which may take as long.
 const FULL_LEAST_OPS: u64 = 64;
@@ -498,7 +498,7 @@ fn job_usual_ns<'a>(
         .unwrap_or(0)
 }
 
-/// How the communicators stand.
+/// The state of the communicators.
 pub fn progress(view: &View) -> What {
     let comms = view.comms.iter().take(MAX_COMMS).map(|c| CommProgress {
         id: c.id.clone(),

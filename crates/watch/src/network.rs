@@ -1,5 +1,5 @@
-//! What holds up a communicator in which all have come: the network between two hosts, ranks that nobody sees, or nothing
-//! that shows.
+//! What holds up a communicator that all ranks have entered: the network between two hosts, ranks that no agent sees,
+//! or nothing that shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

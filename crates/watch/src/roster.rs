@@ -14,7 +14,7 @@ const SILENT_INTERVALS: i64 = 3;
 /// No agent is called silent sooner: hubs have hiccups of this length.
 const SILENT_FLOOR_NS: i64 = 3_000_000_000;
 
-/// Digests from which on it is known how an agent's clock stands to ours.
+/// Digests after which the offset of an agent's clock to ours is known.
 const SETTLED: u64 = 3;
 /// A correction of this size looks like a pause of the job.
 const CORRECTION_NS: i64 = 200_000_000;
@@ -45,8 +45,8 @@ pub(crate) struct Agent {
     pub(crate) processes: BTreeMap<u32, LastWord>,
 }
 
-/// The way of an agent's digests. The quickest one says how its clock stands to ours; what others take longer is the hub's
-/// doing, and no movement or pause of the job.
+/// The transit of an agent's digests. The quickest one gives the offset of its clock to ours; what others take longer
+/// is the hub's doing, and no movement or pause of the job.
 #[derive(Debug, Default)]
 struct Delay {
     /// From the making by the agent's clock to the coming by ours, the least.

@@ -16,7 +16,7 @@ const MAX_SUSPECTS: usize = 32;
 /// Communicators that a stall lists as victims.
 const MAX_VICTIMS: usize = 32;
 
-/// A communicator that stands still for too long.
+/// A communicator without progress for too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Still {
     pub(crate) group: usize,

@@ -1,4 +1,4 @@
-//! Where each rank stands with regard to the operation that its communicator stands at.
+//! Where each rank is relative to the operation that its communicator waits at.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::{OpDigest, ProcessState};
 use crate::ledger::{Group, Ledger, Stage, Track, stage_of};
 
-/// Where one rank stands.
+/// Where one rank is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Standing {
@@ -89,7 +89,7 @@ impl Standing {
     }
 }
 
-/// Where a rank stands in a communicator. `deep`: also what else it is in, which takes a look at all that it has.
+/// Where a rank is in a communicator. `deep`: also what else it is in, which takes a look at all that it has.
 pub(crate) fn standing(ledger: &Ledger<'_>, group: &Group<'_>, track: &Track<'_>, deep: bool) -> Standing {
     let Some(member) = ledger.members.get(track.member) else { return Standing::default() };
     if member.is_silent {
@@ -201,7 +201,7 @@ pub(crate) fn called(group: &Group<'_>) -> String {
     if group.name.is_empty() { group.id.clone() } else { group.name.to_owned() }
 }
 
-/// The operation that a communicator stands at, in words.
+/// The operation that a communicator waits at, in words.
 pub(crate) fn called_op(group: &Group<'_>) -> String {
     if let Some(front) = group.front {
         let kind = front.op.map_or("call", |op| &*op.function);

@@ -1,7 +1,7 @@
 //! A job that does not come to its first communicator: its ranks are there, and all of them wait.
 //!
-//! No operation can be seen yet. What shows is how much processor time each rank takes, and where its stack stands: who waits
-//! for the others sleeps, or spins in a call of torch.distributed. Who compiles or loads data does neither.
+//! No operation can be seen yet. What shows is how much processor time each rank takes, and where its stack is: who
+//! waits for the others sleeps, or spins in a call of torch.distributed. Who compiles or loads data does neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -103,7 +103,7 @@ impl Waiting {
     }
 }
 
-/// Whether a stack stands in what brings ranks together. With a plugin that shows communicators, any call of
+/// Whether a stack is in a call that brings ranks together. With a plugin that shows communicators, any call of
 /// torch.distributed made without one does so.
 fn is_on_its_way(digest: &RankDigest) -> bool {
     let is_torch = |frame: &String| frame.contains("torch/distributed/distributed_c10d.py:");

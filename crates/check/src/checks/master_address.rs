@@ -84,7 +84,7 @@ fn run(view: &View<'_>) -> Answer {
         })
         .collect();
     let port = masters.iter().find_map(|master| master.port).unwrap_or(DEFAULT_PORT);
-    // Any user's process names a master; what a shell would take apart is not told to be typed.
+    // Any user's process names a master; text that a shell would interpret is not printed as a command.
     let look =
         plain_word(&masters[0].host).map(|host| format!("getent ahosts {host}; ss -ltnp 'sport = :{port}'"));
     Answer::from_items(well.join("; "), items)

@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_service_counts_where_it_is_needed() {
         let name = vec!["nvidia-fabricmanager.service".to_owned()];
-        // Ready, whoever prepared them: in a virtual machine that is the host.
+        // Ready, regardless of what prepared them: in a virtual machine that is the host.
         assert_eq!(verdict(&CHECK, &with_switch(healthy(), "not-found", "inactive", None)).0, Verdict::Ok);
         // GPUs that do not report a state (A100), with switches on the bus.
         let silent = || node(8, |_, gpu| gpu.fabric_state = Some("not-supported".to_owned()));

@@ -2,7 +2,7 @@
 //! `TORCH_NCCL_DEBUG_INFO_PIPE_FILE` is set: `<value><rank>.pipe`, any byte. The process writes its dump and goes on.
 //! torch has no signal for it: whatever handles SIGUSR1 in a process is the program's own, and none is sent.
 //!
-//! Only when asked for: the job writes a file. Paths are the job's and may lie on what hangs: processes of their own
+//! Only when asked for: the job writes a file. Paths are the job's and may be on what hangs: processes of their own
 //! look at them, all ranks' at once.
 
 use std::path::PathBuf;

@@ -62,7 +62,7 @@ impl<'c> Poured<'c> {
             .spawn()?;
         if let Some(mut input) = child.stdin.take() {
             let request = Request { file: Some(self.ask.clone()), ..Request::default() };
-            // One that dies before it has read the request is told by its answer.
+            // One that dies before it has read the request is recognised by its answer.
             let _ = serde_json::to_writer(&mut input, &request);
         }
         let output = child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;

@@ -90,7 +90,7 @@ pub(super) fn unwind(modules: &mut Modules, memory: &Memory, stack: u64, code: u
     let mut registers = Registers([None; N_REGISTERS]);
     registers.set(arch::STACK, Some(stack));
     let mut code = arch::plain(code);
-    // The kernel's address is exact; one of return may lie behind its function's end, if that never returns.
+    // The kernel's address is exact; one of return may be behind its function's end, if that never returns.
     let mut is_exact = true;
     let mut places = Vec::new();
     let mut context = UnwindContext::new();

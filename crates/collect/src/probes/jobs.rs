@@ -244,8 +244,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// And the parents up to the launcher; the direct parent always, and with a launcher its dead children. A launcher is of
-    /// the job unless it stands above others, too; any other parent is not, unless it stands between the two.
+    /// And the parents up to the launcher; the direct parent always, and with a launcher its dead children. A launcher
+    /// is of the job unless it is above others, too; any other parent is not, unless it is between the two.
     fn with_parents(&self, mut chosen: BTreeSet<u32>, named: &[u32]) -> BTreeMap<u32, Place> {
         let mut parents: BTreeMap<u32, Place> = BTreeMap::new();
         for pid in &chosen {
@@ -260,7 +260,7 @@ impl<'a> Walk<'a> {
                 if self.is_launcher(at) {
                     let place = if self.is_above_many(at) { Place::Above } else { Place::Own };
                     parents.extend(path.drain(..).map(|pid| (pid, place)));
-                    // A launcher may stand below another: torchrun below slurmstepd.
+                    // A launcher may be below another: torchrun below slurmstepd.
                 }
             }
             let direct =

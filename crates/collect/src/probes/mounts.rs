@@ -411,7 +411,7 @@ mod tests {
         let place = mount.stuck_in.as_deref().unwrap();
         assert!(place.contains("state D") && place.contains("fuse"), "{place}");
         assert!(taken.iter().any(|mount| mount.at == "/" && mount.size.is_some()));
-        // A process that hangs there is told with its place, by the probe of jobs.
+        // A process that hangs there is reported with its place by the probe of jobs.
         let mut child = std::process::Command::new("stat").args(["-f", &hung]).spawn().unwrap();
         let target = crate::request::Target { pids: vec![child.id()], ..Default::default() };
         let request = Request { target, ..Request::default() };

@@ -1,6 +1,6 @@
-//! Asks a process for a Flight Recorder dump, by the named pipe that torch reads where `TORCH_NCCL_DEBUG_INFO_PIPE_FILE`
-//! is set, and waits for the dump. The pipe is opened without waiting, and only if it is one and belongs to the process's
-//! user. What lies on a file system that hangs, hangs this process alone.
+//! Asks a process for a Flight Recorder dump, by the named pipe that torch reads where
+//! `TORCH_NCCL_DEBUG_INFO_PIPE_FILE` is set, and waits for the dump. The pipe is opened without waiting, and only if it
+//! is one and belongs to the process's user. What is on a file system that hangs, hangs this process alone.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -24,7 +24,7 @@ pub(crate) struct FileFacts {
     pub(crate) modified_ns: i64,
     /// It begins as no text does.
     pub(crate) is_binary: bool,
-    /// NULs that a text begins with: it was emptied while its writer stood at its end.
+    /// NULs that a text begins with: it was truncated while its writer was at its end.
     pub(crate) n_hole: u64,
     /// Device and number.
     pub(crate) is: (u64, u64),
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_log_that_begins_with_a_hole_is_a_text_from_where_it_begins() {
-        // logrotate's copytruncate: the writer stands at its old place.
+        // logrotate's copytruncate: the writer is at its old place.
         let log = |at: u64| {
             facts(|file| {
                 file.seek(SeekFrom::Start(at)).unwrap();

@@ -76,7 +76,7 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
             Err(error) => last = error,
         }
     }
-    // What is not Python's may still be told, as of a process that is about to end.
+    // Native frames may still be reported, as for a process that is about to end.
     if request.native_frames && !is_forbidden(&last) {
         let look = look.unwrap_or_else(|| Look::take(&request.roots.proc, pid, &BTreeSet::new()));
         if let Some(Ok((threads, n_left_out))) = native(Some(look), request, began)

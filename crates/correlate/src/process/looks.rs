@@ -1,5 +1,5 @@
-//! The ranks of a job that runs, each looked at twice, some seconds apart: its state, the processor time that it has used
-//! between, and where its main thread stood. Only what a collector took of the living is here.
+//! The ranks of a job that runs, each looked at twice, some seconds apart: its state, the processor time that it has
+//! used between, and where its main thread was. Only what a collector took of living processes is here.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -225,7 +225,7 @@ impl<'a> Stated<'a> {
         self.utterances.iter().any(|u| is_end(u.said))
     }
 
-    /// Whether one of its lines lies within this citation.
+    /// Whether one of its lines is within this citation.
     pub fn is_within(&self, cite: Cite) -> bool {
         self.utterances.iter().any(|u| {
             let covers = |place: Cite| {

@@ -322,7 +322,7 @@ struct Position {
     last_completed: i64,
 }
 
-/// Where the watchdog of each rank said it stood.
+/// Where the watchdog of each rank said it was.
 fn positions(case: &Case) -> BTreeMap<Rank, Vec<(GroupLabel, Position)>> {
     let mut positions: BTreeMap<Rank, Vec<(GroupLabel, Position)>> = BTreeMap::new();
     for observation in &case.observations {

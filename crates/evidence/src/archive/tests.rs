@@ -277,7 +277,7 @@ fn a_long_line_is_passed_over_in_bounded_memory() {
     assert!(scratch.text.block.capacity() < 8 << 20, "{}", scratch.text.block.capacity());
 }
 
-/// logrotate's copytruncate under a writer that does not append: NULs up to where it stood.
+/// logrotate's copytruncate under a writer that does not append: NULs up to where it was.
 #[test]
 fn a_hole_in_a_log_is_passed_over() {
     for n_hole in [1, 900, 4_096, 70_000, 1 << 20, (3 << 20) + 17] {

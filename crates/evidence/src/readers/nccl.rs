@@ -263,7 +263,7 @@ impl NcclReader {
         }
         let id = match self.known_process(head) {
             Some(id) => id,
-            // Glued to what another rank printed: whose line it is cannot be told.
+            // Glued to what another rank printed: the owner of the line is unknown.
             None if head.torn
                 && !head.host.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) =>
             {
@@ -386,7 +386,7 @@ impl NcclReader {
         if head.host.is_empty() || head.level == Level::Trace {
             return;
         }
-        // The head is glued to what was torn, so a process that is not known yet cannot be told from it.
+        // The head is glued to what was torn, so an unknown process cannot be identified from it.
         let Some(process) = self.known_process(&Head { torn: true, ..head }) else { return };
         let said = Said { process, tid: head.tid, dev: head.dev, text: head.text, ..*said };
         match (head.level, lines::coll(head.text)) {

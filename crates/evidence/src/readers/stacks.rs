@@ -68,7 +68,7 @@ struct Open {
     last_line: u32,
 }
 
-/// Lines after a crash message within which threads belong to it; every line of the crash starts counting at 0.
+/// Lines after a crash message within which threads belong to it; every line of the crash restarts the count.
 const CRASH_LINES: u32 = 400;
 /// Other lines that may be between two threads of a process.
 const MAX_GAP_LINES: u32 = 200;
@@ -131,7 +131,7 @@ impl StackReader {
     fn begin(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut Open {
         self.close(sink);
         let mut open = Open::begin(tool, line, sink);
-        // What announced it stands right before it.
+        // What announced it is right before it.
         if let Some((pid, at)) = self.announced.take()
             && line.number <= at.saturating_add(3)
         {

@@ -44,7 +44,7 @@ const MAX_STATEMENT: usize = 8 << 10;
 /// Lines without a word after which a block is over.
 const MAX_SILENCE: u32 = 400;
 
-/// Words without which a line that nothing waits for is nobody's business here. A program's own prints end at this.
+/// A line without any of these words, which nothing waits for, is skipped here. A program's own prints end at this.
 const WORDS: [&str; 43] = [
     "rror",
     "raceback",

@@ -214,7 +214,7 @@ fn may_matter(line: &[u8], shape: &[u8]) -> bool {
         // What a number means as a level, it alone tells.
         Some(record) if record.is_numbered || record.level.is_some_and(|level| level >= Level::Error) => true,
         Some(record) => record.lines.iter().any(|text| {
-            // Labels are counted where they stand.
+            // Labels are counted where they are.
             let mut stripper = Stripper::default();
             stripper.strip(text.as_bytes(), &mut Tag::default());
             if stripper.saw_label() {

@@ -388,7 +388,7 @@ fn bracket<'a>(line: &'a [u8], tag: &mut Tag, rank_is_task: &mut bool) -> Option
         if std::mem::take(rank_is_task) {
             tag.who.rank = None;
         }
-        // torchrun adds no blank; one that stands alone is the terminal's, more are indentation.
+        // torchrun adds no blank; a single one is the terminal's, more are indentation.
         return Some(match scan.0 {
             [b' ', next, ..] if *next != b' ' => scan.0.get(1..)?,
             rest => rest,

@@ -20,7 +20,7 @@ const MAX_BYTES: usize = 4 << 10;
 /// The signs of one source, each once.
 #[derive(Default)]
 pub(super) struct SignReader {
-    /// The last command that stood behind a prompt.
+    /// The last command after a prompt.
     command: String,
     found: Vec<Found>,
     room: Vec<&'static sign::Row>,

@@ -259,7 +259,7 @@ pub(super) fn open(report: &Report) -> String {
         }
         out.push_str("</ol>\n");
     }
-    // The lines themselves stand above.
+    // The lines themselves are above.
     let asked = open::questions(report);
     if !asked.is_empty() {
         let title = if is_undecided { "What would decide" } else { "What would show more" };

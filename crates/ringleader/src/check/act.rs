@@ -1,5 +1,5 @@
-//! What `check` may do beside looking: run fixes that harm nobody, and end orphans of an earlier job. Nothing of it
-//! without being asked, and each with a question or with the pids named by hand.
+//! What `check` may do beside looking: run harmless fixes, and end orphans of an earlier job. Nothing of it without
+//! being asked, and each with a question or with the pids named by hand.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;

@@ -207,7 +207,7 @@ impl Table {
             if !row.is_empty() && row.chars().count() + 1 + word.chars().count() > room - hang {
                 let _ = writeln!(self.out, "{}{row}", " ".repeat(indent + hang));
                 row.clear();
-                // Further lines stand under the text of the first.
+                // Further lines are under the text of the first.
                 hang = if text.starts_with("-> ") { 3 } else { 2 };
             }
             if !row.is_empty() {

@@ -44,7 +44,7 @@ impl Out {
             options.custom_flags(rustix::fs::OFlags::NOCTTY.bits() as i32);
             return Ok(to(Box::new(options.open(path).map_err(failed)?), Some(path), None));
         }
-        // Node exporters and CI read what lies there at any moment.
+        // Node exporters and CI read what is there at any moment.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (file, new) = tempfile::Builder::new()
             .prefix(".ringleader-")

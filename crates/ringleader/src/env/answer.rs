@@ -100,7 +100,7 @@ pub struct Compared {
     pub pids: Vec<u32>,
 }
 
-/// How a setting of a running job stands.
+/// The state of a setting of a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {

@@ -204,7 +204,7 @@ fn sub_code(topic: &mut Topic, event: &Xid, unit: &str, first: u32, second: u32)
         topic.read("decoded", "NVIDIA's sheet has no row for this unit, sub-code and status");
         return;
     };
-    // What depended on the sub-code is told by it now.
+    // What depended on the sub-code is now known.
     topic.details.retain(|d| !matches!(&*d.value, "decode" | "depends on the sub-code"));
     let fatal = event.fatal == Some(true) && !rule.resolution_if_fatal.is_empty();
     let resolution = if fatal { rule.resolution_if_fatal } else { rule.resolution };

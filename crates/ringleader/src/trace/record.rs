@@ -285,7 +285,7 @@ fn now_ms() -> u64 {
 }
 
 fn say(text: &str) {
-    // Nobody may be left to be told.
+    // The reader may be gone.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 

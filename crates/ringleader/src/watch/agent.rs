@@ -104,7 +104,7 @@ pub(crate) struct Agent {
     slurm: BTreeMap<(u32, u64), bool>,
     kin: Kin,
     next_kin: Instant,
-    /// Ranks of the job that stand outside of what was named.
+    /// Ranks of the job outside what was named.
     elsewhere: BTreeSet<u32>,
     next_scan: Instant,
     had_ranks: bool,
@@ -330,7 +330,7 @@ impl Agent {
         self.members.retain(|pid, member| {
             member.is_rank |= ranks.contains(pid);
             if let Some(number) = numbers.get(pid).filter(|_| !ranks.contains(pid)) {
-                // It was taken for the rank before that one was there, or could be told from it.
+                // It was taken for the rank before that one was there or could be distinguished.
                 member.is_rank = false;
                 member.is_beside |= told.contains(number);
             }
@@ -471,7 +471,7 @@ impl Agent {
                 if ring.failed.replace(error.to_string()).is_none() {
                     (member.next_try, member.pause) = (Instant::now(), RETRY);
                 }
-                // What it said before would look as if it stood still. Of the dead it is the last word.
+                // Its earlier state would look like a stall. For a dead one it is the last state.
                 let last = &member.last;
                 let (rank, local_rank, world_size) = (last.rank, last.local_rank, last.world_size);
                 if is_gone {
@@ -498,7 +498,7 @@ impl Agent {
         digest
     }
 
-    /// Which logs the ranks write. A file may lie on a mount that hangs, and then only this thread does.
+    /// Which logs the ranks write. A file may be on a mount that hangs, and then only this thread does.
     fn read_logs(&mut self) {
         if let Some(scan) = &self.logs_scan {
             match scan.try_recv() {

@@ -37,7 +37,7 @@ pub(crate) fn call(
     thread::scope(|scope| {
         let command = command.map(|line| scope.spawn(move || self::command(&line, report, bundle)));
         let posted = webhook.and_then(|url| self::webhook(&url, body));
-        // A panic there has told of itself.
+        // A panic there has already been reported.
         command.and_then(|thread| thread.join().ok()).into_iter().chain(posted).collect()
     })
 }

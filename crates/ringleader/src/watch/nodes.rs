@@ -115,7 +115,7 @@ impl Nodes {
                 Change::Digest(digest) if digest.node != self.name => heard.digests.push(*digest),
                 Change::Unreadable { node, why } => heard.notes.push(format!("digest of {node}: {why}")),
                 Change::Surplus => heard.notes.push("more nodes than can be followed".to_owned()),
-                // The engine tells silence by the age of what it has, and away and back were told by the link.
+                // The engine detects silence by the age of its data; the link has reported disconnects and reconnects.
                 Change::Digest(_)
                 | Change::Silent { .. }
                 | Change::Left { .. }

@@ -47,7 +47,7 @@ pub(super) fn replay(paths: &[PathBuf], settings: Settings, teller: &Teller) -> 
     for look in 0..((end.saturating_sub(begin)) / LOOK_NS).min(MAX_LOOKS) {
         let now = begin + look * LOOK_NS;
         let ranks = states.iter().map(|state| RankDigest {
-            // Of the dead the ring tells nothing: they are taken to stand where they stood.
+            // The ring says nothing about dead processes: they are taken to be where they were.
             process: ProcessState::Alive,
             would_show: true,
             ..from_ring(&at(state, now))

@@ -46,7 +46,7 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
             break;
         }
         match wait() {
-            // A closed terminal is always ready to be read and has nothing: whoever asks it for an event never comes back.
+            // A closed terminal is always ready to be read and has no data: asking it for an event never returns.
             Waited::Closed => {
                 CLOSED.store(true, Ordering::Relaxed);
                 // It cannot be restored, and its end would complain of that to nobody.

@@ -69,7 +69,7 @@ fn start_with(address: SocketAddr, picture: Shared, patience: Duration) -> io::R
         runtime.block_on(async {
             if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
                 let door = Door { listener, seats: Arc::new(Semaphore::new(MAX_CONNECTIONS)), patience };
-                // Ends only if the listener fails, and nobody can be told then but by its silence.
+                // Ends only if the listener fails; then its silence is the only sign.
                 let _ = axum::serve(door, app).await;
             }
         });
@@ -289,7 +289,7 @@ mod tests {
         assert!(ask(at, "/nothing", &host).starts_with("HTTP/1.1 404"));
     }
 
-    /// Whoever opens connections and asks nothing, or asks a letter at a time, keeps nobody else out for long.
+    /// A client that opens connections and sends nothing, or sends a byte at a time, blocks no other client for long.
     #[test]
     fn guests_that_do_not_ask_are_sent_away() {
         let patience = Duration::from_millis(300);

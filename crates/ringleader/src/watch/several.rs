@@ -107,7 +107,7 @@ impl Crowd<'_> {
             show_of(&job.seat, self.front);
             match job.thread.join() {
                 Ok(ended) => self.ended.push(ended),
-                // A panic of one is our bug and told at the top.
+                // A panic of one is our bug and reported at the top.
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }

@@ -56,7 +56,7 @@ pub(crate) fn lines(event: &Event) -> Option<String> {
     })
 }
 
-/// What stands still, who is suspected, what each rank does.
+/// What is stalled, which ranks are suspected, what each rank does.
 pub(crate) fn stalled(stall: &Stall) -> String {
     let mut out = format!("STALL: {}", headline(stall));
     for rank in stall.states.iter().take(MAX_STATES) {

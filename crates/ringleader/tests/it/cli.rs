@@ -106,7 +106,7 @@ fn what_cannot_be_obeyed_is_2() {
     ");
 }
 
-/// `/dev/full` stands for a full disk, wherever the report goes.
+/// `/dev/full` plays a full disk, wherever the report goes.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_6() {

@@ -291,7 +291,7 @@ impl Drop for Idle {
     }
 }
 
-/// What a run's folder is called costs no log: ids are told, a secret is not, and what lies there is taken.
+/// What a run's folder is called costs no log: ids are shown, a secret is not, and what is there is taken.
 #[test]
 fn logs_are_taken_from_folders_of_any_name_and_the_name_of_a_secret_is_not_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -23,8 +23,8 @@ use crate::cli::ringleader;
 /// Operations a second that a pretended job runs.
 const PACE: Duration = Duration::from_millis(20);
 
-/// One rank: all_reduce after all_reduce. Each ends once all ranks have entered it, told by a file of each that grows by
-/// a byte with every step; or by the bytes of its neighbour, where ranks have a network. Ends after `steps`.
+/// One rank: all_reduce after all_reduce. Each ends once all ranks have entered it, shown by a file of each that grows
+/// by a byte with every step; or by the bytes of its neighbour, where ranks have a network. Ends after `steps`.
 fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
     let options = Options {
         directories: vec![

@@ -236,7 +236,7 @@ fn nothing_of_a_sibling_job_and_nothing_of_their_parent_is_taken() {
     assert!(!report.contains("word-of-job-b") && !report.contains("word-of-the-sweep"), "{report}");
 }
 
-/// One rank is named, and the other stands beside it: they meet at one place.
+/// One rank is named, and the other is beside it: they meet at one address.
 #[test]
 fn ranks_outside_of_the_named_tree_are_found() {
     let Some(sweep) = Sweep::start() else { return };
@@ -252,7 +252,7 @@ fn ranks_outside_of_the_named_tree_are_found() {
     assert!(!text.contains("word-of-job-a") && !text.contains("own-log-of-job-a"), "{names:?}");
 }
 
-/// Four ranks of any program, of which one stands elsewhere.
+/// Four ranks of any program; one is elsewhere.
 const HUNG: &str = r#"
 import os, sys, time
 

@@ -1,4 +1,4 @@
-//! Where each rank stands, equal ranks folded, and the stacks of all of them as one tree.
+//! Where each rank is, equal ranks folded, and the stacks of all of them as one tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use ringleader_model::{Frame, FrameOwner, Rank, StackNode, Standing, user_frame}
 
 use super::calls::{decisive, kind_of, operation};
 
-/// Rows of ranks that stand alike.
+/// Rows of ranks in the same place.
 const MAX_STANDINGS: usize = 128;
 /// Wordings of one row that are kept separate.
 const MAX_ALIKE: usize = 8;
@@ -18,7 +18,7 @@ const MAX_ALIKE: usize = 8;
 const MAX_DEPTH: usize = 80;
 const MAX_NODES: usize = 400;
 
-/// Where each rank stands; the accused and those that do not wait first. Empty if nothing is known of any.
+/// Where each rank is; the accused and those that do not wait first. Empty if nothing is known of any.
 pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
     let mut at: BTreeMap<Rank, Standing> = BTreeMap::new();
     let fresh = |rank: Rank| Standing {

@@ -86,7 +86,7 @@ fn is_consequence(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Finding]) 
     })
 }
 
-/// The finding that cites a statement, else the one of a cause that it stands for, else the first.
+/// The finding that cites a statement, else the one with a cause that the table lists for it, else the first.
 fn explained_by<'f>(stated: &Stated<'_>, findings: &'f [Finding]) -> Option<&'f Finding> {
     let causes = stated.causes();
     let cites = |f: &&Finding| f.evidence.iter().any(|e| stated.is_within(e.cite));

@@ -14,7 +14,7 @@ use crate::view::{Comm, CommRank, Front, JobState, MAX_WAITING_FOR, Node, Proces
 use crate::waits::Waits;
 use crate::words::list;
 
-/// Of processes alone: whether anybody waits cannot be seen, so that a job must have had time to end.
+/// From processes alone it is not visible whether a rank waits, so a job must have had time to end.
 const BROKEN_ALONE_NS: i64 = 15_000_000_000;
 /// Before the first operation of a job whose operations would show.
 const BROKEN_AT_START_NS: i64 = 5_000_000_000;
@@ -204,7 +204,7 @@ fn cannot_see(ledger: &Ledger<'_>, sees: Sees) -> Vec<String> {
     out
 }
 
-/// Nobody waits, and nobody comes back, for longer than ever.
+/// No rank waits, and none comes back, for longer than ever before.
 pub(super) fn all_outside(ledger: &Ledger<'_>, histories: &Histories) -> Option<Stall> {
     let live = || ledger.groups.iter().filter(|c| !c.is_ended);
     let ready = || {

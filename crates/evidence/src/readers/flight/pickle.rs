@@ -51,7 +51,7 @@ impl<'a> Machine<'a> {
         self.entries_at.is_some_and(|at| self.stack.len() == at + 1 && self.marks.last() == Some(&(at + 1)))
     }
 
-    /// Whether an entry lies on the list's mark and the next opcode has no more to do with it.
+    /// Whether an entry is on the list's mark and the next opcode has no more to do with it.
     fn is_entry_complete(&self) -> bool {
         self.entries_at.is_some_and(|at| self.stack.len() == at + 2 && self.marks.last() == Some(&(at + 1)))
             && match self.rest.first() {

@@ -191,7 +191,7 @@ fn a_ring_in_full() {
 #[test]
 fn a_dead_process_ends_with_what_it_knew_last() {
     let newest = 1_763_000_002_600_000_000;
-    // The file as it lies there, and an image that was made of it long after.
+    // The file as it is there, and an image that was made of it long after.
     for read_as in [None, Some(false)] {
         let extract = read("ring", &state().to_bytes(read_as));
         assert!(!ring(&extract).is_live);

@@ -131,7 +131,7 @@ pub(super) fn meminfo(memory: &mut Memory, text: &str) -> bool {
     let kib = value.trim().strip_suffix(" kB").and_then(|n| n.parse::<u64>().ok());
     let Some(bytes) = kib.and_then(|n| n.checked_mul(1024)) else { return false };
     match key {
-        // That of `free` stands above: this one starts again.
+        // That of `free` is above: this one starts again.
         "MemTotal" if memory.total > 0 => return false,
         "MemTotal" => memory.total = bytes,
         "MemAvailable" => memory.available = bytes,

@@ -136,7 +136,7 @@ fn print(chip: &str, print: Option<Print>) -> Option<String> {
 pub(in crate::explain) fn sxid(s: &Sxid) -> Topic {
     let mut topic = Topic::new(Kind::Sxid, format!("sxid {}", s.code), format!("NVSwitch: {}", s.unit));
     let guide = match s.guide {
-        // What it does to the job stands in its own row.
+        // What it does to the job is in its own row.
         Guide::NonFatal if s.kills_job == Kills::Yes => "the switch goes on; the traffic that met it is lost",
         Guide::NonFatal => "nothing stops",
         Guide::PotentiallyFatal => {
@@ -175,7 +175,7 @@ pub(in crate::explain) fn unknown_code(family: &str, code: u32) -> Topic {
     topic
 }
 
-/// The line itself says what to do: that stands before what is known of the code in general.
+/// The line itself says what to do: that comes before what is known about the code in general.
 pub(in crate::explain) fn instead(topic: &mut Topic, first: Move) {
     topic.actions.retain(|action| !action.text.ends_with(first.sentence()));
     topic.actions.insert(0, step(first, "as this line says: "));

@@ -13,7 +13,7 @@ use crate::cli::ringleader;
 const HEAD_BYTES: usize = 40;
 
 /// Asks as the profiler of a rank does, in a thread: for a context once, then repeatedly what to do; writes the
-/// timeline where it is told to. `KINETO_IPC_SOCKET_DIR` holds the sockets.
+/// timeline where it is asked to. `KINETO_IPC_SOCKET_DIR` holds the sockets.
 pub(super) fn pretend(rank: u32, timeline: PathBuf) {
     thread::spawn(move || {
         let folder = PathBuf::from(std::env::var_os("KINETO_IPC_SOCKET_DIR").unwrap());
@@ -51,7 +51,7 @@ pub(super) fn pretend(rank: u32, timeline: PathBuf) {
     });
 }
 
-/// Two ranks, of which rank 0 is late; both can be recorded, with the timelines of a case.
+/// Two ranks; rank 0 is late; both can be recorded, with the timelines of a case.
 fn job() -> (Job, tempfile::TempDir) {
     let sockets = tempfile::tempdir().unwrap();
     let folder = sockets.path().to_str().unwrap().to_owned();

@@ -205,8 +205,8 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
         .build()
 }
 
-/// The stack of rank 0, if it stands in the making of the store that it serves: then not all have come yet. Under
-/// torchrun the launcher serves it, and rank 0 is a client as the others are.
+/// The stack of rank 0, if it is creating the store that it serves: then not all have connected yet. Under torchrun the
+/// launcher serves it, and rank 0 is a client as the others are.
 fn serving(scene: &Scene<'_>, started: &[Started<'_>]) -> Option<Evidence> {
     let zero = started.iter().find(|one| one.rank() == Some(Rank(0)))?;
     if zero.text("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value.eq_ignore_ascii_case("true")) {

@@ -109,7 +109,7 @@ proptest! {
             let (before, after) = (lines(before), lines(after));
             let n = before.len().saturating_sub(1);
             prop_assert!(after.len() >= n);
-            // Names of groups stand before the entries.
+            // Names of groups precede the entries.
             if at > 300 {
                 prop_assert_eq!(&after[..n], &before[..n]);
             }

@@ -135,7 +135,7 @@ fn assert_prefix(part: &NcclLog, whole: &NcclLog) {
         );
         assert!(a.result.is_none() || a.result == b.result);
     }
-    // The one without a name stands for a version that rank 0 printed without a head; it comes last.
+    // The one without a name is a version that rank 0 printed without a head; it comes last.
     for (a, b) in part.processes.iter().zip(&whole.processes).filter(|(a, _)| !a.who.is_nobody()) {
         assert_eq!((&a.who, a.first.map(|c| c.line)), (&b.who, b.first.map(|c| c.line)));
     }
