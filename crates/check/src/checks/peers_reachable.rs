@@ -160,7 +160,7 @@ mod tests {
             &with(vec![peer("10.0.0.8", None, None), peer("192.0.2.5", None, Some(ReachFailure::TimedOut))]),
         );
         assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["192.0.2.5:22"]));
-        assert!(answer.summary.contains("the way is eth0 (default via 10.0.0.1)"), "{}", answer.summary);
+        assert!(answer.summary.contains("the route is eth0 (default via 10.0.0.1)"), "{}", answer.summary);
     }
 
     #[test]
