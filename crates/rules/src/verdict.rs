@@ -555,6 +555,6 @@ mod tests {
         let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true);
         let stage = stage.oom(77_123, "pt_main_thread").at_s(BEGAN_S + 598 - 8 * 3_600);
         let needs = diagnose(&stage.case).needs;
-        assert!(needs.iter().any(|n| n.question.contains("another zone")), "{needs:#?}");
+        assert!(needs.iter().any(|n| n.question.contains("different time zone")), "{needs:#?}");
     }
 }

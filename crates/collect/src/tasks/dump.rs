@@ -100,12 +100,12 @@ mod tests {
         fifo(&pipe);
         std::fs::write(&file, "untouched").unwrap();
         let refused = |path: &Path, uid: u32| write_to(path, uid).unwrap_err();
-        assert!(refused(&file, uid).contains("no named pipe"));
+        assert!(refused(&file, uid).contains("not a named pipe"));
         assert!(refused(&pipe, uid + 1).contains("belongs to user"));
-        assert!(refused(&pipe, uid).contains("nobody reads it"));
+        assert!(refused(&pipe, uid).contains("no process reads it"));
         let link = folder.path().join("link.pipe");
         std::os::unix::fs::symlink(&pipe, &link).unwrap();
-        assert!(refused(&link, uid).contains("no named pipe"));
+        assert!(refused(&link, uid).contains("not a named pipe"));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "untouched");
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let mut reader = File::from(rustix::fs::open(&pipe, flags, Mode::empty()).unwrap());

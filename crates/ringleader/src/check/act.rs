@@ -203,7 +203,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let sleep = node(pid, own, "sleep");
-        assert!(refused(end_orphans(&sleep, &[pid], &none, proc)).contains("no orphan"));
+        assert!(refused(end_orphans(&sleep, &[pid], &none, proc)).contains("not an orphan"));
         assert!(
             refused(end_orphans(&node(pid, own + 1, "sleep"), &[pid], &all, proc)).contains("belongs to")
         );

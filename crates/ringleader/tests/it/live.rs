@@ -423,7 +423,7 @@ fn a_file_system_that_stops_to_answer_costs_its_files_alone() {
         // The kernel's place, as it calls it.
         assert!(why.contains("request_wait_answer") || why.contains("fuse"), "{why}");
         let Outcome::Failed(why) = &item("third.log").outcome else { panic!("{:?}", item("third.log")) };
-        assert!(why[0].contains("does not answer") && why[0].contains("other.log was waited for"), "{why:?}");
+        assert!(why[0].contains("does not answer") && why[0].contains("other.log timed out"), "{why:?}");
     }
 }
 

@@ -400,7 +400,7 @@ fn a_part_that_hung_or_is_malformed_is_a_note() {
             (NoteKind::Remark, "rdma of n1 were not read: no RDMA device"),
         ]
     );
-    assert!(notes[2].1.starts_with("mounts: not understood"), "{notes:?}");
+    assert!(notes[2].1.starts_with("mounts: could not be parsed"), "{notes:?}");
     assert_eq!(notes.len(), 3);
 }
 

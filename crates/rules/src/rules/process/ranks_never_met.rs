@@ -402,6 +402,6 @@ mod tests {
         stage.silent(&RULE);
         let verdict = diagnose(&stage.case);
         assert_eq!(verdict.cause, Cause::Undecided, "{verdict:#?}");
-        assert!(verdict.summary.contains("stood still"), "{}", verdict.summary);
+        assert!(verdict.summary.contains("made no progress"), "{}", verdict.summary);
     }
 }

@@ -248,7 +248,7 @@ mod tests {
         let set = || Stage::new().listing(Some(1), &[("NCCL_IB_DISABLE", "0")]);
         assert_eq!(
             titles(file(set(), "1")),
-            ["NCCL_IB_DISABLE=1 of a configuration file gives way to 0 of the environment"]
+            ["NCCL_IB_DISABLE=1 from a configuration file is overridden by 0 from the environment"]
         );
         assert_eq!(titles(file(set(), "0")), [""; 0]);
     }

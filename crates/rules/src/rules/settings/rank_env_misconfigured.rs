@@ -132,7 +132,7 @@ mod tests {
     fn whoever_hears_of_it_is_not_at_fault() {
         let heard = |text: &str| Stage::new().process("n", 7, Some(0)).warn("bootstrap.cc:327", text);
         let twice = heard("Bootstrap Root : rank 2 of 4 ranks has already checked in").finding(&RULE);
-        assert_eq!(twice.title, "two processes have rank 2: both came to the same communicator");
+        assert_eq!(twice.title, "two processes have rank 2: both joined the same communicator");
         for text in [
             "Bootstrap Root : mismatch in info from procs, nranks 5 vs 4, nroots 1 vs 1, iroot 0 vs 0",
             "Bootstrap Root : mismatch in rank count from procs 5 : 4",
