@@ -29,11 +29,11 @@ pub struct Clocks {
     pub has_majority: bool,
     /// Half the width of the widest interval, milliseconds: the measurement error.
     pub error_ms: f64,
-    /// Clocks of nodes that are away from that of most, farthest first.
+    /// Clocks of nodes that differ from that of most, farthest first.
     pub outliers: Vec<ClockOutlier>,
-    /// Nodes that are away and are not listed.
+    /// Nodes that differ and are not listed.
     pub n_more: usize,
-    /// The asker's own clock against that of most nodes, if it is away; milliseconds it is ahead.
+    /// The asker's own clock against that of most nodes, if it differs; milliseconds it is ahead.
     pub own_ahead_ms: Option<f64>,
 }
 
