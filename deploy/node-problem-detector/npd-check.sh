@@ -4,5 +4,5 @@ out=$(timeout 45 "${RINGLEADER:-ringleader}" check --for prolog --quiet --color 
 case $? in
   0) echo "nothing found"; exit 0 ;;
   4) printf '%s' "$out" | tr '\n' ' ' | cut -c1-200; exit 1 ;;
-  *) echo "could not be told"; exit 2 ;;
+  *) echo "no answer from the check"; exit 2 ;;
 esac

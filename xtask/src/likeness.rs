@@ -29,7 +29,7 @@ const N_WORDS: usize = 12_000;
 const N_CAUSES: usize = 12;
 /// Lesser weights are left out.
 const LEAST: f64 = 0.005;
-/// Weight of recordings of this repository, and of harmless messages, each of which is one line.
+/// Weight of recordings of this repository, and of harmless messages of one line each.
 const MINOR: f64 = 0.3;
 
 /// One text whose causes are known.

@@ -21,9 +21,9 @@ use page::{Page, escape};
 const SECTIONS: [(&str, &str, &str); 16] = [
     ("docs", "Guides", "how to use it, and how well it does"),
     ("command", "Commands", "what each command does, with all options"),
-    ("symptom", "Symptoms", "what people see before they have a name for it, and what to run next"),
+    ("symptom", "Symptoms", "failures in plain words, and what to run next"),
     ("cause", "Causes", "what a verdict names"),
-    ("check", "Checks of a node", "what `ringleader check` looks at"),
+    ("check", "Checks of a node", "what `ringleader check` examines"),
     ("xid", "Xids", "faults that NVIDIA's driver prints to the kernel log"),
     ("message", "Messages", "what programs, frameworks and launchers print when a job fails"),
     ("nccl-message", "NCCL warnings", "what NCCL prints"),
@@ -36,7 +36,7 @@ const SECTIONS: [(&str, &str, &str); 16] = [
     ),
     ("variable", "Variables", "of NCCL, PyTorch and CUDA"),
     ("unread-variable", "Names that nothing reads", "and what is meant instead"),
-    ("value-trap", "Values that are misread", "how a setting means something else than it says"),
+    ("value-trap", "Values that are misread", "settings that do not mean what they say"),
     ("sxid", "SXids", "faults that NVSwitches print to the kernel log"),
     ("other", "More", "rules without a cause of their own, rates, bandwidth"),
 ];

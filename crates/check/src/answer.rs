@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How it stands. Ordered by how bad it is.
+/// Its state. Ordered by how bad it is.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Could not be told, or does not apply: the summary says why.
+    /// /// Unknown, or not applicable: the summary says why.
     #[default]
     Skipped,
     /// Well.
@@ -62,11 +62,11 @@ pub struct Fix {
 pub struct Item {
     /// What it is about: `GPU 3 (0000:5d:00.0)`, `eth0`, `pid 4711 (rank 2)`.
     pub subject: String,
-    /// How it stands.
+    /// Its state.
     pub verdict: Verdict,
     /// One sentence.
     pub text: String,
-    /// Where it was read, and what stood there.
+    /// Where it was read, and the text there.
     pub evidence: String,
 }
 
@@ -87,7 +87,7 @@ pub struct Value {
 pub enum ValueKind {
     /// Has to be the same everywhere: versions, counts, settings.
     Same,
-    /// A number that lies near that of the peers: temperature, power, clock offset.
+    /// A number that is near that of the peers: temperature, power, clock offset.
     Near,
     /// A counter that must not grow between a baseline and now.
     Counter,

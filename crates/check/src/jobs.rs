@@ -70,7 +70,7 @@ pub(crate) fn astray(jobs: &Jobs) -> BTreeSet<u32> {
     inherited(jobs, &Tree::new(jobs)).into_keys().collect()
 }
 
-/// The ranks, grouped by their meeting point: those must agree, whoever started them.
+/// The ranks, grouped by their meeting point: those must agree, regardless of the launcher.
 pub(crate) fn by_meeting(jobs: &Jobs) -> Vec<Vec<&Process>> {
     let gone = astray(jobs);
     let mut by: BTreeMap<_, Vec<&Process>> = BTreeMap::new();

@@ -16,7 +16,7 @@ pub struct CheckResult {
     pub id: String,
     /// Heading.
     pub area: String,
-    /// How it stands.
+    /// Its state.
     pub verdict: Verdict,
     /// One line.
     pub summary: String,

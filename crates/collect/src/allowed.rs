@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use ringleader_knowledge::kept;
 
-/// What stands for a cut word.
+/// What replaces a removed word.
 pub(crate) const CUT: &str = "<cut>";
 
 /// Families beside those that all readers keep: how torchrun and OpenMPI place a process.
@@ -225,7 +225,7 @@ pub(crate) fn arguments(bytes: &[u8]) -> Vec<String> {
             kept.push(format!("{dashes}{name}"));
             // The next word is its value, or a word of its own: cut unless it is known.
             if let Some(value) = words.next_if(|next| !next.starts_with('-')) {
-                // `--standalone train.py`: a switch without value stands before the script.
+                // `--standalone train.py`: a switch without value precedes the script.
                 if n_scripts < MAX_SCRIPTS && is_script(value) && !names_secret(name) {
                     n_scripts += 1;
                     kept.push(value.to_owned());
@@ -305,8 +305,8 @@ fn is_paths(name: &str, value: &str) -> bool {
     value.split(':').all(is_path) || (name.ends_with("_FILE") && value.contains('/') && !value.contains(':'))
 }
 
-/// Whether a path of a file or folder holds something of the shape of a secret. Runs, containers and commits are named by
-/// hexadecimal numbers: those are none, unless the name they stand in says otherwise.
+/// Whether a path of a file or folder holds something of the shape of a secret. Runs, containers and commits are named
+/// by hexadecimal numbers: those are none, unless the name that contains them says otherwise.
 pub(crate) fn path_looks_secret(path: &str) -> bool {
     let mut folder = "";
     let mut rest = String::with_capacity(path.len());
@@ -341,7 +341,7 @@ pub(crate) fn looks_secret(text: &str) -> bool {
     for (at, _) in text.match_indices("://") {
         let rest = text.get(at + 3..).unwrap_or_default();
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // A password may hold a slash: then the '@' stands later.
+        // A password may hold a slash: then the '@' comes later.
         if authority.contains('@') || rest.split_whitespace().next().is_some_and(|word| word.contains('@')) {
             return true;
         }

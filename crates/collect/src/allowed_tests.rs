@@ -66,7 +66,7 @@ fn no_secret_of_the_environment_is_kept_whatever_its_name() {
 
 #[test]
 fn no_secret_is_kept_as_the_value_of_a_variable_of_the_field() {
-    // A plain word in a variable of the field cannot be told from its value.
+    // A plain word in a variable of the field cannot be distinguished from its value.
     let shaped =
         PLANTED.iter().filter(|(name, _)| !matches!(*name, "MLFLOW_TRACKING_PASSWORD" | "MY_PLAIN_PASSWORD"));
     for (_, value) in shaped {

@@ -65,7 +65,7 @@ pub static ALL: &[Collector] = &[
     },
     Collector {
         name: "stacks",
-        takes: "Python and native stacks of each process of the job, and what its threads stand in in the kernel",
+        takes: "Python and native stacks of each process of the job, and where its threads are in the kernel",
         privileges: "CAP_SYS_PTRACE; root, for the kernel's stacks",
         impact: Impact::ReadOnly,
         wanted: |ask| ask.with_stacks,
@@ -73,7 +73,7 @@ pub static ALL: &[Collector] = &[
     },
     Collector {
         name: "rings",
-        takes: "what the plugin has written of each process: its operations, in flight and ended",
+        takes: "the plugin's record of each process: its operations, in flight and ended",
         privileges: "to be the job's user, or root",
         impact: Impact::ReadOnly,
         wanted: |_| true,
@@ -81,7 +81,7 @@ pub static ALL: &[Collector] = &[
     },
     Collector {
         name: "watch-events",
-        takes: "what the watcher that asks for it has seen of the job",
+        takes: "what the watcher that requests it has seen of the job",
         privileges: "none",
         impact: Impact::ReadOnly,
         wanted: |ask| !ask.watch_events.is_empty(),
@@ -89,7 +89,7 @@ pub static ALL: &[Collector] = &[
     },
     Collector {
         name: "ras",
-        takes: "NCCL's own account of the running job, as text and as JSON",
+        takes: "NCCL's own view of the running job, as text and as JSON",
         privileges: "CAP_SYS_ADMIN, to enter the network of a container",
         impact: Impact::ReadOnly,
         wanted: |ask| ask.with_ras,
@@ -105,7 +105,7 @@ pub static ALL: &[Collector] = &[
     },
     Collector {
         name: "stacks-again",
-        takes: "the same stacks once more, where that was asked for: one look does not tell stuck from slow",
+        takes: "the same stacks again, if requested: a single sample does not separate stuck from slow",
         privileges: "as stacks",
         impact: Impact::ReadOnly,
         wanted: |ask| ask.with_stacks && ask.stacks_again_ms.is_some(),
@@ -113,7 +113,7 @@ pub static ALL: &[Collector] = &[
     },
     Collector {
         name: "node-item",
-        takes: "the snapshot of the node, with a second look at the job's processes where stacks are taken twice",
+        takes: "the snapshot of the node, with a second sample of the job's processes if stacks are taken twice",
         privileges: "none",
         impact: Impact::ReadOnly,
         wanted: |_| true,
@@ -121,7 +121,7 @@ pub static ALL: &[Collector] = &[
     },
     Collector {
         name: "logs",
-        takes: "logs, dumps and error files that the job's processes write, and the paths that were named",
+        takes: "logs, dumps and error files that the job's processes write, and the paths that were given",
         privileges: "to read them",
         impact: Impact::ReadOnly,
         wanted: |ask| ask.with_logs || !ask.paths.is_empty(),
@@ -152,7 +152,7 @@ pub struct Ask {
     pub rings: Vec<RingImage>,
     /// Events of the watcher that asks, one JSON object a line (`ringleader.watch.v1`).
     pub watch_events: String,
-    /// Files and folders to take along.
+    /// Files and folders to include.
     pub paths: Vec<PathBuf>,
     /// Version of the program.
     pub tool_version: String,
@@ -174,8 +174,7 @@ pub struct RingImage {
 }
 
 /// Warning that goes with every bundle that holds logs.
-pub const LOGS_REMARK: &str = "logs are as the job wrote them and may hold anything, secrets too (--no-logs leaves them \
-                               out); of environments and command lines only what is on the allow-list is in here";
+pub const LOGS_REMARK: &str = "logs are as the job wrote them and may contain secrets (--no-logs leaves them out); environments and command lines are limited to the allow-list";
 
 /// What collectors work with.
 struct Context<'c, 'w> {
@@ -193,7 +192,7 @@ struct Context<'c, 'w> {
 /// that begins.
 ///
 /// # Errors
-/// If `out` fails. Whatever else goes wrong stands in the manifest.
+/// If `out` fails. Whatever else goes wrong is in the manifest.
 pub fn collect(
     program: &Path,
     ask: &Ask,
@@ -284,7 +283,7 @@ impl Context<'_, '_> {
         match (text, outcome_of(part)) {
             (Some(text), None) => self.bundle.add_bytes(item, Content::Text, text.as_bytes()).map(|_| ()),
             (_, outcome) => {
-                let none = || Outcome::Failed(vec!["its answer is not understood".to_owned()]);
+                let none = || Outcome::Failed(vec!["its answer could not be parsed".to_owned()]);
                 self.bundle.missing(Item { outcome: outcome.unwrap_or_else(none), ..item });
                 Ok(())
             }

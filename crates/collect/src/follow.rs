@@ -1,5 +1,5 @@
-//! What a follower reads of a job's processes again and again: who belongs to the job, whether each runs, sleeps, is
-//! stopped or stuck, and which ring of the plugin it writes.
+//! What a follower reads of a job's processes repeatedly: who belongs to the job, whether each runs, sleeps, is stopped
+//! or stuck, and which ring of the plugin it writes.
 //!
 //! `stat`, `status` and `wchan` never wait for the process. Its maps and its environment do, where it hangs in its own
 //! address space; those are read with patience and not at every look.
@@ -58,7 +58,7 @@ pub struct RankEnv {
     pub world_size: Option<u32>,
     /// Ranks of the job on this node.
     pub local_world_size: Option<u32>,
-    /// NCCL is told to load this program's plugin.
+    /// NCCL is configured to load this program's plugin.
     pub has_plugin: bool,
     /// Where NCCL's RAS listens, if it is not the usual place; none if it is off.
     pub ras: Option<String>,
@@ -76,7 +76,7 @@ pub fn processes(proc: &Path) -> BTreeMap<u32, Stat> {
     procfs::processes(proc)
 }
 
-/// One process; none if it is gone, or that cannot be told now.
+/// One process; none if it is gone, or cannot be read now.
 pub fn process(proc: &Path, pid: u32) -> Option<Stat> {
     ask(proc, pid).ok().flatten()
 }
@@ -138,7 +138,8 @@ pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
     Some(rank_env_in(&environ))
 }
 
-/// The same of a process of which the kernel has just said its state: only one in an uninterruptible wait hangs its reader.
+/// The same for a process whose state was just read from the kernel: only one in an uninterruptible wait hangs its
+/// reader.
 pub(crate) fn rank_env_of(proc: &Path, pid: u32, stat: &Stat) -> Option<RankEnv> {
     if stat.state == "D" {
         return rank_env(proc, pid);
@@ -212,7 +213,7 @@ impl RingFile {
         }
     }
 
-    /// Opens it for reading again and again.
+    /// Opens it for reading repeatedly.
     ///
     /// # Errors
     /// Why not, in words.
@@ -233,7 +234,7 @@ impl RingFile {
     /// Opens it. A link in a container leads to nothing outside of it.
     ///
     /// # Errors
-    /// Those of opening; if it is no regular file.
+    /// Those of opening; if it is not a regular file.
     pub fn open(&self) -> io::Result<File> {
         if let Some(held) = &self.held {
             return open_held(held);
@@ -276,7 +277,7 @@ pub fn rings_in(folder: &Path) -> Vec<RingFile> {
 fn open_held(path: &Path) -> io::Result<File> {
     let seen = File::from(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
     if !seen.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     File::open(format!("/proc/self/fd/{}", seen.as_raw_fd()))
 }

@@ -1,8 +1,9 @@
-//! Which ranks of this node belong to one job, whoever has started them: by the rings that they write, the place where their
-//! environment says that they meet, and the connections that the kernel shows between them. Nothing is asked of them.
+//! Which ranks of this node belong to one job, regardless of what started them: by the rings that they write, the place
+//! where their environment says that they meet, and the connections that the kernel shows between them. Nothing is
+//! asked of them.
 //!
-//! A job's ranks need not stand below one process: a shell loop, mpirun's daemon, a container for each. And one process may
-//! stand above many jobs: a sweep, a notebook, a step of Slurm.
+//! A job's ranks need not be below one process: a shell loop, mpirun's daemon, a container for each. And one process
+//! may be above many jobs: a sweep, a notebook, a step of Slurm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,10 +24,10 @@ const RETRY_MOST: Duration = Duration::from_secs(20);
 const LEAST_GPU_BYTES: u64 = 32 << 20;
 /// Processes that are looked into.
 const MAX_PROCESSES: usize = 65_536;
-/// Ports of a job that others than its ranks may share: nothing is told by a connection to them.
+/// Ports of a job that other processes may share: a connection to them proves nothing.
 const SHARED_PORTS: [u16; 1] = [28_028];
 
-/// Looks for the jobs of this node, again and again: what is known of a process is kept.
+/// Looks for the jobs of this node, repeatedly: what is known of a process is kept.
 pub struct Kin {
     proc: PathBuf,
     folders: Vec<PathBuf>,
@@ -131,7 +132,7 @@ impl Kin {
         }
         known.next = now + known.pause;
         known.pause = (known.pause * 2).min(RETRY_MOST);
-        // Who hangs in the kernel hangs whoever reads its environment: once is enough.
+        // Reading the environment of a process that hangs in the kernel hangs, too: once is enough.
         if stat.state != "D" || known.env.is_none() {
             known.env = follow::rank_env_of(proc, pid, stat).or_else(|| known.env.take());
         }

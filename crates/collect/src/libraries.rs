@@ -1,7 +1,7 @@
 //! Libraries that a process has loaded, with their versions.
 //!
 //! The version comes from the file's name where that is whole (`libcuda.so.580.95.05`), else from what the file says of
-//! itself (NCCL's `NCCL version 2.28.9+cuda13.0`) or what lies beside it (torch's `version.py`).
+//! itself (NCCL's `NCCL version 2.28.9+cuda13.0`) or what is beside it (torch's `version.py`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -35,7 +35,7 @@ const LIBRARIES: &[&str] = &[
 ];
 /// What NCCL says of itself, before its digits.
 const MARK: &[u8] = b"NCCL version ";
-/// Bytes of a library that are searched: read-only data stand before the code for GPUs.
+/// Bytes of a library that are searched: read-only data precedes the code for GPUs.
 const MAX_SEARCHED: u64 = 96 << 20;
 const BLOCK: usize = 1 << 20;
 
@@ -93,7 +93,7 @@ fn name_of(file: &str) -> Option<String> {
     let (stem, numbers) = file.split_once(".so")?;
     // cudart's private copies carry a hash: libcudart-9335f6a2.so.12.8.57
     let stem = if stem.starts_with("libcudart-") { "libcudart" } else { stem };
-    // libcuda.so.1 stands for whatever version the driver has.
+    // libcuda.so.1 has the driver's version, whatever it is.
     let major = numbers.trim_start_matches('.').split('.').next().unwrap_or_default();
     let is_driver = ["libcuda", "libnvidia-ml"].contains(&stem);
     match major {
@@ -110,7 +110,7 @@ fn version_in_name(file: &str) -> Option<String> {
     is_version.then(|| numbers.to_owned())
 }
 
-/// What a file, or what lies beside it, says; empty if nothing.
+/// What a file, or what is beside it, says; empty if nothing.
 fn version_in_file(file: &str, path: &Path) -> String {
     if file.starts_with("libnccl.so") {
         return nccl_version(path).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Native frames of threads that are blocked, without stopping them.
 //!
-//! `/proc/PID/task/TID/syscall` tells where a thread left its program: the stack's register and the code's, exact as
+//! `/proc/PID/task/TID/syscall` shows where a thread left its program: the stack's register and the code's, exact as
 //! long as it does not come back. That it did not is shown by a second look: the same registers, and no switch of
 //! contexts between. A thread that runs has no native stack here, and that is said. The kernel asks for the same as for
 //! ptrace; nothing is attached to and nothing waits.
@@ -68,7 +68,7 @@ pub(crate) struct Thread {
     pub(crate) why: Option<String>,
 }
 
-/// Where a thread stands, as the kernel tells.
+/// Where a thread is, as the kernel reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Runs,
@@ -90,7 +90,7 @@ impl Look {
     /// If it has ended, or may not be looked into.
     pub(crate) fn take(proc: &Path, pid: u32, first: &BTreeSet<u32>) -> io::Result<Self> {
         let of = proc.join(pid.to_string());
-        // What may not be looked into is told here.
+        // What may not be inspected is reported here.
         fs::read(of.join("task").join(pid.to_string()).join("syscall"))?;
         let mut tids: Vec<u32> =
             names(&of.join("task")).iter().filter_map(|name| name.parse().ok()).collect();
@@ -134,7 +134,7 @@ impl Look {
     }
 }
 
-/// Stack of a thread that stood still while it was read.
+/// Stack of a thread that did not move while it was read.
 fn blocked(
     of: &Path,
     tid: u32,
@@ -148,7 +148,7 @@ fn blocked(
         let (stack, code) = match at {
             Some(Mark::Blocked(stack, code, _)) => (stack, code),
             Some(Mark::Runs) => {
-                thread.why = Some("it runs: only of a thread that is blocked they can be taken".to_owned());
+                thread.why = Some("it runs: frames can only be taken of a blocked thread".to_owned());
                 at = mark(of, tid);
                 if at == Some(Mark::Runs) {
                     return None;
@@ -242,11 +242,11 @@ fn why(end: &End, places: &[Place], modules: &Modules) -> Option<String> {
         End::NoFile => Some("cut: code that belongs to no file".to_owned()),
         End::NoTable => Some(format!("cut: {} has no unwind table there", last())),
         End::Unknown(register) => Some(format!(
-            "cut: in {} the way on needs register {}, which the kernel does not tell",
+            "cut: in {} the next frame needs register {}, which the kernel does not report",
             last(),
             unwind::name_of(*register)
         )),
-        End::Broken => Some("cut: the stack makes no sense there, or cannot be read".to_owned()),
+        End::Broken => Some("cut: the stack is inconsistent there, or cannot be read".to_owned()),
         End::Many => Some("cut: more frames than are shown".to_owned()),
     }
 }

@@ -51,9 +51,9 @@ probes! {
     kernel_log by kernel_log: "kernel-log", 2_000, "root, where kernel.dmesg_restrict is 1";
     services by services: "services", 4_000, "none";
     shm by shm: "shm", 1_000, "root, to see which of other users' processes hold a segment";
-    jobs by jobs: "jobs", 1_500, "root, to look into other users' processes";
+    jobs by jobs: "jobs", 1_500, "root, to inspect other users' processes";
     mounts by mounts: "mounts", 1_200, "root, to see the file systems of other users' containers";
-    libraries by libraries: "libraries", 1_500, "root, to look into other users' processes";
+    libraries by libraries: "libraries", 1_500, "root, to inspect other users' processes";
     rdma by rdma: "rdma", 1_500, "none";
     net by network: "network", 1_700, "root, to see which of other users' processes listen";
     reach by reach: "reach", 2_000, "root, to see what masters other users' ranks name";
@@ -63,7 +63,7 @@ fn typed<T: DeserializeOwned>(part: Part<serde_json::Value>) -> Part<T> {
     let outcome = match part.outcome {
         Outcome::Seen(value) => match serde_json::from_value(value) {
             Ok(value) => Outcome::Seen(value),
-            Err(error) => Outcome::Failed(format!("its answer is not understood: {error}")),
+            Err(error) => Outcome::Failed(format!("its answer could not be parsed: {error}")),
         },
         Outcome::Absent(why) => Outcome::Absent(why),
         Outcome::Failed(why) => Outcome::Failed(why),

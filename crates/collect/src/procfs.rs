@@ -65,7 +65,7 @@ pub(crate) fn processes(proc: &Path) -> BTreeMap<u32, Stat> {
 /// Source: proc_pid_permission of Linux fs/proc/base.c. Those of the mount's group and who may trace anybody see all.
 pub(crate) fn hidden_by_mount(proc: &Path) -> Option<String> {
     let mounts = text(&proc.join("self/mountinfo"))?;
-    // What was mounted last lies on top.
+    // What was mounted last is on top.
     let options = mounts.lines().rev().find_map(|line| {
         let (place, source) = line.split_once(" - ")?;
         let is_proc = place.split(' ').nth(4) == Some("/proc") && source.starts_with("proc ");
@@ -149,7 +149,7 @@ pub(crate) fn read_patiently(path: PathBuf, patience: Duration) -> io::Result<Ve
     receiver.recv_timeout(patience).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// A limit that stands for none in version 1: the largest multiple of the page size below 2^63.
+/// A limit that means none in version 1: the largest multiple of the page size below 2^63.
 const V1_UNLIMITED: u64 = 1 << 62;
 
 /// The groups of a process, as /proc/PID/cgroup has them. The tightest limit of the group and those above it counts.

@@ -28,7 +28,7 @@ pub struct Request {
     pub known_pid: Option<u32>,
     /// The file that is meant.
     pub file: Option<FileAsk>,
-    /// Files of the process, any of which is waited for, as it knows them.
+    /// Files of the process, by its own paths; any of them may be waited for.
     pub awaited: Vec<String>,
     /// They are written after this, nanoseconds since 1970.
     pub since_ns: i64,

@@ -115,7 +115,7 @@ fn ask(program: &Path, probe: &Probe, request: &Request) -> io::Result<Outcome<s
         .stderr(Stdio::piped())
         .spawn()?;
     if let Some(mut input) = child.stdin.take() {
-        // A probe that dies before it has read the request is told by its answer.
+        // A probe that dies before it has read the request is recognised by its answer.
         let _ = serde_json::to_writer(&mut input, request);
     }
     listen(child, request)
@@ -126,7 +126,7 @@ fn listen(mut child: Child, request: &Request) -> io::Result<Outcome<serde_json:
     let (sender, receiver) = mpsc::channel();
     let (output, errors) = (child.stdout.take(), child.stderr.take());
     thread::spawn(move || {
-        // The answer ends where its JSON ends: a process of which one thread hangs in the kernel keeps its output open
+        // The answer ends where its JSON ends: a process with a thread that hangs in the kernel keeps its output open
         // long after it has said what it knows.
         let answer: Option<Outcome<serde_json::Value>> = output.and_then(|output| {
             let mut values = serde_json::Deserializer::from_reader(BufReader::new(output.take(MAX_ANSWER)));
@@ -196,7 +196,7 @@ fn give_up(mut child: Child, limit_ms: u64) -> Outcome<serde_json::Value> {
     Outcome::TimedOut { limit_ms, stuck_in }
 }
 
-/// What the threads of a process stand in, as far as the kernel tells; those that merely wait for another are left out.
+/// Where the threads of a process are, as far as the kernel reports; those that merely wait for another are left out.
 pub(crate) fn stuck_in(pid: u32) -> String {
     let tasks = Path::new("/proc").join(pid.to_string()).join("task");
     let mut places: Vec<(bool, String)> = names(&tasks)

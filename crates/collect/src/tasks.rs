@@ -62,7 +62,7 @@ pub(crate) static ALL: &[Probe] = &[
     Probe {
         name: "cache-of",
         deadline_ms: 1_000,
-        privileges: "root, to look into other users' processes",
+        privileges: "root, to inspect other users' processes",
         take: |request| json(file::cache(request)),
     },
     Probe {

@@ -128,7 +128,7 @@ fn ask(socket: &OwnedFd, family: u8, found: &mut Vec<Connection>) -> io::Result<
             None => return Err(io::Error::other("no sock_diag")),
         }
     }
-    Err(io::Error::other("more connections than are read"))
+    Err(io::Error::other("more connections than the limit"))
 }
 
 /// Reads the messages of one answer; true once the last one came. None if the kernel answers with an error.

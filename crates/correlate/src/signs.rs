@@ -303,7 +303,7 @@ impl Signs {
     }
 }
 
-/// The id of a sign or row, and how often it must stand: `ddp-first-rank x2`.
+/// The id of a sign or row, and how often it must occur: `ddp-first-rank x2`.
 fn plain(id: &str) -> (&str, u32) {
     let id = id.strip_prefix("row:").unwrap_or(id);
     match id.rsplit_once(" x") {

@@ -1,9 +1,9 @@
 //! How fast kernel logs are read, beside reading their bytes alone and beside NCCL logs.
 //!
-//! `cargo bench -p ringleader-evidence --bench kernel [-- MB] [word]`. The logs are made here: a month of a busy node (links,
-//! services, one line in two hundred worth a statement), a server's log of which one line in a hundred is about a device,
-//! and a flood in which every line is one; each behind every sort of stamp. Best of several passes, one thread unless
-//! said otherwise.
+//! `cargo bench -p ringleader-evidence --bench kernel [-- MB] [word]`. The logs are made here: a month of a busy node
+//! (links, services, one line in two hundred worth a statement), a server's log with one line in a hundred about a
+//! device, and a flood in which every line is one; each behind every sort of stamp. Best of several passes, one thread
+//! unless said otherwise.
 #![expect(clippy::print_stdout, reason = "a bench prints its result")]
 #![expect(
     clippy::disallowed_types,

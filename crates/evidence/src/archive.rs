@@ -109,7 +109,7 @@ fn open(
     let mut rest = Rest { failure, over: false, input };
     if form == Form::Binary(None) && head.first() == Some(&0) {
         let (n_passed, head) = pass_hole(head, &mut rest);
-        // A log that was emptied under a writer who stood at its end. Whatever else begins with NULs is none.
+        // A log that was truncated under a writer at its end. Anything else that begins with NULs is not a log.
         if matches!(sniff::sniff(head.get(..sniff::HEAD_BYTES).unwrap_or(&head)), Form::Text | Form::Json) {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let size = text::read_text_from(n_passed, &head, &mut rest, &mut scratch.text, &mut sink);

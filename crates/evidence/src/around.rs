@@ -41,8 +41,8 @@ const LINE_BYTES: usize = 2 << 10;
 /// Bytes that are passed over at once.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Reads `n_lines` lines before and after each place that lies in the file, archive or stream `path`; in the order of
-/// `places`, None for those that lie elsewhere or beyond the end.
+/// Reads `n_lines` lines before and after each place that is in the file, archive or stream `path`; in the order of
+/// `places`, None for those that are elsewhere or beyond the end.
 pub fn around(
     path: &str,
     input: &mut dyn Read,
@@ -195,7 +195,7 @@ impl<'i> Lines<'i> {
                 let line = block.get(..end.unwrap_or(block.len())).unwrap_or_default();
                 let room = LINE_BYTES.saturating_sub(text.len());
                 text.extend_from_slice(line.get(..room.min(line.len())).unwrap_or_default());
-                // A bar that was drawn over and over: what stands last is what is seen.
+                // A bar that was redrawn: the last state is what is seen.
                 if let Some(at) = memchr::memrchr(b'\r', line.strip_suffix(b"\r").unwrap_or(line)) {
                     text.clear();
                     let last = line.get(at + 1..).unwrap_or_default();

@@ -100,7 +100,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The document at `rest` does not parse: tries to mend it, and goes on after it (None) or ends.
+    /// The document at `rest` does not parse: tries to repair it, and continues after it (None) or ends.
     fn damaged(&mut self, rest: &[u8], error: &serde_json::Error, sink: &mut Sink<'_>) -> Option<bool> {
         let broken_line = self.line + (error.line() as u32).saturating_sub(1);
         let cite = sink.cite(broken_line, self.at as u64, self.whole.len() as u64);

@@ -1,4 +1,4 @@
-//! What readers stand on: lines and documents as they come in, and the sink for what is found.
+//! The base of the readers: lines and documents as they arrive, and the sink for what is found.
 //!
 //! A reader imports from here and from its own files, from nothing else of this crate. Nothing here knows a reader.
 

@@ -91,7 +91,7 @@ macro_rules! readers {
             false
         }
 
-        /// Whether a line is like one that is read here, wherever its sign stands.
+        /// Whether a line is like one that is read here, wherever its sign is.
         pub(crate) fn is_known(line: &[u8]) -> bool {
             $({
                 const READER: Reader = $reader;
@@ -223,9 +223,9 @@ struct Reader {
     whole: Option<&'static WholeFile>,
     /// Whether a file of JSON objects is read line by line.
     is_json_log: Option<fn(&[u8]) -> bool>,
-    /// Whether a line surely is one of this format, told from its first bytes: a label before it is a launcher's.
+    /// Whether a line certainly has this format, by its first bytes: a label before it is a launcher's.
     begins: Option<fn(&[u8]) -> bool>,
-    /// The same, told from what the line holds.
+    /// The same, by the content of the line.
     is_known: Option<fn(&[u8]) -> bool>,
     /// Whether a line states an error as a log does.
     begins_error: Option<fn(&str) -> bool>,
@@ -244,7 +244,7 @@ const LINES: Reader = Reader {
     wants: Wants::NOTHING,
 };
 
-/// A format of which a file is read as a whole.
+/// A format whose files are read as a whole.
 pub(crate) struct WholeFile {
     name: &'static str,
     is: fn(&[u8]) -> bool,

@@ -1,4 +1,4 @@
-//! What a stream is, told from its first bytes, never from its name.
+//! The kind of a stream, by its first bytes, never by its name.
 //!
 //! Sure signs come first (magic numbers), guesses last. A log may begin like JSON (`[rank0]: …`, `[1,0]<stdout>: …`,
 //! `[2026-11-20 08:21:32] vm:1:1 NCCL …`, `{'loss': 0.1}`), so an opening bracket counts only with what may follow it in
@@ -47,7 +47,7 @@ pub(crate) const HEAD_BYTES: usize = 4096;
 /// UTF-8's byte order mark, which some tools put in front of text.
 pub(crate) const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Formats that are told by name, since their user may know what to do about them.
+/// Formats that are reported by name, since the user may know how to convert them.
 const MAGICS: [(&[u8], &str); 8] = [
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (b"\x04\x22\x4d\x18", "an lz4 file"),
@@ -113,8 +113,8 @@ fn utf16(head: &[u8]) -> Option<bool> {
     [false, true].into_iter().find(|order| of_order(*order))
 }
 
-/// Hardly a byte that no text has. A log that is emptied while its writers stand at its old end has a hole: one run of NULs
-/// between what is text.
+/// Hardly a byte that no text has. A log that is truncated while its writers are at its old end has a hole: one run of
+/// NULs between what is text.
 fn is_text(head: &[u8]) -> bool {
     let is_mostly = |n_odd: usize, n: usize| n_odd * 50 <= n;
     let is_odd = |b: &&u8| matches!(b, 0..=8 | 14..=26 | 28..=31);

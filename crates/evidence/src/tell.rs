@@ -187,7 +187,7 @@ fn gpus(out: &mut String, t: &GpuTable) {
         }
         let error = if g.has_error { " ERR!" } else { "" };
         writeln!(out, "    {row}{error}").unwrap();
-        // Links that say the same stand together.
+        // Links with the same state are grouped.
         let mut told: Vec<(String, Vec<u32>)> = Vec::new();
         for l in &g.links {
             let says = format!(

@@ -192,7 +192,7 @@ impl Pump {
         }
     }
 
-    /// Offers what stands between carriage returns, each like a line: a bar of progress redraws itself with them, and what
+    /// Offers the text between carriage returns, each like a line: a bar of progress redraws itself with them, and what
     /// is printed between two updates has no line of its own. All have one number.
     fn updates(&mut self, line: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) {
         let start = self.offset;
@@ -403,7 +403,7 @@ impl Readers {
         self.is_in_nccl_log && MARK.find(raw.get(..MAX_HEAD_BYTES).unwrap_or(raw)).is_some()
     }
 
-    /// Passes over an ordinary line if nobody is awake; false leaves it.
+    /// Skips an ordinary line if no reader is active; false leaves it.
     #[inline]
     fn pass_ordinary(
         &mut self,

@@ -1,6 +1,6 @@
 //! The tables of what people ask for without a line of a log: symptoms, and statuses by name or number.
 //!
-//! A status stands in `data/statuses.toml`, in a family of codes of `data/messages`, or in both: then it is one row, and
+//! A status is in `data/statuses.toml`, in a family of codes of `data/messages`, or in both: then it is one row, and
 //! the family of messages has precedence, so that `explain` and `diagnose` say the same of it.
 
 use std::collections::{BTreeMap, BTreeSet};

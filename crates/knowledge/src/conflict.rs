@@ -11,7 +11,7 @@ pub struct Conflict {
     pub id: &'static str,
     /// Conditions that all must hold.
     pub with: &'static [Condition],
-    /// Conditions of which one must hold.
+    /// One of these conditions must hold.
     pub and: &'static [Condition],
     /// Whether it slows the job or removes a protection that was requested; otherwise a setting merely has no
     /// effect.

@@ -15,7 +15,7 @@ pub struct Export {
     pub reader: Reader,
     /// First release of the reader that does; `None` = all.
     pub from: Option<Release>,
-    /// First release of the reader for which another row stands.
+    /// First release of the reader that has another row.
     pub until: Option<Release>,
     /// How much is asked for.
     pub level: Level,
@@ -112,7 +112,8 @@ pub fn all() -> &'static [Export] {
 }
 
 impl Export {
-    /// Whether this release of the reader reads it, and no other row stands for it. What is not known is taken to read it.
+    /// Whether this release of the reader reads it, and no other row replaces it. What is not known is taken to read
+    /// it.
     pub fn is_read_by(&self, release: Option<Release>) -> bool {
         let Some(release) = release else { return true };
         self.from.is_none_or(|from| release >= from) && self.until.is_none_or(|until| release < until)

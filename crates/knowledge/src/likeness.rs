@@ -3,7 +3,7 @@
 //! ```text
 //! rendezvous connection    missing-rank +0.41, hostname-resolution +0.33, shape-mismatch -0.12
 //! ```
-//! It orders candidates where no rule speaks. `cargo xtask likeness` learns the weights, which are in
+//! It orders candidates where no rule decides. `cargo xtask likeness` learns the weights, which are in
 //! `data/likeness.txt`; nothing in it knows an order of events, a rank or a number.
 
 use ringleader_model::Cause;
@@ -105,7 +105,7 @@ pub fn rank(words: &[Word]) -> Vec<(Cause, f32)> {
     all
 }
 
-/// The words that speak most for `cause` and against `other`, with what each adds.
+/// The words that count most for `cause` and against `other`, with what each adds.
 pub fn because(words: &[Word], cause: Cause, other: Cause) -> Vec<(Word, f32)> {
     let number = |of: Cause| LIKENESS_CAUSES.iter().position(|c| *c == of);
     let (own, others) = (number(cause), number(other));

@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-/// Whether a name matches a pattern: `*` at its end or start stands for anything.
+/// Whether a name matches a pattern: `*` at its end or start matches anything.
 pub(crate) fn is_name(pattern: &str, name: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         _ if pattern.is_empty() => true,

@@ -21,7 +21,7 @@ pub struct Programs {
     pub does: Does,
     /// Patterns of the names of processes and threads.
     pub names: &'static [&'static str],
-    /// Parts of command lines; `^` stands for the beginning.
+    /// Parts of command lines; `^` matches the beginning.
     pub commands: &'static [&'static str],
     /// Source of the names.
     pub source: &'static str,

@@ -96,7 +96,7 @@ const SERVED: [&str; 2] = ["generation throughput", "\"post "];
 const KERAS: &str = " [===";
 /// Last words of a worker.
 const LAST: [&str; 4] = [" finished", " done", "done!", "done in "];
-/// Words that turn such text into a failure.
+/// Words that make such text a failure.
 const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
 
 /// Whether a line may show progress: a cheap test for every line of a source.
@@ -312,7 +312,7 @@ fn chained(found: Option<u64>, n: u64, inner: Option<u64>) -> u64 {
     found.unwrap_or(0).wrapping_mul(31).wrapping_add(n)
 }
 
-/// Calls `each` with what stands behind a counter's name, and behind the `][` that follows; not at all without a metric.
+/// Calls `each` with what follows a counter's name, and behind the `][` that follows; not at all without a metric.
 fn each_counter<'l>(line: &'l str, mut each: impl FnMut(&'l str, Option<&'l str>)) {
     if !METRICS.iter().any(|m| has_word(line, m)) {
         return;

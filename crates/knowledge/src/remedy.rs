@@ -17,7 +17,7 @@ macro_rules! words {
 }
 
 words!(
-    /// Where a code's fault usually lies.
+    /// Where a code's fault usually is.
     Class {
         /// The GPU or its board.
         Hardware => "hardware",

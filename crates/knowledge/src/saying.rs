@@ -16,13 +16,13 @@ pub struct Saying {
     pub role: Role,
     /// The programs that print it.
     pub by: By,
-    /// Texts of which one must occur (if there are any).
+    /// One of these texts must occur (if there are any).
     pub any: &'static [&'static str],
     /// Texts that must all occur.
     pub all: &'static [&'static str],
-    /// Texts of which none may occur.
+    /// None of these texts may occur.
     pub none: &'static [&'static str],
-    /// Prefixes of which the source file that prints it must have one (if there are any); NCCL only.
+    /// The source file that prints it must have one of these prefixes (if there are any); NCCL only.
     pub file: &'static [&'static str],
     /// Its meaning, in one sentence.
     pub means: &'static str,

@@ -1,4 +1,4 @@
-//! Signs: facts that stand in a line of any output, and what follows from several of them together.
+//! Signs: facts in a line of any output, and what follows from several of them together.
 //!
 //! A message states what failed. A sign states nothing: `ACSCtl: SrcValid+ … ReqRedir+` is ordinary, and so is a job that
 //! hangs in its first collective; both together are a cause. The table is `data/signs.toml`.
@@ -21,13 +21,13 @@ pub struct Row {
     pub says: &'static str,
     /// Stretches of text in their order, with `*` between them; any of these.
     pub(crate) patterns: &'static [&'static str],
-    /// None of these may stand in the line.
+    /// None of these may be in the line.
     pub(crate) without: &'static [&'static str],
     /// The line says that it works so, or that it fails so; may be empty.
     pub(crate) outcome: &'static str,
     /// The command whose output the line must be in; may be empty.
     pub under: &'static str,
-    /// Sample lines; the command stands before a line feed.
+    /// Sample lines; the command precedes a line feed.
     pub examples: &'static [&'static str],
 }
 
@@ -122,7 +122,7 @@ pub fn of(line: &str, under: Option<&str>, out: &mut Vec<&'static Row>) {
 }
 
 impl Row {
-    /// It is of pasted output or of notes, which stand at the beginning of a source.
+    /// It is of pasted output or of notes, which are at the beginning of a source.
     fn is_of_notes(&self) -> bool {
         !self.under.is_empty() || !self.outcome.is_empty()
     }
@@ -166,14 +166,14 @@ const WORKS: &[&str] = &[
     "no error",
     "steady",
 ];
-/// Words that turn them round.
+/// Words that negate them.
 const NOT_SO: &[&str] = &["not work", "n't work", "not ok", "never works", "not fine", "no longer works"];
 /// Words for what fails.
 const FAILS: &[&str] =
     &["hang", "fail", "never", "wrong", "stuck", "crash", "error", "garbage", "time out", "times out"];
 
-/// Whether the stretches of a pattern stand in a line of small letters, one behind the other. `^` at its beginning and `$`
-/// at its end bind it to those of the line.
+/// Whether the stretches of a pattern are in a lower-case line, one behind the other. `^` at its beginning and `$` at
+/// its end bind it to those of the line.
 fn fits(lower: &str, pattern: &str) -> bool {
     let mut rest = lower.trim();
     let bound = pattern.ends_with('$');

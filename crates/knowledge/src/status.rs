@@ -51,7 +51,7 @@ impl Status {
         self.names.first().copied().unwrap_or_default()
     }
 
-    /// A name that nothing else has: an ordinary word stands behind its family.
+    /// A name that nothing else has: an ordinary word follows its family.
     pub fn full_name(&self) -> String {
         let name = self.name();
         let mut chars = name.chars();

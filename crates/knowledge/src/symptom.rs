@@ -39,8 +39,8 @@ pub fn exactly(question: &str) -> Option<&'static Symptom> {
     SYMPTOMS.iter().find(|s| s.asked.contains(&&*question))
 }
 
-/// The symptom of which a question holds the words as whole words: the longest of its phrases decides, then the order of
-/// the table. A phrase whose words stand apart counts less than one that stands together.
+/// The symptom whose words a question contains as whole words: the longest of its phrases decides, then the order of
+/// the table. A phrase whose words are apart counts less than one in a piece.
 pub fn asked(question: &str) -> Option<&'static Symptom> {
     let words = words(question);
     let mut best: Option<((bool, usize), &'static Symptom)> = None;

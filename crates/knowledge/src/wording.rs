@@ -61,7 +61,7 @@ pub fn is_completion(text: &str) -> bool {
     text.contains("Got completion")
 }
 
-/// NCCL: the interface that it is told to use is not there.
+/// NCCL: the interface that it is configured to use is not there.
 pub fn lacks_interface(text: &str) -> bool {
     text.contains("no socket interface found")
 }
@@ -118,7 +118,7 @@ pub fn switch_error(text: &str) -> Option<u32> {
 /// Why nvidia-smi, or a question to the driver, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolFailure<'t> {
-    /// A probe of this program waited in vain; which GPUs, if it is printed.
+    /// A probe of this program timed out; which GPUs, if it is printed.
     NoAnswer(Option<&'t str>),
     /// The user may not ask.
     Forbidden,

@@ -19,7 +19,7 @@ pub struct Xid {
     pub name: &'static str,
     /// Its meaning, in a sentence or two.
     pub meaning: &'static str,
-    /// Where the fault usually lies.
+    /// Where the fault usually is.
     pub class: Class,
     /// Its severity.
     pub severity: Grade,

@@ -42,7 +42,7 @@ pub enum Impact {
 pub enum Category {
     /// Nothing wrong.
     None,
-    /// Ranks wait for ever.
+    /// Ranks wait forever.
     Hang,
     /// An error is reported.
     Error,
@@ -204,7 +204,7 @@ pub struct RankLook {
     pub rank: u32,
     /// Host.
     pub host: Option<Box<str>>,
-    /// Process; None for a rank of which nothing is seen.
+    /// Process; None for a rank that is not visible.
     pub pid: Option<u32>,
     /// State letter, or `missing`.
     pub state: Box<str>,

@@ -159,7 +159,7 @@ impl Route {
         self.to.contains('/')
     }
 
-    /// How many bits of its network an address shares, if it lies in it: the longest one is taken.
+    /// How many bits of its network an address shares, if it is in it: the longest one is taken.
     pub fn covers(&self, address: Ipv4Addr) -> Option<u32> {
         if &*self.to == "default" {
             return Some(0);

@@ -1,4 +1,4 @@
-//! What a report shows beside its findings: who did what around the failure, who waits for whom, where processes stand,
+//! What a report shows beside its findings: who did what around the failure, who waits for whom, where processes are,
 //! the machines, and what became of each error statement. All of it is bounded, and equal ranks are folded.
 
 use crate::{Cause, Cite, Frame, Host, PciAddress, Pid, Rank, RankSet, SourceId, Verdict, WallTime};
@@ -24,7 +24,7 @@ pub struct Picture {
     pub world_size: Option<u32>,
     /// Causes that come into question while nothing is decided, the likeliest first.
     pub candidates: Vec<Candidate>,
-    /// Where each rank stands, outliers first; equal ones folded.
+    /// Where each rank is, outliers first; equal ones folded.
     pub standings: Vec<Standing>,
     /// Processes of the job that have a rank, by rank.
     pub members: Vec<PicturedMember>,
@@ -87,7 +87,7 @@ pub struct PicturedStatement {
 /// Something that was printed once, or first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PicturedEvent {
-    /// When, ns from the beginning of the year, on the wall clock of whoever printed it.
+    /// When, ns from the beginning of the year, on the wall clock of the process that printed it.
     pub in_year_ns: Option<i64>,
     /// Rank that printed it.
     pub rank: Option<Rank>,
@@ -155,7 +155,7 @@ pub struct Candidate {
     pub command: String,
 }
 
-/// Where some ranks stand alike.
+/// A place that some ranks share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// The ranks.
@@ -188,7 +188,7 @@ pub struct Wait {
     pub from: RankSet,
     /// Ranks that have not.
     pub to: RankSet,
-    /// Those of `to` of which nothing was recorded.
+    /// Those of `to` without a record.
     pub unseen: RankSet,
     /// The operation: `all_reduce #45 of default_pg`.
     pub op: String,
@@ -254,7 +254,7 @@ pub struct MachineNic {
     pub state: Box<str>,
     /// Gb/s.
     pub rate_gbps: Option<f64>,
-    /// Whether it works; None if nothing tells.
+    /// Whether it works; None if unknown.
     pub is_up: Option<bool>,
 }
 

@@ -129,7 +129,7 @@ pub struct RunPace {
 pub struct Outlier {
     /// What the rows of the table are named by.
     pub key: OutlierKey,
-    /// What stands before the number, or above it.
+    /// What precedes the number, or is above it.
     pub column: Box<str>,
     /// Its number.
     pub value: f64,

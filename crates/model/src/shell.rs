@@ -1,5 +1,5 @@
-//! Decides which text of the evidence may appear in a command that a person is told to type. Evidence enters a
-//! printed command only as a plain word.
+//! Decides which text of the evidence may appear in a command that a person is asked to type. Evidence enters a printed
+//! command only as a plain word.
 //!
 //! Anybody can choose names in evidence: users set the MASTER_ADDR of their processes, and writers choose the
 //! content of their logs. The reader of the report may be root and paste the command.
@@ -10,7 +10,7 @@ const MAX_BYTES: usize = 253;
 /// Returns `text` if every shell reads it as one word that is not an option: a host, an address, an interface, a
 /// device, an id.
 ///
-/// Nothing is quoted: text that needs quotes is not such a name, whoever it belongs to.
+/// Nothing is quoted: text that needs quotes is not such a name.
 pub fn plain_word(text: &str) -> Option<&str> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b':' | b'_' | b'-');
     let is_word = !text.is_empty() && text.len() <= MAX_BYTES && text.bytes().all(is_plain);

@@ -26,7 +26,7 @@ impl Jobs {
     pub fn blind_spot(&self) -> Option<String> {
         self.unseen.clone().or_else(|| {
             let n = self.n_hidden;
-            (n > 0).then(|| format!("{n} processes of other users could not be looked into: run as root"))
+            (n > 0).then(|| format!("{n} processes of other users could not be inspected: run as root"))
         })
     }
 
@@ -104,9 +104,9 @@ pub struct Process {
     pub net_namespace: Option<u64>,
     /// Why it could not be read.
     pub hidden: Option<String>,
-    /// It stands above the job and is not of it: told for the tree alone.
+    /// It is above the job in the tree and does not belong to it: listed only for the tree.
     pub is_above: bool,
-    /// Files that a process of another job writes as well: whose they are cannot be told.
+    /// Files that a process of another job writes as well: their owner is unknown.
     pub contested: Vec<String>,
     /// The second reading, some seconds later.
     pub again: Option<SecondLook>,

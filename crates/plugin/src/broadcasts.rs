@@ -1,13 +1,13 @@
 //! Detects broadcasts after which NCCL reports kernels wrongly.
 //!
-//! NCCL and its kernels count the works of each channel, and a report is due when the two counts are equal. Since
-//! 2.29, NCCL makes one launch of the broadcasts of a group that have different roots (PyTorch gathers parts of
-//! unequal size this way). Its kernel counts each of them, and NCCL none (`src/scheduler/allgatherv_sched.cc`,
-//! 2.29 to 2.30). From 2.31 on the same is observed after any broadcast. Afterwards an operation's kernel is
-//! reported when an earlier one ran, or never, and with 2.30 `ncclCommDestroy` waits for that report for ever
-//! (observed on two H200 with 2.30.7, 2.31.2 and 2.32.3). So the plugin stops requesting kernels once it sees
-//! such a launch: it does not ask a release for events that would make its counts diverge. `zoo/versions.py`
-//! tests the releases. `NCCL_ALLGATHERV_ENABLE=0` prevents such launches.
+//! NCCL and its kernels count the works of each channel, and a report is due when the two counts are equal. Since 2.29,
+//! NCCL makes one launch of the broadcasts of a group that have different roots (PyTorch gathers parts of unequal size
+//! this way). Its kernel counts each of them, and NCCL none (`src/scheduler/allgatherv_sched.cc`, 2.29 to 2.30). From
+//! 2.31 on the same is observed after any broadcast. Afterwards an operation's kernel is reported when an earlier one
+//! ran, or never, and with 2.30 `ncclCommDestroy` waits for that report forever (observed on two H200 with 2.30.7,
+//! 2.31.2 and 2.32.3). So the plugin stops requesting kernels once it sees such a launch: it does not ask a release for
+//! events that would make its counts diverge. `zoo/versions.py` tests the releases. `NCCL_ALLGATHERV_ENABLE=0` prevents
+//! such launches.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 

@@ -182,9 +182,9 @@ const EVENTS: &str = "RINGLEADER_PLUGIN_EVENTS";
 /// `RINGLEADER_PLUGIN_FOLLOW=all`: follow every operation to its end, whatever this costs the program.
 const FOLLOW: &str = "RINGLEADER_PLUGIN_FOLLOW";
 
-/// The first release whose counts of kernels are right. 2.26.2 has the interface, too, but a call that is captured
-/// into a CUDA graph makes its count diverge from that of the kernels whatever the mask is, and then `ncclCommDestroy`
-/// waits for ever.
+/// The first release whose counts of kernels are right. 2.26.2 has the interface, too, but a call that is captured into
+/// a CUDA graph makes its count diverge from that of the kernels whatever the mask is, and then `ncclCommDestroy` waits
+/// forever.
 const COUNTS_RIGHT: c_int = 22603;
 /// The newest interface.
 const LAST_VERSION: u8 = 7;

@@ -12,7 +12,7 @@
 //! Graphs end the switching. NCCL and the kernels both count the works of each channel, and a report is due when the
 //! two counts are equal. A call that is captured without reports counts once in NCCL, and in the kernels each time the
 //! graph runs (`incWorkCounter` and `src/device/common.h`, 2.26.3 to 2.30): the counts diverge for good. A followed
-//! operation after that is reported too early, or never, and then `ncclCommDestroy` waits for its report for ever. So
+//! operation after that is reported too early, or never, and then `ncclCommDestroy` waits for its report forever. So
 //! the mask stays as it was when the first call was captured. Interfaces 3 and 4 report kernels but not capturing: with
 //! them the mask is never switched.
 

@@ -76,7 +76,7 @@ pub struct Kernels {
     _modules: (Module, Option<Module>),
 }
 
-/// Where a table of codes lies on the GPU, for one [`Plan`].
+/// Where a table of codes is on the GPU, for one [`Plan`].
 pub struct Table(Option<Buffer>);
 
 impl Kernels {

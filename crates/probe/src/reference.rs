@@ -1,6 +1,6 @@
 //! What the kernels compute, on the CPU: the arithmetic of `kernels/plain.ptx` and `kernels/tensor.ptx`.
 //!
-//! It decides who is wrong where two GPUs disagree, and stands in for a GPU in tests.
+//! It decides who is wrong where two GPUs disagree, and replaces a GPU in tests.
 
 use crate::sys::RedOp;
 use crate::values::{Class, Plan};

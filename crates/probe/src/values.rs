@@ -37,7 +37,7 @@ pub struct Plan {
     pub seed: u64,
     /// Integers that a value may be; 0 means any bits.
     pub span: u64,
-    /// Subtracted from each, so that they lie around zero.
+    /// Subtracted from each, so that they are around zero.
     pub low: u64,
     /// Bits of the power of two that each is multiplied with, as single or double.
     pub scale: u64,

@@ -183,7 +183,7 @@ pub struct Tools {
     pub devices: Vec<usize>,
 }
 
-/// What a run tells while it goes on, and whether it should end.
+/// What a run reports while it works, and whether it should end.
 pub struct Watcher<'a> {
     /// Called by rank 0 with the share of the time that is over and what it does.
     pub progress: &'a (dyn Fn(f64, &str) + Sync),
@@ -204,7 +204,7 @@ pub fn clean_environment() {
     crate::sys::set_variable("CUDA_CACHE_DISABLE", Some("1"));
 }
 
-/// Facts of the GPUs, and why they may not be used: somebody uses them.
+/// Facts of the GPUs, and why they may not be used: another process uses them.
 ///
 /// # Errors
 /// If the driver fails.
@@ -269,7 +269,7 @@ pub fn run(tools: &Tools, plan: &Plan, watcher: &Watcher<'_>) -> Result<Report, 
     for (n, (algorithm, protocol)) in forced.iter().enumerate() {
         if watcher.stop.load(Ordering::Relaxed) || Instant::now() > until {
             results.notes.push(format!(
-                "{} of {} forced ways were left out for time",
+                "{} of {} forced algorithms and protocols were skipped for lack of time",
                 forced.len() - n,
                 forced.len()
             ));
@@ -282,7 +282,7 @@ pub fn run(tools: &Tools, plan: &Plan, watcher: &Watcher<'_>) -> Result<Report, 
             Ok(one) => results.merge(one),
             // From 2.24 on NCCL refuses what it cannot do.
             Err(Trouble::Nccl { code: 3 | 5, .. }) => {
-                results.notes.push(format!("{way}: this NCCL cannot do it here"));
+                results.notes.push(format!("{way}: this NCCL does not support it here"));
             }
             Err(error) => {
                 set(own[0].as_deref(), own[1].as_deref());
@@ -300,9 +300,7 @@ pub fn run(tools: &Tools, plan: &Plan, watcher: &Watcher<'_>) -> Result<Report, 
     let mut notes = std::mem::take(&mut results.notes);
     notes.dedup();
     if !meter.is_there() {
-        notes.push(
-            "NVML cannot be opened: neither counters of errors nor other processes are known".to_owned(),
-        );
+        notes.push("NVML cannot be opened: error counters and other processes are unknown".to_owned());
     }
     for check in &plan.checks {
         if *check == Check::Collectives && !does_collectives {

@@ -1,4 +1,4 @@
-//! Who takes part: the GPUs of this process, and the other processes that a launcher started.
+//! The participants: the GPUs of this process, and the other processes that a launcher started.
 //!
 //! Rank, number of ranks and master come from the environment of torchrun, srun or mpirun. Processes meet at a small TCP
 //! exchange: process 0 listens, the others connect, and whatever is exchanged goes through it. It carries no data of the
@@ -32,7 +32,7 @@ pub struct Place {
     pub local_rank: usize,
     /// Where process 0 listens.
     pub master: String,
-    /// Who said so.
+    /// The launcher that said so.
     pub launcher: &'static str,
 }
 
@@ -40,7 +40,7 @@ impl Place {
     /// Reads the environment through `get`. `None`: no launcher, this process is alone.
     ///
     /// # Errors
-    /// If a launcher speaks but leaves out where to meet, or its numbers do not fit.
+    /// If a launcher sets variables but not the meeting point, or its numbers are inconsistent.
     pub fn from_environment(
         get: impl Fn(&str) -> Option<String>,
         master: Option<&str>,
@@ -88,7 +88,7 @@ impl Place {
             (None, Some(host)) => format!("{host}:{port}"),
             (None, None) => {
                 return Err(Trouble::World(format!(
-                    "{launcher} started {n_ranks} ranks and nothing says where they meet; name rank 0's host: --master HOST"
+                    "{launcher} started {n_ranks} ranks, but nothing says where they meet; name rank 0's host: --master HOST"
                 )));
             }
         };
@@ -166,7 +166,7 @@ impl Wire {
                         .set_nonblocking(false)
                         .and_then(|()| stream.set_read_timeout(Some(Duration::from_secs(2))))
                         .and_then(|()| stream.read_exact(&mut hello));
-                    // Whoever greets otherwise is no rank of ours, and is not answered.
+                    // A process that greets differently is not one of our ranks and gets no answer.
                     if read.is_err() || !hello.starts_with(GREETING) {
                         continue;
                     }
@@ -175,7 +175,7 @@ impl Wire {
                     };
                     let (rank, size) = (word(20), word(28));
                     if size != n_ranks {
-                        let why = format!("rank {rank} counts {size} ranks, rank 0 counts {n_ranks}");
+                        let why = format!("rank {rank} has world size {size}, rank 0 has {n_ranks}");
                         return Err(Trouble::World(why));
                     }
                     let _ = stream.set_nodelay(true);
@@ -190,7 +190,7 @@ impl Wire {
                             .filter(|rank| spokes[rank - 1].is_none())
                             .map(|rank| rank.to_string())
                             .collect();
-                        return Err(Trouble::World(format!("ranks {} did not come", missing.join(", "))));
+                        return Err(Trouble::World(format!("ranks {} did not connect", missing.join(", "))));
                     }
                     std::thread::sleep(Duration::from_millis(5));
                 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::json::{Against, Difference, Machine, Report, Role};
 
-/// A call that takes this many times as long as in the good run is told.
+/// A call that takes this many times as long as in the good run is reported.
 const SLOWER: f64 = 1.5;
-/// And at least this much longer, ns: below it lies noise.
+/// And at least this much longer, ns: below it is noise.
 const SLOWER_NS: i64 = 200_000;
 /// Statements that only the bad run has.
 const MAX_STATEMENTS: usize = 12;

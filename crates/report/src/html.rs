@@ -1,8 +1,8 @@
 //! The report as one HTML file: it opens from disk, fetches nothing, and is useful without its script.
 //!
-//! Everything but the timeline stands in the page as text. Evidence is text: it is escaped, characters that act are
-//! spelled out, and a policy in the head allows the page's own script and style by their digests and nothing else.
-//! The same report gives the same bytes.
+//! Everything but the timeline is in the page as text. Evidence is text: it is escaped, characters that act are spelled
+//! out, and a policy in the head allows the page's own script and style by their digests and nothing else. The same
+//! report gives the same bytes.
 
 mod maps;
 mod parts;

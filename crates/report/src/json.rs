@@ -24,7 +24,7 @@ pub struct Report {
     pub schema: Schema,
     /// The answer.
     pub verdict: Verdict,
-    /// All findings; the one that decided stands first.
+    /// All findings; the one that decided is first.
     pub findings: Vec<Finding>,
     /// Open questions, and the command that would answer each.
     pub undecided: Vec<Undecided>,
@@ -54,7 +54,7 @@ pub struct Report {
     /// Where ranks differ in what they called.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub differences: Vec<String>,
-    /// The first and the last time in the evidence: month, day and time of whoever wrote it.
+    /// The first and the last time in the evidence: month, day and time by the clock of the writer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub span: Option<[String; 2]>,
     /// Number of ranks of the job, if the evidence tells.
@@ -107,7 +107,7 @@ pub struct RankRow {
     pub rank: u32,
     /// Host name up to the first dot.
     pub host: Option<String>,
-    /// Process id; null for a rank of which nothing is seen.
+    /// Process id; null for a rank that is not visible.
     pub pid: Option<u32>,
     /// Of a job that runs: state letter of its process, or `missing`. Of a recorded one: `waits`, `behind`, `held`,
     /// `ended`, `gone`, `stopped`, `blocked`, `alive` or `no-record`. May grow.
@@ -120,7 +120,7 @@ pub struct RankRow {
     pub place: Option<Place>,
     /// What it does or waits for there.
     pub waits_for: Option<String>,
-    /// Seconds for which it has stood at this place, at least; null if it moved or that is unknown.
+    /// Seconds for which it has been at this place, at least; null if it moved or that is unknown.
     pub since: Option<f64>,
     /// Whether it moved between the readings.
     pub has_moved: Option<bool>,
@@ -280,7 +280,7 @@ pub struct Evidence {
     pub line: Option<u32>,
     /// Bytes from and to, after decompression; both 0 if the whole file is meant.
     pub span: [u64; 2],
-    /// What stands there, or for a binary format what the record says.
+    /// The text there, or for a binary format what the record says.
     pub text: String,
     /// The lines around it, where they were read again; left out if not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -288,7 +288,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// The line as it stands in its source, where it was read again; else the text, if it is the line itself.
+    /// The line as it is in its source, where it was read again; else the text, if it is the line itself.
     pub fn raw(&self) -> Option<String> {
         self.context.as_ref().map(|context| context.lines.join("\n"))
     }
@@ -312,7 +312,7 @@ pub struct Context {
     pub line: u32,
     /// Lines before it.
     pub before: Vec<String>,
-    /// The cited lines as they stand in the file; `text` may say what they mean instead. Of a long citation the line that
+    /// The cited lines as they are in the file; `text` may say what they mean instead. Of a long citation the line that
     /// is meant, or its first lines.
     pub lines: Vec<String>,
     /// Lines after it.
@@ -336,7 +336,7 @@ pub struct LookedAt {
     /// Kind of evidence; `text` and `unknown` if no reader knows it, `empty`, or `not-read`. May grow.
     #[schemars(regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$"))]
     pub kind: String,
-    /// What could not be read. They stand with the first entry of a file.
+    /// What could not be read. They are with the first entry of a file.
     pub notes: Vec<Note>,
 }
 
@@ -490,7 +490,7 @@ fn looked_at(case: &model::Case) -> Vec<LookedAt> {
     let mut entries = Vec::with_capacity(case.sources.len());
     for (id, source) in (0..).map(model::SourceId).zip(&case.sources) {
         let notes = notes.remove(&id).unwrap_or_default();
-        // Links, pipes and what lies beyond a bound are noted though nobody opened them.
+        // Links, pipes and what is beyond a bound are noted though nobody opened them.
         let unread = notes.iter().any(|note| match note.kind {
             model::NoteKind::Unreadable => true,
             model::NoteKind::Remark | model::NoteKind::LimitReached => source.size_bytes == 0,

@@ -1,7 +1,7 @@
 //! The report. `json` holds its content as plain types and their schema; `text` and `markdown` show the same content.
 //!
-//! Pure, and nothing here concludes: a case and its verdict go in, words come out. Evidence is quoted through `quote`, since a log line may hold escape sequences that would
-//! act on the terminal of whoever reads about them.
+//! Pure, and nothing here concludes: a case and its verdict go in, words come out. Evidence is quoted through `quote`,
+//! since a log line may hold escape sequences that would act on the reader's terminal.
 
 pub mod against;
 pub mod brief;

@@ -1,5 +1,5 @@
-//! The report for a ticket. Whatever may hold words of the evidence stands in a fence or a code span, so that it
-//! cannot become a heading, a link, a mention of somebody, or end its own fence.
+//! The report for a ticket. Whatever may hold words of the evidence is in a fence or a code span, so that it cannot
+//! become a heading, a link, a mention of somebody, or end its own fence.
 
 use std::fmt::Write as _;
 
@@ -139,7 +139,7 @@ fn other_findings(out: &mut String, report: &Report, detail: Detail) {
 /// Candidates, at most `most` statements that nothing explains, and what would decide.
 fn open_questions(out: &mut String, report: &Report, most: usize) {
     if !report.candidates.is_empty() {
-        heading(out, "Causes that come into question, the likeliest first");
+        heading(out, "Possible causes, most likely first");
         for (n, one) in report.candidates.iter().enumerate() {
             let needs =
                 one.needs.as_ref().map(|needs| format!("; {}", prose(&plain(needs)))).unwrap_or_default();
@@ -151,7 +151,7 @@ fn open_questions(out: &mut String, report: &Report, most: usize) {
     }
     let statements = open::statements(report);
     if !statements.is_empty() {
-        heading(out, "Error statements that nothing explains");
+        heading(out, "Unexplained error statements");
         for one in statements.iter().take(most) {
             line(out, &format!("- {} {}", code(&plain(&open::spot(one))), prose(&plain(&open::spread(one)))));
             fence(out, "  ", "", &plain_lines(&one.text).join("\n"));
@@ -165,7 +165,7 @@ fn open_questions(out: &mut String, report: &Report, most: usize) {
     if !questions.is_empty() {
         heading(
             out,
-            if report.verdict.cause == "undecided" { "What would decide" } else { "What would tell more" },
+            if report.verdict.cause == "undecided" { "What would decide" } else { "What would show more" },
         );
         for open in questions {
             line(out, &format!("- {}", prose(&plain(&open.question))));

@@ -7,10 +7,10 @@ use ringleader_model::{Case, Fact, SourceKind, TorchEvent};
 pub(crate) const NOT_GIVEN: &str = "not in the evidence";
 
 /// The reason for what only a living process can give, once the job has ended.
-const ENDED: &str = "the job has ended: only while the next one hangs can it be taken";
+const ENDED: &str = "the job has ended: it can only be taken while the next job hangs";
 
-/// Kinds whose absence is worth telling, with those of which any will do in their place. In the order in which an
-/// operator would fetch them: what is lost first comes first.
+/// Kinds whose absence is reported, with the kinds that can replace them. In the order in which an operator would fetch
+/// them: what is lost first comes first.
 const WANTED: &[(SourceKind, &[SourceKind])] = &[
     (SourceKind::Stacks, &[]),
     (SourceKind::Ras, &[]),

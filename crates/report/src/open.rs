@@ -1,13 +1,13 @@
-//! An undecided verdict: causes that come into question, error statements that nothing explains, and what would decide.
+//! An undecided verdict: causes that come into question, unexplained error statements, and what would decide.
 //!
-//! The open questions of a report repeat both for readers that know neither list; here each is told once.
+//! The open questions of a report repeat both for readers that know neither list; here each is printed once.
 
 use crate::json::{Report, Role, Statement, Undecided};
 
-/// Statements that stand in the open unless everything is asked for.
+/// Statements that are shown unfolded unless everything is asked for.
 pub(crate) const MAX_STATEMENTS: usize = 4;
 
-/// Error statements that nothing explains, if they keep the verdict open.
+/// Unexplained error statements, if they keep the verdict open.
 pub(crate) fn statements(report: &Report) -> Vec<&Statement> {
     if report.verdict.cause != "undecided" {
         return Vec::new();
@@ -20,17 +20,17 @@ pub(crate) fn questions(report: &Report) -> Vec<&Undecided> {
     let (quoted, weighed) = (!statements(report).is_empty(), !report.candidates.is_empty());
     let is_told = |question: &str| {
         quoted && question.starts_with("nothing explains this line")
-            || weighed && question.starts_with("candidates by what these lines say")
+            || weighed && question.starts_with("candidates that fit these lines")
     };
     report.undecided.iter().filter(|open| !is_told(&open.question)).collect()
 }
 
 /// What the questions are for.
 pub(crate) fn title(report: &Report) -> &'static str {
-    if report.verdict.cause == "undecided" { "what would decide" } else { "what would tell more" }
+    if report.verdict.cause == "undecided" { "what would decide" } else { "what would show more" }
 }
 
-/// Where a statement stands first.
+/// Where a statement occurs first.
 pub(crate) fn spot(statement: &Statement) -> String {
     let line = statement.first.line.map(|line| format!(":{line}")).unwrap_or_default();
     format!("{}{line}", statement.first.source)

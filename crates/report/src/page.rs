@@ -93,7 +93,7 @@ impl Page {
     /// An action with its impact at the end of the sentence, its command below.
     pub fn action(&mut self, label: &str, action: &Action) {
         let impact = format!("[{}]", action.impact.name());
-        // The impact stands at the end of the sentence, and in colour only once it is placed.
+        // The impact is at the end of the sentence, and in colour only once it is placed.
         self.item(label, &format!("{} {impact}", plain(&action.text)));
         if self.look.color && action.impact != Impact::Harmless {
             let style = if action.impact == Impact::Disruptive { Style::Yellow } else { Style::Red };

@@ -1,8 +1,8 @@
 //! Writes Perfetto traces: slices, moments and counters on named tracks, as a stream of `TracePacket`s.
 //!
-//! The format is protobuf, <https://perfetto.dev/docs/reference/synthetic-track-event>; the few messages in use are written
-//! by hand (field numbers: google/perfetto `protos/perfetto/trace/track_event/*.proto`). Perfetto's UI and trace
-//! processor open it as it is. Names repeat, so they are interned: each stands once in the file.
+//! The format is protobuf, <https://perfetto.dev/docs/reference/synthetic-track-event>; the few messages in use are
+//! written by hand (field numbers: google/perfetto `protos/perfetto/trace/track_event/*.proto`). Perfetto's UI and
+//! trace processor open it as it is. Names repeat, so they are interned: each is in the file once.
 //!
 //! Slices of one track must nest. What overlaps goes to [`Lanes`], which opens a further track of the same name;
 //! Perfetto shows such tracks as one.
@@ -67,7 +67,7 @@ const REALTIME: u64 = 1;
 const BOOTTIME: u64 = 6;
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace. Its times are ns since 1970, by the clock of whoever wrote the evidence.
+    /// Begins a trace. Its times are ns since 1970, by the clock of the writer of the evidence.
     ///
     /// # Errors
     /// If `out` takes no more, as all other functions here.
@@ -354,7 +354,7 @@ mod tests {
         let bytes = writer.finish().unwrap();
         let packets: Vec<_> = fields(&bytes).into_iter().map(|(field, p)| (field, fields(&p))).collect();
         assert!(packets.iter().all(|(field, p)| *field == 1 && p.iter().any(|(f, _)| *f == 10)));
-        // The clock, two tracks, two slices of which one has an end.
+        // The clock, two tracks, two slices; one has an end.
         assert_eq!(packets.len(), 1 + 2 + 3);
         let times: Vec<u64> =
             packets.iter().flat_map(|(_, p)| p).filter(|(f, _)| *f == 8).map(|(_, b)| number(b)).collect();

@@ -3,7 +3,7 @@
 
 use ringleader_knowledge::kept;
 
-/// What stands for a secret.
+/// What replaces a secret.
 pub const CUT: &str = "<cut>";
 
 /// Parts of names whose values are secret, in lower case and without marks between words. `key` and `token` alone are
@@ -56,7 +56,7 @@ pub fn redact(line: &str) -> String {
         }
         if is_secret_next && is_value(word) {
             out.push_str(CUT);
-            // `Authorization: Bearer …`: the kind of secret stands before it.
+            // `Authorization: Bearer …`: the kind of secret precedes it.
             is_secret_next = ["bearer", "basic"].iter().any(|kind| word.eq_ignore_ascii_case(kind));
             continue;
         }

@@ -10,7 +10,7 @@ pub(crate) fn ranks(set: &str) -> String {
 
 /// A set that has room on two rows, or its rule: `1-10233 in steps of 8, 1280 ranks`.
 pub(crate) fn in_short(set: &str) -> String {
-    /// Longer sets are told by their rule.
+    /// Longer sets are described by their rule.
     const MAX: usize = 100;
     if set.len() <= MAX {
         return set.to_owned();

@@ -63,11 +63,11 @@ pub(crate) fn who(culprit: &Culprit) -> String {
     if parts.is_empty() { "unknown process".to_owned() } else { parts.join(", ") }
 }
 
-/// Where a rank stands, and what it does there: `load_batch (train.py:4), in the data loader, for 3 s at least`.
+/// Where a rank is, and what it does there: `load_batch (train.py:4), in the data loader, for at least 3 s`.
 pub(crate) fn standing(row: &RankRow) -> String {
     let mut parts = Vec::new();
     if row.pid.is_none() {
-        parts.push("nothing is seen of it on this node".to_owned());
+        parts.push("not visible on this node".to_owned());
     }
     if let Some(place) = &row.place {
         let line = place.line.map(|line| format!(":{line}")).unwrap_or_default();
@@ -75,14 +75,14 @@ pub(crate) fn standing(row: &RankRow) -> String {
         parts.push(format!("{} ({}{line})", plain(function), plain(&place.file)));
     }
     parts.extend(row.waits_for.as_deref().map(plain));
-    parts.extend(row.since.map(|seconds| format!("for {seconds:.0} s at least")));
+    parts.extend(row.since.map(|seconds| format!("for at least {seconds:.0} s")));
     if row.has_moved == Some(true) {
         parts.push("goes on".to_owned());
     }
     parts.join(", ")
 }
 
-/// Where a culprit stands: `/srv/train.py:83 in sync_grads`.
+/// Where a culprit is: `/srv/train.py:83 in sync_grads`.
 pub(crate) fn place(culprit: &Culprit) -> Option<String> {
     let place = culprit.place.as_ref()?;
     let line = place.line.map(|line| format!(":{line}")).unwrap_or_default();
@@ -90,7 +90,7 @@ pub(crate) fn place(culprit: &Culprit) -> Option<String> {
     Some(format!("{}{line}{function}", plain(&place.file)))
 }
 
-/// Where a citation stands: `stderr.log:12`, or `fr_rank2 bytes 10-20`.
+/// The place of a citation: `stderr.log:12`, or `fr_rank2 bytes 10-20`.
 pub(crate) fn citation(evidence: &Evidence) -> String {
     let source = plain(&evidence.source);
     match (evidence.line, evidence.span) {
@@ -109,7 +109,7 @@ pub(crate) fn tally(looked_at: &[LookedAt]) -> String {
             None => counts.push((&entry.kind, 1)),
         }
     }
-    // What told nothing comes last.
+    // What showed nothing comes last.
     counts.sort_unstable_by_key(|(kind, _)| {
         (matches!(*kind, "text" | "unknown" | "empty" | "not-read"), *kind)
     });
@@ -197,7 +197,7 @@ impl Page {
         }
     }
 
-    /// Citations: the place, the line as it stands there, then what it means where that is said otherwise.
+    /// Citations: the place, the line as it is there, then what it means where that is said otherwise.
     fn evidence(&mut self, indent: usize, evidence: &[Evidence], usual: usize, most_rows: usize) {
         let all = self.look.detail == Detail::Everything;
         let shown = if all { usize::MAX } else { usual };
@@ -305,7 +305,7 @@ impl Page {
         if report.candidates.is_empty() {
             return;
         }
-        self.heading("causes that come into question, the likeliest first");
+        self.heading("possible causes, most likely first");
         let mut said = "";
         for (n, one) in report.candidates.iter().enumerate() {
             // Several causes may rest on the same line.
@@ -331,7 +331,7 @@ impl Page {
         }
         let all = self.look.detail == Detail::Everything;
         let shown = if all { usize::MAX } else { open::MAX_STATEMENTS };
-        self.heading("error statements that nothing explains");
+        self.heading("unexplained error statements");
         for one in statements.iter().take(shown) {
             let spread = open::spread(one);
             let comma = if spread.is_empty() { "" } else { ", " };
@@ -367,12 +367,12 @@ impl Page {
             let text = format!("{}{colon}{summary}", headline(&job.verdict));
             self.item(&format!("  {}  ", plain(&job.id)), &plain(&text));
         }
-        let rest = "of another: ringleader diagnose --live --pid PID";
+        let rest = "for another: ringleader diagnose --live --pid PID";
         self.item("", &format!("below: the report of {}; {rest}", plain(&first.id)));
         self.out.push('\n');
     }
 
-    /// One row a rank, of a job that runs. Of a recorded job the proof says where its ranks stand.
+    /// One row per rank of a running job. For a recorded job the evidence shows where its ranks are.
     fn ranks(&mut self, report: &Report) {
         if !is_live(report) {
             return;
@@ -406,7 +406,8 @@ impl Page {
         }
     }
 
-    /// One row of names, unless nothing is decided or everything is asked for: then what collects each stands beside it.
+    /// One row of names, unless nothing is decided or everything is asked for: then the collecting command is beside
+    /// each.
     fn not_looked_at(&mut self, report: &Report) {
         if report.not_looked_at.is_empty() {
             return;

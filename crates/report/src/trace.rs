@@ -72,7 +72,7 @@ pub struct Clocks {
     pub aligned: bool,
     /// Half of the ends of synchronising collectives agree this closely after the shift, microseconds.
     pub residual_us: Option<f64>,
-    /// Operations of which at least two ranks are there.
+    /// Operations with at least two ranks recorded.
     pub joined: usize,
     /// Communication kernels without a partner.
     pub alone: usize,
@@ -96,7 +96,7 @@ pub struct RankTime {
     pub steps_by: StepsBy,
     /// Steps in the file.
     pub steps: usize,
-    /// Steps that count: warm-up and outliers are set apart.
+    /// Steps that count: warm-up and outliers are left out.
     pub usual_steps: usize,
     /// The step.
     pub step: f64,
@@ -239,14 +239,13 @@ fn limits(analysis: &Analysis<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if analysis.n_sets > 1 {
         notes.push(format!(
-            "of {} recordings of these ranks, one after the other, the newest is shown; give an earlier one by itself",
+            "these ranks have {} recordings, one after the other; the newest is shown. For an earlier one, give only its files",
             analysis.n_sets
         ));
     }
     if analysis.waits_unseen() {
         notes.push(format!(
-            "collectives take {} a step beyond the shortest of their kind and size: whether that is waiting for other ranks \
-             or cost, their timelines alone can tell",
+            "collectives take {} per step beyond the shortest of their kind and size: only the other ranks' timelines show whether that is waiting or cost",
             judge::ms(analysis.unseen_wait_ns)
         ));
     }
@@ -276,13 +275,13 @@ fn verdict(analysis: &Analysis<'_>) -> Verdict {
         _ if !analysis.has_work() => none("undecided", "the timelines hold no work of a GPU"),
         _ if analysis.waits_unseen() => none(
             "undecided",
-            "collectives wait, and the timelines of the other ranks are not there to say for whom",
+            "collectives wait, but without the other ranks' timelines it is unknown for which rank",
         ),
         _ if !judge::is_explained(analysis.step_ns, analysis.replayed_ns) => {
             none("undecided", "a replay of the recorded dependencies does not explain the recorded steps")
         }
         Some(_) => none("none", "nothing to gain: no single change makes a step 5 % shorter"),
-        None => none("undecided", "the timelines do not show what held the GPU's work up"),
+        None => none("undecided", "the timelines do not show what delayed the GPU's work"),
     }
 }
 

@@ -18,11 +18,11 @@ use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
 
-/// Measure collectives over the GPUs at hand and compare them with what this topology can reach
+/// Measure collectives on the available GPUs and compare them with what this topology can reach
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/bench.txt"))]
 pub(crate) struct BenchArgs {
-    /// Which, by nccl-tests' names [default: all_reduce all_gather reduce_scatter alltoall sendrecv broadcast reduce]
+    /// Collectives, by nccl-tests' names [default: all_reduce all_gather reduce_scatter alltoall sendrecv broadcast reduce]
     #[arg(value_name = "COLLECTIVE", value_parser = collective)]
     collectives: Vec<Collective>,
     /// Smallest size, bytes; K, M and G are binary
@@ -31,22 +31,22 @@ pub(crate) struct BenchArgs {
     /// Largest size, bytes
     #[arg(long, short = 'e', value_name = "SIZE", default_value = "1G", value_parser = size)]
     max_bytes: usize,
-    /// Each size is so many times the one before
+    /// Factor between one size and the next
     #[arg(long, short = 'f', value_name = "N", default_value_t = 4)]
     factor: usize,
-    /// Each size is so many bytes more than the one before, in place of the factor
+    /// Bytes between one size and the next, in place of the factor
     #[arg(long, short = 'i', value_name = "SIZE", value_parser = size)]
     step_bytes: Option<usize>,
-    /// Calls of a measurement
+    /// Calls per measurement
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
     iterations: usize,
     /// Calls of each size before the first measurement
     #[arg(long, short = 'w', value_name = "N", default_value_t = 1)]
     warmup: usize,
-    /// Runs of each size whose result is compared, element by element
+    /// Runs of each size whose result is verified, element by element
     #[arg(long, short = 'c', value_name = "N", default_value_t = 1)]
     checks: usize,
-    /// Launches of a CUDA graph of all calls, in place of the calls
+    /// Launches of a CUDA graph that holds all calls, in place of the calls
     #[arg(long, short = 'G', value_name = "N", default_value_t = 0)]
     graphs: usize,
     /// Calls whose times are taken one by one, for p50 and p99
@@ -88,13 +88,13 @@ pub(crate) struct BenchArgs {
     /// Form of the report
     #[arg(long, value_enum, default_value_t = ProbeFormat::Text)]
     format: ProbeFormat,
-    /// Write the report as a page with a plot, too
+    /// Also write the report as a page with a plot
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Keep this measurement (JSON), for `--against`
+    /// Save this measurement (JSON), for `--against`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Compare with a measurement that was kept
+    /// Compare with a saved measurement
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Least that makes the exit code 4
@@ -276,7 +276,7 @@ impl BenchArgs {
     /// Runs this program once more, with NCCL's log on, and reads what NCCL chose.
     fn read_back(&self) -> readback::Ways {
         let missing = |why: String| readback::Ways {
-            notes: vec![format!("what NCCL chose is not known: {why}")],
+            notes: vec![format!("NCCL's choices are unknown: {why}")],
             ..readback::Ways::default()
         };
         let folder = match tempfile::tempdir() {
@@ -312,7 +312,7 @@ impl BenchArgs {
                     // Our own child, by its handle.
                     let _ = child.kill();
                     let _ = child.wait();
-                    return missing("the run with NCCL's log did not end".to_owned());
+                    return missing("the run with NCCL's log did not finish".to_owned());
                 }
                 Ok(None) => std::thread::sleep(Duration::from_millis(20)),
                 Err(error) => return missing(error.to_string()),
@@ -405,7 +405,7 @@ pub(crate) fn no_gpu(trouble: Trouble) -> Failure {
     Failure::Gpu {
         what: "find a GPU: nothing was measured or checked",
         trouble,
-        help: "is this a node with GPUs, and does the container show them? `ringleader check` tells",
+        help: "does this node have GPUs, and does the container show them? `ringleader check` shows it",
     }
 }
 
@@ -413,7 +413,7 @@ pub(crate) fn failed(what: &'static str, trouble: Trouble) -> Failure {
     Failure::Gpu {
         what,
         trouble,
-        help: "NCCL_DEBUG=WARN makes NCCL say more; `ringleader check` looks at the node",
+        help: "NCCL_DEBUG=WARN makes NCCL print more; `ringleader check` examines the node",
     }
 }
 

@@ -42,10 +42,10 @@ pub(crate) struct CheckArgs {
     /// Only these checks, by id
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only what takes less than half a second
+    /// Only checks that take less than half a second
     #[arg(long)]
     quick: bool,
-    /// Only what matters for this purpose; prolog: what justifies draining the node
+    /// Only checks for this purpose; prolog: those that justify draining the node
     #[arg(long = "for", value_enum, value_name = "PURPOSE")]
     purpose: Option<Purpose>,
     /// Form of the report; json is json-v1, jsonl a line for each node as it answers, node-json the readings themselves
@@ -149,7 +149,7 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
         let why = "--fix needs the node itself".to_owned();
         return Err(Failure::Nodes {
             why,
-            help: "leave out --from: what was recorded may be gone, or another's",
+            help: "leave out --from: what was recorded may be gone, or belong to another process",
         });
     }
     let baseline = past::load(args.against.as_deref())?;
@@ -193,7 +193,7 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
     if lacks_baseline {
         return Err(Failure::Baseline {
             path: args.against.clone().unwrap_or_default(),
-            why: format!("it does not hold {}", report.name()),
+            why: format!("it does not contain {}", report.name()),
         });
     }
     let mut saved = past::Saved::new(args.save_baseline.as_deref());
@@ -270,7 +270,7 @@ fn choose(args: &CheckArgs) -> Result<Vec<&'static Check>, Failure> {
     };
     let chosen: Vec<&'static Check> = checks::ALL.iter().copied().filter(wanted).collect();
     if chosen.is_empty() {
-        let why = format!("none of {} is left by --quick or --for", args.only.join(", "));
+        let why = format!("--quick or --for excludes {}", args.only.join(", "));
         return Err(Failure::Nodes { why, help: "leave --quick or --for out, or name other checks" });
     }
     Ok(chosen)

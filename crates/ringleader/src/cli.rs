@@ -56,7 +56,7 @@ macro_rules! subcommands {
     };
 }
 
-// In the order of the help text. What each does stands in its own file.
+// In the order of the help text. What each does is in its own file.
 subcommands! {
     Diagnose(DiagnoseArgs),
     Check(CheckArgs),

@@ -26,7 +26,7 @@ use crate::jobs;
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/collect.txt"))]
 pub(crate) struct CollectArgs {
-    /// Files and folders to take along
+    /// Files and folders to include
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The bundle, or `-` for standard output. With several jobs, -pidPID is added before the first dot. With many nodes: a new folder with one bundle per node [default: ringleader-HOST-SECONDS.tar.zst, ringleader-nodes-SECONDS]
@@ -53,7 +53,7 @@ pub(crate) struct CollectArgs {
     /// Leave out logs and dumps, which are taken as they are
     #[arg(long)]
     no_logs: bool,
-    /// Ask the live job for a Flight Recorder dump by its pipe: the job writes a file and goes on
+    /// Ask the live job for a Flight Recorder dump through its pipe: the job writes a file and continues
     #[arg(long)]
     ask_dump: bool,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) struct CollectArgs {
 /// Between two looks at a counter, and patience with one connection, milliseconds.
 pub(crate) const WINDOW_MS: u64 = 400;
 pub(crate) const CONNECT_MS: u64 = 800;
-/// Between two looks at the stacks: what stands at one place for as long is stuck, or slow.
+/// Between two looks at the stacks: a rank at one place for this long is stuck, or slow.
 const AGAIN_MS: u64 = 3_000;
 
 impl Subcommand for CollectArgs {
@@ -128,7 +128,7 @@ fn ask(args: &CollectArgs, pids: Vec<u32>) -> Ask {
     }
 }
 
-/// What was taken of the node stays, and whoever asked for a job must not take it for that.
+/// What was taken of the node stays; a user who asked for a job must not mistake it for the job's.
 fn code(manifest: &Manifest) -> Code {
     let Some(why) = absent(manifest) else { return Code::NothingFound };
     let failure = Failure::Absent { why: why.to_owned() };
@@ -189,7 +189,7 @@ pub(crate) fn into_file(ask: &Ask, path: &Path, shows: bool) -> Result<Manifest,
 fn into_output(ask: &Ask) -> Result<Manifest, Failure> {
     let out = io::stdout();
     if out.is_terminal() {
-        let why = "a bundle is nothing for a terminal".to_owned();
+        let why = "a bundle is binary and cannot be printed on a terminal".to_owned();
         return Err(Failure::Nodes { why, help: "name a file: -o job.tar.zst" });
     }
     // Its own buffer looks for line ends, which mean nothing here.
@@ -251,7 +251,7 @@ fn summary(manifest: &Manifest, path: Option<&Path>) -> String {
             Outcome::Partial(why) => ("in part", why.clone()),
             Outcome::Skipped(why) => ("left out", why.clone()),
             Outcome::Done => match item.cut {
-                Some(cut) => ("cut", format!("{} bytes of its middle left out", cut.left_out_bytes)),
+                Some(cut) => ("cut", format!("{} bytes of its middle omitted", cut.left_out_bytes)),
                 None => continue,
             },
         };

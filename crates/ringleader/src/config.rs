@@ -120,7 +120,7 @@ fn variables(command: &Command) -> Result<Vec<Set>, Failure> {
         let value = std::env::var_os(&name).filter(|value| !value.is_empty());
         let Some(value) = value.filter(|_| !RESERVED.contains(&&*name)) else { continue };
         let wrong = |why: String| Failure::Variable { name: name.clone(), why };
-        let value = value.into_string().map_err(|_| wrong("it is no text".to_owned()))?;
+        let value = value.into_string().map_err(|_| wrong("it is not text".to_owned()))?;
         let values = if is_flag(arg) {
             // As everywhere: whatever does not say no means yes.
             let no = ["0", "f", "false", "n", "no", "off"];

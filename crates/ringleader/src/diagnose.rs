@@ -47,7 +47,7 @@ pub(crate) struct DiagnoseArgs {
     #[arg(long, value_name = "GOOD")]
     against: Option<PathBuf>,
     /// Print one bounded text for a reader without access to the files: contents, order of events, unexplained errors, who waits
-    /// for whom, what is missing; secrets are cut
+    /// for whom, what is missing; secrets are removed
     #[arg(long, conflicts_with_all = ["quiet", "verbose"])]
     brief: bool,
     /// Size limit of --brief, bytes
@@ -64,10 +64,10 @@ pub(crate) struct DiagnoseArgs {
     /// Least severity that makes the exit code 4
     #[arg(long, value_enum, default_value_t = FailOn::Error, value_name = "SEVERITY", env = "RINGLEADER_FAIL_ON", hide_env = true)]
     fail_on: FailOn,
-    /// Print the verdict alone
+    /// Print only the verdict
     #[arg(long, short, env = "RINGLEADER_QUIET", hide_env = true, value_parser = FalseyValueParser::new(), conflicts_with = "verbose")]
     quiet: bool,
-    /// Print every finding with its proof, and every note
+    /// Print every finding with its evidence, and every note
     #[arg(long, short, env = "RINGLEADER_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
     verbose: bool,
 }
@@ -177,7 +177,7 @@ impl DiagnoseArgs {
             let report = self.report(&diagnosis, &paths)?;
             reports.push((code, job.label.clone(), report));
         }
-        // Stable: of two that are equally bad, the one that began first stands first.
+        // Stable: of two that are equally bad, the one that began first is first.
         reports.sort_by_key(|(code, ..)| match code {
             Code::Findings => 0,
             Code::Undecided => 1,
@@ -192,7 +192,7 @@ impl DiagnoseArgs {
             return Ok(Code::NothingFound.into());
         };
         report.jobs = rows;
-        // Each bundle is gone by now: what is quoted stands in the report.
+        // Each bundle is gone by now: quotations are in the report.
         self.print(&report, &Case::default(), &[])?;
         Ok(code.into())
     }

@@ -34,7 +34,7 @@ const WIDTH: usize = 80;
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/env.txt"))]
 pub(crate) struct EnvArgs {
-    /// Compare the running job of this process with them: what is missing, and what that costs
+    /// Compare the running job of this process with these settings: what is missing, and what that costs
     #[arg(long, value_name = "PID")]
     check: Option<u32>,
     /// Form of the output; json is json-v1
@@ -43,7 +43,7 @@ pub(crate) struct EnvArgs {
     /// Folder for logs and dumps, preferably shared by all nodes [default: ./ringleader-evidence]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The Python whose PyTorch will run [default: the one of this shell]
+    /// The Python whose PyTorch the job uses [default: the one of this shell]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
     /// Also settings that cost time in each call: every call in NCCL's log, native frames, start times
@@ -52,7 +52,7 @@ pub(crate) struct EnvArgs {
     /// Also settings that `trace record` needs
     #[arg(long)]
     timeline: bool,
-    /// Print no reasons
+    /// Print settings without reasons
     #[arg(long, short, value_parser = FalseyValueParser::new())]
     quiet: bool,
 }
@@ -157,7 +157,7 @@ fn answer(installed: &Installed, wants: &Wants, settings: &[Setting], check: Opt
         if release.is_none() {
             let found = package.as_ref().map_or("was not found", |_| "has no version that can be read");
             notes.push(format!(
-                "{name} {found}: names that any release of it reads are printed; --python names its Python"
+                "{name} {found}: names that any of its releases reads are printed; --python names its Python"
             ));
         }
     }

@@ -16,7 +16,7 @@ pub enum Code {
     NoUsableEvidence = 3,
     /// Findings at or above `--fail-on`.
     Findings = 4,
-    /// Something is wrong, or may be, and the evidence does not tell what.
+    /// Something is wrong, or may be, and the evidence does not show what.
     Undecided = 5,
     /// The system refused: a full disk, no permission, not root.
     Refused = 6,

@@ -225,7 +225,7 @@ impl Failure {
             Self::Usage(error) => return error.render().to_string(),
             Self::Config { report } => return report.clone(),
             Self::Variable { why, .. } => {
-                (why.clone(), "`ringleader help configuration` tells what sets options")
+                (why.clone(), "`ringleader help configuration` lists what sets options")
             }
             Self::Unknown { nearest, .. } => {
                 let help = if nearest.is_empty() {
@@ -245,7 +245,7 @@ impl Failure {
             }
             Self::Bundle(trouble) => {
                 let why = std::error::Error::source(trouble).map_or_else(String::new, ToString::to_string);
-                (why, "is there room? --max-mib takes less; what was written so far can be read")
+                (why, "is there space left? --max-mib takes less; what was written so far can be read")
             }
             Self::Live { is_named, source, .. } => {
                 let mut why = source.to_string();
@@ -257,9 +257,9 @@ impl Failure {
                     next = error.source();
                 }
                 let help = if *is_named {
-                    "is there room? --keep names another file; one that exists is not overwritten"
+                    "is there space left? --keep names another file; one that exists is not overwritten"
                 } else {
-                    "is there room? TMPDIR names another folder, --keep FILE another file"
+                    "is there space left? TMPDIR names another folder, --keep FILE another file"
                 };
                 (why, help)
             }
@@ -270,7 +270,7 @@ impl Failure {
             Self::Measurement { why, .. } => (why.clone(), "keep one with: ringleader bench --save FILE"),
             Self::Gpu { trouble, help, .. } => (trouble.to_string(), *help),
             Self::CannotWrite { source, .. } => {
-                (source.to_string(), "does the folder exist, and is there room?")
+                (source.to_string(), "does the folder exist, and is there space left?")
             }
             Self::Serve { source, .. } => (source.to_string(), "name a free port: --serve 8081"),
             Self::Start { source, .. } => {
@@ -291,7 +291,7 @@ impl Failure {
             ),
             Self::Stdin(error) => (error.to_string(), "give the text as an argument"),
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => return String::new(),
-            Self::Write(error) => (error.to_string(), "is there room where standard output goes?"),
+            Self::Write(error) => (error.to_string(), "is there space left where standard output goes?"),
             Self::Json(error) => {
                 (error.to_string(), "please report this with the evidence, as far as you may share it")
             }

@@ -169,7 +169,7 @@ pub(crate) fn not_started(program: &str, error: &std::io::Error) -> Silence {
     Silence {
         kind: SilenceKind::NotAsked,
         why: format!("{program} could not be started here: {error}"),
-        next: format!("install {program} on this machine, or name the nodes in another way"),
+        next: format!("install {program} on this machine, or name the nodes another way"),
     }
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn timed_out(limits: &Limits<'_>) -> Silence {
     Silence {
         kind: SilenceKind::TimedOut,
         why: format!("no answer within {} s", limits.deadline.as_secs_f64()),
-        next: "look whether one can log in there at all; --node-deadline-secs waits longer".to_owned(),
+        next: "check that you can log in there; --node-deadline-secs waits longer".to_owned(),
     }
 }
 
@@ -197,7 +197,7 @@ pub(crate) fn last_line(said: &str, host: &str) -> String {
     nameless(&nameless(line, host), bare).chars().take(300).collect()
 }
 
-/// A text with a host's name taken out where it stands as a word: a host called `c` is no letter of others.
+/// A text with a host's name removed where it is a word: a host called `c` is no letter of others.
 pub(crate) fn nameless(text: &str, host: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let mut out = String::with_capacity(text.len());

@@ -88,8 +88,8 @@ fn our_bug(_panic: &(dyn Any + Send)) -> String {
 /// Why a file could not be opened, and what to do.
 fn unreadable(error: &io::Error) -> String {
     let next = match error.kind() {
-        io::ErrorKind::PermissionDenied => "read it as its owner, or allow it: chmod a+r",
-        io::ErrorKind::NotFound => "it went away while the folder was read; run again",
+        io::ErrorKind::PermissionDenied => "read it as its owner, or grant access: chmod a+r",
+        io::ErrorKind::NotFound => "it disappeared while the folder was read; run again",
         _ => "copy it to a local disk and run again",
     };
     format!("not read: {error}; {next}")
@@ -113,7 +113,7 @@ fn open_found(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A source of which nothing was read, with the reason.
+/// A source that was not read, with the reason.
 fn not_read(shown: &str, kind: NoteKind, text: String) -> Extract {
     let source = Source { path: shown.to_owned(), kinds: Vec::<SourceKind>::new(), size_bytes: 0 };
     let note = Note { cite: Cite::whole(SourceId(0)), kind, text };

@@ -42,7 +42,7 @@ mod tests {
     use ringleader_knowledge::collecting;
     use ringleader_model::SourceKind;
 
-    /// Commands stand in the help as in the reports; the help lays them out over lines.
+    /// Commands are in the help as in the reports; the help lays them out over lines.
     #[test]
     fn the_help_names_the_commands_of_the_table() {
         let text = include_str!("help/evidence.txt");

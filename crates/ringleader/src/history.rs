@@ -26,10 +26,10 @@ pub(crate) struct HistoryArgs {
     /// The file [default: $RINGLEADER_HISTORY, ~/.local/share/ringleader/history.db]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Only what happened within this time: 30d, 12h
+    /// Only incidents within this time: 30d, 12h
     #[arg(long, value_name = "TIME", default_value = "90d")]
     since: String,
-    /// Print names of lemons alone, one a line; the code is 4 if there are any
+    /// Print only the nodes that fail repeatedly, one per line; the exit code is 4 if there are any
     #[arg(long)]
     lemons: bool,
     /// Print JSON
@@ -42,12 +42,12 @@ impl Subcommand for HistoryArgs {
         let wrong = |why: String| Failure::Nodes { why: format!("read --since: {why}"), help: "--since 30d" };
         let since = now() - policy::duration(&self.since).map_err(wrong)?.as_secs_f64();
         let none = || Failure::Nodes {
-            why: "find the history: no home folder is known".to_owned(),
+            why: "find the history: the home folder is unknown".to_owned(),
             help: "name it: --file history.db",
         };
         let path = crate::run::history(self.file.as_ref()).ok_or_else(none)?;
         if !path.exists() {
-            return Err(Failure::Absent { why: format!("nothing is remembered in {}", path.display()) });
+            return Err(Failure::Absent { why: format!("no incident is recorded in {}", path.display()) });
         }
         let failed = |error: HistoryError| Failure::Nodes {
             why: format!("{}: {error}", path.display()),

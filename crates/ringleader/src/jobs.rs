@@ -1,4 +1,4 @@
-//! The jobs of this node, told apart where nobody has named a process.
+//! The jobs of this node, separated if no process was named.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

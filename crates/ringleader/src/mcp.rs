@@ -22,7 +22,7 @@ use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::Failure;
 
-/// Answer an assistant over the Model Context Protocol: diagnose below given roots, explain, check this node; read only
+/// Serve an assistant over the Model Context Protocol: diagnose below given roots, explain, check this node; read-only
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
     /// Folders that may be read, including their subfolders [default: the working directory]

@@ -20,11 +20,11 @@ use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
 
-/// Find GPUs and links that compute, keep or carry wrong values: known answers, compared bit for bit
+/// Find GPUs and links that corrupt values: computations, memory and transfers with known answers, compared bit for bit
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/verify.txt"))]
 pub(crate) struct VerifyArgs {
-    /// How long, as 30s, 5m or 1h; every check runs once even if that takes longer
+    /// Duration, as 30s, 5m or 1h; every check runs once even if that takes longer
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = time)]
     duration: Duration,
     /// Only these checks
@@ -48,10 +48,10 @@ pub(crate) struct VerifyArgs {
     /// Plant a fault: buffer:GPU, product:GPU, memory:GPU, gpu:GPU or link:FROM-TO
     #[arg(long, value_name = "FAULT", value_parser = Fault::parse)]
     inject: Option<Fault>,
-    /// Plant so many random faults, one after the other, and say how many are found where they are
+    /// Plant this many random faults, one after the other, and report how many are found in the right place
     #[arg(long, value_name = "N", conflicts_with = "inject")]
     prove: Option<usize>,
-    /// Changes all values and all planted faults
+    /// Seed of all values and all planted faults
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Longest wait for one collective, seconds

@@ -63,7 +63,7 @@ const NAP: Duration = Duration::from_millis(25);
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
-/// Incidents of one run: a job that stalls again and again fills a disk otherwise.
+/// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
 impl Subcommand for WatchArgs {
@@ -158,7 +158,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         exporter.flush();
     }
     if let Some(screen) = screen {
-        // The screen's own trouble is told; a panic of it is our bug and told at the top.
+        // The screen's own errors are reported here; a panic is our bug and reported at the top.
         match screen.join() {
             Ok(shown) => shown.map_err(Failure::Write)?,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -205,7 +205,7 @@ fn listen(stop: &Arc<AtomicBool>, stays: bool) {
     }
 }
 
-/// What one job's watcher is given, and shares with whoever started it.
+/// What one job's watcher receives, and shares with its starter.
 #[derive(Clone)]
 struct Seat {
     /// Ranks of the job, where nobody named it.
@@ -303,7 +303,7 @@ fn out_folder(args: &WatchArgs) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// A pid that is not there is a mistake of whoever named it.
+/// A pid that does not exist is a mistake of the user.
 fn known(pids: &[u32]) -> Result<(), Failure> {
     for pid in pids {
         if ringleader_collect::follow::process("/proc".as_ref(), *pid).is_none() {
@@ -451,7 +451,7 @@ impl Watch {
         let wanted =
             recording::ToRecord { folder: self.folder.clone(), stem: incident::stem(), pids, ms, late };
         self.teller.note(format!(
-            "rank {late} is late again and again: the ranks of this machine record {ms} ms, which slows them meanwhile"
+            "rank {late} is persistently late: the ranks of this machine record {ms} ms, which slows them during that time"
         ));
         let sender = self.words.0.clone();
         thread::spawn(move || {
@@ -521,7 +521,7 @@ impl Watch {
                         say(What::Note { text });
                     }
                 }
-                // Nothing is judged, but that something stands still is known, and told.
+                // Nothing is judged, but the stall is known and reported.
                 Ok(Err(failure)) => {
                     let text = failure.message().trim_end().to_owned();
                     say(What::Note { text: text.clone() });
@@ -569,7 +569,7 @@ impl Watch {
                 }
                 self.teller.say(&Event::new(now_ns(), what));
             }
-            // A job that ended, of which nothing says how: that nothing was found, or only missed, is nothing to be told.
+            // A job that ended in an unknown way: that nothing was found is not reported.
             Word::Judged(judged)
                 if self.is_unsure
                     && (judged.report.verdict.cause == "none" || judged.report.findings.is_empty()) =>
@@ -617,7 +617,7 @@ impl Watch {
             + hooks::patience(self.args.on_stall.is_some(), self.args.webhook.is_some());
         while self.n_under_way > 0 {
             let Ok(word) = self.words.1.recv_timeout(until.saturating_duration_since(Instant::now())) else {
-                self.teller.note("an incident did not come to its end in time".to_owned());
+                self.teller.note("an incident was not finished in time".to_owned());
                 return;
             };
             self.take(word);
@@ -626,7 +626,7 @@ impl Watch {
 
     fn is_over(&mut self) -> bool {
         match &mut self.child {
-            // What it started may outlive it for a moment: its ranks are told to end by it, and then it ends.
+            // What it started may outlive it for a moment: it tells its ranks to end, then it ends.
             Some(child) => child.ended().is_some(),
             None => self.eye.agent.is_over(),
         }
@@ -735,7 +735,7 @@ fn pass_on_unjudged(
     hooks::call(hooks, &body.to_string(), None, &posted)
 }
 
-/// Prints, whoever is still reading.
+/// Prints, and ignores a closed pipe.
 fn print(text: &str, to_error: bool) {
     let _ = if to_error {
         io::stderr().lock().write_all(text.as_bytes())

@@ -54,7 +54,7 @@ pub(crate) fn cut(case: &Case) -> Option<String> {
         1 => format!("{first} is cut off"),
         n => format!("{first} and {} more are cut off", n - 1),
     };
-    Some(format!("{which}: what came before shows no failure, and how it went on is not known"))
+    Some(format!("{which}: the part before the cut shows no failure, and what followed is unknown"))
 }
 
 /// The first sign that something is wrong, in words.
@@ -68,9 +68,7 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
             let place =
                 if place.is_empty() || &**place == "0" { String::new() } else { format!(" ({place})") };
             let who = whom(scene, row);
-            Some(
-                format!("{who} stayed in the kernel{place} and did not run from one look to the next").into(),
-            )
+            Some(format!("{who} stayed in the kernel{place} and did not run between two samples").into())
         })
 }
 
@@ -82,27 +80,27 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
         return Some(way.words());
     }
     if !scene.stood_still().is_empty() {
-        return Some("the job stood still while it was watched");
+        return Some("the job made no progress while it was watched");
     }
     if ended_within(scene) {
         return Some(
-            "the processes ended, or were copied at work, within operations that none of them finished",
+            "the processes ended, or their records were copied, during operations that no rank finished",
         );
     }
     if scene.suspects().iter().any(held_up) {
-        return Some("ranks wait for another one");
+        return Some("ranks wait for another rank");
     }
     if !scene.ledger().may_run() && has_unfinished(scene) {
-        return Some("operations are unfinished in the recorders");
+        return Some("the recorders hold unfinished operations");
     }
     if scene
         .ras()
         .any(|(_, r)| !r.missing_processes.is_empty() || r.comms.iter().any(|c| !c.missing.is_empty()))
     {
-        return Some("RAS gets no answer from some ranks");
+        return Some("some ranks do not answer RAS");
     }
     if scene.signs().get("note-stands-still").is_some_and(|note| !ended_well(scene, note)) {
-        return Some("whoever gave this notes that nothing moves");
+        return Some("a note in the evidence says that nothing moves");
     }
     if scene.signs().get("throughput-drops").is_some() {
         return Some("the speed of training falls below half, and stays there for a while");
@@ -134,7 +132,7 @@ fn ended_well(scene: &Scene<'_>, note: &Seen) -> bool {
 fn stands(scene: &Scene<'_>) -> Option<String> {
     let looks = scene.looks();
     (is_sight_alone(scene) && looks.all_stand())
-        .then(|| format!("no rank went on between two looks {:.0} s apart", looks.apart_s()))
+        .then(|| format!("no rank made progress between two samples {:.0} s apart", looks.apart_s()))
 }
 
 /// Processes of the job that a snapshot has seen.
@@ -148,7 +146,7 @@ fn ended(scene: &Scene<'_>) -> Option<String> {
     let is_over = |(row, _): &(&ProcessRow, &PickedProcess)| row.state.starts_with(['Z', 'X']);
     let (row, _) = picked(scene).find(is_over).filter(|_| !has_records(scene.case()))?;
     let lives = picked(scene).any(|one| !is_over(&one));
-    lives.then(|| format!("{} has ended while processes beside it live", whom(scene, row)))
+    lives.then(|| format!("{} has ended while other processes of the job are alive", whom(scene, row)))
 }
 
 /// Those with a thread that stayed in the kernel from one look to the next. A ring that was read from a living process
@@ -177,14 +175,14 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
         scene.case().notes.iter().any(|n| source(n.cite.source).is_some_and(|s| is(n.kind, s)))
     };
     if is_cut(scene.case()) {
-        return Some("an archive ends early, and what it held beyond is not known".to_owned());
+        return Some("an archive is truncated, and what the missing part held is unknown".to_owned());
     }
     let known: BTreeSet<Pid> = scene.roster().members.iter().filter_map(|m| m.pid).collect();
     let hidden = picked(scene).find_map(|(row, process)| {
         let why = process.hidden.as_deref()?;
         // Its own records may have shown all that matters.
         let is_known = has_records(scene.case()) && row.pid.is_some_and(|pid| known.contains(&pid));
-        (!is_known).then(|| format!("{} could not be looked into: {why}", whom(scene, row)))
+        (!is_known).then(|| format!("{} could not be inspected: {why}", whom(scene, row)))
     });
     if hidden.is_some() || has_records(scene.case()) {
         return hidden;
@@ -192,7 +190,7 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
     let is_damage =
         |kind| matches!(kind, NoteKind::Truncated | NoteKind::Malformed | NoteKind::UnknownVersion);
     if notes(&|kind, source| is_damage(kind) && source.kinds.contains(&SourceKind::NodeSnapshot)) {
-        return Some("the state of the node could not be read whole".to_owned());
+        return Some("the state of the node could not be read completely".to_owned());
     }
     if picked(scene).next().is_some() {
         let ranks: BTreeSet<Rank> = scene.roster().members.iter().filter_map(|m| m.rank).collect();
@@ -220,7 +218,7 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
     let n_hidden = picks().map(|pick| pick.n_hidden).max().unwrap_or(0);
     (n_hidden > INIT).then(|| {
         format!(
-            "no process of a job was seen, and {n_hidden} processes of other users could not be looked into"
+            "no process of a job was seen, and {n_hidden} processes of other users could not be inspected"
         )
     })
 }
@@ -378,7 +376,7 @@ mod tests {
         let mut stage = Stage::job(3).dumps(&["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"]);
         cut_archive(&mut stage);
         says(&stage, "undecided, low");
-        // A kernel log in it may lie beside a job that was cut off.
+        // A kernel log in it may be beside a job that was cut off.
         let crash = KernelEventKind::Crash {
             pid: Some(Pid(7)),
             name: "python3".into(),

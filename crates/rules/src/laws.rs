@@ -47,7 +47,7 @@ impl Fault {
     }
 }
 
-/// A job: what its ranks call, under which names they go, and in which order its evidence lies.
+/// A job: what its ranks call, under which names they go, and the order of its evidence.
 #[derive(Clone, Debug)]
 struct Job {
     n_ranks: u32,

@@ -101,7 +101,7 @@ fn examine_jobs(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
         };
         verdict.needs.push(Need {
             question: format!(
-                "the evidence holds records of {} jobs or attempts: this verdict is of {}; {} {gives}",
+                "the evidence holds records of {} jobs or attempts: this verdict is about {}; {} {gives}",
                 jobs.len(),
                 name(&label),
                 name(other),
@@ -120,7 +120,7 @@ fn examine_job(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
     if n_set_aside > 0 {
         verdict.needs.push(Need {
             question: format!(
-                "{n_set_aside} rings are of earlier jobs, whose ranks the judged job has too, and were set aside: is that earlier job meant?"
+                "{n_set_aside} rings are of earlier jobs with the same ranks and were set aside: did you mean one of those jobs?"
             ),
             command: "ringleader diagnose <the rings of one job>".to_owned(),
         });

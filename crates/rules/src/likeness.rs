@@ -1,4 +1,5 @@
-//! What the words of the evidence resemble: a cause where no rule speaks, and a second opinion where one does.
+//! Which cause the wording of the evidence resembles: a guess where no rule decides, and a second opinion where one
+//! does.
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::likeness::Likely;
@@ -13,19 +14,19 @@ use crate::rule::Draft;
 pub(crate) const RULE: &str = "likeness";
 // The thresholds were chosen on the blind rounds 15 to 20, with weights that had not seen them; docs/unseen.md has the
 // table of scores.
-/// Least score where something speaks of failure and no rule decides: of the open cases of rounds 22 to 28 above it, twelve
+/// Least score if something indicates a failure and no rule decides: of the open cases of rounds 22 to 28 above it, twelve
 /// of twenty were right.
 const LEAST: f32 = -0.85;
-/// The same where nothing speaks of failure.
+/// The same if nothing indicates a failure.
 const LEAST_OF_NONE: f32 = -0.4;
 /// Least score that overrules a rule.
 const LEAST_OVER_RULE: f32 = -0.3;
-/// The same over a cause that tells how a process ended and not why.
+/// The same over a cause that shows how a process ended and not why.
 const LEAST_OVER_END: f32 = -0.45;
 /// From this score on more than nine of ten are right.
 const SURE: f32 = 0.0;
 
-/// Causes that tell how something ended, and not why.
+/// Causes that show how something ended, and not why.
 pub(crate) const ENDS: [Cause; 6] = [
     Cause::ApplicationException,
     Cause::ProcessCrashed,
@@ -51,18 +52,18 @@ const FORMED: [SourceKind; 12] = [
     SourceKind::Processes,
 ];
 
-/// What the words say of a cause that a rule has found.
+/// What the wording says about a cause that a rule has found.
 pub(crate) enum Opinion {
-    /// It is among the likeliest, or the words tell nothing.
+    /// It is among the most likely ones, or the wording shows nothing.
     Agrees,
-    /// It is not among the likeliest.
+    /// It is not among the most likely ones.
     Doubts,
-    /// Another is so likely that it goes before.
+    /// Another is so likely that it takes precedence.
     Overrules(Box<Finding>),
 }
 
-/// A second opinion on what a rule has `found`. What it takes from stacks or from a source of fixed form may be doubted,
-/// but words do not go before it.
+/// A second opinion on what a rule has `found`. What it takes from stacks or from a source of fixed form may be
+/// doubted, but the wording does not overrule it.
 pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     let cause = found.cause;
     // What a line says of a rank that it names is no resemblance either.
@@ -86,7 +87,7 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     if likely.next.contains(&cause) { Opinion::Agrees } else { Opinion::Doubts }
 }
 
-/// The likeliest cause as a finding; `is_clean`: nothing speaks of failure; `is_running`: steps go on.
+/// The most likely cause as a finding; `is_clean`: nothing indicates a failure; `is_running`: steps continue.
 pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool, is_running: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
     let is_judged = is_judged(scene, &likely);
@@ -114,8 +115,8 @@ pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool, is_running: bool) -> Op
     draft(&likely).build()
 }
 
-/// Whether all that speaks most for the cause is from sources of a fixed form. Rules have read those: what they did not find
-/// there, or set aside as another's, the words alone do not bring back.
+/// Whether all words that count most for the cause are from sources of a fixed form. Rules have read those: what they
+/// did not find there, or attributed to another cause, the wording alone does not restore.
 fn is_judged(scene: &Scene<'_>, likely: &Likely) -> bool {
     let is_formed = |cite: &Cite| {
         scene.case().sources.get(cite.source.0 as usize).is_some_and(|source| {
@@ -128,7 +129,7 @@ fn is_judged(scene: &Scene<'_>, likely: &Likely) -> bool {
     formed > all * 0.8
 }
 
-/// Whether all that speaks for the cause are events that a reader knows.
+/// Whether all words that count for the cause are events that a reader knows.
 fn are_events(scene: &Scene<'_>, likely: &Likely) -> bool {
     let is_event = |cite: &Cite| {
         scene.case().observations.iter().any(|o| {
@@ -142,7 +143,7 @@ fn are_events(scene: &Scene<'_>, likely: &Likely) -> bool {
 
 fn draft(likely: &Likely) -> Draft {
     let named = |cause: Cause| cause.id();
-    let title = format!("by its words this resembles {}", named(likely.cause));
+    let title = format!("the wording resembles {}", named(likely.cause));
     let slow = cause::category(likely.cause) == Category::Performance;
     let next: Vec<&str> = likely.next.iter().copied().map(named).collect();
     // Why a collective hangs, the complaints of those who wait do not say.
@@ -158,7 +159,7 @@ fn draft(likely: &Likely) -> Draft {
     }
     draft.advise_made(
         Impact::Harmless,
-        format!("read what would show it; the next by likeness: {}", next.join(", ")),
+        format!("read what would confirm it; the next most similar causes: {}", next.join(", ")),
         Some(format!("ringleader explain {}", likely.cause.id())),
     )
 }

@@ -1,4 +1,4 @@
-//! The picture beside a verdict: who did what around the failure, who waits for whom, where processes stand, the
+//! The picture beside a verdict: who did what around the failure, who waits for whom, where processes are, the
 //! machines, and what became of each error statement. It concludes nothing: it shows what the scene holds, in bounds.
 
 mod calls;

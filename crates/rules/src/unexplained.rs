@@ -51,11 +51,11 @@ pub(crate) fn unexplained<'s, 'a>(scene: &'s Scene<'a>, findings: &[Finding]) ->
 /// What is missing for a clean bill, in words.
 pub(crate) fn unproven(scene: &Scene<'_>) -> &'static str {
     if scene.stacks().next().is_some() {
-        "stacks were taken, and nothing shows that the job goes on"
+        "stacks were taken, but nothing shows that the job makes progress"
     } else if scene.nccl_logs().next().is_some() {
-        "NCCL began to make a communicator, and nothing shows that it was made or that the job went on"
+        "NCCL began to create a communicator, but nothing shows that it was created or that the job made progress"
     } else {
-        "nothing here was understood: no line speaks of failure, and none shows that a job goes on"
+        "nothing here was understood: no line reports a failure, and none shows a job that makes progress"
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn likely(open: &[&Stated<'_>]) -> Option<Need> {
     let command = format!("ringleader explain {}", first.id());
     let names: Vec<&str> = all.iter().map(|(cause, ..)| cause.id()).collect();
     Some(Need {
-        question: format!("candidates by what these lines say, the likeliest first: {}", names.join(", ")),
+        question: format!("candidates that fit these lines, most likely first: {}", names.join(", ")),
         command,
     })
 }

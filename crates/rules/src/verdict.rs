@@ -165,7 +165,7 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     }
 }
 
-/// Each rank of a job that runs: those that are not there, then those that stand with the fewest others.
+/// Each rank of a job that runs: those that are not there, then those with the fewest others at the same place.
 fn rows(scene: &Scene<'_>) -> Vec<RankLook> {
     let looks = scene.looks();
     let missing = looks.missing().iter().map(|rank| RankLook {
@@ -295,7 +295,7 @@ fn longer_kernel_logs(scene: &Scene<'_>) -> Vec<Need> {
             let of = host.map_or_else(String::new, |h| format!(" of {h}"));
             Need {
                 question: format!(
-                    "the kernel log{of} ends {before} before the failure, so its silence says nothing: what has the kernel said since?"
+                    "the kernel log{of} ends {before} before the failure, so it does not cover it: what has the kernel logged since?"
                 ),
                 command: "dmesg -T".to_owned(),
             }
@@ -312,7 +312,7 @@ fn other_zones(scene: &Scene<'_>) -> Vec<Need> {
         let hours = s.hours.abs();
         Need {
             question: format!(
-                "the kernel log{of} has, {hours} hours {side} the failure to the minute: {said} - is its clock in another zone than the job's? Then that is what failed"
+                "the kernel log{of} has, exactly {hours} hours {side} the failure: {said} - is its clock in a different time zone than the job's? If so, that is the fault"
             ),
             command: "date; date -u; dmesg -T | tail -n 1".to_owned(),
         }
@@ -439,7 +439,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         (None, true) => match unseen {
             Some(what) => format!("{what}; what was seen shows nothing wrong"),
             None if reported => {
-                "the kernel reports a fault of the machine, and nothing tells whether it is the job's".to_owned()
+                "the kernel reports a fault of the machine, and nothing shows whether it affects the job".to_owned()
             }
             None if unproven && open.is_empty() => unexplained::unproven(scene).to_owned(),
             None => unexplained::summary(&open)
@@ -449,12 +449,11 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
             "the output shows progress, and no line of it is an unexplained error".to_owned()
         }
         (None, false) if health::is_sight_alone(scene) => {
-            "the job's processes live, none is stopped or blocked, and nothing wrong is to be seen of their node; \
-             nothing has recorded what they do"
+            "the job's processes are alive, none is stopped or blocked, and their node shows no fault; nothing has recorded what they do"
                 .to_owned()
         }
         (None, false) if !scene.has_job() => {
-            "nothing wrong is to be seen in what was given".to_owned()
+            "the evidence shows nothing wrong".to_owned()
         }
         (None, false) if scene.ledger().may_run() => {
             "the job ran on while its records were copied; nothing failed or timed out in them".to_owned()
@@ -511,7 +510,7 @@ fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
         need("what did each rank call last?", SourceKind::FlightRecorder);
     }
     if scene.stacks().next().is_none() {
-        need("where does each rank stand while it hangs?", SourceKind::Stacks);
+        need("where is each rank while the job hangs?", SourceKind::Stacks);
     }
     if scene.nccl_logs().next().is_none() {
         need("what did NCCL see?", SourceKind::NcclLog);
@@ -556,6 +555,6 @@ mod tests {
         let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true);
         let stage = stage.oom(77_123, "pt_main_thread").at_s(BEGAN_S + 598 - 8 * 3_600);
         let needs = diagnose(&stage.case).needs;
-        assert!(needs.iter().any(|n| n.question.contains("another zone")), "{needs:#?}");
+        assert!(needs.iter().any(|n| n.question.contains("different time zone")), "{needs:#?}");
     }
 }

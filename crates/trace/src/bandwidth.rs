@@ -25,7 +25,7 @@ pub struct SizeClass {
     pub busbw_gbs: Option<f64>,
     /// What this kind of machine reaches at this size, GB/s; None if it is not known.
     pub expected_gbs: Option<f64>,
-    /// Not all ranks were there, or their clocks disagree: the bandwidth is a lower bound.
+    /// Not all ranks were recorded, or their clocks disagree: the bandwidth is a lower bound.
     pub is_lower_bound: bool,
 }
 
@@ -66,7 +66,7 @@ const LINKS: [Link; 8] = [
     Link { name: "V100-SXM", rate_gbs: 150.0 },
 ];
 
-/// Share of the link that large messages reach on a healthy node.
+/// Share of the link rate that large messages reach on a healthy node.
 const USUAL: f64 = 0.78;
 /// Latency of a small collective inside a node, ns: half of the peak is reached where the transfer takes as long.
 const LATENCY_NS: f64 = 25_000.0;
@@ -82,8 +82,8 @@ pub fn expected_gbs(device: &str, size_bytes: u64) -> Option<f64> {
 /// Kind, bytes and ranks of an operation.
 type Class = (Option<OpKind>, u64, u32);
 
-/// Collectives whose other ranks are not there. What they cost and what they wait cannot be told apart: the shortest of a
-/// kind and size bounds the cost.
+/// Collectives without their other ranks. Cost and waiting cannot be separated: the shortest of a kind and size bounds
+/// the cost.
 #[derive(Debug)]
 pub struct Alone {
     shortest: BTreeMap<Class, i64>,
@@ -103,7 +103,7 @@ impl Alone {
         Self { shortest }
     }
 
-    /// Work of a rank whose partners are not there, and its class.
+    /// Work of a rank without its partners, and its class.
     fn of<'v>(place: usize, view: &'v View<'_>, join: &'v Join) -> impl Iterator<Item = (usize, Class)> + 'v {
         let comm = view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm);
         comm.filter(move |(at, _)| join.op_of(place, *at).is_none()).map(move |(at, work)| {
@@ -113,7 +113,7 @@ impl Alone {
         })
     }
 
-    /// Most that a work without partners can have cost, ns; None if its partners are there.
+    /// Most that a work without partners can have cost, ns; None if its partners are recorded.
     pub fn cost_ns(&self, place: usize, view: &View<'_>, at: usize, join: &Join) -> Option<i64> {
         if join.op_of(place, at).is_some() {
             return None;
@@ -153,7 +153,7 @@ pub fn sizes(views: &[View<'_>], steps: &[Steps], join: &Join, alone: &Alone) ->
         class.0.push(join.cost_ns(views, op));
         class.1 |= op.members.len() < op.n_ranks as usize || !join.is_aligned();
     }
-    // Beside operations that are joined, a few that are not say nothing more.
+    // If operations are joined, a few that are not add nothing.
     let is_alone = join.ops.is_empty();
     for (place, (view, steps)) in views.iter().zip(steps).enumerate().filter(|_| is_alone) {
         for (at, class) in Alone::of(place, view, join) {

@@ -39,7 +39,7 @@ impl Intervals {
         self.0.iter().map(|(from, to)| to - from).sum()
     }
 
-    /// What lies within `[from, to)`.
+    /// What is within `[from, to)`.
     #[must_use]
     pub fn within(&self, from: i64, to: i64) -> Self {
         let first = self.0.partition_point(|i| i.1 <= from);

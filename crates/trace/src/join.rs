@@ -16,9 +16,9 @@ pub struct Joined {
     pub size_bytes: u64,
     /// Ranks of the group.
     pub n_ranks: u32,
-    /// Group, as a place in [`Join::groups`].
+    /// Group, as an index into [`Join::groups`].
     pub group: u32,
-    /// Each rank that is there: place of its view, place of its work.
+    /// Each recorded rank: index of its view, index of its work.
     pub members: Vec<(u32, u32)>,
     /// Ranks state unequal sizes.
     pub is_uneven: bool,
@@ -27,7 +27,7 @@ pub struct Joined {
 /// What was joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Join {
-    /// Operations of which at least two ranks are there.
+    /// Operations with at least two ranks recorded.
     pub ops: Vec<Joined>,
     /// For each view and work, the operation plus 1; 0 for none.
     pub of_work: Vec<Vec<u32>>,
@@ -45,7 +45,7 @@ pub struct Join {
     pub max_residual_ns: i64,
 }
 
-/// Clocks that disagree by more say nothing about who is late, unless steps are so long that it does not matter.
+/// If clocks disagree by more, the late rank is unknown, unless steps are so long that it does not matter.
 const MAX_RESIDUAL_NS: i64 = 50_000;
 /// Part of a step that does not matter: a rank counts as late from an eighth of that part on.
 const STEP_PART: i64 = 400;
@@ -93,7 +93,7 @@ impl Join {
     }
 }
 
-/// Who calls what with whom.
+/// The group, kind and peers of a call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Group(String),
@@ -137,7 +137,7 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
             sequences.entry(key).or_default().entry(place as u32).or_default().push(Entry {
                 work: at as u32,
                 step,
-                // Sends and receives count with whoever is on the other end.
+                // Sends and receives are counted per peer.
                 seq: call.seq.filter(|_| !is_pair(view, at)),
                 kind: call.kind,
                 size: call.in_elements,
@@ -173,7 +173,7 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
     join
 }
 
-/// Streams of communication of which nothing says for which group it is, by their first work: a communicator has one.
+/// Communication streams without a known group, by their first work: a communicator has one.
 fn unlabelled(view: &View<'_>) -> Vec<u32> {
     let mut streams = Vec::new();
     for work in view.work().iter().filter(|w| w.kind == WorkKind::Comm) {
@@ -197,14 +197,14 @@ pub(crate) fn is_pair(view: &View<'_>, work: usize) -> bool {
         .is_some_and(|work| sends(view, view.timeline.call_of(work).unwrap_or(&nothing), work))
 }
 
-/// Several sends and receives in one kernel have no kind in common. Where nothing at all is told of such a kernel, it may
-/// as well be an all-to-all.
+/// Several sends and receives in one kernel have no kind in common. If nothing is known about such a kernel, it may as
+/// well be an all-to-all.
 fn sends(view: &View<'_>, call: &CommCall, work: &DeviceWork) -> bool {
     call.kind.is_some_and(OpKind::is_p2p)
         || call.kind.is_none() && is_labelled(call) && view.timeline.name(work.name).contains("SendRecv")
 }
 
-/// Whose calls these are counted with; None if that cannot be told.
+/// The group whose calls these are counted with; None if unknown.
 fn key(
     view: &View<'_>,
     call: &CommCall,
@@ -227,7 +227,7 @@ fn key(
             let peer = call.ranks.get(peer as usize).copied().unwrap_or(peer);
             Some(Key::Pair { low: view.rank.min(peer), high: view.rank.max(peer), group })
         }
-        // With whom is not said; of two ranks it is the other one.
+        // The peer is not recorded; with two ranks it is the other one.
         None if is_pair && n_views > 2 => None,
         _ => Some(Key::Group(group)),
     }
@@ -266,7 +266,7 @@ fn matched(of_rank: &BTreeMap<u32, Vec<Entry>>) -> Vec<Vec<(u32, u32)>> {
 
 /// How far the sequence of each rank is moved so that kinds and sizes agree with the longest one.
 fn shifts(of_rank: &BTreeMap<u32, Vec<Entry>>) -> BTreeMap<u32, i64> {
-    /// Calls that one recorder may have begun earlier than another.
+    /// Calls by which one recorder may have begun earlier than another.
     const MAX_SHIFT: i64 = 400;
     let Some((_, longest)) =
         of_rank.iter().max_by_key(|(view, list)| (list.len(), std::cmp::Reverse(**view)))

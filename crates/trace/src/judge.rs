@@ -27,7 +27,7 @@ pub struct Advice {
     pub gain_pct: f64,
     /// Nothing in the timeline names it.
     pub is_guess: bool,
-    /// The fault is plain whatever the gain.
+    /// The fault is certain whatever the gain.
     pub is_structural: bool,
     /// Worth a change.
     pub is_worth: bool,
@@ -43,12 +43,12 @@ const LEAST_SYNC_PCT: f64 = 2.0;
 const MANY_SYNCS: usize = 4;
 /// The same for time in which the recorder does not say what the program did.
 const LEAST_GUESS_PCT: f64 = 8.0;
-/// The same for communication of which a part is hidden: the first and the last of a step never are.
+/// The same for partly hidden communication: the first and the last of a step are never hidden.
 const LEAST_OVERLAP_PCT: f64 = 15.0;
 /// Small collectives in a step that are no longer a few buckets.
 const MANY_SMALL: i64 = 24;
-/// Communication of which less than this share is hidden, and which takes more than this share of a step, is not
-/// overlapped at all.
+/// Communication that is hidden to less than this share, and takes more than this share of a step, is not overlapped at
+/// all.
 const HIDDEN_PCT: i64 = 10;
 const BARE_PCT: f64 = 2.0;
 /// A rank that is late by this share of a step is worth finding.
@@ -60,7 +60,7 @@ const LARGE_BYTES: u64 = 2 << 20;
 /// Part of the exposed time that overlapping gains: computation beside communication runs slower. Measured on two H200
 /// with buckets of DDP, in FSDP2 and with calls in one stream: 0.3 to 0.6.
 const OVERLAP_YIELD: f64 = 0.45;
-/// The same the other way: what a step with all communication hidden is longer than its computation alone.
+/// The reverse: how much longer a step with all communication hidden is than its computation alone.
 const CONTENTION: f64 = 0.5;
 /// Kinds that training may run beside computation.
 const OVERLAPS: [OpKind; 3] = [OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter];
@@ -71,7 +71,7 @@ pub fn judge(analysis: &mut Analysis<'_>) {
     analysis.replayed_ns = replays.recorded_ns;
     analysis.unrecorded_ns = replays.base_ns;
     let mut advice = Vec::new();
-    // What the replay does not explain, it cannot improve.
+    // What the replay does not reproduce, it cannot improve.
     if is_explained(analysis.step_ns, replays.recorded_ns) {
         host_side(analysis, &replays, &mut advice);
     }
@@ -98,7 +98,7 @@ pub fn is_explained(step_ns: i64, replayed_ns: i64) -> bool {
     (replayed_ns - step_ns).abs() * 4 <= step_ns
 }
 
-/// What was seen, with the place in the program where the recorder tells it.
+/// What was seen, with the place in the program if it was recorded.
 fn seen_at(analysis: &Analysis<'_>, seen: &str, is_wanted: impl Fn(RuntimeCall, i64) -> bool) -> String {
     match crate::place::of_calls(&analysis.views, is_wanted) {
         Some(place) => format!("{seen} (most of it in {place})"),
@@ -148,15 +148,15 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         after,
         Cause::DataLoadingBound,
         "the GPU waits while the program loads input".to_owned(),
-        "load input beside the computation: more DataLoader workers, pinned memory, prefetch",
+        "load input while the GPU computes: more DataLoader workers, pinned memory, prefetch",
     ));
     let after = replays.after(analysis, |_, model| whatif::without_outside(model));
     let mut outside = advise(
         base,
         after,
         Cause::DataLoadingBound,
-        "the GPU waits while the program does something outside of the framework at each step".to_owned(),
-        "see what the main thread does there (py-spy); read input in workers beside the computation",
+        "the GPU waits while the program works outside the framework in each step".to_owned(),
+        "check what the main thread does there (py-spy); read input in workers while the GPU computes",
     );
     outside.is_guess = true;
     advice.push(outside);
@@ -167,7 +167,7 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         Cause::SyncStalls,
         seen_at(
             analysis,
-            "the host waits for the GPU within the step, and the GPU then for the host",
+            "the host waits for the GPU within the step, then the GPU waits for the host",
             |call, ns| call == RuntimeCall::Synchronize && ns > LONG_NS,
         ),
         "take item(), synchronize() and printing of tensors out of the step; unset CUDA_LAUNCH_BLOCKING",
@@ -177,7 +177,7 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         base,
         after,
         Cause::AllocatorStalls,
-        seen_at(analysis, "memory of the GPU is allocated and freed within the step", |call, _| {
+        seen_at(analysis, "GPU memory is allocated and freed within the step", |call, _| {
             call == RuntimeCall::Allocate
         }),
         "no empty_cache() within the step; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; leave memory free",
@@ -187,7 +187,7 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         base,
         after,
         Cause::TransferBound,
-        seen_at(analysis, "copies between host and GPU hold the step up", |call, ns| {
+        seen_at(analysis, "copies between host and GPU delay the step", |call, ns| {
             call == RuntimeCall::Copy && ns > LONG_NS
         }),
         "pin the memory and copy with non_blocking=True in a stream of its own; keep on the GPU what every step needs",
@@ -250,7 +250,7 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
             base - (exposed_cost as f64 * (1.0 - share)) as i64,
             Cause::BandwidthBelowExpected,
             format!("collectives reach {} of bus bandwidth", worst.unwrap_or_default()),
-            "see which transport NCCL chose: NCCL_DEBUG=INFO; no NCCL_P2P_DISABLE; ringleader check",
+            "check which transport NCCL chose (NCCL_DEBUG=INFO); unset NCCL_P2P_DISABLE; run ringleader check",
         ));
         return;
     }
@@ -262,7 +262,7 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
             base,
             after,
             Cause::SmallMessages,
-            format!("{n} collectives a step carry less than 8 MiB each"),
+            format!("{n} collectives per step carry less than 8 MiB each"),
             "gather gradients into buckets (bucket_cap_mb, coalesced calls)",
         );
         one.is_structural = n >= MANY_SMALL && one.gain_pct >= BARE_PCT;
@@ -332,8 +332,8 @@ fn in_main_stream(analysis: &Analysis<'_>) -> bool {
     main * 2 > all
 }
 
-/// Time a step of communication that could run beside computation: of kinds of which nearly nothing does, and of all
-/// kinds while nothing computes.
+/// Time per step of communication that could overlap computation: of kinds that hardly overlap, and of all kinds while
+/// nothing computes.
 fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
     let mut kinds: BTreeMap<OpKind, (i64, i64)> = BTreeMap::new();
     let mut n = 0;
@@ -374,7 +374,7 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             base,
             base - late.p2p_wait_ns / 2,
             Cause::PipelineBubble,
-            format!("stages wait {} a step for one another", ms(late.p2p_wait_ns)),
+            format!("stages wait {} per step for one another", ms(late.p2p_wait_ns)),
             "more microbatches, an interleaved schedule, stages of equal work",
         ));
         return;
@@ -385,7 +385,7 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             Why::LargerWork => Cause::LoadImbalance,
             _ => Cause::Straggler,
         };
-        // Work that is only spread better does not go away.
+        // Work that is only distributed better does not disappear.
         let n = analysis.views.len().max(1) as i64;
         let at = straggler.view as usize;
         let after = replays.after(analysis, |rank, model| {
@@ -405,11 +405,11 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             base,
             base - gain,
             cause,
-            format!("rank {rank} is late by {} a step: {}", ms(straggler.lead_ns), straggler.why.words()),
-            "see what this rank does that the others do not",
+            format!("rank {rank} is late by {} per step: {}", ms(straggler.lead_ns), straggler.why.words()),
+            "check what this rank does that the others do not",
         );
         one.culprits = vec![rank];
-        // What one rank alone does late is its fault, whatever it is.
+        // Lateness of a single rank is its own fault, whatever the reason.
         let host_side = advice.iter().map(|a| a.gain_pct).fold(0.0, f64::max);
         one.is_structural = one.gain_pct >= LEAST_PCT && one.gain_pct > host_side * 0.6;
         advice.push(one);
@@ -418,7 +418,10 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             base,
             base - late.imbalance_ns,
             Cause::LoadImbalance,
-            format!("ranks wait {} a step for one another, each time for another one", ms(late.mean_wait_ns)),
+            format!(
+                "ranks wait {} per step for one another, each time for a different one",
+                ms(late.mean_wait_ns)
+            ),
             "give the ranks equal work: sort or pack by length, balance experts",
         ));
     }

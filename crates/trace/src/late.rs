@@ -1,4 +1,4 @@
-//! Who is late at collectives, how much it costs the others, and why.
+//! Which rank is late at collectives, how much it costs the others, and why.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub enum Why {
     Host,
     /// It waits for input.
     Data,
-    /// It shows nothing that the others do not show.
+    /// Its timeline shows no difference from the others.
     Unknown,
 }
 
@@ -37,7 +37,7 @@ impl Why {
             Self::MoreWork => "it runs kernels that the others do not run",
             Self::Host => "its host launches later",
             Self::Data => "it waits for input",
-            Self::Unknown => "its own timeline shows no reason",
+            Self::Unknown => "its timeline does not show why",
         }
     }
 }
@@ -61,7 +61,7 @@ pub struct Lateness {
     pub imbalance_ns: i64,
 }
 
-/// A rank that is late again and again.
+/// A rank that is persistently late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Straggler {
     /// Its view.
@@ -142,7 +142,7 @@ fn waiting(
     let mut pairs = Vec::new();
     for (at, work) in view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm) {
         let Some(op) = join.op_of(place, at) else {
-            // With whom it is cannot be told; beyond the shortest of its size it waits for one of them.
+            // The peer is unknown; time beyond the shortest of its size is waiting for one of them.
             let cost = alone.cost_ns(place, view, at, join);
             if let Some(cost) = cost.filter(|_| crate::join::is_pair(view, at)) {
                 let wait = (work.start_ns, (work.end_ns - cost).max(work.start_ns));

@@ -44,10 +44,10 @@ pub struct Analysis<'a> {
     pub join: Join,
     /// Who waits for whom.
     pub lateness: Lateness,
-    /// Recordings of these ranks that were there; the newest is analysed.
+    /// Recordings of these ranks that were found; the newest is analysed.
     pub n_sets: usize,
     /// Time a step that collectives take beyond the shortest of their kind and size, on the rank with most, where the
-    /// other ranks are not there to tell waiting from cost, ns.
+    /// other ranks are missing, so that waiting and cost cannot be separated, ns.
     pub unseen_wait_ns: i64,
     /// Bus bandwidth by kind and size.
     pub sizes: Vec<SizeClass>,
@@ -67,7 +67,7 @@ impl Analysis<'_> {
         self.views.iter().any(|view| !view.work().is_empty())
     }
 
-    /// Whether one rank alone is there and waits so long for others that nothing can be said of who holds it up.
+    /// Whether only one rank is recorded and waits so long that the rank holding it up matters but is unknown.
     pub fn waits_unseen(&self) -> bool {
         self.pct(self.unseen_wait_ns) > judge::LEAST_PCT
     }
@@ -78,8 +78,8 @@ impl Analysis<'_> {
     }
 }
 
-/// Analyses the timelines of one job, each with the rank that something else than the file gives it. Timelines without GPU
-/// work beside others with some are left out.
+/// Analyses the timelines of one job, each with the rank that a source other than the file gives it. Timelines without
+/// GPU work beside others with some are left out.
 pub fn analyse<'a>(timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32>)>) -> Analysis<'a> {
     let (newest, n_sets) = sets::newest(timelines.into_iter().collect());
     let views = views(newest);

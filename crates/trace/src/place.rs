@@ -14,7 +14,7 @@ const MAX_CALLS: usize = 2_000;
 /// A place is named if this share of the time is spent there, percent.
 const LEAST_PCT: i64 = 30;
 
-/// Where most of the time of these calls is spent: `aten::item at train.py(42): step`. None where nothing tells.
+/// Where most of the time of these calls is spent: `aten::item at train.py(42): step`. None if unknown.
 pub(crate) fn of_calls(views: &[View<'_>], is_wanted: impl Fn(RuntimeCall, i64) -> bool) -> Option<String> {
     let mut times: BTreeMap<String, i64> = BTreeMap::new();
     let mut total = 0;
@@ -35,7 +35,7 @@ pub(crate) fn of_calls(views: &[View<'_>], is_wanted: impl Fn(RuntimeCall, i64) 
     (time * 100 >= total * LEAST_PCT).then_some(place)
 }
 
-/// What a call stands in: its outermost operator, and the innermost line of the user's code.
+/// The context of a call: its outermost operator, and the innermost line of the user's code.
 fn around(view: &View<'_>, call: &HostSpan) -> Option<String> {
     let spans = &view.timeline.host_spans;
     let until = spans.partition_point(|s| s.start_ns <= call.start_ns);

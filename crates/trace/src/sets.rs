@@ -1,10 +1,10 @@
-//! Recordings told apart: a folder may hold several windows of one job, and several attempts.
+//! Separates recordings: a folder may hold several windows of one job, and several attempts.
 
 use std::collections::BTreeMap;
 
 use ringleader_model::Timeline;
 
-/// A timeline, and the rank that something else than the file gives it.
+/// A timeline, and the rank that a source other than the file gives it.
 pub(crate) type Ranked<'a> = (&'a Timeline, Option<u32>);
 
 /// The rank of a timeline, as it states or as something else says.
@@ -15,7 +15,7 @@ pub(crate) fn rank_of((timeline, given): &Ranked<'_>) -> Option<u32> {
 /// A timeline with its start and end.
 type Window<'a> = ((i64, i64), Ranked<'a>);
 
-/// Whose recording a timeline is.
+/// The owner of a timeline's recording.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Whose {
     Rank(u32),

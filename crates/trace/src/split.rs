@@ -1,4 +1,5 @@
-//! What a step is made of: each moment of the GPU counted once, and each idle moment given to what held the next work up.
+//! What a step is made of: each moment of the GPU counted once, and each idle moment attributed to what delayed the
+//! next work.
 
 use ringleader_model::{RuntimeCall, SpanKind, WorkKind};
 
@@ -13,11 +14,11 @@ pub enum Idle {
     Launch,
     /// The host was busy with what leads to the next launch.
     Host,
-    /// The host was outside of anything that the recorder knows.
+    /// The host was outside anything recorded.
     Outside,
     /// The host loaded input.
     Data,
-    /// The host had waited for the GPU, which had then run dry.
+    /// The host had waited for the GPU, which was then idle.
     Sync,
     /// The host allocated or freed memory of the GPU.
     Alloc,
@@ -138,7 +139,7 @@ impl Split {
 
 /// Two pieces of queued work follow one another within this time; a launch takes effect within it, too.
 const LAUNCH_NS: i64 = 20_000;
-/// A stretch of the host without anything known is outside of the framework from here on.
+/// A gap on the host at least this long without any recorded event is outside the framework.
 const OUTSIDE_NS: i64 = 400_000;
 /// A copy that takes the host this long waits for its end.
 const BLOCKING_NS: i64 = 30_000;
@@ -204,7 +205,7 @@ fn one(view: &View<'_>, step: &Step, busy: &Busy) -> Split {
     split
 }
 
-/// Gives an idle moment to what held the next work up.
+/// Attributes an idle moment to what delayed the next work.
 fn explain(view: &View<'_>, busy: &Busy, (from, to): Interval, split: &mut Split) {
     let next = view.work().partition_point(|w| w.start_ns < to);
     let Some(launch) = view.launch(next) else {
@@ -212,7 +213,7 @@ fn explain(view: &View<'_>, busy: &Busy, (from, to): Interval, split: &mut Split
         return split.add_idle(reason, to - from);
     };
     if launch.start_ns <= from {
-        // A launch that takes long holds the work up itself (the first use of a kernel loads it).
+        // A long launch delays the work itself (the first use of a kernel loads it).
         let launched = launch.end_ns.clamp(from, to);
         let waited = to - launched;
         if waited <= LAUNCH_NS || launched > from {
@@ -235,7 +236,7 @@ fn explain(view: &View<'_>, busy: &Busy, (from, to): Interval, split: &mut Split
     take(&view.loading, Idle::Data);
     take(&view.overhead, Idle::Recorder);
     take(&busy.sync, Idle::Sync);
-    // The GPU had run dry because the host waited for it: without that, what follows would have been launched before.
+    // The GPU was idle because the host waited for it: without that, what follows would have been launched before.
     let held = |what: &Intervals| what.length_within(from - LAUNCH_NS, from + 1) > 0;
     let after = match (held(&busy.sync), held(&busy.blocking_copy), held(&busy.alloc)) {
         (true, _, _) => Idle::Sync,

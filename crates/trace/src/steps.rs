@@ -15,7 +15,7 @@ pub enum Found {
     Optimizer,
     /// Calls of the forward pass.
     Forward,
-    /// The same kernels again and again.
+    /// The same kernels repeatedly.
     Repetition,
     /// Not at all: the whole timeline is one.
     Whole,
@@ -48,9 +48,9 @@ pub struct Steps {
     pub found: Found,
     /// All of them.
     pub all: Vec<Step>,
-    /// Step of each work, as a place in `all`; `NONE` for work before the first.
+    /// Step of each work, as an index into `all`; `NONE` for work before the first.
     pub of_work: Vec<u32>,
-    /// Places of the steps that stand for the job: warm-up and outliers are set apart.
+    /// Indices of the typical steps of the job: warm-up and outliers are left out.
     pub usual: Vec<u32>,
 }
 
@@ -81,7 +81,7 @@ pub fn shared(steps: &[Steps]) -> Vec<Vec<u32>> {
     (0..n).rev().map(from_end).collect()
 }
 
-/// Steps longer than this many medians are set apart.
+/// Steps longer than this many medians are left out.
 const OUTLIER: i64 = 3;
 
 /// Finds the steps of a rank.
@@ -138,7 +138,7 @@ fn stream(view: &View<'_>, at: usize) -> Option<u32> {
     view.work().get(at).map(|work| work.stream)
 }
 
-/// Steps that stand for the job: the first one warms up, and some are far longer than the others.
+/// Typical steps of the job: the first one warms up, and some are far longer than the others.
 fn usual(all: &[Step]) -> Vec<u32> {
     let places: Vec<u32> = (0..all.len() as u32).collect();
     let rest: Vec<u32> = if all.len() >= 3 { places.into_iter().skip(1).collect() } else { places };

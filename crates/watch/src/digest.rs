@@ -16,7 +16,7 @@ pub struct Digest {
     pub schema: String,
     /// Who speaks: host name, made unique by the agent where two share one.
     pub node: String,
-    /// Counts up with every digest of this agent; starts anew with `agent`.
+    /// Counts up with every digest of this agent; starts again with `agent`.
     pub sequence: u64,
     /// Names this run of the agent.
     pub agent: String,
@@ -49,7 +49,7 @@ pub struct RankDigest {
     /// Function of the kernel it sleeps in, where it may be read.
     #[serde(skip_serializing_if = "is_default")]
     pub wchan: Option<String>,
-    /// Processor time so far, milliseconds: two digests tell whether it runs.
+    /// Processor time so far, milliseconds: two digests show whether it runs.
     #[serde(skip_serializing_if = "is_default")]
     pub cpu_ms: Option<u64>,
     /// By what it is seen.
@@ -73,7 +73,7 @@ pub struct RankDigest {
     /// It ended its last communicator in good order.
     #[serde(skip_serializing_if = "is_default")]
     pub is_ended: bool,
-    /// Where its main thread stands, outermost frame first, at most [`MAX_FRAMES`]: only while somebody asks for it.
+    /// Where its main thread is, outermost frame first, at most [`MAX_FRAMES`]: only while it is requested.
     #[serde(skip_serializing_if = "is_default")]
     pub stack: Vec<String>,
     /// What TCP counts of its connections to other hosts; none where it has none, or they cannot be seen.

@@ -30,15 +30,15 @@ const MAX_HISTORIES: usize = 16_384;
 const BUSY_SHARE: f64 = 0.05;
 /// Between two statements of what is watched.
 const WATCHING_NS: i64 = 2_000_000_000;
-/// Remarks of agents that are remembered, so that each is told once.
+/// Remarks of agents that are remembered, so that each is printed once.
 const MAX_REMARKS: usize = 1024;
 /// Between two notes that a communicator has become slow.
 const SLOW_NS: i64 = 600_000_000_000;
-/// A slow link is told of when the same has been seen for so long.
+/// A slow link is reported when the same one has been seen for this long.
 const LINK_NS: i64 = 2_000_000_000;
-/// It is told when it has been slow for so long.
+/// It is reported when it has been slow for this long.
 const SLOW_WAIT_NS: i64 = 8_000_000_000;
-/// Stalls that stand at the same time.
+/// Stalls that hold at the same time.
 const MAX_STALLS: usize = 8;
 /// The slowest rank is shown for as long after it was last late.
 const SLOWEST_NS: i64 = 15_000_000_000;
@@ -47,7 +47,7 @@ const MAX_TOLD: usize = 4;
 /// Between two statements on the same straggler that differ little.
 const STRAGGLER_NS: i64 = 60_000_000_000;
 
-/// A stall that was told.
+/// A stall that was reported.
 #[derive(Debug)]
 struct ToldStall {
     stall: Stall,
@@ -55,12 +55,12 @@ struct ToldStall {
     moved_ns: i64,
 }
 
-/// Who waits for so long is told of, whatever the patience.
+/// A wait of this length is reported, whatever the patience.
 const WAITING_NS: i64 = 15_000_000_000;
-/// Others that wait for one that sleeps for so long in a place in which nothing ends by itself wait in vain.
+/// A rank that has slept for this long in a call that does not end by itself holds up those that wait for it.
 const STUCK_NS: i64 = 30_000_000_000;
-/// With every rank of the job inside an operation nobody is left to compile, load or save: so long a pause is a stall
-/// even where the calls have shown no rhythm. Longer than a transfer over a slow link takes.
+/// With every rank of the job inside an operation no rank is left to compile, load or save: a pause this long is a
+/// stall even where the calls have shown no rhythm. Longer than a transfer over a slow link takes.
 const FULL_NS: i64 = 20_000_000_000;
 /// The first operations of a communicator connect its ranks, which may take as long.
 const FULL_LEAST_OPS: u64 = 64;
@@ -84,7 +84,7 @@ pub struct Engine {
     roster: Roster,
     histories: BTreeMap<(String, u32), History>,
     told_stalls: Vec<ToldStall>,
-    /// When each wait is to be told of again, in seconds of its length.
+    /// When each wait is reported again, in seconds of its length.
     told_waiting: BTreeMap<(String, u64), f64>,
     told_stragglers: BTreeMap<u32, (i64, Straggler)>,
     slowest: Option<(i64, Slowest)>,
@@ -182,7 +182,7 @@ impl Engine {
         self.told_link.as_ref().map(|(_, link)| link)
     }
 
-    /// Whether agents should take stacks of their ranks: something stalls, or nothing else tells whether it does.
+    /// Whether agents should take stacks of their ranks: something stalls, or nothing else shows whether it does.
     pub fn asks_stacks(&self) -> bool {
         self.asks_stacks || self.view.job == JobState::Stalled
     }
@@ -303,7 +303,7 @@ impl Engine {
                 history.slow_told_ns = now_ns;
                 let name = if comm.name.is_empty() { id } else { &comm.name };
                 let text = format!(
-                    "collectives of {name} take {times:.1} times what they took at best, on all ranks alike: nobody is late"
+                    "collectives of {name} take {times:.1} times as long as at best, equally on all ranks: no rank is late"
                 );
                 events.push(Event::new(now_ns, What::Note { text }));
             }
@@ -498,7 +498,7 @@ fn job_usual_ns<'a>(
         .unwrap_or(0)
 }
 
-/// How the communicators stand.
+/// The state of the communicators.
 pub fn progress(view: &View) -> What {
     let comms = view.comms.iter().take(MAX_COMMS).map(|c| CommProgress {
         id: c.id.clone(),

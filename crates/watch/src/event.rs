@@ -135,7 +135,7 @@ pub struct CommProgress {
     pub name: String,
     /// Ranks.
     pub size: u32,
-    /// Ranks of which a digest speaks.
+    /// Ranks that are in a digest.
     pub ranks_seen: u32,
     /// Operations ended.
     pub ops_done: u64,
@@ -151,7 +151,7 @@ pub struct CommProgress {
     pub waiting_for: Vec<u32>,
     /// For how long nothing has moved in it, seconds.
     pub still_s: f64,
-    /// For how long it may stand still before that is a stall, seconds.
+    /// How long it may pause before that is a stall, seconds.
     pub patience_s: f64,
 }
 
@@ -233,7 +233,7 @@ pub struct Stall {
     pub since: f64,
     /// Seconds since then.
     pub after_s: f64,
-    /// Seconds that it may usually stand still.
+    /// Seconds that it may usually pause.
     pub expected_s: f64,
     /// What kind of stall it is.
     pub shape: Shape,
@@ -249,7 +249,7 @@ pub struct Stall {
     pub victims: Vec<String>,
 }
 
-/// The operation at which a communicator stands.
+/// The operation at which a communicator waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StalledOp {
@@ -294,7 +294,7 @@ pub enum Shape {
     Start,
 }
 
-/// Where a rank stands.
+/// Where a rank is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RankState {

@@ -24,9 +24,9 @@ pub(crate) struct History {
     pub(crate) ops_done: u64,
     pub(crate) bytes: u64,
     pub(crate) late: crate::straggler::Lateness,
-    /// Since when its collectives are slow and nobody is to blame.
+    /// Since when its collectives are slow without a late rank.
     pub(crate) slow_since_ns: Option<i64>,
-    /// When it was last told that its collectives have become slow.
+    /// When it was last reported that its collectives have become slow.
     pub(crate) slow_told_ns: i64,
 }
 

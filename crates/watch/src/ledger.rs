@@ -1,4 +1,4 @@
-//! The newest digests of all agents joined: communicators by identifier, and where each of their ranks stands.
+//! The newest digests of all agents joined: communicators by identifier, and where each of their ranks is.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(crate) const UNINTERRUPTIBLE_NS: i64 = 4_000_000_000;
 /// The joined job: its members, and its groups with a track for each rank.
 pub(crate) struct Ledger<'a> {
     pub(crate) now_ns: i64,
-    /// The moment that all agents that still speak have told of.
+    /// The moment up to which all agents that still send have reported.
     pub(crate) known_ns: i64,
     /// Times of an agent that still speaks may turn out to be earlier than they seem: nothing is learnt from pauses.
     pub(crate) is_settling: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Group<'a> {
     pub(crate) size: u32,
     pub(crate) tracks: Vec<Track<'a>>,
     pub(crate) is_ended: bool,
-    /// The collective that it stands at.
+    /// The collective that it is at.
     pub(crate) front: Option<Front<'a>>,
     /// A rank waits inside: in the front, or in a send or receive.
     pub(crate) is_inside: bool,
@@ -122,7 +122,7 @@ impl<'a> Track<'a> {
         self.digest.in_flight.iter().find(|op| !is_p2p(&op.function))
     }
 
-    /// The collective of this number, if it is in flight and told of.
+    /// The collective of this number, if it is in flight and reported.
     pub(crate) fn call(&self, number: u64) -> Option<&'a OpDigest> {
         self.digest.in_flight.iter().find(|op| !is_p2p(&op.function) && op.number == number)
     }
@@ -134,12 +134,12 @@ impl<'a> Track<'a> {
 
     /// Number of the next collective that it ends.
     fn position(&self) -> u64 {
-        // One whose end nobody tells of holds nobody up by itself; that somebody has not called it shows all the same.
+        // One whose end is not reported holds up no rank by itself; a rank that has not called it shows all the same.
         let first = self.digest.in_flight.iter().find(|op| !is_p2p(&op.function) && !op.is_end_unseen);
         first.map_or(self.digest.collectives, |op| op.number.min(self.digest.collectives))
     }
 
-    /// All that it has in flight is told of.
+    /// All that it has in flight is reported.
     pub(crate) fn tells_all(&self) -> bool {
         self.digest.n_in_flight as usize <= self.digest.in_flight.len()
     }
@@ -196,7 +196,7 @@ impl<'a> Ledger<'a> {
                 tracks: Vec::new(),
             }));
         }
-        // When nobody speaks any more it is the hub, or we: nothing is known after the last word.
+        // If all agents are silent, the hub or we are cut off: nothing is known after the last digest.
         ledger.known_ns = known.or(newest).unwrap_or(now_ns);
         ledger.members.sort_by_key(|member| {
             let rank = member.word.digest.rank;

@@ -1,8 +1,9 @@
 //! Whose link is slow, by what TCP counts of the connections between ranks.
 //!
-//! Where all ranks of a ring wait for each other, so that each looks as slow as the next, two kinds of connection differ:
-//! those over the slow link have data to send all the time and get little of it through, and the others stand idle between
-//! quick bursts, though they carry as much. A receiver that does not read, because its rank is late, is not counted.
+//! Where all ranks of a ring wait for each other, so that each looks as slow as the next, two kinds of connection
+//! differ: those over the slow link have data to send all the time and get little of it through, and the others are
+//! idle between quick bursts, though they carry as much. A receiver that does not read, because its rank is late, is
+//! not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use crate::digest::TcpFlow;
 use crate::event::{Confidence, Lag, Straggler};
 use crate::ledger::Ledger;
 
-/// A way that is busy for less than this share of the time holds nobody up.
+/// A flow that is busy for less than this share of the time holds up no rank.
 const BUSY: f64 = 0.1;
 /// Of two hosts alone nothing shows what is usual: they must be busy with each other most of the time.
 const BUSY_ALONE: f64 = 0.4;
@@ -30,7 +31,7 @@ const LEAST_SPAN_MS: u32 = 1000;
 pub(crate) struct SlowLink {
     /// The first rank behind it; or the one that sends most.
     pub(crate) rank: u32,
-    /// The rank at the other end, where nothing tells which end is slow.
+    /// The rank at the other end, where nothing shows which end is slow.
     pub(crate) peer: Option<u32>,
     /// The address of that rank.
     pub(crate) address: String,
@@ -74,7 +75,7 @@ impl SlowLink {
             comm: comm.to_owned(),
             peer: self.peer,
             text: format!(
-                "{what}: data waits for it {:.0} % of the time and passes at {}{others}; collectives take {now_ms:.0} ms, \
+                "{what}: data waits to be sent {:.0} % of the time and passes at {}{others}; collectives take {now_ms:.0} ms, \
                  {best_ms:.0} ms at best",
                 self.busy * 100.0,
                 megabytes(self.rate)

@@ -1,5 +1,5 @@
-//! What holds up a communicator in which all have come: the network between two hosts, ranks that nobody sees, or nothing
-//! that shows.
+//! What holds up a communicator that all ranks have entered: the network between two hosts, ranks that no agent sees,
+//! or nothing that shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ pub(crate) fn cause<C: From<(Shape, Vec<u32>, String)>>(ledger: &Ledger<'_>, gro
         let known: BTreeSet<u32> = group.tracks.iter().map(|c| c.rank).collect();
         let unseen: Vec<u32> = (0..group.size).filter(|r| !known.contains(r)).take(MAX_UNSEEN).collect();
         let text = format!(
-            "all {seen} ranks that are seen wait in {op}; nothing is seen of {}{}",
+            "all {seen} visible ranks wait in {op}; {}{} cannot be seen",
             list(&unseen),
             if group.size as usize - seen > unseen.len() { " and others" } else { "" }
         );
@@ -81,7 +81,7 @@ pub(crate) fn cause<C: From<(Shape, Vec<u32>, String)>>(ledger: &Ledger<'_>, gro
         let text = format!("all are in {op}; on {} not all channels of the kernel have started", list(&part));
         return (Shape::NotStarted, part, text).into();
     }
-    let text = format!("all {seen} ranks are in {op} and it does not move");
+    let text = format!("all {seen} ranks are in {op} and it makes no progress");
     (Shape::Running, Vec::new(), text).into()
 }
 
@@ -117,10 +117,10 @@ fn network(
         .collect();
     let (from, to) = cut.first().copied().unwrap_or_default();
     let text = if let ([one], true) = (common.as_slice(), pairs.len() > 1) {
-        format!("in {op} nothing passes between {one} and {} other hosts", pairs.len())
+        format!("in {op} no data passes between {one} and {} other hosts", pairs.len())
     } else {
         format!(
-            "in {op} nothing passes from rank {} on {} to rank {} on {}",
+            "in {op} no data passes from rank {} on {} to rank {} on {}",
             job_rank(ledger, group, from),
             host(from).unwrap_or("?"),
             job_rank(ledger, group, to),

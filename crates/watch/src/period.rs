@@ -1,4 +1,4 @@
-//! The step of a job, from the calls of one communicator: a training loop makes the same calls again and again.
+//! The step of a job, from the calls of one communicator: a training loop makes the same calls repeatedly.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The rhythm that a communicator has shown, and how long it may stand still.
+//! The rhythm that a communicator has shown, and how long it may pause.
 //!
 //! What is learnt are pauses: how long nothing moved in what the communicator waits for. The longest pause that recurs, or
 //! the step that the calls show, is the usual one; a stall is several times that. Rarer pauses (evaluation, checkpoint) are
@@ -41,7 +41,8 @@ const YOUNG_SLACK: f64 = 1.5;
 const LEAST_STEPS: u32 = 3;
 /// Where each step is a single call.
 const LEAST_CALLS: u32 = 10;
-/// Where the calls show no step, time over which they came steadily. Longer for calls that also stand before the first step.
+/// Where the calls show no step, time over which they came steadily. Longer for calls that also occur before the first
+/// step.
 const STEADY_NS: i64 = 20_000_000_000;
 /// As above.
 const STEADY_UNSURE_NS: i64 = 60_000_000_000;
@@ -140,7 +141,7 @@ pub struct Glance {
     pub is_excused: bool,
 }
 
-/// How long it may stand still.
+/// How long it may pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patience {
     /// While a rank waits inside, nanoseconds.
@@ -206,7 +207,7 @@ impl Rhythm {
         self.is_ready |= self.n_moving >= STEADY_LOOKS && steady >= wanted;
     }
 
-    /// Learns the step that the calls themselves show, as was told at `known_ns`.
+    /// Learns the step that the calls themselves show, as reported at `known_ns`.
     pub fn hear(&mut self, period: &PeriodDigest, known_ns: i64) {
         self.step_ns = period.step_ns.max(0);
         self.trains |= period.is_training;
@@ -320,7 +321,7 @@ impl Rhythm {
         0
     }
 
-    /// How long it may stand still now. `usual_ns` is that of the whole job, for communicators that pause with it.
+    /// How long it may pause now. `usual_ns` is that of the whole job, for communicators that pause with it.
     pub fn patience(&self, factor: f64, floor_ns: i64, first_floor_ns: i64, usual_ns: i64) -> Patience {
         let own = if self.is_ready || self.is_young { self.longest_usual_ns() } else { 0 };
         let usual = own.max(usual_ns);

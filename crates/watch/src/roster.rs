@@ -7,18 +7,18 @@ use crate::waiting::Waiting;
 
 /// Processes that are kept of one agent, those that are gone included.
 const MAX_PROCESSES: usize = 1024;
-/// A process that is gone is told of for as long: those of earlier attempts of a job pile up.
+/// A process that is gone is listed for this long: those of earlier attempts of a job pile up.
 const GONE_NS: i64 = 3_600_000_000_000;
 /// An agent is silent after this many of its intervals: one digest may be lost, two hardly.
 const SILENT_INTERVALS: i64 = 3;
 /// No agent is called silent sooner: hubs have hiccups of this length.
 const SILENT_FLOOR_NS: i64 = 3_000_000_000;
 
-/// Digests from which on it is known how an agent's clock stands to ours.
+/// Digests after which the offset of an agent's clock to ours is known.
 const SETTLED: u64 = 3;
 /// A correction of this size looks like a pause of the job.
 const CORRECTION_NS: i64 = 200_000_000;
-/// What TCP counts is not in every digest that comes through a hub; the last word of it is good for so long.
+/// TCP counters are not in every digest that comes through a hub; the last ones stay valid for this long.
 const TCP_NS: i64 = 20_000_000_000;
 /// The quickest digest of this time and of as long before counts: clocks drift, and are set.
 const DELAY_NS: i64 = 60_000_000_000;
@@ -45,8 +45,8 @@ pub(crate) struct Agent {
     pub(crate) processes: BTreeMap<u32, LastWord>,
 }
 
-/// The way of an agent's digests. The quickest one says how its clock stands to ours; what others take longer is the hub's
-/// doing, and no movement or pause of the job.
+/// The transit of an agent's digests. The quickest one gives the offset of its clock to ours; what others take longer
+/// is the hub's doing, and no movement or pause of the job.
 #[derive(Debug, Default)]
 struct Delay {
     /// From the making by the agent's clock to the coming by ours, the least.
@@ -85,7 +85,7 @@ pub(crate) struct LastWord {
     pub(crate) state_since_ns: i64,
     pub(crate) cpu: Option<f64>,
     pub(crate) waiting: Waiting,
-    /// When it was last told what TCP counts, by its node's clock.
+    /// When its TCP counters last arrived, by its node's clock.
     tcp_ns: i64,
 }
 

@@ -16,7 +16,7 @@ const MAX_SUSPECTS: usize = 32;
 /// Communicators that a stall lists as victims.
 const MAX_VICTIMS: usize = 32;
 
-/// A communicator that stands still for too long.
+/// A communicator without progress for too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Still {
     pub(crate) group: usize,
@@ -170,11 +170,8 @@ fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, g
             .filter_map(|r| Some(ledger.nodes.get(ledger.members.get(*r)?.node)?.name))
             .collect();
         let hosts: Vec<&str> = hosts.into_iter().take(8).collect();
-        let text = format!(
-            "nothing is heard of {}, on {}; the others wait in {op}",
-            list(&suspects),
-            hosts.join(", ")
-        );
+        let text =
+            format!("no agent reports {}, on {}; the others wait in {op}", list(&suspects), hosts.join(", "));
         return Cause { shape: Shape::Silent, suspects, text };
     }
     let never = pick(&|r| stands(r, Stage::Never));
@@ -319,11 +316,11 @@ fn around(ledger: &Ledger<'_>, waits: &Waits, group: &Group<'_>, component: u32)
     }
     let suspects = of(&members);
     if suspects.len() < 2 {
-        let text = format!("for whom {} in {} does not show", who_waits(&suspects), names.join(" and "));
+        let text = format!("it is unknown for whom {} in {}", who_waits(&suspects), names.join(" and "));
         return (Shape::Unclear, suspects, text).into();
     }
     let text = format!(
-        "each of {} waits for another of them, across {}: a call left out or made too many, or calls in different orders",
+        "each of {} waits for another of them, across {}: a skipped or an extra call, or calls in different orders",
         list(&suspects),
         names.join(" and ")
     );

@@ -1,4 +1,4 @@
-//! Where each rank stands with regard to the operation that its communicator stands at.
+//! Where each rank is relative to the operation that its communicator waits at.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::{OpDigest, ProcessState};
 use crate::ledger::{Group, Ledger, Stage, Track, stage_of};
 
-/// Where one rank stands.
+/// Where one rank is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Standing {
@@ -89,7 +89,7 @@ impl Standing {
     }
 }
 
-/// Where a rank stands in a communicator. `deep`: also what else it is in, which takes a look at all that it has.
+/// Where a rank is in a communicator. `deep`: also what else it is in, which takes a look at all that it has.
 pub(crate) fn standing(ledger: &Ledger<'_>, group: &Group<'_>, track: &Track<'_>, deep: bool) -> Standing {
     let Some(member) = ledger.members.get(track.member) else { return Standing::default() };
     if member.is_silent {
@@ -201,7 +201,7 @@ pub(crate) fn called(group: &Group<'_>) -> String {
     if group.name.is_empty() { group.id.clone() } else { group.name.to_owned() }
 }
 
-/// The operation that a communicator stands at, in words.
+/// The operation that a communicator waits at, in words.
 pub(crate) fn called_op(group: &Group<'_>) -> String {
     if let Some(front) = group.front {
         let kind = front.op.map_or("call", |op| &*op.function);
@@ -252,12 +252,12 @@ pub fn detail(standing: &Standing) -> String {
         Standing::Idle => "has nothing in flight".to_owned(),
         Standing::Stopped => "its process is stopped".to_owned(),
         Standing::Dead => "its process is gone".to_owned(),
-        Standing::Zombie => "its process has ended and was not collected".to_owned(),
+        Standing::Zombie => "its process has ended and was not reaped".to_owned(),
         Standing::Uninterruptible { wchan: Some(wchan) } => {
             format!("its process hangs in the kernel, in {wchan}")
         }
         Standing::Uninterruptible { wchan: None } => "its process hangs in the kernel".to_owned(),
-        Standing::Unknown { why } if why.is_empty() => "nothing is known of it".to_owned(),
+        Standing::Unknown { why } if why.is_empty() => "nothing is known about it".to_owned(),
         Standing::Unknown { why } => why.clone(),
     }
 }

@@ -1,7 +1,7 @@
 //! A job that does not come to its first communicator: its ranks are there, and all of them wait.
 //!
-//! No operation can be seen yet. What shows is how much processor time each rank takes, and where its stack stands: who waits
-//! for the others sleeps, or spins in a call of torch.distributed. Who compiles or loads data does neither.
+//! No operation can be seen yet. What shows is how much processor time each rank takes, and where its stack is: who
+//! waits for the others sleeps, or spins in a call of torch.distributed. Who compiles or loads data does neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ fn ranks<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<Vec<&'t Member<'a>>> {
     (is_of_several && !members.is_empty()).then_some(members)
 }
 
-/// Whether stacks of the ranks would tell whether they wait.
+/// Whether stacks of the ranks would show whether they wait.
 pub(crate) fn asks_stacks(ledger: &Ledger<'_>, settings: &Settings) -> bool {
     let Some(members) = ranks(ledger) else { return false };
     let newest = members.iter().map(|member| member.word.waiting.seen_ns).max().unwrap_or(ledger.now_ns);
@@ -96,7 +96,7 @@ fn suspects(ledger: &Ledger<'_>, members: &[&Member<'_>]) -> (Vec<u32>, String) 
     }
     let twice: Vec<u32> = by_rank.iter().filter(|(_, n)| **n > 1).map(|(rank, _)| *rank).collect();
     if !twice.is_empty() {
-        let why = format!("several processes say that they are {}", list(&twice));
+        let why = format!("several processes claim to be {}", list(&twice));
         return (twice, why);
     }
     if by_world.len() > 1 {

@@ -118,7 +118,7 @@ pub struct Lateness {
     /// By number, and of whole steps by how many collectives they have.
     pending: BTreeMap<(u64, u32), Pending>,
     judged: BTreeSet<(u64, u32)>,
-    /// Most ranks that ever told of one collective.
+    /// Most ranks that ever reported one collective.
     most: u32,
     ranks: Vec<Standing>,
     votes: u32,
@@ -196,7 +196,7 @@ impl Lateness {
         }
     }
 
-    /// Judges those collectives of which all has been heard, in their order: the order in which it came does not matter.
+    /// Judges the collectives that are completely reported, in their order: the order of arrival does not matter.
     pub fn settle(&mut self) {
         let full: Vec<(u64, u32)> =
             self.pending.iter().filter(|(_, p)| p.n == self.size).map(|(n, _)| *n).collect();
@@ -363,8 +363,8 @@ impl Lateness {
         self.slow_kinds(2 * LEAST_VOTES).map(|k| f64::from(k.now / k.best)).max_by(f64::total_cmp)
     }
 
-    /// The same as milliseconds now and at best, of the kind that costs most. For whoever knows more than that, as soon as
-    /// there is a best; otherwise as above.
+    /// The same as milliseconds now and at best, of the kind that costs most. For callers that know more than that, as
+    /// soon as there is a best; otherwise as above.
     pub fn slowed_ms(&self, knows_more: bool) -> Option<(f64, f64)> {
         let cost = |k: &&Kind| k.now - k.best;
         let votes = if knows_more { 0 } else { 2 * LEAST_VOTES };
@@ -411,8 +411,8 @@ impl Lateness {
         let rank = job_rank(rank as u32);
         let why = match of {
             Lag::Compute => "its GPU is still busy when the others come",
-            Lag::Host => "its program calls late while its GPU has nothing to do",
-            Lag::Network | Lag::Unknown => "why does not show",
+            Lag::Host => "its program calls late while its GPU is idle",
+            Lag::Network | Lag::Unknown => "the cause is not visible",
         };
         let share = f64::from(share(standing));
         Some(Straggler {
@@ -477,7 +477,7 @@ impl Lateness {
             comm: comm.to_owned(),
             peer,
             text: format!(
-                "nobody is late; the network takes data {way} slowly, {late_ms:.1} ms in a collective"
+                "no rank is late; the network carries data {way} slowly, {late_ms:.1} ms per collective"
             ),
         })
     }

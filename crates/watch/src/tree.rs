@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 96;
 /// Lines that are printed.
 const MAX_LINES: usize = 400;
 
-/// A frame, and the ranks that stand in it.
+/// A frame, and the ranks that are in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Branch {

@@ -30,7 +30,7 @@ pub struct View {
     pub comms: Vec<Comm>,
     /// The rank that keeps the others waiting most, if one does.
     pub slowest: Option<Slowest>,
-    /// Stalls that stand.
+    /// Current stalls.
     pub stalls: Vec<Stall>,
 }
 
@@ -45,7 +45,7 @@ pub enum JobState {
     Starting,
     /// Collectives come and go.
     Running,
-    /// A stall stands.
+    /// There is a stall.
     Stalled,
     /// All ranks are gone or have ended their communicators.
     Ended,
@@ -97,7 +97,7 @@ pub struct Process {
     pub lost: u64,
     /// How late it enters collectives in the mean, milliseconds: the largest of its communicators.
     pub late_ms: Option<f64>,
-    /// Where it stands outside of any collective, if its agent took a stack.
+    /// Where it is outside any collective, if its agent took a stack.
     pub outside: Option<crate::outside::Outside>,
 }
 
@@ -109,9 +109,9 @@ pub struct Comm {
     pub id: String,
     /// Name given by the program.
     pub name: String,
-    /// Number of ranks; as many as were seen where it is not told.
+    /// Number of ranks; the number seen if it is not reported.
     pub size: u32,
-    /// Ranks of which a digest speaks.
+    /// Ranks that are in a digest.
     pub ranks_seen: u32,
     /// All ranks seen have finalized it, or are gone.
     pub is_ended: bool,
@@ -133,18 +133,18 @@ pub struct Comm {
     pub waiting_for: Vec<u32>,
     /// Nanoseconds for which nothing has moved in it, as far as the digests reach.
     pub still_ns: i64,
-    /// Nanoseconds for which it may stand still before that is a stall.
+    /// Nanoseconds for which it may pause before that is a stall.
     pub patience_ns: i64,
     /// The longest pause that is usual in it, nanoseconds; none before it has shown a rhythm.
     pub usual_ns: Option<i64>,
-    /// A stall stands in it.
+    /// It has a stall.
     pub is_stalled: bool,
 }
 
 /// Ranks that a communicator names as waited for.
 pub const MAX_WAITING_FOR: usize = 16;
 
-/// The operation at which a communicator stands.
+/// The operation at which a communicator waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Front {
@@ -184,7 +184,7 @@ pub struct CommRank {
     pub done: Option<u64>,
     /// Sends and receives handed over.
     pub p2p: u64,
-    /// Where it stands with regard to the communicator's front.
+    /// Where it is relative to the communicator's front.
     #[serde(rename = "place")]
     pub standing: Standing,
     /// How late it enters in the mean, milliseconds, and its share of the last collectives in which it was the last.

@@ -98,12 +98,12 @@ impl Waiting {
             return if place.is_empty() { "busy".to_owned() } else { place };
         }
         let used_s = digest.cpu_ms.unwrap_or_default().saturating_sub(self.idle_cpu_ms) as f64 / 1e3;
-        let idle = format!("idle: {used_s:.1} s of a processor in {for_s:.0} s");
+        let idle = format!("idle: {used_s:.1} s of processor time in {for_s:.0} s");
         if place.is_empty() { idle } else { format!("{place}; {idle}") }
     }
 }
 
-/// Whether a stack stands in what brings ranks together. With a plugin that shows communicators, any call of
+/// Whether a stack is in a call that brings ranks together. With a plugin that shows communicators, any call of
 /// torch.distributed made without one does so.
 fn is_on_its_way(digest: &RankDigest) -> bool {
     let is_torch = |frame: &String| frame.contains("torch/distributed/distributed_c10d.py:");

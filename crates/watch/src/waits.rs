@@ -11,7 +11,7 @@ pub(crate) struct Waits {
     edges: Vec<Vec<u32>>,
     /// For each node its component: nodes that wait for each other.
     component_of: Vec<u32>,
-    /// Nodes of each component. A component stands after all that it waits for.
+    /// Nodes of each component. A component comes after all that it waits for.
     pub(crate) components: Vec<Vec<u32>>,
     /// For each component, when anything that it waits for last moved.
     moved_ns: Vec<i64>,
@@ -38,7 +38,7 @@ pub(crate) enum Partner {
     Late(usize),
     /// Both are there: the transport has it.
     Matched,
-    /// What the partner has in flight is not told in full.
+    /// What the partner has in flight is not reported in full.
     Unclear,
 }
 
@@ -178,7 +178,7 @@ impl Waits {
         }
     }
 
-    /// Carries what is at the roots to all that wait for them. Components stand in the order in which this works.
+    /// Carries what is at the roots to all that wait for them. Components are in the order in which this works.
     fn spread(&mut self, ledger: &Ledger<'_>) {
         for (component, nodes) in self.components.iter().enumerate() {
             let mut moved = 0;

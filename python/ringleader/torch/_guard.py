@@ -33,7 +33,7 @@ _MAD = 1.4826
 
 
 class Disagreement(RuntimeError):
-    """Ranks that should hold the same bits do not."""
+    """Values that must be identical on all ranks are not."""
 
 
 def guard(model=None, optimizer=None, every=100, group=None, gradients=True, parameters=True, local=True, action="warn"):
@@ -94,7 +94,7 @@ class Guard:
         self._handles.append(optimizer.register_step_pre_hook(self._before_step))
         self._handles.append(optimizer.register_step_post_hook(self._after_step))
 
-    # --- what is compared over whom
+    # --- what is compared over which group
 
     def _sort(self, group):
         """Parameters by the group over which they must agree."""
@@ -119,7 +119,7 @@ class Guard:
         if alone and not kinds and self.rank == 0:
             warnings.warn(
                 "ringleader guard: all %d parameters are sharded without a copy on another rank; there is nothing to "
-                "compare them with, only NaN and Inf are looked for" % alone,
+                "compare them with, only NaN and Inf are checked" % alone,
                 stacklevel=4,
             )
         return list(kinds.values())
@@ -161,10 +161,10 @@ class Guard:
         return seen
 
     def _note(self, name, gradient):
-        """Keeps how many values of a gradient are no numbers, on its device, in the order in which backward makes them."""
+        """Counts the values of a gradient that are NaN or Inf, on its device, in the order in which backward makes them."""
         local = _local(gradient)
         if local.numel() and local.is_floating_point():
-            # A sum is finite only if every value is, but for an overflow of the sum, which is looked into on the host.
+            # A sum is finite only if every value is, but for an overflow of the sum, which is checked on the host.
             self._bad.setdefault(name, []).append(torch.stack([~torch.isfinite(local).all(), torch.isnan(local).any()]))
 
     def _wrap_reduce_scatter(self, module):
@@ -192,7 +192,7 @@ class Guard:
             module.set_custom_reduce_scatter(Watching())
             self._handles.append(_Undo(lambda: setattr(param_group, "_reduce_scatter_comm", before)))
         except (TypeError, AssertionError, AttributeError) as error:
-            self._tell_once("reduce-scatter", "local gradients of FSDP2 are not looked at: %s" % error)
+            self._tell_once("reduce-scatter", "local gradients of FSDP2 are not checked: %s" % error)
 
     # --- around the step
 
@@ -216,7 +216,7 @@ class Guard:
         self.seconds += time.perf_counter() - start
 
     def _tell_bad(self):
-        """Names the first gradient that was no number on this rank. Backward makes the last layer's gradients first, so that
+        """Names the first gradient with NaN or Inf on this rank. Backward makes the last layer's gradients first, so that
         where it began is the one that was made first. A copy to the host, of one byte for each gradient."""
         if not self._bad:
             return
@@ -243,7 +243,7 @@ class Guard:
             )
 
     def _layer(self, name):
-        """The module of a parameter; what has no parameter's name is a module already."""
+        """The module of a parameter; a name without a parameter is already a module."""
         return (name.rpartition(".")[0] or name) if name in self._known else name
 
     # --- comparison
@@ -301,7 +301,7 @@ class Guard:
         )
 
     def _gpus(self, group):
-        """Kinds of GPU and versions of torch over the group: another kind rounds otherwise, which is no fault."""
+        """Kinds of GPU and versions of torch over the group: another kind rounds differently, which is not a fault."""
         own = torch.cuda.get_device_name() if torch.cuda.is_available() and torch.cuda.is_initialized() else "CPU"
         own += ", torch " + torch.__version__
         try:
@@ -314,7 +314,7 @@ class Guard:
     # --- loss
 
     def loss(self, value):
-        """Takes the loss of a step, as a number: notes a spike, or that it is no number."""
+        """Takes the loss of a step, as a number: notes a spike, or NaN and Inf."""
         value = float(value)
         if not math.isfinite(value):
             self._emit(
@@ -334,12 +334,12 @@ class Guard:
         self._losses.append(value)
         del self._losses[:-_LOSSES]
 
-    # --- telling
+    # --- reporting
 
     def _emit(self, kind, message, **fields):
         event = EVENTS.write(kind, rank=self.rank, step=self.step, **fields)
-        # All ranks saw it and all keep it; to say it once, the odd ones and one of the others are enough. Whoever raises does
-        # so together with all others.
+        # All ranks saw it and all keep it; to say it once, the odd ones and one of the others are enough. Raising happens
+        # on all ranks together.
         odd = event.get("odd")
         if kind == "digest" and self.action == "warn" and odd and self.rank not in odd:
             world = range(dist.get_world_size()) if _is_distributed() else [0]

@@ -14,7 +14,7 @@ import torch
 _ASK_SECONDS = 10
 
 def setup(folder=None, stacks_signal=None, stacks_after=None, quiet=False, ask=True):
-    """Sets faulthandler and the variables that a diagnosis lives on. Call it before ``init_process_group``.
+    """Sets faulthandler and the variables that a diagnosis needs. Call it before ``init_process_group``.
 
     What the user has set stays as it is.
 
@@ -43,7 +43,7 @@ def setup(folder=None, stacks_signal=None, stacks_after=None, quiet=False, ask=T
             os.environ[name] = done[name] = value
     _stacks(stacks_signal, stacks_after, done, notes)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        notes.append("the process group is there already: NCCL and torch read these variables when it is made")
+        notes.append("the process group already exists: NCCL and torch read these variables when it is created")
     if not quiet and int(os.environ.get("RANK", "0") or 0) == 0:
         for name, value in done.items():
             print("ringleader: %s=%s" % (name, value), file=sys.stderr)

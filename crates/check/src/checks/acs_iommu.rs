@@ -52,10 +52,10 @@ fn run(view: &View<'_>) -> Answer {
     };
     let gpus: Vec<&PciDevice> = on_bus(pci).collect();
     if gpus.is_empty() {
-        return Answer::skipped("the bus shows no NVIDIA GPU");
+        return Answer::skipped("no NVIDIA GPU on the PCI bus");
     }
     if let Some(why) = &pci.virtual_machine {
-        return Answer::skipped(format!("a virtual machine ({why}): its host decides on ACS and IOMMU"));
+        return Answer::skipped(format!("a virtual machine ({why}): its host controls ACS and IOMMU"));
     }
     let is_rdma = |device: &&PciDevice| {
         device.class >> 8 == 0x0207 || (device.class >> 16 == 0x02 && device.vendor == MELLANOX)
@@ -78,7 +78,7 @@ fn run(view: &View<'_>) -> Answer {
             subject: "IOMMU".to_owned(),
             verdict: Verdict::Warn,
             text: format!(
-                "it translates addresses of {}, which talk over PCIe",
+                "it translates addresses of {}, which use peer-to-peer PCIe",
                 count(translated.len(), "GPU")
             ),
             evidence: format!(
@@ -91,14 +91,14 @@ fn run(view: &View<'_>) -> Answer {
     let unreadable =
         pci.devices.iter().filter(|device| device.class >> 8 == 0x0604).all(|device| device.acs.is_none());
     let ok = if unreadable && shares_a_bridge(pci, &gpus, &nics) {
-        "the IOMMU is out of the way; ACS could not be read (needs root, or the bridges have none)"
+        "the IOMMU does not interfere; ACS could not be read (needs root, or the bridges have none)"
     } else {
         "nothing redirects traffic between GPUs and network cards"
     };
     Answer::from_items(ok, items)
         .advise(
             Impact::Harmless,
-            "see the bits of all bridges, and how the kernel was started",
+            "read the ACS bits of all bridges and the kernel's boot options",
             Some("lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'; cat /proc/cmdline".to_owned()),
         )
         .advise(
@@ -112,7 +112,7 @@ fn run(view: &View<'_>) -> Answer {
 /// Options of the kernel's command line that concern the IOMMU.
 fn options(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().filter(|word| word.contains("iommu")).collect();
-    if words.is_empty() { "no iommu option".to_owned() } else { words.join(" ") }
+    if words.is_empty() { "no IOMMU option".to_owned() } else { words.join(" ") }
 }
 
 /// Bridges from a device up to the root, nearest first.
@@ -170,7 +170,7 @@ fn redirecting(pci: &Pci, gpus: &[&PciDevice], nics: &[&PciDevice]) -> Vec<Item>
                 subject,
                 verdict: Verdict::Warn,
                 text: format!(
-                    "ACS sends traffic between {} and {} up to the processor",
+                    "ACS routes traffic between {} and {} through the processor",
                     a.address, b.address
                 ),
                 evidence: format!("ACSCtl of {}: {}", bridge.address, bits.join(" ")),

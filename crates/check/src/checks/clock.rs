@@ -5,7 +5,7 @@
 //! # What fails
 //!
 //! Nothing by itself: a wrong clock stops no job. It warns if a job of several nodes runs here and the clock is not
-//! synchronised, because logs and dumps of the nodes then cannot be put in order. The table of many nodes compares
+//! synchronised, because logs and dumps of the nodes then cannot be ordered in time. The table of many nodes compares
 //! their clocks with each other.
 //!
 //! # What to do
@@ -23,7 +23,7 @@ use crate::view::View;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "clock",
-    title: "the clock is kept in step",
+    title: "the clock is synchronised",
     area: Area::Host,
     reads: &[Probe::System, Probe::Jobs],
     drains: false,
@@ -44,7 +44,7 @@ fn run(view: &View<'_>) -> Answer {
         Err(missing) => return missing.into(),
     };
     let Some(is_kept) = system.clock_is_kept else {
-        return Answer::skipped("the kernel did not tell about its clock");
+        return Answer::skipped("the kernel reports nothing about its clock");
     };
     let error_us = system.clock_error_us.filter(|error| *error < UNKNOWN_US);
     let spans_nodes = view.ranks().any(|rank| {
@@ -53,10 +53,8 @@ fn run(view: &View<'_>) -> Answer {
             .find_map(|n| rank.number(n));
         rank.world_size().zip(here).is_some_and(|(world, here)| world > here)
     });
-    let error = error_us.map_or_else(
-        || "error not known".to_owned(),
-        |us| format!("error at most {:.1} ms", us as f64 / 1e3),
-    );
+    let error = error_us
+        .map_or_else(|| "error unknown".to_owned(), |us| format!("error at most {:.1} ms", us as f64 / 1e3));
     let is_bad = !is_kept || error_us.is_some_and(|us| us >= LARGE_US);
     let mut items = Vec::new();
     if is_bad && spans_nodes {
@@ -64,26 +62,30 @@ fn run(view: &View<'_>) -> Answer {
             subject: "clock".to_owned(),
             verdict: Verdict::Warn,
             text: format!(
-                "{}, {error}: logs of the job's nodes cannot be put in order",
-                if is_kept { "kept" } else { "nobody keeps it in step" }
+                "{}, {error}: log lines of the job's nodes cannot be ordered",
+                if is_kept { "synchronised" } else { "not synchronised" }
             ),
             evidence: format!(
                 "adjtimex: {}, maxerror {:?} us",
-                if is_kept { "in step" } else { "STA_UNSYNC" },
+                if is_kept { "synchronised" } else { "STA_UNSYNC" },
                 system.clock_error_us
             ),
         });
     }
     let ok = if is_kept {
-        format!("kept in step, {error}")
+        format!("synchronised, {error}")
     } else {
-        "nobody keeps it in step, and no job of several nodes runs here".to_owned()
+        "not synchronised, but no job of several nodes runs here".to_owned()
     };
     Answer::from_items(ok, items)
-        .advise(Impact::Harmless, "see what keeps it", Some("chronyc tracking || timedatectl".to_owned()))
+        .advise(
+            Impact::Harmless,
+            "check what synchronises it",
+            Some("chronyc tracking || timedatectl".to_owned()),
+        )
         .advise(
             Impact::Disruptive,
-            "start what keeps it",
+            "start a time service",
             Some("systemctl enable --now chronyd || systemctl enable --now systemd-timesyncd".to_owned()),
         )
         .value("clock.is-kept", is_kept, ValueKind::Same)

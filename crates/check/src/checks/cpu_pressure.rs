@@ -30,7 +30,7 @@ use crate::view::View;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "cpu-pressure",
-    title: "processors for the ranks",
+    title: "processors available to the ranks",
     area: Area::Host,
     reads: &[Probe::System, Probe::Jobs],
     drains: false,
@@ -78,7 +78,7 @@ fn run(view: &View<'_>) -> Answer {
     Answer::from_items(format!("load {:.1} on {} processors", system.load_1m, system.n_cpus), items)
         .advise(
             Impact::Harmless,
-            "see who takes them",
+            "check which processes use them",
             Some("ps -eo pid,user,pcpu,nlwp,args --sort=-pcpu | head".to_owned()),
         )
         .advise(Impact::Disruptive, "give each rank its share: quota, binding, OMP_NUM_THREADS", None)
@@ -97,7 +97,7 @@ fn held_back(group: &Cgroup, items: &mut Vec<Item>) {
     items.push(Item {
         subject: format!("cgroup {}", group.path),
         verdict: if pct >= HELD_FAIL_PCT { Verdict::Fail } else { Verdict::Warn },
-        text: format!("was held back in {pct} % of its periods: its quota is {cpus} processors"),
+        text: format!("was throttled in {pct} % of its periods: its quota is {cpus} processors"),
         evidence: format!("cpu.stat: nr_periods {periods}, nr_throttled {held}"),
     });
 }
@@ -122,7 +122,7 @@ fn threads(ranks: &[&Process], n_cpus: u32, items: &mut Vec<Item>) {
     items.push(Item {
         subject: "OMP_NUM_THREADS".to_owned(),
         verdict: Verdict::Warn,
-        text: format!("{} ranks with {n} threads each are {sum} threads on {n_cpus} processors", told.len()),
+        text: format!("{} ranks with {n} threads each make {sum} threads on {n_cpus} processors", told.len()),
         evidence: format!("OMP_NUM_THREADS={n} of the ranks"),
     });
 }

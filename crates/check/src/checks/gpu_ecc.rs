@@ -48,7 +48,7 @@ fn run(view: &View<'_>) -> Answer {
     for gpu in &gpus.gpus {
         n_counting += usize::from(uncorrected(&gpu.volatile).is_some());
         if gpu.ecc == Some(false) && peers(gpu, gpus).any(|peer| peer.ecc == Some(true)) {
-            let text = "ECC is off here and on at its peers: errors of its memory go unseen".to_owned();
+            let text = "ECC is off here but on at its peers: its memory errors go unnoticed".to_owned();
             items.push(item(gpu, Verdict::Warn, text, "nvmlDeviceGetEccMode: disabled".to_owned()));
         }
         items.extend(errors(gpu));
@@ -59,7 +59,7 @@ fn run(view: &View<'_>) -> Answer {
     Answer::from_items(format!("no uncorrected errors on {}", count(n_counting, "GPU")), items)
         .advise(
             Impact::Harmless,
-            "see where the errors lie",
+            "check where the errors are",
             Some("nvidia-smi -q -d ECC,ROW_REMAPPER; dmesg -T | grep -i xid".to_owned()),
         )
         .advise(
@@ -80,7 +80,7 @@ fn errors(gpu: &Gpu) -> Option<Item> {
         )
     } else if volatile > 0 && is_replaced(gpu) {
         let text = format!(
-            "{volatile} uncorrected memory errors since the driver was loaded; the rows have been replaced"
+            "{volatile} uncorrected memory errors since the driver was loaded; the rows were remapped"
         );
         (Verdict::Warn, text)
     } else if volatile > 0 {

@@ -46,7 +46,7 @@ fn run(view: &View<'_>) -> Answer {
     };
     let all = &gpus.gpus;
     if all.iter().all(|gpu| gpu.compute_mode.is_none()) {
-        return Answer::skipped("no GPU tells its modes");
+        return Answer::skipped("no GPU reports its modes");
     }
     let mut items = Vec::new();
     let mut fixes: Vec<(Impact, String, String)> = Vec::new();
@@ -55,7 +55,7 @@ fn run(view: &View<'_>) -> Answer {
         items.push(item(gpu, Verdict::Fail, text, "nvmlDeviceGetComputeMode: prohibited".to_owned()));
         fixes.push((
             Impact::Disruptive,
-            "let programs use it again".to_owned(),
+            "allow programs to use it again".to_owned(),
             format!("nvidia-smi -i {} -c DEFAULT", gpu.index),
         ));
     }
@@ -66,7 +66,7 @@ fn run(view: &View<'_>) -> Answer {
         items.push(Item {
             subject: "all GPUs".to_owned(),
             verdict: Verdict::Warn,
-            text: "MIG is on, and ranks run: NCCL joins no two instances of one GPU".to_owned(),
+            text: "MIG is on while ranks run: NCCL cannot join two instances of one GPU".to_owned(),
             evidence: "nvmlDeviceGetMigMode: enabled".to_owned(),
         });
     }
@@ -77,11 +77,11 @@ fn run(view: &View<'_>) -> Answer {
             subject,
             verdict: Verdict::Warn,
             text:
-                "persistence is off: the driver initialises a GPU anew for each program, which takes seconds"
+                "persistence mode is off: the driver initialises a GPU again for each program, which takes seconds"
                     .to_owned(),
             evidence: "nvmlDeviceGetPersistenceMode: disabled".to_owned(),
         });
-        let text = "keep the GPUs initialised: start the daemon, or set the mode".to_owned();
+        let text = "keep the GPUs initialised: start the persistence daemon, or set the mode".to_owned();
         fixes.push((
             Impact::Harmless,
             text,

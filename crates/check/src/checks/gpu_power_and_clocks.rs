@@ -58,7 +58,7 @@ fn run(view: &View<'_>) -> Answer {
     };
     let n_telling = gpus.gpus.iter().filter(|gpu| gpu.clock_reasons.is_some()).count();
     if n_telling == 0 {
-        return Answer::skipped("no GPU tells the reasons for its clocks");
+        return Answer::skipped("no GPU reports throttle reasons");
     }
     let mut items = Vec::new();
     for gpu in &gpus.gpus {
@@ -76,11 +76,11 @@ fn run(view: &View<'_>) -> Answer {
         items.push(item(gpu, verdict, text, evidence));
     }
     let n_busy = gpus.gpus.iter().filter(|gpu| is_busy(gpu) == Some(true)).count();
-    let ok = format!("nothing holds {} down ({n_busy} at work)", count(n_telling, "GPU"));
+    let ok = format!("no throttling on {} ({n_busy} busy)", count(n_telling, "GPU"));
     let mut answer = Answer::from_items(ok, items)
         .advise(
             Impact::Harmless,
-            "watch clocks, power and their reasons under load",
+            "watch clocks, power and throttle reasons under load",
             Some("nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE".to_owned()),
         )
         .advise(

@@ -24,7 +24,7 @@ use crate::view::View;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "gpu-processes",
-    title: "no stranger on the job's GPUs",
+    title: "only the job uses its GPUs",
     area: Area::Job,
     reads: &[Probe::Gpus, Probe::Jobs, Probe::System],
     drains: false,
@@ -80,9 +80,9 @@ fn run(view: &View<'_>) -> Answer {
     }
     let pids: Vec<String> =
         items.iter().filter_map(|i| i.text.split(' ').nth(1).map(str::to_owned)).collect();
-    Answer::from_items("only processes of jobs use the GPUs of jobs", items).advise(
+    Answer::from_items("only processes of the jobs use their GPUs", items).advise(
         Impact::Harmless,
-        "see whose it is",
+        "check who owns it",
         Some(format!("ps -o pid,user,lstart,args -p {}", pids.join(","))),
     )
 }

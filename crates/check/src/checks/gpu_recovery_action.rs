@@ -26,7 +26,7 @@ use crate::view::View;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "gpu-recovery-action",
-    title: "what the driver wants done",
+    title: "recovery actions that the driver requests",
     area: Area::Gpu,
     reads: &[Probe::Gpus],
     drains: true,
@@ -66,17 +66,19 @@ fn run(view: &View<'_>) -> Answer {
         let (verdict, text) = match known(action) {
             Some(row) if row.blocks_new_jobs => (Verdict::Fail, format!("{}: {}", row.name, row.meaning)),
             Some(row) => (Verdict::Warn, format!("{}: {}", row.name, row.meaning)),
-            None => (Verdict::Warn, format!("the driver wants action {action}, which is not known here")),
+            None => (Verdict::Warn, format!("the driver requests action {action}, which is not known here")),
         };
         items.push(item(gpu, verdict, text, format!("NVML, GPU recovery action: {action}")));
     }
     if n_telling == 0 {
-        return Answer::skipped("the driver does not tell (older than 570, or the GPU does not support it)");
+        return Answer::skipped(
+            "the driver does not report it (older than 570, or the GPU does not support it)",
+        );
     }
     let reboot = gpus.gpus.iter().any(|gpu| gpu.recovery_action.as_deref() == Some("reboot"));
-    let answer = Answer::from_items(format!("none wanted on {}", count(n_telling, "GPU")), items).advise(
+    let answer = Answer::from_items(format!("none requested on {}", count(n_telling, "GPU")), items).advise(
         Impact::Harmless,
-        "see why",
+        "check why",
         Some("nvidia-smi -q | grep -i 'recovery action'; dmesg -T | grep -i xid".to_owned()),
     );
     if reboot {

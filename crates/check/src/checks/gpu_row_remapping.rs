@@ -56,7 +56,7 @@ fn run(view: &View<'_>) -> Answer {
                 (
                     Verdict::Fail,
                     format!(
-                        "a bad row waits to be replaced, and {banks} of its memory have no spare row left"
+                        "a bad row waits for replacement, but {banks} of its memory have no spare row left"
                     ),
                 )
             }
@@ -76,10 +76,10 @@ fn run(view: &View<'_>) -> Answer {
         items.push(item(gpu, verdict, text, evidence));
     }
     if n_telling == 0 {
-        return Answer::skipped("no GPU here remaps rows");
+        return Answer::skipped("no GPU here supports row remapping");
     }
     let pending = items.iter().any(|item| item.verdict == Verdict::Warn);
-    let ok = format!("no row waits or failed on {}, {n_replaced} replaced", count(n_telling, "GPU"));
+    let ok = format!("no row is pending or failed on {}, {n_replaced} replaced", count(n_telling, "GPU"));
     let answer = Answer::from_items(ok, items).value("gpu.rows-replaced", n_replaced, ValueKind::Counter);
     let answer = answer.advise(
         Impact::Harmless,

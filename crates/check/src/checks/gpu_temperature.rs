@@ -47,7 +47,7 @@ fn run(view: &View<'_>) -> Answer {
         Err(answer) => return answer,
     };
     if gpus.gpus.iter().all(|gpu| gpu.temperature_c.is_none()) {
-        return Answer::skipped("no GPU tells its temperature");
+        return Answer::skipped("no GPU reports its temperature");
     }
     let mut items = Vec::new();
     for gpu in &gpus.gpus {
@@ -63,7 +63,7 @@ fn run(view: &View<'_>) -> Answer {
         items.push(item(gpu, verdict, text, evidence));
     }
     let hottest = gpus.gpus.iter().filter_map(|gpu| gpu.temperature_c).max().unwrap_or(0);
-    let mut answer = Answer::from_items(format!("the hottest has {hottest} C"), items)
+    let mut answer = Answer::from_items(format!("the hottest is at {hottest} C"), items)
         .advise(
             Impact::Harmless,
             "watch temperatures and clocks under load",
@@ -71,7 +71,7 @@ fn run(view: &View<'_>) -> Answer {
         )
         .advise(
             Impact::Disruptive,
-            "check fans, pumps and air of the node; keep jobs off it meanwhile",
+            "check fans, pumps and airflow of the node; keep jobs off it until then",
             None,
         );
     for gpu in &gpus.gpus {
@@ -102,7 +102,7 @@ fn judge(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
     }
     let usual = median::upper(temperatures)?;
     (f64::from(degrees) - usual >= HOTTER_C)
-        .then(|| (Verdict::Warn, format!("{degrees} C, its peers have {usual:.0} C at the same work")))
+        .then(|| (Verdict::Warn, format!("{degrees} C, its peers are at {usual:.0} C with the same load")))
 }
 
 #[cfg(test)]

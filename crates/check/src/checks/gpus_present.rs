@@ -90,7 +90,7 @@ fn run(view: &View<'_>) -> Answer {
         items.push(Item {
             subject: format!("GPU {index}"),
             verdict: Verdict::Fail,
-            text: format!("the driver counts it and cannot read it: {word}"),
+            text: format!("the driver lists it but cannot read it: {word}"),
             evidence: format!("NVML, GPU {index}: {word}"),
         });
     }
@@ -127,7 +127,7 @@ fn run(view: &View<'_>) -> Answer {
             items.push(Item {
                 subject: format!("GPU {}", device.address),
                 verdict: Verdict::Fail,
-                text: "it is on the PCI bus, and the driver does not count it".to_owned(),
+                text: "it is on the PCI bus, but the driver does not list it".to_owned(),
                 evidence: format!(
                     "/sys/bus/pci/devices/{}: driver {driver}; NVML counts {}",
                     device.address, gpus.n_counted
@@ -136,7 +136,7 @@ fn run(view: &View<'_>) -> Answer {
         }
     }
     if gpus.n_counted == 0 && items.is_empty() {
-        return Answer::skipped("the driver counts no GPU, and the bus shows none");
+        return Answer::skipped("the driver lists no GPU, and none is on the PCI bus");
     }
     advise(Answer::from_items(count(gpus.gpus.len(), "GPU") + " present and answering", items))
         .value("gpus", gpus.gpus.len(), ValueKind::Same)
@@ -152,7 +152,7 @@ fn advise(answer: Answer) -> Answer {
     answer
         .advise(
             Impact::Harmless,
-            "see when the GPU went and what the driver said",
+            "check when the GPU disappeared and what the driver logged",
             Some(
                 "dmesg -T | grep -iE 'xid|fallen off|RmInitAdapter'; nvidia-smi -L; lspci -d 10de:"
                     .to_owned(),
@@ -160,7 +160,7 @@ fn advise(answer: Answer) -> Answer {
         )
         .advise(
             Impact::Disruptive,
-            "take the node out of service and power it off and on; if the GPU stays away, replace it",
+            "take the node out of service and power-cycle it; if the GPU stays missing, replace it",
             None,
         )
 }

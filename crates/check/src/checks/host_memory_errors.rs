@@ -57,14 +57,12 @@ fn run(view: &View<'_>) -> Answer {
         .collect();
     let corrected: u64 = controllers.iter().map(|(_, corrected, _)| corrected).sum();
     let uncorrected: u64 = controllers.iter().map(|(_, _, uncorrected)| uncorrected).sum();
-    let ok = format!(
-        "none that was not corrected on {}, {corrected} corrected",
-        count(controllers.len(), "controller")
-    );
+    let ok =
+        format!("no uncorrected error on {}, {corrected} corrected", count(controllers.len(), "controller"));
     Answer::from_items(ok, items)
         .advise(
             Impact::Harmless,
-            "find the module",
+            "find the memory module",
             Some("grep -H . /sys/devices/system/edac/mc/mc*/dimm*/dimm_ue_count; dmesg -T | grep -iE 'edac|mce'".to_owned()),
         )
         .advise(Impact::Disruptive, "take the node out and have the module replaced", None)

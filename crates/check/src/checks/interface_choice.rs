@@ -31,7 +31,7 @@ use crate::wiring;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "interface-choice",
-    title: "the interface that NCCL takes",
+    title: "the interface that NCCL uses",
     area: Area::Network,
     reads: &[Probe::Network, Probe::Rdma, Probe::Reach, Probe::Jobs],
     drains: false,
@@ -146,13 +146,13 @@ fn nowhere(net: &Network, first: &Interface, list: Option<&str>, ranks: &[&Proce
         (false, true, Some(_)) => Verdict::Warn,
         _ => return None,
     };
-    let why =
-        list.map_or_else(|| "by its own order".to_owned(), |list| format!("by NCCL_SOCKET_IFNAME={list}"));
+    let why = list
+        .map_or_else(|| "by its default order".to_owned(), |list| format!("by NCCL_SOCKET_IFNAME={list}"));
     let better = better.map_or_else(String::new, |interface| format!("; {} leads out", interface.name));
     Some(Item {
         subject: subject(ranks),
         verdict,
-        text: format!("NCCL takes {} {why}: {what}, which no other node reaches{better}", first.name),
+        text: format!("NCCL uses {} {why}: {what}, which no other node reaches{better}", first.name),
         evidence: table(net),
     })
 }
@@ -178,7 +178,7 @@ fn unanswered(view: &View<'_>, first: &Interface, list: Option<&str>) -> Option<
     Some(Item {
         subject: first.name.clone(),
         verdict: Verdict::Fail,
-        text: format!("{list}{} does not answer to its address, though it answers otherwise", lost.target),
+        text: format!("{list}{} does not answer on this interface's address, only on others", lost.target),
         evidence: format!(
             "connected from {}: {}",
             first.addresses.join(" "),

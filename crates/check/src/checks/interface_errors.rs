@@ -62,12 +62,12 @@ fn run(view: &View<'_>) -> Answer {
     let watched: Vec<&Interface> =
         names.into_iter().filter_map(|name| net.interface(name)).filter(|i| !i.is_loopback).collect();
     if watched.is_empty() {
-        return Answer::skipped("no network card is up");
+        return Answer::skipped("no network interface is up");
     }
     let mut items: Vec<Item> = watched.iter().filter_map(|interface| earlier(interface)).collect();
     let n_twice = watched.iter().filter(|i| i.counters.values().any(|(_, second)| second.is_some())).count();
     if n_twice == 0 {
-        let mut answer = Answer::skipped("the counters were read once, which tells nothing of when");
+        let mut answer = Answer::skipped("the counters were read only once, which gives no rate");
         answer.items = items;
         return answer;
     }
@@ -77,7 +77,7 @@ fn run(view: &View<'_>) -> Answer {
     let mut answer =
         Answer::from_items(format!("{n_twice} interfaces, no error within {window_ms} ms"), items).advise(
             Impact::Harmless,
-            "see which counter of the card grows",
+            "check which counter of the card increases",
             odd.as_deref()
                 .and_then(plain_word)
                 .map(|name| format!("ethtool -S {name} | grep -v ': 0$'; ip -s -s link show dev {name}")),
@@ -165,7 +165,7 @@ fn earlier(interface: &Interface) -> Option<Item> {
     (!counted.is_empty()).then(|| Item {
         subject: interface.name.clone(),
         verdict: Verdict::Ok,
-        text: "counted earlier, since it was set up".to_owned(),
+        text: "counted before this check, since it was set up".to_owned(),
         evidence: counted.join(", "),
     })
 }

@@ -86,11 +86,11 @@ fn run(view: &View<'_>) -> Answer {
         linted.iter().find(|(_, key)| variable::get(key).is_some() || variable::get_unread(key).is_some());
     let mut answer = Answer::from_items(format!("{n_ranks} ranks agree"), items);
     if let Some(name) = odd.and_then(|(_, name)| plain_word(name)) {
-        let text = "see how the variable is read";
+        let text = "check how the variable is read";
         answer = answer.advise(Impact::Harmless, text, Some(format!("ringleader explain {name}")));
     }
     answer =
-        answer.advise(Impact::Disruptive, "start the job again with one environment for all ranks", None);
+        answer.advise(Impact::Disruptive, "restart the job with the same environment on all ranks", None);
     for (key, values) in settings {
         let all: Vec<&str> = values.into_iter().collect();
         answer = answer.value(format!("environment.{key}"), all.join(" | "), ValueKind::Same);
@@ -181,7 +181,7 @@ fn doubles(ranks: &[&Process], items: &mut Vec<Item>) {
             items.push(Item {
                 subject: name(rank),
                 verdict: Verdict::Warn,
-                text: format!("sees {n} GPUs, and its local rank {local} asks for one more than that"),
+                text: format!("sees {n} GPUs, but its local rank {local} needs one more"),
                 evidence: format!(
                     "CUDA_VISIBLE_DEVICES={}",
                     rank.variable("CUDA_VISIBLE_DEVICES").unwrap_or_default()

@@ -25,7 +25,7 @@ use crate::view::View;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "job-orphans",
-    title: "no process of an earlier run",
+    title: "no process left over from an earlier run",
     area: Area::Job,
     reads: &[Probe::Jobs, Probe::Gpus, Probe::System],
     drains: false,
@@ -48,7 +48,7 @@ fn run(view: &View<'_>) -> Answer {
         return Answer::skipped(why);
     }
     let pids: Vec<String> = found.iter().map(|orphan| orphan.pid.to_string()).collect();
-    Answer::from_items("no process is left of an earlier run", items)
+    Answer::from_items("no process is left over from an earlier run", items)
         .advise(
             Impact::Harmless,
             "look at them",
@@ -56,7 +56,7 @@ fn run(view: &View<'_>) -> Answer {
         )
         .advise(
             Impact::Destructive,
-            "end those that nobody needs: it looks once more, and ends what is yours and still an orphan",
+            "end those that nobody needs: it checks again, and ends only what is yours and still an orphan",
             Some(format!("ringleader check --only job-orphans --kill-orphans {}", pids.join(","))),
         )
 }

@@ -61,9 +61,9 @@ fn run(view: &View<'_>) -> Answer {
         }
     }
     if n_ranks == 0 && items.is_empty() {
-        let none = "no process that shows here carries a rank";
+        let none = "no visible process has a rank";
         return Answer::skipped(match jobs.blind_spot() {
-            None => "no process here carries a rank".to_owned(),
+            None => "no process here has a rank".to_owned(),
             Some(why) => format!("{none}; {why}"),
         });
     }
@@ -81,8 +81,10 @@ fn run(view: &View<'_>) -> Answer {
             let is_last =
                 job.ranks.is_empty() && job.launcher.is_some_and(|launcher| launcher.pid == dead.ppid);
             if is_sibling || is_last {
-                let text =
-                    format!("is a zombie: dead, and its parent, pid {}, has not collected it", dead.ppid);
+                let text = format!(
+                    "is a zombie: it has exited, and its parent, pid {}, has not reaped it",
+                    dead.ppid
+                );
                 let evidence = format!("/proc/{}/stat: state Z, parent {}", dead.pid, dead.ppid);
                 let subject = format!("pid {} ({})", dead.pid, dead.command);
                 items.push(Item { subject, verdict: Verdict::Fail, text, evidence });
@@ -101,14 +103,14 @@ fn run(view: &View<'_>) -> Answer {
         let command = format!("kill -CONT {}", stopped.join(" "));
         answer = answer.advise(
             Impact::Disruptive,
-            "let the stopped process go on, once you know who stopped it",
+            "resume the stopped process, once you know who stopped it",
             Some(command),
         );
     }
     answer
         .advise(
             Impact::Harmless,
-            "collect what can be had before the launcher ends the job, and read the log of the rank that is not well",
+            "collect evidence before the launcher ends the job, and read the log of the affected rank",
             Some("ringleader collect".to_owned()),
         )
         .value("job.n-ranks", n_ranks, ValueKind::Same)
@@ -146,7 +148,7 @@ fn missing_of_world(jobs: &Jobs, groups: &[Job<'_>], items: &mut Vec<Item>) {
             items.push(Item {
                 subject: format!("rank {rank}"),
                 verdict: Verdict::Fail,
-                text: format!("has no process; its job has {world} ranks, all of this node"),
+                text: format!("has no process; its job has {world} ranks, all on this node"),
                 evidence: format!("WORLD_SIZE={world} and a loopback MASTER_ADDR; ranks seen: {here:?}"),
             });
         }
@@ -200,7 +202,7 @@ fn standing(rank: &Process, items: &mut Vec<Item>) {
         let n = rank.blocked_threads.len();
         let place = if place.is_empty() || place == "0" { "the kernel" } else { place };
         let text =
-            format!("{n} of its threads wait uninterruptibly in {place} and did not run between two looks");
+            format!("{n} of its threads wait uninterruptibly in {place} and did not run between two samples");
         items.push(item(rank, Verdict::Warn, text, format!("/proc/{}/task/{tid}/wchan: {place}", rank.pid)));
     }
 }

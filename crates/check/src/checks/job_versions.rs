@@ -74,7 +74,7 @@ fn run(view: &View<'_>) -> Answer {
                     items.push(Item {
                         subject: name(rank),
                         verdict: Verdict::Warn,
-                        text: format!("has loaded {library} twice: {version}"),
+                        text: format!("has loaded two copies of {library}: {version}"),
                         evidence: format!("/proc/{}/maps", rank.pid),
                     });
                 }

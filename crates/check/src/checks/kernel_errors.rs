@@ -87,7 +87,7 @@ fn run(view: &View<'_>) -> Answer {
             "read them with the lines around them, and keep them: the kernel overwrites its ring",
             Some("dmesg -T --level=emerg,alert,crit,err,warn > kernel-log.txt".to_owned()),
         )
-        .advise(Impact::Disruptive, "take the node out and have the part looked at that the line names", None)
+        .advise(Impact::Disruptive, "take the node out and have the part that the line names examined", None)
         .value("kernel-errors", n, ValueKind::Counter)
 }
 
@@ -96,8 +96,10 @@ fn weigh(kind: &Kind) -> Option<(Verdict, &'static str)> {
     Some(match kind {
         Kind::GpuLost => (Verdict::Fail, "a GPU has fallen off the bus"),
         Kind::GpuInitFailed { .. } => (Verdict::Fail, "the driver could not start a GPU"),
-        Kind::GspSilent => (Verdict::Fail, "a GPU's system processor does not answer"),
-        Kind::DriverMismatch { .. } => (Verdict::Fail, "the driver's library and module are of two versions"),
+        Kind::GspSilent => (Verdict::Fail, "a GPU's system processor (GSP) does not answer"),
+        Kind::DriverMismatch { .. } => {
+            (Verdict::Fail, "the driver's library and module have different versions")
+        }
         Kind::MachineCheck { uncorrected: true } => (Verdict::Fail, "a machine check that was not corrected"),
         Kind::MemoryErrors { uncorrected: true, .. } => {
             (Verdict::Fail, "errors of the host's memory that were not corrected")
@@ -113,9 +115,9 @@ fn weigh(kind: &Kind) -> Option<(Verdict, &'static str)> {
         Kind::Panic => (Verdict::Fail, "the kernel itself failed"),
         Kind::PcieLinkDown => (Verdict::Warn, "a PCIe slot lost its link"),
         Kind::IommuFault => (Verdict::Warn, "the IOMMU stopped an access"),
-        Kind::HungTask { .. } => (Verdict::Warn, "a task waits in the kernel for minutes"),
+        Kind::HungTask { .. } => (Verdict::Warn, "a task has waited in the kernel for minutes"),
         Kind::Lockup { .. } => (Verdict::Warn, "a processor made no progress"),
-        Kind::Throttled => (Verdict::Warn, "processors were slowed down for heat"),
+        Kind::Throttled => (Verdict::Warn, "processors were throttled for heat"),
         _ => return None,
     })
 }

@@ -88,13 +88,13 @@ fn run(view: &View<'_>) -> Answer {
     let pid = ranks.first().map_or(0, |rank| rank.pid);
     answer = answer.advise(
         Impact::Harmless,
-        "see the limits of the process itself",
+        "check the limits of the process itself",
         Some(format!("cat /proc/{pid}/limits")),
     );
     if is_memlock {
         answer = answer.advise(
             Impact::Disruptive,
-            "lift the limit of locked memory where the job is started: LimitMEMLOCK=infinity for slurmd, --ulimit memlock=-1 for docker run, or the shell",
+            "raise the locked-memory limit where the job is started: LimitMEMLOCK=infinity for slurmd, --ulimit memlock=-1 for docker run, or the shell",
             Some("ulimit -l unlimited".to_owned()),
         );
     }
@@ -125,10 +125,10 @@ fn locked(rank: &Process, has_rdma: Option<bool>, items: &mut Vec<Item>) {
         return;
     }
     if soft < LITTLE_LOCKED {
-        let text = format!("may lock {} KiB of memory: RDMA cannot register its buffers", soft >> 10);
+        let text = format!("may lock only {} KiB of memory: RDMA cannot register its buffers", soft >> 10);
         push(items, rank, Verdict::Fail, MEMLOCK, text);
     } else if soft < SOME_LOCKED {
-        let text = format!("may lock {} MiB of memory: RDMA may run out of it", soft >> 20);
+        let text = format!("may lock only {} MiB of memory: RDMA may run out of it", soft >> 20);
         push(items, rank, Verdict::Warn, MEMLOCK, text);
     }
 }

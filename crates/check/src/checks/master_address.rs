@@ -8,8 +8,8 @@
 //!
 //! A name that does not resolve, or not in time. Loopback in a job of several nodes (Debian gives the host's own name
 //! 127.0.1.1); on the master's own node that only warns: the store listens on all addresses, gloo does not. A rank that
-//! asks and has no answer, or no way. A port where nobody listens a minute after the ranks began. A port held by a process that is not of the
-//! job, or left over by an earlier run.
+//! connects and gets no answer, or has no route. A port where nothing listens a minute after the ranks started. A port
+//! held by a process outside the job, or left over from an earlier run.
 //!
 //! # What to do
 //!
@@ -32,7 +32,7 @@ use crate::wiring;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "master-address",
-    title: "the master resolves, answers, and is the job's own",
+    title: "the master resolves, answers and belongs to the job",
     area: Area::Network,
     reads: &[Probe::Reach, Probe::Network, Probe::Jobs],
     drains: false,
@@ -84,11 +84,11 @@ fn run(view: &View<'_>) -> Answer {
         })
         .collect();
     let port = masters.iter().find_map(|master| master.port).unwrap_or(DEFAULT_PORT);
-    // Any user's process names a master; what a shell would take apart is not told to be typed.
+    // Any user's process names a master; text that a shell would interpret is not printed as a command.
     let look =
         plain_word(&masters[0].host).map(|host| format!("getent ahosts {host}; ss -ltnp 'sport = :{port}'"));
     Answer::from_items(well.join("; "), items)
-        .advise(Impact::Harmless, "see what the name is on each node, and who listens", look)
+        .advise(Impact::Harmless, "check what the name resolves to on each node, and who listens", look)
         .advise(
             Impact::Disruptive,
             "start the job with an address of the master that the other nodes reach, and a port that is free",
@@ -96,7 +96,7 @@ fn run(view: &View<'_>) -> Answer {
         )
 }
 
-/// Nobody names a master: all that can be told is whether torchrun's port is free.
+/// No rank names a master: only torchrun's default port can be checked.
 fn without_master(view: &View<'_>) -> Answer {
     let why = match view.node.reach.seen() {
         Ok(_) => "no rank here names a master".to_owned(),
@@ -112,14 +112,14 @@ fn without_master(view: &View<'_>) -> Answer {
         subject: format!("port {DEFAULT_PORT}"),
         verdict: Verdict::Warn,
         text: format!(
-            "taken by {}, and no rank here has it as its master: a job on torchrun's port will not start",
+            "taken by {}, which no rank here has as its master: a job on torchrun's default port will not start",
             who(holder)
         ),
         evidence: evidence(holder),
     };
     Answer::from_items("", vec![item]).advise(
         Impact::Harmless,
-        "see who listens, or choose another port",
+        "check who listens, or choose another port",
         Some(format!("ss -ltnp 'sport = :{DEFAULT_PORT}'")),
     )
 }
@@ -170,7 +170,7 @@ fn judge(view: &View<'_>, master: &Reach) -> Option<Item> {
     let is_loopback = !master.addresses.is_empty()
         && master.addresses.iter().all(|address| address.parse::<IpAddr>().is_ok_and(|a| a.is_loopback()));
     if is_multi && is_loopback {
-        let text = format!("is {}, the loopback address: every node means itself by it", master.addresses[0]);
+        let text = format!("is {}, the loopback address: every node connects to itself", master.addresses[0]);
         let is_here = ranks.iter().any(|rank| rank.rank() == Some(0));
         return if is_here {
             item(Verdict::Warn, format!("{text}; torch's store works from here, gloo does not"))
@@ -193,7 +193,8 @@ fn judge(view: &View<'_>, master: &Reach) -> Option<Item> {
 fn nobody_listens(view: &View<'_>, ranks: &[&Process], port: u16) -> Option<(Verdict, String)> {
     let youngest = ranks.iter().map(|rank| rank.started_ns).filter(|started| *started > 0).max()?;
     let age_ns = view.node.at_ns - youngest;
-    let text = format!("nobody listens at port {port}, {} s after the ranks began", age_ns / 1_000_000_000);
+    let text =
+        format!("nothing listens on port {port}, {} s after the ranks started", age_ns / 1_000_000_000);
     if age_ns >= START_NS {
         Some((Verdict::Fail, format!("{text}; rank 0 has not come up, or has ended")))
     } else {
@@ -230,14 +231,14 @@ fn taken(view: &View<'_>, master: &Reach, ranks: &[&Process], port: u16) -> Opti
             let rank = process.rank().map_or_else(String::new, |rank| format!(", rank {rank}"));
             is_left.then(|| {
                 item(format!(
-                    "held by {}{rank}, left over by an earlier run: its parent is gone",
+                    "held by {}{rank}, left over from an earlier run: its parent is gone",
                     who(listener)
                 ))
             })?
         }
         _ if ranks.iter().any(is_above) => None,
         _ if ranks.is_empty() => item(format!("taken by {}", who(listener))),
-        _ => item(format!("taken by {}, which is not of the job", who(listener))),
+        _ => item(format!("taken by {}, which does not belong to the job", who(listener))),
     }
 }
 
@@ -357,7 +358,7 @@ mod tests {
             assert_eq!(answer.verdict, verdict, "pid {pid}: {answer:?}");
             assert!(
                 verdict == Verdict::Ok
-                    || answer.summary.contains("pid 77 (python3), which is not of the job")
+                    || answer.summary.contains("pid 77 (python3), which does not belong to the job")
             );
         }
         let mut node = here();

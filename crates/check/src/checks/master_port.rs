@@ -27,7 +27,7 @@ use crate::view::View;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "master-port",
-    title: "the master port is the job's",
+    title: "the master port belongs to the job",
     area: Area::Job,
     reads: &[Probe::Jobs, Probe::Network, Probe::System],
     drains: false,
@@ -71,13 +71,16 @@ fn run(view: &View<'_>) -> Answer {
         };
         match who {
             Who::Own(pid) => told.push(format!("port {port}: pid {pid} of the job listens")),
-            Who::Unknown => told.push(format!("port {port}: somebody listens, root could see who")),
+            Who::Unknown => told.push(format!("port {port}: a process listens; run as root to see which")),
             Who::Stranger(listener) => {
                 let pid = listener.pid.unwrap_or_default();
                 let command = listener.command.as_deref().unwrap_or("unknown");
                 push(
                     Verdict::Fail,
-                    format!("pid {pid} ({command}) listens there and is not of the job of {}", name(first)),
+                    format!(
+                        "pid {pid} ({command}) listens there and does not belong to the job of {}",
+                        name(first)
+                    ),
                 );
                 fix = Some(format!("ps -o pid,ppid,user,lstart,args -p {pid}"));
             }
@@ -85,7 +88,10 @@ fn run(view: &View<'_>) -> Answer {
                 told.push(format!("port {port}: the job has just started"));
             }
             Who::Nobody => {
-                push(Verdict::Warn, format!("nobody listens, and {} ranks of the job are here", ranks.len()));
+                push(
+                    Verdict::Warn,
+                    format!("nothing listens, and {} ranks of the job are here", ranks.len()),
+                );
             }
         }
     }
@@ -98,7 +104,7 @@ fn run(view: &View<'_>) -> Answer {
         return Answer::skipped(told.join("; "));
     }
     Answer::from_items(told.join("; "), items)
-        .advise(Impact::Harmless, "see who listens", Some(fix.unwrap_or_else(|| "ss -ltnp".to_owned())))
+        .advise(Impact::Harmless, "check who listens", Some(fix.unwrap_or_else(|| "ss -ltnp".to_owned())))
         .advise(Impact::Disruptive, "start the job with another MASTER_PORT, or end what listens there", None)
 }
 

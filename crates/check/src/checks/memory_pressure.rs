@@ -82,7 +82,7 @@ fn run(view: &View<'_>) -> Answer {
         of_group(group, &mut items);
     }
     let Some(free_pct) = free_pct else {
-        return Answer::skipped("/proc/meminfo does not tell how much there is");
+        return Answer::skipped("/proc/meminfo does not show how much there is");
     };
     Answer::from_items(
         format!("{} of {} available", gib(system.memory_available), gib(system.memory_total)),
@@ -90,7 +90,7 @@ fn run(view: &View<'_>) -> Answer {
     )
     .advise(
         Impact::Harmless,
-        "see who holds it",
+        "check which processes hold it",
         Some("ps -eo pid,user,rss,args --sort=-rss | head; df -h /dev/shm".to_owned()),
     )
     .advise(Impact::Disruptive, "give the job more memory, or fewer data-loader workers", None)
@@ -114,7 +114,7 @@ fn of_group(group: &Cgroup, items: &mut Vec<Item>) {
                 subject: subject(),
                 verdict: if pct >= GROUP_FAIL_PCT { Verdict::Fail } else { Verdict::Warn },
                 text: format!(
-                    "{} of {} used, page cache left out{}",
+                    "{} of {} used, without page cache{}",
                     gib(held),
                     gib(max),
                     shared.unwrap_or_default()
@@ -130,7 +130,7 @@ fn of_group(group: &Cgroup, items: &mut Vec<Item>) {
         items.push(Item {
             subject: subject(),
             verdict: Verdict::Warn,
-            text: format!("{n} processes were killed for lack of memory since it was made"),
+            text: format!("{n} processes were killed for lack of memory since it was created"),
             evidence: format!("memory.events or memory.oom_control: oom_kill {n}"),
         });
     }

@@ -31,7 +31,7 @@ use crate::wiring::{self, Use};
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "mtu",
-    title: "packet sizes agree along the path",
+    title: "MTUs agree along the path",
     area: Area::Network,
     reads: &[Probe::Network, Probe::Rdma, Probe::Reach, Probe::Jobs],
     drains: false,
@@ -60,7 +60,7 @@ fn run(view: &View<'_>) -> Answer {
         view.node.reach.get().into_iter().flatten().filter(|reach| reach.path_mtu.is_some()).collect();
     items.extend(measured.iter().filter_map(|reach| narrow(view, net, reach)));
     if groups.iter().all(|(_, members)| members.len() < 2) && measured.is_empty() {
-        return Answer::skipped("no two interfaces do the same work, and no path was measured");
+        return Answer::skipped("no two interfaces have the same role, and no path was measured");
     }
     let mut sizes: Vec<u32> =
         roce.iter().flat_map(|(_, members)| members.iter().map(|member| member.mtu)).collect();
@@ -73,15 +73,15 @@ fn run(view: &View<'_>) -> Answer {
         parts.push(format!("RoCE interfaces have {}", rdma.join(", ")));
     }
     if !measured.is_empty() {
-        parts.push(format!("{} paths carry what the interfaces send", measured.len()));
+        parts.push(format!("{} paths carry the interfaces' packet size", measured.len()));
     }
     if parts.is_empty() {
-        parts.push("interfaces of the same work agree".to_owned());
+        parts.push("interfaces of the same role agree".to_owned());
     }
     let odd = items.iter().find(|item| item.verdict > Verdict::Ok).map(|item| item.subject.clone());
     let mut answer = Answer::from_items(parts.join("; "), items).advise(
         Impact::Disruptive,
-        "set one size on all hosts and switches of this network",
+        "set the same MTU on all hosts and switches of this network",
         odd.as_deref()
             .filter(|name| net.interface(name).is_some())
             .and_then(plain_word)
@@ -176,9 +176,9 @@ fn narrow(view: &View<'_>, net: &Network, reach: &Reach) -> Option<Item> {
         return None;
     }
     let (verdict, what) = match (reach.large_vanish, wiring::is_multi_node(view)) {
-        (true, true) => (Verdict::Fail, "larger packets vanish without a word"),
-        (true, false) => (Verdict::Warn, "larger packets vanish without a word"),
-        (false, _) => (Verdict::Warn, "a router on the way takes no more"),
+        (true, true) => (Verdict::Fail, "larger packets are dropped silently"),
+        (true, false) => (Verdict::Warn, "larger packets are dropped silently"),
+        (false, _) => (Verdict::Warn, "a router on the path accepts no larger ones"),
     };
     Some(Item {
         subject: reach.target.clone(),

@@ -57,10 +57,10 @@ fn run(view: &View<'_>) -> Answer {
         return Answer::skipped("no GPU has NVLinks");
     }
     if links().all(|(_, link)| link.counters.is_empty()) {
-        return Answer::skipped("no NVLink tells its error counters");
+        return Answer::skipped("no NVLink reports its error counters");
     }
     if links().all(|(_, link)| link.counters.iter().all(|(_, _, later)| later.is_none())) {
-        return Answer::skipped("the counters were looked at once, which gives no rate (--quick)");
+        return Answer::skipped("the counters were read only once, which gives no rate (--quick)");
     }
     let mut items = Vec::new();
     let (mut n_past, mut total) = (0, 0_u64);
@@ -80,7 +80,7 @@ fn run(view: &View<'_>) -> Answer {
         } else if link.counters.iter().any(|(name, n, _)| *n > 0 && !SHOWN.contains(&name.as_str())) {
             n_past += 1;
             if n_past <= MAX_SHOWN {
-                let text = format!("link {} had errors, and none between the two looks", link.number);
+                let text = format!("link {} had errors, but none between the two readings", link.number);
                 items.push(item(gpu, Verdict::Ok, text, tell(link)));
             }
         }
@@ -91,7 +91,7 @@ fn run(view: &View<'_>) -> Answer {
     Answer::from_items(format!("no new error on {} in {ms} ms{past}", count(links().count(), "link")), items)
         .advise(
             Impact::Harmless,
-            "see whether it goes on",
+            "check whether it continues",
             Some(
                 "nvidia-smi nvlink -e; sleep 10; nvidia-smi nvlink -e; dmesg -T | grep -iE 'xid|sxid'"
                     .to_owned(),
@@ -99,7 +99,7 @@ fn run(view: &View<'_>) -> Answer {
         )
         .advise(
             Impact::Disruptive,
-            "take the node out and have the link's board, bridge or cable looked at",
+            "take the node out and have the link's board, bridge or cable examined",
             None,
         )
         .value("nvlink.errors", total, ValueKind::Counter)

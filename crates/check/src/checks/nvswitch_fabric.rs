@@ -44,13 +44,13 @@ const HEALTH: [(u32, &str, Verdict); 4] = [
     (0, "its NVLink bandwidth is degraded", Verdict::Fail),
     (2, "its routes are being recovered", Verdict::Warn),
     (4, "its routes are unhealthy", Verdict::Fail),
-    (6, "it recovers from an access timeout", Verdict::Warn),
+    (6, "it is recovering from an access timeout", Verdict::Warn),
 ];
 /// The four bits above: what is wrong with the configuration; 0 and 1 are fine.
 const CONFIGURATION: [&str; 4] = [
     "wrong system GUID",
     "wrong serial number of the chassis",
-    "it belongs to no partition",
+    "it is not in any partition",
     "too few NVLinks",
 ];
 
@@ -77,7 +77,7 @@ fn run(view: &View<'_>) -> Answer {
         let why =
             view.node.services.seen().err().map_or("it is not among the services".to_owned(), |m| m.why);
         return Answer::skipped(format!(
-            "these GPUs do not tell their state, and the Fabric Manager's is not known: {why}"
+            "these GPUs do not report their state, and the Fabric Manager's is unknown: {why}"
         ));
     }
     let ok = if is_ready {
@@ -152,7 +152,7 @@ fn manager(service: &Service, driver: Option<&str>, is_ready: bool, n_switches: 
     let (verdict, text) = if is_down && !is_ready && n_switches > 0 {
         (
             Verdict::Fail,
-            format!("it is {state}, and the GPUs need it: {} on the bus", count(n_switches, "NVSwitch")),
+            format!("it is {state}, but the GPUs need it: {} on the bus", count(n_switches, "NVSwitch")),
         )
     } else if !is_down
         && let (Some(own), Some(driver)) = (service.version.as_deref(), driver.filter(|_| n_switches > 0))
@@ -160,7 +160,7 @@ fn manager(service: &Service, driver: Option<&str>, is_ready: bool, n_switches: 
         if own == driver {
             return None;
         }
-        (Verdict::Warn, format!("it has version {own}, the driver {driver}: they have to be the same"))
+        (Verdict::Warn, format!("it has version {own}, the driver {driver}: they must be the same"))
     } else {
         return None;
     };
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_service_counts_where_it_is_needed() {
         let name = vec!["nvidia-fabricmanager.service".to_owned()];
-        // Ready, whoever prepared them: in a virtual machine that is the host.
+        // Ready, regardless of what prepared them: in a virtual machine that is the host.
         assert_eq!(verdict(&CHECK, &with_switch(healthy(), "not-found", "inactive", None)).0, Verdict::Ok);
         // GPUs that do not report a state (A100), with switches on the bus.
         let silent = || node(8, |_, gpu| gpu.fabric_state = Some("not-supported".to_owned()));

@@ -56,7 +56,7 @@ fn run(view: &View<'_>) -> Answer {
             gpu.pcie.replays.zip(gpu.pcie.replays_later).and_then(|(first, later)| later.checked_sub(first));
         if let Some(grown) = grown.filter(|grown| *grown > 0) {
             let ms = gpu.window_ms.unwrap_or(0);
-            let text = format!("{grown} PCIe packets were sent again within {ms} ms");
+            let text = format!("{grown} PCIe packets were retransmitted within {ms} ms");
             let evidence = format!(
                 "nvmlDeviceGetPcieReplayCounter: {:?}, then {:?}",
                 gpu.pcie.replays, gpu.pcie.replays_later
@@ -71,13 +71,13 @@ fn run(view: &View<'_>) -> Answer {
         .count();
     if n_counting == 0 && items.is_empty() {
         return Answer::skipped(
-            "no card here counts PCIe errors (no AER: a virtual machine, or the firmware keeps it)",
+            "no card here counts PCIe errors (no AER: a virtual machine, or the firmware owns it)",
         );
     }
-    Answer::from_items(format!("none that was not corrected, on {}", count(n_counting, "device")), items)
+    Answer::from_items(format!("no uncorrected error on {}", count(n_counting, "device")), items)
         .advise(
             Impact::Harmless,
-            "see which errors, and when",
+            "check which errors, and when",
             Some("dmesg -T | grep -iE 'aer|pcie bus error'; grep -H . /sys/bus/pci/devices/*/aer_dev_fatal | grep -v ' 0$'".to_owned()),
         )
         .advise(Impact::Disruptive, "take the node out and have the card, its riser or cable reseated or replaced", None)
@@ -108,14 +108,11 @@ fn errors(device: &PciDevice, window_ms: Option<u64>) -> Option<Item> {
     let (verdict, text) = if all("fatal") > 0 || grown("fatal") > 0 {
         (Verdict::Fail, format!("{} fatal PCIe errors since boot", all("fatal") + grown("fatal")))
     } else if grown("nonfatal") > 0 {
-        (Verdict::Fail, format!("{} PCIe errors that were not corrected within {ms} ms", grown("nonfatal")))
+        (Verdict::Fail, format!("{} uncorrected PCIe errors within {ms} ms", grown("nonfatal")))
     } else if all("nonfatal") > 0 {
         (
             Verdict::Warn,
-            format!(
-                "{} PCIe errors that were not corrected since boot, none within {ms} ms",
-                all("nonfatal")
-            ),
+            format!("{} uncorrected PCIe errors since boot, none within {ms} ms", all("nonfatal")),
         )
     } else if grown("correctable") > 0 {
         (Verdict::Warn, format!("{} corrected PCIe errors within {ms} ms", grown("correctable")))

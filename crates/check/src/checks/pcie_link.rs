@@ -57,13 +57,13 @@ fn run(view: &View<'_>) -> Answer {
         items.extend(gpus.and_then(|gpus| slow(gpu, gpus)));
     }
     if n_links == 0 {
-        return Answer::skipped("no card of this machine reports a PCIe link");
+        return Answer::skipped("no card of this machine reports its PCIe link");
     }
     let mut answer =
-        Answer::from_items(format!("{} as wide as the others of its sort", count(n_links, "link")), items)
+        Answer::from_items(format!("{} as wide as others of the same kind", count(n_links, "link")), items)
             .advise(
                 Impact::Harmless,
-                "see the links and their errors",
+                "check the links and their errors",
                 Some(
                     "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'; dmesg -T | grep -iE 'aer|pcieport'"
                         .to_owned(),
@@ -96,13 +96,13 @@ fn narrow(device: &PciDevice, pci: &Pci, gpus: Option<&Gpus>) -> Option<Item> {
         pci.devices.iter().filter(|other| is_like(device, other)).filter_map(|other| other.width).max();
     let (verdict, text) = match widest {
         Some(widest) if widest > now => {
-            (Verdict::Fail, format!("it has {now} of {most} PCIe lanes, others of its sort have {widest}"))
+            (Verdict::Fail, format!("it has {now} of {most} PCIe lanes, others of its kind have {widest}"))
         }
         Some(_) => return None,
         None => {
             let above = pci.devices.iter().find(|other| Some(&other.address) == device.parent.as_ref())?;
             let possible = above.width_max.filter(|possible| *possible > now)?.min(most);
-            (Verdict::Warn, format!("it has {now} PCIe lanes, it and its slot can do {possible}"))
+            (Verdict::Warn, format!("it has {now} PCIe lanes, it and its slot support {possible}"))
         }
     };
     let gpu = gpus.and_then(|gpus| gpus.gpus.iter().find(|gpu| gpu.pci == device.address));

@@ -51,7 +51,7 @@ fn run(view: &View<'_>) -> Answer {
     let (nameless, peers): (Vec<&Reach>, Vec<&Reach>) = peers.into_iter().partition(|r| is_nameless(r));
     if let (Some(first), true) = (nameless.first(), peers.is_empty()) {
         let why = first.failure.as_deref().unwrap_or("unknown");
-        return Answer::skipped(format!("the other nodes go by other names here: {}: {why}", first.host));
+        return Answer::skipped(format!("the other nodes have different names here: {}: {why}", first.host));
     }
     let tried: Vec<&Reach> =
         peers.iter().copied().filter(|r| r.failure_kind != Some(ReachFailure::NotTried)).collect();
@@ -82,13 +82,13 @@ fn run(view: &View<'_>) -> Answer {
         .collect();
     let slowest = tried.iter().filter_map(|peer| peer.answered_ms).fold(0.0, f64::max);
     let left = peers.len() - tried.len();
-    let left = if left == 0 { String::new() } else { format!("; {left} were not tried: no time was left") };
+    let left = if left == 0 { String::new() } else { format!("; {left} were not tried for lack of time") };
     let silent = tried.iter().find(|peer| peer.failure_kind.is_some());
     let host = silent.and_then(|peer| plain_word(&peer.host));
     Answer::from_items(format!("{} peers answer, the slowest in {slowest:.1} ms{left}", tried.len()), items)
         .advise(
             Impact::Harmless,
-            "see which way leads there, and whether it answers at all",
+            "check which route leads there, and whether the host answers at all",
             host.map(|host| format!("ip route get $(getent hosts {host} | cut -d' ' -f1); ping -c 3 {host}")),
         )
 }
@@ -114,7 +114,7 @@ fn way(view: &View<'_>, peer: &Reach) -> String {
         Some(interface) if !interface.is_running() => ", which is down",
         _ => "",
     };
-    format!("; the way is {}{state} ({}{via}){bound}", route.interface, route.to)
+    format!("; the route is {}{state} ({}{via}){bound}", route.interface, route.to)
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
             &with(vec![peer("10.0.0.8", None, None), peer("192.0.2.5", None, Some(ReachFailure::TimedOut))]),
         );
         assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["192.0.2.5:22"]));
-        assert!(answer.summary.contains("the way is eth0 (default via 10.0.0.1)"), "{}", answer.summary);
+        assert!(answer.summary.contains("the route is eth0 (default via 10.0.0.1)"), "{}", answer.summary);
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn run(view: &View<'_>) -> Answer {
     let n_twice =
         used.iter().filter(|port| port.counters.values().any(|(_, second)| second.is_some())).count();
     if n_twice == 0 {
-        let mut answer = Answer::skipped("the counters were read once, which tells nothing of when");
+        let mut answer = Answer::skipped("the counters were read only once, which gives no rate");
         answer.items = items;
         return answer;
     }
@@ -121,7 +121,7 @@ fn run(view: &View<'_>) -> Answer {
         )
         .advise(
             Impact::Disruptive,
-            "clean or replace the cable of a port whose errors grow, and keep the node out of jobs until they stand still",
+            "clean or replace the cable of a port whose errors increase, and keep the node out of jobs until they stop",
             None,
         );
     for port in used {
@@ -152,7 +152,7 @@ fn grown(port: &RdmaPort) -> Vec<Item> {
                 _ if is_by_design => (Verdict::Ok, "adaptive routing reorders packets"),
                 Kind::Down => (Verdict::Fail, "the link went down"),
                 Kind::Physical if *name == "symbol_error" && growth <= CHANCE => {
-                    (Verdict::Ok, "one may be chance")
+                    (Verdict::Ok, "a single one may be chance")
                 }
                 Kind::Physical if rate >= BAD_PER_S => (Verdict::Fail, "bits are lost on the link"),
                 Kind::Physical => (Verdict::Warn, "bits are lost on the link"),
@@ -185,7 +185,7 @@ fn earlier(port: &RdmaPort) -> Option<Item> {
     (!counted.is_empty()).then(|| Item {
         subject: port.name(),
         verdict: Verdict::Ok,
-        text: "errors of earlier, since its counters were reset".to_owned(),
+        text: "errors before this check, since its counters were reset".to_owned(),
         evidence: counted.join(", "),
     })
 }

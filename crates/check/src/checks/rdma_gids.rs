@@ -60,10 +60,7 @@ fn run(view: &View<'_>) -> Answer {
         .copied()
         .partition(|port| port.gids.is_empty() || port.gids.iter().any(|gid| !gid.kind.is_empty()));
     if readable.is_empty() {
-        return Answer::skipped(format!(
-            "the kinds of the identifiers of {} are not readable here",
-            blind[0].name()
-        ));
+        return Answer::skipped(format!("the GID types of {} are not readable here", blind[0].name()));
     }
     let mut items = Vec::new();
     for port in &readable {
@@ -161,9 +158,9 @@ fn without(view: &View<'_>, port: &RdmaPort, all: &[&RdmaPort]) -> Item {
     let (verdict, text) = if right_v6(port).next().is_some() {
         let is_ok = wants_v6 || !is_used;
         let hint = if is_ok { "" } else { ": NCCL looks for IPv4 unless NCCL_IB_ADDR_FAMILY=AF_INET6" };
-        (if is_ok { Verdict::Ok } else { Verdict::Warn }, format!("has IPv6 addresses alone{hint}"))
+        (if is_ok { Verdict::Ok } else { Verdict::Warn }, format!("has only IPv6 addresses{hint}"))
     } else {
-        let text = format!("no RoCE v2 identifier with an address: {netdev} has none");
+        let text = format!("no RoCE v2 GID with an address: {netdev} has none");
         match (is_used, n_better) {
             (true, _) => (Verdict::Fail, text),
             (false, 0) => (Verdict::Ok, text),

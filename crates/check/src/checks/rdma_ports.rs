@@ -11,8 +11,8 @@
 //!
 //! # What to do
 //!
-//! Check the cable and the switch's end of it; for INIT, the subnet manager (`sminfo`). Keep the node out of jobs
-//! until the port is active.
+//! Check the cable and the switch port; for INIT, the subnet manager (`sminfo`). Keep the node out of jobs until the
+//! port is active.
 //!
 //! # References
 //!
@@ -71,7 +71,7 @@ fn run(view: &View<'_>) -> Answer {
     Answer::from_items(summary, items)
         .advise(
             Impact::Harmless,
-            "see what the link says of itself, then look at the cable and the switch's end of it",
+            "read the state that the link reports, then check the cable and the switch port",
             Some("ibstat; rdma link show; dmesg | grep -i mlx5".to_owned()),
         )
         .advise(Impact::Disruptive, "keep the node out of jobs until the port is active at full rate", None)
@@ -105,7 +105,7 @@ fn judge(port: &RdmaPort, how: Use, all: &[(&RdmaPort, Use)]) -> Option<Item> {
     let up: Vec<&RdmaPort> = alike.iter().copied().filter(|other| is_active(other)).collect();
     let (verdict, text) = match port.state.as_str() {
         _ if how == Use::Excluded => {
-            (Verdict::Ok, (!is_active(port)).then(|| format!("{}, and the job leaves it out", port.state))?)
+            (Verdict::Ok, (!is_active(port)).then(|| format!("{}, and the job does not use it", port.state))?)
         }
         "ACTIVE" => slow(port, how, &up)?,
         "INIT" | "ARMED" => (

@@ -36,7 +36,7 @@ pub(super) static CHECK: Check = Check {
 };
 
 /// NCCL's need at its default buffer sizes: about 10 MB for each peer of each rank that is reached through shared
-/// memory; a ring has two peers, of which one is counted here.
+/// memory; a ring has two peers; one of them is counted here.
 const NEEDED_PER_GPU: u64 = 10 << 20;
 /// For the other needs of a starting job.
 const NEEDED: u64 = 16 << 20;
@@ -62,7 +62,7 @@ fn run(view: &View<'_>) -> Answer {
     };
     let is_small = shm.size <= DEFAULT_SIZE;
     if shm.inodes_free == Some(0) {
-        push(Verdict::Fail, "no inode is free: no segment can be made".to_owned());
+        push(Verdict::Fail, "no inode is free: no segment can be created".to_owned());
     }
     // A small empty one is reported as small; a small one that is used up fails.
     if shm.available < needed.min(shm.size / 2) {
@@ -84,7 +84,7 @@ fn run(view: &View<'_>) -> Answer {
     if is_full {
         answer = answer.advise(
             Impact::Harmless,
-            "see what lies there and who holds it",
+            "check what is there and which processes hold it",
             Some("ls -lS /dev/shm | head; ringleader check --only shm-space,shm-stale".to_owned()),
         );
     }
@@ -97,7 +97,7 @@ fn run(view: &View<'_>) -> Answer {
     } else {
         answer = answer.advise(
             Impact::Disruptive,
-            "make it larger (root; not in a container, which has to be started again)",
+            "make it larger (root; a container has to be restarted instead)",
             Some("mount -o remount,size=50% /dev/shm".to_owned()),
         );
     }
@@ -120,8 +120,8 @@ fn holders(shm: &Shm) -> String {
         .take(NAMED)
         .map(|(segment, mark)| {
             let who = match segment.held_by.as_slice() {
-                [] if segment.is_held_unknown => "holder not known".to_owned(),
-                [] => "held by nobody".to_owned(),
+                [] if segment.is_held_unknown => "holder unknown".to_owned(),
+                [] => "held by no process".to_owned(),
                 [pid] => format!("held by pid {pid}"),
                 [pid, ..] => format!("held by pid {pid} and {} more", segment.held_by.len() - 1),
             };

@@ -26,7 +26,7 @@ use crate::view::View;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "shm-stale",
-    title: "no segment is left behind",
+    title: "no segment left behind",
     area: Area::Job,
     reads: &[Probe::Shm, Probe::System],
     drains: false,
@@ -57,10 +57,10 @@ fn run(view: &View<'_>) -> Answer {
     let (unknown, stale): (Vec<&Segment>, Vec<&Segment>) = loose.into_iter().partition(|s| s.is_held_unknown);
     if stale.is_empty() && !unknown.is_empty() {
         return Answer::skipped(format!(
-            "cannot tell whether somebody holds {} segments ({}): {}",
+            "cannot determine whether a process holds {} segments ({}): {}",
             unknown.len(),
             some(&unknown),
-            shm.unseen.as_deref().unwrap_or("not all processes could be looked into, run as root")
+            shm.unseen.as_deref().unwrap_or("not all processes could be inspected, run as root")
         ));
     }
     let system = view.node.system.get();
@@ -88,7 +88,7 @@ fn run(view: &View<'_>) -> Answer {
         .filter(|s| is_plain(&s.name))
         .partition(|s| own == Some(s.uid) && !is_container);
     if let Some(command) = remove("", &mine) {
-        answer = answer.advise_automatic("remove exactly these, which nobody holds", command);
+        answer = answer.advise_automatic("remove exactly these, which no process holds", command);
     }
     if let Some(command) = remove("sudo ", &others) {
         let text = if is_container {

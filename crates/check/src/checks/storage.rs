@@ -25,7 +25,7 @@ use crate::view::View;
 /// See the module.
 pub(super) static CHECK: Check = Check {
     id: "storage",
-    title: "file systems answer and have room",
+    title: "file systems answer and have space",
     area: Area::Host,
     reads: &[Probe::Mounts, Probe::Jobs],
     drains: false,
@@ -52,7 +52,7 @@ fn run(view: &View<'_>) -> Answer {
         Err(missing) => return missing.into(),
     };
     if mounts.is_empty() {
-        return Answer::skipped("no file system was asked");
+        return Answer::skipped("no file system was checked");
     }
     let processes: &[Process] = view.node.jobs.get().map_or(&[], |jobs| &jobs.processes);
     let mut items = Vec::new();
@@ -64,11 +64,11 @@ fn run(view: &View<'_>) -> Answer {
     let mut answer =
         Answer::from_items(format!("{} file systems answer, the job works on {n_used}", mounts.len()), items);
     answer = if stuck.is_empty() {
-        answer.advise(Impact::Harmless, "see what fills it", Some("df -h; df -i".to_owned()))
+        answer.advise(Impact::Harmless, "check what fills it", Some("df -h; df -i".to_owned()))
     } else {
         answer.advise(
             Impact::Harmless,
-            "see what the kernel says of it, and whether its server answers",
+            "check what the kernel logs about it, and whether its server answers",
             Some("dmesg -T | grep -iE 'nfs|lustre|ceph|fuse|not responding' | tail".to_owned()),
         )
     };
@@ -107,7 +107,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
         return;
     }
     if let Some(ms) = mount.answered_ms.filter(|ms| is_used && *ms >= SLOW_MS) {
-        push(Verdict::Warn, format!("took {ms} ms to tell its size"), format!("statfs {}", mount.at));
+        push(Verdict::Warn, format!("took {ms} ms to report its size"), format!("statfs {}", mount.at));
     }
     let writes_here = |process: &&Process| {
         let paths = process.directory.iter().chain(&process.logs);
@@ -154,7 +154,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
         if free == 0 {
             push(
                 bad(is_used || is_everybodys),
-                "has no inode left: no file can be made".to_owned(),
+                "has no inode left: no file can be created".to_owned(),
                 evidence,
             );
         } else if free * 100 < all {

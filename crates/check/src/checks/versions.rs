@@ -170,7 +170,7 @@ fn nouveau(system: &System, has_nvidia: bool) -> Option<Item> {
     is_loaded.then(|| Item {
         subject: "module nouveau".to_owned(),
         verdict: if has_nvidia { Verdict::Warn } else { Verdict::Fail },
-        text: "it is loaded, and holds GPUs that NVIDIA's driver needs".to_owned(),
+        text: "it is loaded and holds GPUs that NVIDIA's driver needs".to_owned(),
         evidence: "/sys/module/nouveau".to_owned(),
     })
 }
@@ -184,7 +184,7 @@ fn peermem(system: &System) -> Option<Item> {
         subject: "module nvidia_peermem".to_owned(),
         verdict: Verdict::Warn,
         text: format!(
-            "it is not loaded, and kernel {} knows no other way to read GPU memory over RDMA",
+            "it is not loaded, and kernel {} has no other way to read GPU memory over RDMA",
             system.kernel
         ),
         evidence: "/sys/module: mlx5_ib and nvidia, without nvidia_peermem".to_owned(),

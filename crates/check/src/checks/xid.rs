@@ -70,7 +70,7 @@ fn run(view: &View<'_>) -> Answer {
     }
     answer.advise(
         Impact::Harmless,
-        "see who was hit, and what the table knows of the code",
+        "check which process was hit, and what is known about the code",
         Some("dmesg -T | grep -iE 'xid'".to_owned()),
     )
 }

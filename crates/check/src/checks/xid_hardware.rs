@@ -67,7 +67,7 @@ fn run(view: &View<'_>) -> Answer {
     let mut answer =
         Answer::from_items(ok, items).value("xids-hardware", n_lines, ValueKind::Counter).advise(
             Impact::Harmless,
-            "see what came first",
+            "check what came first",
             Some("dmesg -T | grep -iE 'xid|nvrm' | head -50".to_owned()),
         );
     let mut said: Vec<Move> = Vec::new();

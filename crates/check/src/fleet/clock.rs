@@ -1,10 +1,9 @@
 //! Compares the clocks of nodes as far as the request itself allows.
 //!
 //! A node states when it began to read and how long that took. Both ends are between the moment when it was asked and
-//! the moment when the answer was complete, so its clock lies in an interval around the asking host's: half the
+//! the moment when the answer was complete, so its clock is in an interval around the asking host's: half the
 //! round-trip time to either side. The time that most intervals contain is the fleet's time (Marzullo's intersection,
-//! by which NTP selects its sources: RFC 5905, A.5.5.1); a node is named only if its whole interval is away from
-//! that.
+//! by which NTP selects its sources: RFC 5905, A.5.5.1); a node is named only if its whole interval is away from that.
 
 use ringleader_model::hostlist;
 use schemars::JsonSchema;
@@ -28,13 +27,13 @@ pub struct Clocks {
     pub text: String,
     /// Most of the nodes agree on a time, so that others can be named.
     pub has_majority: bool,
-    /// Half the width of the widest interval, milliseconds: what could not be told.
+    /// Half the width of the widest interval, milliseconds: the measurement error.
     pub error_ms: f64,
-    /// Clocks of nodes that lie away from that of most, farthest first.
+    /// Clocks of nodes that differ from that of most, farthest first.
     pub outliers: Vec<ClockOutlier>,
-    /// Nodes that lie away and are not listed.
+    /// Nodes that differ and are not listed.
     pub n_more: usize,
-    /// The asker's own clock against that of most nodes, if it lies away; milliseconds it is ahead.
+    /// The asker's own clock against that of most nodes, if it differs; milliseconds it is ahead.
     pub own_ahead_ms: Option<f64>,
 }
 
@@ -90,10 +89,12 @@ pub(super) fn clocks(fleet: &Fleet) -> Option<Clocks> {
         let apart = ms(last - first);
         clocks.text = if n_agree * 2 == n && n >= 4 {
             format!(
-                "two halves: {n_agree} of {n} clocks agree, and the others are up to {apart} ms away; nobody can be blamed"
+                "{n_agree} of {n} clocks agree, but the others are up to {apart} ms away; there is no majority, so it is unknown which are wrong"
             )
         } else {
-            format!("{n} clocks lie up to {apart} ms apart, and no majority agrees; nobody can be blamed")
+            format!(
+                "{n} clocks are up to {apart} ms apart, and no majority agrees, so it is unknown which are wrong"
+            )
         };
     } else {
         clocks.has_majority = true;

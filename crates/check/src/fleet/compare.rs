@@ -113,7 +113,7 @@ fn same(fleet: &Fleet, key: &str, values: &[(&str, Word)]) -> Option<Difference>
         let verb = if n_off == 1 { "does" } else { "do" };
         format!("{n_usual} of {n} nodes have {usual}; {n_off} {verb} not")
     } else if n < MIN_PEERS {
-        "differs; two nodes are too few to tell which is right".to_owned()
+        "differs; two nodes are too few to show which is right".to_owned()
     } else if holders.len() == 2 && n_usual * 2 == n {
         format!("two equal halves of {n_usual} nodes; this comparison cannot show which is right")
     } else {
@@ -164,7 +164,7 @@ fn near(fleet: &Fleet, key: &str, values: &[(&str, Word)]) -> Option<Difference>
             key: key.to_owned(),
             kind: ValueKind::Near,
             is_blamed: false,
-            text: "lies apart; two nodes are too few to tell which is right".to_owned(),
+            text: "differs; two nodes are too few to show which is right".to_owned(),
             usual: None,
             n_usual: 0,
             n_more: 0,

@@ -38,7 +38,7 @@ pub struct FleetReport {
     pub n_warn: usize,
     /// The same.
     pub n_ok: usize,
-    /// Nodes on which nothing could be told.
+    /// Nodes on which the answer is unknown.
     pub n_skipped: usize,
     /// Nodes on which a check failed that justifies draining: `node[001-004]`.
     pub drain: String,
@@ -396,7 +396,7 @@ fn change_text(kind: ChangeKind, nodes: &[Step<'_>]) -> String {
     match kind {
         ChangeKind::Worse => format!("was {before}, is {now}"),
         ChangeKind::Changed => format!("was {before}, is {now}"),
-        ChangeKind::Restarted => format!("counts from zero again (was {before}, is {now})"),
+        ChangeKind::Restarted => format!("was reset (was {before}, is {now})"),
         ChangeKind::Gone => format!("was {before}, could not be read now"),
         ChangeKind::Grew => {
             let number = |text: &str| text.trim().parse::<f64>().unwrap_or(0.0);
@@ -406,10 +406,10 @@ fn change_text(kind: ChangeKind, nodes: &[Step<'_>]) -> String {
             let (most, least) = (by.first(), by.last());
             match (most, least) {
                 (Some((most, _)), Some((least, _))) if most.total_cmp(least).is_eq() => {
-                    format!("has grown by {}", show(*most))
+                    format!("has increased by {}", show(*most))
                 }
                 (Some((most, name)), Some((least, _))) => {
-                    format!("has grown by {} to {}, most on {name}", show(*least), show(*most))
+                    format!("has increased by {} to {}, most on {name}", show(*least), show(*most))
                 }
                 _ => String::new(),
             }

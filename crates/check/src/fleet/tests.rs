@@ -223,7 +223,7 @@ fn nodes_are_held_against_their_own_past() {
         told,
         [("gpu.replays", ChangeKind::Grew, "n2"), ("gpu.driver", ChangeKind::Changed, "n[0-3]")]
     );
-    assert_eq!(report.changes[0].text, "has grown by 7");
+    assert_eq!(report.changes[0].text, "has increased by 7");
     assert_eq!(report.changes[1].text, "was 570, is 575");
     assert_eq!(report.without_baseline, "n4");
     assert_eq!(report.verdict(), Verdict::Warn);

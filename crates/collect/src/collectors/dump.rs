@@ -2,7 +2,7 @@
 //! `TORCH_NCCL_DEBUG_INFO_PIPE_FILE` is set: `<value><rank>.pipe`, any byte. The process writes its dump and goes on.
 //! torch has no signal for it: whatever handles SIGUSR1 in a process is the program's own, and none is sent.
 //!
-//! Only when asked for: the job writes a file. Paths are the job's and may lie on what hangs: processes of their own
+//! Only when asked for: the job writes a file. Paths are the job's and may be on what hangs: processes of their own
 //! look at them, all ranks' at once.
 
 use std::path::PathBuf;
@@ -32,8 +32,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         })
         .collect();
     if pipes.is_empty() {
-        let why = "no process of the job has TORCH_NCCL_DEBUG_INFO_PIPE_FILE set: it has no pipe to be asked by, and torch \
-             knows no signal for it";
+        let why = "no process of the job has TORCH_NCCL_DEBUG_INFO_PIPE_FILE set: without that pipe a dump cannot be requested, and torch has no signal for it";
         let item = context.item("ask-dump", "", Origin::Unknown);
         context.bundle.missing(Item { outcome: Outcome::Skipped(why.to_owned()), ..item });
         return Ok(());

@@ -30,13 +30,13 @@ const MAX_FILES: usize = 4_096;
 /// Longest that one file is read.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Files of one file system that are waited for in vain before the others are left out: one may be slow by chance.
+/// Files of one file system that may time out before the others are left out: one may be slow by chance.
 const MAX_IN_VAIN: usize = 2;
 
 /// Variables that name where dumps go, the new name first.
 const DUMP_VARIABLES: [&str; 2] = ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"];
 
-/// Namespace and mount point of a file system that does not answer, and the file that told.
+/// Namespace and mount point of a file system that does not answer, and the file that showed it.
 type Hung = (PathBuf, String, String);
 
 /// A file that is wanted.
@@ -129,7 +129,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         }
     }
     if n_more > 0 {
-        let why = format!("{n_more} files more than the {MAX_FILES} that are taken; name them as paths");
+        let why = format!("{n_more} files beyond the limit of {MAX_FILES} were left out; name them as paths");
         let item = context.item("log", "", Origin::Unknown);
         context.bundle.missing(Item { outcome: Outcome::Skipped(why), ..item });
     }
@@ -139,8 +139,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
 /// A file as a container has it.
 type Key = (Option<PathBuf>, String);
 
-/// Of the files into which processes write their output, the rank of which each is alone: the workers of a rank write into
-/// the same.
+/// Output files of processes that belong to one rank each, with that rank: the workers of a rank write into the same.
 fn owners(processes: &[Process]) -> BTreeMap<Key, Option<u32>> {
     let mut writers: BTreeMap<Key, Vec<&Process>> = BTreeMap::new();
     for process in processes.iter().filter(|p| p.state != "Z" && !p.is_above) {
@@ -167,7 +166,7 @@ fn in_vain(hung: &[Hung], place: &(PathBuf, String)) -> Option<String> {
     let mut those = hung.iter().filter(|(names, at, _)| (names, at) == (&place.0, &place.1));
     let (_, at, by) = those.nth(MAX_IN_VAIN - 1)?;
     let at = if allowed::path_looks_secret(at) { allowed::CUT } else { at };
-    Some(format!("its file system ({at}) does not answer: {by} was waited for in vain"))
+    Some(format!("its file system ({at}) does not answer: {by} timed out"))
 }
 
 /// How the room that is left is shared: alike among processes, and among the files of each.
@@ -201,7 +200,7 @@ enum Look {
     Found(FileFacts),
     /// It is not taken, and the manifest says why where there is something to say.
     Nothing,
-    /// The same: it was waited for in vain.
+    /// The same: it timed out.
     InVain,
 }
 
@@ -215,7 +214,7 @@ fn look(context: &mut Context<'_, '_>, file: &Wanted, mut item: Item) -> Look {
         let is_absent = matches!(part.outcome, ringleader_node::Outcome::Absent(_));
         if !is_absent || file.is_expected {
             let outcome = outcome_of(&part)
-                .unwrap_or_else(|| Outcome::Failed(vec!["its answer is not understood".to_owned()]));
+                .unwrap_or_else(|| Outcome::Failed(vec!["its answer could not be parsed".to_owned()]));
             context.bundle.missing(Item { outcome, ..item });
         }
         let is_in_vain = matches!(part.outcome, ringleader_node::Outcome::TimedOut { .. });
@@ -227,7 +226,7 @@ fn look(context: &mut Context<'_, '_>, file: &Wanted, mut item: Item) -> Look {
             facts.uid
         )),
         Some((.., started_ns)) if file.is_claimed && facts.modified_ns < started_ns => {
-            Some("it was last written before its process began: it is of an earlier run".to_owned())
+            Some("it was last written before its process started: it belongs to an earlier run".to_owned())
         }
         _ => None,
     };
@@ -240,7 +239,7 @@ fn look(context: &mut Context<'_, '_>, file: &Wanted, mut item: Item) -> Look {
     }
 }
 
-/// Takes a file; true if it was waited for in vain.
+/// Takes a file; true if it timed out.
 fn take(
     context: &mut Context<'_, '_>,
     file: &Wanted,
@@ -275,7 +274,7 @@ fn place_of(file: &Wanted) -> (PathBuf, String) {
     (fs::read_link(eyes.join("ns/mnt")).unwrap_or_default(), at)
 }
 
-/// What a process writes, or is told to write.
+/// Files that a process writes, or is configured to write.
 fn of_process(context: &Context<'_, '_>, process: &Process) -> Vec<Wanted> {
     let own = (process.pid, process.uid, process.started_ns);
     let dumps = dump_paths(context, process);
@@ -344,8 +343,7 @@ const FILE_VARIABLES: &[(&str, &str)] = &[
 fn withheld(context: &mut Context<'_, '_>, process: &Process) {
     let pid = process.pid;
     for path in &process.contested {
-        let why = "a rank of another job writes it, too: whose it is cannot be told; TORCH_FR_DUMP_TEMP_FILE names a place \
-                   for each job";
+        let why = "a rank of another job writes it too, so its owner is unknown; set a different TORCH_FR_DUMP_TEMP_FILE for each job";
         let item = context.item("dump", "", Origin::Path(path.clone()));
         let outcome = Outcome::Skipped(why.to_owned());
         context.bundle.missing(Item { outcome, pid: Some(pid), ..item });
@@ -360,9 +358,7 @@ fn withheld(context: &mut Context<'_, '_>, process: &Process) {
             continue;
         };
         let item = context.item(kind, "", Origin::Path(format!("path withheld ({what} of pid {pid})")));
-        let why = format!(
-            "it {why}: what of it is open under the name of a log is taken, the rest only if named as a path"
-        );
+        let why = format!("it {why}: only its open log files are taken; name other files as paths");
         context.bundle.missing(Item { outcome: Outcome::Skipped(why), pid: Some(pid), ..item });
     }
 }
@@ -431,7 +427,7 @@ fn named(context: &mut Context<'_, '_>, path: &Path, wanted: &mut Vec<Wanted>) {
     let Some(found) = found else {
         let item = context.item("file", "", Origin::Path(shown));
         let outcome = outcome_of(&part)
-            .unwrap_or_else(|| Outcome::Failed(vec!["its answer is not understood".to_owned()]));
+            .unwrap_or_else(|| Outcome::Failed(vec!["its answer could not be parsed".to_owned()]));
         context.bundle.missing(Item { outcome, ..item });
         return;
     };

@@ -20,7 +20,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     let names: Vec<&str> = probes::ALL.iter().map(|probe| probe.name).collect();
     let ask = context.ask;
     let patience = |probe: &Probe| match ask.longest_ms {
-        // What the ranks are told by their environment is in no other part, and a busy node takes its time.
+        // The ranks' environment is in no other part, and a busy node takes its time.
         _ if probe.name == "jobs" => JOBS_MS,
         Some(longest) => longest.min(probe.deadline_ms),
         None => probe.deadline_ms,
@@ -46,7 +46,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         ("kernel-log", outcome_of(&node.kernel_log)),
         ("gpus", outcome_of(&node.gpus)),
     ] {
-        // The rest stands in the snapshot with its reason; these three are what a diagnosis misses most.
+        // The rest is in the snapshot with its reason; these three are what a diagnosis misses most.
         let Some(outcome) = outcome else { continue };
         if by_name(name).is_some() {
             let item = context.item("node", "", Origin::Reading(format!("probe {name}")));

@@ -28,7 +28,7 @@ pub(super) struct Poured<'c> {
     ask: FileAsk,
     running: Option<Running>,
     until: Instant,
-    /// It was waited for in vain.
+    /// It timed out.
     is_hung: bool,
 }
 
@@ -44,7 +44,7 @@ impl<'c> Poured<'c> {
         Self { program, ask, running: None, until: Instant::now() + longest, is_hung: false }
     }
 
-    /// Whether it was waited for in vain.
+    /// Whether it timed out.
     pub(super) fn is_hung(&self) -> bool {
         self.is_hung
     }
@@ -62,7 +62,7 @@ impl<'c> Poured<'c> {
             .spawn()?;
         if let Some(mut input) = child.stdin.take() {
             let request = Request { file: Some(self.ask.clone()), ..Request::default() };
-            // One that dies before it has read the request is told by its answer.
+            // One that dies before it has read the request is recognised by its answer.
             let _ = serde_json::to_writer(&mut input, &request);
         }
         let output = child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;

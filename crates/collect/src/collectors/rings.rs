@@ -39,7 +39,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     }
     events(context)?;
     if n_more > 0 {
-        let why = format!("{n_more} rings more than the {MAX_RINGS} that are taken");
+        let why = format!("{n_more} rings beyond the limit of {MAX_RINGS} were left out");
         let item = context.item("ring", "", Origin::Unknown);
         context.bundle.missing(Item { outcome: Outcome::Skipped(why), ..item });
     }

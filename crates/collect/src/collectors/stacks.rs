@@ -1,4 +1,4 @@
-//! Stacks of the job's processes: Python's, and what their threads stand in in the kernel.
+//! Stacks of the job's processes: Python's, and where their threads are in the kernel.
 
 use std::thread;
 use std::time::{Duration, Instant};

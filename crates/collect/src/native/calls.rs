@@ -1,5 +1,5 @@
 //! A frame whose pointer is not known, found by what calls tell: where the function's beginning says that its frame is,
-//! or where an address of return stands right behind a call of that very function. x86-64 alone.
+//! or where a return address is right behind a call of that very function. x86-64 alone.
 
 use gimli::Register;
 
@@ -14,7 +14,7 @@ const BEGINNING: usize = 64;
 /// Bytes of a function that are looked at for a jump to another one at its end.
 const WRAPPER: usize = 96;
 
-/// The end of the frame of the function that begins there (its CFA), which lies at an offset from a register that is not
+/// The end of the frame of the function that begins there (its CFA), which is at an offset from a register that is not
 /// known. `stack` is its stack pointer.
 pub(super) fn frame_of(
     beginning: u64,

@@ -135,7 +135,7 @@ fn assert_order(text: &str, words: &[&str]) {
     }
 }
 
-/// With a frame pointer in every function, and without: of the first the pointer is not told.
+/// With a frame pointer in every function, and without: the kernel does not report the first pointer.
 #[test]
 fn functions_that_a_blocked_thread_stands_in() {
     for options in [["-O0"], ["-O2"]] {

@@ -1,4 +1,4 @@
-//! From where a thread stands in the kernel to the functions that led there, by the unwind tables of the code.
+//! From a thread's place in the kernel to the functions that led there, by the code's unwind tables.
 //!
 //! Of a thread that is blocked the kernel tells two registers, the stack's and the code's. The others are unknown until
 //! a function on the way is seen to have saved them. What would need an unknown one ends the stack, and says so; but for
@@ -45,7 +45,7 @@ mod arch {
 /// The place of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Module, and the address in its file, within the instruction that stands there.
+    /// Module, and the address in its file, within the instruction there.
     pub(super) at: Option<(usize, u64)>,
     /// Address in memory.
     pub(super) address: u64,
@@ -90,7 +90,7 @@ pub(super) fn unwind(modules: &mut Modules, memory: &Memory, stack: u64, code: u
     let mut registers = Registers([None; N_REGISTERS]);
     registers.set(arch::STACK, Some(stack));
     let mut code = arch::plain(code);
-    // The kernel's address is exact; one of return may lie behind its function's end, if that never returns.
+    // The kernel's address is exact; one of return may be behind its function's end, if that never returns.
     let mut is_exact = true;
     let mut places = Vec::new();
     let mut context = UnwindContext::new();

@@ -1,8 +1,8 @@
 //! Processes of jobs: those that carry a rank or have a GPU's device file open, their children, and their parents up
 //! to the launcher.
 //!
-//! Of a job that is named, ranks that stand elsewhere are found by [`crate::kin`]. What stands above a job and is not its
-//! launcher (the parent of many jobs) is told for the tree alone: nothing that it has open or writes is the job's. A log
+//! For a named job, ranks elsewhere in the tree are found by [`crate::kin`]. A process above a job that is not its
+//! launcher (the parent of many jobs) is listed only for the process tree: none of its files belongs to the job. A log
 //! that a process of another job writes, too, is the job's only if the output of one of its processes goes there.
 //!
 //! Reads /proc alone. Environment and command line pass through [`crate::allowed`].
@@ -63,12 +63,12 @@ pub(super) fn pids(request: &Request) -> Result<BTreeSet<u32>, Trouble> {
     Ok(walk.choose(&request.target)?.0.into_keys().collect())
 }
 
-/// Where a process stands.
+/// Where a process is in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// It is of the job: a rank, its launcher, or what these have started.
     Own,
-    /// It stands above, and others than this job may stand below it.
+    /// It is above the job, and other jobs may be below it.
     Above,
 }
 
@@ -103,7 +103,7 @@ struct Seen {
     writes: Vec<String>,
     /// Numbers of output and logs whose paths may hold a secret.
     withheld: Vec<u32>,
-    /// And these paths: never told.
+    /// And these paths: never printed.
     untold: Vec<(u32, String)>,
     stdout: Option<String>,
     stderr: Option<String>,
@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
         Ok((self.with_parents(chosen, &target.pids), by))
     }
 
-    /// Ranks of the same job that stand elsewhere.
+    /// Ranks of the same job elsewhere in the tree.
     fn add_kin(&self, chosen: &mut BTreeSet<u32>) {
         for pids in self.akin.iter().filter(|pids| !pids.is_disjoint(chosen)).collect::<Vec<_>>() {
             for pid in pids {
@@ -217,7 +217,7 @@ impl<'a> Walk<'a> {
         there.take(MAX_PROCESSES).map(|pid| follow::inner_pid(self.proc, pid).unwrap_or(pid)).collect()
     }
 
-    /// Whether ranks of more than one job stand below a process.
+    /// Whether ranks of more than one job are below a process.
     fn is_above_many(&self, pid: u32) -> bool {
         let mut below = BTreeSet::new();
         self.add_with_children(pid, &mut below);
@@ -244,8 +244,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// And the parents up to the launcher; the direct parent always, and with a launcher its dead children. A launcher is of
-    /// the job unless it stands above others, too; any other parent is not, unless it stands between the two.
+    /// And the parents up to the launcher; the direct parent always, and with a launcher its dead children. A launcher
+    /// is of the job unless it is above others, too; any other parent is not, unless it is between the two.
     fn with_parents(&self, mut chosen: BTreeSet<u32>, named: &[u32]) -> BTreeMap<u32, Place> {
         let mut parents: BTreeMap<u32, Place> = BTreeMap::new();
         for pid in &chosen {
@@ -260,7 +260,7 @@ impl<'a> Walk<'a> {
                 if self.is_launcher(at) {
                     let place = if self.is_above_many(at) { Place::Above } else { Place::Own };
                     parents.extend(path.drain(..).map(|pid| (pid, place)));
-                    // A launcher may stand below another: torchrun below slurmstepd.
+                    // A launcher may be below another: torchrun below slurmstepd.
                 }
             }
             let direct =
@@ -388,7 +388,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Files a process writes or would write: its output, log files it has open, and those that NCCL and the Flight
-    /// Recorder are told to write.
+    /// Recorder are configured to write.
     fn logs(&self, process: &Process, seen: &Seen) -> Vec<String> {
         let mut logs: Vec<String> = Vec::new();
         let mut push = |path: String| {
@@ -434,7 +434,7 @@ struct Whose {
     /// Where the output of the job's own processes goes.
     outputs: BTreeSet<(Option<String>, String)>,
     mounts: BTreeMap<u32, Option<String>>,
-    /// Paths of the job's own open logs that are not told, by pid and number.
+    /// Paths of the job's own open logs that are withheld, by pid and number.
     untold: BTreeMap<(u32, u32), String>,
 }
 
@@ -540,10 +540,11 @@ fn look(proc: &Path, pid: u32, stat: &Stat, n_waits: &mut u32) -> Seen {
             (seen.environment, seen.cut) = (Some(kept), cut);
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            seen.hidden = Some("it is another user's: root may look into it".to_owned());
+            seen.hidden = Some("it belongs to another user: run as root".to_owned());
         }
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            seen.hidden = Some("it hangs in the kernel, and so does who reads its environment".to_owned());
+            seen.hidden =
+                Some("it hangs in the kernel, and reading its environment would hang too".to_owned());
         }
         // It has just ended.
         Err(_) => {}

@@ -27,9 +27,7 @@ pub(super) fn take(request: &Request) -> Result<BTreeMap<u32, BTreeMap<String, S
         }
     }
     match refused {
-        Some(error) if n_read == 0 => {
-            Err(Trouble::Failed(format!("no process could be looked into: {error}")))
-        }
+        Some(error) if n_read == 0 => Err(Trouble::Failed(format!("no process could be inspected: {error}"))),
         _ => Ok(found),
     }
 }

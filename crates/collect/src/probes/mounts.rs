@@ -159,7 +159,7 @@ fn without_credentials(source: &str) -> String {
     if crate::allowed::looks_secret(source) { crate::allowed::CUT.to_owned() } else { source.to_owned() }
 }
 
-/// Blanks and backslashes stand as `\040`.
+/// Blanks and backslashes are written as ` `.
 fn unescape(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -290,7 +290,7 @@ fn fill(mount: &mut Mount, space: &StatVfs, took_ms: u64) {
     }
 }
 
-/// What a thread of this process stands in.
+/// Where a thread of this process is.
 fn stuck_in(tid: i32) -> Option<String> {
     let at = Path::new("/proc/self/task").join(tid.to_string());
     let stat = Stat::parse(&text(&at.join("stat"))?)?;
@@ -411,7 +411,7 @@ mod tests {
         let place = mount.stuck_in.as_deref().unwrap();
         assert!(place.contains("state D") && place.contains("fuse"), "{place}");
         assert!(taken.iter().any(|mount| mount.at == "/" && mount.size.is_some()));
-        // A process that hangs there is told with its place, by the probe of jobs.
+        // A process that hangs there is reported with its place by the probe of jobs.
         let mut child = std::process::Command::new("stat").args(["-f", &hung]).spawn().unwrap();
         let target = crate::request::Target { pids: vec![child.id()], ..Default::default() };
         let request = Request { target, ..Request::default() };

@@ -224,7 +224,7 @@ fn listeners(proc: &Path, notes: &mut Vec<String>) -> Vec<Listener> {
             break;
         }
         if n_fds > MAX_FDS || started.elapsed() > Duration::from_millis(SEARCH_MS) {
-            notes.push(format!("the search for who listens was cut off after {n_fds} open files"));
+            notes.push(format!("the search for listening processes stopped after {n_fds} open files"));
             break;
         }
         let folder = proc.join(pid.to_string()).join("fd");
@@ -248,7 +248,7 @@ fn listeners(proc: &Path, notes: &mut Vec<String>) -> Vec<Listener> {
     }
     if n_hidden > 0 && n_held < sockets.len() {
         notes.push(format!(
-            "{n_hidden} processes of other users could not be looked into: who listens is not known of {} ports",
+            "{n_hidden} processes of other users could not be inspected: the listener of {} ports is unknown",
             sockets.len() - n_held
         ));
     }

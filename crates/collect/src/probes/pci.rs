@@ -113,7 +113,7 @@ fn width(path: &Path) -> Option<u32> {
 fn parent(at: &Path) -> Option<String> {
     let path = std::fs::canonicalize(at).ok()?;
     let above = path.parent()?.file_name()?.to_string_lossy().into_owned();
-    // `0000:00:01.0`; at the root stands `pci0000:00`.
+    // `0000:00:01.0`; the root is `pci0000:00`.
     let is_address = above.contains('.') && above.contains(':') && !above.starts_with("pci");
     is_address.then_some(above)
 }

@@ -82,7 +82,7 @@ pub(super) fn take(request: &Request) -> Result<Vec<Reach>, Trouble> {
     let net = Network { interfaces, routes, ..Network::default() };
     let wishes: Vec<(Wish, Vec<u32>)> = wishes(request, &net).into_iter().collect();
     if wishes.is_empty() {
-        return Err(Trouble::Absent("no peer was named, and no rank here names a master".to_owned()));
+        return Err(Trouble::Absent("no peer was given, and no rank here names a master".to_owned()));
     }
     let hosts: BTreeSet<&str> =
         wishes.iter().filter(|(wish, _)| !wish.is_elsewhere).map(|(wish, _)| wish.host.as_str()).collect();
@@ -305,7 +305,7 @@ fn look_up<'a>(hosts: &BTreeSet<&'a str>, limit: Duration) -> BTreeMap<&'a str, 
     answers
 }
 
-/// The addresses of a name; None, with the reason told, if there are none.
+/// The addresses of a name; None, with the reason, if there are none.
 fn resolved<'l>(
     wish: &Wish,
     looked_up: Option<&'l LookedUp>,
@@ -340,10 +340,10 @@ fn resolved<'l>(
 fn look_for(wish: &Wish, addresses: &[IpAddr], proc: &Path, until: Instant, reach: &mut Reach) {
     let ways: Vec<Option<Errno>> = addresses.iter().map(|address| no_route(*address)).collect();
     if let (Some(Some(error)), true) = (ways.first(), ways.iter().all(Option::is_some)) {
-        return fail(reach, format!("no way to {}: {error}", wish.host), ReachFailure::NoRoute);
+        return fail(reach, format!("no route to {}: {error}", wish.host), ReachFailure::NoRoute);
     }
     let Some(port) = wish.port else {
-        let why = "no rank that names it names its port".to_owned();
+        let why = "no rank that names it also names its port".to_owned();
         return fail(reach, why, ReachFailure::NotTried);
     };
     let sockets = sockets::all(proc);
@@ -368,7 +368,10 @@ fn look_for(wish: &Wish, addresses: &[IpAddr], proc: &Path, until: Instant, reac
         let still = |socket: &Socket| socket.state == State::Asking && socket.own == asking.own;
         if sockets::all(proc).iter().any(still) {
             let pid = held.get(&asking.inode).copied().unwrap_or_default();
-            let why = format!("pid {pid} asks {} and has no answer yet: timed out so far", asking.peer);
+            let why = format!(
+                "pid {pid} connects to {} and has no answer yet: it would have timed out by now",
+                asking.peer
+            );
             return fail(reach, why, ReachFailure::TimedOut);
         }
     }
@@ -376,7 +379,7 @@ fn look_for(wish: &Wish, addresses: &[IpAddr], proc: &Path, until: Instant, reac
         reach.is_refused = true;
         return;
     }
-    let why = "no rank of this node is connected to it, and a port of a job is not tried (--peer tries it)";
+    let why = "no rank of this node is connected to it, and a job's port is not probed (--peer probes it)";
     fail(reach, why.to_owned(), ReachFailure::NotTried);
 }
 
@@ -402,7 +405,7 @@ fn attempt(
         // The kernel answers itself, whatever the interface.
         return fail(
             reach,
-            "the target is this node: that proves nothing of the interface".to_owned(),
+            "the target is this node: that proves nothing about the interface".to_owned(),
             ReachFailure::NotTried,
         );
     }
@@ -451,7 +454,7 @@ fn attempt(
                 continue;
             }
             Err(error @ (Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN)) => {
-                fail(reach, format!("no way to {address}: {error}"), ReachFailure::NoRoute);
+                fail(reach, format!("no route to {address}: {error}"), ReachFailure::NoRoute);
                 continue;
             }
             Err(error) => {

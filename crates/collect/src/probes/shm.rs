@@ -105,7 +105,7 @@ fn is_bare_init(process: &Path, pid: u32) -> bool {
     pid == 1 && !name.is_empty() && !["python", "pt_", "torchrun"].iter().any(|head| name.starts_with(head))
 }
 
-/// Who maps or has open which file of `folder`, which lies on `device`.
+/// Who maps or has open which file of `folder`, which is on `device`.
 ///
 /// A container may have a /dev/shm of its own under the same path: an inode number alone would name a file of another
 /// file system, so the device has to agree as well.

@@ -1,6 +1,6 @@
-//! Asks a process for a Flight Recorder dump, by the named pipe that torch reads where `TORCH_NCCL_DEBUG_INFO_PIPE_FILE`
-//! is set, and waits for the dump. The pipe is opened without waiting, and only if it is one and belongs to the process's
-//! user. What lies on a file system that hangs, hangs this process alone.
+//! Asks a process for a Flight Recorder dump, by the named pipe that torch reads where
+//! `TORCH_NCCL_DEBUG_INFO_PIPE_FILE` is set, and waits for the dump. The pipe is opened without waiting, and only if it
+//! is one and belongs to the process's user. What is on a file system that hangs, hangs this process alone.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -64,19 +64,19 @@ fn write_to(pipe: &Path, uid: u32) -> Result<(), String> {
     // What it is, is looked at before it is opened, too: opening some devices acts.
     let data = std::fs::symlink_metadata(pipe).map_err(|error| words(&error))?;
     if !data.file_type().is_fifo() {
-        return Err(words(&"it is no named pipe"));
+        return Err(words(&"it is not a named pipe"));
     }
     if data.uid() != uid {
         return Err(words(&format!("it belongs to user {}, the job to user {uid}", data.uid())));
     }
     let mut file = match rustix::fs::open(pipe, flags, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(rustix::io::Errno::NXIO) => return Err(words(&"nobody reads it: the process does not listen")),
+        Err(rustix::io::Errno::NXIO) => return Err(words(&"no process reads it: the job does not listen")),
         Err(error) => return Err(words(&error)),
     };
     let data = file.metadata().map_err(|error| words(&error))?;
     if !data.file_type().is_fifo() || data.uid() != uid {
-        return Err(words(&"it was exchanged while it was opened"));
+        return Err(words(&"it was replaced while it was opened"));
     }
     file.write_all(b"1\n").map_err(|error| words(&error))
 }
@@ -100,12 +100,12 @@ mod tests {
         fifo(&pipe);
         std::fs::write(&file, "untouched").unwrap();
         let refused = |path: &Path, uid: u32| write_to(path, uid).unwrap_err();
-        assert!(refused(&file, uid).contains("no named pipe"));
+        assert!(refused(&file, uid).contains("not a named pipe"));
         assert!(refused(&pipe, uid + 1).contains("belongs to user"));
-        assert!(refused(&pipe, uid).contains("nobody reads it"));
+        assert!(refused(&pipe, uid).contains("no process reads it"));
         let link = folder.path().join("link.pipe");
         std::os::unix::fs::symlink(&pipe, &link).unwrap();
-        assert!(refused(&link, uid).contains("no named pipe"));
+        assert!(refused(&link, uid).contains("not a named pipe"));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "untouched");
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let mut reader = File::from(rustix::fs::open(&pipe, flags, Mode::empty()).unwrap());

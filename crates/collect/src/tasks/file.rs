@@ -24,7 +24,7 @@ pub(crate) struct FileFacts {
     pub(crate) modified_ns: i64,
     /// It begins as no text does.
     pub(crate) is_binary: bool,
-    /// NULs that a text begins with: it was emptied while its writer stood at its end.
+    /// NULs that a text begins with: it was truncated while its writer was at its end.
     pub(crate) n_hole: u64,
     /// Device and number.
     pub(crate) is: (u64, u64),
@@ -57,7 +57,7 @@ pub(super) fn take(request: &Request) -> Result<FileFacts, Trouble> {
     })
 }
 
-/// Bytes by which it is told what a file is.
+/// Bytes that identify the kind of a file.
 const HEAD_BYTES: usize = 4_096;
 /// Longest that NULs are passed over which the file system has stored.
 const HOLE_PATIENCE: Duration = Duration::from_millis(500);
@@ -217,7 +217,7 @@ pub(crate) fn open(ask: &FileAsk) -> io::Result<File> {
         }
         None => File::from(rustix::fs::open(&ask.path, flags, Mode::empty())?),
     };
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no regular file")) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
 #[cfg(test)]
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_log_that_begins_with_a_hole_is_a_text_from_where_it_begins() {
-        // logrotate's copytruncate: the writer stands at its old place.
+        // logrotate's copytruncate: the writer is at its old place.
         let log = |at: u64| {
             facts(|file| {
                 file.seek(SeekFrom::Start(at)).unwrap();

@@ -17,7 +17,7 @@ const FIRST: (u32, u32) = (2, 24);
 pub(super) struct Owners {
     proc: PathBuf,
     ranks: BTreeSet<u32>,
-    /// Below it stand the tables of their namespace.
+    /// Below it are the tables of their namespace.
     at: PathBuf,
     namespace: Option<PathBuf>,
 }
@@ -40,7 +40,7 @@ impl Owners {
         self.namespace.as_deref()
     }
 
-    /// Whether whoever listens there has RAS, and one of them is a rank.
+    /// Whether the listening processes have RAS, and one of them is a rank.
     pub(super) fn may_be_asked(&self, addresses: &[SocketAddr]) -> Result<(), Trouble> {
         let listening: BTreeSet<u64> = sockets::all(&self.at)
             .iter()
@@ -50,7 +50,7 @@ impl Owners {
         let refused = |why: String| Err(Trouble::Failed(why));
         if listening.is_empty() {
             return refused(
-                "nobody listens there: NCCL before 2.24, NCCL_RAS_ENABLE=0, another user's job, or a job that has not \
+                "no process listens there: NCCL before 2.24, NCCL_RAS_ENABLE=0, another user's job, or a job that has not \
                  called NCCL yet"
                     .to_owned(),
             );
@@ -58,17 +58,19 @@ impl Owners {
         let ours = sockets::holders(&self.proc, self.ranks.iter().copied());
         let others: BTreeSet<u64> = listening.iter().copied().filter(|i| !ours.contains_key(i)).collect();
         if others.len() == listening.len() {
-            return refused("who listens there is no rank of the job: it is not asked".to_owned());
+            return refused(
+                "the process that listens there is not a rank of the job: it is not queried".to_owned(),
+            );
         }
         let theirs =
             if others.is_empty() { BTreeMap::new() } else { sockets::holders_of(&self.proc, &others) };
         let mut versions = Versions::new();
         for inode in &listening {
             let Some(pid) = ours.get(inode).or_else(|| theirs.get(inode)) else {
-                return refused("the owner of the listener is unknown: it is not asked".to_owned());
+                return refused("the owner of the listener is unknown: it is not queried".to_owned());
             };
             if let Some(why) = lacks_ras(&self.proc, *pid, &mut versions) {
-                return refused(format!("pid {pid}, which listens there, {why}: it is not asked"));
+                return refused(format!("pid {pid}, which listens there, {why}: it is not queried"));
             }
         }
         Ok(())
@@ -93,7 +95,7 @@ impl Owners {
 fn lacks_ras(proc: &Path, pid: u32, versions: &mut Versions) -> Option<String> {
     let libraries = match libraries::of_process(proc, pid, versions) {
         Ok(libraries) => libraries,
-        Err(error) => return Some(format!("cannot be looked into ({error})")),
+        Err(error) => return Some(format!("cannot be inspected ({error})")),
     };
     let Some((_, version)) = libraries.iter().find(|(name, _)| name.starts_with("libnccl.so")) else {
         return Some("has loaded no NCCL".to_owned());

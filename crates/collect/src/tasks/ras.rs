@@ -70,7 +70,7 @@ fn addresses(request: &Request) -> Result<Vec<SocketAddr>, Trouble> {
     Ok(addresses.collect())
 }
 
-/// Asks whoever greets back and is meant.
+/// Queries the service that answers the greeting, if it belongs to the job.
 fn ask(request: &Request, addresses: &[SocketAddr], is_meant: IsMeant<'_>) -> Result<Answer, Trouble> {
     let patience = Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
     let until = Instant::now() + patience;
@@ -138,12 +138,16 @@ fn greet(addresses: &[SocketAddr], until: Instant, is_meant: IsMeant<'_>) -> Res
                     // It is of another job, or it closed the connection; the others may not.
                     Ok(_) if n_asked < MAX_GREETINGS || !open.is_empty() => {}
                     Ok(true) => {
-                        let why = "those that greeted back are of another job, which shares the port";
+                        let why = "those that replied belong to another job that shares the port";
                         return Err(Trouble::Failed(why.to_owned()));
                     }
-                    Ok(false) => return Err(Trouble::Failed("it was greeted and hung up".to_owned())),
+                    Ok(false) => {
+                        return Err(Trouble::Failed(
+                            "it closed the connection after the greeting".to_owned(),
+                        ));
+                    }
                     Err(said) => {
-                        let why = format!("it is no RAS service: it greets with '{}'", short(&said));
+                        let why = format!("it is not a RAS service: it greets with '{}'", short(&said));
                         return Err(Trouble::Failed(why));
                     }
                 }
@@ -230,7 +234,7 @@ fn talk(stream: &TcpStream, as_json: bool, until: Instant, server_s: u64) -> Res
         let answer = say("SET FORMAT json")?;
         if answer != "OK" {
             let said = short(&answer);
-            return Err(Trouble::Absent(format!("NCCL before 2.28.7 gives no JSON: it says '{said}'")));
+            return Err(Trouble::Absent(format!("NCCL before 2.28.7 has no JSON: it replies '{said}'")));
         }
     }
     out.write_all(b"VERBOSE STATUS\n").map_err(failed("ask for the status"))?;
@@ -243,7 +247,7 @@ fn talk(stream: &TcpStream, as_json: bool, until: Instant, server_s: u64) -> Res
     let report = String::from_utf8_lossy(&report).into_owned();
     if report.trim().is_empty() {
         let why = cut.unwrap_or_else(|| "the connection was closed".to_owned());
-        return Err(Trouble::Failed(format!("it took the question and gave no report: {why}")));
+        return Err(Trouble::Failed(format!("it accepted the query but sent no report: {why}")));
     }
     Ok(Answer { report, cut })
 }

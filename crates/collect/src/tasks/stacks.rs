@@ -2,7 +2,7 @@
 //! it goes on. A read may therefore be torn; it is then tried again. Printed as `py-spy dump --native` prints, whose form
 //! the reader of stacks knows. Arguments and locals of functions are never read.
 //!
-//! Native frames stand below and between Python's where a thread is blocked (`native`); threads without Python have
+//! Native frames are below and between Python's where a thread is blocked (`native`); threads without Python have
 //! theirs alone. They come from a thread of this process: what hangs there costs them and not Python's.
 
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
     let pid = request.pid()?;
     let mut head = Head::new(pid, request.known_pid);
     if !is_python(pid) {
-        let none = "it is no Python process";
+        let none = "it is not a Python process";
         if !request.native_frames {
             return Err(Trouble::Absent(none.to_owned()));
         }
@@ -76,7 +76,7 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
             Err(error) => last = error,
         }
     }
-    // What is not Python's may still be told, as of a process that is about to end.
+    // Native frames may still be reported, as for a process that is about to end.
     if request.native_frames && !is_forbidden(&last) {
         let look = look.unwrap_or_else(|| Look::take(&request.roots.proc, pid, &BTreeSet::new()));
         if let Some(Ok((threads, n_left_out))) = native(Some(look), request, began)
@@ -116,12 +116,12 @@ fn native(look: Option<io::Result<Look>>, request: &Request, began: Instant) -> 
         // Nobody may be waiting any more.
         let _ = sender.send(look.frames(Instant::now() + deadline));
     });
-    let late = || format!("they were not there within {} ms", (deadline + RESERVE / 2).as_millis());
+    let late = || format!("they were not available within {} ms", (deadline + RESERVE / 2).as_millis());
     let frames = receiver.recv_timeout(deadline + RESERVE / 2).map_err(|_| late());
     Some(frames.and_then(|frames| frames.map_err(|error| error.to_string())))
 }
 
-/// What stands above the threads. Only the name of the program: a command line may hold secrets.
+/// What precedes the threads. Only the name of the program: a command line may hold secrets.
 struct Head {
     shown_pid: String,
     pid: u32,
@@ -196,7 +196,7 @@ impl Head {
             }
         }
         if n_left_out > 0 {
-            let _ = writeln!(out, "{n_left_out} threads more were not looked into for native frames");
+            let _ = writeln!(out, "{n_left_out} more threads were not examined for native frames");
         }
         if let Some(Err(why)) = native {
             let _ = writeln!(out, "No native frames: {}", explain(why));
@@ -208,7 +208,7 @@ impl Head {
 /// A frame of Python's as it is printed.
 struct Python {
     line: String,
-    /// The interpreter's loop was entered anew for it.
+    /// The interpreter's loop was entered again for it.
     is_entry: bool,
 }
 
@@ -226,8 +226,8 @@ impl Python {
 
 /// Python's frames with the native ones where they belong, the innermost first; and what is to be said of the latter.
 ///
-/// Each native frame of the interpreter's loop stands for Python's frames up to where the loop was entered. What the
-/// interpreter does between is left out; what it does innermost tells what the thread waits for, and stays.
+/// Each native frame of the interpreter's loop represents Python's frames up to where the loop was entered. What the
+/// interpreter does between is left out; what it does innermost shows what the thread waits for, and stays.
 fn merged(python: &[Python], native: Option<&Thread>) -> (Vec<String>, Option<String>) {
     let all = || python.iter().map(|frame| frame.line.clone());
     let Some(thread) = native else { return (all().collect(), None) };
@@ -236,7 +236,7 @@ fn merged(python: &[Python], native: Option<&Thread>) -> (Vec<String>, Option<St
         return (all().chain(own).collect(), thread.why.clone());
     }
     if !thread.is_still {
-        return (all().collect(), Some("it moved between Python's frames and its own".to_owned()));
+        return (all().collect(), Some("it moved between the reads of Python and native frames".to_owned()));
     }
     let own = |frame: &crate::native::Frame| format!("{} ({})", frame.function, frame.file);
     let mut lines: Vec<String> = Vec::new();

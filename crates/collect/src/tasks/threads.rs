@@ -1,7 +1,7 @@
-//! What the threads of a process stand in, as far as the kernel tells: the main thread, and those that are stopped or
-//! in an uninterruptible wait. Nothing is stopped for it.
+//! Where the threads of a process are, as far as the kernel reports: the main thread, and those that are stopped or in
+//! an uninterruptible wait. Nothing is stopped for it.
 //!
-//! The kernel's stacks stand below a heading that the reader of stacks knows: `/proc/4711/task/4712/stack:`.
+//! The kernel's stacks follow a heading that the reader of stacks knows: `/proc/4711/task/4712/stack:`.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -17,7 +17,7 @@ struct Fabric {
     folder: tempfile::TempDir,
 }
 
-/// What `a` is told: r's routes to nowhere, with and without a word.
+/// What `a` gets: r's routes to nowhere, with and without a message.
 const SILENT: &str = "10.77.5.9";
 const UNREACHABLE: &str = "10.77.6.9";
 

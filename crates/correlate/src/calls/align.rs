@@ -622,8 +622,8 @@ impl<'a> Aligner<'_, 'a> {
         ringleader_model::user_frame(&frames).cloned()
     }
 
-    /// Whether the odd call is behind the loop from which the group's calls come: in the innermost user function
-    /// that the odd stack shares with the others, its line lies after every line they ever called from.
+    /// Whether the odd call is behind the loop from which the group's calls come: in the innermost user function that
+    /// the odd stack shares with the others, its line is after every line they ever called from.
     fn is_after_loop(odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> bool {
         let Some(op) = odd.op(seq) else { return false };
         let frames = odd.frames(op);

@@ -9,7 +9,7 @@ const REPEATS: usize = 3;
 const MOST_CALLS: usize = 4096;
 /// Earlier calls that may begin the last whole repetition.
 const MOST_PERIODS: usize = 64;
-/// Newest calls of the group that may stand last in the pattern.
+/// Newest calls of the group that may end the pattern.
 const MOST_LAST: usize = 8;
 
 /// What distinguishes one call of a rank from another: group and signature within its own record.

@@ -387,7 +387,8 @@ impl<'r> Join<'r> {
                 culprit.gpu = member.gpu.or(culprit.gpu);
             }
             culprit.host = culprit.host.or_else(|| first.host.clone());
-            // Another process on this rank's GPU, unless it is the rank by another number: a container counts anew.
+            // Another process on this rank's GPU, unless it is the rank by another number: a container starts counting
+            // at 0.
             if blamed.is_some() && !users.iter().any(|m| blamed == m.pid || blamed == m.outer_pid) {
                 let by_name = name_of(&event.kind).is_some_and(trains);
                 let may_be_rank = by_name || place.is_some() && !is_of_desktop(&event.kind);

@@ -1,9 +1,9 @@
 //! Evidence of two jobs, or of two attempts of one, in one folder: separated before anything is joined. Evidence that
 //! nothing ties to one of them is in all of them.
 //!
-//! Old dumps and logs often lie beside new ones. Two jobs are in the evidence if two records claim the same rank: two
-//! dumps of rank 3, two processes that are rank 3 of communicators that share no member, or default groups of
-//! different sizes. Time alone shows nothing: the clocks of one job's nodes may differ by minutes.
+//! Old dumps and logs often are beside new ones. Two jobs are in the evidence if two records claim the same rank: two
+//! dumps of rank 3, two processes that are rank 3 of communicators that share no member, or default groups of different
+//! sizes. Time alone shows nothing: the clocks of one job's nodes may differ by minutes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Logs of which a collector knows whose they are: what stands in them was written by one process, and where a line does not
-//! say who wrote it, it was that one.
+//! Logs whose owner a collector knows: their lines were written by one process, and where a line does not say who wrote
+//! it, it was that one.
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, Host, Observation, Rank, RingRecord};
 
-/// The rings of a case, one for each process: of several copies the newest. Rings outlive their jobs and lie beside
+/// The rings of a case, one for each process: of several copies the newest. Rings outlive their jobs and are beside
 /// those of the next one; of two jobs that claim the same rank, the one that lives or ended last counts.
 pub fn rings(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     let all = of_processes(case);

@@ -1,5 +1,5 @@
-//! The ranks of a job that runs, each looked at twice, some seconds apart: its state, the processor time that it has used
-//! between, and where its main thread stood. Only what a collector took of the living is here.
+//! The ranks of a job that runs, each looked at twice, some seconds apart: its state, the processor time that it has
+//! used between, and where its main thread was. Only what a collector took of living processes is here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ pub struct Looks {
     missing: Vec<Rank>,
 }
 
-/// Ranks that are told missing.
+/// Ranks that are reported as missing.
 const MAX_MISSING: usize = 64;
 
 impl Looks {
@@ -104,7 +104,7 @@ impl Looks {
             && self.ranks.iter().all(|look| look.has_moved != Some(true))
     }
 
-    /// Ranks that stand at one place, the fewest first.
+    /// Ranks at one place, the fewest first.
     pub fn by_place(&self) -> Vec<Vec<&Look>> {
         let mut groups: BTreeMap<(&str, u32, &str), Vec<&Look>> = BTreeMap::new();
         for look in &self.ranks {

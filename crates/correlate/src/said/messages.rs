@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
     fn line(&mut self, observation: &'a Observation, event: &'a TorchEvent, text: &'a str) -> bool {
         let text = bounded(text);
         let Some(saying) = saying::of(text, "", false) else { return false };
-        // The reader's own words stand for a text that has many forms: cite what was printed.
+        // The reader's own words replace a text that has many forms: cite what was printed.
         let printed = if observation.text.is_empty() { text } else { bounded(&observation.text) };
         let shown =
             if matches!(event, TorchEvent::Store(StoreEvent::AddressInUse { .. })) { printed } else { text };

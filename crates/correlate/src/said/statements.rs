@@ -81,7 +81,7 @@ impl<'a> Stated<'a> {
         self.row().map(Row::role)
     }
 
-    /// Causes that it may stand for by the table, the likeliest first.
+    /// Causes that the table lists for it, most likely first.
     pub fn causes(&self) -> Vec<Cause> {
         let mut causes: Vec<Cause> = Vec::new();
         for row in self.rows.iter().filter(|r| matches!(r.role(), Role::States | Role::Suggests)) {
@@ -225,7 +225,7 @@ impl<'a> Stated<'a> {
         self.utterances.iter().any(|u| is_end(u.said))
     }
 
-    /// Whether one of its lines lies within this citation.
+    /// Whether one of its lines is within this citation.
     pub fn is_within(&self, cite: Cite) -> bool {
         self.utterances.iter().any(|u| {
             let covers = |place: Cite| {

@@ -35,7 +35,7 @@ pub struct Stand {
 /// Positions of all ranks, by group.
 #[derive(Clone, Debug, Default)]
 pub struct WatchdogLines {
-    /// (group, rank) to position. Lines that name no group stand under an empty label until joined.
+    /// (group, rank) to position. Lines that name no group are kept under an empty label until joined.
     stands: BTreeMap<(GroupLabel, Rank), Stand>,
 }
 

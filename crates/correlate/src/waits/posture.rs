@@ -37,7 +37,7 @@ pub struct Look<'c> {
     pub evidence: Vec<Evidence>,
 }
 
-/// All ranks of which a stack or a row of a list of processes is there, by rank.
+/// All ranks with a stack or a row in a process list, by rank.
 pub fn looks(conditions: &Conditions) -> Vec<Look<'_>> {
     conditions.all().filter_map(|(rank, condition)| look(rank, condition)).collect()
 }

@@ -4,8 +4,8 @@ use ringleader_model::{Case, Cite, Fact, NcclComm, Source};
 
 use crate::when::failure::Failure;
 
-/// Communicators of NCCL's logs that lie in one of these folders, or in any where none is given: logs of another folder may
-/// be of another attempt.
+/// Communicators of NCCL's logs that are in one of these folders, or in any where none is given: logs of another folder
+/// may be of another attempt.
 fn comms<'a>(case: &'a Case, folders: &[&str]) -> impl Iterator<Item = &'a NcclComm> {
     case.observations
         .iter()

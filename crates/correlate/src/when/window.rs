@@ -9,11 +9,11 @@ use crate::when::failure::{Sign, sign};
 use crate::when::year::in_year;
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// How far a statement may lie before the first sign of the job: clocks of hosts differ, and setting up takes time.
+/// How far a statement may be before the first sign of the job: clocks of hosts differ, and setting up takes time.
 const BEFORE_NS: i64 = 120 * SECOND_NS;
 /// As above, where it is known when the job's first process began.
 const BEFORE_START_NS: i64 = 2 * SECOND_NS;
-/// How far a statement may lie after the job's own account of its end: peers time out, and the launcher waits for them.
+/// How far a statement may be after the job's own account of its end: peers time out, and the launcher waits for them.
 const AFTER_NS: i64 = 600 * SECOND_NS;
 const YEAR_NS: i64 = 365 * 86_400 * SECOND_NS;
 
@@ -30,7 +30,7 @@ pub struct Window {
     span: Option<i64>,
 }
 
-/// Where a moment lies.
+/// Where a moment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lies {
     /// Before the job began.
@@ -70,7 +70,7 @@ impl Window {
         Some(apart.saturating_add(YEAR_NS / 2).rem_euclid(YEAR_NS) - YEAR_NS / 2)
     }
 
-    /// Where a moment lies; None if they cannot be compared.
+    /// Where a moment is; None if they cannot be compared.
     pub fn place(&self, at: Option<WallTime>) -> Option<Lies> {
         let at = at?;
         let since = self.since_first(at)?;
@@ -87,8 +87,8 @@ impl Window {
     }
 }
 
-/// Evidence that a job leaves, or a look at it while it runs. One that was searched for in vain, or may have been where
-/// an archive is cut, counts too: a kernel log beside it is not judged by itself.
+/// Evidence that a job leaves, or a look at it while it runs. One that was searched for and not found, or may have been
+/// where an archive is cut, counts too: a kernel log beside it is not judged by itself.
 pub fn has_job(case: &Case) -> bool {
     has_records(case)
         || is_cut(case)

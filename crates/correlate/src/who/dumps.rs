@@ -218,7 +218,7 @@ fn calls_of_rings(case: &Case, roster: &Roster) -> BTreeMap<Rank, BTreeMap<u32, 
     let mut all = BTreeMap::new();
     for (observation, ring) in rings(case) {
         let Some(rank) = roster.rank_of_ring(observation) else { continue };
-        // One that was made anew goes on from the number 1: the one that was used most is meant.
+        // One that was created again goes on from the number 1: the one that was used most is meant.
         let worlds = (0..).zip(&ring.comms).filter(|(_, comm)| roster.world_size == Some(comm.size));
         let Some((world, _)) = worlds.max_by_key(|(_, comm)| comm.collectives) else { continue };
         let ops = ring.ops.iter().rev().filter(|op| op.comm == world && !op.is_p2p && op.enqueued_ns > 0);
@@ -322,7 +322,7 @@ struct Position {
     last_completed: i64,
 }
 
-/// Where the watchdog of each rank said it stood.
+/// Where the watchdog of each rank said it was.
 fn positions(case: &Case) -> BTreeMap<Rank, Vec<(GroupLabel, Position)>> {
     let mut positions: BTreeMap<Rank, Vec<(GroupLabel, Position)>> = BTreeMap::new();
     for observation in &case.observations {

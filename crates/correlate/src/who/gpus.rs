@@ -277,7 +277,7 @@ pub struct Pair {
     pub access: Option<(Box<str>, Evidence)>,
 }
 
-/// What lies between two GPUs of a host, by their numbers.
+/// What is between two GPUs of a host, by their numbers.
 pub fn pair(case: &Case, host: Option<&Host>, from: u32, to: u32) -> Pair {
     let mut pair = Pair::default();
     for observation in &case.observations {

@@ -36,7 +36,7 @@ pub struct Member {
     pub nvml_dev: Option<u32>,
     /// GPUs that it runs on by the driver's list, else those whose device files it has open.
     pub holds: Vec<PciAddress>,
-    /// Its number on the node, where its container counts anew.
+    /// Its number on the node, where its container starts counting at 0.
     pub outer_pid: Option<Pid>,
     /// It was this rank in an earlier attempt, and another process has taken its place.
     pub is_followed: bool,
@@ -304,8 +304,8 @@ impl Roster {
         observation.who.rank.or_else(|| self.find(&observation.who)?.rank)
     }
 
-    /// A shell tells how each of the processes that it started ended, by pid alone: if they are as many as there are ranks,
-    /// they were started in the order of their ranks.
+    /// A shell shows how each of the processes that it started ended, by pid alone: if they are as many as there are
+    /// ranks, they were started in the order of their ranks.
     fn join_order_of_ends(&mut self, case: &Case) {
         if self.members.iter().any(|m| m.rank.is_some() && m.pid.is_some()) {
             return;

@@ -23,7 +23,7 @@ impl Pickler {
         }
     }
 
-    /// Refers to what `key` stands for; false if it is new, and then has its place from now on.
+    /// Refers to the value of `key`; false if it is new, and then has its place from now on.
     fn known(&mut self, key: &str) -> Result<(), u32> {
         let next = self.memo.len() as u32;
         if let Some(at) = self.memo.get(key).copied() {

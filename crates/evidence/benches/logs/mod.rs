@@ -85,7 +85,7 @@ pub(crate) const CONTENTS: [Content; 3] = [
     Content { name: "a flood", quiet: &QUIET, told_every: 1 },
 ];
 
-/// What stands before each line.
+/// What precedes each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Dmesg,

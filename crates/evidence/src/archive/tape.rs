@@ -100,7 +100,7 @@ pub(super) fn read(
     }
     if let Some(first) = &unsafe_names.first {
         let text = format!(
-            "{} names lead out of the archive or hold odd characters (the first is {first}); they are shown tamed, nothing is unpacked",
+            "{} names point outside the archive or contain control characters (the first is {first}); they are shown escaped, nothing is unpacked",
             unsafe_names.n
         );
         notes.push((NoteKind::Remark, text));

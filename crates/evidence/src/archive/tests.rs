@@ -212,7 +212,7 @@ impl Read for Failing {
 }
 
 #[test]
-fn names_that_lead_out_are_tamed_and_links_left_out() {
+fn names_that_lead_out_are_escaped_and_links_left_out() {
     let long = format!("{}/deep.txt", "d".repeat(150));
     let mut builder = tar::Builder::new(Vec::new());
     let mut link = tar::Header::new_gnu();
@@ -231,8 +231,8 @@ fn names_that_lead_out_are_tamed_and_links_left_out() {
         &format!(
             "e.tar!{long} {TOLD}\ne.tar!etc/passwd {TOLD}\ne.tar!root/x\u{fffd}y {TOLD}\ne.tar!(no name) {TOLD}\ne.tar [] 0 B\n  \
              note Remark line 0: 1 links, devices or other special entries were left out (the first is to-shadow)\n  \
-             note Remark line 0: 3 names lead out of the archive or hold odd characters (the first is ../../etc/passwd); \
-             they are shown tamed, nothing is unpacked"
+             note Remark line 0: 3 names point outside the archive or contain control characters (the first is ../../etc/passwd); \
+             they are shown escaped, nothing is unpacked"
         ),
     );
 }
@@ -277,7 +277,7 @@ fn a_long_line_is_passed_over_in_bounded_memory() {
     assert!(scratch.text.block.capacity() < 8 << 20, "{}", scratch.text.block.capacity());
 }
 
-/// logrotate's copytruncate under a writer that does not append: NULs up to where it stood.
+/// logrotate's copytruncate under a writer that does not append: NULs up to where it was.
 #[test]
 fn a_hole_in_a_log_is_passed_over() {
     for n_hole in [1, 900, 4_096, 70_000, 1 << 20, (3 << 20) + 17] {
@@ -342,8 +342,7 @@ fn samples() -> Vec<Vec<u8>> {
     samples
 }
 
-/// What is told without its notes, sizes and what a cut may leave open: the lines of a prefix must begin those of the
-/// whole.
+/// The output without notes, sizes and what a cut may leave open: the lines of a prefix must begin those of the whole.
 fn observed(bytes: &[u8]) -> usize {
     read("x", bytes).observations.len()
 }

@@ -113,7 +113,7 @@ pub(super) fn read(
     }
     if let Some(first) = &unsafe_names.first {
         let text = format!(
-            "{} names lead out of the archive or hold odd characters (the first is {first}); they are shown tamed, nothing is unpacked",
+            "{} names point outside the archive or contain control characters (the first is {first}); they are shown escaped, nothing is unpacked",
             unsafe_names.n
         );
         notes.push((NoteKind::Remark, text));
@@ -163,7 +163,7 @@ fn zip64(mut extra: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// What stands behind a member whose length was not known before: with or without a mark, sizes of 32 or 64 bits.
+/// What follows a member whose length was not known before: with or without a mark, sizes of 32 or 64 bits.
 fn descriptor(input: &mut impl BufRead, is_zip64: bool) -> io::Result<()> {
     let has_mark = input.fill_buf()?.starts_with(&DESCRIPTOR);
     let n = if has_mark { 4 } else { 0 } + if is_zip64 { 20 } else { 12 };

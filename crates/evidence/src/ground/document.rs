@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Sink;
 
-/// A JSON document and where it stands, for citations.
+/// A JSON document and its place, for citations.
 #[derive(Clone, Copy)]
 pub(crate) struct Document<'a> {
     /// The innermost path of its file.

@@ -7,11 +7,11 @@ use ringleader_model::NoteKind;
 
 use super::Sink;
 
-/// A mended document.
+/// A repaired document.
 pub(crate) struct Mended {
     /// JSON, if all went well.
     pub(crate) text: Vec<u8>,
-    /// Bytes of the input that it stands for.
+    /// Bytes of the input that it replaces.
     pub(crate) end: usize,
     /// Offset of the first missing comma.
     comma: Option<(usize, u32)>,
@@ -20,13 +20,13 @@ pub(crate) struct Mended {
 }
 
 impl Mended {
-    /// Notes what was mended. The document begins on `line`, at `offset`.
+    /// Notes what was repaired. The document begins on `line`, at `offset`.
     pub(crate) fn tell(&self, line: u32, offset: u64, sink: &mut Sink<'_>) {
         if let Some((at, n_lines)) = self.comma {
             let at = offset + at as u64;
             let cite = sink.cite(line + n_lines, at, at);
             let text =
-                "a comma is missing here (NCCL 2.28 writes missing ranks so); read as if it were there";
+                "a comma is missing here (NCCL 2.28 writes missing ranks this way); read as if it were there";
             sink.note(cite, NoteKind::Remark, text.into());
         }
         if self.is_cut {

@@ -1,4 +1,4 @@
-//! Commands that stand above their output, as people paste them and scripts echo them.
+//! Commands above their output, as people paste them and scripts echo them.
 
 /// The command of `$ ibstat`, `user@node0:~$ ibstat`, `[root@node0 ~]# ibstat`, `+ ibstat` (`set -x`) or
 /// `=== ibstat ===`; None if the line shows none.

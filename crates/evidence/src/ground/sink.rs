@@ -17,7 +17,7 @@ pub struct Extract {
     pub notes: Vec<Note>,
 }
 
-/// Bounds on what is read. Each one that is hit is told in a note.
+/// Bounds on what is read. Each limit that is hit becomes a note.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes that one file may expand to.

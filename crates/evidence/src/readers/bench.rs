@@ -68,7 +68,7 @@ pub(crate) struct BenchReader {
     command: Option<(u32, Box<str>)>,
     /// The last heading of rows: its line, and whether its last columns are errors, not counts.
     headed: Option<(u32, bool)>,
-    /// `echo $?` stood on this line.
+    /// `echo $?` was on this line.
     asked_status: Option<u32>,
     copies: copy::Copies,
     is_cut: bool,

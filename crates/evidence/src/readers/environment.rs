@@ -231,7 +231,7 @@ fn entry(body: &str) -> Option<(EnvironmentForm, &str, &str)> {
     Some((form, name, value))
 }
 
-/// The value of an assignment in a shell; None if more than an assignment stands there.
+/// The value of an assignment in a shell; None if there is more than an assignment.
 fn shell_value(text: &str) -> Option<&str> {
     for quote in ['"', '\''] {
         if let Some(rest) = text.strip_prefix(quote) {

@@ -1,6 +1,6 @@
-//! The fabric and the network: what their tools print, wherever in a file it stands.
+//! The fabric and the network: what their tools print, anywhere in a file.
 //!
-//! | tool | told by |
+//! | tool | identified by |
 //! |---|---|
 //! | ibstat | `CA 'mlx5_0'`, `Port 1:` |
 //! | ibstatus | `Infiniband device 'mlx5_0' port 1 status:` |

@@ -182,7 +182,7 @@ fn refuse(machine: &Machine<'_>, end: &End, items: &[Value<'_>], is_list: bool, 
     );
 }
 
-/// Takes what stands around the entries.
+/// Takes what surrounds the entries.
 fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
     for pair in items.chunks_exact(2) {
         match *pair {

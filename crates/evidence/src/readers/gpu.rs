@@ -1,7 +1,7 @@
 //! GPUs: every output of nvidia-smi, dcgmi's diagnostics, the driver's services, and the report that joins them all.
 //!
-//! Written by NVIDIA's closed tools; their layouts are all there is. Each output is told by its first line and read by
-//! the names in it, wherever in a file it stands: `nvidia-bug-report.sh` writes dozens of them one after another, with a
+//! Written by NVIDIA's closed tools; their layouts are all there is. Each output is identified by its first line and
+//! read by the names in it, anywhere in a file: `nvidia-bug-report.sh` writes dozens of them one after another, with a
 //! line of 44 underscores between two, and so do people's own scripts.
 
 use std::sync::Arc;

@@ -8,9 +8,9 @@
 //! node2:3173:3173 [0] NCCL INFO init.cc:126 -> 5
 //! ```
 //!
-//! Processes are told apart by host and pid (their threads are one), or by the launcher's prefix where a line names
-//! neither. A communicator is a pointer within a process; a pointer that is used again is another communicator.
-//! A line that was cut or torn by another rank's print gives nothing, except a WARN, whose beginning is worth having.
+//! Processes are distinguished by host and pid (their threads are one), or by the launcher's prefix where a line names
+//! neither. A communicator is a pointer within a process; a pointer that is used again is another communicator. A line
+//! that was cut or torn by another rank's print gives nothing, except a WARN, whose beginning is worth having.
 
 mod header;
 mod lines;
@@ -263,7 +263,7 @@ impl NcclReader {
         }
         let id = match self.known_process(head) {
             Some(id) => id,
-            // Glued to what another rank printed: whose line it is cannot be told.
+            // Glued to what another rank printed: the owner of the line is unknown.
             None if head.torn
                 && !head.host.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) =>
             {
@@ -386,7 +386,7 @@ impl NcclReader {
         if head.host.is_empty() || head.level == Level::Trace {
             return;
         }
-        // The head is glued to what was torn, so a process that is not known yet cannot be told from it.
+        // The head is glued to what was torn, so an unknown process cannot be identified from it.
         let Some(process) = self.known_process(&Head { torn: true, ..head }) else { return };
         let said = Said { process, tid: head.tid, dev: head.dev, text: head.text, ..*said };
         match (head.level, lines::coll(head.text)) {

@@ -125,10 +125,10 @@ impl Reader<'_, '_, '_> {
     fn why_not(&self, name: &str) -> Option<String> {
         let value = self.document.value.get(name).filter(|value| !value.is_null())?;
         let Ok(part) = <Part<Value> as serde::Deserialize>::deserialize(value) else {
-            return Some("they were not understood".to_owned());
+            return Some("they could not be parsed".to_owned());
         };
         let why =
-            part.seen().err().map_or_else(|| "they were not understood".to_owned(), |missing| missing.why);
+            part.seen().err().map_or_else(|| "they could not be parsed".to_owned(), |missing| missing.why);
         (!matches!(part.outcome, Outcome::NotAsked)).then_some(why)
     }
 
@@ -139,7 +139,7 @@ impl Reader<'_, '_, '_> {
         let part: Part<T> = match serde::Deserialize::deserialize(value) {
             Ok(part) => part,
             Err(error) => {
-                let text = format!("{name}: not understood ({error}); the other parts were read");
+                let text = format!("{name}: could not be parsed ({error}); the other parts were read");
                 self.sink.note(cite, NoteKind::Malformed, text);
                 return None;
             }
@@ -177,7 +177,7 @@ impl Reader<'_, '_, '_> {
         self.push(cite, Fact::Net(Box::new(fact)), text);
     }
 
-    /// An environment, of a process where it is told.
+    /// An environment, with its process if that is known.
     fn push_environment(&mut self, cite: Cite, who: Who, environment: Environment, text: &str) {
         let at = self.at();
         self.sink.push(cite, who, at, Fact::Environment(Box::new(environment)), text.as_bytes());

@@ -62,13 +62,14 @@ fn note_losses(state: &State, sink: &mut Sink<'_>) {
     }
     if lost.faults > 0 {
         let text =
-            "the plugin met a fault of its own and went quiet: what came later is not in the ring".to_owned();
+            "the plugin had an internal fault and stopped recording: what came later is not in the ring"
+                .to_owned();
         sink.note(cite, NoteKind::Truncated, text);
     }
     let n_nameless = state.comms.iter().filter(|comm| comm.id == 0).count();
     if n_nameless > 0 {
         let text = format!(
-            "of {n_nameless} communicators nothing is known: NCCL's profiler interface {} names one with its first operation",
+            "{n_nameless} communicators are unknown: NCCL's profiler interface {} names one with its first operation",
             state.process.interface
         );
         sink.note(cite, NoteKind::Remark, text);
@@ -91,7 +92,7 @@ impl Wall {
     }
 }
 
-/// Where operations stand in the bytes, by communicator, whether they are sends or receives, and number.
+/// Where operations are in the bytes, by communicator, whether they are sends or receives, and number.
 type Places = BTreeMap<(u32, bool, u64), Range<u64>>;
 
 /// Distinct calls, by what they say.
@@ -141,8 +142,8 @@ fn dtype(name: &str) -> &str {
 }
 
 fn record(state: &State, spans: &Places) -> RingRecord {
-    // An image tells whether a process still held the ring. That of a dead one was read at some time after its end: what
-    // counts is the last thing it knew.
+    // An image shows whether a process still held the ring. That of a dead one was read at some time after its end:
+    // what counts is the last thing it knew.
     let is_live = state.taken.is_held == Some(true);
     let taken_ns = if is_live { state.taken.mono_ns } else { newest(state).unwrap_or(state.taken.mono_ns) };
     let wall = Wall(state.taken);

@@ -1,8 +1,8 @@
 //! Stacks of live processes: py-spy, faulthandler on request, gdb, `/proc/PID/stack`.
 //!
-//! One file may hold many processes, and a stack may stand in the middle of a log. The form that faulthandler prints on
-//! a crash (after `Fatal Python error: …`) is a statement about that crash and is left to the torch reader.
-//! Frames are kept innermost first, as all these tools print them.
+//! One file may hold many processes, and a stack may be in the middle of a log. The form that faulthandler prints on a
+//! crash (after `Fatal Python error: …`) is a statement about that crash and is left to the torch reader. Frames are
+//! kept innermost first, as all these tools print them.
 
 use ringleader_model::{
     Cite, Fact, Frame, Pid, ProcessStacks, Rank, SourceKind, StackTool, ThreadStack, WallTime, Who,
@@ -18,7 +18,7 @@ mod python;
 
 pub(crate) use json::read_json;
 
-/// Headings of stacks and of threads, and frames that stand alone.
+/// Headings of stacks and of threads, and single frames.
 pub(crate) const WANTS: Wants = Wants {
     words: || {
         vec![
@@ -80,9 +80,9 @@ struct Open {
     last_line: u32,
 }
 
-/// Lines after a crash message within which threads belong to it; every line of the crash counts anew.
+/// Lines after a crash message within which threads belong to it; every line of the crash restarts the count.
 const CRASH_LINES: u32 = 400;
-/// Other lines that may stand between two threads of a process.
+/// Other lines that may be between two threads of a process.
 const MAX_GAP_LINES: u32 = 200;
 /// Lines between what announces a stack and its beginning.
 const MAX_HEADING_LINES: u32 = 3;
@@ -145,7 +145,7 @@ impl StackReader {
     fn begin(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut Open {
         self.close(sink);
         let mut open = Open::begin(tool, line, sink);
-        // What announced it stands right before it.
+        // What announced it is right before it.
         if let Some(announced) = self.announced.take()
             && line.number <= announced.line.saturating_add(MAX_HEADING_LINES)
         {

@@ -1,6 +1,6 @@
-//! The node and its scheduler: what system tools print, wherever in a file it stands.
+//! The node and its scheduler: what system tools print, anywhere in a file.
 //!
-//! | tool | told by |
+//! | tool | identified by |
 //! |---|---|
 //! | df | `Filesystem … Mounted on` |
 //! | `ls -l` | `total 0`, lines that begin with a mode |

@@ -1,6 +1,6 @@
 //! Tables of system tools: process lists, resource limits.
 //!
-//! Each table is told by its heading and read by its columns' names, wherever in a file it stands.
+//! Each table is identified by its heading and read by its column names, anywhere in a file.
 
 use crate::ground::{Line, LineReader, Sink, Wants};
 

@@ -44,7 +44,7 @@ const MAX_STATEMENT: usize = 8 << 10;
 /// Lines without a word after which a block is over.
 const MAX_SILENCE: u32 = 400;
 
-/// Words without which a line that nothing waits for is nobody's business here. A program's own prints end at this.
+/// A line without any of these words, which nothing waits for, is skipped here. A program's own prints end at this.
 const WORDS: [&str; 43] = [
     "rror",
     "raceback",
@@ -93,8 +93,8 @@ const WORDS: [&str; 43] = [
 
 static SEARCH: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(WORDS).ok());
 
-/// Words of which one stands in every line that is taken, or read in part. [`WORDS`] has some that many a program prints
-/// (`[train.py:120]`, `loop`, `room`); what such lines must hold besides stands here in their place.
+/// One of these words is in every line that is taken, or read in part. [`WORDS`] has some that many a program prints
+/// (`[train.py:120]`, `loop`, `room`); what such lines must contain as well replaces them here.
 pub(crate) const WANTS: Wants = Wants {
     words: || {
         let common = [".py:", "loo", "oom"];
@@ -160,7 +160,7 @@ pub(crate) struct TorchReader {
     terminating: Vec<Who>,
     /// Crash reports that may be of any of several processes that had said so.
     n_ambiguous: usize,
-    /// Timeouts told already: they are quoted again in the exceptions that follow.
+    /// Timeouts already reported: they are quoted again in the exceptions that follow.
     timeouts: BTreeSet<(Option<Rank>, u64, u64)>,
     n_error_lines: u32,
     /// An agent of torchrun speaks in this source, so that a scheduler's task is a node, not a rank.
@@ -608,7 +608,7 @@ impl TorchReader {
         }
     }
 
-    /// Adds an event, unless it is a timeout that was told before.
+    /// Adds an event, unless it is a timeout that was already reported.
     fn push_once(&mut self, piece: &Piece<'_>, event: TorchEvent) {
         if let TorchEvent::WatchdogTimeout { work, ran_ms, .. } = &event
             && self.timeouts.len() < 1 << 16
@@ -648,7 +648,7 @@ impl TorchReader {
     }
 }
 
-/// What stands before the body: the launcher's prefixes.
+/// What precedes the body: the launcher's prefixes.
 fn prefix_of<'a>(line: &Line<'a>) -> &'a [u8] {
     line.raw.get(..line.raw.len().saturating_sub(line.body.len())).unwrap_or_default()
 }

@@ -40,7 +40,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
     let event = match word("event") {
         "stall" => {
             let (Some(since_ns), Some(after_ns)) = (seconds("since"), seconds("after_s")) else {
-                let text = "a stall that does not say since when; it was left out".to_owned();
+                let text = "a stall without a start time; it was left out".to_owned();
                 sink.note(cite, NoteKind::Malformed, text);
                 return true;
             };
@@ -75,7 +75,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         "straggler" if word("of") == "network" => {
             let rank = |key: &str| document.value.get(key)?.as_u64()?.try_into().ok().map(Rank);
             let Some(own) = rank("rank") else {
-                let text = "a slow link that does not say whose; it was left out".to_owned();
+                let text = "a slow link without a rank; it was left out".to_owned();
                 sink.note(cite, NoteKind::Malformed, text);
                 return true;
             };
@@ -87,7 +87,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
     let at = seconds("at").map(|ns| WallTime { ns, error_ns: 0, has_year: true });
     let text = match &event {
         WatchEvent::Stall(stall) => format!(
-            "watch: stood still for {:.1} s, {:.1} s would be usual; {}",
+            "watch: no progress for {:.1} s, {:.1} s would be usual; {}",
             stall.after_ns as f64 / 1e9,
             stall.expected_ns as f64 / 1e9,
             stall.text
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(observation.at.map(|at| at.ns), Some(1_795_308_064_500_000_000));
         assert_eq!(
             &*observation.text,
-            "watch: stood still for 9.2 s, 8.0 s would be usual; rank 3 has not entered AllReduce 0"
+            "watch: no progress for 9.2 s, 8.0 s would be usual; rank 3 has not entered AllReduce 0"
         );
     }
 

@@ -8,8 +8,8 @@
 //! Self CUDA time total: 848.114ms
 //! ```
 //!
-//! Columns differ between versions and with the options; they are told by their names, and cells are counted from the
-//! right, since names hold anything. Source: `torch/autograd/profiler_util.py`.
+//! Columns differ between versions and with the options; they are identified by their names, and cells are counted from
+//! the right, since names hold anything. Source: `torch/autograd/profiler_util.py`.
 
 use ringleader_model::{Cite, Fact, Sign, WallTime, Who};
 
@@ -176,7 +176,7 @@ fn header(text: &str) -> Option<Vec<Column>> {
         .then_some(columns)
 }
 
-/// Cells stand two spaces apart at least.
+/// Cells are at least two spaces apart.
 fn cells(text: &str) -> impl Iterator<Item = &str> {
     text.split("  ").map(str::trim).filter(|cell| !cell.is_empty())
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! {"log":"[rank1]: RuntimeError: x\n","stream":"stderr","time":"2026-11-20T08:21:34.123456789Z"}
 //! ```
-//! Written by the `json-file` driver (moby/moby `daemon/logger/jsonfilelog/jsonlog`), which always puts `log` first. What
-//! stands in it is read as the line; a citation names the line of the file.
+//! Written by the `json-file` driver (moby/moby `daemon/logger/jsonfilelog/jsonlog`), which always puts `log` first.
+//! What is in it is read as the line; a citation names the line of the file.
 
 use memchr::memmem;
 use ringleader_model::WallTime;

@@ -71,7 +71,7 @@ fn short_pastes_of_errors_stay_evidence() {
 }
 
 proptest! {
-    /// What has a sign gives the same, whatever program text stands below it.
+    /// What has a sign gives the same, whatever program text follows it.
     #[test]
     fn program_text_below_a_log_changes_nothing(n in 0_usize..40) {
         let log = "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: x\n";

@@ -1,4 +1,4 @@
-//! Ordinary lines: those that no reader wants, that speak of no failure and stand in no table, whatever their numbers are.
+//! Ordinary lines: those that no reader wants, that report no failure and are in no table, whatever their numbers are.
 //! Nearly all output of a training job is such lines, and they differ in their numbers alone.
 //!
 //! ```text
@@ -6,10 +6,10 @@
 //! [rank0]: [0000-00-00 00:00:00,000] [INFO] [train.py:000] step 000 loss 0.00 lr 0.0e-0      its shape
 //! ```
 //! A line's **shape** is the line with each digit made a 0. Whether a line is ordinary follows from its shape alone
-//! ([`may_matter`]); shapes that come again are kept, so that of most lines only the shape is made and compared, byte for
-//! byte. The searches of the tables and the [`Wants`](crate::ground::Wants) of the readers are blind to digits, too: where
-//! a word of theirs has one, any other in its place leads to the line as well. So nothing is lost that reading each line
-//! finds; tests compare both.
+//! ([`may_matter`]); shapes that recur are kept, so that of most lines only the shape is made and compared, byte for
+//! byte. The searches of the tables and the [`Wants`](crate::ground::Wants) of the readers are blind to digits, too:
+//! where a word of theirs has one, any other in its place leads to the line as well. So nothing is lost that reading
+//! each line finds; tests compare both.
 
 use std::sync::LazyLock;
 
@@ -32,13 +32,13 @@ const MAX_SHAPE_BYTES: usize = 768;
 const MAX_LINE_BYTES: usize = 16 << 10;
 /// Shapes that are kept at a time. A power of two.
 const N_SLOTS: usize = 1 << 12;
-/// Places of the table in which a shape may stand.
+/// Slots of the table that a shape may take.
 const N_WAYS: usize = 2;
 
 /// What an ordinary line may show all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ordinary {
-    /// Where its step stands.
+    /// Where its step is.
     pub(super) body: Body,
     /// It begins with a label; the body if that is a launcher's.
     pub(super) labelled: Option<Box<Body>>,
@@ -47,7 +47,7 @@ pub(super) struct Ordinary {
 }
 
 impl Ordinary {
-    /// The body that so many bytes stand before.
+    /// The body after this many bytes.
     pub(super) fn body_behind(&self, n_prefix: usize) -> Option<&Body> {
         [Some(&self.body), self.labelled.as_deref()]
             .into_iter()
@@ -67,7 +67,7 @@ impl Ordinary {
 pub(super) struct Body {
     /// Bytes before it.
     pub(super) n_prefix: usize,
-    /// Where its step stands, if it has one.
+    /// Where its step is, if it has one.
     pub(super) plan: Option<Box<Plan>>,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Shapes {
 #[derive(Debug, Default)]
 struct Slot {
     hash: u64,
-    /// None until the shape comes again.
+    /// None until the shape recurs.
     shape: Option<Box<[u8]>>,
     what: What,
 }
@@ -183,7 +183,7 @@ fn ordinary(raw: &[u8]) -> What {
     What::Ordinary(Ordinary { body: plain, labelled, counts })
 }
 
-/// Where the step of a body stands; None if lines like it must be looked at each time.
+/// Where the step of a body is; None if lines like it must be looked at each time.
 fn body_of(raw: &[u8], body: &[u8]) -> Option<Body> {
     let plan = Plan::of(std::str::from_utf8(body).ok()?)?;
     Some(Body { n_prefix: raw.len() - body.len(), plan: plan.shows().then(|| Box::new(plan)) })
@@ -214,7 +214,7 @@ fn may_matter(line: &[u8], shape: &[u8]) -> bool {
         // What a number means as a level, it alone tells.
         Some(record) if record.is_numbered || record.level.is_some_and(|level| level >= Level::Error) => true,
         Some(record) => record.lines.iter().any(|text| {
-            // Labels are counted where they stand.
+            // Labels are counted where they are.
             let mut stripper = Stripper::default();
             stripper.strip(text.as_bytes(), &mut Tag::default());
             if stripper.saw_label() {

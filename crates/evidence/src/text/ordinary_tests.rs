@@ -166,7 +166,7 @@ fn recorded_texts_give_the_same_by_shapes() {
     }
 }
 
-/// What stands between carriage returns is read like lines, and all of it has the number of its line.
+/// Text between carriage returns is read like lines, and all of it has the number of its line.
 #[test]
 fn what_stands_behind_updates_of_a_bar_is_found() {
     let bar = |n: u32| format!("\r{:3}%|###       | {n}/5000 [00:10<01:00, 50.00it/s, loss=2.31]", n / 50);

@@ -23,7 +23,7 @@ const MAX_COLUMNS: usize = 24;
 const MAX_BYTES: usize = 512;
 /// Rows without which there is no majority.
 const MIN_KEYS: usize = 4;
-/// How far the others may lie from their median.
+/// How far the others may be from their median.
 const SPREAD: f64 = 0.25;
 /// How many times the one must differ.
 const FACTOR: f64 = 1.8;
@@ -138,7 +138,7 @@ impl OutlierReader {
         for (n, value) in values.iter().enumerate().take(MAX_COLUMNS) {
             let number = value.trim_end_matches(['%', 's', 'm', 'x', ',']).parse::<f64>();
             if let Ok(number) = number {
-                // Words of a header may stand apart: only a table that fits has names.
+                // Words of a header may be apart: only a table that fits has names.
                 let name = names.get(n).filter(|_| names.len() == values.len()).cloned();
                 columns.push(name.unwrap_or_else(|| self.header.join(" ")));
                 numbers.push(number);

@@ -27,7 +27,7 @@ use ringleader_model::{Host, LocalRank, Pid, Rank};
 use crate::ground::{Tag, scan::Scan, stamp};
 use crate::readers;
 
-/// Namespace-wide names of Kubernetes: 253 for a pod, 63 for a container, and what stands between.
+/// Namespace-wide names of Kubernetes: 253 for a pod, 63 for a container, and what is between.
 const MAX_POD_BYTES: usize = 320;
 /// Prefixes on one line; more than that is not a log.
 const MAX_STACKED: u32 = 6;
@@ -72,7 +72,8 @@ impl Stripper {
         self.n_labelled > 0
     }
 
-    /// Tells `is_it` how many bytes stand before each rest that prefixes leave of a line, labels believed, until it says yes.
+    /// Passes `is_it` the number of bytes before each rest that prefixes leave of a line, labels believed, until it
+    /// says yes.
     pub(super) fn each_rest(&mut self, raw: &[u8], is_it: &mut impl FnMut(usize) -> bool) -> bool {
         if is_plain(raw) {
             return false;
@@ -287,7 +288,7 @@ impl Stripper {
     }
 }
 
-/// Lines that surely carry no prefix, told from their first bytes: NCCL's own stamp, `host:pid:`, indented text.
+/// Lines that certainly carry no prefix, by their first bytes: NCCL's own stamp, `host:pid:`, indented text.
 #[inline]
 fn is_plain(raw: &[u8]) -> bool {
     match raw {
@@ -387,7 +388,7 @@ fn bracket<'a>(line: &'a [u8], tag: &mut Tag, rank_is_task: &mut bool) -> Option
         if std::mem::take(rank_is_task) {
             tag.who.rank = None;
         }
-        // torchrun adds no blank; one that stands alone is the terminal's, more are indentation.
+        // torchrun adds no blank; a single one is the terminal's, more are indentation.
         return Some(match scan.0 {
             [b' ', next, ..] if *next != b' ' => scan.0.get(1..)?,
             rest => rest,

@@ -13,7 +13,7 @@ use crate::ground::{Line, Sink, Tag, lossy};
 
 /// Longest line that is looked at, bytes.
 const MAX_BYTES: usize = 2 << 10;
-/// Bytes of a line in which its time stamp stands.
+/// Bytes of a line that hold its time stamp.
 const MAX_HEAD_BYTES: usize = 1 << 10;
 
 /// The signs of one source.

@@ -1,4 +1,4 @@
-//! Statements of failure, whoever prints them: every line that speaks of failure by its form, and every line that the
+//! Statements of failure from any program: every line that reports a failure by its form, and every line that the
 //! message table knows, folded into templates with counts.
 //!
 //! ```text

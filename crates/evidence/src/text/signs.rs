@@ -1,5 +1,5 @@
 //! Signs of the table of signs: what a line says beside what it is read for, in any output, and in whose command's
-//! output it stands.
+//! output it is.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ const MAX_BYTES: usize = 4 << 10;
 /// The signs of one source, each once.
 #[derive(Default)]
 pub(super) struct SignReader {
-    /// The last command that stood behind a prompt.
+    /// The last command after a prompt.
     command: String,
     found: Vec<Found>,
     room: Vec<&'static sign::Row>,

@@ -65,7 +65,7 @@ fn both(line: &str) -> Option<(f64, f64)> {
     (total > 0.0 && (0.0..=total * 1.001).contains(&data)).then_some((data, total))
 }
 
-/// The number behind a name that stands as a word of its own, with at most `: `, `=` or blanks between.
+/// The number behind a name that is a word of its own, with at most `: `, `=` or blanks between.
 fn value(lower: &str, name: &str) -> Option<f64> {
     lower.match_indices(name).find_map(|(at, _)| {
         let head = lower.get(..at)?;

@@ -17,7 +17,7 @@ pub fn wanted(block: &[u8], from: usize) -> Option<usize> {
     search::<false>(block, from)
 }
 
-/// Whether a needle may stand in a text each of whose digits was made a 0: false only if none stands in any text that
+/// Whether a needle may be in a text whose digits were all replaced by 0: false only if none is in any text that
 /// becomes this one.
 pub fn wanted_blind(blind: &[u8]) -> bool {
     search::<true>(blind, 0).is_some()

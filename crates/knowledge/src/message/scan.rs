@@ -3,7 +3,7 @@
 //! Each row is found by one stretch of its literal text that the build chose because it is rare. The grams at four
 //! neighbouring places of that stretch are in a static table, so a search in steps of four bytes meets one of them. A
 //! bitmap of 32 KB rejects most places; no table is built at run time. In grams each digit counts as a 0, so the same
-//! tables tell which lines no row can match whatever their numbers are ([`wanted_blind`]).
+//! tables show which lines no row can match whatever their numbers are ([`wanted_blind`]).
 
 use super::Row;
 use super::hash::{BITMAP_BITS, BUCKET_BITS, GRAM_BYTES, SHORT_GRAM_BYTES, STRIDE, hash};

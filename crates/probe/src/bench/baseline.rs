@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::{Report, SCHEMA};
 
-/// A row is another one beyond this share: repeated runs on one node differ by 1 to 3 % at large sizes.
+/// A row differs beyond this share: repeated runs on one node differ by 1 to 3 % at large sizes.
 pub const CHANGED: f64 = 0.05;
 /// Small calls scatter more: their time is that of launches.
 pub const CHANGED_SMALL: f64 = 0.25;

@@ -8,7 +8,7 @@ const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 380.0;
 const LEFT: f64 = 56.0;
 const BOTTOM: f64 = 40.0;
-/// Told apart without colour vision, too.
+/// Distinguishable without colour vision, too.
 const COLOURS: [&str; 10] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a6d3b", "#7b3294",
     "#5e5e5e",

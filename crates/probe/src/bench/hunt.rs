@@ -13,7 +13,7 @@ pub const SLOW: f64 = 0.85;
 /// What a hunt found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Members that are slow with whomever they meet.
+    /// Members that are slow with every partner.
     pub members: Vec<usize>,
     /// Pairs that are slow although each of the two is fast with others.
     pub pairs: Vec<(usize, usize)>,
@@ -42,7 +42,7 @@ pub fn round_robin(n: usize) -> Vec<Vec<(usize, usize)>> {
         .collect()
 }
 
-/// Who is slow, given the bandwidth of every pair. With two members no one can be told from the other.
+/// Who is slow, given the bandwidth of every pair. With two members it is unknown which one is slow.
 pub fn of_all_pairs(n: usize, rates: &[(usize, usize, f64)]) -> Found {
     let usual = median(rates.iter().map(|(_, _, rate)| *rate).collect());
     let slow: Vec<(usize, usize)> =
@@ -50,7 +50,7 @@ pub fn of_all_pairs(n: usize, rates: &[(usize, usize, f64)]) -> Found {
     let count = |member: usize, pairs: &[(usize, usize)]| {
         pairs.iter().filter(|(a, b)| *a == member || *b == member).count()
     };
-    // Slow with more than half of those it met, of whom there are at least two.
+    // Slow with more than half of its partners, of at least two.
     let all: Vec<(usize, usize)> = rates.iter().map(|(a, b, _)| (*a, *b)).collect();
     let members: Vec<usize> = (0..n)
         .filter(|member| {
@@ -92,7 +92,7 @@ pub fn neighbours<E>(
     let suspects: BTreeSet<usize> = slow.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let good: Vec<usize> = (0..n).filter(|member| !suspects.contains(member)).collect();
     if good.is_empty() {
-        // Everybody is beside somebody slow: no one is proven good.
+        // Every member has a slow neighbour: none is proven good.
         found.pairs = slow;
         return Ok(found);
     }
@@ -136,7 +136,7 @@ pub fn halves<E>(
         if halves.is_empty() {
             break;
         }
-        // A group of one has nobody to measure with.
+        // A group of one has no partner to measure with.
         let testable: Vec<Vec<usize>> = halves.iter().filter(|group| group.len() > 1).cloned().collect();
         let judged = is_slow(&testable)?;
         n_rounds += 1;

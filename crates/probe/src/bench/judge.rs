@@ -52,7 +52,7 @@ pub struct Verdict {
     pub wrong: u64,
 }
 
-/// How a collective fares.
+/// The verdict on a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
@@ -128,8 +128,8 @@ fn of_collective(report: &Report, name: &str) -> Option<Verdict> {
         why: match &reach {
             Some((_, why)) if fraction.is_some() => why.clone(),
             Some((_, why)) => format!("{why}; only sizes from 64 MiB on are judged"),
-            None if report.n_ranks < 2 => "one rank moves nothing over a link".to_owned(),
-            None => "neither NVML nor the name of the GPU tells how they are linked".to_owned(),
+            None if report.n_ranks < 2 => "a single rank moves no data over a link".to_owned(),
+            None => "neither NVML nor the name of the GPU shows how they are linked".to_owned(),
         },
         reach_gb_s: reach.map(|(gb_s, _)| gb_s),
         fraction,
@@ -196,7 +196,7 @@ fn reachable(report: &Report, collective: Collective, row: &Row) -> Option<(f64,
         return None;
     }
     let network = nics * NETWORK_SHARE;
-    let why = format!("{nics:.0} GB/s of RDMA ports a node, of which rings reach {NETWORK_SHARE}");
+    let why = format!("{nics:.0} GB/s of RDMA ports per node; rings reach {NETWORK_SHARE} of it");
     match inside {
         Some((ring, of_ring)) if ring < network => {
             Some((ring * share(collective, report.n_ranks) * of_size(row.size_bytes, ring), of_ring))
@@ -249,7 +249,7 @@ fn inside(gpus: &[Gpu]) -> Option<(f64, String)> {
     };
     let least = gpus.iter().map(|gpu| gpu.nvlink_gb_s).collect::<Option<Vec<f64>>>();
     let is_linked = gpus.iter().any(|gpu| gpu.nvlinks.is_some_and(|n| n > 0));
-    // NVML may not tell a guest of its links; then the name does, unless it is the board for PCIe.
+    // NVML may not show a guest its links; then the name decides, unless it is the PCIe board.
     let is_told = gpus.iter().all(|gpu| gpu.nvlinks.is_some());
     let nvlink = least.map(|all| all.into_iter().fold(f64::INFINITY, f64::min)).or_else(|| {
         let is_pcie = gpus.iter().any(|gpu| gpu.name.contains("PCIe") || gpu.name.contains("PCI-E"));
@@ -260,10 +260,7 @@ fn inside(gpus: &[Gpu]) -> Option<(f64, String)> {
             links.iter().find(|link| link.family == "NVLink" && (link.one_way_gb_s - one_way).abs() < 1.0);
         let reached = known.and_then(|link| link.reached_gb_s).unwrap_or(one_way * RING_SHARE);
         let name = known.map_or("NVLink", |link| link.name);
-        return Some((
-            reached,
-            format!("{name}, {one_way:.0} GB/s one way, of which rings reach {reached:.0}"),
-        ));
+        return Some((reached, format!("{name}, {one_way:.0} GB/s one way; rings reach {reached:.0}")));
     }
     let rates = gpus.iter().map(|gpu| {
         let (generation, width) = (gpu.pcie.generation_max?, gpu.pcie.width_max?);
@@ -276,12 +273,12 @@ fn inside(gpus: &[Gpu]) -> Option<(f64, String)> {
     Some((rate * share, format!("PCIe, {rate:.1} GB/s one way, {how}")))
 }
 
-/// Settings that take something away from NCCL, and what.
+/// Settings that disable something in NCCL, and what.
 const LIMITS: &[(&str, &str, Cause)] = &[
-    ("NCCL_P2P_DISABLE", "GPUs may not reach each other directly", Cause::WrongTransport),
+    ("NCCL_P2P_DISABLE", "direct access between GPUs is disabled", Cause::WrongTransport),
     ("NCCL_P2P_LEVEL", "direct access is limited by distance", Cause::WrongTransport),
-    ("NCCL_SHM_DISABLE", "no shared memory between processes of a node", Cause::WrongTransport),
-    ("NCCL_IB_DISABLE", "no InfiniBand or RoCE", Cause::WrongTransport),
+    ("NCCL_SHM_DISABLE", "shared memory between processes of a node is disabled", Cause::WrongTransport),
+    ("NCCL_IB_DISABLE", "InfiniBand and RoCE are disabled", Cause::WrongTransport),
     ("NCCL_NET_GDR_LEVEL", "GPUDirect RDMA is limited by distance", Cause::WrongTransport),
     ("NCCL_NET", "the network is fixed", Cause::WrongTransport),
     ("NCCL_ALGO", "the algorithm is forced", Cause::NcclEnvMisconfigured),
@@ -290,10 +287,10 @@ const LIMITS: &[(&str, &str, Cause)] = &[
     ("NCCL_MAX_CTAS", "fewer blocks", Cause::NcclEnvMisconfigured),
     ("NCCL_NTHREADS", "the number of threads is fixed", Cause::NcclEnvMisconfigured),
     ("NCCL_BUFFSIZE", "the size of buffers is fixed", Cause::NcclEnvMisconfigured),
-    ("NCCL_DEBUG", "the log costs time at small sizes", Cause::NcclEnvMisconfigured),
+    ("NCCL_DEBUG", "logging costs time at small sizes", Cause::NcclEnvMisconfigured),
 ];
 
-/// Values with which a switch takes nothing away.
+/// Values with which a switch disables nothing.
 fn is_harmless(name: &str, value: &str) -> bool {
     match name {
         "NCCL_DEBUG" => !matches!(value.to_ascii_uppercase().as_str(), "INFO" | "TRACE"),
@@ -363,7 +360,10 @@ fn reasons(report: &Report, row: &Row) -> Vec<Reason> {
             Slow::No => {}
             Slow::Pair => say(
                 Cause::SlowLink,
-                format!("between ranks {} and {}: {rates}, each is faster with others", pair.a, pair.b),
+                format!(
+                    "between ranks {} and {}: {rates}; each of them is faster with other ranks",
+                    pair.a, pair.b
+                ),
             ),
             Slow::A => say(Cause::Straggler, format!("rank {} is slow with every partner", pair.a)),
             Slow::B => say(Cause::Straggler, format!("rank {} is slow with every partner", pair.b)),
@@ -485,7 +485,7 @@ mod tests {
             *gpu = Gpu { name: "Some GPU".to_owned(), ..Gpu::default() };
         }
         assert_eq!(one(&unknown).0, Level::NotJudged);
-        // NVML tells a guest nothing: the name does.
+        // NVML shows a guest nothing: the name decides.
         for gpu in &mut unknown.gpus {
             gpu.name = "NVIDIA H200".to_owned();
         }

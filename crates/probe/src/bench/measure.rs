@@ -18,7 +18,7 @@ const LATENCY_BYTES: usize = 16 << 20;
 /// From this size on the GPUs are looked at while they work.
 const SAMPLED_BYTES: usize = 4 << 20;
 
-/// What one rank comes home with. Rows are the same in all ranks.
+/// What one rank returns. Rows are the same in all ranks.
 pub(super) struct Measured {
     pub(super) gpus: Vec<Gpu>,
     pub(super) rows: Vec<Row>,
@@ -79,7 +79,7 @@ pub(super) fn rank(
     let mut rows = Vec::new();
     for collective in &plan.collectives {
         if !collective.fits(member.n_ranks) {
-            notes.push(format!("{} needs a power of two of ranks: left out", collective.name()));
+            notes.push(format!("{} needs a power-of-two number of ranks: skipped", collective.name()));
             continue;
         }
         rank.warm_up(*collective)?;

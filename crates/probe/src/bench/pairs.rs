@@ -10,7 +10,7 @@ use crate::facts::Gpu;
 use crate::sys::{Buffer, DataType, Nccl, Stream, Trouble};
 use crate::team::Member;
 
-/// Up to so many ranks every pair is measured; above, the pairs that a search picks.
+/// Up to this many ranks every pair is measured; above, the pairs that a search picks.
 const ALL_PAIRS: usize = 16;
 /// Bytes of one message: large enough for the full rate of NVLink.
 const SIZE_BYTES: usize = 128 << 20;
@@ -27,7 +27,7 @@ pub struct Pair {
     pub forth_gb_s: f64,
     /// From `b` to `a`, GB/s.
     pub back_gb_s: f64,
-    /// What the search concluded: this pair is slow, or one of the two is slow with everybody.
+    /// What the search concluded: this pair is slow, or one of the two is slow with every partner.
     pub slow: Slow,
 }
 
@@ -39,7 +39,7 @@ pub enum Slow {
     No,
     /// The two together.
     Pair,
-    /// The lower rank, with whomever it meets.
+    /// The lower rank, with every partner.
     A,
     /// The higher rank.
     B,

@@ -89,7 +89,7 @@ fn microseconds(time: f64) -> String {
     }
 }
 
-/// What stands above the table: who takes part.
+/// What precedes the table: the participants.
 pub fn who(report: &Report) -> Vec<String> {
     let mut out = vec![format!(
         "ringleader bench: {} ranks in {} process{}, NCCL {} ({}), CUDA driver {}.{}",
@@ -112,7 +112,7 @@ pub fn who(report: &Report) -> Vec<String> {
     out
 }
 
-/// What stands below the table.
+/// What follows the table.
 pub fn verdicts(report: &Report) -> String {
     let mut out = String::new();
     for connection in &report.connections {
@@ -158,7 +158,7 @@ pub fn verdicts(report: &Report) -> String {
 fn one(verdict: &Verdict) -> String {
     let mut out = match (verdict.level, verdict.reach_gb_s, verdict.fraction) {
         (Level::AsExpected | Level::Low, Some(reach), Some(fraction)) => format!(
-            "{}: {} {:.1} GB/s at {} bytes, {:.0} % of the {:.0} GB/s that this topology gives ({})\n",
+            "{}: {} {:.1} GB/s at {} bytes, {:.0} % of the {:.0} GB/s that this topology can reach ({})\n",
             verdict.collective,
             if verdict.level == Level::Low { "LOW," } else { "good," },
             verdict.bus_gb_s,

@@ -596,7 +596,7 @@ impl Stream {
         self.driver.check("cuMemcpyHtoD", code)
     }
 
-    /// Queues what `work` queues as a graph, which can be launched again and again.
+    /// Queues what `work` queues as a graph, which can be launched repeatedly.
     ///
     /// # Errors
     /// If the driver refuses, or `work` does.

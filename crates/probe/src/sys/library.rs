@@ -60,7 +60,7 @@ pub enum Trouble {
         seconds: u64,
     },
     /// Another thread or process of this run failed first.
-    #[error("go on: another rank of this run failed first")]
+    #[error("continue: another rank of this run failed first")]
     Aborted,
     /// Ranks of a run cannot reach each other, or disagree.
     #[error("{0}")]

@@ -1,7 +1,7 @@
-//! Faults that are planted on purpose, to prove that each check sees what it claims to.
+//! Faults planted on purpose, to prove that each check detects what it claims to.
 //!
-//! A fault is one flipped bit, again and again, in buffers of this program: in what a GPU sends, computes, keeps or receives.
-//! Nothing outside of them is touched.
+//! A fault is one flipped bit, repeatedly, in buffers of this program: in what a GPU sends, computes, keeps or
+//! receives. Nothing outside of them is touched.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,7 @@ impl Random {
     }
 }
 
-/// Where a check may be spoilt.
+/// Where a fault may be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
     /// A buffer that this GPU has filled and will send.

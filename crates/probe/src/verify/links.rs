@@ -12,7 +12,7 @@ use crate::sys::{Buffer, Trouble};
 
 const SIZE_BYTES: usize = 256 << 20;
 const BRIEF_BYTES: usize = 1 << 20;
-/// Copies of one direction, of which the last is compared: all of them carry the same bits.
+/// Copies of one direction; the last one is compared: all of them carry the same bits.
 const N_COPIES: usize = 4;
 
 pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
@@ -71,7 +71,7 @@ fn pairs(
     worker.spoil(Spot::Copied, got.address(), size)?;
     let spoilt = compare(worker, own.address(), size, sent, "its own buffer")?;
     let alone = match &spoilt {
-        // A spoilt buffer makes a spoilt copy.
+        // A corrupted buffer makes a corrupted copy.
         Some(_) => None,
         None => compare(worker, got.address(), size, sent, "a copy within the GPU")?,
     };

@@ -32,7 +32,7 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
         }
         match worker.device.alloc(size) {
             Ok(buffer) => chunks.push(buffer),
-            // Memory in pieces: what could be had is tested.
+            // Memory in pieces: all that could be allocated is tested.
             Err(error) if error.is_out_of_memory() => break,
             Err(error) => return Err(error),
         }
@@ -107,7 +107,7 @@ fn one(
         let (count, mut text, seen) = words(name, "word", &found);
         let ecc = worker.device.driver().attribute(worker.device.index(), Attribute::Ecc).unwrap_or_default();
         if ecc == 1 {
-            text.push_str(" (ECC is on: not a flipped cell, but the way to it)");
+            text.push_str(" (ECC is on: not a flipped cell, but the path to it)");
         }
         (count, text, seen)
     });

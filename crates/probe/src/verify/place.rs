@@ -1,4 +1,4 @@
-//! Who is to blame: from what was seen to a GPU or a link. Pure.
+//! Which GPU or link is faulty, from what the checks saw. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub enum Place {
     Gpu(usize),
     /// What the second receives from the first; each of the two is right with others or with itself.
     Link(usize, usize),
-    /// These disagree, and nothing tells who is right.
+    /// These disagree, and nothing shows who is right.
     OneOf(Vec<usize>),
 }
 

@@ -15,13 +15,13 @@ use crate::values::Plan;
 /// Rows of a matrix. The sums of row and column cost the host four million steps each.
 const ROWS: usize = 2048;
 const BRIEF_ROWS: usize = 256;
-/// The same product so many times a round: faults come now and then.
+/// The same product this many times per round: faults occur now and then.
 const N_REPEATS: usize = 24;
 const N_STEPS: u32 = 4096;
 const BRIEF_STEPS: u32 = 64;
 /// Products of the kernel of tensor cores stay exact up to this.
 const N_TENSOR_STEPS: u32 = MOST_TENSOR_STEPS;
-/// Elements on which two results are held against the true one.
+/// Elements on which two results are compared with the true one.
 const N_HELD: usize = 8;
 
 impl Product {
@@ -89,8 +89,8 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
 /// Elements of each type and operation that the host computes, too.
 const N_OWN: usize = 512;
 
-/// What our kernels write, against the host's arithmetic. A compiler's fault is every GPU's: then nothing here can be trusted,
-/// and the run ends. (ptxas 12.8 and 13.0 have one that an earlier form of these kernels met.)
+/// What our kernels write, against the host's arithmetic. A compiler bug affects every GPU: then nothing here can be
+/// trusted, and the run ends. (ptxas 12.8 and 13.0 have one that an earlier form of these kernels met.)
 fn own_kernels(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     let to = worker.device.alloc(N_OWN * 8)?;
     let (mut n_wrong, mut first) = (0u64, String::new());
@@ -119,11 +119,10 @@ fn own_kernels(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     }
     let all = worker.member.exchange_words(&[n_wrong])?;
     if all.len() > 1 && all.iter().flatten().all(|count| *count > 0) {
-        let why =
-            format!("the driver compiles this program's kernels wrongly ({first}): nothing was checked");
+        let why = format!("the driver miscompiles this program's kernels ({first}): nothing was checked");
         return Err(Trouble::World(why));
     }
-    let text = format!("values written by our own kernel are not what the host computes: {first}");
+    let text = format!("values written by our own kernel differ from the host's: {first}");
     worker.blame_own(Check::Products, (n_wrong > 0).then_some((n_wrong, text, Vec::new())))
 }
 
@@ -147,7 +146,7 @@ fn product(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Resul
     match blas.product(kind, n, (matrices.a.address(), matrices.b.address(), c), &worker.stream) {
         Ok(()) => {}
         Err(error) if error.is_unsupported() => {
-            worker.outcome.notes.push(format!("{} products were left out: {error}", kind.name()));
+            worker.outcome.notes.push(format!("{} products were skipped: {error}", kind.name()));
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -229,8 +228,8 @@ fn exact(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result<
         }
         let count = rows.len().max(columns.len()).max(1) as u64;
         let place = format!("rows {}, columns {}", few(&rows), few(&columns));
-        own = Some((count, format!("{name}: the sums are wrong of {place}"), Vec::new()));
-        // Once is enough: each proof costs the host a second.
+        own = Some((count, format!("{name}: wrong sums on {place}"), Vec::new()));
+        // Once is enough: each proof takes the host a second.
         break;
     }
     worker.blame_own(Check::Products, own)
@@ -281,7 +280,7 @@ fn blame(worker: &mut Worker<'_>, places: Vec<Place>, what: &str) {
             Place::Gpu(rank) | Place::Link(_, rank) => *rank,
             Place::OneOf(ranks) => ranks.first().copied().unwrap_or_default(),
         };
-        let text = format!("{what}: not the bits of the other GPUs, or of the same one a moment before");
+        let text = format!("{what}: bits differ from the other GPUs, or from an earlier run on the same GPU");
         let sign = super::Sign { check: Check::Products, rank, text, count: 1, multiprocessors: Vec::new() };
         worker.outcome.blamed.push((place, sign));
     }
@@ -352,7 +351,7 @@ fn agree(
     // Whether this kind has a reference is the same for all ranks.
     match entirely(worker)? {
         Some(count) => {
-            let text = format!("{what}: {count} threads computed something else than the host");
+            let text = format!("{what}: {count} threads computed a different value than the host");
             let own = (count > 0).then_some((count, text, Vec::new()));
             let signs = worker.share(Check::Products, own)?;
             let mut is_named = false;

@@ -12,7 +12,7 @@ use crate::sys::{Device, Trouble};
 use crate::team::{self, Member};
 use crate::world::Wire;
 
-/// All checks, again and again until the deadline.
+/// All checks, repeatedly until the deadline.
 pub(super) fn all(
     tools: &Tools,
     plan: &Plan,

@@ -14,10 +14,10 @@ pub fn place(place: &Place, gpus: &[Gpu]) -> String {
     };
     match place {
         Place::Gpu(rank) => gpu(*rank),
-        Place::Link(from, to) => format!("the way from {} to {}", gpu(*from), gpu(*to)),
+        Place::Link(from, to) => format!("the path from {} to {}", gpu(*from), gpu(*to)),
         Place::OneOf(ranks) => {
             let all: Vec<String> = ranks.iter().map(|rank| gpu(*rank)).collect();
-            format!("one of {}, or what joins them: nothing tells which", all.join(", "))
+            format!("one of {}, or their connection: the evidence does not show which", all.join(", "))
         }
     }
 }
@@ -86,7 +86,7 @@ pub fn render(report: &Report) -> String {
         if corrected + uncorrected > 0 {
             let _ = writeln!(
                 out,
-                "  rank {rank}: the GPU counted {corrected} corrected and {uncorrected} uncorrected errors of memory meanwhile"
+                "  rank {rank}: the GPU counted {corrected} corrected and {uncorrected} uncorrected memory errors during the run"
             );
         }
     }
@@ -100,7 +100,7 @@ pub fn render(report: &Report) -> String {
 pub fn proofs(proofs: &[Proof], n_false: usize) -> String {
     let right = proofs.iter().filter(|proof| proof.is_right).count();
     let mut out = format!(
-        "{right} of {} planted faults found and placed, {n_false} findings without a fault\n",
+        "{right} of {} planted faults found in the right place, {n_false} findings without a fault\n",
         proofs.len()
     );
     for proof in proofs.iter().filter(|proof| !proof.is_right) {

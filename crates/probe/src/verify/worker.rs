@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// Signs by place. What a guilty GPU did to a link or to a disagreement is not said twice.
+/// Signs by place. What a faulty GPU did to a link or to a disagreement is not reported twice.
 pub(super) fn findings(outcome: Outcome) -> Vec<Finding> {
     let mut by_place: BTreeMap<Place, Vec<Sign>> = BTreeMap::new();
     for (place, sign) in outcome.blamed {
@@ -112,14 +112,14 @@ impl<'a> Worker<'a> {
         let blas = match tools.blas.map(|blas| blas.handle(device, &stream)).transpose() {
             Ok(blas) => blas,
             Err(error) => {
-                outcome.notes.push(format!("cuBLAS was left out: {error}"));
+                outcome.notes.push(format!("cuBLAS was skipped: {error}"));
                 None
             }
         };
         let all_have_blas = member.exchange(vec![u8::from(blas.is_some())])?.iter().all(|one| one == &[1]);
         let blas = blas.filter(|_| all_have_blas);
         if blas.is_none() && tools.blas.is_none() {
-            outcome.notes.push("cuBLAS was not found: its products were left out".to_owned());
+            outcome.notes.push("cuBLAS was not found: its products were skipped".to_owned());
         }
         outcome.cublas = blas.as_ref().map(|blas| {
             let version = blas.version();
@@ -181,7 +181,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Everybody's sign, by rank.
+    /// The sign of each rank.
     pub(super) fn share(
         &self,
         check: Check,
@@ -201,12 +201,12 @@ impl<'a> Worker<'a> {
             .collect()
     }
 
-    /// Blames what a trial says; if it shows nothing, those who saw the signs.
+    /// Names what a trial shows; if it shows nothing, the ranks that saw the signs.
     pub(super) fn blame_trial(&mut self, trial: &Trial, signs: Vec<Sign>) {
         let places = of_trial(trial);
         for sign in signs {
             if places.is_empty() {
-                // It did not come again: the receiver, its senders or the links between them.
+                // It did not recur: the receiver, its senders or the links between them.
                 let all = (0..self.member.n_ranks).collect();
                 self.outcome.blamed.push((Place::OneOf(all), sign));
                 continue;
@@ -225,7 +225,7 @@ impl<'a> Worker<'a> {
                     Place::Gpu(rank) | Place::Link(_, rank) => *rank,
                     Place::OneOf(_) => 0,
                 };
-                let text = "fails when pairs of GPUs are tried one by one".to_owned();
+                let text = "fails when pairs of GPUs are tested one by one".to_owned();
                 let sign = Sign { check: Check::Links, rank, text, count: 1, multiprocessors: Vec::new() };
                 self.outcome.blamed.push((place, sign));
             }

@@ -10,7 +10,7 @@ use crate::text::{in_short, is_live, ranks, standing};
 
 /// Rows of the timeline's table.
 const MAX_ROWS: usize = 240;
-/// Waits and rank rows that stand in the open, and all that are shown.
+/// Waits and rank rows that are shown unfolded, and all that are shown.
 const OPEN_WAITS: usize = 8;
 const MAX_RANK_ROWS: usize = 96;
 /// Nodes that are drawn whether or not something is wrong with them, and all that are drawn.
@@ -18,7 +18,7 @@ const CALM_NODES: usize = 6;
 const MAX_NODES: usize = 96;
 /// Runs of ranks of a set that is shown whole.
 const LONG_SET: usize = 12;
-/// Frames of a library in a row that stand together.
+/// Frames of a library in a row that are folded.
 const CALM_FRAMES: usize = 3;
 /// Nested stacks that are drawn.
 const MAX_STACK_DEPTH: u32 = 24;
@@ -144,7 +144,7 @@ pub(super) fn waits(report: &Report) -> String {
     out
 }
 
-/// Where each rank stands; equal ranks in one row.
+/// Where each rank is; equal ranks in one row.
 pub(super) fn ranks_table(report: &Report) -> String {
     if report.ranks.is_empty() {
         return String::new();
@@ -215,8 +215,7 @@ pub(super) fn stacks(report: &Report) -> String {
         return String::new();
     }
     let mut out = String::from(
-        "<p class=\"quiet\">Main threads, outermost frame first; where ranks part, the fewest come first. The program's own \
-         code stands out.</p>\n<ul class=\"tree\">\n",
+        "<p class=\"quiet\">Main threads, outermost frame first; where ranks diverge, the smallest group comes first. The program's own code is highlighted.</p>\n<ul class=\"tree\">\n",
     );
     report.stacks.iter().for_each(|stack| branch(&mut out, stack, 0));
     out.push_str("</ul>\n");

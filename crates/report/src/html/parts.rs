@@ -16,7 +16,7 @@ const MAX_FINDINGS: usize = 100;
 const MAX_STATEMENTS: usize = 100;
 const MAX_FILES: usize = 400;
 const MAX_NOTES: usize = 100;
-/// Unexplained statements that stand in the open.
+/// Unexplained statements that are shown unfolded.
 const MAX_OPEN: usize = 6;
 /// Lines and characters of one quotation.
 const MAX_LINES: usize = 40;
@@ -45,7 +45,7 @@ fn text_lines(lines: &[String]) -> String {
     lines.iter().map(|line| text(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// A citation: its place, the line as it stands there, what it means if that is said otherwise, the lines around it.
+/// A citation: its place, the line as it is there, what it means if that is said otherwise, the lines around it.
 fn cited(out: &mut String, evidence: &Evidence) {
     let _ = write!(out, "<span class=\"cite mono\">{}</span>", text(&citation(evidence)));
     let raw = evidence.raw();
@@ -226,7 +226,7 @@ pub(super) fn open(report: &Report) -> String {
     let mut out = String::new();
     let is_undecided = report.verdict.cause == "undecided";
     if !report.candidates.is_empty() {
-        out.push_str("<h3>Causes that come into question, the likeliest first</h3>\n<ol class=\"steps\">\n");
+        out.push_str("<h3>Possible causes, most likely first</h3>\n<ol class=\"steps\">\n");
         for one in &report.candidates {
             let _ = write!(
                 out,
@@ -245,7 +245,7 @@ pub(super) fn open(report: &Report) -> String {
     }
     let unexplained: Vec<&Statement> = open::statements(report).into_iter().take(MAX_OPEN).collect();
     if !unexplained.is_empty() {
-        out.push_str("<h3>Error statements that nothing explains</h3>\n<ol class=\"proofs\">\n");
+        out.push_str("<h3>Unexplained error statements</h3>\n<ol class=\"proofs\">\n");
         for one in unexplained {
             let _ = write!(
                 out,
@@ -259,10 +259,10 @@ pub(super) fn open(report: &Report) -> String {
         }
         out.push_str("</ol>\n");
     }
-    // The lines themselves stand above.
+    // The lines themselves are above.
     let asked = open::questions(report);
     if !asked.is_empty() {
-        let title = if is_undecided { "What would decide" } else { "What would tell more" };
+        let title = if is_undecided { "What would decide" } else { "What would show more" };
         let _ = write!(out, "<h3>{title}</h3>\n<ul class=\"steps\">\n");
         for open in asked.into_iter().take(24) {
             let _ = write!(out, "<li>{}", text(&open.question));
@@ -345,7 +345,7 @@ pub(super) fn evidence(report: &Report) -> String {
     }
     if !report.not_looked_at.is_empty() {
         out.push_str(
-            "<details data-print><summary>not there, and what would collect it</summary>\n<table class=\"wide\"><thead><tr>\
+            "<details data-print><summary>missing evidence, and what would collect it</summary>\n<table class=\"wide\"><thead><tr>\
              <th scope=\"col\">kind</th><th scope=\"col\">command</th></tr></thead><tbody>\n",
         );
         for one in &report.not_looked_at {

@@ -78,7 +78,7 @@ pub struct Word {
 /// Something that was printed once, or first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Event {
-    /// Month, day and time on the wall clock of whoever printed it; null if unknown.
+    /// Month, day and time on the wall clock of the process that printed it; null if unknown.
     pub time: Option<String>,
     /// Rank that printed it.
     pub rank: Option<u32>,
@@ -153,7 +153,7 @@ pub struct Wait {
     pub from: String,
     /// Ranks that have not; empty if all have.
     pub to: String,
-    /// Those of `to` of which there is no record.
+    /// Those of `to` without a record.
     pub unseen: String,
     /// The operation: `all_reduce #45 of default_pg`.
     pub op: String,
@@ -237,7 +237,7 @@ pub struct Nic {
     pub state: Option<String>,
     /// Gb/s.
     pub rate_gbps: Option<f64>,
-    /// Whether it works; null if nothing tells.
+    /// Whether it works; null if unknown.
     pub up: Option<bool>,
 }
 
@@ -417,7 +417,7 @@ pub(super) fn waits(picture: &model::Picture) -> Vec<Wait> {
     picture.waits.iter().map(one).collect()
 }
 
-/// One row a rank, of where recorded ranks stand.
+/// One row per rank: where recorded ranks are.
 pub(super) fn ranks(picture: &model::Picture) -> Vec<RankRow> {
     let known: BTreeMap<model::Rank, &model::PicturedMember> =
         picture.members.iter().map(|member| (member.rank, member)).collect();

@@ -22,7 +22,7 @@ pub fn render(report: &TraceReport, analysis: &Analysis<'_>) -> String {
     );
     let verdict = &report.verdict;
     let _ = writeln!(out, "<h1>{}</h1><p>{}</p>", escaped(&verdict.cause), escaped(&verdict.summary));
-    let _ = writeln!(out, "<h2>A usual step of each rank (ms)</h2>{}", svg::steps(report));
+    let _ = writeln!(out, "<h2>A typical step of each rank (ms)</h2>{}", svg::steps(report));
     let _ = writeln!(out, "<h2>One step of each rank on a common clock</h2>{}", svg::timeline(analysis));
     let waits = svg::lateness(analysis);
     if !waits.is_empty() {

@@ -48,7 +48,7 @@ pub fn steps(report: &TraceReport) -> String {
     let longest = report.ranks.iter().map(|r| r.step).fold(0.001, f64::max);
     let n = report.ranks.len().min(MAX_RANKS);
     let height = 40.0 + n as f64 * 18.0 + 22.0;
-    let mut out = open(height, "a usual step of each rank, milliseconds");
+    let mut out = open(height, "a typical step of each rank, milliseconds");
     for (at, (name, color)) in PARTS.iter().enumerate() {
         let x = LEFT + at as f64 % 3.0 * 230.0;
         let y = 4.0 + (at / 3) as f64 * 14.0;

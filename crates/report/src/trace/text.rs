@@ -115,11 +115,10 @@ fn late(out: &mut String, report: &TraceReport) {
     }
     match (&report.lateness.straggler, clocks.residual_us) {
         (_, None) => {
-            let _ = writeln!(out, "\nNo collective joins the ranks: who is late cannot be said.");
+            let _ = writeln!(out, "\nNo collective connects the ranks: the late rank is unknown.");
         }
         (_, Some(residual)) if !clocks.aligned => {
-            let _ =
-                writeln!(out, "\nThe clocks agree to {residual:.0} µs alone: who is late cannot be said.");
+            let _ = writeln!(out, "\nThe clocks agree only to {residual:.0} µs: the late rank is unknown.");
         }
         (Some(late), Some(residual)) => {
             let _ = writeln!(
@@ -131,7 +130,7 @@ fn late(out: &mut String, report: &TraceReport) {
         (None, Some(residual)) => {
             let _ = writeln!(
                 out,
-                "\nNo rank is late again and again; waiting takes {:.1} ms a step (clocks agree to {residual:.0} µs).",
+                "\nNo rank is persistently late; waiting takes {:.1} ms per step (clocks agree to {residual:.0} µs).",
                 report.lateness.mean_wait_ms
             );
         }

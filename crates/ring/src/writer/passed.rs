@@ -12,7 +12,7 @@ use crate::names;
 use crate::slot;
 
 impl Writer {
-    /// Begins a group of calls none of which is followed.
+    /// Begins a group of calls that are not followed.
     pub fn passing_begins(&self) -> Handle {
         let group = self.head(head::CALL_GROUPS).fetch_add(1, Relaxed);
         Handle::passing(group, self.head(head::CALLS_HEAD).load(Relaxed))

@@ -214,7 +214,7 @@ fn a_reader_beside_busy_callers_sees_whole_calls() {
                 }
             }
         }
-        // Stops the callers first: after a panic they would run for ever.
+        // Stops the callers first: after a panic they would run forever.
         stop.store(true, Ordering::Relaxed);
         assert_eq!(wrong, Vec::<String>::new());
     });

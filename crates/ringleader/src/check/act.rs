@@ -1,5 +1,5 @@
-//! What `check` may do beside looking: run fixes that harm nobody, and end orphans of an earlier job. Nothing of it
-//! without being asked, and each with a question or with the pids named by hand.
+//! What `check` may do beside looking: run harmless fixes, and end orphans of an earlier job. Nothing of it without
+//! being asked, and each with a question or with the pids named by hand.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) fn fix(report: &NodeReport) -> Result<(), Failure> {
         }
     }
     if fixes.is_empty() {
-        return say("nothing to fix by itself: no failing check offers a command that harms nobody");
+        return say("nothing to fix: no failing check has a command that is harmless");
     }
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(Failure::Nodes {
@@ -88,7 +88,7 @@ pub(crate) fn end_orphans(
 fn end_one(node: &Node, pid: u32, named: &[u32], own: u32, proc: &Path) -> Ended {
     let refuse = |why: &str| Ended::Refused(why.to_owned());
     if !named.contains(&pid) {
-        return refuse("it is no orphan of an earlier job at this moment");
+        return refuse("it is not an orphan of an earlier job now");
     }
     let Some(process) = process(node, pid) else {
         return refuse("it is not among the processes that were read");
@@ -96,15 +96,17 @@ fn end_one(node: &Node, pid: u32, named: &[u32], own: u32, proc: &Path) -> Ended
     if process.uid != own {
         return Ended::Refused(format!("it belongs to user {}, and you are {own}", process.uid));
     }
-    let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return refuse("that is no pid") };
+    let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return refuse("that is not a pid");
+    };
     // The handle holds on to one process: from here on the number cannot come to mean another. What it means is looked
     // at once more, since time has passed since the snapshot.
     let handle = match pidfd_open(raw, PidfdFlags::empty()) {
         Ok(handle) => handle,
-        Err(error) => return Ended::Refused(format!("it could not be held on to: {error}")),
+        Err(error) => return Ended::Refused(format!("no handle on it could be opened: {error}")),
     };
     if command(proc, pid).as_deref() != Some(process.command.as_str()) || owner(proc, pid) != Some(own) {
-        return refuse("it has become another process meanwhile");
+        return refuse("its pid now belongs to another process");
     }
     if let Err(error) = pidfd_send_signal(&handle, Signal::TERM) {
         return Ended::Refused(format!("it could not be signalled: {error}"));
@@ -148,11 +150,11 @@ pub(crate) fn tell(ended: &[(u32, Ended)]) -> Result<(), Failure> {
         match what {
             Ended::Gone => say(&format!("pid {pid}: ended"))?,
             Ended::Stays => say(&format!(
-                "pid {pid}: was asked to end and has not within {} s; look at it with: cat /proc/{pid}/wchan",
+                "pid {pid}: was asked to end but did not within {} s; look at it with: cat /proc/{pid}/wchan",
                 PATIENCE.as_secs()
             ))?,
             Ended::Stopped => say(&format!(
-                "pid {pid}: was asked to end, and is stopped: the signal waits until it goes on: kill -CONT {pid}"
+                "pid {pid}: was asked to end, but is stopped: the signal waits until it is resumed: kill -CONT {pid}"
             ))?,
             Ended::Refused(why) => say(&format!("pid {pid}: left alone: {why}"))?,
         }
@@ -201,7 +203,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let sleep = node(pid, own, "sleep");
-        assert!(refused(end_orphans(&sleep, &[pid], &none, proc)).contains("no orphan"));
+        assert!(refused(end_orphans(&sleep, &[pid], &none, proc)).contains("not an orphan"));
         assert!(
             refused(end_orphans(&node(pid, own + 1, "sleep"), &[pid], &all, proc)).contains("belongs to")
         );

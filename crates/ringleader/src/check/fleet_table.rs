@@ -52,7 +52,7 @@ impl Table {
         let plural = if *n_asked == 1 { "node" } else { "nodes" };
         let mut text = format!("{n_asked} {plural}: {n_fail} fail, {n_warn} warn, {n_ok} ok");
         if *n_skipped > 0 {
-            let _ = write!(text, ", {n_skipped} without any answer to a check");
+            let _ = write!(text, ", {n_skipped} without an answer to any check");
         }
         let n_silent = n_asked - n_answered;
         let _ = write!(text, ", {n_silent} silent");
@@ -98,7 +98,7 @@ impl Table {
         }
         let n_more = failing.ways.len().saturating_sub(n_shown) + failing.n_more;
         if n_more > 0 {
-            self.line(6, &format!("and {n_more} more ways"));
+            self.line(6, &format!("and {n_more} more failures"));
         }
         let n_fixes = if self.look.detail == Detail::Everything { usize::MAX } else { 1 };
         for fix in failing.fixes.iter().take(n_fixes) {
@@ -207,7 +207,7 @@ impl Table {
             if !row.is_empty() && row.chars().count() + 1 + word.chars().count() > room - hang {
                 let _ = writeln!(self.out, "{}{row}", " ".repeat(indent + hang));
                 row.clear();
-                // Further lines stand under the text of the first.
+                // Further lines are under the text of the first.
                 hang = if text.starts_with("-> ") { 3 } else { 2 };
             }
             if !row.is_empty() {

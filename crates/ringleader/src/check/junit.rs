@@ -1,7 +1,7 @@
 //! JUnit XML, for CI of clusters: a suite for each node, a case for each check.
 //!
 //! Each suite is written as its node answers, so that memory does not grow with the nodes. A warning is a case that
-//! passes and says so in its output; what could not be told is skipped, a node that is silent is an error.
+//! passes and says so in its output; an unknown answer is skipped, a silent node is an error.
 
 use quick_xml::Writer;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};

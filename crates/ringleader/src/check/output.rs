@@ -32,7 +32,7 @@ impl Out {
         let failed = |source: io::Error| Failure::CannotWrite { path: path.to_owned(), source };
         // A device or a pipe must stay what it is, and so must a link: /dev/stdout is one.
         if fs::symlink_metadata(path).is_ok_and(|data| !data.is_file()) {
-            // Opened anew, a log that standard output is appended to would be emptied.
+            // Reopened, a log that standard output is appended to would be emptied.
             if is_the_same(path, io::stdout().as_fd()) {
                 return Ok(to(Box::new(io::stdout()), None, None));
             }
@@ -44,7 +44,7 @@ impl Out {
             options.custom_flags(rustix::fs::OFlags::NOCTTY.bits() as i32);
             return Ok(to(Box::new(options.open(path).map_err(failed)?), Some(path), None));
         }
-        // Node exporters and CI read what lies there at any moment.
+        // Node exporters and CI read what is there at any moment.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (file, new) = tempfile::Builder::new()
             .prefix(".ringleader-")

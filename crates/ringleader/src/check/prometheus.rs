@@ -1,7 +1,7 @@
 //! Metrics for the textfile collector of Prometheus' node exporter.
 //!
 //! Source: the text exposition format 0.0.4, <https://prometheus.io/docs/instrumenting/exposition_formats/>. All lines
-//! of a metric stand together, so this is written at the end and not as answers arrive.
+//! of a metric are together, so this is written at the end and not as answers arrive.
 
 use std::fmt::Write as _;
 
@@ -16,13 +16,13 @@ pub(crate) fn render(fleet: &Fleet) -> String {
     for (node, check, verdict) in fleet.verdicts() {
         sample(&mut out, "ringleader_check", &[("node", node), ("check", check)], number(verdict));
     }
-    head(&mut out, "ringleader_value", "A reading that checks lay open, where it is a number.");
+    head(&mut out, "ringleader_value", "A value that a check exposes, if it is a number.");
     for (node, key, value) in fleet.values() {
         if let Some(number) = finite(value) {
             sample(&mut out, "ringleader_value", &[("node", node), ("key", key)], number);
         }
     }
-    head(&mut out, "ringleader_value_info", "A reading that checks lay open, where it is a word; always 1.");
+    head(&mut out, "ringleader_value_info", "A value that a check exposes, if it is a word; always 1.");
     for (node, key, value) in fleet.values() {
         if finite(value).is_none() {
             sample(&mut out, "ringleader_value_info", &[("node", node), ("key", key), ("value", value)], "1");

@@ -19,7 +19,7 @@ pub fn silent() -> String {
     format!("{schema:#}\n", schema = schema.as_value())
 }
 
-/// The name of the format stands in the types as text, and in the schema as the only text allowed.
+/// The name of the format is in the types as text, and in the schema as the only text allowed.
 fn named(schema: schemars::Schema, name: &str) -> String {
     let mut value = schema.to_value();
     if let Some(property) =

@@ -46,9 +46,9 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
             let what = match change.kind {
                 ChangeKind::Gone => format!("was {}, could not be read now", change.before),
                 ChangeKind::Restarted => {
-                    format!("counts from zero again: was {}, is {}", change.before, change.now)
+                    format!("was reset: was {}, is {}", change.before, change.now)
                 }
-                ChangeKind::Grew => format!("has grown from {} to {}", change.before, change.now),
+                ChangeKind::Grew => format!("has increased from {} to {}", change.before, change.now),
                 ChangeKind::Worse | ChangeKind::Changed => {
                     format!("was {}, is {}", change.before, change.now)
                 }
@@ -95,7 +95,7 @@ fn mark(verdict: Verdict, look: &Look) -> String {
     if look.color { format!("\x1b[{color}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
-/// Cuts a line that is too wide; the whole of it stands in the JSON.
+/// Cuts a line that is too wide; all of it is in the JSON.
 fn clip(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

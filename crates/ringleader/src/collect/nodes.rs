@@ -82,7 +82,7 @@ fn make(folder: &Path) -> io::Result<()> {
     }
     builder.create(folder)?;
     if std::fs::read_dir(folder)?.next().is_some() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something in it"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not empty"));
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ struct Came {
     seconds: f64,
     /// Who is silent, and why.
     fleet: Fleet,
-    /// Files of which the end is missing; some of them, should there be hundreds.
+    /// Truncated files; only some of them if there are hundreds.
     partial: Vec<String>,
 }
 
@@ -194,7 +194,7 @@ impl Taken<'_> {
     fn explain(&self, transport: &dyn Transport, host: &str, ran: &Ran) -> Silence {
         let mut silence = transport.explain(host, ran);
         if ran.is_cut {
-            silence.why = format!("its bundle is larger than the {} MiB that are taken", self.args.max_mib);
+            silence.why = format!("its bundle is larger than the {} MiB accepted", self.args.max_mib);
             "--max-mib takes more".clone_into(&mut silence.next);
         } else if silence.kind == SilenceKind::NoReport {
             silence.why = silence.why.replace("no report", "no bundle");
@@ -204,7 +204,7 @@ impl Taken<'_> {
         silence
     }
 
-    /// A silent node: in the summary, and in the folder for whoever reads it later.
+    /// A silent node: in the summary, and in the folder for later readers.
     fn silent(&mut self, host: &str, silence: Silence) -> Result<(), Failure> {
         let path = self.folder.join(SILENT);
         let line = serde_json::to_string(&SilentNode {
@@ -271,7 +271,7 @@ fn summary(came: &Came, n_asked: usize, args: &CollectArgs, folder: &Path) -> St
     if came.n_partial > 0 {
         let more = came.n_partial - partial.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let _ = writeln!(out, "  in part: {}{more}; they are read up to where they end", partial.join(", "));
+        let _ = writeln!(out, "  in part: {}{more}; they are read up to the cut", partial.join(", "));
     }
     if came.n_whole + came.n_partial > 0 {
         if !args.no_logs {

@@ -59,7 +59,7 @@ pub(super) fn parse(
     command: &Command,
 ) -> Result<Vec<Set>, Wrong> {
     let table = DeTable::parse(text).map_err(|error| {
-        Wrong::new(error.span().unwrap_or(0..0), error.message().to_owned(), "this is no TOML")
+        Wrong::new(error.span().unwrap_or(0..0), error.message().to_owned(), "this is not TOML")
     })?;
     let mut general = Vec::new();
     let mut own = Vec::new();
@@ -124,7 +124,7 @@ fn unknown<'a>(key: &Key<'_>, what: &str, names: impl Iterator<Item = &'a str>) 
         || "keys are the long options of the commands, as in `ringleader help watch`".to_owned(),
         |(_, known)| format!("did you mean `{known}`?"),
     );
-    Wrong::new(key.span(), format!("`{name}` is no {what}"), help)
+    Wrong::new(key.span(), format!("`{name}` is not an {what}"), help)
 }
 
 /// The value for the option of this name, if the command has it.
@@ -175,7 +175,7 @@ fn word(value: &DeValue<'_>, at: Range<usize>, arg: &Arg) -> Result<String, Wron
         }
     };
     if is_flag(arg) != matches!(value, DeValue::Boolean(_)) {
-        let what = if is_flag(arg) { "this is a flag" } else { "this is no flag" };
+        let what = if is_flag(arg) { "this is a flag" } else { "this is not a flag" };
         let help = if is_flag(arg) { "write true or false" } else { "write a number, or text in quotes" };
         return Err(Wrong::new(at, what, help));
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Layer;
 
-/// What the file is called, wherever it stands.
+/// The name of the file, in any place.
 const NAME: &str = "ringleader.toml";
 const SYSTEM: &str = "/etc/ringleader";
 /// Folders above the working directory that are looked into.
@@ -40,7 +40,7 @@ pub(super) fn files(evidence: &[PathBuf]) -> Vec<Found> {
     out
 }
 
-/// The nearest file from the working directory upward that neither stands in evidence nor above it: evidence is other
+/// The nearest file from the working directory upward that is neither in evidence nor above it: evidence is other
 /// people's, and must not decide how it is judged.
 fn project(here: &Path, evidence: &[PathBuf]) -> Option<PathBuf> {
     let evidence: Vec<PathBuf> = evidence.iter().filter_map(|path| path.canonicalize().ok()).collect();

@@ -53,11 +53,11 @@ fn mistakes_are_shown_where_they_are() {
     for (text, said) in [
         ("[wach]\njson = true\n", "did you mean `watch`"),
         ("json = \"yes\"\n", "this is a flag"),
-        ("stall-factor = true\n", "this is no flag"),
+        ("stall-factor = true\n", "this is not a flag"),
         ("stall-factor = \"many\"\n", "invalid value 'many'"),
         ("format = [\"json\"]\n", "takes one value"),
-        ("json = \n", "this is no TOML"),
-        ("json = true\njson = false\n", "this is no TOML"),
+        ("json = \n", "this is not TOML"),
+        ("json = true\njson = false\n", "this is not TOML"),
         ("json = 1979-05-27\n", "options take text"),
     ] {
         assert!(wrong(text, Layer::System).contains(said), "{text}: {}", wrong(text, Layer::System));
@@ -123,7 +123,7 @@ fn a_flag_wins_and_what_contradicts_it_is_passed_over() {
     assert_eq!(effective(&["ringleader", "watch"], two), (false, true, 5.0));
 }
 
-/// Each option of the real program has a variable of its own, and what it contradicts can be told.
+/// Each option of the real program has a variable of its own, and its contradictions are reported.
 #[test]
 fn every_option_of_every_command_can_be_set() {
     let mut n_options = 0;

@@ -86,7 +86,7 @@ pub struct Check {
 pub struct Compared {
     /// Its name.
     pub name: String,
-    /// How it stands.
+    /// Its state.
     pub standing: Standing,
     /// Its value.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,11 +96,11 @@ pub struct Compared {
     pub should: Option<String>,
     /// What that costs, or means.
     pub why: String,
-    /// Processes of which this is true.
+    /// Processes for which this is true.
     pub pids: Vec<u32>,
 }
 
-/// How a setting of a running job stands.
+/// The state of a setting of a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {

@@ -92,7 +92,7 @@ fn packages(python: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// `lib/python3.11/site-packages` and its kin. `version` is the interpreter's name: `python3.11` tells which.
+/// `lib/python3.11/site-packages` and its kin. `version` is the interpreter's name: `python3.11` shows which.
 fn of_prefix(prefix: &Path, version: &str) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for lib in ["lib", "lib64"] {

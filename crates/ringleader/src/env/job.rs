@@ -1,5 +1,5 @@
-//! The settings of a running job, held against those that make its failure diagnosable. Its processes are looked at, never
-//! asked.
+//! The settings of a running job, compared with those that make its failure diagnosable. Its processes are looked at,
+//! never asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -146,7 +146,7 @@ fn wanted(setting: &Setting, own: &BTreeMap<String, String>) -> Compared {
     }
 }
 
-/// What is set in vain, or not read as it is meant.
+/// What is set without effect, or not read as intended.
 fn unread(name: &str, value: &str, torch: Option<Release>, nccl: Option<Release>) -> Option<Compared> {
     if !FAMILIES.iter().any(|family| name.starts_with(family)) {
         return None;

@@ -28,7 +28,7 @@ pub(super) fn shell(answer: &Answer, is_quiet: bool) -> String {
             (State::Export, Some(was)) => format!("{} (was {was})", variable.gives),
             (State::Kept, was) => {
                 let was = was.clone().unwrap_or_default();
-                format!("{} is {was} already, which does", variable.name)
+                format!("{} is already {was}, which is suitable", variable.name)
             }
             (State::Left, was) => {
                 format!(

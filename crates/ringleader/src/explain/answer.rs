@@ -59,7 +59,7 @@ pub struct Topic {
     pub sources: Vec<String>,
 }
 
-/// A name and what stands for it.
+/// A name and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Detail {
     /// What.

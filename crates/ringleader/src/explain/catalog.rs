@@ -62,7 +62,7 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// What stands for a row of texts.
+/// What replaces a row of texts.
 pub fn messages() -> impl Iterator<Item = String> {
     let warns = nccl_warn::all().iter().map(topics::warn_name);
     warns.chain(saying::all().iter().map(topics::text_of))

@@ -102,7 +102,7 @@ fn of_sxid(event: &Sxid) -> Topic {
     topic.read("port", event.link.map(|l| l.to_string()).unwrap_or_default());
     topic.read("severity", event.fatal.map(|f| if f { "Fatal" } else { "Non-fatal" }).unwrap_or_default());
     if event.first {
-        topic.read("first", "the first of its burst: trust it over those that follow");
+        topic.read("first", "the first of its burst: trust it more than those that follow");
     }
     topic
 }
@@ -111,7 +111,7 @@ fn of_pcie(error: &PcieError) -> Option<Topic> {
     let severity = match error.severity {
         PcieSeverity::Corrected => "corrected: sent again, nothing was lost",
         PcieSeverity::NonFatal => "not fatal: a transaction was lost",
-        PcieSeverity::Fatal => "fatal: the link cannot be trusted any more",
+        PcieSeverity::Fatal => "fatal: the link can no longer be trusted",
     };
     let mut topic = event("pcie-report", [("severity", severity.to_owned())])?;
     topic.read("reported by", &*error.driver);
@@ -183,12 +183,12 @@ fn bits(topic: &mut Topic, registers: &[u32]) {
             (0..32).filter(|bit| word & row.mask & (1 << bit) != 0).map(|b| b.to_string()).collect();
         let verdict = match row.verdict {
             "ignore" => "means nothing",
-            "sympathetic" => "follows a fault elsewhere; report it if it comes alone",
-            "hw_if_repeated" => "hardware, if it comes twice on this link within 24 hours",
+            "sympathetic" => "follows a fault elsewhere; report it if it occurs alone",
+            "hw_if_repeated" => "hardware, if it occurs twice on this link within 24 hours",
             "check_mechanical" => "check seating, bridge or cable of the link",
             "signal_integrity" => "the signal on the link is bad: check seating, bridge or cable",
-            "report_if_repeated" => "report it if it comes again",
-            "field_diag_if_repeated" => "run field diagnostics if it comes again",
+            "report_if_repeated" => "report it if it recurs",
+            "field_diag_if_repeated" => "run field diagnostics if it recurs",
             "fabric_reset" => "reset the fabric: all GPUs and switches together",
             other => other,
         };
@@ -204,7 +204,7 @@ fn sub_code(topic: &mut Topic, event: &Xid, unit: &str, first: u32, second: u32)
         topic.read("decoded", "NVIDIA's sheet has no row for this unit, sub-code and status");
         return;
     };
-    // What depended on the sub-code is told by it now.
+    // What depended on the sub-code is now known.
     topic.details.retain(|d| !matches!(&*d.value, "decode" | "depends on the sub-code"));
     let fatal = event.fatal == Some(true) && !rule.resolution_if_fatal.is_empty();
     let resolution = if fatal { rule.resolution_if_fatal } else { rule.resolution };

@@ -138,8 +138,7 @@ pub(super) fn said_by_nccl(text: &str, origin: &str) -> Topic {
             let mut topic =
                 Topic::new(Kind::NcclMessage, "an NCCL message", "text that no release is known to print");
             topic.meaning.push_str(
-                "NCCL 2.14.3 to 2.30.7 does not print this text as a warning: it is of another release, of a plugin, \
-                 or cut.",
+                "NCCL 2.14.3 to 2.30.7 does not print this text as a warning: it comes from another release or a plugin, or is truncated.",
             );
             topic
                 .sources
@@ -317,7 +316,7 @@ fn store(event: &StoreEvent) -> Option<(u8, Topic)> {
             topic.read("joined", format!("{joined} of {expected}"));
         }
         StoreEvent::WaitTimeout { setter: Some(rank), .. } => {
-            topic.read("who should have set it", format!("rank {}", rank.0));
+            topic.read("which rank should have set it", format!("rank {}", rank.0));
         }
         StoreEvent::AddressInUse { port } => {
             topic.read("port", port.map(|p| p.to_string()).unwrap_or_default());

@@ -9,7 +9,7 @@ use crate::explain::topics;
 
 /// Settings in one text.
 const MAX_SETTINGS: usize = 40;
-/// What stands before a setting on a command line or in a script.
+/// What precedes a setting on a command line or in a script.
 const BEFORE: [&str; 8] = ["export", "declare", "-x", "-e", "--env", "env", "set", "ENV"];
 
 /// Topics for all settings of a text that consists of settings (and a command after them); empty if it does not.

@@ -42,7 +42,7 @@ fn quoted(name: &str) -> String {
 }
 
 fn headline(page: &mut Page, topic: &Topic) {
-    // A message is told by what it says; its name is a text that was read or is a fact below.
+    // A message is identified by what it says; its name is a text that was read or is a fact below.
     let text = match topic.kind {
         Kind::Message | Kind::NcclMessage | Kind::Symptom => {
             format!("{}: {}", topic.kind.words(), topic.title)

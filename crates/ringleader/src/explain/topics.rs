@@ -80,7 +80,10 @@ pub(super) fn cuda_error(error: &CudaError) -> Topic {
     topic.is_not.push(sentence(error.is_not));
     topic.detail("name", error.name);
     if error.sticky {
-        topic.detail("sticky", "every later CUDA call of the process fails alike: only the first one tells");
+        topic.detail(
+            "sticky",
+            "every later CUDA call of the process fails with it: only the first one is informative",
+        );
     }
     see_causes(&mut topic, error.causes);
     advice_of_first(&mut topic, error.causes);
@@ -135,7 +138,7 @@ fn role_in_words(saying: &Saying) -> Option<&'static str> {
         Role::Echo => {
             Some("It is a consequence, never the root: look for what came before it, on all ranks.")
         }
-        Role::Suggests => Some("It is no proof: other faults print it too."),
+        Role::Suggests => Some("It proves nothing alone: other faults print it too."),
         Role::States => None,
     }
 }
@@ -180,7 +183,7 @@ pub(super) fn event(event: &Event) -> Topic {
     topic.actions.extend(advice(event.advice));
     if !event.causes.is_empty() {
         topic.actions.push(action(
-            "collect what all ranks printed and recorded, and have it judged together",
+            "collect what all ranks printed and recorded, and diagnose it together",
             "ringleader diagnose FOLDER",
             Impact::Harmless,
         ));
@@ -279,7 +282,7 @@ pub(super) fn bandwidth() -> Topic {
         .map(str::to_owned),
     );
     topic.actions.push(action(
-        "measure it alone, on an idle node; a GPU 10 % below its siblings tells more than any absolute",
+        "measure it alone, on an idle node; a GPU 10 % below its siblings is a clearer sign than any absolute value",
         "all_reduce_perf -b 8 -e 16G -f 2 -g 8",
         Impact::Disruptive,
     ));

@@ -1,8 +1,8 @@
 //! The program on the other side: found by name, or copied there where this version of it is absent.
 //!
 //! A copy is the very file that runs here, in a folder named by version and content. It is written beside its place,
-//! checked by its hash, and renamed: whoever starts it meanwhile, from a home directory that all nodes share too, finds
-//! the whole of it or nothing.
+//! checked by its hash, and renamed: a node that starts it at that moment, also from a shared home directory, finds the
+//! whole of it or nothing.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -100,7 +100,7 @@ impl Program {
             kind: SilenceKind::NoProgram,
             why,
             next:
-                "is there room in the home directory there? Else install it and name it with --remote-program"
+                "is there space left in the home directory there? Else install it and name it with --remote-program"
                     .to_owned(),
         })
     }

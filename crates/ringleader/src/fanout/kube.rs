@@ -47,7 +47,7 @@ impl Kube {
                 config.connect_timeout = Some(patience);
                 Client::try_from(config).map_err(|error| chain(&error))
             })
-            .map_err(|why| format!("no way to the API of Kubernetes: {why}"))?;
+            .map_err(|why| format!("the Kubernetes API cannot be reached: {why}"))?;
         let api = match namespace {
             Some(name) => Api::namespaced(client, name),
             None => Api::default_namespaced(client),

@@ -152,7 +152,7 @@ fn pods(args: &NodesArgs, selector: &str) -> Result<(Box<dyn Transport>, Vec<Str
 
 #[cfg(not(feature = "kube"))]
 fn pods(_: &NodesArgs, _selector: &str) -> Result<(Box<dyn Transport>, Vec<String>), Failure> {
-    let why = "this build of ringleader does not speak with Kubernetes".to_owned();
+    let why = "this build of ringleader has no Kubernetes support".to_owned();
     let help = "build it with: cargo build --release -p ringleader --features kube; deploy/kubernetes/check.yaml needs no such build";
     Err(Failure::Nodes { why, help })
 }

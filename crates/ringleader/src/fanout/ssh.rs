@@ -58,7 +58,7 @@ pub(super) fn no_program(status: Option<i32>, said: &str) -> Option<Silence> {
     is_missing.then(|| Silence {
         kind: SilenceKind::NoProgram,
         why: match status {
-            Some(126) => "it is there and cannot be run".to_owned(),
+            Some(126) => "it is there but cannot be run".to_owned(),
             _ => "the program was not found".to_owned(),
         },
         next:
@@ -75,7 +75,7 @@ pub(super) fn no_report(host: &str, ran: &Ran) -> Silence {
     };
     let line = last_line(&ran.said, host);
     let why = match (ran.is_cut, line.is_empty()) {
-        (true, _) => "its answer is too long to be a report".to_owned(),
+        (true, _) => "its answer is too long for a report".to_owned(),
         (_, true) => format!("{how}, and no report in its output"),
         (_, false) => format!("{how}: {line}"),
     };

@@ -11,7 +11,7 @@ use super::context;
 
 /// Evidence of this size is shown whole, bytes.
 const WHOLE_BYTES: u64 = 12 << 10;
-/// Files of which parts are shown, and lines of each at its beginning and end.
+/// Files that are shown in part, and lines of each at its beginning and end.
 const MAX_FILES: usize = 24;
 const HEAD_LINES: usize = 4;
 const TAIL_LINES: usize = 12;

@@ -36,7 +36,7 @@ const MAX_QUESTION: usize = 4_000;
 pub(super) enum Answer {
     /// Its answer.
     Text(String),
-    /// Why it gives none, for whoever called it.
+    /// Why it gives none, for the caller.
     Refused(String),
 }
 
@@ -100,14 +100,14 @@ impl Roots {
         roots.iter().map(resolve).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The path itself, links resolved, if it lies below a root. A relative one is of the first root.
+    /// The path itself, links resolved, if it is below a root. A relative one is of the first root.
     fn allow(&self, path: &str) -> Result<PathBuf, String> {
         let refused = || {
             let roots: Vec<String> = self.0.iter().map(|root| root.display().to_string()).collect();
             format!("'{}' is not below the roots of this server: {}", plain(path), roots.join(", "))
         };
         let first = self.0.first().ok_or_else(refused)?;
-        // What lies outside is not even told to exist.
+        // Even the existence of an outside path is not revealed.
         let real = std::fs::canonicalize(first.join(path)).map_err(|_| refused())?;
         if self.0.iter().any(|root| real.starts_with(root)) { Ok(real) } else { Err(refused()) }
     }

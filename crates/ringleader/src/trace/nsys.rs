@@ -89,7 +89,7 @@ impl NsysArgs {
 }
 
 fn say(text: &str) {
-    // Nobody may be left to be told.
+    // The reader may be gone.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 

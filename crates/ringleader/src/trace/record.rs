@@ -29,16 +29,16 @@ pub(crate) struct RecordArgs {
     /// Processes to record [default: all that ask]
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// Ranks to wait for before any is told to record [default: those that ask within 12 s]
+    /// Ranks to wait for before the recording starts [default: those that ask within 12 s]
     #[arg(long, value_name = "N")]
     ranks: Option<usize>,
     /// Steps to record
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=200))]
     steps: u32,
-    /// Begin at the next multiple of this step: choose more steps than the job does in 15 s
+    /// Begin at the next multiple of this step: choose more steps than the job runs in 15 s
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     at_multiple: u32,
-    /// Record this many milliseconds from a common time on, for programs whose optimizer is not PyTorch's: the same time,
+    /// Record this many milliseconds from a common start, for programs whose optimizer is not PyTorch's: the same time,
     /// not the same steps
     #[arg(long, value_name = "MS", conflicts_with = "at_multiple", value_parser = clap::value_parser!(u32).range(10..=60_000))]
     duration_ms: Option<u32>,
@@ -53,7 +53,7 @@ pub(crate) struct RecordArgs {
 const NAME: &[u8] = b"dynolog";
 /// Bytes before the body of a datagram.
 const HEAD_BYTES: usize = 40;
-/// Two rounds of asking: whoever asks at all has asked by then.
+/// Two rounds of requests: every process that asks at all has asked by then.
 const TWO_POLLS: Duration = Duration::from_secs(12);
 /// Room that a rank's timeline may take, bytes: five steps of a large model are a tenth of it.
 const ROOM_BYTES: u64 = 256 << 20;
@@ -115,7 +115,7 @@ pub(crate) struct Recording {
     pub(crate) out: PathBuf,
     /// Processes; all that ask if empty.
     pub(crate) pids: Vec<u32>,
-    /// Ranks to wait for before any is told to record.
+    /// Ranks to wait for before the recording starts.
     pub(crate) n_ranks: Option<usize>,
     /// What they record.
     pub(crate) window: Window,
@@ -128,7 +128,7 @@ pub(crate) struct Recording {
 pub(crate) struct Recorded {
     /// The file of each process.
     pub(crate) files: BTreeMap<u32, PathBuf>,
-    /// Processes that were told to record.
+    /// Processes that were asked to record.
     pub(crate) n_told: usize,
 }
 
@@ -215,7 +215,7 @@ impl Recording {
         }
     }
 
-    /// What a rank is told.
+    /// The configuration that a rank receives.
     fn order(&self, path: &Path, start_ms: u64) -> String {
         let mut order = format!("ACTIVITIES_LOG_FILE={}\n", path.display());
         let _ = match self.window {
@@ -285,7 +285,7 @@ fn now_ms() -> u64 {
 }
 
 fn say(text: &str) {
-    // Nobody may be left to be told.
+    // The reader may be gone.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 

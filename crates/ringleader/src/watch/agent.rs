@@ -48,7 +48,7 @@ const LOGS: Duration = Duration::from_secs(10);
 const UNNAMED: Duration = Duration::from_secs(1);
 /// Ranks of one node.
 const MAX_RANKS: usize = 1024;
-/// Pids that a note names, and rings of which each has a note.
+/// Pids that a note names, and rings that have a note each.
 const MAX_NAMED: usize = 8;
 /// Open files that the watcher asks for: one for each ring, and some for each look. Not more, where it may have more: some
 /// programs that a hook may start go through all of them.
@@ -68,7 +68,7 @@ struct Member {
     logs: BTreeSet<PathBuf>,
     /// The newest that was said of it.
     last: RankDigest,
-    /// It has a communicator with ranks on other hosts, or one of which that is not known.
+    /// It has a communicator with ranks on other hosts, or one whose hosts are unknown.
     has_network: bool,
     is_rank: bool,
     /// It only carries the variables of a rank that was seen to compute: a shell around it, or a helper below.
@@ -104,7 +104,7 @@ pub(crate) struct Agent {
     slurm: BTreeMap<(u32, u64), bool>,
     kin: Kin,
     next_kin: Instant,
-    /// Ranks of the job that stand outside of what was named.
+    /// Ranks of the job outside what was named.
     elsewhere: BTreeSet<u32>,
     next_scan: Instant,
     had_ranks: bool,
@@ -277,7 +277,7 @@ impl Agent {
         self.elsewhere.iter().filter(|pid| all.contains_key(pid)).copied().collect()
     }
 
-    /// Those of them that compute. Environments are read once for each process, and again where they told no rank.
+    /// Those of them that compute. Environments are read once for each process, and again if they had no rank.
     fn ranks(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
         let now = Instant::now();
         let parents = parents(all);
@@ -330,7 +330,7 @@ impl Agent {
         self.members.retain(|pid, member| {
             member.is_rank |= ranks.contains(pid);
             if let Some(number) = numbers.get(pid).filter(|_| !ranks.contains(pid)) {
-                // It was taken for the rank before that one was there, or could be told from it.
+                // It was taken for the rank before that one was there or could be distinguished.
                 member.is_rank = false;
                 member.is_beside |= told.contains(number);
             }
@@ -471,7 +471,7 @@ impl Agent {
                 if ring.failed.replace(error.to_string()).is_none() {
                     (member.next_try, member.pause) = (Instant::now(), RETRY);
                 }
-                // What it said before would look as if it stood still. Of the dead it is the last word.
+                // Its earlier state would look like a stall. For a dead one it is the last state.
                 let last = &member.last;
                 let (rank, local_rank, world_size) = (last.rank, last.local_rank, last.world_size);
                 if is_gone {
@@ -498,7 +498,7 @@ impl Agent {
         digest
     }
 
-    /// Which logs the ranks write. A file may lie on a mount that hangs, and then only this thread does.
+    /// Which logs the ranks write. A file may be on a mount that hangs, and then only this thread does.
     fn read_logs(&mut self) {
         if let Some(scan) = &self.logs_scan {
             match scan.try_recv() {
@@ -552,15 +552,14 @@ impl Agent {
         };
         for (pid, why) in live().filter_map(|(pid, member)| Some((pid, why(member)?))).take(MAX_NAMED) {
             notes.push(format!(
-                "the ring of pid {pid} cannot be read, nothing is seen of its operations: {why}"
+                "the ring of pid {pid} cannot be read, so its operations are not visible: {why}"
             ));
         }
         let is_removed = |m: &Member| m.ring.as_ref().is_some_and(|ring| ring.file.held.is_some());
         let removed: Vec<u32> = live().filter(|(_, m)| is_removed(m)).map(|(pid, _)| *pid).collect();
         if !removed.is_empty() {
             notes.push(format!(
-                "the ring of pid {} was removed: it is read through the process, and is lost with it; keep cleaners of \
-                 temporary files away from its folder",
+                "the ring of pid {} was removed: it is read through the process and is lost with it; keep temporary-file cleaners away from its folder",
                 named(&removed)
             ));
         }
@@ -568,13 +567,13 @@ impl Agent {
         let blind: Vec<u32> = live().filter(|(_, m)| lacks_kernels(m)).map(|(pid, _)| *pid).collect();
         if !blind.is_empty() {
             notes.push(format!(
-                "kernels of pid {}: since a broadcast this NCCL reports them wrongly, and they are not asked for any more; \
+                "kernels of pid {}: since a broadcast this NCCL reports them wrongly, so they are no longer requested; \
                  NCCL_ALLGATHERV_ENABLE=0 in the job's environment keeps them",
                 named(&blind)
             ));
         }
         if let Some(why) = &self.trouble {
-            notes.push(format!("it is unknown now whether processes live: {why}"));
+            notes.push(format!("it is now unknown whether processes are alive: {why}"));
         }
         if !self.had_ranks && matches!(self.target, Target::Rings | Target::Group(_)) {
             let folders: Vec<String> =
@@ -636,7 +635,7 @@ impl Agent {
         self.members.values().filter(is_cut).map(|member| member.last.pid).collect()
     }
 
-    /// Ranks that are gone and of which no communicator was ever seen: whether they ended in order nobody can tell.
+    /// Ranks that are gone without ever having a visible communicator: it is unknown whether they ended normally.
     pub(crate) fn never_seen(&self) -> bool {
         let is_unseen = |member: &Member| {
             member.is_rank && member.is_gone && !member.last.is_ended && member.last.comms.is_empty()

@@ -10,7 +10,7 @@ use clap::builder::FalseyValueParser;
 use crate::watch::template::Template;
 use crate::watch::{hooks, serve};
 
-/// Follow a running job: name a rank that stalls it within seconds, collect the evidence, and diagnose it
+/// Follow a running job: name the rank that stalls it within seconds, collect the evidence, and diagnose it
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_long_help = include_str!("../help/watch.txt"))]
 pub(crate) struct WatchArgs {
@@ -29,7 +29,7 @@ pub(crate) struct WatchArgs {
     /// Folder of the plugin's rings [default: $RINGLEADER_RING_DIR, /dev/shm/ringleader, /tmp/ringleader]
     #[arg(long, value_name = "DIR")]
     pub(crate) rings: Option<PathBuf>,
-    /// Print events, one JSON object a line
+    /// Print events, one JSON object per line
     #[arg(long, env = "RINGLEADER_JSON", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) json: bool,
     /// Keep running after a job ends and follow the next one; needs no terminal
@@ -39,16 +39,16 @@ pub(crate) struct WatchArgs {
     /// With --stay: number of newest bundles to keep
     #[arg(long, value_name = "N", default_value = "20", requires = "stay")]
     pub(crate) keep: usize,
-    /// Print the state of the job, and end
+    /// Print the state of the job once and exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// End after this many seconds
+    /// Exit after this many seconds
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     pub(crate) for_s: Option<f64>,
-    /// End with the first verdict
+    /// Exit after the first verdict
     #[arg(long)]
     pub(crate) until_verdict: bool,
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = interval,
           env = "RINGLEADER_INTERVAL", hide_env = true)]
     pub(crate) interval: f64,
@@ -63,7 +63,7 @@ pub(crate) struct WatchArgs {
     /// Folder for bundles [default: the current one]
     #[arg(long, value_name = "DIR", env = "RINGLEADER_OUT", hide_env = true)]
     pub(crate) out: Option<PathBuf>,
-    /// Run this in a shell with every verdict, the report (json-v1) on its standard input
+    /// Run this in a shell at every verdict, with the report (json-v1) on its standard input
     #[arg(long, value_name = "CMD", env = "RINGLEADER_ON_STALL", hide_env = true)]
     pub(crate) on_stall: Option<String>,
     /// Post every verdict to this address, as JSON
@@ -85,8 +85,8 @@ pub(crate) struct WatchArgs {
     /// Print lines instead of the terminal view
     #[arg(long, env = "RINGLEADER_NO_SCREEN", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) no_screen: bool,
-    /// When a rank is late again and again, record the timelines of the ranks of this machine for this many milliseconds,
-    /// once a job, and say why it is late. The job must have been started with KINETO_USE_DAEMON=1 (a command after -- is)
+    /// If a rank is persistently late, record the timelines of the ranks of this machine for this many milliseconds,
+    /// once per job, and report why it is late. The job must have been started with KINETO_USE_DAEMON=1 (a command after -- is)
     #[arg(long, value_name = "MS", env = "RINGLEADER_RECORD_LATE", hide_env = true,
           value_parser = clap::value_parser!(u32).range(100..=60_000), conflicts_with = "replay")]
     pub(crate) record_late: Option<u32>,
@@ -98,15 +98,15 @@ pub(crate) struct WatchArgs {
     pub(crate) unstable_node: Option<String>,
 }
 
-/// A day: whoever means longer leaves the option out.
+/// A day: for longer, leave the option out.
 const MAX_S: f64 = 86_400.0;
 
 fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    let value: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     if (least..=most).contains(&value) {
         Ok(value)
     } else {
-        Err(format!("it is not within {least} and {most}"))
+        Err(format!("it is not between {least} and {most}"))
     }
 }
 

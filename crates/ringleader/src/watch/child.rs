@@ -59,7 +59,7 @@ impl Running {
         let mut notes = Vec::new();
         match (std::env::var_os(VARIABLE), plugin::find()) {
             (Some(set), _) if !set.to_string_lossy().contains(LIBRARY) => notes.push(format!(
-                "{VARIABLE} is {} already and is left so: operations are not seen",
+                "{VARIABLE} is already {} and is left unchanged: operations are not visible",
                 set.to_string_lossy()
             )),
             (Some(_), _) => {}
@@ -67,7 +67,7 @@ impl Running {
                 command.env(VARIABLE, path);
             }
             (None, None) => notes.push(format!(
-                "{LIBRARY} is not beside this program: operations are not seen; RINGLEADER_PLUGIN names it"
+                "{LIBRARY} is not beside this program: operations are not visible; RINGLEADER_PLUGIN names it"
             )),
         }
         if let Some(rings) = rings {
@@ -161,7 +161,7 @@ impl Passed {
     }
 }
 
-/// The exit code by which a shell tells how a process ended.
+/// The exit code by which a shell shows how a process ended.
 pub(crate) fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(u8::MAX)
@@ -173,7 +173,7 @@ enum Stream {
     Error,
 }
 
-/// Copies what is appended, until told to stop and nothing is left.
+/// Copies what is appended, until asked to stop and nothing is left.
 fn pass_on(mut from: File, to: Stream, stop: &AtomicBool) {
     let mut buffer = vec![0; 64 << 10];
     loop {

@@ -90,19 +90,19 @@ pub(crate) static COMMS: [CommColumn; 9] = [
     CommColumn::number("ranks", 9, |comm| format!("{}/{}", comm.ranks_seen, comm.size)),
     CommColumn::number("ended", 8, |comm| comm.ops_done.to_string()).measured(Metric {
         name: "comm_operations",
-        help: "Operations that every rank has ended",
+        help: "Operations that every rank has finished",
         is_seconds: false,
         value: Value::Counter(|comm| comm.ops_done),
     }),
     CommColumn::number("op/s", 7, |comm| number(comm.ops_per_s)).measured(Metric {
         name: "comm_operations_per_second",
-        help: "Operations ended a second",
+        help: "Operations finished per second",
         is_seconds: false,
         value: Value::Gauge(|comm| Some(comm.ops_per_s)),
     }),
     CommColumn::number("GB/s", 6, |comm| number(comm.bytes_per_s / 1e9)).measured(Metric {
         name: "comm_bytes_per_second",
-        help: "Bytes that the calls of a rank carry a second",
+        help: "Bytes per second that the calls of a rank carry",
         is_seconds: false,
         value: Value::Gauge(|comm| Some(comm.bytes_per_s)),
     }),
@@ -144,7 +144,7 @@ pub(crate) static RANKS: [RankColumn; 7] = [
     RankColumn::number("late ms", 8, |rank| known(rank.late_ms, |late| format!("{late:.1}"))).measured(
         Metric {
             name: "rank_late",
-            help: "How late it enters collectives in the mean",
+            help: "Mean delay with which it enters collectives",
             is_seconds: true,
             value: Value::Gauge(|rank| Some(rank.late_ms? / 1e3)),
         },

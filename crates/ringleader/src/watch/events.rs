@@ -118,13 +118,13 @@ impl Teller {
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).see(view);
     }
 
-    /// How the job stands, as a table.
+    /// The state of the job, as a table.
     pub(crate) fn table(&self) {
         let picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
         print(&table::render(&picture), false);
     }
 
-    /// How the job stands, whatever is due.
+    /// The state of the job, whatever is due.
     pub(crate) fn once(&self, view: &View) {
         if self.form == Form::Json {
             self.say(&Event::new(view.at_ns, engine::progress(view)));

@@ -134,12 +134,12 @@ impl Eye {
 
     /// What is to be collected of this node now. `output`: files that the job's launcher writes.
     pub(crate) fn wanted(&self, why: String, output: Vec<PathBuf>) -> ToCollect {
-        // What stands at this moment; a stall that has just been told is among it.
+        // What holds at this moment, including a stall that was just reported.
         let now_ns = crate::watch::now_ns();
         let view = self.engine.view();
         let host = ringleader_collect::follow::host();
         let seen = view.processes.iter().filter_map(|process| {
-            // Those of other nodes stand in the bundles of these; a node's name in the hub need not be its host's.
+            // Those of other nodes are in their bundles; a node's name in the hub need not be its host's.
             view.nodes.get(process.node).filter(|node| node.name == self.agent.node())?;
             let host = host.clone();
             let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);

@@ -19,7 +19,7 @@ pub(crate) struct GuardFeed {
     n_told: usize,
 }
 
-/// Events that are told of in all: what follows is in the files, and in the bundle.
+/// Events that are printed in all: later ones are in the files and in the bundle.
 const MOST_TOLD: usize = 64;
 
 impl GuardFeed {
@@ -41,7 +41,7 @@ impl GuardFeed {
         let Ok(mut file) = File::open(path) else { return Vec::new() };
         let size = file.metadata().map_or(0, |facts| if facts.is_file() { facts.len() } else { 0 });
         let from = self.read.entry(path.to_owned()).or_default();
-        // A file that was set aside begins anew.
+        // A file that was set aside starts again.
         if size < *from {
             *from = 0;
         }

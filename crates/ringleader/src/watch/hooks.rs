@@ -37,7 +37,7 @@ pub(crate) fn call(
     thread::scope(|scope| {
         let command = command.map(|line| scope.spawn(move || self::command(&line, report, bundle)));
         let posted = webhook.and_then(|url| self::webhook(&url, body));
-        // A panic there has told of itself.
+        // A panic there has already been reported.
         command.and_then(|thread| thread.join().ok()).into_iter().chain(posted).collect()
     })
 }
@@ -115,7 +115,7 @@ fn keep(mut read: impl FnMut(&mut Vec<u8>) -> std::io::Result<usize> + Send + 's
     receiver
 }
 
-/// What a command leaves running in the background may hold its output open for ever.
+/// What a command leaves running in the background may hold its output open forever.
 fn taken(kept: &Kept, limit: Duration) -> Vec<u8> {
     kept.recv_timeout(limit.min(Duration::from_secs(1))).unwrap_or_default()
 }
@@ -138,7 +138,7 @@ fn wait(child: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> 
     None
 }
 
-/// Posts JSON. Answers with a sentence if it failed twice. The address may be a secret; only its host is told.
+/// Posts JSON. Answers with a sentence if it failed twice. The address may be a secret; only its host is printed.
 fn webhook(url: &str, body: &str) -> Option<String> {
     let mut why = post(url, body, Duration::from_secs(WEBHOOK_S)).err()?;
     thread::sleep(Duration::from_secs(RETRY_S));
@@ -146,7 +146,7 @@ fn webhook(url: &str, body: &str) -> Option<String> {
         why = again;
         return Some(format!("--webhook {}: {why}", host_of(url)));
     }
-    Some(format!("--webhook {}: taken at the second try; at first: {why}", host_of(url)))
+    Some(format!("--webhook {}: accepted at the second try; the first failed: {why}", host_of(url)))
 }
 
 fn post(url: &str, body: &str, limit: Duration) -> Result<(), String> {

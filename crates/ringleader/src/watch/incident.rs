@@ -72,7 +72,7 @@ pub(crate) fn collect(wanted: &ToCollect, folder: &Path) -> Result<Written, Fail
 
 fn collect_in(wanted: &ToCollect, folder: &Path) -> Result<PathBuf, Failure> {
     let bundle = fresh(folder);
-    // Under its own name once it is whole: whoever ends us meanwhile leaves no half of one.
+    // Renamed once it is complete: a kill in between leaves no partial file.
     let mut part = bundle.clone().into_os_string();
     part.push(PART);
     let part = PathBuf::from(part);

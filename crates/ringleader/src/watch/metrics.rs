@@ -158,7 +158,7 @@ fn ranks(registry: &mut Registry, picture: &Picture) {
     }
     registry.register_with_unit(
         "straggler_late",
-        "A rank that is late, and of what",
+        "A rank that is late, and the reason",
         Unit::Seconds,
         stragglers,
     );

@@ -84,11 +84,11 @@ impl Nodes {
         match self.hub.link() {
             Link::Away { why, .. } if !self.was_away => {
                 self.was_away = true;
-                heard.notes.push(format!("the hub is away, this node is watched alone: {why}"));
+                heard.notes.push(format!("the hub cannot be reached, this node is watched alone: {why}"));
             }
             Link::Up if self.was_away => {
                 self.was_away = false;
-                heard.notes.push("the hub is back".to_owned());
+                heard.notes.push("the hub can be reached again".to_owned());
             }
             _ => {}
         }
@@ -99,14 +99,14 @@ impl Nodes {
             if self.feed.is_none() {
                 self.feed = Some(self.hub.follow());
                 heard.is_new_term = true;
-                heard.notes.push("this node judges for all".to_owned());
+                heard.notes.push("this node diagnoses for all".to_owned());
             }
         } else {
             self.feed = None;
             if let ringleader_hub::Role::Agent { analyser: Some(analyser) } = role
                 && self.analyser.as_ref() != Some(&analyser)
             {
-                heard.notes.push(format!("{analyser} judges for all"));
+                heard.notes.push(format!("{analyser} diagnoses for all"));
                 self.analyser = Some(analyser);
             }
         }
@@ -114,8 +114,8 @@ impl Nodes {
             match change {
                 Change::Digest(digest) if digest.node != self.name => heard.digests.push(*digest),
                 Change::Unreadable { node, why } => heard.notes.push(format!("digest of {node}: {why}")),
-                Change::Surplus => heard.notes.push("more nodes than are followed".to_owned()),
-                // The engine tells silence by the age of what it has, and away and back were told by the link.
+                Change::Surplus => heard.notes.push("more nodes than can be followed".to_owned()),
+                // The engine detects silence by the age of its data; the link has reported disconnects and reconnects.
                 Change::Digest(_)
                 | Change::Silent { .. }
                 | Change::Left { .. }
@@ -209,7 +209,7 @@ impl Gathering {
                 Some(path) if path.is_file() => bundles.push(path),
                 Some(path) => {
                     notes.push(format!(
-                        "the bundle of {} is there, not here: {}",
+                        "the bundle of {} stays on that node: {}",
                         answer.node,
                         path.display()
                     ));

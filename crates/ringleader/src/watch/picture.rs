@@ -47,7 +47,7 @@ pub(crate) struct Picture {
     pub(crate) slowest: Option<SlowestRow>,
     /// The newest word on each late rank.
     pub(crate) stragglers: Vec<Straggler>,
-    /// Those that stand.
+    /// Stalls that hold.
     pub(crate) stalls: Vec<Stall>,
     pub(crate) n_stalls: u64,
     /// What is being done about it: `collecting evidence`.
@@ -158,7 +158,7 @@ impl Picture {
         }
     }
 
-    /// Takes in how the job stands.
+    /// Takes in the state of the job.
     pub(crate) fn see(&mut self, view: &View) {
         self.at = ringleader_watch::event::seconds(view.at_ns);
         (self.job, self.sees) = (view.job, view.sees);
@@ -201,7 +201,7 @@ fn comms(view: &View) -> Vec<CommRow> {
 }
 
 fn ranks(view: &View) -> Vec<RankRow> {
-    // Where each process stands: the communicator that is stalled says most, then one with something in flight.
+    // Where each process is: a stalled communicator says most, then one with something in flight.
     let mut standing: Vec<Option<(u8, &Standing, &str)>> = vec![None; view.processes.len()];
     for comm in &view.comms {
         for member in &comm.members {

@@ -106,7 +106,7 @@ impl Ras {
             }
         }
         if self.known.is_empty() && !report.groups.is_empty() {
-            self.trouble = Some("NCCL before 2.28.7 lists communicators in trouble only".to_owned());
+            self.trouble = Some("NCCL before 2.28.7 lists only communicators in trouble".to_owned());
         }
     }
 }
@@ -127,7 +127,7 @@ fn question(pids: &[u32], address: &str) -> Result<RasReport, String> {
         match (ras.take)(&request) {
             Ok(answer) => {
                 let text = answer["report"].as_str().unwrap_or_default().to_owned();
-                return parse(&text).ok_or_else(|| "its answer is not understood".to_owned());
+                return parse(&text).ok_or_else(|| "its answer could not be parsed".to_owned());
             }
             Err(ringleader_collect::Trouble::Failed(why)) => return Err(why),
             // An old one has no JSON.

@@ -1,5 +1,5 @@
-//! A rank is late again and again: the timelines of the ranks of this machine say why. Off unless asked for, once a job,
-//! in a thread of its own.
+//! A rank is late repeatedly: the timelines of the ranks of this machine say why. Off unless asked for, once a job, in
+//! a thread of its own.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -58,9 +58,9 @@ pub(crate) fn record(wanted: &ToRecord, say: &dyn Fn(&str), stop: &AtomicBool) -
     let agrees = match verdict.culprits.as_slice() {
         [] => String::new(),
         ranks if ranks.contains(&wanted.late) => {
-            format!("; the rank that was seen late live (rank {})", wanted.late)
+            format!("; the rank that was late live (rank {})", wanted.late)
         }
-        ranks => format!("; not the rank that was seen late live (ranks {ranks:?}, not {})", wanted.late),
+        ranks => format!("; not the rank that was late live (ranks {ranks:?}, not {})", wanted.late),
     };
     let missing = match n_told.saturating_sub(files.len()) {
         0 => String::new(),

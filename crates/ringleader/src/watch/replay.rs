@@ -35,7 +35,7 @@ pub(super) fn replay(paths: &[PathBuf], settings: Settings, teller: &Teller) -> 
         read(path, 0, &mut states);
         if states.len() == before {
             return Err(Failure::Nodes {
-                why: format!("replay {}: no ring is there", path.display()),
+                why: format!("replay {}: no ring found", path.display()),
                 help: "name rings (/dev/shm/ringleader/ring-*), a folder of them, or a bundle that holds them",
             });
         }
@@ -47,7 +47,7 @@ pub(super) fn replay(paths: &[PathBuf], settings: Settings, teller: &Teller) -> 
     for look in 0..((end.saturating_sub(begin)) / LOOK_NS).min(MAX_LOOKS) {
         let now = begin + look * LOOK_NS;
         let ranks = states.iter().map(|state| RankDigest {
-            // Of the dead the ring tells nothing: they are taken to stand where they stood.
+            // The ring says nothing about dead processes: they are taken to be where they were.
             process: ProcessState::Alive,
             would_show: true,
             ..from_ring(&at(state, now))

@@ -46,7 +46,7 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
             break;
         }
         match wait() {
-            // A closed terminal is always ready to be read and has nothing: whoever asks it for an event never comes back.
+            // A closed terminal is always ready to be read and has no data: asking it for an event never returns.
             Waited::Closed => {
                 CLOSED.store(true, Ordering::Relaxed);
                 // It cannot be restored, and its end would complain of that to nobody.
@@ -87,7 +87,7 @@ fn wait() -> Waited {
     let input = io::stdin();
     let mut fds = [PollFd::new(&input, PollFlags::IN)];
     let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(REDRAW.subsec_nanos()) };
-    // Interrupted, as by a window that changes its size: it is drawn anew.
+    // Interrupted, as by a window that changes its size: it is redrawn.
     let Ok(n) = poll(&mut fds, Some(&limit)) else { return Waited::Nothing };
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     if fds.iter().any(|fd| fd.revents().intersects(gone)) {

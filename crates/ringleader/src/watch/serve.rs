@@ -32,7 +32,7 @@ const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Connections at a time; more wait to be taken. Each takes a descriptor, and the watcher needs some to see whether ranks live.
 const MAX_CONNECTIONS: usize = 64;
-/// A connection that has asked nothing whole for so long, or takes no answer, is closed: a page asks every second.
+/// A connection without a complete request for this long, or that takes no answer, is closed: a page asks every second.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// After a connection could not be taken.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ fn start_with(address: SocketAddr, picture: Shared, patience: Duration) -> io::R
         runtime.block_on(async {
             if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
                 let door = Door { listener, seats: Arc::new(Semaphore::new(MAX_CONNECTIONS)), patience };
-                // Ends only if the listener fails, and nobody can be told then but by its silence.
+                // Ends only if the listener fails; then its silence is the only sign.
                 let _ = axum::serve(door, app).await;
             }
         });
@@ -106,8 +106,8 @@ impl axum::serve::Listener for Door {
     }
 }
 
-/// A connection that must have asked by a certain time, however slowly its bytes come. Each piece of an answer that it takes
-/// gives it time anew.
+/// A connection that must have asked by a certain time, however slowly its bytes come. Each piece of an answer that it
+/// takes gives it time again.
 struct Guest {
     stream: TcpStream,
     until: Pin<Box<Sleep>>,
@@ -227,7 +227,7 @@ async fn only_local(request: Request, next: Next) -> Response {
     if LOCAL.contains(&name) {
         next.run(request).await
     } else {
-        (StatusCode::FORBIDDEN, "ask for it as localhost\n").into_response()
+        (StatusCode::FORBIDDEN, "use localhost in the address\n").into_response()
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
         assert!(page.contains("content-security-policy: default-src 'none'"), "{page}");
         let state = ask(at, "/api/state", &host);
         assert!(state.contains("\"schema\":\"ringleader.watch-state.v1\""), "{state}");
-        // It is read anew each time.
+        // It is read again each time.
         picture.lock().unwrap().comms[0].name = "</script><img src=x onerror=alert(1)>".to_owned();
         assert!(ask(at, "/api/state", &host).contains("onerror"));
         let metrics = ask(at, "/metrics", "localhost");
@@ -289,7 +289,7 @@ mod tests {
         assert!(ask(at, "/nothing", &host).starts_with("HTTP/1.1 404"));
     }
 
-    /// Whoever opens connections and asks nothing, or asks a letter at a time, keeps nobody else out for long.
+    /// A client that opens connections and sends nothing, or sends a byte at a time, blocks no other client for long.
     #[test]
     fn guests_that_do_not_ask_are_sent_away() {
         let patience = Duration::from_millis(300);

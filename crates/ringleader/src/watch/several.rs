@@ -1,5 +1,5 @@
-//! The jobs of this node, each followed by itself: a watcher for each, in a thread of its own, with its own alarms. Nobody has
-//! named one; ranks are looked for again and again, and a job that appears is taken up.
+//! The jobs of this node, each followed by itself: a watcher for each, in a thread of its own, with its own alarms.
+//! Nobody has named one; ranks are looked for repeatedly, and a job that appears is taken up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -107,7 +107,7 @@ impl Crowd<'_> {
             show_of(&job.seat, self.front);
             match job.thread.join() {
                 Ok(ended) => self.ended.push(ended),
-                // A panic of one is our bug and told at the top.
+                // A panic of one is our bug and reported at the top.
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }

@@ -1,5 +1,5 @@
-//! Stacks of the ranks while a stall stands, for the digest: where each stands outside of any collective. Taken by
-//! processes of their own, as `collect` takes them.
+//! Stacks of the ranks during a stall, for the digest: where each is outside any collective. Taken by processes of
+//! their own, as `collect` takes them.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

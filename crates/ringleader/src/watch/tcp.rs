@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_millis(1500);
 const REST: u32 = 200;
 /// Counts are over about so long.
 const WINDOW: Duration = Duration::from_secs(6);
-/// What carries less than this, and is busy for less, is not told: nobody waits for it.
+/// A flow that carries less than this, and is busy for less, is not reported: no rank waits for it.
 const LEAST_BYTES: u64 = 64 << 10;
 const LEAST_BUSY_US: u64 = 5_000;
 

@@ -1,4 +1,4 @@
-//! Bodies of webhooks in the form that a receiver wants: JSON with places for parts of what is told.
+//! Bodies of webhooks in the form that a receiver wants: JSON with placeholders for parts of the event.
 //!
 //! A place is `{{/report/verdict/summary}}`: a JSON pointer (RFC 6901) into what is posted without a template: `event`, `host`,
 //! `bundle`, `text`, and `report` (`ringleader.report.v1`). A string that is a place and nothing
@@ -27,10 +27,10 @@ impl Template {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map(Self).map_err(|error| format!("it is no JSON: {error}"))
+        serde_json::from_str(text).map(Self).map_err(|error| format!("it is not JSON: {error}"))
     }
 
-    /// The body for what is told.
+    /// The body for an event.
     pub(crate) fn fill(&self, report: &Value) -> String {
         filled(&self.0, report).to_string()
     }

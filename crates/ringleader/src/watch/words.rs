@@ -56,7 +56,7 @@ pub(crate) fn lines(event: &Event) -> Option<String> {
     })
 }
 
-/// What stands still, who is suspected, what each rank does.
+/// What is stalled, which ranks are suspected, what each rank does.
 pub(crate) fn stalled(stall: &Stall) -> String {
     let mut out = format!("STALL: {}", headline(stall));
     for rank in stall.states.iter().take(MAX_STATES) {
@@ -78,7 +78,7 @@ pub(crate) fn headline(stall: &Stall) -> String {
         (kind, comm) => format!("{} #{} of {}", plain(kind), stall.op.number, plain(comm)),
     };
     let mut out = format!(
-        "{what} has stood still for {:.1} s; up to {:.1} s would be usual",
+        "{what} has made no progress for {:.1} s; up to {:.1} s would be usual",
         stall.after_s, stall.expected_s
     );
     if !stall.text.is_empty() {
@@ -110,7 +110,7 @@ fn progress(comms: &[CommProgress], slowest: Option<&Slowest>) -> Option<String>
         let _ = write!(out, "; and {} more", busy.len() - MAX_COMMS);
     }
     if let Some(slowest) = slowest {
-        let often = if slowest.persistent { "always last" } else { "at times last" };
+        let often = if slowest.persistent { "always last" } else { "sometimes last" };
         let _ = write!(out, "; {often}: rank {} by {:.1} ms", slowest.rank, slowest.late_ms);
     }
     Some(out)
@@ -132,7 +132,7 @@ pub(crate) fn means(sees: Sees) -> &'static str {
     match sees {
         Sees::Plugin => "the plugin",
         Sees::Ras => "NCCL RAS",
-        Sees::Processes => "their processes alone",
+        Sees::Processes => "only their processes",
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
         let text = lines(&Event::new(0, What::Stall(Box::new(stall)))).unwrap();
         assert_eq!(
             text,
-            "STALL: AllReduce #7 of dp\\x1b[2J has stood still for 6.0 s; up to 1.0 s would be usual; suspected: \
+            "STALL: AllReduce #7 of dp\\x1b[2J has made no progress for 6.0 s; up to 1.0 s would be usual; suspected: \
              rank 1\n  rank 1 (n\\r pid 0): "
         );
     }

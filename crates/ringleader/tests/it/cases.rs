@@ -26,7 +26,7 @@ fn every_report_fits_the_schema_and_the_page() {
         let commands = advice.filter_map(|a| a.command.as_deref());
         let needed = report.undecided.iter().map(|u| u.command.as_str());
         for command in commands.chain(needed) {
-            // A command can be typed: what there is to say about it stands beside it.
+            // A command can be typed: remarks about it are beside it.
             assert!(!command.contains("  (") && !command.contains("PID"), "{name}: {command}");
         }
         for finding in &report.findings {
@@ -65,8 +65,8 @@ fn names_and_order_of_files_do_not_matter() {
         let report = diagnose(&[same.path().to_owned()], false).unwrap().report();
         assert!(expected.to_json().unwrap() == report.to_json().unwrap(), "{name}");
 
-        // Other names, in the opposite order, some deeper: the same verdict. Who waits with the others may be told by
-        // the name of a file alone (`stack_rank0.txt`); who is accused may not.
+        // Other names, in the opposite order, some deeper: the same verdict. Which ranks wait with the others may be
+        // shown by the name of a file alone (`stack_rank0.txt`); who is accused may not.
         let other = tempfile::tempdir().unwrap();
         std::fs::create_dir(other.path().join("deep")).unwrap();
         for (n, file) in files.iter().enumerate() {

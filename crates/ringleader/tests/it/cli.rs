@@ -106,7 +106,7 @@ fn what_cannot_be_obeyed_is_2() {
     ");
 }
 
-/// `/dev/full` stands for a full disk, wherever the report goes.
+/// `/dev/full` plays a full disk, wherever the report goes.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_6() {
@@ -154,7 +154,8 @@ fn no_usable_evidence_is_3_and_still_a_report() {
     assert_eq!(report["looked_at"][0]["source"], "notes.txt");
     let verdict = &report["verdict"];
     assert_eq!((&verdict["cause"], &verdict["confidence"]), (&"undecided".into(), &"low".into()));
-    let said = "nothing here was understood: no line speaks of failure, and none shows that a job goes on";
+    let said =
+        "nothing here was understood: no line reports a failure, and none shows a job that makes progress";
     assert_eq!(verdict["summary"], said);
     insta::assert_snapshot!(err(&output), @r"
     error: failed to find evidence in what was given: 1 files read, none of a known kind

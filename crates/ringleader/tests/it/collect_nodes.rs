@@ -121,7 +121,7 @@ fn what_a_node_sent_before_it_fell_silent_is_kept_and_read() {
         "no answer within 6 s, 1 node: slow",
         "exit status 7: out of room, 1 node: dies",
         "exit status 0, and no bundle in its output, 1 node: liar",
-        "larger than the 1 MiB that are taken, 1 node: huge",
+        "larger than the 1 MiB accepted, 1 node: huge",
         "in part: dies.part.tar.zst, huge.part.tar.zst, slow.part.tar.zst;",
     ] {
         assert!(text.contains(part), "{part} is not in:\n{text}");

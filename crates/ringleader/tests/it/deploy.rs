@@ -1,5 +1,5 @@
-//! What `deploy/` promises to others, held against what the program does: metrics that dashboards and alerts ask for are
-//! exported, and scripts end as their callers expect.
+//! What `deploy/` promises to others, compared with what the program does: metrics that dashboards and alerts ask for
+//! are exported, and scripts end as their callers expect.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -72,7 +72,7 @@ fn dashboards_and_alerts_ask_for_metrics_that_are_exported() {
     );
 }
 
-/// A program in place of ours that prints and ends as told.
+/// A program in place of ours that prints and ends as configured.
 fn stand_in(folder: &Path, code: i32) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
     let path = folder.join(format!("ringleader-{code}"));

@@ -126,7 +126,7 @@ fn lines_of_the_kernel() {
     };
     let nvlink = "NVRM: Xid (PCI:0003:00:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on \
                   link 14(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)";
-    assert!(read(nvlink).contains("r2 bit 16: run field diagnostics if it comes again"), "{}", read(nvlink));
+    assert!(read(nvlink).contains("r2 bit 16: run field diagnostics if it recurs"), "{}", read(nvlink));
     let needs = "NVRM: Xid (PCI:0000:55:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)";
     assert!(read(needs).contains("the GPU now needs: Drain and Reset"), "{}", read(needs));
     assert_eq!(

@@ -9,8 +9,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::cli::{err, ringleader};
 
-/// A node of which /dev/shm holds one segment that is stale; the real one holds a file of that name, which a fix would
-/// remove.
+/// A node whose /dev/shm holds one stale segment; the real one holds a file of that name, which a fix would remove.
 struct Stale {
     root: tempfile::TempDir,
     segment: PathBuf,

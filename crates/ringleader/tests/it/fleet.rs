@@ -40,8 +40,8 @@ fn report(host: &str, driver: &str, bad: bool) -> NodeReport {
     }
 }
 
-/// A program in place of ssh that plays recorded answers: the report of `HOST` lies in `HOST.json`, and what is said
-/// of `HOST.sh` is a script to run.
+/// A program in place of ssh that plays recorded answers: the report of `HOST` is in `HOST.json`, and what is said of
+/// `HOST.sh` is a script to run.
 pub(crate) fn player(folder: &Path) -> PathBuf {
     let path = folder.join("ssh");
     let script = format!(
@@ -88,7 +88,7 @@ fn many_nodes_are_one_table() {
     assert_eq!(output.status.code(), Some(4), "{}", err(&output));
     assert!(started.elapsed() < Duration::from_mins(2));
     let text = out(&output);
-    // Not told by size of the fleet: the same faults on thirty nodes give as many lines.
+    // Not dependent on the size of the fleet: the same faults on thirty nodes give as many lines.
     assert!(text.lines().count() < 30, "{text}");
     let mut shown = text.to_owned();
     if let Some(at) = shown.find("\nclocks:") {
@@ -250,7 +250,7 @@ fn metrics_escape_what_nodes_say() {
     ] {
         assert!(text.lines().any(|row| row == line), "{line} is not in:\n{text}");
     }
-    // All samples of a metric stand together, under its type.
+    // All samples of a metric are together, under its type.
     let mut seen: Vec<&str> = Vec::new();
     for row in text.lines().filter(|row| !row.starts_with('#')) {
         let name = row.split('{').next().unwrap();
@@ -588,7 +588,7 @@ fn pods_through_the_api() {
     assert!(err(&none).contains("no running pod"), "{}", err(&none));
 }
 
-/// Every node is told the peers that were named, and some of the others of its fleet.
+/// Every node gets the peers that were named, and some of the others of its fleet.
 #[test]
 fn peers_are_handed_on_and_nodes_try_each_other() {
     let folder = tempfile::tempdir().unwrap();

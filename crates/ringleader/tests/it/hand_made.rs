@@ -40,7 +40,7 @@ pub(crate) fn case() -> Case {
                 4,
                 0,
                 NoteKind::Unreadable,
-                "not read: Permission denied (os error 13); read it as its owner, or allow it: chmod a+r",
+                "not read: Permission denied (os error 13); read it as its owner, or grant access: chmod a+r",
             ),
         ],
     }
@@ -93,7 +93,7 @@ pub(crate) fn hang() -> Verdict {
         category: Category::Hang,
         severity: Severity::Error,
         confidence: Confidence::High,
-        title: "rank 2 left out all_reduce #45 of the world group".into(),
+        title: "rank 2 skipped all_reduce #45 of the world group".into(),
         culprits: vec![culprit()],
         victims: [0, 1, 3].map(Rank).into_iter().collect(),
         evidence: vec![
@@ -153,7 +153,7 @@ pub(crate) fn hang() -> Verdict {
         cause: Cause::SkippedCollective,
         category: Category::Hang,
         confidence: Confidence::High,
-        summary: "rank 2 left out all_reduce #45 of the world group; ranks 0-1,3 wait in it".into(),
+        summary: "rank 2 skipped all_reduce #45 of the world group; ranks 0-1,3 wait in it".into(),
         culprits: vec![culprit()],
         victims: [0, 1, 3].map(Rank).into_iter().collect(),
         actions: actions(),
@@ -178,7 +178,7 @@ pub(crate) fn healthy() -> Verdict {
     }
 }
 
-/// Something is wrong and the evidence does not tell what.
+/// Something is wrong and the evidence does not show what.
 pub(crate) fn undecided() -> Verdict {
     let need = |question: &str, command: &str| Need { question: question.into(), command: command.into() };
     Verdict {

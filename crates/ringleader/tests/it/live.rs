@@ -291,7 +291,7 @@ impl Drop for Idle {
     }
 }
 
-/// What a run's folder is called costs no log: ids are told, a secret is not, and what lies there is taken.
+/// What a run's folder is called costs no log: ids are shown, a secret is not, and what is there is taken.
 #[test]
 fn logs_are_taken_from_folders_of_any_name_and_the_name_of_a_secret_is_not_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -376,7 +376,7 @@ fn a_live_diagnosis_without_room_says_which_folder() {
 }
 
 /// A real mount whose server goes away while a log is read, or before: the bundle is there in seconds, holds what was
-/// read, and says what hung; after two logs in vain the third is not waited for.
+/// read, and says what hung; after two logs without an answer the third is not waited for.
 #[test]
 fn a_file_system_that_stops_to_answer_costs_its_files_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -423,7 +423,7 @@ fn a_file_system_that_stops_to_answer_costs_its_files_alone() {
         // The kernel's place, as it calls it.
         assert!(why.contains("request_wait_answer") || why.contains("fuse"), "{why}");
         let Outcome::Failed(why) = &item("third.log").outcome else { panic!("{:?}", item("third.log")) };
-        assert!(why[0].contains("does not answer") && why[0].contains("other.log was waited for"), "{why:?}");
+        assert!(why[0].contains("does not answer") && why[0].contains("other.log timed out"), "{why:?}");
     }
 }
 

@@ -96,7 +96,7 @@ fn an_assistant_asks_what_an_engineer_would() {
     let (explained, _) = client.call("explain", &json!({"what": "xid 79"}));
     assert!(explained.contains("fallen off the bus"), "{explained}");
 
-    // Outside of the root nothing is read, and nothing is told of what is there.
+    // Outside the root nothing is read and nothing is revealed.
     let (refused, failed) = client.call("diagnose", &json!({"paths": ["/etc"]}));
     assert!(failed && refused.contains("not below the roots"), "{refused}");
     let unknown = client.ask("tools/call", &json!({"name": "reset", "arguments": {}}));

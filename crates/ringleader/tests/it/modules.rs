@@ -1,4 +1,4 @@
-//! Modules of a crate stand on each other in one direction: no crate has a circle of them.
+//! Modules of a crate depend on each other in one direction: no crate has a circle of them.
 //!
 //! A file is a module, and a folder is one with the file of its name. An edge is a path in code (`use` or inline) from one
 //! module to another; a re-export is none, a path through it leads to what it names. For each module, its children are
@@ -269,7 +269,7 @@ impl Crate {
         edges
     }
 
-    /// Modules that stand in circles, each circle with the edges of it.
+    /// Modules in circles, each circle with its edges.
     fn circles(&self) -> Vec<(BTreeSet<Name>, Vec<String>)> {
         let edges = self.edges();
         #[expect(

@@ -1,4 +1,4 @@
-//! The README's ten tasks, played through: each command line as it stands there, in a folder that has what it speaks of.
+//! The README's ten tasks, played through: each command line as written there, in a folder that has what it refers to.
 
 use std::path::Path;
 use std::process::{Command, Output};

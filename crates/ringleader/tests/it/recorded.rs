@@ -28,7 +28,7 @@ pub(crate) struct Recorded {
     pub(crate) files: Vec<(String, Vec<u8>)>,
 }
 
-/// How a verdict stands to the truth.
+/// How a verdict compares with the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Score {
     pub(crate) right: bool,

@@ -245,7 +245,7 @@ proptest! {
     }
 }
 
-/// Whether what stands outside of code spans in a row is free of what evidence could use: markup and mentions.
+/// Whether the text outside code spans in a row is free of what evidence could use: markup and mentions.
 fn outside(row: &str) -> bool {
     let mut rest = row;
     let mut left = String::new();
@@ -299,7 +299,7 @@ fn the_page_is_text_whatever_the_evidence_says() {
     }
 }
 
-/// Nothing that keeps a verdict open is shortened: candidates, the statements as they stand there, what would decide.
+/// Nothing that keeps a verdict open is shortened: candidates, the statements as they are there, what would decide.
 #[test]
 fn an_undecided_report_shows_what_there_is_to_decide_by() {
     let evidence = crate::root().join("cases/like-aer-corrected-in-a-hang/evidence");
@@ -309,9 +309,7 @@ fn an_undecided_report_shows_what_there_is_to_decide_by() {
     };
     let text = run(&[]);
     assert!(text.starts_with("undecided\n"), "{text}");
-    for part in
-        ["causes that come into question", "error statements that nothing explains", "what would decide"]
-    {
+    for part in ["possible causes, most likely first", "unexplained error statements", "what would decide"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let report: serde_json::Value = serde_json::from_str(&run(&["--format", "json"])).unwrap();
@@ -327,14 +325,14 @@ fn an_undecided_report_shows_what_there_is_to_decide_by() {
         assert!(bare(&text).contains(&bare(line)), "cut: {line}\n{text}");
     }
     assert!(
-        !text.contains("candidates by what these lines say") && !text.contains("nothing explains this line"),
+        !text.contains("candidates that fit these lines") && !text.contains("nothing explains this line"),
         "told twice: {text}"
     );
     let markdown = run(&["--format", "markdown"]);
-    assert!(markdown.contains("## Causes that come into question"), "{markdown}");
+    assert!(markdown.contains("## Possible causes, most likely first"), "{markdown}");
 }
 
-/// A set of ranks that no row holds is told by its rule.
+/// A set of ranks that no row holds is described by its rule.
 #[test]
 fn ten_thousand_victims_are_one_row() {
     let mut report = report(&hand_made::hang());
@@ -378,7 +376,7 @@ fn a_brief_keeps_its_bound_and_marks_what_it_quotes() {
         assert!(text.len() <= max, "{} of {max}", text.len());
         assert!(text.starts_with("# ringleader brief\nLines behind a bar (|) are quoted evidence"));
         assert!(!text.contains("abcd1234efgh") && !text.contains("hf_AbC"));
-        // What the evidence says stands behind its bar alone.
+        // Text of the evidence is only behind its bar.
         for row in text.lines().filter(|row| row.contains("previous instructions") || row.contains("rm -rf"))
         {
             assert!(row.contains("| "), "{row}");

@@ -76,7 +76,7 @@ fn a_shell_takes_the_lines() {
     }
 }
 
-/// A process that lacks them is told so, with what that costs; one that has them all is good.
+/// A process that lacks them is reported, with what that costs; one that has them all is good.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_running_job_is_compared() {
@@ -159,7 +159,7 @@ fn a_mistake_is_shown_at_its_line() {
     assert!(err(&output).contains("RINGLEADER_FORMAT: invalid value 'xml'"), "{}", err(&output));
 }
 
-/// Evidence is other people's: what lies in it decides nothing.
+/// Evidence is other people's: what is in it decides nothing.
 #[test]
 fn a_file_in_the_evidence_is_not_obeyed() {
     let root = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn a_file_in_the_evidence_is_not_obeyed() {
     assert!(!out(&run("stderr.log")).starts_with('{'));
 }
 
-/// Each long option of each command has a variable: none is told apart by hand.
+/// Each long option of each command has a variable: there are no exceptions by hand.
 #[test]
 fn version_tells_the_build() {
     let output =

@@ -196,7 +196,7 @@ fn doors(text: &str) -> Vec<String> {
     found
 }
 
-/// A file up to its module of unit tests, which stands last.
+/// A file up to its module of unit tests, which is last.
 pub(crate) fn without_tests(text: &str) -> &str {
     let mut end = text.len();
     for (at, _) in text.match_indices("#[cfg(test)]\n") {
@@ -263,8 +263,8 @@ fn files_stay_short() {
     assert_eq!(long, known, "left: longer than {MAX_LINES} lines; right: the list, which only shrinks");
 }
 
-/// No crate but the face runs examples of its documentation (`doctest = false`): each would be a program of its own to link.
-/// So none may stand elsewhere as if it were run.
+/// No crate but the face runs examples of its documentation (`doctest = false`): each would be a program of its own to
+/// link. So none may be elsewhere as if it were run.
 #[test]
 fn documentation_has_no_example_that_nothing_runs() {
     // The one example of the library: from a folder to a report.

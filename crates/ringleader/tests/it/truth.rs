@@ -1,4 +1,4 @@
-//! What every recorded case says of itself, held against its verdict; and what each rule says of each case.
+//! What every recorded case says of itself, compared with its verdict; and what each rule says of each case.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -23,8 +23,8 @@ use crate::cli::ringleader;
 /// Operations a second that a pretended job runs.
 const PACE: Duration = Duration::from_millis(20);
 
-/// One rank: all_reduce after all_reduce. Each ends once all ranks have entered it, told by a file of each that grows by
-/// a byte with every step; or by the bytes of its neighbour, where ranks have a network. Ends after `steps`.
+/// One rank: all_reduce after all_reduce. Each ends once all ranks have entered it, shown by a file of each that grows
+/// by a byte with every step; or by the bytes of its neighbour, where ranks have a network. Ends after `steps`.
 fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
     let options = Options {
         directories: vec![
@@ -538,10 +538,10 @@ fn two_nodes_judge_together() {
         ])
     };
     let mut first = node("node-a", 0);
-    while first.until("note")["text"] != "this node judges for all" {}
+    while first.until("note")["text"] != "this node diagnoses for all" {}
     let mut second = node("node-b", 1);
     while first.until("watching")["ranks"] != 2 {}
-    while second.until("note")["text"] != "node-a judges for all" {}
+    while second.until("note")["text"] != "node-a diagnoses for all" {}
     job.signal(1, "-STOP");
     let stall = first.until("stall");
     assert_eq!(stall["suspects"], serde_json::json!([1]), "{stall}");
@@ -552,7 +552,7 @@ fn two_nodes_judge_together() {
     assert_eq!(std::fs::read_dir(&bundles).unwrap().count(), 2);
     // The one that judges dies; the other takes over.
     drop(first);
-    while second.until("note")["text"] != "this node judges for all" {}
+    while second.until("note")["text"] != "this node diagnoses for all" {}
 }
 
 #[test]

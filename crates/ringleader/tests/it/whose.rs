@@ -236,7 +236,7 @@ fn nothing_of_a_sibling_job_and_nothing_of_their_parent_is_taken() {
     assert!(!report.contains("word-of-job-b") && !report.contains("word-of-the-sweep"), "{report}");
 }
 
-/// One rank is named, and the other stands beside it: they meet at one place.
+/// One rank is named, and the other is beside it: they meet at one address.
 #[test]
 fn ranks_outside_of_the_named_tree_are_found() {
     let Some(sweep) = Sweep::start() else { return };
@@ -252,7 +252,7 @@ fn ranks_outside_of_the_named_tree_are_found() {
     assert!(!text.contains("word-of-job-a") && !text.contains("own-log-of-job-a"), "{names:?}");
 }
 
-/// Four ranks of any program, of which one stands elsewhere.
+/// Four ranks of any program; one is elsewhere.
 const HUNG: &str = r#"
 import os, sys, time
 
@@ -327,7 +327,7 @@ fn a_rank_that_is_missing_is_named() {
     let (report, text) = diagnosed(ranks.0[0].id());
     assert_ne!(report["verdict"]["cause"], "none", "{report:#}");
     assert_eq!((&report["ranks"][0]["rank"], &report["ranks"][0]["state"]), (&3.into(), &"missing".into()));
-    assert!(text.contains("nothing is seen of it on this node"), "{text}");
+    assert!(text.contains("not visible on this node"), "{text}");
     let pid = ranks.0[0].id().to_string();
     let only = ["check", "--pid", &pid, "--only", "job-processes"];
     let output = ringleader().args(only).output().unwrap();

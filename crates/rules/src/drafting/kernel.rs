@@ -122,7 +122,7 @@ impl<'s, 'a> Seen<'s, 'a> {
         if self.bond == Bond::Beside {
             title.push_str(" (no rank uses it)");
         } else if self.bond < Bond::Time {
-            title.push_str(" (of this job or not: nothing ties it)");
+            title.push_str(" (nothing shows whether it belongs to this job)");
         }
         Draft::new(rule.id, cause, title)
             .severity(severity)
@@ -150,7 +150,7 @@ impl<'s, 'a> Seen<'s, 'a> {
         if row.then == row.action {
             return draft;
         }
-        draft.advise(Impact::Disruptive, format!("if it comes again: {}", row.then.sentence()))
+        draft.advise(Impact::Disruptive, format!("if it recurs: {}", row.then.sentence()))
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn waits(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Wait> {
             waits.push((is_other, folded(&rows)));
         }
     }
-    // What the accused hold up, then those that wait for the fewest: what is missing stands out.
+    // What the accused hold up, then those that wait for the fewest: what is missing is visible.
     waits.sort_by_key(|(is_other, w)| {
         (*is_other, w.to.is_empty(), w.to.len(), std::cmp::Reverse(w.from.len()), w.op.clone())
     });
@@ -284,7 +284,7 @@ fn span(
     let (_, track) = tracks.get(place)?;
     let state = state(track, op.at);
     let (mut starts, mut ends) = (vec![op.start_ns], Vec::from_iter(ended_ns(track, op.at)));
-    // Messages of several ranks are with different peers: the first rank's stand for all.
+    // Messages of several ranks are with different peers: the first rank's represent all.
     if op.seq > 0 {
         for rank in ranks.iter().skip(1).take(SAMPLED) {
             let Some((_, track)) = by_rank.get(rank).and_then(|t| t.get(place)) else { continue };

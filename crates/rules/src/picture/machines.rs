@@ -174,7 +174,7 @@ fn faults(row: &GpuRow) -> Vec<String> {
     let lanes = |width: Option<u8>| width.unwrap_or(0);
     add(narrow, format!("PCIe x{} of x{}", lanes(row.pcie.width), lanes(row.pcie.width_max)));
     let action = row.recovery_action.as_deref().filter(|a| !matches!(*a, "None" | "N/A" | ""));
-    add(action.is_some(), format!("the driver asks for: {}", action.unwrap_or_default()));
+    add(action.is_some(), format!("the driver requests: {}", action.unwrap_or_default()));
     let health = row.fabric_health.iter().find(|h| h.contains("nhealthy") || h.contains("egraded"));
     add(health.is_some(), format!("fabric: {}", health.map_or("", |h| &**h)));
     faults

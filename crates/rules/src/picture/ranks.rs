@@ -1,4 +1,4 @@
-//! Where each rank stands, equal ranks folded, and the stacks of all of them as one tree.
+//! Where each rank is, equal ranks folded, and the stacks of all of them as one tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use ringleader_model::{Frame, FrameOwner, Rank, StackNode, Standing, user_frame}
 
 use super::calls::{decisive, kind_of, operation};
 
-/// Rows of ranks that stand alike.
+/// Rows of ranks in the same place.
 const MAX_STANDINGS: usize = 128;
-/// Wordings of one row that are told apart.
+/// Wordings of one row that are kept separate.
 const MAX_ALIKE: usize = 8;
 /// Frames of one stack, and of the tree.
 const MAX_DEPTH: usize = 80;
 const MAX_NODES: usize = 400;
 
-/// Where each rank stands; the accused and those that do not wait first. Empty if nothing is known of any.
+/// Where each rank is; the accused and those that do not wait first. Empty if nothing is known of any.
 pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
     let mut at: BTreeMap<Rank, Standing> = BTreeMap::new();
     let fresh = |rank: Rank| Standing {
@@ -98,7 +98,7 @@ fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
         };
         each(&front.waiting, "waits", format!("in {op}"));
         each(&front.behind, "behind", format!("has not entered {op}"));
-        each(&front.held, "held", format!("has entered {op}, and an older operation holds it"));
+        each(&front.held, "held", format!("has entered {op}, but an older operation blocks it"));
         each(&front.unseen, "no-record", format!("no record of it in {op}"));
     }
 }
@@ -174,14 +174,14 @@ fn words(fate: &Fate) -> String {
         End::Exited(code) => format!("exited with code {code}"),
         End::CrashReported => "crashed".to_owned(),
         End::Raised => "raised an exception".to_owned(),
-        End::InOrder => "ended in order".to_owned(),
+        End::InOrder => "exited cleanly".to_owned(),
         End::Untold => String::new(),
     };
     let life = match fate.life() {
         Life::Stopped => "stopped (state T)",
         Life::Blocked => "in the kernel (state D)",
         Life::Zombie => "a zombie (state Z)",
-        Life::Absent => "absent from the list of processes",
+        Life::Absent => "missing from the process list",
         Life::Closed => "closed its communicators",
         Life::Alive | Life::Unseen => "",
     };

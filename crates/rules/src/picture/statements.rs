@@ -86,7 +86,7 @@ fn is_consequence(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Finding]) 
     })
 }
 
-/// The finding that cites a statement, else the one of a cause that it stands for, else the first.
+/// The finding that cites a statement, else the one with a cause that the table lists for it, else the first.
 fn explained_by<'f>(stated: &Stated<'_>, findings: &'f [Finding]) -> Option<&'f Finding> {
     let causes = stated.causes();
     let cites = |f: &&Finding| f.evidence.iter().any(|e| stated.is_within(e.cite));
@@ -128,7 +128,7 @@ fn words(stated: &Stated<'_>) -> Vec<(String, String)> {
     words
 }
 
-/// Causes that come into question, the likeliest first, each with what points to it and what would decide.
+/// Possible causes, most likely first, each with what points to it and what would decide.
 pub(super) fn candidates(scene: &Scene<'_>, verdict: &Verdict) -> Vec<Candidate> {
     let open = unexplained::unexplained(scene, &verdict.findings);
     let mut all: Vec<Candidate> = Vec::new();

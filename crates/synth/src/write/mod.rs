@@ -22,7 +22,7 @@ use expected::ExpectedDump;
 pub(crate) enum Outcome {
     /// All ranks finished.
     Finished,
-    /// The launcher was told to stop while the job was healthy.
+    /// The launcher received a request to stop while the job was healthy.
     StoppedFromOutside,
     /// The watchdogs ended it.
     TimedOut,

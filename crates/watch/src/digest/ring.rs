@@ -297,7 +297,7 @@ const MARKED_NS: i64 = 3_000_000_000;
 /// The longest step of nine in ten, measured by the usual one.
 const UNEVEN: i64 = 3;
 
-/// A step of any shape: the rarest call that comes again and again, at even distances, is made once in each.
+/// A step of any shape: the rarest call that comes repeatedly, at even distances, is made once in each.
 fn by_marker(records: &[&Done], calls: &[u64]) -> Option<PeriodDigest> {
     let mut places: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (at, call) in calls.iter().enumerate() {
@@ -315,7 +315,7 @@ fn by_marker(records: &[&Done], calls: &[u64]) -> Option<PeriodDigest> {
     let usual = *steps.get(steps.len() / 2)?;
     let long = *steps.get(steps.len() * 9 / 10)?;
     let span_ns = end(last) - end(first);
-    // What is made again and again within one step comes in bursts.
+    // What is made repeatedly within one step comes in bursts.
     let is_even = usual > 0 && long <= usual.saturating_mul(UNEVEN);
     let own = records.get(first..=last)?;
     (is_even && span_ns >= MARKED_NS && trains(own)).then(|| PeriodDigest {

@@ -14,7 +14,7 @@ use crate::view::{Comm, CommRank, Front, JobState, MAX_WAITING_FOR, Node, Proces
 use crate::waits::Waits;
 use crate::words::list;
 
-/// Of processes alone: whether anybody waits cannot be seen, so that a job must have had time to end.
+/// From processes alone it is not visible whether a rank waits, so a job must have had time to end.
 const BROKEN_ALONE_NS: i64 = 15_000_000_000;
 /// Before the first operation of a job whose operations would show.
 const BROKEN_AT_START_NS: i64 = 5_000_000_000;
@@ -171,9 +171,9 @@ fn cannot_see(ledger: &Ledger<'_>, sees: Sees) -> Vec<String> {
     match sees {
         Sees::Plugin => {}
         Sees::Ras => out.push(
-            "no plugin: ends of operations, sends and receives, kernels and proxies are not seen".to_owned(),
+            "no plugin: ends of operations, sends, receives, kernels and proxies are not visible".to_owned(),
         ),
-        Sees::Processes => out.push("neither plugin nor RAS: no operation is seen".to_owned()),
+        Sees::Processes => out.push("neither plugin nor RAS: no operation is visible".to_owned()),
     }
     if sees == Sees::Plugin {
         let without: BTreeSet<u32> = live()
@@ -182,18 +182,18 @@ fn cannot_see(ledger: &Ledger<'_>, sees: Sees) -> Vec<String> {
             .collect();
         if !without.is_empty() {
             let without: Vec<u32> = without.into_iter().collect();
-            out.push(format!("no ring is read of {}", list(&without)));
+            out.push(format!("no ring of {} is read", list(&without)));
         }
     }
     let wanted = live().filter_map(|r| r.word.digest.world_size).max().unwrap_or(0);
     let seen: BTreeSet<u32> = ledger.members.iter().filter_map(|r| r.word.digest.rank).collect();
     if wanted > 0 && (seen.len() as u32) < wanted && wanted <= 1 << 20 {
         let missing: Vec<u32> = (0..wanted).filter(|r| !seen.contains(r)).collect();
-        out.push(format!("no agent tells of {}", list(&missing)));
+        out.push(format!("no agent reports {}", list(&missing)));
     }
     let lost = live().filter(|r| r.word.digest.lost > 0).count();
     if lost > 0 {
-        out.push(format!("the rings of {lost} processes have lost something"));
+        out.push(format!("the rings of {lost} processes have lost records"));
     }
     for node in &ledger.nodes {
         if node.is_silent {
@@ -204,7 +204,7 @@ fn cannot_see(ledger: &Ledger<'_>, sees: Sees) -> Vec<String> {
     out
 }
 
-/// Nobody waits, and nobody comes back, for longer than ever.
+/// No rank waits, and none comes back, for longer than ever before.
 pub(super) fn all_outside(ledger: &Ledger<'_>, histories: &Histories) -> Option<Stall> {
     let live = || ledger.groups.iter().filter(|c| !c.is_ended);
     let ready = || {
@@ -295,11 +295,11 @@ pub(super) fn how_ended(view: &View) -> String {
     let n = view.processes.len();
     let orderly = view.processes.iter().filter(|p| p.is_ended).count();
     if orderly == n {
-        return format!("all {n} ranks ended their communicators in good order");
+        return format!("all {n} ranks closed their communicators normally");
     }
     if !view.processes.iter().any(|p| sees_operations(p.seen_by)) {
         return format!("all {n} processes are gone");
     }
     let left: Vec<u32> = view.processes.iter().filter(|p| !p.is_ended).filter_map(|p| p.rank).collect();
-    format!("all {n} ranks are gone; {} did not end their communicators", list(&left))
+    format!("all {n} ranks are gone; {} did not close their communicators", list(&left))
 }

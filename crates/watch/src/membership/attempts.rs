@@ -6,7 +6,7 @@ use crate::event::SeenRank;
 /// A process has been dead for up to so much longer than was seen, seconds.
 const SEEN_AFTER_S: f64 = 2.0;
 
-/// A process with a rank, and what tells whether another one has taken its place.
+/// A process with a rank, and what shows whether another one has taken its place.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// The process.

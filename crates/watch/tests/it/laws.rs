@@ -169,7 +169,7 @@ fn processes_alone() {
 
 #[test]
 fn a_hang_that_was_there_before_anybody_looked() {
-    // The rings tell what the rhythm was.
+    // The rings show what the rhythm was.
     let twist = |rank: usize, step: usize, acts: &mut Vec<crate::sim::Act>| {
         if rank == 2 && step == 150 {
             acts.insert(0, crate::sim::Act::Host(i64::MAX / 4));

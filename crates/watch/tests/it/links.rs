@@ -106,7 +106,7 @@ fn the_way_between_two_hosts() {
     let late = told(4, 10, &flows).remove(0).1;
     assert_eq!((late.rank, late.peer, late.of), (1, Some(2), Lag::Network), "{late:?}");
     assert_eq!(late.confidence, Confidence::Medium);
-    // Of two hosts nothing tells which end it is.
+    // Of two hosts nothing shows which end it is.
     let late = told(2, 10, &ring(2, |_, _| 5200)).remove(0).1;
     assert_eq!((late.rank, late.peer, late.of), (0, Some(1), Lag::Network), "{late:?}");
 }

@@ -4,7 +4,7 @@
 
 /// Id of the capability.
 const ACS: u16 = 0x000d;
-/// Extended capabilities stand above the first 256 bytes.
+/// Extended capabilities follow the first 256 bytes.
 const FIRST: usize = 0x100;
 /// Capabilities that fit; a chain that is longer runs in a circle.
 const MAX_CAPABILITIES: usize = (4096 - FIRST) / 8;

@@ -16,8 +16,8 @@ pub(super) fn ring_groups<'a>(
     calls: &mut Calls,
     room: &mut Room,
 ) -> Vec<Group<'a>> {
-    // Communicators meet by NCCL's own number. One that was made anew under the same number has another size or comes
-    // later; a number is a hash of addresses and times, so the latest counts.
+    // Communicators meet by NCCL's own number. One that was created again under the same number has another size or
+    // comes later; a number is a hash of addresses and times, so the latest counts.
     let mut by_id: BTreeMap<(u64, u32), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
     for (observation, ring) in rings(case) {

@@ -90,7 +90,7 @@ pub(super) fn claims(case: &Case, is_one_node: bool, world_size: Option<u32>) ->
     found
 }
 
-/// Stacks of all processes of one host, none of which anything else names: started in the order of their ranks. With
+/// Stacks of all processes of one host that nothing else identifies: taken as started in the order of their ranks. With
 /// one missing, all after it would be counted wrong.
 fn by_order_of_stacks(case: &Case, world_size: Option<u32>) -> Vec<(Basis, Who)> {
     let mut pids: BTreeSet<Pid> = BTreeSet::new();

@@ -45,7 +45,7 @@ struct Asked {
 }
 
 impl Copies {
-    /// The line on which an answer may stand; 0 if nothing was asked.
+    /// The line on which an answer may be; 0 if nothing was asked.
     pub(super) fn awake_until(&self) -> u32 {
         self.asked.as_ref().map_or(0, |asked| asked.line.saturating_add(1))
     }

@@ -73,7 +73,7 @@ impl FabricReader {
         true
     }
 
-    /// Rows of show_gids; the IPv4 address stands in those that have one.
+    /// Rows of show_gids; the IPv4 address is in those that have one.
     pub(super) fn gids(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         if matches!(words.as_slice(), ["DEV", "PORT", "INDEX", "GID", ..]) {

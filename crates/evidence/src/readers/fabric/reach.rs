@@ -94,7 +94,7 @@ impl FabricReader {
         true
     }
 
-    /// `RDMA_Write BW Test`, and failures that stand without it.
+    /// `RDMA_Write BW Test`, and failures without it.
     pub(super) fn perftest(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         if text.ends_with(" BW Test") && text.len() < 60 {
             let test = Perftest { test: text.into(), ..Perftest::default() };

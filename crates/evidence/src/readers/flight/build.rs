@@ -30,7 +30,7 @@ pub(super) struct GroupKey<'a> {
     pub(super) desc: &'a [u8],
 }
 
-/// Shapes and types of one call, as they stand in an entry.
+/// Shapes and types of one call, as in an entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tensors {
     pub(super) input_sizes: Box<[Box<[u64]>]>,
@@ -371,7 +371,7 @@ impl<'a> Build<'a> {
 }
 
 impl GroupStatus<'_> {
-    /// Sets one number; -1 stands for none.
+    /// Sets one number; -1 means none.
     pub(super) fn set(&mut self, key: &[u8], n: Option<i64>) {
         let n = n.filter(|n| *n >= 0);
         match key {
@@ -389,7 +389,7 @@ impl GroupStatus<'_> {
     }
 }
 
-/// An entry of which nothing is known yet.
+/// An entry with nothing known yet.
 pub(super) const BLANK: FlightOp = FlightOp {
     created_ns: 0,
     started_ns: 0,
@@ -445,7 +445,7 @@ pub(super) fn rank_numbers(list: impl Iterator<Item = Option<i64>>) -> Arc<[Rank
     list.take(MAX_RANKS).map_while(|n| u32::try_from(n?).ok().map(Rank)).collect()
 }
 
-/// Milliseconds as microseconds; a told duration is never 0.
+/// Milliseconds as microseconds; a recorded duration is never 0.
 pub(super) fn duration_us(ms: f64) -> u32 {
     if ms.is_finite() && ms >= 0.0 { ((ms * 1000.0).round() as u32).max(1) } else { 0 }
 }

@@ -1,10 +1,10 @@
 //! Entries of a dump in the layout torch writes, read straight from the bytes.
 //!
 //! Torch's pickler puts only strings and frame dicts into the memo, so from the second entry on an entry is about 75
-//! opcodes of which all but a handful repeat byte for byte: `}(` then per key `h`+place and its value, then `u`. The
-//! same bytes mean the same while no place of the memo changes. So an entry is first held against the template that
-//! came next the last time ([`super::template`]); failing that it is read field by field here, with whole stacks and
-//! all shapes and types of a call recognised as byte strings; and anything unexpected sends it to the general machine.
+//! opcodes; all but a handful repeat byte for byte: `}(` then per key `h`+place and its value, then `u`. The same bytes
+//! mean the same while no place of the memo changes. So an entry is first compared with the template that came next the
+//! last time ([`super::template`]); failing that it is read field by field here, with whole stacks and all shapes and
+//! types of a call recognised as byte strings; and anything unexpected sends it to the general machine.
 
 use ringleader_model::{FlightOp, OpState};
 
@@ -36,7 +36,7 @@ struct Text<'a> {
 #[derive(Clone, Copy)]
 struct Cursor<'a> {
     rest: &'a [u8],
-    /// Something was put into the memo, so the same bytes will not come again.
+    /// Something was put into the memo, so the same bytes will not recur.
     has_put: bool,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Cursor<'a> {
         Some(Text { bytes: text, word: Word::of(text), at })
     }
 
-    /// A string that stands here, and the place it goes to.
+    /// A string at this place, and the place it goes to.
     fn spelled(&mut self) -> Option<(&'a [u8], u32)> {
         let (text, rest) = match self.rest {
             [b'X', a, b, c, d, rest @ ..] => {
@@ -356,7 +356,7 @@ impl<'a> Machine<'a> {
 
     /// Learns from an entry that was read.
     fn teach(&mut self, draft: &Draft, before: State, start: &'a [u8], cursor: &Cursor<'a>) {
-        // What puts something into the memo will not come again, unless in another dump.
+        // What puts something into the memo will not recur, unless in another dump.
         let is_teaching = !cursor.has_put || self.capture.is_some() || self.follower.is_some();
         let entry = start.get(..start.len() - cursor.rest.len()).unwrap_or_default();
         let varying = draft.varying.get(..draft.n_varying).unwrap_or_default();

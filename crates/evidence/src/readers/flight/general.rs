@@ -10,11 +10,11 @@ impl<'a> Machine<'a> {
     /// An entry that the general machine read; unknown keys are passed over.
     pub(super) fn read_entry_node(&mut self, item: Value<'a>) -> Result<(), End> {
         let Value::Node(at) = item else {
-            self.build.note(NoteKind::Malformed, self.offset(), "an entry is no dict; passed over");
+            self.build.note(NoteKind::Malformed, self.offset(), "an entry is not a dict; skipped");
             return Ok(());
         };
         let Some(Node::Dict(items)) = self.nodes.get(at as usize) else {
-            self.build.note(NoteKind::Malformed, self.offset(), "an entry is no dict; passed over");
+            self.build.note(NoteKind::Malformed, self.offset(), "an entry is not a dict; skipped");
             return Ok(());
         };
         let mut op = BLANK;
@@ -81,7 +81,7 @@ impl<'a> Machine<'a> {
             }
         }
         if is_empty {
-            self.build.note(NoteKind::Malformed, self.offset(), "an entry names no operation; passed over");
+            self.build.note(NoteKind::Malformed, self.offset(), "an entry names no operation; skipped");
             return Ok(());
         }
         op.stack = self.build.stack()?;

@@ -33,7 +33,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
     for entry in entries.into_iter().flatten() {
         match read_entry(entry, &mut build) {
             Ok(Some(op)) => build.dump.ops.push(op),
-            Ok(None) => build.note(NoteKind::Malformed, 0, "an entry names no operation; passed over"),
+            Ok(None) => build.note(NoteKind::Malformed, 0, "an entry names no operation; skipped"),
             Err(OverBudget) => {
                 build.dump.truncated = true;
                 build.note(

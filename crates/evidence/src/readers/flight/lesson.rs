@@ -58,7 +58,7 @@ impl State {
     }
 }
 
-/// What reading an entry for the first time did, and where its group and thread stand in the memo.
+/// What reading an entry for the first time did, and where its group and thread are in the memo.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) before: State,

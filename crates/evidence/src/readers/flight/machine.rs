@@ -1,4 +1,4 @@
-//! The state of the pickle machine. What it does stands in `pickle`, `entry` and `follow`.
+//! The state of the pickle machine. What it does is in `pickle`, `entry` and `follow`.
 
 use super::build::{Build, OverBudget};
 use super::known::Known;
@@ -43,7 +43,7 @@ pub(super) enum End {
 
 impl From<OverBudget> for End {
     fn from(_: OverBudget) -> Self {
-        Self::Limit("the dump unfolds to far more than its size")
+        Self::Limit("the dump expands to far more than its size")
     }
 }
 

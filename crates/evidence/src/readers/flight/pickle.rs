@@ -1,7 +1,7 @@
 //! A pickle machine for plain data: no opcode that names, calls or builds anything is carried out.
 //!
 //! It is the slow and general path. The dump's own layout is read by [`super::entry`]; what that does not expect is
-//! read here, an entry at a time, and so is all that stands around the entries.
+//! read here, an entry at a time, and so is all that surrounds the entries.
 
 use super::machine::{End, Machine, Node, long};
 use super::memo::Value;
@@ -51,7 +51,7 @@ impl<'a> Machine<'a> {
         self.entries_at.is_some_and(|at| self.stack.len() == at + 1 && self.marks.last() == Some(&(at + 1)))
     }
 
-    /// Whether an entry lies on the list's mark and the next opcode has no more to do with it.
+    /// Whether an entry is on the list's mark and the next opcode has no more to do with it.
     fn is_entry_complete(&self) -> bool {
         self.entries_at.is_some_and(|at| self.stack.len() == at + 2 && self.marks.last() == Some(&(at + 1)))
             && match self.rest.first() {
@@ -319,13 +319,13 @@ impl<'a> Machine<'a> {
             return Ok(());
         }
         let Value::Node(at) = self.top()? else {
-            return Err(End::Bad("items are added to what holds none".into()));
+            return Err(End::Bad("items are added to a value that is no container".into()));
         };
         self.keep(items.len())?;
         match self.nodes.get_mut(at as usize) {
             Some(Node::Dict(to)) if is_dict && items.len().is_multiple_of(2) => to.extend(items),
             Some(Node::List(to)) if !is_dict => to.extend(items),
-            _ => return Err(End::Bad("items are added to what holds none such".into())),
+            _ => return Err(End::Bad("items are added to a value that cannot hold them".into())),
         }
         Ok(())
     }
@@ -360,7 +360,7 @@ impl<'a> Machine<'a> {
 }
 
 fn underflow() -> End {
-    End::Bad("the pickle takes a value where there is none".into())
+    End::Bad("the pickle takes a value from an empty stack".into())
 }
 
 fn length(n: i64) -> Result<usize, End> {

@@ -10,7 +10,7 @@ use super::build;
 use super::memo::Word;
 use crate::ground::intern::{Index, hash_of};
 
-/// Fields whose value differs from entry to entry; all others stand in a template.
+/// Fields whose value differs from entry to entry; all others are in a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Varying {
     #[default]
@@ -45,7 +45,7 @@ impl Varying {
     }
 }
 
-/// Where in an entry a varying value stands, opcode included.
+/// Where in an entry a varying value is, opcode included.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
     pub(super) field: Varying,
@@ -53,7 +53,7 @@ pub(super) struct Span {
     pub(super) to: u32,
 }
 
-/// Where a number stands: the last bytes of the eight before `end`.
+/// Where a number is: the last bytes of the eight before `end`.
 #[derive(Clone, Copy, Debug)]
 struct Number {
     end: u32,
@@ -65,7 +65,7 @@ impl Number {
     /// Reads as 0.
     const ABSENT: Self = Self { end: 8, shift: 0, keep: 0 };
 
-    /// The number that stands there as `entry` is written, and how many of its bytes vary.
+    /// The number at that place in `entry`, and how many of its bytes vary.
     fn of(entry: &[u8], span: Span) -> Option<(Self, u32)> {
         let value = entry.get(span.from as usize..span.to as usize)?;
         let (n_bytes, keep) = match value {
@@ -86,12 +86,12 @@ impl Number {
     }
 }
 
-/// An entry of which all is known but the varying values.
+/// An entry with everything known but the varying values.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// Where the entry stands in the dump that it was learned from.
+    /// Where the entry is in the dump that it was learned from.
     at: u32,
-    /// As long as the entry; 0 where a varying value stands.
+    /// As long as the entry; 0 at varying values.
     mask: Box<[u8]>,
     record_id: Number,
     seq: Number,

@@ -26,7 +26,7 @@ fn dump_of(extract: &Extract) -> Option<&FlightDump> {
         .find_map(|o| if let Fact::Flight(dump) = &o.fact { Some(&**dump) } else { None })
 }
 
-/// An operation with all that its indices stand for: what the entry says, in one line.
+/// An operation with all that its indices refer to: what the entry says, in one line.
 fn line(dump: &FlightDump, op: &FlightOp) -> String {
     let group = dump.groups.get(op.group as usize).unwrap();
     let signature = dump.signatures.get(op.signature as usize).unwrap();

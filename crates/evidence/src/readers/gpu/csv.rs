@@ -154,7 +154,7 @@ impl Csv {
         if n_read == 0 && !values.iter().any(|v| v.contains("N/A") || v.contains("Not Supported")) {
             return false;
         }
-        // A loop prints every GPU again: the last row of each stands.
+        // A loop prints every GPU again: the last row of each counts.
         let key = (row.pci, row.uuid.is_none(), row.index);
         let same = |g: &GpuRow| match key {
             (Some(_), _, _) => g.pci == key.0,
@@ -165,7 +165,7 @@ impl Csv {
         let known = table.gpus.iter().position(same);
         match known.and_then(|at| table.gpus.get_mut(at)) {
             Some(known) => {
-                // What went wrong once stays told.
+                // A failure, once reported, stays.
                 row.has_error |= known.has_error;
                 *known = row;
             }

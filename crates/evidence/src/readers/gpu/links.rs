@@ -31,7 +31,7 @@ pub(super) fn heading(text: &str) -> Option<(u32, &str, &str)> {
 impl Links {
     pub(super) fn line(table: &mut GpuTable, text: &str, line: u32) -> bool {
         if let Some((index, name, uuid)) = heading(text) {
-            // Another command's output begins where a GPU comes again.
+            // Another command's output begins where a GPU is repeated.
             if table.gpus.iter().any(|g| g.index == Some(index)) {
                 return again(table, index);
             }
@@ -72,7 +72,7 @@ impl Links {
     }
 }
 
-/// The GPU comes again: `-s` and `-e` in one file, whose links are the same.
+/// The GPU is repeated: `-s` and `-e` in one file, whose links are the same.
 fn again(table: &mut GpuTable, index: u32) -> bool {
     let Some(at) = table.gpus.iter().position(|g| g.index == Some(index)) else { return false };
     let gpu = table.gpus.remove(at);

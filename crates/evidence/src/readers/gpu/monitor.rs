@@ -1,4 +1,4 @@
-//! `nvidia-smi dmon` and `pmon`: one line per GPU and second, under headings that come again.
+//! `nvidia-smi dmon` and `pmon`: one line per GPU and second, under headings that repeat.
 //!
 //! ```text
 //! # gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk  pviol  tviol

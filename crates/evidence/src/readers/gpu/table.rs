@@ -6,7 +6,7 @@
 //! | N/A   37C    P0            121W /  700W |    1699MiB / 143771MiB |    100%      Default |
 //! |    2   N/A  N/A            1347      C   /opt/train/.venv/bin/python3           1690MiB |
 //! ```
-//! Widths differ between drivers, cells do not. `N/A` and `ERR!` may stand for any number. Older tables have no `GI` and
+//! Widths differ between drivers, cells do not. `N/A` and `ERR!` may replace any number. Older tables have no `GI` and
 //! `CI` columns; rows of MIG instances have no PCI address and are passed over.
 
 use ringleader_model::{GpuRow, GpuTable, PciAddress, Pid};

@@ -42,7 +42,7 @@ impl Xml {
         if self.is_complete {
             return false;
         }
-        // Lists of one value stand on a line of their own, between tags.
+        // Lists of one value are on a line of their own, between tags.
         if !text.contains('<') {
             return self.in_gpu && text.starts_with(['\t', ' ']);
         }

@@ -8,7 +8,7 @@ pub(super) fn after<'a>(text: &'a str, marker: &str) -> Option<&'a str> {
     text.get(at + marker.len()..)
 }
 
-/// What stands between the first `open` and the next `close`.
+/// The text between the first `open` and the next `close`.
 pub(super) fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
     after(text, open)?.split_once(close).map(|(inside, _)| inside)
 }

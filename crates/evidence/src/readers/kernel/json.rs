@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) text: String,
 }
 
-/// A line of `journalctl -o json`, whoever wrote it.
+/// A line of `journalctl -o json` from any writer.
 pub(crate) fn is_journal(line: &[u8]) -> bool {
     memchr::memmem::find(line, b"\"__REALTIME_TIMESTAMP\"").is_some()
 }
@@ -60,7 +60,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         return false;
     }
     let mut log = Log::default();
-    // Where each row stands: rows have one key `msg` each, and a quotation mark inside a text is written `\"`.
+    // Where each row is: rows have one key `msg` each, and a quotation mark inside a text is written `\"`.
     let (mut passed, mut line) = (0, document.line);
     for row in rows {
         let rest = document.bytes.get(passed..).unwrap_or_default();

@@ -136,7 +136,7 @@ impl Log {
         false
     }
 
-    /// Takes a line of the kernel's in which none of the words stands; false if it may be part of a statement all the
+    /// Takes a line of the kernel's that contains none of the words; false if it may be part of a statement all the
     /// same.
     #[inline]
     pub(super) fn pass(&mut self, record: &Record<'_>) -> bool {

@@ -1,4 +1,4 @@
-//! Messages that come again word for word, as in floods: what they say was read before.
+//! Messages that repeat word for word, as in floods: what they say was read before.
 //!
 //! Kept only are statements that follow from the text alone, and which report they open; the second time a text comes it
 //! is kept, so that floods of texts which all differ cost a hash each and nothing more.

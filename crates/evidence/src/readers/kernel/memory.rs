@@ -90,7 +90,7 @@ fn killing(open: &mut Open, made: &mut Statements, rest: &str, record: &Record<'
 }
 
 fn invoker(open: &mut Open, record: &Record<'_>) -> Option<Box<str>> {
-    // A list of all processes stands between.
+    // A list of all processes is in between.
     open.invoked.take().filter(|(line, _)| record.line.saturating_sub(*line) < 20_000).map(|(_, n)| n)
 }
 

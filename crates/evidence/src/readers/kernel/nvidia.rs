@@ -119,7 +119,7 @@ fn registers(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// What follows `SXid (`: one event is three lines, of which the first has the text.
+/// What follows `SXid (`: one event is three lines; the first has the text.
 fn sxid(text: &str, rest: &str) -> Told {
     let Some((place, rest)) = rest.split_once("): ") else { return Told::Nothing };
     let Some((code, rest)) = number(rest) else { return Told::Nothing };

@@ -1,5 +1,5 @@
-//! PCIe: error reporting (`drivers/pci/pcie/aer.c`, both wordings, of which the newer came about Linux 6.8), reports of
-//! the firmware (`drivers/acpi/apei/ghes.c`), containment (`dpc.c`), hot-plug slots (`pciehp_ctrl.c`), and the IOMMU
+//! PCIe: error reporting (`drivers/pci/pcie/aer.c`, both wordings; the newer one since about Linux 6.8), reports of the
+//! firmware (`drivers/acpi/apei/ghes.c`), containment (`dpc.c`), hot-plug slots (`pciehp_ctrl.c`), and the IOMMU
 //! (`drivers/iommu`).
 //!
 //! ```text
@@ -73,7 +73,7 @@ fn speaker(text: &str) -> Option<(&str, PciAddress, &str)> {
     (!driver.is_empty()).then_some((driver, device, message))
 }
 
-/// Whether a line may go on with an open report of a device, `driver 0000:00:03.0: …`, or, if none of the words stands in
+/// Whether a line may go on with an open report of a device, `driver 0000:00:03.0: …`, or, if none of the words is in
 /// it, with any. A cheap look: it refuses nearly all that do not.
 pub(super) fn may_go_on(text: &[u8]) -> bool {
     // A message may be indented; whatever else begins so is worth a look.

@@ -1,4 +1,4 @@
-//! What stands before the text of a kernel's line: stamps, level, host. They stack in any order that a tool prints.
+//! What precedes the text of a kernel's line: stamps, level, host. They stack in any order that a tool prints.
 
 use ringleader_model::WallTime;
 

@@ -36,7 +36,7 @@ pub(super) struct Stamps {
     at: Option<WallTime>,
     /// `node7 kernel: `.
     speaker: Vec<u8>,
-    /// Whether the caller was told whose that is.
+    /// Whether the caller knows whose it is.
     is_told: bool,
 }
 

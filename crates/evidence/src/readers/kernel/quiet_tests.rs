@@ -19,7 +19,7 @@ fn is_text_file(name: &str) -> bool {
     !matches!(name.rsplit('.').next(), Some("json" | "gz"))
 }
 
-/// What recorded kernel logs say, without what stood before.
+/// What recorded kernel logs say, without what preceded it.
 static MESSAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let is_log = |name: &str| {
         is_text_file(name)

@@ -26,7 +26,7 @@ pub(super) struct Head<'a> {
     pub(super) origin: Option<&'a [u8]>,
     pub(super) level: Level,
     pub(super) text: &'a [u8],
-    /// Something else stands before the head on the same line.
+    /// Something else precedes the head on the same line.
     pub(super) torn: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn strict(body: &[u8]) -> Option<Head<'_>> {
     Some(Head { host, pid: Some(pid), tid, dev, origin: None, level: Level::Info, text: scan.0, torn: false })
 }
 
-/// Any other form, found by its marker wherever it stands in the line.
+/// Any other form, found by its marker anywhere in the line.
 pub(super) fn loose<'a>(body: &'a [u8], marker: &memmem::Finder<'_>) -> Option<Head<'a>> {
     let mut from = 0;
     while let Some(at) = body.get(from..).and_then(|rest| marker.find(rest)) {
@@ -72,7 +72,7 @@ pub(super) fn loose<'a>(body: &'a [u8], marker: &memmem::Finder<'_>) -> Option<H
     None
 }
 
-/// Reads backwards what stands before the marker. None if it is no head: then the words are a quotation.
+/// Reads backwards what precedes the marker. None if it is no head: then the words are a quotation.
 fn who_and_where(before: &[u8]) -> Option<Head<'_>> {
     let mut head = Head {
         host: b"",

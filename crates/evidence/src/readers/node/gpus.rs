@@ -1,4 +1,4 @@
-//! GPUs as NVML told of them, and the services of their driver.
+//! GPUs as NVML reported them, and the services of their driver.
 
 use ringleader_model::{
     ClockReasons, EccCounts, Fact, GpuForm, GpuRow, GpuService, GpuTable, NvLink, PciAddress, PcieLink, Pid,

@@ -1,4 +1,4 @@
-//! Where in the document a value stands, so that it can be cited.
+//! Where in the document a value is, so that it can be cited.
 //!
 //! Parsed JSON has no places. The parts, and where strings begin, are found by a walk over the text that minds strings
 //! and depth; within a part, values are met in their order, so each is searched for after the one before. What is found
@@ -60,7 +60,7 @@ impl<'d> Places<'d> {
         self.next_raw(&[&format!("\"{name}\": {value}"), &format!("\"{name}\":{value}")], sink)
     }
 
-    /// The next place of a text that stands by itself.
+    /// The next place of a text that is a value by itself.
     pub(super) fn next_text(&mut self, text: &str, sink: &Sink<'_>) -> Cite {
         self.next_raw(&[&serde_json::to_string(text).unwrap_or_default()], sink)
     }
@@ -130,7 +130,7 @@ fn parts(bytes: &[u8]) -> (BTreeMap<String, (usize, usize)>, Vec<usize>) {
     (parts, strings)
 }
 
-/// Where the quotation mark stands that ends the string that begins at `at`.
+/// The place of the quotation mark that ends the string that begins at `at`.
 fn end_of_string(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = bytes.get(at) {

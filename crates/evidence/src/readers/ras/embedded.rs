@@ -159,6 +159,6 @@ fn close(gathered: &Gathered, sink: &mut Sink<'_>, events: &mut Events) {
     sink.note(
         cite,
         NoteKind::Malformed,
-        "JSON that begins like a RAS report but is none that can be read".into(),
+        "JSON that begins like a RAS report but cannot be read as one".into(),
     );
 }

@@ -91,7 +91,7 @@ impl Events {
             ("PEER_RECOVERED", Some(known)) if self.gone.get(known).is_some_and(|g| !g.peer.dead) => {
                 self.gone.remove(known);
             }
-            // The first word about a peer stands, unless it got worse.
+            // The first state of a peer counts, unless it got worse.
             ("PEER_DEAD" | "PEER_TIMEOUT_DEAD" | "PEER_UNRESPONSIVE", _) => {
                 let gone =
                     Gone { cite, at, peer: RasPeer { unresponsive: true, dead, ..peer }, text: text.into() };

@@ -10,7 +10,7 @@ pub(super) fn process(words: &str) -> Option<RasPeer> {
     Some(RasPeer { host: host(node), pid: Some(Pid(pid.parse().ok()?)), cuda_dev, ..RasPeer::default() })
 }
 
-/// A rank line: rank, what is said of it (empty if that stands in a line before), and its process.
+/// A rank line: rank, what is said of it (empty if that is in a line before), and its process.
 ///
 /// `Rank 2 has launched up to operation 47 -- GPU 2 managed by process 1347 on node 192.0.2.2`,
 /// `Rank 2 -- GPU 0 (NVML 2) managed by process 1230 on node 10.77.0.12`,

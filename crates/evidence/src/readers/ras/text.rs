@@ -1,8 +1,8 @@
 //! The text form of `STATUS` and `VERBOSE STATUS`.
 //!
 //! Releases differ: 2.24 and 2.25 count all operations together, name missing ranks in one list and say UNKNOWN for
-//! NOCOMM; 2.26 counts per function; 2.27 and later name each missing rank with its process; `(NVML n)` stands where
-//! CUDA and NVML number the GPU differently.
+//! NOCOMM; 2.26 counts per function; 2.27 and later name each missing rank with its process; `(NVML n)` is present
+//! where CUDA and NVML number the GPU differently.
 
 use std::collections::BTreeSet;
 
@@ -172,8 +172,7 @@ impl Report {
             self.go(Section::Job { is_dead: false });
         } else if words.starts_with("Warning: negative travel times") {
             let cite = sink.cite(line.number, line.offset, line.end());
-            let text =
-                "RAS found that the clocks of the nodes differ: stamps of different nodes do not compare";
+            let text = "RAS found that the clocks of the nodes differ: timestamps of different nodes cannot be compared";
             sink.note(cite, NoteKind::Remark, text.into());
         } else {
             const KNOWN: [&str; 16] = [
@@ -211,7 +210,7 @@ impl Report {
         });
         let Some((group, hash, error)) = parsed else { return false };
         self.go(Section::Comm);
-        // Errors and warnings of one communicator stand in two places.
+        // Errors and warnings of one communicator are in two places.
         if let Some(at) = self.fact.comms.iter().position(|c| c.hash == hash) {
             let comm = self.fact.comms.remove(at);
             self.fact.comms.push(comm);

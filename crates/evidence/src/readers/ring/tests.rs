@@ -191,7 +191,7 @@ fn a_ring_in_full() {
 #[test]
 fn a_dead_process_ends_with_what_it_knew_last() {
     let newest = 1_763_000_002_600_000_000;
-    // The file as it lies there, and an image that was made of it long after.
+    // The file as it is there, and an image that was made of it long after.
     for read_as in [None, Some(false)] {
         let extract = read("ring", &state().to_bytes(read_as));
         assert!(!ring(&extract).is_live);
@@ -219,8 +219,8 @@ fn what_the_ring_could_not_keep_is_a_note() {
     state.comms[0].id = 0;
     let told = tell(&read("ring", &state.to_bytes(Some(true))));
     assert!(told.contains("note LimitReached: the ring had no room for 3 operations"), "{told}");
-    assert!(told.contains("note Truncated: the plugin met a fault"), "{told}");
-    assert!(told.contains("note Remark: of 1 communicators nothing is known"), "{told}");
+    assert!(told.contains("note Truncated: the plugin had an internal fault"), "{told}");
+    assert!(told.contains("note Remark: 1 communicators are unknown"), "{told}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl StackReader {
         if let Some((number, rest)) = numbered(body) {
             let is_going = self.open.as_ref().is_some_and(|o| o.fact.tool == StackTool::Gdb && o.in_thread);
             if !is_going {
-                // A stack without a heading (`bt` of one thread): told by gdb's spacing and an address.
+                // A stack without a heading (`bt` of one thread): recognised by gdb's spacing and an address.
                 if number != 0 || !body.starts_with("#0  0x") {
                     return false;
                 }

@@ -36,7 +36,7 @@ impl StackReader {
             open.fact.pid = Some(Pid(pid));
             open.fact.command = (!command.is_empty()).then(|| command.into());
             open.took(line, sink);
-            // Others may know the line too: whether it begins a dump is told by what follows.
+            // Others may know the line too: what follows shows whether it begins a dump.
             return false;
         }
         if body.starts_with("Timeout (") && body.ends_with(")!") {

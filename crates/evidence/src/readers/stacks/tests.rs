@@ -58,10 +58,10 @@ Thread 1347 (idle): "MainThread"
     read (libc.so.6)
     0x1f2e3c (libcuda.so.1)
     fetch (train.py:83)
-        native frames: cut: in libcuda.so.1 the way on needs register rbp, which the kernel does not tell
+        native frames: cut: in libcuda.so.1 the next frame needs register rbp, which the kernel does not report
 Thread 1390 (active+gil): "loader"
     work (train.py:12)
-        native frames: it runs: only of a thread that is blocked they can be taken
+        native frames: it runs: frames can only be taken of a blocked thread
 Thread 1391 (idle): "cuda-EvtHandlr"
     poll (libc.so.6)
 12 threads more were not looked into for native frames

@@ -160,7 +160,7 @@ pub(super) fn listed(listing: &mut Listing, text: &str, line: u32) -> bool {
     true
 }
 
-/// Shared memory: told by its folder, or by names that only stand there.
+/// Shared memory: identified by its folder, or by names that occur only there.
 pub(super) fn is_of_interest(listing: &Listing) -> bool {
     let known = |name: &str| {
         let name = name.strip_prefix("/dev/shm/").unwrap_or(name);

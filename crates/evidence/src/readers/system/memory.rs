@@ -131,7 +131,7 @@ pub(super) fn meminfo(memory: &mut Memory, text: &str) -> bool {
     let kib = value.trim().strip_suffix(" kB").and_then(|n| n.parse::<u64>().ok());
     let Some(bytes) = kib.and_then(|n| n.checked_mul(1024)) else { return false };
     match key {
-        // That of `free` stands above: this one begins anew.
+        // That of `free` is above: this one starts again.
         "MemTotal" if memory.total > 0 => return false,
         "MemTotal" => memory.total = bytes,
         "MemAvailable" => memory.available = bytes,
@@ -151,7 +151,7 @@ fn cpu_path(text: &str) -> (Option<&str>, &str) {
 }
 
 impl SystemReader {
-    /// `nr_periods 120934` of a cpu.stat; the command or heading above tells which group it is of.
+    /// `nr_periods 120934` of a cpu.stat; the command or heading above shows which group it is of.
     pub(super) fn cpu_group(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let (path, rest) = cpu_path(text);
         if rest.strip_prefix("nr_periods ").is_none_or(|n| n.trim().parse::<u64>().is_err()) {

@@ -34,7 +34,7 @@ pub(super) struct Pods {
     /// Containers, as far as they were read, and how far their names are indented.
     containers: Vec<Box<str>>,
     indent: Option<usize>,
-    /// Ends of containers: they are told once it is known how many containers there are.
+    /// Ends of containers: reported once the number of containers is known.
     ended: Vec<(SchedulerEvent, Span)>,
 }
 
@@ -273,7 +273,7 @@ impl Pods {
         None
     }
 
-    /// `  pytorch:` below `Containers:`: the name of a container stands alone in its line.
+    /// `  pytorch:` below `Containers:`: the name of a container is alone in its line.
     fn container(&mut self, text: &str) {
         let indent = text.len() - text.trim_start().len();
         let Some(name) = text.trim().strip_suffix(':').filter(|n| !n.is_empty() && !n.contains(' ')) else {

@@ -41,7 +41,7 @@ pub(super) struct Builder {
     externals: Vec<(u32, u32)>,
     meta: Meta,
     n_events: u64,
-    /// What recorded it; PyTorch's profiler if nothing tells.
+    /// What recorded it; PyTorch's profiler if unknown.
     pub(super) recorder: Option<Recorder>,
     /// Operations of NCCL's example profiler that have begun, by id: places in `work`.
     begun: LookupMap<u32, usize>,

@@ -54,7 +54,7 @@ impl Damage {
     }
 }
 
-/// Where in the document the window stands.
+/// Where in the document the window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Before the first bracket.
@@ -220,7 +220,7 @@ fn next_event(bytes: &[u8]) -> Option<usize> {
     loop {
         let phase = from + memmem::find(bytes.get(from..)?, b"\"ph\":")?;
         let before = bytes.get(1..phase).unwrap_or_default();
-        // Nothing but short keys stands before it.
+        // Nothing but short keys precedes it.
         let open = memchr::memrchr(b'{', before).map(|n| n + 1);
         match open {
             Some(open) if phase - open < LOOK_BACK_BYTES && open >= from => return Some(open),

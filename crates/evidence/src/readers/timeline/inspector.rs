@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::kinds;
 use crate::ground::Sink;
 
-/// Largest file that is read: it stands in memory whole.
+/// Largest file that is read: it is held in memory.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
 /// Records of one file.
 const MAX_RECORDS: usize = 10_000_000;

@@ -12,7 +12,7 @@ use super::names::Names;
 use super::sqlite::{Database, MAGIC, Value};
 use crate::ground::Sink;
 
-/// Largest export that is read: it stands in memory whole.
+/// Largest export that is read: it is held in memory.
 pub(crate) const MAX_BYTES: u64 = 4 << 30;
 /// Rows of one table.
 const MAX_ROWS: usize = 50_000_000;

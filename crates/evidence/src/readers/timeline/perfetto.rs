@@ -15,7 +15,7 @@ use super::feed::Event;
 use super::wire::{Field, fields};
 use crate::ground::Sink;
 
-/// Largest file that is read: it stands in memory whole.
+/// Largest file that is read: it is held in memory.
 pub(crate) const MAX_BYTES: u64 = 2 << 30;
 /// Slices that are open on one track.
 const MAX_OPEN: usize = 1_000;

@@ -92,7 +92,7 @@ pub(super) struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
     mend: bool,
-    /// Something that is not JSON stands between two entries.
+    /// Something that is not JSON is between two entries.
     pub(super) is_odd: bool,
 }
 

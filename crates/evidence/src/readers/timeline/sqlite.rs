@@ -152,7 +152,7 @@ impl<'a> Database<'a> {
             row(page.get(at..at.checked_add(size)?)?, row_id, visit);
             return Some(());
         }
-        // The rest stands on pages of its own.
+        // The rest is on pages of its own.
         let least = (self.usable_bytes - 12) * 32 / 255 - 23;
         let here = least + (size - least) % (self.usable_bytes - 4);
         let here = if here > most { least } else { here };
@@ -262,7 +262,7 @@ fn columns_of(sql: &str) -> Vec<String> {
     let mut columns = Vec::new();
     let mut depth = 0_u32;
     let mut part = String::new();
-    // Comments of an export stand behind the comma of their line.
+    // Comments of an export follow the comma of their line.
     let inner: String =
         inner.lines().map(|line| line.split("--").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
     for c in inner.chars() {

@@ -20,7 +20,7 @@ fn timeline(extract: &Extract) -> &Timeline {
     found.unwrap_or_else(|| panic!("no timeline: {:?}", extract.notes))
 }
 
-/// A trace as PyTorch 2.3 and later write it: what the job is stands behind the events.
+/// A trace as PyTorch 2.3 and later write it: the job's description follows the events.
 const NEW: &str = r#"{
   "schemaVersion": 1,
   "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "numSms": 132}],

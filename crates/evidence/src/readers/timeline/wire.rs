@@ -30,7 +30,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a message. Ends at the first thing that is no field; `is_whole` tells whether that was the end.
+/// The fields of a message. Ends at the first thing that is no field; `is_whole` shows whether that was the end.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
 }

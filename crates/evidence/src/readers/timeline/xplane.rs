@@ -16,7 +16,7 @@ use super::names::Names;
 use super::wire::{Field, fields};
 use crate::ground::Sink;
 
-/// Largest file that is read: it stands in memory whole.
+/// Largest file that is read: it is held in memory.
 pub(crate) const MAX_BYTES: u64 = 2 << 30;
 /// Events of one file.
 const MAX_EVENTS: usize = 50_000_000;

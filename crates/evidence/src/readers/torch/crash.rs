@@ -136,7 +136,7 @@ pub(super) fn signal(reason: &str) -> Option<u32> {
 /// What a shell says, alone or with the command before or after it.
 const SHELL: [&str; 5] = ["Segmentation fault", "Bus error", "Aborted", "Killed", "Floating point exception"];
 
-/// A native death told in one line: its reason and whom it is about.
+/// A native crash reported in one line: its reason and the process.
 pub(super) fn one_line(text: &str) -> Option<(&str, Who)> {
     let bare = text.trim();
     let nobody = || Who::default();

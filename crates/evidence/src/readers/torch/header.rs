@@ -1,4 +1,4 @@
-//! What stands before a message: torch's log prefixes in C++ and in Python, and those of loggers around it.
+//! What precedes a message: torch's log prefixes in C++ and in Python, and those of loggers around it.
 //!
 //! `[rank3]:[E1120 08:21:34.879176503 ProcessGroupNCCL.cpp:689] [Rank 3] …` is written by c10's logging
 //! (pytorch/pytorch `c10/util/Logging.cpp`), without the stamp up to 2.1; the month has no leading zero.

@@ -5,7 +5,7 @@ pub(super) fn after<'a>(text: &'a str, marker: &str) -> Option<&'a str> {
     text.split_once(marker).map(|(_, rest)| rest)
 }
 
-/// What stands between the first `open` and the next `close`; to the end of the text where `close` was cut off.
+/// The text between the first `open` and the next `close`; to the end of the text where `close` was cut off.
 pub(super) fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
     let rest = after(text, open)?;
     Some(rest.split_once(close).map_or(rest, |(inside, _)| inside))

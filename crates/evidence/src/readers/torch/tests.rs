@@ -256,7 +256,7 @@ fn watchdog() {
          2 323+08:31:16 r2: watchdog stuck None
          3 r2: crash Aborted signal Some(6) 1 threads, 1 frames, user /srv/a.py:3 f",
     );
-    // The exception repeats the timeout, terminate() repeats the exception: told once.
+    // The exception repeats the timeout, terminate() repeats the exception: reported once.
     let timeout = "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=_ALLGATHER_BASE, NumelIn=1, NumelOut=8, Timeout(ms)=600000) ran for 600072 milliseconds before timing out.";
     check(
         &format!(
@@ -343,7 +343,7 @@ fn tracebacks() {
         "  File \"/srv/a.py\", line 3, in f\n    y()\nOSError: [Errno 28] No space left on device\n",
         "1 -: exception OSError: [Errno 28] No space left on device (1 frames, user /srv/a.py:3 f)",
     );
-    // A logger before each line, ranks told apart by pid.
+    // A logger before each line, ranks distinguished by pid.
     let line = |pid: u32, text: &str| {
         format!("(VllmWorkerProcess pid={pid}) ERROR 05-28 16:20:11 [multiproc.py:962] {text}\n")
     };

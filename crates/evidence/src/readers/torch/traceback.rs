@@ -2,9 +2,9 @@
 //!
 //! CPython writes `Traceback (most recent call last):`, then per frame `  File "…", line 75, in sync_grads` with a line
 //! of source and a line of `^^^^`, then `torch.OutOfMemoryError: CUDA out of memory. …` (CPython `Lib/traceback.py`).
-//! Torch puts `[rank0]: ` before each line where it can; then a traceback is told from the others by that. Where it
-//! cannot (before the group exists), lines of several ranks follow each other and even share a line; there the
-//! grammar decides, and what came out is marked.
+//! Torch puts `[rank0]: ` before each line where it can; then that separates tracebacks. Where it cannot (before the
+//! group exists), lines of several ranks follow each other and even share a line; there the grammar decides, and what
+//! came out is marked.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(super) const HEADER: &str = "Traceback (most recent call last)";
 pub(super) struct Piece<'a> {
     /// The stream it is of: rank or process, as far as known.
     pub(super) who: &'a Who,
-    /// Torch's own `[rank3]:` stands before each line, so that any further line belongs to the message.
+    /// Torch's own `[rank3]:` precedes each line, so that any further line belongs to the message.
     pub(super) tagged: bool,
     pub(super) at: Option<WallTime>,
     pub(super) text: &'a str,
@@ -288,7 +288,7 @@ fn go_on(open: &mut Open, piece: &Piece<'_>) -> bool {
     true
 }
 
-/// Lines that torch and NCCL put below an error, whoever prints them.
+/// Lines that torch and NCCL put below an error, in any program.
 pub(super) fn continues_message(text: &str) -> bool {
     const STARTS: [&str; 12] = [
         "Last error:",

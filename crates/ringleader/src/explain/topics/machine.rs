@@ -40,8 +40,8 @@ fn kills(kills: Kills) -> &'static str {
 fn exclude(exclude: Exclude) -> &'static str {
     match exclude {
         Exclude::No => "stays",
-        Exclude::IfRepeated => "leaves if it comes again",
-        Exclude::UntilReset => "must not take new work until the GPU was reset",
+        Exclude::IfRepeated => "leaves if it recurs",
+        Exclude::UntilReset => "must not take new work until the GPU has been reset",
         Exclude::Yes => "leaves now",
         Exclude::Decode => "depends on the sub-code",
     }
@@ -90,9 +90,9 @@ pub(in crate::explain) fn xid(x: &Xid) -> Topic {
             .push("Never the root: it follows another event, look for what came before it.".to_owned());
     }
     if x.is_in("k8s_device_plugin_ignores") {
-        topic
-            .is_not
-            .push("NVIDIA's device plugin for Kubernetes does not mark a GPU unhealthy for it.".to_owned());
+        topic.is_not.push(
+            "NVIDIA's device plugin for Kubernetes does not mark a GPU unhealthy because of it.".to_owned(),
+        );
     }
     topic.notes.extend((!x.note.is_empty()).then(|| sentence(x.note)));
     topic.detail("class", x.class.name());
@@ -106,7 +106,7 @@ pub(in crate::explain) fn xid(x: &Xid) -> Topic {
     topic.detail("name in the catalogue", x.mnemonic);
     topic.actions.push(step(x.action, ""));
     if x.then != x.action && x.then != Move::Ignore {
-        topic.actions.push(step(x.then, "if it comes again or that does not help: "));
+        topic.actions.push(step(x.then, "if it recurs or that does not help: "));
     }
     for chain in xid::chains() {
         if chain.sequence.iter().any(|step| names(step, x.code)) {
@@ -128,7 +128,7 @@ pub(in crate::explain) fn xid(x: &Xid) -> Topic {
 
 fn print(chip: &str, print: Option<Print>) -> Option<String> {
     print.map(|p| {
-        let device = if p.device { ", the whole switch is given up" } else { "" };
+        let device = if p.device { ", the whole switch is taken down" } else { "" };
         format!("{} on {chip}{device}", if p.fatal { "Fatal" } else { "Non-fatal" })
     })
 }
@@ -136,15 +136,14 @@ fn print(chip: &str, print: Option<Print>) -> Option<String> {
 pub(in crate::explain) fn sxid(s: &Sxid) -> Topic {
     let mut topic = Topic::new(Kind::Sxid, format!("sxid {}", s.code), format!("NVSwitch: {}", s.unit));
     let guide = match s.guide {
-        // What it does to the job stands in its own row.
+        // What it does to the job is in its own row.
         Guide::NonFatal if s.kills_job == Kills::Yes => "the switch goes on; the traffic that met it is lost",
         Guide::NonFatal => "nothing stops",
         Guide::PotentiallyFatal => {
-            "on a port towards a GPU that one GPU is hit and its Xid 74 follows; on a port between switches the whole \
-             fabric is"
+            "on a port towards a GPU, only that GPU is affected and its Xid 74 follows; on a port between switches, the whole fabric is"
         }
         Guide::AlwaysFatal => "the fabric is down: all GPUs and switches must be reset together",
-        Guide::Notable => "worth noting; nothing stops by itself",
+        Guide::Notable => "informational; it stops nothing by itself",
         Guide::Unlisted => "NVIDIA's guide does not list it",
     };
     let what = if s.texts.is_empty() { s.symbol.to_owned() } else { s.texts.join(", ") };
@@ -169,13 +168,14 @@ pub(in crate::explain) fn unknown_code(family: &str, code: u32) -> Topic {
     let kind = if family == "Xid" { Kind::Xid } else { Kind::Sxid };
     let mut topic =
         Topic::new(kind, format!("{} {code}", family.to_lowercase()), "not in any public catalogue");
-    topic.meaning = format!("{family} {code} is not known publicly: treat it as an error of unknown kind.");
+    topic.meaning =
+        format!("{family} {code} is in no public catalogue: treat it as an error of unknown kind.");
     topic.actions.push(step(Move::ContactSupport, ""));
     topic.sources.push("NVIDIA documentation, Analyzing Xid Errors with the Xid Catalog".to_owned());
     topic
 }
 
-/// The line itself says what to do: that stands before what is known of the code in general.
+/// The line itself says what to do: that comes before what is known about the code in general.
 pub(in crate::explain) fn instead(topic: &mut Topic, first: Move) {
     topic.actions.retain(|action| !action.text.ends_with(first.sentence()));
     topic.actions.insert(0, step(first, "as this line says: "));

@@ -74,15 +74,15 @@ fn status(v: &Variable) -> String {
 
 fn parse(parse: Parse) -> &'static str {
     match parse {
-        Parse::Strtoll => "as a whole number; words become 0, units are cut, a leading 0 means octal",
+        Parse::Strtoll => "as a whole number; words become 0, units are dropped, a leading 0 means octal",
         Parse::ParamBool => "1, T, TRUE or 0, F, FALSE since NCCL 2.30.7; before, as a whole number",
-        Parse::Word => "one word, whatever the case; another one is ignored",
-        Parse::ExactWord => "one word, case counts; another one is ignored",
+        Parse::Word => "one word, case-insensitive; other words are ignored",
+        Parse::ExactWord => "one word, case-sensitive; other words are ignored",
         Parse::WordList => "words with commas; ^ in front means all but these",
-        Parse::Level => "one word in capitals; another one is ignored",
+        Parse::Level => "one word in capitals; other words are ignored",
         Parse::TorchInt => "as a whole number; anything else raises",
         Parse::TorchBool => "1, true, yes or 0, false, no; anything else raises",
-        Parse::TorchWord => "one word, whatever the case; anything else raises",
+        Parse::TorchWord => "one word, case-insensitive; anything else raises",
         Parse::Text => "",
     }
 }

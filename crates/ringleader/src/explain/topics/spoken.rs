@@ -24,7 +24,7 @@ pub(in crate::explain) fn symptom(symptom: &Symptom) -> Topic {
     topic.actions.push(action("run this next", symptom.next, Impact::Harmless));
     if !symptom.next.starts_with("ringleader diagnose") {
         topic.actions.push(action(
-            "collect what all ranks printed and recorded, and have it judged together",
+            "collect what all ranks printed and recorded, and diagnose it together",
             "ringleader diagnose FOLDER",
             Impact::Harmless,
         ));
@@ -60,7 +60,7 @@ pub(in crate::explain) fn errno(errno: &Errno) -> Topic {
     topic.meaning = sentence(errno.text);
     topic.detail("number", errno.number.to_string());
     topic.is_not.push(
-        "It tells what the kernel answered to one call, not why: the call and its address stand beside it."
+        "It is the kernel's answer to one call, not the reason: the call and its address are next to it."
             .to_owned(),
     );
     topic.sources.push("Linux, include/uapi/asm-generic/errno.h, errno-base.h".to_owned());
@@ -84,7 +84,7 @@ pub(in crate::explain) fn message(row: Row) -> Topic {
             Role::Echo => {
                 Some("It is a consequence, never the root: look for what came before it, on all ranks.")
             }
-            Role::Suggests => Some("It is no proof: other faults print it too."),
+            Role::Suggests => Some("It proves nothing alone: other faults print it too."),
             Role::Harmless | Role::States => None,
         }
         .map(str::to_owned),

@@ -167,7 +167,7 @@ fn a_job_that_ends_before_its_first_communicator_is_judged_by_its_log() {
         Some((script, Vec::new()))
     }));
     assert_eq!((&verdict["cause"], ranks(&verdict)), (&json!("duplicate-gpu"), vec![0, 1]), "{verdict}");
-    // Nothing went wrong: nobody is told anything.
+    // Nothing went wrong: nothing is reported.
     let mut quiet = job(2, |_| Some(("sleep 3; echo done".to_owned(), Vec::new())));
     let watcher = quiet.watch(&["--pid", &quiet.pids(), "--for", "120"]);
     quiet.ranks.iter_mut().for_each(|rank| assert!(rank.wait().unwrap().success()));

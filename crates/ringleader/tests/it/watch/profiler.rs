@@ -12,8 +12,8 @@ use crate::cli::ringleader;
 /// Bytes before the body of a datagram.
 const HEAD_BYTES: usize = 40;
 
-/// Asks as the profiler of a rank does, in a thread: for a context once, then again and again what to do; writes the
-/// timeline where it is told to. `KINETO_IPC_SOCKET_DIR` holds the sockets.
+/// Asks as the profiler of a rank does, in a thread: for a context once, then repeatedly what to do; writes the
+/// timeline where it is asked to. `KINETO_IPC_SOCKET_DIR` holds the sockets.
 pub(super) fn pretend(rank: u32, timeline: PathBuf) {
     thread::spawn(move || {
         let folder = PathBuf::from(std::env::var_os("KINETO_IPC_SOCKET_DIR").unwrap());
@@ -51,7 +51,7 @@ pub(super) fn pretend(rank: u32, timeline: PathBuf) {
     });
 }
 
-/// Two ranks, of which rank 0 is late; both can be recorded, with the timelines of a case.
+/// Two ranks; rank 0 is late; both can be recorded, with the timelines of a case.
 fn job() -> (Job, tempfile::TempDir) {
     let sockets = tempfile::tempdir().unwrap();
     let folder = sockets.path().to_str().unwrap().to_owned();
@@ -108,5 +108,5 @@ fn a_straggler_that_persists_is_recorded_and_the_timelines_agree() {
         }
     };
     assert!(said.starts_with("timelines: straggler: rank 0 is late"), "{said}");
-    assert!(said.contains("the rank that was seen late live (rank 0)"), "{said}");
+    assert!(said.contains("the rank that was late live (rank 0)"), "{said}");
 }

@@ -77,7 +77,7 @@ fn a_watcher_that_stays_takes_up_the_next_job_and_is_bounded() {
     assert_eq!(count(&watcher.seen, "verdict") as u64, JOBS);
     assert!(watcher.child.try_wait().unwrap().is_none(), "it was to stay");
     let (second, last) = (memory[1], memory[memory.len() - 1]);
-    // The rings of dead jobs lie in the folder still, and are read.
+    // The rings of dead jobs are in the folder still, and are read.
     assert!(last < second + (96 << 10), "it grows: {memory:?} KiB");
 }
 

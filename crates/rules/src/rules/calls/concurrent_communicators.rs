@@ -32,7 +32,7 @@ use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "concurrent-communicators",
-    title: "two communicators used at once with no common order",
+    title: "two communicators are used concurrently without a fixed order",
     since: "0.1",
     doc: include_str!("concurrent_communicators.rs"),
     check,
@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     RULE.id,
                     Cause::ConcurrentCommunicators,
                     format!(
-                        "two threads of {} call collectives at once, in no common order",
+                        "two threads of {} call collectives concurrently, in no fixed order",
                         drafting::ranks(&all)
                     ),
                 )

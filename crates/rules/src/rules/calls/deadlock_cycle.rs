@@ -89,7 +89,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     RULE.id,
                     Cause::DeadlockCycle,
                     format!(
-                        "{} wait for each other in a circle through {}",
+                        "{} wait for each other in a cycle through {}",
                         drafting::ranks(&all),
                         groups.join(" and ")
                     ),
@@ -103,7 +103,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .advise(
                     Impact::Harmless,
                     format!(
-                        "enter the groups in one order on all ranks; {} does it the other way round",
+                        "enter the groups in the same order on all ranks; {} uses the reverse order",
                         drafting::who(&named)
                     ),
                 )

@@ -54,7 +54,7 @@ mod tests {
         Stage::job(3)
             .dumps(&[usual, "ar:100 ar:50:Half@33? ar:7?", usual])
             .concludes(&RULE, "dtype-mismatch 1 at step:33, high");
-        // NCCL's own lines alone: nothing tells that the call was the last one of each rank.
+        // NCCL's own lines alone: nothing shows that the call was the last one of each rank.
         let usual = "ar:100 ar:50 ar:7";
         let logs = Stage::job(3).log(0, "node1", usual).log(1, "node1", "ar:100 ar:50:Half ar:7");
         logs.log(2, "node1", usual).concludes(&RULE, "dtype-mismatch 1, high");

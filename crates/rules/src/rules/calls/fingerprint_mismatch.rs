@@ -13,8 +13,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! A call that one rank left out looks like a change of kind or size at the first difference: the calls after it
-//! would tell, and DETAIL stops before them.
+//! A call that one rank left out looks like a change of kind or size at the first difference: only the calls after it
+//! would show that, and DETAIL stops before them.
 //!
 //! # What to do
 //!
@@ -37,7 +37,7 @@ use ringleader_correlate::{Scene, Statement};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "fingerprint-mismatch",
-    title: "torch compared the calls: they differ",
+    title: "torch compared the ranks' calls and they differ",
     since: "0.1",
     doc: include_str!("fingerprint_mismatch.rs"),
     check,
@@ -79,7 +79,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .at(statements.first().and_then(Statement::at_ns))
         .culprits(culprits)
         .evidence(statements.iter().take(CITATIONS).map(Statement::evidence))
-        .advise(Impact::Harmless, "look at the last collective before this one on both ranks: a branch or a size that depends on rank or data comes between")
+        .advise(Impact::Harmless, "look at the last collective before this one on both ranks: a branch or a size that depends on rank or data lies in between")
         .advise_command(
             Impact::Disruptive,
             "record the calls of every rank with their places in the code",

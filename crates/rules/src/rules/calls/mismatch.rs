@@ -70,7 +70,7 @@ fn draft(scene: &Scene<'_>, rule: &Rule, cause: Cause, m: &Mismatch, title: Stri
         draft = draft.advise(
             Impact::Harmless,
             format!(
-                "as many ranks do the one as the other: compare the code paths of {} and {}",
+                "equally many ranks make each call: compare the code paths of {} and {}",
                 drafting::who(&m.odd),
                 drafting::ranks(&m.usual)
             ),

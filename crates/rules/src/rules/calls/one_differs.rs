@@ -10,7 +10,7 @@
 //! # Evidence
 //!
 //! The row of the slow one, and the number of the others. Only columns of time, speed and waiting count, and only where
-//! at least three others lie within a quarter of each other.
+//! at least three others are within a quarter of each other.
 //!
 //! # What looks like it but is not
 //!

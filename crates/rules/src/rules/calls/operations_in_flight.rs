@@ -1,6 +1,6 @@
 //! # What it shows
-//! What every rank was in when the rings end or stand still: the last state of the job, as NCCL's own process saw it. It
-//! blames nobody.
+//! The operations that every rank was in when the rings end or stop: the last state of the job, as seen from inside
+//! NCCL. It blames no rank.
 //!
 //! # Why it happens
 //! A ring outlives its process. After a kill of the whole job it is all that is left.
@@ -13,7 +13,7 @@
 //! process lived.
 //!
 //! # What to do
-//! See who ended the processes: the scheduler, the kernel, an operator.
+//! Find out what ended the processes: the scheduler, the kernel, an operator.
 //!
 //! # References
 //! NCCL's profiler plugin interface (plugins/profiler of its source).
@@ -29,7 +29,7 @@ use ringleader_correlate::Scene;
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "operations-in-flight",
-    title: "what every rank was in at the end",
+    title: "operations that each rank was in at the end",
     since: "0.3",
     doc: include_str!("operations_in_flight.rs"),
     check,
@@ -69,7 +69,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .evidence(states.into_iter().take(CITED).map(|s| s.evidence))
             .advise_command(
                 Impact::Harmless,
-                "see whether the processes live, and who ended them if not",
+                "check whether the processes are alive, and if not, what ended them",
                 "ps -eo pid,ppid,stat,wchan:32,etime,args; dmesg -T | tail -n 50",
             )
             .build()

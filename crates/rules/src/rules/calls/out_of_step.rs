@@ -1,17 +1,18 @@
 //! # What it shows
 //!
-//! By their watchdogs alone: a rank has finished calls that another one still waits in, so the calls of the two do not
-//! belong together. By records of calls: two calls in a row differ, and no shift makes what follows fit.
+//! From watchdogs alone: a rank has finished calls that another one still waits in, so the calls of the two do not
+//! belong together. From records of calls: two calls in a row differ, and no shift aligns the calls that follow.
 //!
 //! # Why it happens
 //!
-//! A rank left a loop early, skipped a call or made one more; from then on each of its calls meets another one of its
-//! peers. Some of those finish all the same, with wrong data, until two calls do not fit each other.
+//! A rank left a loop early, skipped a call or made one more; from then on each of its calls meets a different call of
+//! its peers. Some of those finish anyway, with wrong data, until two calls are incompatible.
 //!
 //! # Evidence
 //!
-//! The timeouts of two ranks of one group: their numbers and operations, and the last call that each has finished. Or the
-//! calls of both from the first difference on. Of two ranks, the one whose call breaks with what went before is named.
+//! The timeouts of two ranks of one group: their numbers and operations, and the last call that each has finished. Or
+//! the calls of both from the first difference on. Of two ranks, the one whose call breaks the earlier pattern is
+//! named.
 //!
 //! # What looks like it but is not
 //!
@@ -19,8 +20,8 @@
 //!
 //! # What to do
 //!
-//! Compare what the ranks call: the one in the smaller call, of a metric, a barrier or a log, mostly left the common path.
-//! The Flight Recorder shows the first call that differs.
+//! Compare what the ranks call: the one in the smaller call, of a metric, a barrier or a log, has usually left the
+//! common path. The Flight Recorder shows the first call that differs.
 //!
 //! # References
 //!
@@ -67,7 +68,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     });
     let parted = mismatch::findings(scene, &RULE, Cause::CollectiveDesync, |m| {
         (m.fault == Fault::Parted).then(|| {
-            let title = format!("{}, and what follows has nothing in common either", mismatch::instead(m));
+            let title = format!("{}, and the calls that follow do not match either", mismatch::instead(m));
             let advice =
                 "look for the branch that it alone took: an evaluation, a stop, a skipped or repeated batch";
             (title, vec![advice.to_owned()])

@@ -9,8 +9,8 @@
 //! The records of both sides; the calls before and after agree without a shift and the totals are equal.
 //!
 //! # What looks like it but is not
-//! A skipped call looks the same at the first difference; the calls after it then fit only when moved.
-//! Gather, scatter and all-to-all may differ by nature.
+//! A skipped call looks the same at the first difference; the calls after it then align only under a shift. Gather,
+//! scatter and all-to-all may differ by nature.
 //!
 //! # What to do
 //! Pad, or exchange the sizes first.

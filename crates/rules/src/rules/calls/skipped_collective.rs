@@ -1,15 +1,14 @@
 //! # What it shows
-//! One rank went on without a collective that every other rank of the group calls. Its sequence numbers are
-//! one behind ever after, so it and its peers wait in different operations.
+//! One rank continued without a collective that every other rank of the group calls. From then on its sequence numbers
+//! are one behind, so it and its peers wait in different operations.
 //!
 //! # Why it happens
-//! A branch that depends on the rank, on its data (an empty batch, a frozen parameter, a text-only sample),
-//! or an exception that was caught and passed over.
+//! A branch that depends on the rank, on its data (an empty batch, a frozen parameter, a text-only sample), or an
+//! exception that was caught and ignored.
 //!
 //! # Evidence
-//! The operation records of the group: what follows the first difference fits again once the odd rank is
-//! moved by the calls it left out. One call fewer in total; NCCL's lines, the recorder and the watchdog count
-//! it alike.
+//! The operation records of the group: what follows the first difference aligns again once the odd rank is shifted by
+//! the calls it left out. One call fewer in total; NCCL's lines, the recorder and the watchdog count it alike.
 //!
 //! # What looks like it but is not
 //! A changed size looks the same at the first difference; afterwards the calls are aligned again without a
@@ -38,21 +37,21 @@ use ringleader_correlate::waits::suspects;
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "skipped-collective",
-    title: "a rank left out a collective that its peers call",
+    title: "a rank skipped a collective that its peers call",
     since: "0.1",
     doc: include_str!("skipped_collective.rs"),
     check,
 };
 
 /// Where nothing shows of what the odd rank would have called next.
-const OTHER_ORDER: &str = "no later call of that rank shows: if it makes the missing one afterwards, its calls only come in another order (collective-order-mismatch)";
+const OTHER_ORDER: &str = "no later call of that rank is recorded: if it makes the missing call afterwards, only the order differs (collective-order-mismatch)";
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut found = findings(scene, &RULE, Cause::SkippedCollective, |m| {
         let Fault::Skipped(n) = m.fault else { return None };
         let (odd, waiting) = (drafting::who(&m.odd), drafting::waiting(&m.usual));
         let title = format!(
-            "{odd} left out {} #{} of {}{}; {waiting} in it",
+            "{odd} skipped {} #{} of {}{}; {waiting} in it",
             m.usual_call,
             m.seq,
             m.group,

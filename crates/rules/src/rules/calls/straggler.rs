@@ -1,16 +1,16 @@
 //! # What it shows
-//! One rank arrives last at nearly every collective; its peers spend that time waiting inside it. Or none does, and the
-//! collectives of all are slow because one link is.
+//! One rank arrives last at nearly every collective; its peers spend that time waiting inside it. Or no rank is late,
+//! and all collectives are slow because one link is.
 //!
 //! # Why it happens
 //! A slow GPU or host, a longer data path, more work on that rank, a noisy neighbour.
 //!
 //! # Evidence
 //! The rings: how long the kernels of one collective ran on each rank, by each GPU's own timer. Or the Flight Recorder:
-//! the time from enqueue to completion of the same collective, each on its rank's own clock: the straggler
-//! has the least, since it never waits. Where that rank is alone on its host, a cgroup of the host whose processors were
-//! held back in many periods (cpu.stat), and those of its peers were not. Of a link: the watcher's word, which compares for
-//! how long data waits between hosts, and how much of it passes meanwhile.
+//! the time from enqueue to completion of the same collective, each on its rank's own clock: the straggler has the
+//! least, since it never waits. Where that rank is alone on its host, a cgroup of the host that was throttled in many
+//! periods (cpu.stat) while those of its peers were not. For a link: the watcher's event, which compares how long data
+//! waits between hosts and how much of it passes.
 //!
 //! # What looks like it but is not
 //! Occasional lateness (a checkpoint, an evaluation). Warm-up steps, which are left out.
@@ -207,14 +207,14 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
     let draft = match rank.and_then(|rank| held_back(scene, rank)) {
         Some(proof) => draft.evidence([proof]).advise(
             Impact::Disruptive,
-            "its cgroup uses up its share of processor time: raise the CPU limit of that container or job, or start fewer workers",
+            "its cgroup exhausts its CPU quota: raise the CPU limit of that container or job, or start fewer workers",
         ),
         None => draft,
     };
     draft
         .advise_command(
             Impact::Harmless,
-            "compare its GPU with the others: clocks, power, the reasons for throttling",
+            "compare its GPU with the others: clocks, power, throttle reasons",
             "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
         )
         .advise(Impact::Harmless, "compare its data path and amount of work per step with its peers'")
@@ -245,7 +245,7 @@ fn held_back(scene: &Scene<'_>, rank: Rank) -> Option<Evidence> {
             others = others.max(share);
         } else if mine.as_ref().is_none_or(|(known, _)| share > *known) {
             let path = group.path.as_deref().unwrap_or("its cgroup");
-            let text = format!("{path} on {host} was held back in {:.0} % of its periods", share * 100.0);
+            let text = format!("{path} on {host} was throttled in {:.0} % of its periods", share * 100.0);
             mine = Some((share, shown(observation, Some(group.line), SourceKind::System, text)));
         }
     }
@@ -256,9 +256,9 @@ fn held_back(scene: &Scene<'_>, rank: Rank) -> Option<Evidence> {
 /// A pause before an enqueue that is long against the gaps inside a burst of enqueues.
 const PAUSE_NS: i64 = 1_000_000;
 
-/// The collectives of a group that tell who came last.
+/// The collectives of a group that show who came last.
 struct Rows {
-    /// Their numbers: all ranks tell how long they were in it, and some rank made a pause before it. Enqueued in one go
+    /// Their numbers: all ranks show how long they were in it, and some rank made a pause before it. Enqueued in one go
     /// with its predecessor, an operation tells nothing of arrival.
     used: Vec<u32>,
     /// In how many of them each track waited least.
@@ -311,7 +311,7 @@ impl Rows {
     }
 }
 
-/// Adds one rank's collectives from number `from` on; where it does not tell how long it was in one, that one is out.
+/// Adds one rank's collectives from number `from` on; where it does not show how long it was in one, that one is out.
 fn add_track(rows: &mut [Option<Row>], by: usize, track: &Track<'_>, dump: &FlightDump, from: u32) {
     let op = |seq: u32| dump.ops.get(track.op(seq)? as usize);
     let mut before = from.checked_sub(1).and_then(op);
@@ -366,7 +366,7 @@ mod tests {
             (0..3).zip(hosts).fold(steps(|_| 5, |_| 60), |stage, (rank, host)| stage.log(rank, host, ""))
         };
         let told =
-            |stage: Stage| stage.finding(&RULE).evidence.iter().any(|e| e.text.contains("held back in 80 %"));
+            |stage: Stage| stage.finding(&RULE).evidence.iter().any(|e| e.text.contains("throttled in 80 %"));
         let apart = || on(["node0", "node1", "node2"]);
         assert!(told(apart().system("node1", group(800)).system("node0", group(10))));
         // Its peers are held back as much; another host is; two ranks share the host; too seldom.

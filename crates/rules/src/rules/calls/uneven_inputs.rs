@@ -41,11 +41,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
         let place = drafting::at(m.place.as_ref());
         let title = format!(
-            "{odd} left the loop early and waits in {} (#{} of {}){place}; still in it: {usual}",
+            "{odd} left the loop early and waits in {} (#{} of {}){place}; still in the loop: {usual}",
             m.odd_call, m.seq, m.group
         );
         let advice = format!(
-            "give all ranks the same number of batches (drop_last, an even sampler), or use torch.distributed.algorithms.join; {odd} stands{place}"
+            "give all ranks the same number of batches (drop_last, an even sampler), or use torch.distributed.algorithms.join; {odd} waits{place}"
         );
         Some((title, vec![advice]))
     })

@@ -5,8 +5,8 @@
 //!
 //! # Why it happens
 //!
-//! A tensor whose size depends on the rank or its data; one rank a call ahead of the others; settings that differ
-//! between ranks.
+//! A tensor whose size depends on the rank or its data; one rank that is a call ahead of the others; settings that
+//! differ between ranks.
 //!
 //! # Evidence
 //!
@@ -47,7 +47,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .draft(&RULE, Cause::ShapeMismatch, title)
         .advise_command(
             Impact::Disruptive,
-            "run again with the calls logged, then compare the last ones of both ranks",
+            "run again with calls logged, then compare the last calls of both ranks",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=/tmp/nccl.%h.%p torchrun …",
         )
         .advise_command(

@@ -17,9 +17,9 @@
 //! # What looks like it but is not
 //!
 //! A service that is not there or not running where the GPUs' state is `Completed`: in a virtual machine it runs on the
-//! host. A state of `N/A`, or cards that plug into PCIe: no fabric. A Fabric Manager that ends because it found no switch has nothing to do.
-//! Multicast that fails for want of resources is nvls-multicast. A machine without NVSwitch needs no Fabric
-//! Manager.
+//! host. A state of `N/A`, or cards that plug into PCIe: no fabric. A Fabric Manager that ends because it found no
+//! switch has nothing to do. Multicast that fails for lack of resources is nvls-multicast. A machine without NVSwitch
+//! needs no Fabric Manager.
 //!
 //! # What to do
 //!
@@ -77,7 +77,7 @@ fn advise(draft: Draft) -> Draft {
         )
         .advise_command(
             Impact::Disruptive,
-            "to run meanwhile without multicast",
+            "to keep running without multicast until then",
             "NCCL_NVLS_ENABLE=0",
         )
 }

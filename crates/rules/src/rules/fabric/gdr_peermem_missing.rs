@@ -61,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 fn advised(draft: Draft) -> Draft {
     draft
-        .advise_command(Impact::Harmless, "see whether the module is loaded (with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET the log says 'GPU Direct RDMA Enabled' or 'Disabled')", "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'")
+        .advise_command(Impact::Harmless, "check whether the module is loaded (with NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET the log says 'GPU Direct RDMA Enabled' or 'Disabled')", "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'")
         .advise_command(Impact::Disruptive, "load it on every node, then start the job again", "modprobe nvidia-peermem")
 }
 

@@ -4,8 +4,8 @@
 //!
 //! # Why it happens
 //!
-//! The index of a GID is counted anew on every host: it shifts with VLANs, IPv6 addresses and the order in which
-//! interfaces come up, while NCCL_IB_GID_INDEX is one number for all.
+//! GID indices differ from host to host: they shift with VLANs, IPv6 addresses and the order in which interfaces come
+//! up, while NCCL_IB_GID_INDEX is one number for all hosts.
 //!
 //! # Evidence
 //!
@@ -34,7 +34,7 @@ use ringleader_correlate::who::tools::shown;
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "gid-table",
-    title: "the GID index fits no RoCE v2 address",
+    title: "the GID index does not select a RoCE v2 address",
     since: "0.1",
     doc: include_str!("gid_table.rs"),
     check,

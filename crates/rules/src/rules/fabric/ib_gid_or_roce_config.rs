@@ -55,18 +55,22 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let only_retries = told.claims().iter().all(|c| wording::is_completion(&c.text));
     if only_retries && (was_running(scene) || is_infiniband(scene)) {
         let draft = told
-            .draft(&RULE, Cause::IbErrors, format!("{}: a peer's NIC went silent", told.who()))
+            .draft(&RULE, Cause::IbErrors, format!("{}: a peer's NIC stopped responding", told.who()))
             .weight(Weight::Symptom)
             .confidence(Confidence::Low)
             .advise(
                 Impact::Harmless,
                 "look first for a process or node that ended before this, then at the ports on both ends",
             )
-            .advise_command(Impact::Harmless, "see whether errors of the ports grow", "perfquery -x; ibstat");
+            .advise_command(
+                Impact::Harmless,
+                "check whether the ports' error counters increase",
+                "perfquery -x; ibstat",
+            );
         return found(draft);
     }
     let title = if only_retries {
-        format!("{}: nothing comes back from the peer's NIC (retries ran out)", told.who())
+        format!("{}: the peer's NIC does not answer (retries exhausted)", told.who())
     } else {
         format!("{}: queue pairs cannot be set up (GID or RoCE settings)", told.who())
     };
@@ -74,7 +78,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .draft(&RULE, Cause::IbGidOrRoceConfig, title)
         .advise_command(
             Impact::Harmless,
-            "list the GIDs of each port with their kind",
+            "list the GIDs of each port with their type",
             "show_gids || grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null",
         )
         .advise_command(

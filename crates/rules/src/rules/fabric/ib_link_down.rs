@@ -1,7 +1,7 @@
 //! # What it shows
 //!
-//! A NIC told NCCL that its port went down, or NCCL gave the NIC up. Transfers over it then run out of retries on
-//! both ends.
+//! A NIC reported to NCCL that its port went down, or NCCL gave up the NIC. Transfers over it then run out of retries
+//! on both ends.
 //!
 //! # Why it happens
 //!
@@ -9,13 +9,13 @@
 //!
 //! # Evidence
 //!
-//! `Got async event : port error` and later forms of it, of the node whose port it is.
+//! `Got async event : port error` and its later forms, on the node that owns the port.
 //!
 //! # What looks like it but is not
 //!
 //! `status 12 / vendor err 129` alone says only that no answer came: the port may be fine and the GID wrong. `port
-//! active`, `GID table changed` and `client re-registration` are no failures. A port that was back
-//! for longer than connections wait (16 minutes) before the first thing failed is no cause.
+//! active`, `GID table changed` and `client re-registration` are not failures. A port that had recovered for longer
+//! than connections wait (16 minutes) before the first failure is not the cause.
 //!
 //! # What to do
 //!
@@ -63,10 +63,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .advise_command(
             Impact::Harmless,
-            "see when the link changed",
+            "check when the link changed",
             "dmesg -T | grep -iE \"mlx5|link (is )?(down|up)\"",
         )
-        .advise(Impact::Disruptive, "reseat or replace cable and transceiver; keep the node out of jobs until the counters stay still");
+        .advise(Impact::Disruptive, "reseat or replace cable and transceiver; keep the node out of jobs until the counters stop increasing");
     found(draft)
 }
 

@@ -13,8 +13,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! Small sizes measure latency; the average over all sizes says nothing. PCIe cards and bridged pairs have other
-//! rates, runs over several nodes depend on their network, and a run that forbids peer access is slow by order.
+//! Small sizes measure latency; the average over all sizes says nothing. PCIe cards and bridged pairs have other rates,
+//! runs over several nodes depend on their network, and a run with peer access disabled is slow by design.
 //!
 //! # What to do
 //!
@@ -38,7 +38,7 @@ use ringleader_correlate::who::tools::shown;
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "measured-bandwidth",
-    title: "nccl-tests measured too little",
+    title: "nccl-tests measured too little bandwidth",
     since: "0.1",
     doc: include_str!("measured_bandwidth.rs"),
     check,
@@ -132,8 +132,8 @@ fn against_rate(scene: &Scene<'_>) -> Option<Finding> {
         .confidence(Confidence::Medium)
         .culprits(run.hosts().first().map(|h| Culprit { host: Some((*h).clone()), ..Culprit::default() }))
         .evidence(slow.iter().take(4).map(|(o, run, figure, _)| measured(o, run, *figure)))
-        .advise_command(Impact::Harmless, "see whether NVLink is up and used", "nvidia-smi topo -m; nvidia-smi nvlink -s; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH ./build/all_reduce_perf -b 8G -e 8G -g <number of GPUs>")
-        .advise_command(Impact::Harmless, "see clocks and what holds them down", "nvidia-smi -q -d CLOCK,PERFORMANCE")
+        .advise_command(Impact::Harmless, "check whether NVLink is up and used", "nvidia-smi topo -m; nvidia-smi nvlink -s; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH ./build/all_reduce_perf -b 8G -e 8G -g <number of GPUs>")
+        .advise_command(Impact::Harmless, "check the clocks and what limits them", "nvidia-smi -q -d CLOCK,PERFORMANCE")
         .build()
 }
 
@@ -177,7 +177,7 @@ fn against_peers(scene: &Scene<'_>) -> Vec<Finding> {
                     "compare links, widths and clocks of this node with another one",
                     "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi -q -d PCIE,CLOCK,PERFORMANCE",
                 )
-                .advise(Impact::Disruptive, "leave the node out until it measures what its peers do")
+                .advise(Impact::Disruptive, "leave the node out until it reaches the bandwidth of its peers")
                 .build(),
             );
         }

@@ -15,9 +15,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! Links that are off on all GPUs alike are off by design, and cards in PCIe slots have bridges or none. Error counters
-//! without a rate, replays at boot above all, say nothing.
-//! `P2P is disabled between NVLINK connected GPUs` at start is a matter of set-up (p2p-unsupported).
+//! Links that are off on all GPUs are off by design, and cards in PCIe slots have bridges or no NVLink. Error counters
+//! without a rate, replays at boot above all, say nothing. `P2P is disabled between NVLINK connected GPUs` at start is
+//! a matter of set-up (p2p-unsupported).
 //!
 //! # What to do
 //!
@@ -71,7 +71,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if far_end(first.event) {
             draft = draft.advise(
                 Impact::Harmless,
-                "the link's own word is that the far end failed first: look at the GPU or switch on its other side",
+                "the link reports that its far end failed first: examine the GPU or switch at the other end",
             );
         }
     }
@@ -184,9 +184,9 @@ fn grown(scene: &Scene<'_>) -> Option<Draft> {
                 let retrained = by(old.recoveries, link.recoveries);
                 let crc = by(old.crc_errors, link.crc_errors);
                 let what = match (failed, retrained, crc) {
-                    (n @ 1.., _, _) => format!("{n} times training again failed"),
-                    (_, n @ 1.., _) => format!("it was trained again {n} times"),
-                    (_, _, n) if n >= MANY_CRC => format!("{n} packets had a wrong checksum"),
+                    (n @ 1.., _, _) => format!("link retraining failed {n} times"),
+                    (_, n @ 1.., _) => format!("the link was retrained {n} times"),
+                    (_, _, n) if n >= MANY_CRC => format!("{n} packets had CRC errors"),
                     _ => continue,
                 };
                 all.push((later, format!("link {}: between two readings {what}", link.number)));
@@ -194,7 +194,7 @@ fn grown(scene: &Scene<'_>) -> Option<Draft> {
         }
     }
     let shown = Shown::from(scene, all)?;
-    let title = format!("an NVLink of {} makes errors between two readings", shown.who());
+    let title = format!("an NVLink of {} logged new errors between two readings", shown.who());
     Some(shown.draft(&RULE, Cause::NvlinkError, Proof::Happened, title))
 }
 

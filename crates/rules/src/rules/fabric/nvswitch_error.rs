@@ -9,12 +9,12 @@
 //! # Evidence
 //!
 //! `SXid … Fatal` in the kernel log. The GPUs' own Xid 74 follow within seconds; they are consequences. The Fabric
-//! Manager's log says the same in its own words: `detected NVSwitch fatal error 20034 on … port 33`.
+//! Manager's log reports the same differently: `detected NVSwitch fatal error 20034 on … port 33`.
 //!
 //! # What looks like it but is not
 //!
-//! `Non-fatal` SXids, and counts of corrected errors that passed a limit (`ECC limit`). Blackwell has no SXids:
-//! its switches speak through Xids 144 to 150.
+//! `Non-fatal` SXids, and counts of corrected errors that passed a limit (`ECC limit`). Blackwell has no SXids: its
+//! switches report through Xids 144 to 150.
 //!
 //! # What to do
 //!
@@ -100,12 +100,12 @@ fn advise(draft: Draft) -> Draft {
     draft
         .advise_command(
             Impact::Harmless,
-            "see which link and what the fabric manager did about it",
+            "check which link failed and how the Fabric Manager reacted",
             "dmesg -T | grep -iE \"sxid|xid\"; tail -n 100 /var/log/fabricmanager.log; nvidia-smi nvlink -s",
         )
         .advise(
             Impact::Destructive,
-            "reset all GPUs and switches of the node together, or reboot it; if it comes again, take the node out",
+            "reset all GPUs and switches of the node together, or reboot it; if it recurs, take the node out of service",
         )
 }
 

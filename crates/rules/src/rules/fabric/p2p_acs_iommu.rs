@@ -17,7 +17,7 @@
 //!
 //! # What to do
 //!
-//! Test without peer access; if that cures it, turn the IOMMU and ACS off on bare metal.
+//! Test without peer access; if that helps, turn the IOMMU and ACS off on bare metal.
 //!
 //! # References
 //!
@@ -78,7 +78,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .advise_command(
             Impact::Harmless,
-            "see whether the IOMMU is on and ACS is set on the bridges",
+            "check whether the IOMMU is on and ACS is set on the bridges",
             "cat /proc/cmdline; lspci -vvv | grep -i acsctl",
         );
     found(draft)

@@ -20,7 +20,7 @@
 //!
 //! # What to do
 //!
-//! Look at the access matrix. Where NVLink is there, repair it; elsewhere go through shared memory.
+//! Look at the access matrix. Where there is NVLink, repair it; elsewhere use shared memory.
 //!
 //! # References
 //!
@@ -72,7 +72,7 @@ fn advise(draft: Draft) -> Draft {
             "show which pairs have access",
             "nvidia-smi topo -p2p r; nvidia-smi topo -m",
         )
-        .advise_command(Impact::Disruptive, "go through shared memory (slower)", "NCCL_P2P_DISABLE=1")
+        .advise_command(Impact::Disruptive, "use shared memory instead (slower)", "NCCL_P2P_DISABLE=1")
 }
 
 /// Pairs that have NVLink between them and no access: both rows of each, as far as they are cited.

@@ -13,8 +13,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! Small messages measure latency. A port of an unknown rate, or of a name that several hosts have with different rates,
-//! says nothing. 100 Gb/s out of a port of 100 Gb/s in an old slot is the slot's.
+//! Small messages measure latency. A port of an unknown rate, or of a name that several hosts have with different
+//! rates, shows nothing. A 100 Gb/s port in an old slot is limited by the slot.
 //!
 //! # What to do
 //!
@@ -79,7 +79,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .evidence([of_port])
                 .advise_made(
                     Impact::Harmless,
-                    "test each end against a third host: the slow end is slow with everybody",
+                    "test each end against a third host: the slow end is slow with every host",
                     plain_word(device).map(|device| format!("ib_write_bw -d {device} -F --report_gbits <host>")),
                 )
                 .advise_made(

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! Errors of a port or interface that the job uses grew between two readings.
+//! The error counters of a port or interface that the job uses increased between two readings.
 //!
 //! # Why it happens
 //!
@@ -13,8 +13,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! One reading tells nothing of when: counters count since the last reset, and a symbol error now and then is normal.
-//! Such values are reported and blame nobody. Relay errors, dropped management packets and waiting for credit are normal.
+//! A single reading has no time: counters count since the last reset, and an occasional symbol error is normal. Such
+//! values are reported without blame. Relay errors, dropped management packets and waiting for credit are normal.
 //!
 //! # What to do
 //!
@@ -38,7 +38,7 @@ use ringleader_correlate::who::tools::{shown, uses};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "port-counters",
-    title: "errors of a port grow",
+    title: "the error counters of a port increase",
     since: "0.1",
     doc: include_str!("port_counters.rs"),
     check,
@@ -163,7 +163,7 @@ fn grown(scene: &Scene<'_>, key: &Key<'_>, readings: &[(&Observation, &PortCount
             "read the counters twice, a minute apart",
             "perfquery -x; sleep 60; perfquery -x",
         )
-        .advise(Impact::Disruptive, "clean or replace the cable of a port whose errors grow; keep the node out of jobs until they stand still")
+        .advise(Impact::Disruptive, "clean or replace the cable of a port whose errors increase; keep the node out of jobs until they stop")
         .build()
 }
 
@@ -188,7 +188,7 @@ fn found_by_ibdiagnet(scene: &Scene<'_>) -> Option<Finding> {
         .confidence(Confidence::Medium)
         .culprits(culprits)
         .evidence(named.iter().take(CITATIONS).map(|(o, _)| shown(o, None, SourceKind::Network, "")))
-        .advise_command(Impact::Harmless, "see all of its report", "ibdiagnet -P all=1 --pm_pause_time 60")
+        .advise_command(Impact::Harmless, "read its whole report", "ibdiagnet -P all=1 --pm_pause_time 60")
         .build()
 }
 

@@ -13,12 +13,12 @@
 //!
 //! # What looks like it but is not
 //!
-//! A port that no rank uses may be down for ever. Storage NICs have other rates: only devices in NCCL's list are
-//! compared. Where no host is named and several have the device, nobody is blamed.
+//! A port that no rank uses may stay down. Storage NICs have other rates: only devices in NCCL's list are compared. If
+//! no host is named and several have the device, none is blamed.
 //!
 //! # What to do
 //!
-//! Look at the cable and the switch's end of it; take the node out of jobs until the port is active.
+//! Check the cable and the switch port; take the node out of jobs until the port is active.
 //!
 //! # References
 //!
@@ -112,7 +112,7 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, up: &BTreeSet<Name<'_>>) -> Option<F
         )
         .advise_command(
             Impact::Harmless,
-            "see when it went down",
+            "check when it went down",
             "dmesg -T | grep -iE \"mlx5|link (is )?(down|up)\"",
         )
         .advise(
@@ -175,10 +175,13 @@ fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
         .evidence(first.users.iter().take(1).filter_map(|u| Some(uses(u.process, u.process.first?))))
         .advise_made(
             Impact::Harmless,
-            "see what rate and width it could have, and what holds it back",
+            "check which rate and width it supports, and what limits it",
             plain_word(&first.port.device).map(|device| format!("mlxlink -d {device} -m -c -e")),
         )
-        .advise(Impact::Disruptive, "reseat or replace the cable; a link with fewer lanes has a bad one")
+        .advise(
+            Impact::Disruptive,
+            "reseat or replace the cable; a link that runs on fewer lanes has a bad lane",
+        )
         .build()
 }
 

@@ -1,10 +1,10 @@
 //! # What it shows
 //!
-//! GPU memory lost data that its check bits could not mend. The process that used it is killed by the driver.
+//! GPU memory lost data that ECC could not correct. The process that used it is killed by the driver.
 //!
 //! # Why it happens
 //!
-//! Ageing or damaged memory. Newer GPUs remap the row at the next reset; a GPU that does it again must go.
+//! Ageing or damaged memory. Newer GPUs remap the row at the next reset; a GPU that repeats the error must be replaced.
 //!
 //! # Evidence
 //!
@@ -14,7 +14,8 @@
 //! # What looks like it but is not
 //!
 //! Corrected errors are harmless in small numbers. Errors of the GPU's whole life (aggregate) are over, and so is one
-//! whose row has been remapped already. A counter tells of this boot, not of this job: a job that ran well is not blamed. An illegal access is a fault of the program.
+//! whose row has been remapped already. A counter covers this boot, not this job: a job that ran well is not blamed. An
+//! illegal access is a fault of the program.
 //!
 //! # What to do
 //!
@@ -144,7 +145,7 @@ fn reset_wanted(scene: &Scene<'_>) -> Outcome {
     let action = gpu.row.recovery_action.as_deref().unwrap_or_default();
     Outcome::Undecided(vec![ringleader_model::Need {
         question: format!(
-            "the driver asks for the recovery action {action} of {}: after which error?",
+            "the driver requests the recovery action {action} for {}: which error came before it?",
             gpu.whose()
         ),
         command: "dmesg -T | grep -iE \"xid|nvrm\"; nvidia-smi -q -d ECC,ROW_REMAPPER".into(),

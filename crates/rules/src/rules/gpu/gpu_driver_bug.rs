@@ -20,7 +20,7 @@
 //!
 //! # What to do
 //!
-//! Update the driver; keep a bug report.
+//! Create a bug report, then update the driver.
 //!
 //! # References
 //!
@@ -96,12 +96,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         || "reset the GPU or reboot the node".to_owned(),
         |row| {
             let (now, then) = (row.action.sentence(), row.then.sentence());
-            if row.action == row.then { now.to_owned() } else { format!("{now}; if it comes again: {then}") }
+            if row.action == row.then { now.to_owned() } else { format!("{now}; if it recurs: {then}") }
         },
     );
     Outcome::Undecided(vec![Need {
         question: format!(
-            "{} stopped working; is it the GPU, its firmware or the driver? {what} What to do: keep a report, then {then}; test the GPU before it takes jobs again (dcgmi diag -r 3)",
+            "{} stopped working; is it the GPU, its firmware or the driver? {what} What to do: create a bug report, then {then}; test the GPU before it takes jobs again (dcgmi diag -r 3)",
             seen.gpu()
         ),
         command: "nvidia-bug-report.sh".to_owned(),
@@ -141,7 +141,7 @@ mod tests {
     fn hardware_that_stopped_is_an_open_question() {
         let open = |stage: Stage| {
             let scene = Scene::new(&stage.case);
-            matches!((RULE.check)(&scene), Outcome::Undecided(needs) if needs.iter().all(|n| n.question.contains("Xid 62") && n.question.contains("if it comes again")))
+            matches!((RULE.check)(&scene), Outcome::Undecided(needs) if needs.iter().all(|n| n.question.contains("Xid 62") && n.question.contains("if it recurs")))
         };
         assert!(open(Stage::new().xid("0000:3b:00", 62, 0, "x")));
         // After a program's own fault it is that one's.

@@ -9,8 +9,8 @@
 //! # Evidence
 //!
 //! `GPU is lost` or `fallen off the bus` in the text of NCCL, NVML or CUDA; Xid 79 in the kernel log, or the driver's
-//! words without a number; nvidia-smi that cannot get hold of one GPU (`Unable to determine the device handle`, `ERR!`
-//! in all its fields), or lists the others and not it. A fatal PCIe error right before it says that the link went
+//! words without a number; nvidia-smi that cannot access one GPU (`Unable to determine the device handle`, `ERR!` in
+//! all its fields), or lists the others without it. A fatal PCIe error right before it means that the link failed
 //! first.
 //!
 //! # What looks like it but is not
@@ -44,7 +44,7 @@ use ringleader_correlate::who::gpus::{Use, of_address};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "gpu-fallen-off-bus",
-    title: "the GPU is gone from PCIe",
+    title: "the GPU has fallen off the PCIe bus",
     since: "0.1",
     doc: include_str!("gpu_fallen_off_bus.rs"),
     check,
@@ -63,7 +63,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut draft = both.draft(
         &RULE,
         Cause::GpuFallenOffBus,
-        |told| format!("the GPU of {who} does not answer any more", who = told.who()),
+        |told| format!("the GPU of {who} no longer answers", who = told.who()),
         |seen| format!("{} has fallen off the bus", seen.gpu()),
     );
     // Which link failed, if PCIe said so first.
@@ -159,7 +159,7 @@ fn mute(scene: &Scene<'_>) -> Option<Draft> {
         }
     }
     let shown = Shown::from(scene, all)?;
-    let title = format!("{} {} not answer the driver any more", shown.who(), shown.word("does", "do"));
+    let title = format!("{} no longer {} the driver", shown.who(), shown.word("answers", "answer"));
     Some(shown.draft(&RULE, Cause::GpuFallenOffBus, Proof::Broken, title))
 }
 
@@ -193,8 +193,8 @@ fn missing(scene: &Scene<'_>) -> Option<Draft> {
         let culprits: Vec<Culprit> = gone.iter().map(|m| scene.culprit(&whom(m))).collect();
         let names: Vec<String> = gone.iter().filter_map(|m| m.gpu.map(|g| g.to_string())).collect();
         let names = names.join(", ");
-        let text = format!("nvidia-smi lists {} GPUs, and not {names}", gpus.len());
-        let title = format!("a GPU that the job used is not listed any more: {names}");
+        let text = format!("nvidia-smi lists {} GPUs, but not {names}", gpus.len());
+        let title = format!("a GPU that the job used is no longer listed: {names}");
         let draft = graded(scene, &RULE, Cause::GpuFallenOffBus, Proof::Broken, Use::Rank, title);
         return Some(draft.culprits(culprits).evidence([first.evidence(text)]));
     }

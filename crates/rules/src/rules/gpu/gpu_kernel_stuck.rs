@@ -209,7 +209,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let stand = scene.condition(rank).and_then(|c| c.stand.as_ref());
         let Some(stand) = stand.filter(|s| s.waits_for_gpu()) else { continue };
         let title = format!(
-            "{} waits for its GPU{}: a kernel of its own does not end",
+            "{} waits for its GPU{}: one of its own kernels does not finish",
             drafting::rank(rank),
             drafting::at(stand.place()),
         );
@@ -228,7 +228,7 @@ fn advise(scene: &Scene<'_>, draft: Draft, rank: Rank) -> Draft {
         .advise(Impact::Harmless, LAUNCH_ALONE)
 }
 
-const SEE_KERNEL: &str = "see which kernel runs there (pauses that process)";
+const SEE_KERNEL: &str = "check which kernel runs there (pauses that process)";
 const LAUNCH_ALONE: &str = "run that rank's kernels before this collective with CUDA_LAUNCH_BLOCKING=1 to find the one that does \
                             not return";
 

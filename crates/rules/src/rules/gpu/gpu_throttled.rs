@@ -5,7 +5,7 @@
 //!
 //! # Why it happens
 //!
-//! Dust, a fan or pump, warm air, a power supply that failed or asked for less, a power limit that somebody set.
+//! Dust, a fan or pump, warm air, a failed power supply, a power limit that was set.
 //!
 //! # Evidence
 //!
@@ -15,11 +15,11 @@
 //! # What looks like it but is not
 //!
 //! `SW Power Cap` at full load is how these GPUs work. Clocks of an idle GPU are low. A GPU that waits for others draws
-//! less and may be cooler. Accumulated times (`Clocks Event Reasons Counters`) tell of the past, not of this job.
+//! less and may be cooler. Accumulated times (`Clocks Event Reasons Counters`) cover the past, not this job.
 //!
 //! # What to do
 //!
-//! Look at temperatures and the power supplies of that node, and keep jobs off it meanwhile.
+//! Check temperatures and power supplies of that node, and keep jobs off it until then.
 //!
 //! # References
 //!

@@ -9,17 +9,18 @@
 //!
 //! # Evidence
 //!
-//! `couldn't communicate with the NVIDIA driver`, `No devices were found`, `Driver Not Loaded` and the like. They are a
-//! question, no finding: the words are the same for a machine that lost its GPUs and for a container without any.
+//! `couldn't communicate with the NVIDIA driver`, `No devices were found`, `Driver Not Loaded` and the like. They lead
+//! to a question, not a finding: the text is the same for a machine that lost its GPUs and for a container without any.
 //!
 //! # What looks like it but is not
 //!
-//! Another output of the same host that lists GPUs: the tool was asked in two places. A job that is well. A user who may
-//! not ask. A version mismatch and a container that lost its devices say so in other words and have rules of their own.
+//! Another output of the same host that lists GPUs: the tool was asked in two places. A healthy job. A user without
+//! permission. A version mismatch and a container that lost its devices say so in other words and have rules of their
+//! own.
 //!
 //! # What to do
 //!
-//! Ask on the host; look in the kernel log for why the driver has no GPU.
+//! Run it on the host; check the kernel log for why the driver has no GPU.
 //!
 //! # References
 //!
@@ -53,7 +54,7 @@ fn is_elsewhere(failure: ToolFailure<'_>) -> bool {
     }
 }
 
-/// A probe of this program that waited in vain.
+/// A probe of this program that timed out.
 fn has_no_answer(text: &str) -> bool {
     matches!(tool_failure(text), ToolFailure::NoAnswer(_))
 }

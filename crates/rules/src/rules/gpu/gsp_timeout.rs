@@ -33,7 +33,7 @@ use ringleader_correlate::machine::faults::{ONE_FAULT_S, follows, is_lost_gpu};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "gsp-timeout",
-    title: "the GPU's own processor does not answer",
+    title: "the GPU's system processor (GSP) does not answer",
     since: "0.1",
     doc: include_str!("gsp_timeout.rs"),
     check,
@@ -48,7 +48,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut draft = seen.draft(
         &RULE,
         Cause::GspTimeout,
-        format!("{} does not answer: its own processor (GSP) is silent", seen.gpu()),
+        format!("{} does not answer: its system processor (GSP) is silent", seen.gpu()),
     );
     if follows(scene.kernel(), first, ONE_FAULT_S, true, is_lost_gpu) {
         draft = draft.weight(Weight::Echo);
@@ -60,7 +60,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "keep a report for the vendor before the reset, and compare the driver with the latest of its branch",
             "nvidia-bug-report.sh",
         )
-        .advise(Impact::Disruptive, "if it comes again on the same GPU, take the node out and run field diagnostics");
+        .advise(Impact::Disruptive, "if it recurs on the same GPU, take the node out of service and run field diagnostics");
     Outcome::from_drafts([draft])
 }
 

@@ -9,18 +9,18 @@
 //!
 //! # Evidence
 //!
-//! The kernel log. The Xid must be of a process or a GPU of the job while it ran, or the log must stand alone. Where
-//! the number itself says what failed (a link that does not train or dies, a peer access that was refused) it is a
-//! finding; else the question stays open, with what the table says of the number and of what to do.
+//! The kernel log. The Xid must be of a process or a GPU of the job while it ran, or the log must be the only evidence.
+//! Where the number itself says what failed (a link that does not train or dies, a peer access that was refused) it is
+//! a finding; else the question stays open, with what the table says of the number and of what to do.
 //!
 //! # What looks like it but is not
 //!
 //! Numbers that follow another one on the same GPU (a channel that is stopped after a page fault, details of a memory
-//! error, the recovery that it now needs) are that one's. Warnings of the driver that end nothing.
+//! error, the recovery that it now needs) belong to that one. Driver warnings that end nothing.
 //!
 //! # What to do
 //!
-//! What the table says; the node stays where the program is to blame.
+//! What the table says; the node stays in service if the program is to blame.
 //!
 //! # References
 //!
@@ -163,7 +163,7 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
     let Some(row) = xid::get(x.code) else {
         return Some(Need {
             question: format!(
-                "{gpu} reported Xid {}, which no public table has: what does the vendor say of it? Body: {}",
+                "{gpu} reported Xid {}, which no public table lists: what does the vendor say about it? Body: {}",
                 x.code,
                 x.body.chars().take(120).collect::<String>()
             ),
@@ -175,11 +175,11 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
     if let Some(action) = needed(x).filter(|_| x.code == RECOVERY) {
         let _ = write!(
             question,
-            " It says: {}, {}. Which fault before it made that so?",
+            " It means: {}, {}. Which earlier fault led to it?",
             action.name, action.meaning
         );
     } else if of_program {
-        question.push_str(" What did the program do? The node may stay.");
+        question.push_str(" What did the program do? The node can stay in service.");
     } else {
         question.push_str(" Which part failed?");
     }
@@ -187,7 +187,7 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
         let first = row.action.sentence();
         let _ = write!(question, " What to do: {first}");
         if row.then != row.action {
-            let _ = write!(question, "; if it comes again: {}", row.then.sentence());
+            let _ = write!(question, "; if it recurs: {}", row.then.sentence());
         }
     }
     let command = if of_program { "CUDA_LAUNCH_BLOCKING=1 torchrun …" } else { "nvidia-bug-report.sh" };

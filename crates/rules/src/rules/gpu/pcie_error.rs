@@ -91,11 +91,11 @@ fn replaying(scene: &Scene<'_>) -> Option<Draft> {
                 (seconds >= MIN_APART_S).then(|| (grown as f64 * 60.0 / seconds, grown, seconds))
             });
             let (_, grown, seconds) = rates.find(|(rate, ..)| *rate > REPLAYS_PER_MINUTE)?;
-            Some((later, format!("{grown} replays more within {seconds:.0} s")))
+            Some((later, format!("{grown} more replays within {seconds:.0} s")))
         })
         .collect();
     let shown = Shown::from(scene, all)?;
-    let title = format!("the PCIe link of {} sends packets again and again", shown.who());
+    let title = format!("the PCIe link of {} keeps retransmitting packets", shown.who());
     Some(advise_link(
         shown.draft(&RULE, Cause::PcieError, Proof::Slow, title).category(Category::Performance),
     ))
@@ -253,13 +253,13 @@ fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
     let draft = draft
         .advise_made(
             Impact::Harmless,
-            "see which device hangs below that port, and its link's speed and width",
+            "check which device hangs below that port, and its link's speed and width",
             plain_word(&device)
                 .map(|device| format!("lspci -tv; lspci -vvv -s {device} | grep -E \"LnkSta|UESta|CESta\"")),
         )
         .advise(
             Impact::Disruptive,
-            "drain the node, reseat the card and its riser or retimer; replace what reports again",
+            "drain the node, reseat the card and its riser or retimer; replace what reports errors again",
         );
     Outcome::from_drafts([draft])
 }
@@ -318,7 +318,7 @@ mod tests {
         let two = |later_s: i64, later| counted(counted(Stage::new(), 1_000, 40), 1_000 + later_s, later);
         two(60, 540).expect(&RULE, &["pcie-error"]);
         assert_eq!(two(60, 540).worth(&RULE), ["warning Derived"]);
-        // A few in an hour; a count that began anew; two outputs at one moment.
+        // A few in an hour; a count that was reset; two outputs at one moment.
         two(3_600, 60).silent(&RULE);
         two(60, 0).silent(&RULE);
         two(1, 540).silent(&RULE);

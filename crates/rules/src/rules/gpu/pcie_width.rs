@@ -4,7 +4,7 @@
 //!
 //! # Why it happens
 //!
-//! A card that sits badly, a bad lane of a riser or retimer.
+//! A badly seated card, a bad lane of a riser or retimer.
 //!
 //! # Evidence
 //!
@@ -55,7 +55,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let n_full =
                 devices.iter().filter(is_like).filter(|d| d.link.is_some() && narrow(d).is_none()).count();
             let n_like = devices.iter().filter(is_like).count();
-            // Peers tell what the machine is built for.
+            // Peers show what the machine is built for.
             if n_full == 0 || n_full * 2 < n_like {
                 continue;
             }
@@ -82,7 +82,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .evidence([shown(observation, Some(line), SourceKind::System, format!("{address}: Width x{now}, capable of x{most}"))])
                 .advise_made(
                     Impact::Harmless,
-                    "see the link and its errors",
+                    "check the link and its errors",
                     Some(format!("sudo lspci -vvv -s {address} | grep -E 'LnkCap|LnkSta|CESta|UESta'; dmesg -T | grep -i aer")),
                 )
                 .advise(Impact::Disruptive, "take the node out and have the card reseated")

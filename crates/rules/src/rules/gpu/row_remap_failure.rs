@@ -50,7 +50,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Some(draft.evidence(shown.iter().flat_map(Shown::evidence)))
         }
         (None, Some(shown)) => {
-            let title = format!("the memory of {} cannot be repaired any more", shown.who());
+            let title = format!("the memory of {} can no longer be repaired", shown.who());
             Some(shown.draft(&RULE, Cause::RowRemapFailure, Proof::Broken, title))
         }
         (None, None) => failed_test(scene, &RULE, Cause::RowRemapFailure, Proof::Broken, TestFault::RowRemap),
@@ -66,7 +66,7 @@ fn beyond_repair(row: &GpuRow) -> Option<String> {
         return Some("remapping a row has failed".to_owned());
     }
     if row.unrepairable_memory == Some(true) {
-        return Some("memory that no repair can mend".to_owned());
+        return Some("memory that cannot be repaired".to_owned());
     }
     if let (Some(n), Some(true)) = (row.rows.banks_exhausted.filter(|n| *n > 0), row.rows.pending) {
         return Some(format!("{n} banks have no spare row left, and one more row waits to be replaced"));
@@ -79,7 +79,7 @@ fn advise(draft: Draft) -> Draft {
     draft
         .advise_command(
             Impact::Harmless,
-            "read the state of row remapping: a failure that has occurred is a reason for a return",
+            "read the state of row remapping: a remapping failure is grounds for an RMA",
             "nvidia-smi -q -d ROW_REMAPPER,ECC",
         )
         .advise(Impact::Disruptive, "take the node out and have the GPU replaced")

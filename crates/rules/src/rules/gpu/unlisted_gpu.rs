@@ -113,7 +113,7 @@ fn unlisted(scene: &Scene<'_>, gpus: &[OnBus<'_>]) -> Option<Draft> {
         matches!(e.event.kind, KernelEventKind::GpuInitFailed { .. })
             && e.event.device.is_some_and(|d| same(d, first.address))
     });
-    let title = format!("GPU {} is on the bus, and the driver does not list it", first.address);
+    let title = format!("GPU {} is on the bus, but the driver does not list it", first.address);
     let text = format!("nvidia-smi lists {} GPUs, and not {}", list.len(), first.address);
     let draft = Draft::new(RULE.id, Cause::GpuFallenOffBus, title)
         .severity(Severity::Warning)
@@ -146,7 +146,7 @@ fn advise(draft: Draft) -> Draft {
     draft
         .advise_command(
             Impact::Harmless,
-            "see why the driver does not have it",
+            "check why the driver does not list it",
             "dmesg -T | grep -iE \"nvrm|xid|rminitadapter\"; lspci -nnk -d 10de:",
         )
         .advise(Impact::Disruptive, "drain the node; a power cycle may bring the GPU back for tests")

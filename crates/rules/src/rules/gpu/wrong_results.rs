@@ -1,7 +1,7 @@
 //! # What it shows
 //!
-//! A known-answer test came out wrong: elements of a collective, or the copy of a tensor on another GPU, are not what
-//! they have to be.
+//! A known-answer test returned wrong results: elements of a collective, or the copy of a tensor on another GPU, differ
+//! from the expected values.
 //!
 //! # Why it happens
 //!
@@ -11,8 +11,8 @@
 //! # Evidence
 //!
 //! The column `#wrong` and the line `Out of bounds values` of nccl-tests; a copy between two GPUs compared afterwards.
-//! Right results of the same test without peer access, a hang with two GPUs where one works, an IOMMU that
-//! wording::translates, or ACS bits that are set point at the platform.
+//! Right results of the same test without peer access, a hang with two GPUs where one works, an IOMMU that translates,
+//! or ACS bits that are set point at the platform.
 //!
 //! # What looks like it but is not
 //!
@@ -39,7 +39,7 @@ use ringleader_correlate::who::tools::shown;
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "wrong-results",
-    title: "a known-answer test came out wrong",
+    title: "a known-answer test returned wrong results",
     since: "0.1",
     doc: include_str!("wrong_results.rs"),
     check,
@@ -70,7 +70,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut evidence: Vec<Evidence> =
         wrong.iter().take(CITATIONS).map(|(o, run)| wrong_line(o, run)).collect();
     for (observation, copy) in copies.iter().take(CITATIONS) {
-        let text = format!("{}: the copy on another GPU is not what was sent", copy.compared);
+        let text = format!("{}: data copied to another GPU differs from what was sent", copy.compared);
         evidence.push(shown(observation, None, SourceKind::CopyTest, text));
     }
     if !is_platform {
@@ -80,14 +80,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .weight(Weight::Stated)
                 .confidence(Confidence::Medium)
                 .evidence(evidence)
-                .advise_command(Impact::Harmless, "see whether direct traffic between the GPUs is at fault", "NCCL_P2P_DISABLE=1 ./build/all_reduce_perf -b 8 -e 1G -f 2 -g <number of GPUs>")
+                .advise_command(Impact::Harmless, "check whether direct traffic between the GPUs is at fault", "NCCL_P2P_DISABLE=1 ./build/all_reduce_perf -b 8 -e 1G -f 2 -g <number of GPUs>")
                 .advise_command(Impact::Disruptive, "leave out one GPU after the other until results are right", "CUDA_VISIBLE_DEVICES=<all but one> ./build/all_reduce_perf -b 1M -e 1G -f 4 -g <one less>"),
         );
     }
     let mut draft = Draft::new(
         RULE.id,
         Cause::P2pAcsIommu,
-        "what GPUs of one node send each other directly arrives wrong: the platform is in the way",
+        "data sent directly between GPUs of one node arrives corrupted: the platform is at fault",
     )
     .weight(Weight::Stated)
     .confidence(Confidence::Medium)
@@ -103,7 +103,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )]);
     }
     if let Some((observation, run)) = stuck_with_several(scene) {
-        let text = format!("{} GPUs never finished a size, one GPU did", run.devices.len());
+        let text =
+            format!("the run on {} GPUs never finished a size, the run on one GPU did", run.devices.len());
         let line = run.exit_status.map(|(line, _)| line);
         draft = draft.evidence([shown(observation, line, SourceKind::NcclTests, text)]);
     }
@@ -111,11 +112,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         draft
             .advise_command(
                 Impact::Harmless,
-                "see whether the IOMMU is on and ACS is set on the bridges",
+                "check whether the IOMMU is on and ACS is set on the bridges",
                 "cat /proc/cmdline; sudo lspci -vvv | grep -i acsctl",
             )
             .advise(Impact::Disruptive, "turn the IOMMU off in the firmware (or iommu=pt), and ACS on the switches between GPUs; in a virtual machine use ATS instead")
-            .advise_command(Impact::Disruptive, "until then go without peer access", "NCCL_P2P_DISABLE=1"),
+            .advise_command(Impact::Disruptive, "until then run without peer access", "NCCL_P2P_DISABLE=1"),
     )
 }
 

@@ -9,9 +9,9 @@
 //!
 //! # Evidence
 //!
-//! `Failed to find CUDA library`, `No CUDA GPUs are available`, `No transport found`, failures of Unix sockets
-//! (UDS) or of opening a peer's handle; nvidia-smi that fails with `Failed to initialize NVML: Unknown Error`, as it does
-//! in a container that lost its GPUs when systemd wrote its device rules anew.
+//! `Failed to find CUDA library`, `No CUDA GPUs are available`, `No transport found`, failures of Unix sockets (UDS) or
+//! of opening a peer's handle; nvidia-smi that fails with `Failed to initialize NVML: Unknown Error`, as it does in a
+//! container that lost its GPUs when systemd rewrote its device rules.
 //!
 //! # What looks like it but is not
 //!
@@ -38,7 +38,7 @@ use ringleader_correlate::who::gpus::Use;
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "container-config",
-    title: "the container lacks something",
+    title: "the container lacks something that the job needs",
     since: "0.1",
     doc: include_str!("container_config.rs"),
     check,
@@ -55,7 +55,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .evidence(locked_out.and_then(Draft::build).into_iter().flat_map(|f| f.evidence))
         .advise_command(
             Impact::Harmless,
-            "see what the container has",
+            "check what the container has",
             "nvidia-smi -L; echo \"CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES\"; ls /dev/nvidia* /dev/nvidia-caps-imex-channels 2>&1; df -h /dev/shm",
         )
         .advise_command(
@@ -73,7 +73,7 @@ fn locked_out(scene: &Scene<'_>) -> Option<Draft> {
         Some((o, *line, text))
     })?;
     let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
-    let title = "nvidia-smi may not open the GPUs: the container has lost its devices".to_owned();
+    let title = "nvidia-smi is not allowed to open the GPUs: the container has lost its devices".to_owned();
     let draft = graded(scene, &RULE, Cause::ContainerConfig, Proof::Broken, used, title)
         // A broken driver may say so as well.
         .at_most(Confidence::Medium)
@@ -81,12 +81,12 @@ fn locked_out(scene: &Scene<'_>) -> Option<Draft> {
         .cite(Cite { line, ..observation.cite }, SourceKind::NvidiaSmi, text.to_string())
         .advise_command(
             Impact::Harmless,
-            "compare with the host: if it works there, the container's device rules were written anew",
+            "compare with the host: if it works there, the container's device rules were rewritten",
             "nvidia-smi; docker exec <container> nvidia-smi; ls -l /dev/nvidia*",
         )
         .advise(
             Impact::Disruptive,
-            "restart the container; name the device nodes when it is made (--device or CDI), so that systemd keeps them",
+            "restart the container; name the device nodes when it is created (--device or CDI), so that systemd keeps them",
         );
     Some(draft)
 }

@@ -44,7 +44,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let tried = tried(scene);
     let mut draft = match Told::of(scene, Cause::MemlockLimit) {
         Some(told) => {
-            let title = format!("{} ran into the limit of locked memory", told.who());
+            let title = format!("{} hit the locked-memory limit", told.who());
             told.draft(&RULE, Cause::MemlockLimit, title).evidence(tried)
         }
         // A test that cannot register its memory says so of its own shell: together with the limit it proves the limit.
@@ -69,12 +69,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         draft
             .advise_command(
                 Impact::Harmless,
-                "see the limit inside the process itself",
+                "check the limit of the process itself",
                 "grep -i 'locked memory' /proc/<pid>/limits",
             )
             .advise_command(
                 Impact::Disruptive,
-                "lift it where the job is started: LimitMEMLOCK=infinity for slurmd, --ulimit memlock=-1 for docker run, or the shell",
+                "raise it where the job is started: LimitMEMLOCK=infinity for slurmd, --ulimit memlock=-1 for docker run, or the shell",
                 "ulimit -l unlimited",
             ),
     )

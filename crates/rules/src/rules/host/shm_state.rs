@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! /dev/shm is full, or is not for everybody to write, as df and ls show it.
+//! /dev/shm is full, or not writable for everybody, as df and ls show.
 //!
 //! # Why it happens
 //!
@@ -14,8 +14,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! Half full is not full. NCCL's segments are there for a moment while a job begins. Without a failure a full mount is
-//! worth a warning, a wrong mode or a left-over segment worth a word. A mount of a host on which no rank runs is nobody's.
+//! Half full is not full. NCCL's segments exist briefly while a job starts. Without a failure a full mount is a
+//! warning, a wrong mode or a left-over segment a remark. A mount of a host on which no rank runs does not matter.
 //!
 //! # What to do
 //!
@@ -39,7 +39,7 @@ use ringleader_correlate::who::tools::{is_full, is_small, shown};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "shm-state",
-    title: "/dev/shm is full or closed",
+    title: "/dev/shm is full or not writable",
     since: "0.1",
     doc: include_str!("shm_state.rs"),
     check,
@@ -151,7 +151,7 @@ fn full(
         draft = draft.advise_all(LEFT_OVER.advice);
     }
     draft
-        .advise_command(Impact::Harmless, "see what fills it", "df -h /dev/shm; ls -laS /dev/shm | head -30")
+        .advise_command(Impact::Harmless, "check what fills it", "df -h /dev/shm; ls -laS /dev/shm | head -30")
         .advise_command(
             Impact::Disruptive,
             "start the container with more shared memory, or with that of the host (--ipc=host); in Kubernetes mount an emptyDir with medium: Memory at /dev/shm",
@@ -201,7 +201,7 @@ fn left_over(observation: &Observation, listing: &Listing) -> Option<Finding> {
         return None;
     }
     let title =
-        format!("{} segments of NCCL lie in /dev/shm: a job begins, or one was killed", segments.len());
+        format!("{} segments of NCCL are in /dev/shm: a job is starting, or one was killed", segments.len());
     let draft = Draft::new(RULE.id, Cause::ShmStale, title)
         .severity(Severity::Info)
         .confidence(Confidence::Low)

@@ -45,8 +45,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut draft = both.draft(
         &RULE,
         Cause::TooManyOpenFiles,
-        |told| format!("{} ran into the limit of open files", told.who()),
-        |_| "the whole machine ran into its limit of open files (fs.file-max)".to_owned(),
+        |told| format!("{} hit the open-files limit", told.who()),
+        |_| "the whole machine hit its open-files limit (fs.file-max)".to_owned(),
     );
     let finite = scene.limits().filter(|(_, l)| l.kind == LimitKind::OpenFiles && l.soft.is_some());
     for (observation, limit) in finite {
@@ -63,7 +63,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             )
             .advise_command(
                 Impact::Harmless,
-                "see what the process holds open",
+                "check what the process holds open",
                 "ls /proc/<pid>/fd | wc -l; grep 'open files' /proc/<pid>/limits",
             ),
     )

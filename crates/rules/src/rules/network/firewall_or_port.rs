@@ -14,8 +14,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! `Connection refused` means that the host answers but nobody listens. The same errors in the middle of a run mean
-//! a lost node or link.
+//! `Connection refused` means that the host answers but nothing listens. The same errors in the middle of a run mean a
+//! lost node or link.
 //!
 //! # What to do
 //!
@@ -108,7 +108,7 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
     let waited: Vec<Statement<'_>> = waited.collect();
     let culprits: Vec<_> =
         waited.iter().filter(|s| !s.who().is_nobody()).map(|s| scene.culprit(s.who())).collect();
-    let title = format!("port {port} of {host} is open, and {} gets no answer from it", who(&culprits));
+    let title = format!("port {port} of {host} is open, but {} gets no answer from it", who(&culprits));
     // Whether it listened in time is not known: a server that came late looks the same.
     let draft = Draft::new(RULE.id, Cause::FirewallOrPort, title)
         .weight(Weight::Derived)
@@ -128,7 +128,7 @@ fn advised(draft: Draft) -> Draft {
         )
         .advise_command(
             Impact::Harmless,
-            "look for filters on both hosts",
+            "look for packet filters on both hosts",
             "nft list ruleset; iptables -L -n; firewall-cmd --list-all",
         )
         .advise(

@@ -14,12 +14,12 @@
 //!
 //! # What looks like it but is not
 //!
-//! `gai error: -9` about IPv6 is harmless: IPv4 is tried next. `The hostname of the client socket cannot be
-//! retrieved` is a failed reverse look-up, harmless. A job that got going overcame it.
+//! `gai error: -9` about IPv6 is harmless: IPv4 is tried next. `The hostname of the client socket cannot be retrieved`
+//! is a failed reverse look-up, harmless. A job that started got past it.
 //!
 //! # What to do
 //!
-//! Use an address, or mend the name service.
+//! Use an address, or fix the name service.
 //!
 //! # References
 //!
@@ -69,7 +69,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .draft_naming(&RULE, Cause::HostnameResolution, title, culprits)
         .advise_made(
             Impact::Harmless,
-            "ask the resolver on the host (or in the container) that says so",
+            "ask the resolver on the host (or in the container) that reports it",
             name.map_or(Some("$MASTER_ADDR"), plain_word).map(|name| format!("getent ahosts {name}")),
         )
         .advise_command(

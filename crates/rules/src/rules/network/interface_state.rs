@@ -1,7 +1,7 @@
 //! # What it shows
 //!
-//! The interface over which NCCL talks has no link now, carries smaller packets than on the other hosts, or is not
-//! there under the name that was set.
+//! The interface that NCCL uses has no link now, carries smaller packets than on the other hosts, or is not there under
+//! the name that was set.
 //!
 //! # Why it happens
 //!
@@ -40,7 +40,7 @@ use ringleader_correlate::who::tools::{shown, uses};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "interface-state",
-    title: "the interface in use is down or differs",
+    title: "the interface in use is down or configured differently",
     since: "0.1",
     doc: include_str!("interface_state.rs"),
     check,
@@ -90,7 +90,7 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, all: &[Seen<'_>]) -> Option<Finding>
         return None;
     }
     let failed = scene.has_failed() && seen.host.is_some();
-    let title = format!("{}{}, over which NCCL talks, has no link", interface.name, of(seen.host.as_ref()));
+    let title = format!("{}{}, which NCCL uses, has no link", interface.name, of(seen.host.as_ref()));
     Draft::new(RULE.id, Cause::NetworkLinkDown, title)
         .severity(if failed { Severity::Error } else { Severity::Warning })
         .weight(if failed { Weight::Stated } else { Weight::Derived })
@@ -128,7 +128,7 @@ fn packets(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
     }
     let usual = by_mtu.iter().max_by_key(|(mtu, hosts)| (hosts.len(), **mtu)).map(|(mtu, _)| *mtu)?;
     let odd: Vec<&&Seen<'_>> = used.iter().filter(|s| s.interface.mtu != Some(usual)).collect();
-    // Two halves do not tell who is wrong.
+    // Two halves do not show who is wrong.
     let is_half = by_mtu
         .values()
         .map(BTreeSet::len)
@@ -139,7 +139,7 @@ fn packets(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
     } else {
         scene.culprits_of(odd.iter().flat_map(|s| &s.users).map(|(p, _)| *p))
     };
-    let title = format!("hosts of the job differ in the size of packets: {least} and {most} bytes");
+    let title = format!("hosts of the job have different MTUs: {least} and {most} bytes");
     advised(
         Draft::new(RULE.id, Cause::MtuOrPfc, title)
             .severity(if scene.has_failed() { Severity::Error } else { Severity::Warning })
@@ -169,7 +169,7 @@ fn too_large(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
         _ => None,
     })?;
     let title =
-        format!("the way to {} takes packets of {limit} bytes, the interface sends {local}", reach.host);
+        format!("the path to {} carries packets of {limit} bytes, the interface sends {local}", reach.host);
     advised(
         Draft::new(RULE.id, Cause::MtuOrPfc, title)
             .severity(if scene.has_failed() { Severity::Error } else { Severity::Warning })
@@ -183,7 +183,7 @@ fn advised(draft: Draft) -> Draft {
     draft
         .advise_command(
             Impact::Harmless,
-            "see which size gets through to a peer",
+            "check which size gets through to a peer",
             "ping -M do -s 8972 -c 3 <peer>; ping -M do -s 1472 -c 3 <peer>",
         )
         .advise(Impact::Disruptive, "give all hosts of the job and all switches between them the same MTU")

@@ -1,6 +1,5 @@
 //! # What it shows
-//! A node that had been training lost its own way out: its own connection attempts fail at once because no
-//! route is left.
+//! A node lost its network while training: its own connection attempts fail at once because no route is left.
 //!
 //! # Why it happens
 //! A cable, a switch port, an interface set down by an agent or a DHCP renewal.
@@ -10,8 +9,8 @@
 //! communicator had been up; the other nodes only see silence.
 //!
 //! # What looks like it but is not
-//! 'Connection refused' (nobody listens there) and 'Connection timed out' (packets are lost on the way). The
-//! same error before any communicator was up is a wrong interface.
+//! 'Connection refused' (nothing listens there) and 'Connection timed out' (packets are lost on the way). The same
+//! error before any communicator was up is a wrong interface.
 //!
 //! # What to do
 //! Look at the interface and the kernel log of that node.
@@ -29,7 +28,7 @@ use ringleader_correlate::{NcclLine, Scene};
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "network-link-down",
-    title: "a node's interface lost its link in mid-run",
+    title: "a node's interface lost its link mid-run",
     since: "0.1",
     doc: include_str!("network_link_down.rs"),
     check,
@@ -72,7 +71,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .filter(|r| Some(*r) != culprit.rank)
                 .collect();
             findings.extend(
-                Draft::new(RULE.id, Cause::NetworkLinkDown, format!("{name}{node} lost its network in mid-run: no route is left on that node"))
+                Draft::new(RULE.id, Cause::NetworkLinkDown, format!("{name}{node} lost its network mid-run: no route is left on that node"))
                     .weight(Weight::Stated)
                     .confidence(Confidence::Medium)
                     .culprit(culprit)
@@ -93,7 +92,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = draft
             .advise_command(
                 Impact::Harmless,
-                "see when the link changed, and what the switch says of that port",
+                "check when the link changed, and what the switch reports for that port",
                 "dmesg -T | grep -iE \"link (is )?(down|up)\"; ethtool INTERFACE | grep -E \"Link|Speed\"; ethtool -S INTERFACE | grep -iE \"err|drop|discard\"",
             )
             .advise(Impact::Disruptive, "reseat or replace cable and transceiver, or move to another port");

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! A process could not connect to a peer, and the routing table of its host has no way there, or a dead one.
+//! A process could not connect to a peer, and the routing table of its host has no route there, or a dead one.
 //!
 //! # Why it happens
 //!
@@ -20,7 +20,7 @@
 //!
 //! # What to do
 //!
-//! Give the interface its address or the table its route; then start again.
+//! Add the missing address or route; then start again.
 //!
 //! # References
 //!
@@ -94,12 +94,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     .evidence(proof)
                     .advise_made(
                         Impact::Harmless,
-                        "ask the kernel of that host which way it would take",
+                        "ask that host's kernel which route it would take",
                         Some(format!("ip route get {}; ip -br addr", first.to)),
                     )
                     .advise(
                         Impact::Disruptive,
-                        "give the interface its address or the table its route on that host, or start the job over a network that all hosts are in",
+                        "add the missing address or route on that host, or run the job over a network that all hosts share",
                     ),
             );
         }
@@ -125,8 +125,11 @@ fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, Cause, V
             // `linkdown` follows a device; `unreachable` and its like need none.
             let lost_link = route.device.as_deref().is_some_and(|d| d != "lo");
             let cause = if lost_link { Cause::NetworkLinkDown } else { Cause::RoutingOrRail };
-            let what =
-                if lost_link { "the link is down on its way to" } else { "its host refuses the way to" };
+            let what = if lost_link {
+                "the link is down on its path to"
+            } else {
+                "its host's routes refuse the path to"
+            };
             Some((what, cause, vec![cited(o)]))
         }
         _ => None,

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! A test from one host of the job to another got no answer, or the network itself said no.
+//! A test from one host of the job to another got no answer, or the network rejected it.
 //!
 //! # Why it happens
 //!
@@ -12,8 +12,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! `Connection refused` means that the host answers and nobody listens on that port now: after a job has ended that is
-//! right. Hosts of no concern, and jobs that had been running, are left alone. Many networks drop ping.
+//! `Connection refused` means that the host answers but nothing listens on that port now: after a job has ended that is
+//! normal. Hosts outside the job, and jobs that had been running, are ignored. Many networks drop ping.
 //!
 //! # What to do
 //!
@@ -83,7 +83,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .evidence(words)
             .advise_command(
                 Impact::Harmless,
-                "look for filters on both hosts",
+                "look for packet filters on both hosts",
                 "nft list ruleset; iptables -L -n; firewall-cmd --list-all",
             )
             .advise(

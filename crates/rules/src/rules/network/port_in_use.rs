@@ -14,9 +14,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! `Connection refused` is the opposite: nobody listens. The RAS service of a second job on the host says it too
-//! and is harmless. A listener on the same port of another host, or on another port. A port that nobody holds when `ss`
-//! runs: who held it has ended since.
+//! `Connection refused` is the opposite: nothing listens. The RAS service of a second job on the host says it too and
+//! is harmless. A listener on the same port of another host, or on another port. A port that is free when `ss` runs:
+//! the process that held it has ended since.
 //!
 //! # What to do
 //!
@@ -74,7 +74,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = match held.as_ref().and_then(|h| h.name.as_ref()) {
         Some((name, pid)) => draft.advise_made(
             Impact::Harmless,
-            format!("see what that {name} is: an old run, another job, or this job's own second rank 0"),
+            format!("check what that {name} is: an old run, another job, or this job's own second rank 0"),
             Some(format!("ps -o pid,ppid,user,lstart,args -p {}", pid.0)),
         ),
         None => draft,
@@ -108,7 +108,7 @@ fn holder(scene: &Scene<'_>, port: u16, servers: &[Culprit]) -> Option<Holder> {
     // IPv4 and IPv6 stand on a line each; one that names its process says more.
     listeners.sort_by_key(|(o, _, by)| (by.is_none(), o.cite));
     let (observation, _, by) = *listeners.first()?;
-    // Two hosts that both listen there, and nothing that tells which one is meant.
+    // Two hosts that both listen there, and nothing that shows which one is meant.
     if listeners.iter().any(|(o, ..)| scene.host_of(o) != scene.host_of(observation)) {
         return None;
     }

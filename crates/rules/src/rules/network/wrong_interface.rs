@@ -78,7 +78,7 @@ fn advised(draft: Draft) -> Draft {
         )
         .advise_command(
             Impact::Disruptive,
-            "name that interface on every host; both NCCL and gloo choose by it",
+            "set that interface on every host, for NCCL and for gloo",
             "NCCL_SOCKET_IFNAME=<interface> GLOO_SOCKET_IFNAME=<interface>",
         )
 }

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! NCCL goes over sockets although InfiniBand is there, or over the network between two ranks of one node.
+//! NCCL uses sockets although InfiniBand is available, or over the network between two ranks of one node.
 //!
 //! # Why it happens
 //!
@@ -15,9 +15,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! Shared memory between GPUs of one host is right where they have no NVLink or peer access (`topo -p2p r`: CNS, NS, …),
-//! and by order where NCCL_P2P_DISABLE or NCCL_P2P_LEVEL is set (nccl-env-misconfigured). Hosts without InfiniBand use
-//! sockets.
+//! Shared memory between GPUs of one host is correct where they have no NVLink or peer access (`topo -p2p r`: CNS, NS,
+//! …), and intended where NCCL_P2P_DISABLE or NCCL_P2P_LEVEL is set (nccl-env-misconfigured). Hosts without InfiniBand
+//! use sockets.
 //!
 //! # What to do
 //!
@@ -96,13 +96,13 @@ fn sockets_beside_verbs(scene: &Scene<'_>) -> Option<Finding> {
         all
     });
     draft(
-        format!("{}: data goes over sockets although InfiniBand is there", who(&culprits)),
+        format!("{}: data goes over sockets although InfiniBand is available", who(&culprits)),
         culprits,
         evidence,
     )
     .advise_command(
         Impact::Harmless,
-        "see which devices this node has and what forbids them",
+        "check which devices this node has and what disables them",
         "ibv_devinfo -l; env | grep -E '^NCCL_(IB|NET)'",
     )
     .advise_command(Impact::Disruptive, "turn a silent fall-back into an error", "NCCL_NET=IB")
@@ -166,13 +166,13 @@ fn shared_memory_beside_nvlink(scene: &Scene<'_>) -> Option<Finding> {
             evidence.extend([nvlink].into_iter().chain(pair.access.map(|(_, e)| e)));
         }
     }
-    let title = format!("{}: shared memory between GPUs that have NVLink between them", who(&culprits));
+    let title = format!("{}: shared memory is used between GPUs that are linked by NVLink", who(&culprits));
     draft(title, culprits, evidence)
         // A container may show nvidia-smi other GPUs than the rank's: without the access matrix less is sure.
         .at_most(if is_allowed { Confidence::High } else { Confidence::Medium })
         .advise_command(
             Impact::Harmless,
-            "see why NCCL does not go over NVLink",
+            "check why NCCL does not go over NVLink",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,P2P,GRAPH … ; nvidia-smi topo -p2p r; nvidia-smi nvlink -s",
         )
         .advise(
@@ -220,8 +220,8 @@ fn network_inside_a_node(scene: &Scene<'_>) -> Option<Finding> {
         .take(CITATIONS)
         .map(|(cite, text, _)| Evidence { cite, text, kind: SourceKind::NcclLog })
         .collect();
-    draft(format!("{}: ranks of one node talk over the network", who(&culprits)), culprits, evidence)
-        .advise_command(Impact::Harmless, "see whether direct access and shared memory are forbidden", "env | grep -E '^NCCL_(P2P|SHM|CUMEM|HOSTID)'; df -h /dev/shm")
+    draft(format!("{}: ranks of one node communicate over the network", who(&culprits)), culprits, evidence)
+        .advise_command(Impact::Harmless, "check whether direct access and shared memory are disabled", "env | grep -E '^NCCL_(P2P|SHM|CUMEM|HOSTID)'; df -h /dev/shm")
         .advise(Impact::Disruptive, "run the ranks of a node in one container, or share IPC namespace and /dev/shm between its containers")
         .build()
 }

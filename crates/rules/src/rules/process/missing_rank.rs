@@ -6,8 +6,8 @@
 //! importing, a rank that cannot reach the master.
 //!
 //! # Evidence
-//! The store's count of clients (n of m joined), keys that nobody set, communicators that some ranks began
-//! and none finished; who is absent follows from who spoke.
+//! The store's count of clients (n of m joined), keys that no rank set, communicators that some ranks began and none
+//! finished; the absent ranks follow from the ones that appear.
 //!
 //! # What looks like it but is not
 //! The rank that the others name (rank 0, which was to set the key) is healthy: it waits for the missing one
@@ -128,7 +128,7 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
             && (address.contains(&stem) || hosts.iter().any(|h| h.starts_with(&stem)));
         is_ours.then(|| (o, pod.to_owned()))
     })?;
-    let title = format!("{pod} was never placed on a node; the others could not meet without it");
+    let title = format!("{pod} was never scheduled on a node; the others could not start without it");
     let draft = Draft::new(RULE.id, Cause::MissingRank, title)
         .weight(Weight::Derived)
         // The names agree; that it is of this job is not stated.
@@ -137,12 +137,12 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
         .evidence([shown(observation, None, SourceKind::Scheduler, ""), waits.evidence()])
         .advise_made(
             Impact::Harmless,
-            "see what it waits for: GPUs, memory, a node that tolerates it",
+            "check what it waits for: GPUs, memory, a node whose taints it tolerates",
             plain_word(&pod).map(|pod| {
                 format!("kubectl describe pod {pod}; kubectl get events --sort-by=.lastTimestamp")
             }),
         )
-        .advise(Impact::Disruptive, "place all pods of a job at once (gang scheduling), or ask for fewer");
+        .advise(Impact::Disruptive, "schedule all pods of a job at once (gang scheduling), or ask for fewer");
     Some(draft)
 }
 

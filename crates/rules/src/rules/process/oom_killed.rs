@@ -14,7 +14,7 @@
 //!
 //! # What looks like it but is not
 //!
-//! Exit by signal 9 alone does not tell who sent it (process-killed). GPU memory is cuda-oom. A kernel log holds the
+//! Exit by signal 9 alone does not show who sent it (process-killed). GPU memory is cuda-oom. A kernel log holds the
 //! kills of other jobs and days.
 //!
 //! # What to do
@@ -96,7 +96,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = draft
         .advise_command(
             Impact::Harmless,
-            "see the limit and what was used",
+            "check the limit and what was used",
             "dmesg -T | grep -iE \"oom|killed process\"; cat /sys/fs/cgroup/memory.events",
         )
         .advise(Impact::Disruptive, "use fewer data-loader workers or ask for more memory per node");

@@ -14,7 +14,7 @@
 //! close while a job ends are ordinary.
 //!
 //! # What to do
-//! Get the silent rank's own output, its node's kernel log, and the scheduler's account of it.
+//! Get the silent rank's own output, its node's kernel log, and the scheduler's records of it.
 //!
 //! # References
 //! NCCL user guide, troubleshooting; ncclRemoteError.
@@ -31,7 +31,7 @@ use ringleader_correlate::when::failure::Way;
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "peer-process-died",
-    title: "a rank is gone and nothing tells why",
+    title: "a rank is gone and the evidence does not show why",
     since: "0.1",
     doc: include_str!("peer_process_died.rs"),
     check,
@@ -66,7 +66,7 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
         .at(closed.at_ns)
         .culprits(closed.peer.map(|rank| scene.roster().culprit_rank(rank)))
         .evidence(closed.evidence)
-        .advise(Impact::Harmless, "look at the rank that closed the connection: its own output, its node's kernel log, the scheduler's account")
+        .advise(Impact::Harmless, "look at the rank that closed the connection: its own output, its node's kernel log, the scheduler's records")
         .build()
 }
 
@@ -125,7 +125,7 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             .evidence(dead.map(|(_, seen)| seen.clone()))
             .advise_command(
                 Impact::Harmless,
-                "see whether it still runs, and in which state",
+                "check whether it still runs, and in which state",
                 "ps -eo pid,ppid,stat,wchan:32,etime,args",
             )
             .build(),
@@ -148,7 +148,7 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
             Draft::new(
                 RULE.id,
                 Cause::PeerProcessDied,
-                format!("{} is gone; its ring outlived it", drafting::rank(rank)),
+                format!("{} is gone; only its ring remains", drafting::rank(rank)),
             )
             .weight(Weight::Symptom)
             .confidence(Confidence::Medium)
@@ -158,7 +158,7 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
             .evidence(scene.last_states().into_iter().filter(|s| s.rank == Some(rank)).map(|s| s.evidence))
             .advise_made(
                 Impact::Harmless,
-                "see how it ended: its own output, the scheduler's account, the kernel log",
+                "check how it ended: its own output, the scheduler's records, the kernel log",
                 Some(format!("dmesg -T | grep -w {}", drafting::pid_of(scene, rank))),
             )
             .build(),
@@ -175,7 +175,7 @@ fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
     let statement = scene.statements().find(|s| matches!(s.event, TorchEvent::LauncherFailed { .. }))?;
     let any_exception = scene.statements().any(|s| matches!(s.event, TorchEvent::Exception(_)));
     let title = if any_exception {
-        "the launcher reports that a rank failed; no exception that was read is surely its own"
+        "the launcher reports that a rank failed; no exception in the evidence is certain to be its own"
     } else {
         "the launcher reports that a rank failed; that rank's own output is missing"
     };

@@ -88,7 +88,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             }
             draft = draft.advise_command(
                 Impact::Harmless,
-                "SIGBUS is what a full /dev/shm looks like",
+                "a full /dev/shm also causes SIGBUS",
                 "df -h /dev/shm",
             );
         }
@@ -97,7 +97,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .advise(
                     Impact::Harmless,
                     format!(
-                        "read the native stack{}; with a core dump (ulimit -c unlimited) gdb shows it whole",
+                        "read the native stack{}; with a core dump (ulimit -c unlimited) gdb shows all of it",
                         drafting::at(place)
                     ),
                 )
@@ -147,7 +147,7 @@ fn replace_memory(draft: Draft) -> Draft {
     draft
         .advise_command(
             Impact::Harmless,
-            "see which memory module (DIMM) it is",
+            "check which memory module (DIMM) it is",
             "ras-mc-ctl --errors; ipmitool sel elist; grep . /sys/devices/system/edac/mc/mc*/dimm*/dimm_*e_count",
         )
         .advise(Impact::Disruptive, "drain the node and have that module replaced before it takes jobs again")
@@ -171,7 +171,7 @@ fn host_failed(scene: &Scene<'_>) -> Outcome {
     let host = first.culprit.host.as_ref().map_or_else(|| "the host".to_owned(), |h| format!("host {h}"));
     let text: String = first.observation.text.chars().take(160).collect();
     Outcome::Undecided(vec![Need {
-        question: format!("did {host} fail under the job? Its kernel reports: {text}"),
+        question: format!("did {host} fail during the job? Its kernel reports: {text}"),
         command: "journalctl -k -b -1; ipmitool sel elist; take the node out until its memory is tested"
             .to_owned(),
     }])

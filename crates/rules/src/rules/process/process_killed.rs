@@ -1,14 +1,14 @@
 //! # What it shows
-//! The launcher saw one rank end by SIGKILL, and nothing tells of memory running out.
+//! The launcher saw one rank end by SIGKILL, and nothing shows that memory ran out.
 //!
 //! # Why it happens
-//! Somebody or something killed it: the scheduler, a health agent, an operator, or the kernel's OOM killer
-//! where its log is not in the evidence.
+//! Something killed it: the scheduler, a health agent, an operator, or the kernel's OOM killer where its log is not in
+//! the evidence.
 //!
 //! # Evidence
-//! exit code -9 (or 137) in the launcher's table, first in time; no traceback, no crash report. The kernel's log, where it
-//! reaches past that moment and tells of no kill for lack of memory. Where its last line is from before, its silence is
-//! worth nothing, and the finding is less sure.
+//! exit code -9 (or 137) in the launcher's table, first in time; no traceback, no crash report. The kernel log, if it
+//! continues past that moment and shows no kill for lack of memory. If it ends before, it proves nothing, and the
+//! finding is less certain.
 //!
 //! # What looks like it but is not
 //! SIGTERM (-15) is what a launcher sends to the others afterwards. SIGKILL that the launcher sent itself
@@ -71,10 +71,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .advise_made(
                 Impact::Harmless,
                 ends_before.map_or_else(
-                    || "see whether the kernel killed it for memory".to_owned(),
+                    || "check whether the kernel killed it for lack of memory".to_owned(),
                     |before| {
                         format!(
-                            "the last line of the kernel log is from {before} before: take it again, and see whether the kernel killed it for memory"
+                            "the kernel log ends {before} before the kill: collect it again, and check whether the kernel killed it for lack of memory"
                         )
                     },
                 ),
@@ -82,7 +82,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             )
             .advise(
                 Impact::Harmless,
-                "see who sent the signal: the scheduler's log, a health agent, an operator's shell",
+                "check who sent the signal: the scheduler's log, a health agent, an operator's shell",
             )
             .build(),
         );
@@ -96,7 +96,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-/// The first rank that ended did so by SIGTERM, and nobody had told the launcher to stop: the signal was for that rank.
+/// The first rank that ended did so by SIGTERM, and the launcher had no request to stop: the signal was for that rank.
 fn terminated(scene: &Scene<'_>) -> Option<Finding> {
     let was_told = scene.statements().any(|s| matches!(s.event, TorchEvent::LauncherKilled { .. }));
     if was_told || scene.failure().has(Way::TimedOut) {
@@ -118,12 +118,12 @@ fn terminated(scene: &Scene<'_>) -> Option<Finding> {
     .evidence(fate.evidence().iter().cloned())
     .advise(
         Impact::Harmless,
-        "see who sent the signal: the scheduler's log, a health agent, an operator's shell",
+        "check who sent the signal: the scheduler's log, a health agent, an operator's shell",
     )
     .build()
 }
 
-/// A launcher saw one of its ranks end by SIGKILL, and nothing tells which rank of the job that is: several have its
+/// A launcher saw one of its ranks end by SIGKILL, and nothing shows which rank of the job that is: several have its
 /// pid.
 fn nameless(scene: &Scene<'_>) -> Option<Finding> {
     let exit = scene.statements().find(|s| {
@@ -140,11 +140,11 @@ fn nameless(scene: &Scene<'_>) -> Option<Finding> {
         .evidence([exit.evidence()])
         .advise(
             Impact::Harmless,
-            "the launcher's log stands on one node: the rank is one of that node's; see there who sent the signal",
+            "the launcher's log covers one node: the rank ran on that node; check there who sent the signal",
         )
         .advise_command(
             Impact::Harmless,
-            "see whether the kernel killed it for memory",
+            "check whether the kernel killed it for lack of memory",
             "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'",
         )
         .build()
@@ -168,7 +168,7 @@ fn killed_at(scene: &Scene<'_>, rank: Rank) -> Option<WallTime> {
 fn silence(kernel: Coverage<'_>) -> Evidence {
     Evidence {
         cite: kernel.observation.cite,
-        text: "the kernel log reaches past that moment and tells of no kill for lack of memory".to_owned(),
+        text: "the kernel log continues past that moment and shows no kill for lack of memory".to_owned(),
         kind: SourceKind::KernelLog,
     }
 }

@@ -64,12 +64,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = draft
             .advise_made(
                 Impact::Harmless,
-                "see who stopped it: a debugger, job control, a frozen cgroup",
+                "check who stopped it: a debugger, job control, a frozen cgroup",
                 Some(format!("grep -E 'State|TracerPid' /proc/{pid}/status")),
             )
             .advise_made(
                 Impact::Disruptive,
-                "let it go on; a watchdog that has fired already ends the job all the same",
+                "resume it; if a watchdog has already fired, the job ends anyway",
                 Some(format!("kill -CONT {pid}")),
             );
         findings.extend(draft.build());

@@ -10,11 +10,11 @@
 //! fails or does not answer, that is what it waits for.
 //!
 //! # What looks like it but is not
-//! One sample of D is ordinary during disk reads: it counts only together with peers that wait for this rank,
-//! or a stack that does not change. Storage that does not answer while no rank is seen to wait for it is a question.
+//! One sample of D is ordinary during disk reads: it counts only together with peers that wait for this rank, or a
+//! stack that does not change. Storage that does not answer while no rank visibly waits for it leads to a question.
 //!
 //! # What to do
-//! Mend what it waits for; the process cannot be killed until then.
+//! Fix what it waits for; the process cannot be killed until then.
 //!
 //! # References
 //! proc(5); kernel documentation, hung task detector.
@@ -69,7 +69,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = with_storage(scene, draft, host.as_ref());
         let pid = drafting::pid_of(scene, rank);
         let draft = draft
-            .advise_made(Impact::Harmless, "see where in the kernel it waits: a file system, the GPU driver, memory reclaim", Some(format!("cat /proc/{pid}/stack /proc/{pid}/wchan")))
+            .advise_made(Impact::Harmless, "check where in the kernel it waits: a file system, the GPU driver, memory reclaim", Some(format!("cat /proc/{pid}/stack /proc/{pid}/wchan")))
             .advise_command(Impact::Harmless, "look for a stuck mount", "grep -E ' (nfs|nfs4|lustre|fuse|ceph|gpfs)' /proc/mounts; dmesg -T | grep -i 'blocked for more than'");
         findings.extend(draft.build());
     }
@@ -103,7 +103,7 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     let (_, seen) = scene.condition(rank)?.state.as_ref()?;
     let pid = drafting::pid_of(scene, rank);
     let title = format!(
-        "{} hangs in the kernel (state D) in {place}, from one look to the next; the job stands still",
+        "{} hangs in the kernel (state D) in {place} in two samples; the job makes no progress",
         drafting::rank(rank)
     );
     let draft = Draft::new(RULE.id, Cause::ProcessUninterruptible, title)
@@ -115,7 +115,7 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     with_storage(scene, draft, host.as_ref())
         .advise_made(
             Impact::Harmless,
-            "see where in the kernel it waits: a file system, the GPU driver, memory reclaim",
+            "check where in the kernel it waits: a file system, the GPU driver, memory reclaim",
             Some(format!("cat /proc/{pid}/stack /proc/{pid}/wchan")),
         )
         .build()
@@ -128,7 +128,7 @@ fn with_storage(scene: &Scene<'_>, draft: Draft, host: Option<&Host>) -> Draft {
     };
     draft.evidence(evidence).advise(
         Impact::Disruptive,
-        format!("storage: {what}; mend that first, the process goes on or ends by itself then"),
+        format!("storage: {what}; fix that first, then the process continues or ends by itself"),
     )
 }
 
@@ -141,7 +141,9 @@ fn asks_about_storage(scene: &Scene<'_>) -> Outcome {
         return Outcome::Clear;
     };
     Outcome::Undecided(vec![Need {
-        question: format!("storage: {what}, by the kernel log; does a rank wait for it in the kernel?"),
+        question: format!(
+            "storage: {what}, according to the kernel log; does a rank wait for it in the kernel?"
+        ),
         command: "ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'; cat /proc/<pid>/stack".to_owned(),
     }])
 }
@@ -171,7 +173,7 @@ fn blocked(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     let draft = with_storage(scene, draft, first.culprit.host.as_ref())
         .advise_command(
             Impact::Harmless,
-            "see in the call trace below that line what it waits for, and look for a stuck mount",
+            "read in the call trace below that line what it waits for, and look for a stuck mount",
             "dmesg -T | grep -A 20 'blocked for more than'; grep -E ' (nfs|nfs4|lustre|fuse|ceph|gpfs)' /proc/mounts",
         );
     draft.build()

@@ -6,9 +6,9 @@
 //! Early stopping decided on one rank, a data set that ran out, sys.exit or return on a local condition.
 //!
 //! # Evidence
-//! Its stack stands in the teardown of its process groups while others wait in a collective that it never entered. Or:
-//! absent from the process list and from RAS while its peers are there; its NCCL log closes the communicator;
-//! the launcher's table, which lists every failed rank, does not list it.
+//! Its stack is in the teardown of its process groups while others wait in a collective that it never entered. Or:
+//! absent from the process list and from RAS while its peers are there; its NCCL log closes the communicator; the
+//! launcher's table, which lists every failed rank, does not list it.
 //!
 //! # What looks like it but is not
 //! A rank that was killed or crashed is in the launcher's table. A rank that is stopped or cut off is

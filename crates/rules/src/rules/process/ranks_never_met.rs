@@ -1,6 +1,6 @@
 //! # What it shows
-//! The job never came to its first communicator: ranks wait for each other at the start, and what they were started
-//! with says why they cannot meet.
+//! The job never reached its first communicator: ranks wait for each other at the start, and their settings show why
+//! they cannot meet.
 //!
 //! # Why it happens
 //! A rank that was not started; one rank that goes to another address than the others, or is set to use another
@@ -12,13 +12,13 @@
 //!
 //! # What looks like it but is not
 //! Numbers of ranks that contradict each other are rank-env-misconfigured. A rank that compiles or loads data while the
-//! others wait is not stuck. Ranks of nodes without evidence may well be there; if most of the job is in
-//! sight, on several nodes, the rest has more likely not come, and rank 0 that is still in the making of the store
-//! that it serves waits for clients that have not come. Interfaces may differ between hosts; one that differs in a job
-//! that waits at its start is worth a look.
+//! others wait is not stuck. Ranks of nodes without evidence may be there; if most of the job is visible, on several
+//! nodes, the rest has more likely not started, and a rank 0 that is still creating its store waits for clients that
+//! have not connected. Interfaces may differ between hosts; one that differs in a job that waits at its start is
+//! reported.
 //!
 //! # What to do
-//! Compare what the launcher gave to each process; start the missing rank, or see why it ended.
+//! Compare what the launcher gave to each process; start the missing rank, or find out why it ended.
 //!
 //! # References
 //! PyTorch docs, torchrun and environment variable initialization; PyTorch, TCPStore.cpp, waitForWorkers; NVIDIA NCCL
@@ -169,7 +169,7 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
     let is_one = missing.len() == 1;
     let title = if is_told {
         format!(
-            "{} of {world} {} not come to the store that rank 0 serves: never started, ended, or cannot reach it",
+            "{} of {world} {} not reached the store that rank 0 serves: never started, ended, or cannot connect to it",
             drafting::ranks(&missing),
             if is_one { "has" } else { "have" }
         )
@@ -201,12 +201,12 @@ fn absent(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'_>]) -
             Impact::Harmless,
             "look at the missing rank's own output: was it started, did it fail while importing?",
         )
-        .advise_command(Impact::Harmless, "see which ranks are there", "ps -eo pid,ppid,stat,etime,args")
+        .advise_command(Impact::Harmless, "check which ranks are there", "ps -eo pid,ppid,stat,etime,args")
         .build()
 }
 
-/// The stack of rank 0, if it stands in the making of the store that it serves: then not all have come yet. Under
-/// torchrun the launcher serves it, and rank 0 is a client as the others are.
+/// The stack of rank 0, if it is creating the store that it serves: then not all have connected yet. Under torchrun the
+/// launcher serves it, and rank 0 is a client as the others are.
 fn serving(scene: &Scene<'_>, started: &[Started<'_>]) -> Option<Evidence> {
     let zero = started.iter().find(|one| one.rank() == Some(Rank(0)))?;
     if zero.text("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -402,6 +402,6 @@ mod tests {
         stage.silent(&RULE);
         let verdict = diagnose(&stage.case);
         assert_eq!(verdict.cause, Cause::Undecided, "{verdict:#?}");
-        assert!(verdict.summary.contains("stood still"), "{}", verdict.summary);
+        assert!(verdict.summary.contains("made no progress"), "{}", verdict.summary);
     }
 }

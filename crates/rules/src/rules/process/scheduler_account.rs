@@ -14,10 +14,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! A limit of time and a cancellation come after a hang as well: they explain nothing by themselves. Accounts of other
-//! nodes and pods than the job's are not its, nor are those of other ids in Slurm's table, an end from before the job
-//! began, or a container beside the rank's in its pod. `oom_kill` counts since the group was made: without a rank that
-//! was killed it is worth a word.
+//! A time limit and a cancellation also follow a hang: they explain nothing by themselves. Records of other nodes, pods
+//! or Slurm ids do not count, nor does an end from before the job began, or another container of the rank's pod.
+//! `oom_kill` counts since the cgroup was created: without a killed rank it is only a remark.
 //!
 //! # What to do
 //!
@@ -111,7 +110,7 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
         .evidence([shown(observation, None, SourceKind::Scheduler, "")])
         .advise_command(
             Impact::Harmless,
-            "see when it ended and who ended it: a limit, an eviction, a node's agent, somebody's delete",
+            "check when it ended and who ended it: a limit, an eviction, a node agent, a manual delete",
             "kubectl describe pod <pod>; kubectl get events --sort-by=.lastTimestamp",
         )
         .build()
@@ -134,7 +133,7 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
     }
     Outcome::Undecided(vec![Need {
         question: format!(
-            "the scheduler ended {subject} at its limit of time: did it make progress until then, or hang?"
+            "the scheduler ended {subject} at its time limit: did it make progress until then, or hang?"
         ),
         command: format!(
             "sacct -j {} -o JobID,State,Start,End,Timelimit,NodeList",
@@ -156,17 +155,16 @@ fn at_work_until(scene: &Scene<'_>, limit: &SchedulerEvent, subject: &str) -> Op
     }
     let schedulers = scene.schedulers();
     let (observation, _) = schedulers.events().find(|(_, e)| std::ptr::eq(*e, limit))?;
-    Draft::new(
-        RULE.id,
-        Cause::StoppedFromOutside,
-        format!("the scheduler ended {subject} at its limit of time"),
-    )
-    .severity(Severity::Error)
-    .weight(Weight::Derived)
-    .confidence(Confidence::Medium)
-    .evidence([shown(observation, None, SourceKind::Scheduler, "")])
-    .advise(Impact::Harmless, "ask for more time, or save a checkpoint before the limit and go on from it")
-    .build()
+    Draft::new(RULE.id, Cause::StoppedFromOutside, format!("the scheduler ended {subject} at its time limit"))
+        .severity(Severity::Error)
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .evidence([shown(observation, None, SourceKind::Scheduler, "")])
+        .advise(
+            Impact::Harmless,
+            "ask for more time, or save a checkpoint before the limit and resume from it",
+        )
+        .build()
 }
 
 /// Ranks that were killed, with the launcher's word for it.
@@ -256,24 +254,24 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
         SchedulerKind::OutOfMemory => draft
             .advise_command(
                 Impact::Harmless,
-                "see the limit and what was used",
+                "check the limit and what was used",
                 "sacct -j <job> -o JobID,ReqMem,MaxRSS,State; kubectl describe pod <pod>",
             )
             .advise(Impact::Disruptive, "ask for more memory per node, or use fewer data-loader workers"),
         SchedulerKind::Preempted | SchedulerKind::Evicted => draft
             .advise_command(
                 Impact::Harmless,
-                "see who took the place",
+                "check which job took its place",
                 "scontrol show job <job>; kubectl get events --sort-by=.lastTimestamp",
             )
             .advise(
                 Impact::Disruptive,
-                "requeue the job and resume from its last checkpoint; a higher priority keeps its place",
+                "requeue the job and resume from its last checkpoint; a higher priority prevents preemption",
             ),
         _ => draft
             .advise_command(
                 Impact::Harmless,
-                "see why the node is gone",
+                "check why the node is gone",
                 "scontrol show node <node>; kubectl describe node <node>",
             )
             .advise(Impact::Disruptive, "start again without that node"),
@@ -300,7 +298,7 @@ fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
         .evidence(dead.into_iter().map(|(_, e)| e))
         .advise_command(
             Impact::Harmless,
-            "see which process it was",
+            "check which process it was",
             "dmesg -T | grep -iE \"oom|killed process\"",
         )
         .advise(

@@ -1,7 +1,7 @@
 //! # What it shows
 //!
-//! By their stacks and the list of processes alone: some ranks wait, and another one rests somewhere of its own, or
-//! ranks wait in different calls.
+//! From stacks and the process list alone: some ranks wait while another one sleeps elsewhere, or ranks wait in
+//! different calls.
 //!
 //! # Why it happens
 //!
@@ -10,18 +10,18 @@
 //!
 //! # Evidence
 //!
-//! The main thread of each rank, its state and its share of a processor: who waits for the GPU keeps a processor busy,
-//! who rests does not. A share that is much lower than that of its peers, a second look at the same place, or a timeout
-//! show that it has rested for long.
+//! The main thread of each rank, its state and its share of a processor: a rank that waits for the GPU keeps a
+//! processor busy, a sleeping one does not. A share much lower than its peers', a second sample at the same place, or a
+//! timeout show that it has slept for long.
 //!
 //! # What looks like it but is not
 //!
-//! One look at a job that runs catches ranks anywhere: without a sign that it lasts, this rule asks for a second look.
-//! Where records of the operations are there, other rules know more.
+//! One sample of a running job catches ranks anywhere: without a sign that the state lasts, this rule asks for a second
+//! sample. If operations are recorded, other rules know more.
 //!
 //! # What to do
 //!
-//! Take the stacks again some seconds later; look at the code where the rank rests.
+//! Take the stacks again a few seconds later; look at the code where the rank sleeps.
 //!
 //! # References
 //!
@@ -39,7 +39,7 @@ use ringleader_correlate::when::failure::Way;
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "stands-apart",
-    title: "stacks show one rank elsewhere than its peers",
+    title: "stacks show one rank in a different place than its peers",
     since: "0.2",
     doc: include_str!("stands_apart.rs"),
     check,
@@ -112,7 +112,7 @@ fn apart(
     if n_signs == 0 && !(is_own_code && is_waiting) {
         needs.push(Need {
             question: format!(
-                "{rank} sleeps while its peers run{}: is it there some seconds later?",
+                "{rank} sleeps while its peers run{}: is it still there a few seconds later?",
                 drafting::at(look.place)
             ),
             command: format!("py-spy dump --pid {pid}; sleep 5; py-spy dump --pid {pid}"),
@@ -122,7 +122,7 @@ fn apart(
     let words = look.busy.as_ref().map_or_else(String::new, |b| format!(", {}", b.words()));
     let victims = waiting.iter().map(|l| l.rank).collect();
     let title = format!(
-        "{rank} stands outside{words}{}; {} for it",
+        "{rank} is outside any collective{words}{}; {} for it",
         drafting::at(look.place),
         drafting::waiting(&victims)
     );
@@ -136,7 +136,7 @@ fn apart(
         .evidence(waiting.iter().take(CITED_WAITERS).flat_map(|l| l.evidence.iter().cloned()))
         .advise_made(
             Impact::Harmless,
-            "take its stack again some seconds later: the same place means stuck, another means slow",
+            "take its stack again a few seconds later: the same place means stuck, another means slow",
             Some(format!("py-spy dump --native --pid {pid}")),
         )
         .build()

@@ -5,11 +5,11 @@
 //! # Why it happens
 //!
 //! The scheduler reached the job's time limit or preempted it, a pod was deleted, a terminal or an ssh session was
-//! closed, or somebody pressed Ctrl-C.
+//! closed, or a user pressed Ctrl-C.
 //!
 //! # Evidence
 //!
-//! The launcher's own line on the signal, and no failure before it.
+//! The launcher's own line about the signal, and no failure before it.
 //!
 //! # What looks like it but is not
 //!
@@ -19,7 +19,7 @@
 //! # What to do
 //!
 //! SIGTERM: look at the scheduler's log for a time limit, a preemption or an eviction. SIGHUP: start the job under a
-//! scheduler, nohup or tmux. SIGINT: somebody stopped it.
+//! scheduler, nohup or tmux. SIGINT: a user stopped it.
 //!
 //! # References
 //!
@@ -35,7 +35,7 @@ use ringleader_correlate::when::failure::{Sign, sign};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "stopped-from-outside",
-    title: "the launcher was told to stop",
+    title: "the launcher was stopped from outside",
     since: "0.2",
     doc: include_str!("stopped_from_outside.rs"),
     check,
@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             match name {
                 "SIGHUP" => "its terminal or ssh session was closed: start it under a scheduler, nohup or tmux",
                 "SIGINT" => "somebody pressed Ctrl-C, or a wrapper passed it on",
-                _ => "see who sent it: time limit, preemption or eviction in the scheduler's log, or an operator",
+                _ => "check who sent it: time limit, preemption or eviction in the scheduler's log, or an operator",
             },
         )
         .build();

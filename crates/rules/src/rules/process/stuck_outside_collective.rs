@@ -39,7 +39,7 @@ use ringleader_correlate::when::failure::Way;
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "stuck-outside-collective",
-    title: "a rank is alive but stands outside any collective",
+    title: "a rank is alive but outside any collective",
     since: "0.1",
     doc: include_str!("stuck_outside_collective.rs"),
     check,
@@ -85,7 +85,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if only_counts && nothing_failed && (unseen || scene.ledger().may_run()) {
             needs.push(Need {
                 question: format!(
-                    "{} has launched fewer collectives than its peers: is it late for a moment, or are the counts the same ten seconds later?",
+                    "{} has launched fewer collectives than its peers: is it only briefly late, or are the counts unchanged ten seconds later?",
                     drafting::rank(rank)
                 ),
                 command: "ncclras -v; sleep 10; ncclras -v".to_owned(),
@@ -106,7 +106,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             suspect,
             place,
             format!(
-                "{} stands outside{}{}; {} for it in {}",
+                "{} is outside any collective{}{}; {} for it in {}",
                 drafting::rank(rank),
                 busy.as_ref().map_or_else(String::new, |b| format!(", {}", b.words())),
                 drafting::at(place),
@@ -133,13 +133,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
         {
             draft = draft
                 .evidence(evidence)
-                .advise(Impact::Disruptive, format!("storage: {what}; mend that first"));
+                .advise(Impact::Disruptive, format!("storage: {what}; fix that first"));
         }
         findings.extend(
             draft
                 .advise_made(
                     Impact::Harmless,
-                    "take its stack twice, some seconds apart: the same place means stuck, another means slow",
+                    "take its stack twice, a few seconds apart: the same place means stuck, another means slow",
                     Some(format!("py-spy dump --native --pid {pid}")),
                 )
                 .build(),
@@ -245,7 +245,7 @@ mod tests {
                 .contains("reading or writing a checkpoint at step")
         );
         assert!(title(&[("threading.py", 327, "wait"), train]).contains("waiting for a lock or a queue"));
-        assert!(title(&[train]).starts_with("rank 2 stands outside at step"));
+        assert!(title(&[train]).starts_with("rank 2 is outside any collective at step"));
     }
 
     #[test]

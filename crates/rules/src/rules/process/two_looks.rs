@@ -1,20 +1,20 @@
 //! # What it shows
-//! A job that runs was looked at twice, and no rank went on between the looks. Most ranks stand at one place, and one or a few
-//! stand elsewhere.
+//! A running job was sampled twice, and no rank made progress in between. Most ranks are at one place, one or a few are
+//! elsewhere.
 //!
 //! # Why it happens
-//! Those elsewhere have not come to the call in which the others wait: a data loader without data, a lock, storage, a sleep, a
-//! branch of their own.
+//! Those elsewhere have not reached the call in which the others wait: a data loader without data, a lock, storage, a
+//! sleep, a branch of their own.
 //!
 //! # Evidence
-//! Two stacks of each rank, some seconds apart; nothing has recorded the operations.
+//! Two stacks of each rank, a few seconds apart; no operations were recorded.
 //!
 //! # What looks like it but is not
-//! A rank that waits in a call of its own, as do the others in theirs; a job that all waits for requests; a step that takes
-//! longer than the time between the looks.
+//! A rank that waits in a call of its own, as do the others in theirs; a job that all waits for requests; a step that
+//! takes longer than the time between the samples.
 //!
 //! # What to do
-//! Look at the place where the odd ranks stand; with the plugin loaded the operations are seen too.
+//! Look at the place where the odd ranks are; with the plugin loaded the operations are visible too.
 //!
 //! # References
 //! py-spy; proc(5).
@@ -30,7 +30,7 @@ use crate::rule::{Draft, Outcome, Rule};
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "two-looks",
-    title: "a rank stands at another place than the others, which wait",
+    title: "a rank is elsewhere while the others wait",
     since: "0.3",
     doc: include_str!("two_looks.rs"),
     check,
@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if others.is_empty() || others.len() == n_all || others.iter().all(|look| look.place.is_none()) {
         return Outcome::Undecided(vec![Need {
             question: format!(
-                "no rank went on within {:.0} s: {}; do they a minute later?",
+                "no rank made progress within {:.0} s: {}; does any a minute later?",
                 looks.apart_s(),
                 places(&groups)
             ),
@@ -71,7 +71,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let Some(first) = others.first() else { return Outcome::Clear };
     let what = first.doing.as_ref().map_or_else(String::new, |doing| format!(", {doing}"));
     let title = format!(
-        "{} apart{what}{}; {}{}, and no rank went on within {:.0} s",
+        "{} elsewhere{what}{}; {}{}, and no rank made progress within {:.0} s",
         standing(&ranks),
         drafting::at(first.place.as_ref()),
         drafting::waiting(&victims),
@@ -92,28 +92,28 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let found = draft
         .advise_made(
             Impact::Harmless,
-            "look again: the same place means stuck, another means slow",
+            "take the stacks again: the same place means stuck, another means slow",
             Some(format!("py-spy dump --native --pid {pid}")),
         )
         .build();
     Outcome::from_findings(found.into_iter().collect())
 }
 
-/// Where they stand, in words.
+/// Where they are, in words.
 fn places(groups: &[Vec<&Look>]) -> String {
     let words = groups.iter().take(4).map(|group| {
         let ranks: RankSet = group.iter().map(|look| look.rank).collect();
         let place = group.first().and_then(|look| look.place.as_ref());
         let place =
-            place.map_or_else(|| " at a place that no stack tells".to_owned(), |p| drafting::at(Some(p)));
+            place.map_or_else(|| " at a place that no stack shows".to_owned(), |p| drafting::at(Some(p)));
         format!("{}{place}", standing(&ranks))
     });
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// `rank 3 stands`, `ranks 0-2 stand`.
+/// `rank 3 is`, `ranks 0-2 are`.
 fn standing(set: &RankSet) -> String {
-    format!("{} stand{}", drafting::ranks(set), if set.len() == 1 { "s" } else { "" })
+    format!("{} {}", drafting::ranks(set), if set.len() == 1 { "is" } else { "are" })
 }
 
 #[cfg(test)]

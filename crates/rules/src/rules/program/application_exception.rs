@@ -21,7 +21,7 @@
 //!
 //! # What to do
 //!
-//! Mend the program at the named line; a restart without a change fails at the same place.
+//! Fix the program at the named line; a restart without a change fails at the same place.
 //!
 //! # References
 //!
@@ -118,7 +118,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .evidence(failed_storage(scene, group, &first.headline()))
             .advise(
                 Impact::Disruptive,
-                "mend the program where the exception was raised: a restart alone fails again",
+                "fix the program where the exception was raised: a restart alone fails again",
             )
             .build()
     });

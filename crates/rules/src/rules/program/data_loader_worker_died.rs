@@ -47,7 +47,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .advise_command(
             Impact::Harmless,
-            "see whether the kernel killed it for want of memory",
+            "check whether the kernel killed it for lack of memory",
             "dmesg -T | grep -iE 'oom|killed process'; cat /sys/fs/cgroup/memory.events",
         )
         .advise(Impact::Disruptive, "use fewer workers or a smaller prefetch factor, or ask for more memory")

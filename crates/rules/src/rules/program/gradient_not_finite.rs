@@ -15,7 +15,7 @@
 //! # What looks like it but is not
 //!
 //! Steps after it: the reduction spreads the value, and every rank has it. All ranks in one step at once: the learning
-//! rate or the scale of the loss, and nobody's fault.
+//! rate or the loss scale, and no rank's fault.
 //!
 //! # What to do
 //!
@@ -37,7 +37,7 @@ use crate::rule::{Draft, Outcome, Rule, found};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "gradient-not-finite",
-    title: "a local gradient was no finite number",
+    title: "a local gradient was not finite",
     since: "0.2",
     doc: include_str!("gradient_not_finite.rs"),
     check,

@@ -39,7 +39,7 @@ use ringleader_correlate::machine::faults::{NEXT_LAUNCHES_S, follows, is_lost_gp
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "illegal-memory-access",
-    title: "a kernel touched bad memory",
+    title: "a kernel made an illegal memory access",
     since: "0.1",
     doc: include_str!("illegal_memory_access.rs"),
     check,
@@ -65,7 +65,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut draft = both.draft(
         &RULE,
         Cause::IllegalMemoryAccess,
-        |told| format!("{who}: a GPU kernel touched memory that it must not", who = told.who()),
+        |told| format!("{who}: a GPU kernel made an illegal memory access", who = told.who()),
         |seen| {
             let who = seen.events().iter().find_map(|e| match &e.event.kind {
                 ringleader_model::KernelEventKind::Xid(x) => {
@@ -74,7 +74,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 _ => None,
             });
             let who = who.unwrap_or_else(|| "a program".to_owned());
-            format!("{who} touched memory that it must not, on {}; the node may stay", seen.gpu())
+            format!("{who} made an illegal memory access on {}; the node can stay in service", seen.gpu())
         },
     );
     if let Both::Told(told, None) = &both
@@ -96,7 +96,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         )
         .advise_command(
             Impact::Disruptive,
-            "or let the checker name the access",
+            "or let compute-sanitizer name the access",
             "compute-sanitizer --tool memcheck python train.py",
         )
         .advise(
@@ -107,13 +107,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Some(_) => draft,
         None => draft.advise_command(
             Impact::Harmless,
-            "see whether the driver logged an Xid for this process",
+            "check whether the driver logged an Xid for this process",
             "dmesg -T | grep -i xid",
         ),
     })
 }
 
-/// The GPU of this rank counts errors that were not mended.
+/// The GPU of this rank counts uncorrected errors.
 fn has_bad_memory(scene: &Scene<'_>, culprit: &ringleader_model::Culprit) -> bool {
     let same = |rank| culprit.rank.is_some() && culprit.rank == rank;
     scene.gpus().seen.iter().any(|g| same(g.culprit.rank) && g.uncorrected().is_some())

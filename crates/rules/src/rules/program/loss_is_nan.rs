@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! The loss that the program prints is NaN, and stays so to the end of its output.
+//! The loss that the program prints is NaN until the end of its output.
 //!
 //! # Why it happens
 //!
@@ -13,8 +13,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! A loss scaler that skips a step prints an overflow and goes on with finite values. If the data of one rank alone differ
-//! after a reduction, look for silent corruption.
+//! A loss scaler that skips a step prints an overflow and continues with finite values. If the data of one rank alone
+//! differ after a reduction, look for silent corruption.
 //!
 //! # What to do
 //!

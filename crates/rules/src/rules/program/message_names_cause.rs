@@ -9,17 +9,17 @@
 //!
 //! # Evidence
 //!
-//! The line itself, and the row of the message table that it was printed from. What a row only suggests is never more
-//! than low.
+//! The line itself, and the row of the message table that it was printed from. A cause that a row only suggests gets
+//! low confidence.
 //!
 //! # What looks like it but is not
 //!
 //! Consequences and harmless chatter are rows too, marked as such, and name nothing. A rule that has found the same
-//! cause by itself says more, and is reported instead.
+//! cause by itself says more and is reported instead.
 //!
 //! # What to do
 //!
-//! What the row says; `ringleader explain` with the line shows it whole.
+//! What the row says; `ringleader explain` with the line shows all of it.
 //!
 //! # References
 //!
@@ -117,7 +117,7 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
         .evidence(stated.evidence(CITATIONS));
     draft = if row.action().is_empty() {
         let command = format!("ringleader explain {}", cause.id());
-        draft.advise_made(Impact::Harmless, "read what is known of this cause", Some(command))
+        draft.advise_made(Impact::Harmless, "read what is known about this cause", Some(command))
     } else {
         draft.advise(Impact::Harmless, row.action())
     };

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! Ranks that must hold the same bits do not: a reduced gradient, or a parameter after the step.
+//! Values that must be identical on all ranks differ: a reduced gradient, or a parameter after the step.
 //!
 //! # Why it happens
 //!
@@ -14,8 +14,8 @@
 //!
 //! # What looks like it but is not
 //!
-//! Another kind of GPU or another build of torch on one rank rounds otherwise; kernels that are not deterministic do so
-//! on parameters that every rank computes by itself. Parameters that no reduction joins differ in health.
+//! Another kind of GPU or another build of torch on one rank rounds differently; so do nondeterministic kernels on
+//! parameters that every rank computes by itself. Parameters that no reduction joins differ in healthy jobs.
 //!
 //! # What to do
 //!
@@ -39,7 +39,7 @@ use crate::rule::{Draft, Outcome, Rule, found};
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "ranks-disagree",
-    title: "ranks that must hold the same bits do not",
+    title: "values that must be identical on all ranks are not",
     since: "0.2",
     doc: include_str!("ranks_disagree.rs"),
     check,
@@ -88,7 +88,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         (_, true) => format!("ranks {group} were never in sync: {what}"),
         ([], _) => format!("ranks {group} disagree, none has the majority: {what}"),
         (ranks, _) => {
-            format!("rank {} holds other bits than the majority of {group}: {what}", ranks.join(", "))
+            format!("rank {} differs from the majority of {group}: {what}", ranks.join(", "))
         }
     };
     let confidence = match (odd.is_empty(), never_in_sync) {
@@ -107,7 +107,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     draft = if *never_in_sync {
         draft.advise(
             Impact::Harmless,
-            "see that every rank starts from the same seed, checkpoint or broadcast; compare kinds of GPU and versions of torch",
+            "make sure that every rank starts from the same seed, checkpoint or broadcast; compare kinds of GPU and versions of torch",
         )
     } else {
         draft

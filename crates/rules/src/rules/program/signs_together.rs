@@ -1,11 +1,12 @@
 //! # What it shows
 //!
-//! Several facts, none of which is a fault by itself, stand together and leave one explanation.
+//! Several facts, none of which is a fault by itself, together leave one explanation.
 //!
 //! # Why it happens
 //!
 //! What an expert concludes from a few pasted lines: a job that hangs in its first collective over peer access, and
-//! bridges that redirect it; a rendezvous that nobody answers, and a host name that means the loopback interface.
+//! bridges that redirect it; a rendezvous that nothing answers, and a host name that resolves to the loopback
+//! interface.
 //!
 //! # Evidence
 //!
@@ -13,8 +14,7 @@
 //!
 //! # What looks like it but is not
 //!
-//! Each sign alone is ordinary. A conclusion is never more than medium, and rests on nothing where a sign speaks against
-//! it.
+//! Each sign alone is ordinary. A conclusion has at most medium confidence, and is dropped if a sign contradicts it.
 //!
 //! # What to do
 //!
@@ -33,7 +33,7 @@ use crate::rule::{Draft, Outcome, Rule};
 /// See the module.
 pub(crate) static RULE: Rule = Rule {
     id: "signs-together",
-    title: "signs that leave one explanation together",
+    title: "facts that together leave one explanation",
     since: "0.3",
     doc: include_str!("signs_together.rs"),
     check,

@@ -10,11 +10,11 @@
 //! # Evidence
 //!
 //! `CUDA driver version is insufficient`, `unsupported toolchain`, `Driver/library version mismatch`; NCCL's
-//! `initialization error` when nothing speaks against it.
+//! `initialization error` when nothing contradicts it.
 //!
 //! # What looks like it but is not
 //!
-//! `initialization error` also comes from a process that was forked after CUDA was in use: the versions tell.
+//! `initialization error` also comes from a process that was forked after CUDA was in use: the versions decide.
 //!
 //! # What to do
 //!
@@ -139,15 +139,18 @@ fn refused(scene: &Scene<'_>) -> Outcome {
     });
     let Some((cite, text)) = said else { return Outcome::Clear };
     let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
-    let title = "the driver's library and its kernel module have two versions".to_owned();
+    let title = "the driver's library and its kernel module have different versions".to_owned();
     if scene.got_going([]) {
         // The job started with the driver that is loaded: the packages were updated under it, and only what starts
         // from now on fails.
-        let draft =
-            Draft::new(RULE.id, Cause::DriverTooOldForCuda, format!("{title}: it was updated under the job"))
-                .severity(Severity::Info)
-                .weight(Weight::Derived)
-                .confidence(Confidence::Low);
+        let draft = Draft::new(
+            RULE.id,
+            Cause::DriverTooOldForCuda,
+            format!("{title}: it was updated while the job ran"),
+        )
+        .severity(Severity::Info)
+        .weight(Weight::Derived)
+        .confidence(Confidence::Low);
         return Outcome::from_drafts([advise_reload(draft.cite(
             cite,
             ringleader_model::SourceKind::NvidiaSmi,

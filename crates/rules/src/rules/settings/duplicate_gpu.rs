@@ -9,12 +9,12 @@
 //!
 //! # Evidence
 //!
-//! `Duplicate GPU detected : rank A and rank B both on CUDA device X`: X is the PCI address in hexadecimal. Where the number
-//! of that GPU on its node and the local ranks are known, the rank whose number it is is where it belongs.
+//! `Duplicate GPU detected : rank A and rank B both on CUDA device X`: X is the PCI address in hexadecimal. Where the
+//! number of that GPU on its node and the local ranks are known, the rank with that local rank is in its place.
 //!
 //! # What looks like it but is not
 //!
-//! Ranks of different jobs on one GPU are not noticed by NCCL; they show as lack of memory.
+//! Ranks of different jobs on one GPU are not noticed by NCCL; they appear as lack of memory.
 //!
 //! # What to do
 //!
@@ -68,7 +68,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Some(gpu) => match astray(scene, &culprits, gpu) {
             Some((odd, home)) => {
                 culprits = odd;
-                format!("{} uses the GPU {gpu}, which is that of {}", who(&culprits), who(&[home]))
+                format!("{} uses the GPU {gpu}, which belongs to {}", who(&culprits), who(&[home]))
             }
             None => format!("{} all use the GPU {gpu}", who(&culprits)),
         },

@@ -1,10 +1,10 @@
 //! # What it shows
 //!
-//! A message that together with the release is a known fault of NCCL, mended in another release.
+//! A message that, together with the release, is a known NCCL bug, fixed in another release.
 //!
 //! # Why it happens
 //!
-//! Releases 2.27.3 to 2.28.9 go on without NVLink SHARP on a rank that cannot get multicast memory, although its
+//! Releases 2.27.3 to 2.28.9 continue without NVLink SHARP on a rank that cannot get multicast memory, although its
 //! peers use it: the first collective hangs. 2.29 fails at the start instead.
 //!
 //! # Evidence

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! NCCL refuses the value of a variable, or a variable forbids what the machine would use.
+//! NCCL refuses the value of a variable, or a variable disables what the machine would use.
 //!
 //! # Why it happens
 //!
@@ -8,11 +8,11 @@
 //!
 //! # Evidence
 //!
-//! `Unrecognized element token`, `no algorithm/protocol available`, `Error: network X not found`; NCCL_P2P_DISABLE
-//! or NCCL_IB_DISABLE that is on while data takes the slow way. In listings of variables and in NCCL's own ENV lines:
+//! `Unrecognized element token`, `no algorithm/protocol available`, `Error: network X not found`; NCCL_P2P_DISABLE or
+//! NCCL_IB_DISABLE that is on while data takes the slower path. In listings of variables and in NCCL's own ENV lines:
 //! values that are read as something else (`true` is 0, `4M` is 4), that are out of range, names that this release or
-//! nothing at all reads, settings that cancel each other, a file of NCCL's (/etc/nccl.conf) that gives way to the
-//! environment. These are remarks: they decide nothing.
+//! nothing at all reads, settings that cancel each other, an NCCL file (/etc/nccl.conf) that the environment overrides.
+//! These are remarks: they decide nothing.
 //!
 //! # What looks like it but is not
 //!
@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .draft(&RULE, Cause::NcclEnvMisconfigured, format!("{}: {first}", told.who()))
             .advise_command(
                 Impact::Harmless,
-                "see what is set, in the environment and in files",
+                "check what is set, in the environment and in files",
                 "env | grep ^NCCL_; cat ~/.nccl.conf /etc/nccl.conf 2>/dev/null",
             )
             .advise_command(
@@ -123,7 +123,7 @@ fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     Draft::new(
         RULE.id,
         Cause::NcclEnvMisconfigured,
-        format!("{}: NCCL refused or cut the value of a variable", who(&culprits)),
+        format!("{}: NCCL refused or truncated the value of a variable", who(&culprits)),
     )
     .category(Category::Performance)
     .severity(Severity::Warning)
@@ -131,7 +131,7 @@ fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     .confidence(Confidence::Low)
     .culprits(culprits)
     .evidence(refused.iter().take(4).map(ringleader_correlate::NcclLine::evidence))
-    .advise(Impact::Disruptive, "correct or unset the variable that the text names")
+    .advise(Impact::Disruptive, "correct or unset the variable that the message names")
     .build()
 }
 
@@ -155,7 +155,7 @@ fn forbids(
         }
     }
     evidence.truncate(4);
-    Draft::new(RULE.id, Cause::NcclEnvMisconfigured, format!("{}: {name}=1 forbids {what}", who(&culprits)))
+    Draft::new(RULE.id, Cause::NcclEnvMisconfigured, format!("{}: {name}=1 disables {what}", who(&culprits)))
         .category(Category::Performance)
         .severity(Severity::Warning)
         .weight(Weight::Symptom)
@@ -248,7 +248,7 @@ mod tests {
         let set = || Stage::new().listing(Some(1), &[("NCCL_IB_DISABLE", "0")]);
         assert_eq!(
             titles(file(set(), "1")),
-            ["NCCL_IB_DISABLE=1 of a configuration file gives way to 0 of the environment"]
+            ["NCCL_IB_DISABLE=1 from a configuration file is overridden by 0 from the environment"]
         );
         assert_eq!(titles(file(set(), "0")), [""; 0]);
     }

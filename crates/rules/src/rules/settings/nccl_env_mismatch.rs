@@ -15,7 +15,7 @@
 //!
 //! # What looks like it but is not
 //!
-//! Interfaces, HCAs, debug levels and files may differ between hosts. A log without ENV lines tells nothing.
+//! Interfaces, HCAs, debug levels and files may differ between hosts. A log without ENV lines shows nothing.
 //!
 //! # What to do
 //!
@@ -192,7 +192,7 @@ fn differs(scene: &Scene<'_>, members: &[Member<'_>], name: &str) -> Option<Find
             "compare what every rank has, in its environment and in files that NCCL reads",
             "tr '\\0' '\\n' < /proc/<pid>/environ | grep ^NCCL_; cat ~/.nccl.conf /etc/nccl.conf 2>/dev/null",
         )
-        .advise(Impact::Disruptive, format!("set {name} to one value for all ranks, or for none"))
+        .advise(Impact::Disruptive, format!("set {name} to the same value on all ranks, or on none"))
         .build()
 }
 
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(crate::diagnose(&stage.case).cause, Cause::None);
         let other_job = |stage: Stage| stage.listing(Some(2), &[("RANK", "2"), ("MASTER_ADDR", "n9")]);
         other_job(listed(listed(Stage::new(), 0, &algo), 1, &algo)).silent(&RULE);
-        // A part of a listing does not tell what was not set.
+        // A part of a listing does not show what was not set.
         let own = [("NCCL_SOCKET_IFNAME", "eth0")];
         listed(listed(Stage::new(), 0, &own), 1, &[("NCCL_SOCKET_IFNAME", "ib0")]).silent(&RULE);
     }

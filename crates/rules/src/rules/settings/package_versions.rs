@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! Hosts of one job have different releases of NCCL, or of the torch that brings it, installed.
+//! Hosts of one job have different releases of NCCL, or of the torch that ships it, installed.
 //!
 //! # Why it happens
 //!
@@ -13,9 +13,9 @@
 //!
 //! # What looks like it but is not
 //!
-//! Other packages that differ: editors, linters, loggers talk to no peer. Two environments of one host. A package of the
-//! system beside that of pip: only one of them is loaded, on every host the same. A build behind the release (`+cu126`,
-//! `-1+cuda12.4`) is another build of the same protocol.
+//! Other packages that differ: editors, linters and loggers do not communicate. Two environments of one host. A package
+//! of the system beside that of pip: only one of them is loaded, on every host the same. A build behind the release
+//! (`+cu126`, `-1+cuda12.4`) is another build of the same protocol.
 //!
 //! # What to do
 //!

@@ -9,15 +9,15 @@
 //!
 //! # Evidence
 //!
-//! NCCL: `rank … has already checked in`, `mismatch in rank count`; CUDA: `invalid device ordinal`; torch:
-//! `environment variable … expected, but not set`. Where NCCL says so, or a watcher saw a job that never came to its first
-//! communicator, the environments of the processes tell whose numbers are wrong: of two processes with one rank, the
-//! one whose place on its node is that of a rank that nobody has.
+//! NCCL: `rank … has already checked in`, `mismatch in rank count`; CUDA: `invalid device ordinal`; torch: `environment
+//! variable … expected, but not set`. If NCCL says so, or a watcher saw a job that never reached its first
+//! communicator, the environments of the processes show whose numbers are wrong: of two processes with one rank, the
+//! one whose local rank belongs to a rank that no process has.
 //!
 //! # What looks like it but is not
 //!
-//! A rank that never came is missing-rank. Two ranks on one GPU are duplicate-gpu. Whoever prints what NCCL found is
-//! the one that the others came to: it is not at fault.
+//! A rank that never came is missing-rank. Two ranks on one GPU are duplicate-gpu. The rank that prints what NCCL found
+//! is the one the others connected to: it is not at fault.
 //!
 //! # What to do
 //!
@@ -42,7 +42,7 @@ const CAUSE: Cause = Cause::RankEnvMisconfigured;
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "rank-env-misconfigured",
-    title: "ranks and process counts do not fit",
+    title: "ranks and process counts are inconsistent",
     since: "0.1",
     doc: include_str!("rank_env_misconfigured.rs"),
     check,
@@ -53,7 +53,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         scene.claims().of(CAUSE).partition(|c| wording::numbers(&c.text).is_some());
     let of_others = contradicting(scene, Told::from(scene, of_others));
     let of_itself = Told::from(scene, of_itself).map(|told| {
-        let title = format!("{}: rank, world size, process count or visible GPUs do not fit", told.who());
+        let title =
+            format!("{}: rank, world size, process count or visible GPUs are inconsistent", told.who());
         told.draft(&RULE, CAUSE, title)
     });
     let advised = |draft: Draft| {
@@ -100,15 +101,15 @@ fn as_said(text: &str) -> Option<Contradiction> {
         Numbers::Twice(rank) => {
             let rank = Rank(rank?);
             let title =
-                format!("two processes have {}: both came to the same communicator", drafting::rank(rank));
+                format!("two processes have {}: both joined the same communicator", drafting::rank(rank));
             // Which of the two processes has the wrong number is not said.
             (title, vec![Culprit { rank: Some(rank), ..Culprit::default() }])
         }
         Numbers::Differ(Some((a, b))) => {
-            (format!("processes were told different numbers of ranks: {a} and {b}"), Vec::new())
+            (format!("processes were given different world sizes: {a} and {b}"), Vec::new())
         }
         Numbers::Differ(None) => {
-            ("processes that meet were told different things about their job".to_owned(), Vec::new())
+            ("processes that meet were given different settings of their job".to_owned(), Vec::new())
         }
     };
     Some(Contradiction { title, culprits, evidence: Vec::new() })
@@ -131,13 +132,13 @@ mod tests {
     fn whoever_hears_of_it_is_not_at_fault() {
         let heard = |text: &str| Stage::new().process("n", 7, Some(0)).warn("bootstrap.cc:327", text);
         let twice = heard("Bootstrap Root : rank 2 of 4 ranks has already checked in").finding(&RULE);
-        assert_eq!(twice.title, "two processes have rank 2: both came to the same communicator");
+        assert_eq!(twice.title, "two processes have rank 2: both joined the same communicator");
         for text in [
             "Bootstrap Root : mismatch in info from procs, nranks 5 vs 4, nroots 1 vs 1, iroot 0 vs 0",
             "Bootstrap Root : mismatch in rank count from procs 5 : 4",
         ] {
             let finding = heard(text).finding(&RULE);
-            assert_eq!(finding.title, "processes were told different numbers of ranks: 5 and 4");
+            assert_eq!(finding.title, "processes were given different world sizes: 5 and 4");
             assert!(finding.culprits.is_empty(), "{finding:#?}");
         }
     }

@@ -60,12 +60,12 @@ pub(super) fn remarks(scene: &Scene<'_>) -> Vec<Remark> {
     for conf in all.iter().filter(|s| s.is_conf) {
         for (set, other, by) in given_way(scene, conf, &all) {
             let title = format!(
-                "{}={} of a configuration file gives way to {} of the environment",
+                "{}={} from a configuration file is overridden by {} from the environment",
                 set.written, set.value, by.value
             );
             let remark = Remark {
                 title: title.clone(),
-                advice: "keep one of the two: NCCL takes from its files what the environment leaves open"
+                advice: "keep one of the two: NCCL uses its files only for what the environment does not set"
                     .to_owned(),
                 hurts: false,
                 culprits: Vec::new(),

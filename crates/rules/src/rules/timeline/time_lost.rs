@@ -6,19 +6,19 @@
 //!
 //! # Why it happens
 //!
-//! A GPU runs dry if its host comes late, and waits inside collectives for the rank that comes last. The recording holds
-//! what each piece of work waited for, so the step can be replayed without each of these.
+//! A GPU idles if its host is late, and waits inside collectives for the rank that comes last. The recording holds what
+//! each piece of work waited for, so the step can be replayed without each of these.
 //!
 //! # Evidence
 //!
 //! Timelines of PyTorch's profiler and others. Each possible change is replayed on the recorded dependencies; the one
-//! with the largest gain is the cause, from 5 % of a step on (45 % for the host's own work, which recording inflates; 15 %
-//! for communication of which a part is hidden).
-//! Communication of which nothing is hidden, and one rank that alone is late, count from 2 % and 5 % on.
+//! with the largest gain is the cause, from 5 % of a step on (45 % for the host's own work, which recording inflates;
+//! 15 % for partly hidden communication). Fully exposed communication counts from 2 % on, and a single late rank from 5
+//! % on.
 //!
 //! # What looks like it but is not
 //!
-//! Warm-up steps are longer and are set apart. The recorder costs the host up to half of a short step. A long collective
+//! Warm-up steps are longer and are left out. The recorder costs the host up to half of a short step. A long collective
 //! on one rank is waiting, not cost. A long launch on a full queue means that the GPU is busy. The first and the last
 //! bucket of a step are never hidden.
 //!
@@ -64,7 +64,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     if analysis.waits_unseen() && !analysis.advice.iter().any(|advice| advice.is_worth) {
         return Outcome::Undecided(vec![Need {
-            question: "collectives wait for ranks whose timelines are not there: which rank comes late?"
+            question: "collectives wait for ranks whose timelines are missing: which rank is late?"
                 .to_owned(),
             command: "ringleader trace record --steps 5 -o timelines".to_owned(),
         }]);
@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if !is_explained && !analysis.advice.iter().any(|advice| advice.is_worth) {
         return Outcome::Undecided(vec![Need {
             question:
-                "the timelines do not show what held the GPU's work up: what does a longer recording show?"
+                "the timelines do not show what delayed the GPU's work: what does a longer recording show?"
                     .to_owned(),
             command: "ringleader trace record --steps 20 -o timelines".to_owned(),
         }]);

@@ -79,7 +79,7 @@ fn stack_and_memo_misuse() {
     check_after_entries(
         b"0000000000000000000000000000000000",
         NoteKind::Malformed,
-        "takes a value where there is none",
+        "takes a value from an empty stack",
     );
     check_after_entries(b"(", NoteKind::Truncated, "3 whole entries");
     check_after_entries(b"N.", NoteKind::Malformed, "stops before its object is complete");
@@ -142,7 +142,7 @@ fn one_list_used_often() {
     bytes.extend_from_slice(b"eu.");
     let extract = read("x", &bytes);
     let limited = extract.notes.iter().find(|n| n.kind == NoteKind::LimitReached).unwrap();
-    assert!(limited.text.contains("unfolds to far more than its size"), "{}", limited.text);
+    assert!(limited.text.contains("expands to far more than its size"), "{}", limited.text);
     assert!(dump_of(&extract).unwrap().truncated);
 }
 

@@ -104,12 +104,12 @@ proptest! {
         let before = read(&name, &bytes[..at]);
         bytes.splice(at..(at + with.len()).min(bytes.len()), with.iter().copied());
         let after = read(&name, &bytes);
-        // The next byte after an entry tells whether it is closed, so one entry may be lost.
+        // The next byte after an entry shows whether it is closed, so one entry may be lost.
         if let (Some(before), Some(after)) = (dump_of(&before), dump_of(&after)) {
             let (before, after) = (lines(before), lines(after));
             let n = before.len().saturating_sub(1);
             prop_assert!(after.len() >= n);
-            // Names of groups stand before the entries.
+            // Names of groups precede the entries.
             if at > 300 {
                 prop_assert_eq!(&after[..n], &before[..n]);
             }

@@ -209,7 +209,7 @@ fn calls() {
     );
     let send = stamped.replace("AllReduce", "Send").replace("root 0", "root 3");
     assert_eq!(read(send.as_bytes()).calls.first().map(|c| (c.kind.name(), c.root)), Some(("send", 3)));
-    // A communicator that INIT lines did not introduce, until its end tells who it was.
+    // A communicator that INIT lines did not introduce, until its end shows who it was.
     check(COLL, "process 0: vm/7\nstranger 0: process 0 nranks 8 calls 1");
     let two = format!("{COLL}{}", COLL.replace("comm 0x7f00", "comm 0x7f11"));
     check(

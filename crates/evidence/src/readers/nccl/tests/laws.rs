@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::*;
 
-/// Gives at most `step` bytes a call, and fails after `good` bytes if told to.
+/// Gives at most `step` bytes a call, and fails after `good` bytes if asked to.
 struct Slow<'a> {
     rest: &'a [u8],
     step: usize,
@@ -102,7 +102,7 @@ fn content(log: &NcclLog, pid: u32) -> String {
 fn assert_prefix(part: &NcclLog, whole: &NcclLog) {
     assert!(part.calls.len() <= whole.calls.len(), "calls");
     for (a, b) in part.calls.iter().zip(&whole.calls) {
-        // A stranger's end, further on, may tell who it was.
+        // A stranger's end, further on, may show who it was.
         assert!(a.comm == b.comm || part.comms.get(a.comm as usize).is_none(), "{a:?} {b:?}");
         assert_eq!(
             (a.line, a.kind, a.op_count, a.count, a.root),
@@ -135,7 +135,7 @@ fn assert_prefix(part: &NcclLog, whole: &NcclLog) {
         );
         assert!(a.result.is_none() || a.result == b.result);
     }
-    // The one without a name stands for a version that rank 0 printed without a head; it comes last.
+    // The one without a name is a version that rank 0 printed without a head; it comes last.
     for (a, b) in part.processes.iter().zip(&whole.processes).filter(|(a, _)| !a.who.is_nobody()) {
         assert_eq!((&a.who, a.first.map(|c| c.line)), (&b.who, b.first.map(|c| c.line)));
     }

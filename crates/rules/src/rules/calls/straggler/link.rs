@@ -36,12 +36,12 @@ pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
                 .evidence([Evidence { cite: observation.cite, text, kind: SourceKind::Watch }])
                 .advise_command(
                     Impact::Harmless,
-                    "look at the interface: its speed, its errors, what is dropped",
+                    "check the interface: speed, errors, dropped packets",
                     "ip -s link; ethtool <interface>",
                 )
                 .advise(
                     Impact::Disruptive,
-                    "measure from that host to two others: its own link is slow to both",
+                    "measure from that host to two others: if its own link is at fault, both are slow",
                 )
                 .build()
         })

@@ -30,7 +30,7 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
     let (because, advice) = match late.of {
         Some(Of::Compute) => (
-            ", its GPU is still at work before",
+            ", its GPU is still busy with earlier work",
             "compare its GPU's clocks, power and amount of work with its peers'",
         ),
         Some(Of::Host) => (
@@ -65,7 +65,7 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     .evidence(ran)
     .advise_command(
         Impact::Harmless,
-        "compare its GPU with the others: clocks, power, the reasons for throttling",
+        "compare its GPU with the others: clocks, power, throttle reasons",
         "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
     )
     .advise(Impact::Harmless, advice)
@@ -112,7 +112,7 @@ mod tests {
         let slow = |queued: bool| job(move |rank, _| (if rank == 1 { 3_000_000 } else { 50_000 }, queued));
         let of_gpu = slow(true).finding(&RULE);
         assert!(
-            of_gpu.title.contains("rank 1") && of_gpu.title.contains("GPU is still at work"),
+            of_gpu.title.contains("rank 1") && of_gpu.title.contains("GPU is still busy"),
             "{}",
             of_gpu.title
         );
