@@ -291,21 +291,28 @@ pub(crate) fn not(cond: &Arc<Cond>) -> Arc<Cond> {
     }
 }
 
-/// FNV-1a over words: the same on every run and machine.
+/// A number for words: the same on every run and machine.
 pub(crate) fn hash(words: &[u64]) -> u64 {
-    let mut state = 0xcbf2_9ce4_8422_2325_u64;
-    for word in words {
-        for byte in word.to_le_bytes() {
-            state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-    state
+    words.iter().fold(0xcbf2_9ce4_8422_2325, |state, word| mix(state, *word))
+}
+
+/// The number of more words.
+pub(crate) fn chain(state: u64, word: u64) -> u64 {
+    mix(state, word)
 }
 
 pub(crate) fn hash_text(text: &str) -> u64 {
-    let mut state = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in text.bytes() {
-        state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let (words, rest) = text.as_bytes().as_chunks::<8>();
+    let state = words.iter().fold(0x2545_f491_4f6c_dd1d, |state, word| mix(state, u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    for (to, byte) in last.iter_mut().zip(rest) {
+        *to = *byte;
     }
-    state
+    mix(mix(state, u64::from_le_bytes(last)), text.len() as u64)
+}
+
+/// Both halves of a product: each bit of the word reaches each bit of the state.
+fn mix(state: u64, word: u64) -> u64 {
+    let product = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;
+    (product as u64) ^ (product >> 64) as u64 ^ state.rotate_left(23)
 }
