@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ringleader_knowledge::{form, likeness, message};
+use ringleader_knowledge::{form, likeness, message, sign};
 
 /// Lines of a file that are read whatever they say, as the reader does.
 const N_SURE_LINES: usize = 256;
@@ -139,7 +139,7 @@ impl Corpus {
             let wanted = || {
                 form::wanted(line.as_bytes(), 0).is_some() || message::wanted(line.as_bytes(), 0).is_some()
             };
-            if n < N_SURE_LINES || wanted() {
+            if (n < N_SURE_LINES || wanted()) && !sign::is_command(line) {
                 self.words(line, words);
             }
         }

@@ -1,7 +1,9 @@
 //! Signs of a case: those that lines give, and those that follow from what readers have understood.
 
 use ringleader_knowledge::sign;
-use ringleader_model::{Case, Cite, Evidence, Fact, NcclLog, Observation, SourceKind, Who};
+use ringleader_model::{
+    Case, Cite, Evidence, Fact, NcclLog, Observation, ProcessRow, RunPace, SourceKind, Who,
+};
 
 use crate::said::messages::Claims;
 use crate::said::statements::Statements;
@@ -44,6 +46,10 @@ impl Member<'_> {
 
 /// Networks that are compared.
 const MAX_MEMBERS: usize = 256;
+/// Use of a GPU that hardly works, percent.
+const MAX_IDLE_PCT: f32 = 10.0;
+/// Runs that are compared.
+const MAX_RUNS: usize = 64;
 /// Places that are kept of one sign.
 const MAX_PLACES: usize = 4;
 
@@ -72,6 +78,9 @@ impl Signs {
             }
         }
         signs.of_networks(case);
+        signs.of_paces(case);
+        signs.of_gpus(case);
+        signs.of_processes(case);
         signs.of_job(case, roster, stated, failure);
         if let Some(own) = claims.own_exceptions().iter().find(|own| own.place().is_some()) {
             signs.add("user-exception", 1, Some(own.evidence()), &own.observation.who);
@@ -87,6 +96,64 @@ impl Signs {
     /// All of them.
     pub fn all(&self) -> &[Seen] {
         &self.seen
+    }
+
+    /// Topologies without NVLink, and GPUs without work.
+    fn of_gpus(&mut self, case: &Case) {
+        for observation in &case.observations {
+            let Fact::Gpus(table) = &observation.fact else { continue };
+            // The matrix of peer access says nothing of the way.
+            let is_way = |kind: &str| matches!(kind, "PIX" | "PXB" | "PHB" | "NODE" | "SYS" | "SOC" | "PSB");
+            if !table.paths.is_empty() && table.paths.iter().all(|path| is_way(&path.kind)) {
+                self.add("topology-without-nvlink", 1, Some(cited(observation)), &observation.who);
+            }
+            let uses: Vec<f32> = table.gpus.iter().filter_map(|gpu| gpu.utilization_pct).collect();
+            if uses.len() > 1
+                && uses.len() == table.gpus.len()
+                && uses.iter().all(|used| *used <= MAX_IDLE_PCT)
+            {
+                self.add("gpus-idle", 1, Some(cited(observation)), &observation.who);
+            }
+        }
+    }
+
+    /// A process that has ended and waits for its parent, beside siblings that run.
+    fn of_processes(&mut self, case: &Case) {
+        for observation in &case.observations {
+            let Fact::Processes(table) = &observation.fact else { continue };
+            let is_over = |row: &ProcessRow| row.state.starts_with('Z');
+            let found = table.rows.iter().find(|row| {
+                let is_sibling = |other: &&ProcessRow| other.ppid == row.ppid && other.state.starts_with('R');
+                is_over(row) && row.ppid.is_some() && table.rows.iter().any(|other| is_sibling(&other))
+            });
+            if found.is_some() {
+                self.add("worker-ended-beside-others", 1, Some(cited(observation)), &observation.who);
+            }
+        }
+    }
+
+    /// Runs that differ in their number of GPUs: more of them are to be faster, or as fast for each.
+    fn of_paces(&mut self, case: &Case) {
+        let runs: Vec<(&Observation, &RunPace)> = case
+            .observations
+            .iter()
+            .filter_map(|o| if let Fact::Pace(run) = &o.fact { Some((o, run)) } else { None })
+            .take(MAX_RUNS)
+            .collect();
+        let slower = |one: &RunPace, many: &RunPace| {
+            let is_alike = (one.unit, one.is_epoch) == (many.unit, many.is_epoch);
+            let has_more = one.devices.zip(many.devices).is_some_and(|(a, b)| b >= 2 * a);
+            // The time of a step may stay as it is, and a rate may be that of each GPU; the time of an epoch must fall.
+            let least = if one.is_epoch { 1.1 } else { 0.65 };
+            is_alike && has_more && many.speed < one.speed * least
+        };
+        let found = runs.iter().find_map(|(a, one)| {
+            let (b, _) = runs.iter().find(|(_, many)| slower(one, many))?;
+            Some([*a, *b])
+        });
+        for run in found.into_iter().flatten() {
+            self.add("more-gpus-no-faster", 1, Some(cited(run)), &Who::default());
+        }
     }
 
     /// Networks that hosts of one communicator use.
@@ -132,6 +199,9 @@ impl Signs {
                 text: format!("Using network {}", process.network.as_deref().unwrap_or_default()),
                 kind: SourceKind::NcclLog,
             });
+            if process.bootstrap.as_deref().is_some_and(|b| b.contains(":127.")) {
+                self.add("bootstrap-on-loopback", 1, at.clone(), &process.who);
+            }
             match process.network.as_deref() {
                 Some(n) if n.starts_with("Socket") => self.add("sockets-used", 1, at, &process.who),
                 Some(n) if n.starts_with("IB") => self.add("verbs-used", 1, at, &process.who),

@@ -22,7 +22,10 @@ pub(crate) fn read(path: &str, bytes: &[u8]) -> Extract {
 pub(crate) fn read_all(path: &str, bytes: &[u8]) -> Extract {
     let mut extract = crate::read(path, &mut &*bytes, &mut Scratch::default(), &Limits::default());
     extract.observations.retain(|o| {
-        !matches!(o.fact, Fact::Sign(_) | Fact::StepTimes(_) | Fact::Outlier(_) | Fact::Words(_))
+        !matches!(
+            o.fact,
+            Fact::Sign(_) | Fact::StepTimes(_) | Fact::Pace(_) | Fact::Outlier(_) | Fact::Words(_)
+        )
     });
     extract
 }

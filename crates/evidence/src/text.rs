@@ -10,11 +10,11 @@ mod genre;
 mod json;
 mod ordinary;
 mod outliers;
+mod pace;
 mod prefix;
 mod progress;
 mod said;
 mod signs;
-mod speed;
 mod times;
 mod words;
 
@@ -364,7 +364,6 @@ struct Readers {
     said: said::SaidReader,
     signs: signs::SignReader,
     averages: averages::AveragesReader,
-    speed: speed::SpeedReader,
     times: times::TimesReader,
     words: words::WordsReader,
     outliers: outliers::OutlierReader,
@@ -520,10 +519,11 @@ impl Readers {
         self.said.line(line, taken, sink);
         self.signs.line(line, taken, sink);
         self.words.line(line, taken, sink);
-        if taken.is_none() && line.number <= N_SURE_LINES {
+        let is_early = line.number <= N_SURE_LINES;
+        self.progress.pace.start(line, is_early);
+        if taken.is_none() && is_early {
             self.times.line(line, sink);
             self.outliers.line(line, sink);
-            self.speed.line(line, sink);
         }
         if taken.is_none() {
             self.averages.line(line, sink);
@@ -553,12 +553,11 @@ impl Readers {
         self.said.finish(sink);
         if is_log {
             self.signs.finish(sink);
-            self.speed.finish(sink);
             self.averages.finish(sink);
             self.times.finish(sink);
             self.words.finish(sink);
             self.outliers.finish(sink);
         }
-        self.progress.finish(sink);
+        self.progress.finish(is_log, sink);
     }
 }

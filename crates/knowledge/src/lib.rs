@@ -18,6 +18,7 @@ pub mod likeness;
 pub mod message;
 pub mod nccl_result;
 pub mod nccl_warn;
+pub mod pace;
 pub mod place;
 pub mod program;
 pub mod progress;

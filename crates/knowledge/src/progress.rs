@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use crate::blind::blind;
+use crate::pace;
 
 /// A sign of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +116,8 @@ pub struct Plan {
     /// Counters, each with the one behind `][`.
     counters: Vec<(Digits, Option<Digits>)>,
     is_dictionary: bool,
+    /// Where it says how fast it goes.
+    pace: Option<pace::Place>,
 }
 
 /// A run of digits: where it begins, and how many.
@@ -159,13 +162,20 @@ impl Plan {
                 counters.push((digits, inner.and_then(|inner| Digits::of(&lower, inner))));
             }
         });
-        let plan = Self { bar, counters, is_dictionary: is_dictionary(&lower) };
+        let pace = pace::Place::of(&lower);
+        let plan = Self { bar, counters, is_dictionary: is_dictionary(&lower), pace };
         (plan.counters.len() <= MAX_FIELDS).then_some(plan)
     }
 
     /// Whether such lines may show a step.
     pub fn shows(&self) -> bool {
         self.bar.is_some() || !self.counters.is_empty() || self.is_dictionary
+    }
+
+    /// What [`pace::of`] finds in a line of this plan.
+    #[inline]
+    pub fn pace(&self, line: &[u8]) -> Option<pace::Pace> {
+        self.pace?.read(line)
     }
 
     /// What [`of`] finds in a line of this plan.

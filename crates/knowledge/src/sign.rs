@@ -215,12 +215,43 @@ pub fn command(line: &str) -> Option<&str> {
     line.get(at + 1..)?.strip_prefix(' ').filter(|command| is_prompt && !command.is_empty())
 }
 
+/// Whether a line is a command behind a prompt, whatever words it has: `$ dmesg | grep -ci oom`, `node3$ env`,
+/// `root@node3:/work# df`. Stricter than [`command`]: a prompt is one word.
+pub fn is_command(line: &str) -> bool {
+    if line.starts_with("$ ") {
+        return true;
+    }
+    let Some((head, command)) = line.split_once("$ ").or_else(|| line.split_once("# ")) else { return false };
+    let is_root = line.as_bytes().get(head.len()) == Some(&b'#');
+    !head.is_empty()
+        && head.len() <= MAX_PROMPT
+        && head.bytes().all(|b| b.is_ascii_alphanumeric() || b"@:/~.-_".contains(&b))
+        && head.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && !head.ends_with(['/', '=', ':'])
+        && (!is_root || head.contains('@'))
+        && !command.is_empty()
+}
+
 /// Longest prompt, bytes.
 const MAX_PROMPT: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use super::{all, command, conclusions, of};
+    use super::{all, command, conclusions, is_command, of};
+
+    #[test]
+    fn prompts() {
+        for line in
+            ["$ dmesg | grep -ci oom", "node3$ env", "root@node3:/work# df -h", "u@h:~/x$ python t.py"]
+        {
+            assert!(is_command(line), "{line}");
+        }
+        for line in
+            ["Error: it costs $ 5", "step 5 # failed", "rank3: error $ x", "# error", "epoch# 5 failed"]
+        {
+            assert!(!is_command(line), "{line}");
+        }
+    }
 
     #[test]
     fn every_example_gives_its_sign() {

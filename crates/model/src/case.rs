@@ -3,8 +3,8 @@
 use crate::{
     BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, GuardEvent,
     KernelEvent, Limit, NcclLog, NetFact, Note, Outlier, Pid, ProcessStacks, ProcessTable, Progress,
-    RasReport, RingRecord, Said, Sign, Source, StepTimes, SystemFact, Timeline, TorchEvent, WallTime,
-    WatchEvent, Who, WordAt,
+    RasReport, RingRecord, RunPace, Said, Sign, Source, StepTimes, SystemFact, Timeline, TorchEvent,
+    WallTime, WatchEvent, Who, WordAt,
 };
 
 /// One fact with its citation.
@@ -73,6 +73,8 @@ pub enum Fact {
     Sign(Sign),
     /// Where the time of steps goes.
     StepTimes(StepTimes),
+    /// How fast a run goes.
+    Pace(RunPace),
     /// One of several that differs.
     Outlier(Box<Outlier>),
     /// Words of the table of likeness.

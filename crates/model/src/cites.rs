@@ -39,6 +39,7 @@ impl Fact {
             | Self::Timeline(_)
             | Self::Sign(_)
             | Self::StepTimes(_)
+            | Self::Pace(_)
             | Self::Outlier(_)
             | Self::Owner(_) => {}
         }

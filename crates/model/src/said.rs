@@ -107,6 +107,23 @@ pub struct StepTimes {
     pub data: f64,
 }
 
+/// How fast one run goes, by the lines of its steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunPace {
+    /// What is counted or timed, as the lines name it: only runs of one unit compare.
+    pub unit: &'static str,
+    /// The lines tell times, and not rates.
+    pub is_time: bool,
+    /// The times are of whole epochs.
+    pub is_epoch: bool,
+    /// Median of the steps: work in a time, in that unit. Larger is faster.
+    pub speed: f64,
+    /// Steps that tell it.
+    pub n_steps: u32,
+    /// GPUs or processes of the run, where its start tells them.
+    pub devices: Option<u32>,
+}
+
 /// One rank, GPU or host whose number differs from those of all others, which agree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlier {

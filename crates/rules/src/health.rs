@@ -31,7 +31,7 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
         Fact::Ras(report) => !report.comms.is_empty() || !report.missing_processes.is_empty(),
         Fact::Timeline(timeline) => !timeline.work.is_empty(),
         Fact::Processes(table) => !table.rows.is_empty(),
-        Fact::Words(_) | Fact::Sign(_) | Fact::StepTimes(_) | Fact::Outlier(_) => false,
+        Fact::Words(_) | Fact::Sign(_) | Fact::StepTimes(_) | Fact::Pace(_) | Fact::Outlier(_) => false,
         _ => true,
     };
     let quiet = |s: &Source| s.kinds.contains(&SourceKind::PlainText) && s.size_bytes > 0;
@@ -103,6 +103,12 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     }
     if scene.signs().get("note-stands-still").is_some_and(|note| !ended_well(scene, note)) {
         return Some("whoever gave this notes that nothing moves");
+    }
+    if scene.signs().get("throughput-drops").is_some() {
+        return Some("the speed of training falls below half, and stays there for a while");
+    }
+    if scene.signs().get("more-gpus-no-faster").is_some() {
+        return Some("the same program is no faster on more GPUs than on fewer");
     }
     if scene.fates().any_stopped() {
         return Some("a process of the job is stopped");

@@ -9,7 +9,7 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::Role;
 use ringleader_model::{
-    Category, Cause, Cite, Fact, Finding, FormWeight, Need, Severity, SourceKind, Weight,
+    Category, Cause, Cite, Fact, Finding, FormWeight, NcclComm, Need, Severity, Source, SourceKind, Weight,
 };
 
 /// Statements that a report shows.
@@ -52,6 +52,8 @@ pub(crate) fn unexplained<'s, 'a>(scene: &'s Scene<'a>, findings: &[Finding]) ->
 pub(crate) fn unproven(scene: &Scene<'_>) -> &'static str {
     if scene.stacks().next().is_some() {
         "stacks were taken, and nothing shows that the job goes on"
+    } else if scene.nccl_logs().next().is_some() {
+        "NCCL began to make a communicator, and nothing shows that it was made or that the job went on"
     } else {
         "nothing here was understood: no line speaks of failure, and none shows that a job goes on"
     }
@@ -192,7 +194,17 @@ pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
     if has(SourceKind::Stacks) && !is_watched && !has_calls {
         return case.observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.ended.is_some()));
     }
-    goes_on || case.sources.iter().any(crate::health::is_known)
+    if goes_on {
+        return true;
+    }
+    // Communicators that nobody is seen to have made, and no operation of any.
+    let is_made = |comm: &NcclComm| comm.completed.is_some() || comm.destroyed.is_some();
+    let comms = || scene.nccl_logs().flat_map(|(_, log)| &log.comms).filter(|comm| comm.n_ranks > 1);
+    let is_start_alone = comms().next().is_some() && !comms().any(is_made);
+    let measures = case.observations.iter().any(|o| matches!(o.fact, Fact::Bench(_) | Fact::Timeline(_)));
+    let is_known = |source: &&Source| crate::health::is_known(source);
+    case.sources.iter().any(|source| is_known(&source))
+        && (!is_start_alone || measures || is_watched || has_calls)
 }
 
 /// Text shows steps that advance, or the program's own word that it is done.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringleader_evidence::{Extract, Limits, Scratch, merge, read};
-use ringleader_model::{Case, Cause, Verdict};
+use ringleader_model::{Case, Cause, Confidence, Finding, Verdict};
 
 use crate::{Emit, Evidence, Options, Truth, job};
 
@@ -146,16 +146,23 @@ fn compare(seed: u64, truth: Truth, verdict: &Verdict, void: bool) -> Judged {
         verdict.culprits.iter().filter_map(|c| c.place.as_ref().map(|p| &*p.function)).collect();
     let place_right = (!truth.functions.is_empty() && !places.is_empty())
         .then(|| places.iter().any(|p| truth.functions.iter().any(|f| f == p)));
+    // What resembles other failures by its words alone is a guess, and says so: no rule has decided.
+    let is_guess = |f: &Finding| f.rule == "likeness" && f.cause == verdict.cause;
+    let decided = if verdict.confidence == Confidence::Low && verdict.findings.first().is_some_and(is_guess) {
+        Cause::Undecided
+    } else {
+        verdict.cause
+    };
     Judged {
         seed,
         cause: verdict.cause.id().to_owned(),
         summary: verdict.summary.clone(),
         exact: verdict.cause == truth.cause,
-        cause_right: truth.accepts_cause(verdict.cause),
+        cause_right: truth.accepts_cause(decided) || truth.accepts_cause(verdict.cause),
         // A correct "undecided" or "none" need not name anybody.
         culprit_right: truth.accepts_culprits(&culprits)
-            || (matches!(verdict.cause, Cause::Undecided | Cause::None)
-                && truth.accepts_cause(verdict.cause)
+            || (matches!(decided, Cause::Undecided | Cause::None)
+                && truth.accepts_cause(decided)
                 && culprits.is_empty()),
         culprits,
         place_right,

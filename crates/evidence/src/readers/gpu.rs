@@ -29,7 +29,7 @@ const MAX_GPUS: usize = 4_096;
 const MAX_ROWS: usize = 100_000;
 const MAX_FAILURES: usize = 1_000;
 /// Longest prompt with its command.
-const MAX_PROMPT: usize = 300;
+const MAX_PROMPT: usize = 1_000;
 
 /// What the tool prints in place of a table, or of one GPU.
 const FAILURES: [&str; 7] = [
@@ -91,6 +91,8 @@ pub(crate) struct GpuReader {
     date: Option<(u32, WallTime)>,
     /// Host of the last prompt of a shell.
     host: Option<Host>,
+    /// Columns that the command in this line asks for.
+    asked: Option<(u32, Vec<String>)>,
     /// The line that comes may lack its end.
     is_cut: bool,
 }
@@ -168,7 +170,7 @@ impl LineReader for GpuReader {
         if std::mem::take(&mut self.is_cut) {
             return false;
         }
-        if self.go_on(line, sink) || self.begin(line, first, sink) {
+        if self.go_on(line, sink) || self.answer(line, sink) || self.begin(line, first, sink) {
             if let Some(open) = &mut self.open {
                 open.span.on(self.host.as_ref());
             }
@@ -180,7 +182,7 @@ impl LineReader for GpuReader {
 
     fn awake_until(&self) -> u32 {
         let is_open = self.open.is_some() || self.service.as_ref().is_some_and(service::Service::is_status);
-        if is_open { u32::MAX } else { 0 }
+        if is_open { u32::MAX } else { self.asked.as_ref().map_or(0, |(number, _)| number.saturating_add(1)) }
     }
 
     fn next_is_cut(&mut self) {
@@ -207,6 +209,18 @@ impl GpuReader {
             return true;
         }
         false
+    }
+
+    /// The first row below a command that names the columns.
+    fn answer(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+        let Some((number, columns)) = self.asked.take() else { return false };
+        let text = std::str::from_utf8(line.body).ok().filter(|_| line.number == number.saturating_add(1));
+        let Some((text, csv)) = text.and_then(|text| Some((text, csv::Csv::below(&columns, text)?))) else {
+            return false;
+        };
+        self.open(GpuForm::Csv, Form::Csv(csv), line, sink);
+        self.go_on_same(line, text);
+        true
     }
 
     fn begin(&mut self, line: &Line<'_>, first: u8, sink: &mut Sink<'_>) -> bool {
@@ -268,10 +282,14 @@ impl GpuReader {
 
     /// `root@node0:~# nvidia-smi`: what follows is of that host.
     fn prompt(&mut self, line: &Line<'_>) {
-        if line.body.len() > MAX_PROMPT || memchr::memchr(b'@', line.body).is_none() {
+        if line.body.len() > MAX_PROMPT {
             return;
         }
         let Ok(text) = std::str::from_utf8(line.body) else { return };
+        self.asked = csv::asked(text).map(|columns| (line.number, columns));
+        if memchr::memchr(b'@', line.body).is_none() {
+            return;
+        }
         if shell::command(text)
             .is_some_and(|c| ["nvidia-smi", "dcgmi", "systemctl"].iter().any(|t| c.contains(t)))
         {

@@ -5,12 +5,13 @@
 //! Frames are kept innermost first, as all these tools print them.
 
 use ringleader_model::{
-    Cite, Fact, Frame, Pid, ProcessStacks, SourceKind, StackTool, ThreadStack, WallTime, Who,
+    Cite, Fact, Frame, Pid, ProcessStacks, Rank, SourceKind, StackTool, ThreadStack, WallTime, Who,
 };
 
 use crate::ground::{Line, LineReader, Sink, Wants};
 
 mod gdb;
+mod heading;
 mod json;
 mod kernel;
 mod python;
@@ -37,9 +38,12 @@ pub(crate) const WANTS: Wants = Wants {
             "[<",
             "/proc/",
             "Fatal Python error",
+            "py-spy dump",
+            "pystack remote",
+            "gdb -p",
         ]
     },
-    begins: |line| line.first() == Some(&b'#'),
+    begins: |line| line.first() == Some(&b'#') || heading::may_begin(line),
 };
 
 /// Stacks in a text file.
@@ -48,10 +52,18 @@ pub(crate) struct StackReader {
     open: Option<Open>,
     /// Up to this line `Thread 0x…` belongs to a crash.
     crash_until: u32,
-    /// Process that a line before said the next stack is of, and the line it said so on.
-    announced: Option<(Pid, u32)>,
+    /// What a line before said of the process whose stack comes next.
+    announced: Option<Announced>,
     /// The line that comes may lack its end, so that its last number cannot be trusted.
     is_cut: bool,
+}
+
+/// Whose stack comes next, as a line before it says.
+struct Announced {
+    pid: Option<Pid>,
+    rank: Option<Rank>,
+    /// The line that says so.
+    line: u32,
 }
 
 /// A process whose stacks are being read.
@@ -72,6 +84,8 @@ struct Open {
 const CRASH_LINES: u32 = 400;
 /// Other lines that may stand between two threads of a process.
 const MAX_GAP_LINES: u32 = 200;
+/// Lines between what announces a stack and its beginning.
+const MAX_HEADING_LINES: u32 = 3;
 /// Most frames kept of a thread, and threads of a process: what is deeper is runaway recursion or hostile.
 const MAX_FRAMES: usize = 4_096;
 const MAX_THREADS: usize = 65_536;
@@ -132,10 +146,11 @@ impl StackReader {
         self.close(sink);
         let mut open = Open::begin(tool, line, sink);
         // What announced it stands right before it.
-        if let Some((pid, at)) = self.announced.take()
-            && line.number <= at.saturating_add(3)
+        if let Some(announced) = self.announced.take()
+            && line.number <= announced.line.saturating_add(MAX_HEADING_LINES)
         {
-            open.fact.pid = Some(pid);
+            open.fact.pid = announced.pid;
+            open.who.rank = announced.rank.or(open.who.rank);
         }
         self.open.insert(open)
     }
@@ -144,12 +159,31 @@ impl StackReader {
     fn open_of(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut Open {
         let goes_on = self.open.as_ref().is_some_and(|o| {
             let is_near = line.number <= o.last_line.saturating_add(MAX_GAP_LINES);
-            o.fact.tool == tool && o.fact.failure.is_none() && o.who == line.tag.who && is_near
+            let said = Who { rank: line.tag.who.rank.or(o.who.rank), ..line.tag.who.clone() };
+            o.fact.tool == tool && o.fact.failure.is_none() && o.who == said && is_near
         });
         if !goes_on {
             self.begin(tool, line, sink);
         }
         self.open.get_or_insert_with(|| Open::begin(tool, line, sink))
+    }
+}
+
+impl StackReader {
+    /// A line that says whose stack comes next.
+    fn announcement(&self, line: &Line<'_>) -> Option<Announced> {
+        let is_command = || memchr::memmem::find(line.body, b"py-spy dump").is_some();
+        // `#0  ncclAllReduce` is a frame.
+        let is_frame = self.open.is_some()
+            && line.body.starts_with(b"#")
+            && line.body.get(1).is_some_and(u8::is_ascii_digit);
+        if self.is_cut
+            || is_frame
+            || !(heading::may_begin(line.body) || line.body.len() < 200 && is_command())
+        {
+            return None;
+        }
+        heading::heading(std::str::from_utf8(line.body).ok()?, line.number)
     }
 }
 
@@ -161,6 +195,11 @@ pub(crate) fn begins(line: &[u8]) -> bool {
 impl LineReader for StackReader {
     fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let Some(&first) = line.body.first() else { return false };
+        if let Some(announced) = self.announcement(line) {
+            self.close(sink);
+            self.announced = Some(announced);
+            return false;
+        }
         // Cheap refusal of what is no stack: nearly every line of a log.
         let is_possible = match first {
             b' ' | b'#' => self.open.is_some() || line.body.starts_with(b"#0  "),

@@ -1,11 +1,13 @@
 //! Signs that a job goes on, or ended well: steps, epochs, bars, rates, and the words with which programs say that they
 //! are done. A clean bill needs them: that nothing speaks of failure is no health.
 
+use ringleader_knowledge::pace;
 use ringleader_knowledge::progress::{self, Sign};
 use ringleader_model::{Cite, Fact, Progress, WallTime, Who};
 
 use super::json;
 use super::ordinary::Body;
+use super::pace::PaceReader;
 use super::prefix::Stripper;
 use crate::ground::{Line, Sink, Tag, lossy};
 
@@ -26,6 +28,8 @@ pub(super) struct ProgressReader {
     /// The beginning of the last line, if its time was not read yet; else empty.
     last_head: Vec<u8>,
     seen: Progress,
+    /// How fast it goes.
+    pub(super) pace: PaceReader,
 }
 
 impl ProgressReader {
@@ -41,8 +45,12 @@ impl ProgressReader {
     }
 
     fn look(&mut self, line: &Line<'_>, body: &[u8], sink: &Sink<'_>) {
-        if let Some(sign) = progress::of(&lossy(body)) {
-            self.add(sign, line, sink);
+        let text = lossy(body);
+        let Some(sign) = progress::of(&text) else { return };
+        self.add(sign, line, sink);
+        if let (Sign::Step(_), Some(pace)) = (sign, pace::of(&text)) {
+            let cite = sink.cite(line.number, line.offset, line.end());
+            self.pace.step(pace, line.number, cite, body);
         }
     }
 
@@ -98,8 +106,12 @@ impl ProgressReader {
             self.seen.ended = Some(cite);
         }
         let Some(plan) = &body.plan else { return };
-        if let Some(Sign::Step(step)) = plan.read(raw.get(body.n_prefix..).unwrap_or_default()) {
+        let text = raw.get(body.n_prefix..).unwrap_or_default();
+        if let Some(Sign::Step(step)) = plan.read(text) {
             self.step(step, cite);
+            if let Some(pace) = plan.pace(text) {
+                self.pace.step(pace, cite.line, cite, text);
+            }
             self.last_head.clear();
             match known {
                 Some(tag) => self.seen.last_at = tag.at,
@@ -109,7 +121,8 @@ impl ProgressReader {
     }
 
     /// End of the source.
-    pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
+    pub(super) fn finish(&mut self, is_log: bool, sink: &mut Sink<'_>) {
+        self.pace.finish(is_log, sink);
         if !self.last_head.is_empty() {
             let mut tag = Tag::default();
             let body = Stripper::default().strip(&self.last_head, &mut tag);

@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use ringleader_knowledge::form::{self, Form, Level};
 use ringleader_knowledge::message::{self, About, Hole, Match};
+use ringleader_knowledge::sign;
 use ringleader_model::{
     Cite, Fact, FormWeight, Host, Named, NoteKind, Pid, Rank, Said, SaidForm, WallTime, Who,
 };
@@ -72,6 +73,10 @@ impl SaidReader {
 
     fn look(&mut self, line: &Line<'_>, body: &[u8], is_read: bool, sink: &mut Sink<'_>) {
         let text = lossy(body);
+        // What a command looks for is no statement.
+        if sign::is_command(&text) {
+            return;
+        }
         let text = &*levelled(last_update(&text), line.tag.level);
         let mut rows = Vec::new();
         message::classify(text, &mut rows);

@@ -1,7 +1,7 @@
 //! Words of the table of likeness: which of them a source has, each with its first place.
 
 use ringleader_knowledge::likeness::{self, Word};
-use ringleader_knowledge::{form, message};
+use ringleader_knowledge::{form, message, sign};
 use ringleader_model::{Fact, Who, WordAt};
 
 use super::N_SURE_LINES;
@@ -27,11 +27,16 @@ impl WordsReader {
         if line.number > N_SURE_LINES && (taken == Some(Name::kernel) || !is_wanted()) {
             return;
         }
+        // What a command looks for is no sign that it is there.
+        let text = lossy(body);
+        if sign::is_command(&text) {
+            return;
+        }
         if self.seen.is_empty() {
             self.seen.resize(likeness::n_words().div_ceil(64), 0);
         }
         let cite = sink.cite(line.number, line.offset, line.end());
-        likeness::each_word(&lossy(body), &mut |text| {
+        likeness::each_word(&text, &mut |text| {
             let Some(word) = Word::of(text) else { return };
             let number = word.number();
             let (place, bit) = (usize::from(number / 64), 1_u64 << (number % 64));

@@ -4,8 +4,9 @@
 //! index, pci.bus_id, ecc.errors.uncorrected.volatile.total, power.draw [W], clocks_event_reasons.active
 //! 0, 00000000:00:06.0, 0, 77.03 W, 0x0000000000000001
 //! ```
-//! With `nounits` the units of the values are gone, those of the heading stay. With `noheader` nothing tells the columns
-//! but the values themselves: the address, the UUID, and a draw in watts, are taken; a plain number might be anything.
+//! With `nounits` the units of the values are gone, those of the heading stay. With `noheader` the command above the rows
+//! names the columns. Without it, only the values themselves do: the address, the UUID, and a draw in watts, are taken; a
+//! plain number might be anything.
 
 use ringleader_model::{GpuRow, GpuTable, PciAddress, Pid};
 
@@ -59,7 +60,24 @@ fn is_certain(column: &str) -> bool {
         || column == "used_gpu_memory"
 }
 
+/// The columns that a command without a heading asks for.
+pub(super) fn asked(text: &str) -> Option<Vec<String>> {
+    let (_, options) = text.split_once("nvidia-smi")?;
+    let list = ["--query-gpu=", "--query-compute-apps=", "--query-remapped-rows="]
+        .iter()
+        .find_map(|name| Some(options.split_once(name)?.1))?;
+    let list = list.split(char::is_whitespace).next()?.trim_matches(['"', '\'']);
+    let columns: Vec<String> = list.split(',').map(str::to_owned).collect();
+    (options.contains("noheader") && columns.len() > 1 && columns.len() <= 200).then_some(columns)
+}
+
 impl Csv {
+    /// An output without a heading, by the columns of its command, if `text` may be its first row.
+    pub(super) fn below(columns: &[String], text: &str) -> Option<Self> {
+        (text.split(',').count() == columns.len())
+            .then(|| Self { columns: columns.to_vec(), n_columns: columns.len() })
+    }
+
     /// If the line is a heading, or a row of an output without one.
     pub(super) fn begin(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -100,7 +118,11 @@ impl Csv {
         if values.len() != self.n_columns || text.starts_with(char::is_whitespace) {
             return false;
         }
-        if self.columns.first().is_some_and(|c| values.first().is_some_and(|v| v.starts_with(c.as_str()))) {
+        if self
+            .columns
+            .first()
+            .is_some_and(|c| values.first().is_some_and(|v| v.split(' ').next() == Some(c)))
+        {
             // The heading again, of a loop with `-l`.
             return self.columns.len() > 1;
         }

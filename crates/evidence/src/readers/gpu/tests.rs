@@ -577,3 +577,26 @@ const WORDS: [&str; 40] = [
     "\u{1b}[4m",
     "é",
 ];
+
+#[test]
+fn rows_whose_columns_the_command_names() {
+    let text = "\
+$ nvidia-smi --query-gpu=index,clocks.sm,clocks.max.sm,power.draw --format=csv,noheader   # during the run
+0, 1530 MHz, 1530 MHz, 288.10 W
+2, 1200 MHz, 1530 MHz, 214.95 W
+$ date
+1, 2, 3, 4
+";
+    let case = read("gpus", text.as_bytes());
+    let tables: Vec<&GpuTable> = case
+        .observations
+        .iter()
+        .filter_map(|o| if let Fact::Gpus(table) = &o.fact { Some(&**table) } else { None })
+        .collect();
+    assert_eq!(tables.len(), 1, "{tables:#?}");
+    let seen: Vec<_> = tables[0].gpus.iter().map(|g| (g.index, g.sm_clock_mhz, g.power_w)).collect();
+    assert_eq!(seen, [(Some(0), Some(1530), Some(288.10)), (Some(2), Some(1200), Some(214.95))]);
+    // Without the command the columns may be anything.
+    let case = read("gpus", b"0, 1530 MHz, 1530 MHz, 288.10\n");
+    assert!(!case.observations.iter().any(|o| matches!(o.fact, Fact::Gpus(_))));
+}

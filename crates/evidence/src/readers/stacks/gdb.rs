@@ -8,7 +8,7 @@
 
 use ringleader_model::{Frame, Pid, StackTool, ThreadStack};
 
-use super::StackReader;
+use super::{Announced, StackReader};
 use crate::ground::{Line, Sink};
 
 impl StackReader {
@@ -16,7 +16,7 @@ impl StackReader {
         if let Some(pid) = attached(body) {
             self.close(sink);
             // Loading symbols may print many lines before the first stack.
-            self.announced = Some((Pid(pid), u32::MAX - 3));
+            self.announced = Some(Announced { pid: Some(Pid(pid)), rank: None, line: u32::MAX - 3 });
             return true;
         }
         if let Some(head) = thread_head(body) {

@@ -3,14 +3,14 @@
 
 use ringleader_model::{Frame, Pid, StackTool, ThreadStack};
 
-use super::StackReader;
+use super::{Announced, StackReader};
 use crate::ground::{Line, Sink};
 
 impl StackReader {
     pub(super) fn kernel(&mut self, body: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         if let Some(pid) = heading(body) {
             self.close(sink);
-            self.announced = Some((Pid(pid), line.number));
+            self.announced = Some(Announced { pid: Some(Pid(pid)), rank: None, line: line.number });
             return false;
         }
         let Some(frame) = frame(body) else { return false };

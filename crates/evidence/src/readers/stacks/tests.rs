@@ -197,3 +197,21 @@ fn pyspy_json_is_grouped_by_process() {
         "#,
     );
 }
+
+#[test]
+fn dumps_that_a_command_or_a_heading_names() {
+    let text = r#"$ py-spy dump --pid 44120   # rank 0, 09:50
+Thread 44120 (active): "MainThread"
+    train (faiss/class_wrappers.py:85)
+$ py-spy dump --pid 44121   # rank 1
+Thread 44121 (idle): "MainThread"
+    barrier (torch/distributed/distributed_c10d.py:3690)
+=== node3 rank 2 ===
+Thread 44122 (idle): "MainThread"
+    barrier (torch/distributed/distributed_c10d.py:3690)
+"#;
+    let case = read("stacks", text.as_bytes());
+    let seen: Vec<_> =
+        case.observations.iter().map(|o| (o.who.rank.map(|r| r.0), o.who.pid.map(|p| p.0))).collect();
+    assert_eq!(seen, [(Some(0), Some(44120)), (Some(1), Some(44121)), (Some(2), None)]);
+}

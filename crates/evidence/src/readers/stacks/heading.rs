@@ -1,0 +1,77 @@
+//! Lines above a stack that say whose it is: the command that took it, or a heading that people and scripts write.
+//!
+//! ```text
+//! $ py-spy dump --pid 44120   # rank 0, 09:50
+//! === node3 rank 2 pid 8117 ===
+//! --- rank 3 (pid 8118) ---
+//! ```
+
+use ringleader_model::{Pid, Rank};
+
+use super::Announced;
+
+/// Programs whose command names the process that they look into.
+const TOOLS: [&str; 3] = ["py-spy dump", "pystack remote", "gdb -p"];
+/// Longest heading, bytes, and words of one.
+const MAX_BYTES: usize = 160;
+const MAX_WORDS: usize = 14;
+
+/// Whether a line may be one; a digit more or less does not matter.
+pub(super) fn may_begin(line: &[u8]) -> bool {
+    line.len() <= MAX_BYTES
+        && matches!(line.first(), Some(b'#' | b'=' | b'-' | b'*' | b'$' | b'>' | b'<'))
+        && (memchr::memmem::find(line, b"ank").is_some() || memchr::memmem::find(line, b"dump").is_some())
+}
+
+/// Whose stack comes next.
+pub(super) fn heading(body: &str, line: u32) -> Option<Announced> {
+    if body.len() > MAX_BYTES || body.split_whitespace().nth(MAX_WORDS).is_some() {
+        return None;
+    }
+    let lower = body.to_ascii_lowercase();
+    let rank = number_behind(&lower, "rank").and_then(|n| n.try_into().ok()).map(Rank);
+    let pid = ["--pid", "-p", "pid"].iter().find_map(|name| number_behind(&lower, name));
+    let pid = pid.and_then(|n| n.try_into().ok()).map(Pid);
+    let is_command = TOOLS.iter().any(|tool| lower.contains(tool));
+    let is_heading = lower.starts_with(['#', '=', '-', '*', '>', '<']) && rank.is_some();
+    (is_heading || is_command && (rank.is_some() || pid.is_some())).then_some(Announced { pid, rank, line })
+}
+
+/// The number behind a name that is a word of its own: `rank 3`, `rank=3`, `rank3`, `--pid 44120`.
+fn number_behind(lower: &str, name: &str) -> Option<u64> {
+    lower.match_indices(name).find_map(|(at, _)| {
+        let head = lower.get(..at)?;
+        let is_word = !head.ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        if !is_word || head.trim_end().ends_with("local") {
+            return None;
+        }
+        let tail = lower.get(at + name.len()..)?.trim_start_matches([' ', '=', ':', '#']);
+        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+        let is_end = !tail
+            .get(end..)?
+            .starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '/'));
+        is_end.then(|| tail.get(..end)?.parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::heading;
+
+    #[test]
+    fn whose_it_is() {
+        let told = |text: &str| heading(text, 1).map(|a| (a.rank.map(|r| r.0), a.pid.map(|p| p.0)));
+        assert_eq!(told("$ py-spy dump --pid 44120   # rank 0, 09:50"), Some((Some(0), Some(44120))));
+        assert_eq!(told("$ py-spy dump -p 44121"), Some((None, Some(44121))));
+        assert_eq!(told("node3$ sudo py-spy dump --pid=44121"), Some((None, Some(44121))));
+        assert_eq!(told("=== node3 rank 2 pid 8117 ==="), Some((Some(2), Some(8117))));
+        assert_eq!(told("--- Rank 3 (pid 8118) ---"), Some((Some(3), Some(8118))));
+        assert_eq!(told("# rank1"), Some((Some(1), None)));
+        // Words of a log, other ranks, ranges.
+        assert_eq!(told("rank 3 is ready"), None);
+        assert_eq!(told("=== local rank 3 ==="), None);
+        assert_eq!(told("# ranks 1-7 the same"), None);
+        assert_eq!(told("# rank 1-7 the same"), None);
+        assert_eq!(told("------------"), None);
+    }
+}
