@@ -43,5 +43,7 @@ impl Hasher for Folding {
     }
 }
 
+#[expect(clippy::disallowed_types, reason = "asked only; nothing is listed in its order")]
 pub(crate) type LookupMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Folding>>;
+#[expect(clippy::disallowed_types, reason = "asked only; nothing is listed in its order")]
 pub(crate) type LookupSet<K> = std::collections::HashSet<K, BuildHasherDefault<Folding>>;

@@ -61,7 +61,7 @@ fn programs(file: &str) -> BTreeMap<String, String> {
     let mut head = String::new();
     for line in text.lines() {
         if let Some(next) = line.strip_prefix("#: ") {
-            head = next.to_owned();
+            next.clone_into(&mut head);
             assert!(list.insert(head.clone(), String::new()).is_none(), "{head} stands there twice");
         } else if let Some(text) = list.get_mut(&head) {
             text.push_str(line);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::catalog;
 use super::eval::MAX_LOOKUPS;
+use super::held::is_container;
 use super::machine::Machine;
 use super::trace::{Event, Op, WORLD};
 use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
@@ -254,22 +255,4 @@ fn outer(path: &str, sym: u64, name: &str) -> Val {
 /// Whether an attribute is a flag of a state that all processes step alike: `control.should_save`.
 fn is_shared_state(of: &Expr<'_>, name: &str) -> bool {
     name == "should_save" && of.last_name().is_some_and(|base| matches!(base, "control" | "state"))
-}
-
-/// Whether an expression is an empty container.
-pub(super) fn is_container(expr: &Expr<'_>) -> bool {
-    match &expr.kind {
-        ExprKind::List(list) | ExprKind::Tuple(list) => list.is_empty(),
-        ExprKind::Dict(items) => items.iter().all(|(_, value)| is_container(value)),
-        ExprKind::Comprehension(c) => c.parts.last().is_some_and(is_container),
-        ExprKind::Call(call) if call.args.is_empty() && call.keywords.is_empty() => matches!(
-            call.func.last_name(),
-            Some("set" | "dict" | "list" | "defaultdict" | "deque" | "OrderedDict" | "Counter")
-        ),
-        ExprKind::Call(call) => {
-            call.args.len() <= 1
-                && matches!(call.func.last_name(), Some("defaultdict" | "deque" | "OrderedDict" | "Counter"))
-        }
-        _ => false,
-    }
 }

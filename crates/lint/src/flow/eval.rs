@@ -8,8 +8,8 @@ use super::catalog;
 use super::machine::{Machine, group_of_name, is_group_name};
 use super::trace::{Decider, Decision, Event, Process, WORLD};
 use super::value::{
-    Cond, Data, GLOBAL, GROUP, Group, Items, Locally, NODE, Origin, Taint, Val, bit, chain, hash, hash_text,
-    not,
+    Cond, Data, GLOBAL, GROUP, Global, Group, Items, Locally, NODE, Origin, Taint, Val, bit, chain, hash,
+    hash_text, not,
 };
 use crate::python::ast::{Cmp, Comprehension, Expr, ExprKind, Kind, Op, Span};
 use crate::python::index::{FileId, FuncId, Meaning};
@@ -619,40 +619,6 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn size_of(group: Group) -> i64 {
         if group == Group::World { WORLD } else { Process::size(Axis::Group) }
     }
-}
-
-/// What a name at the top of a file means, as far as it is the same on all processes.
-#[derive(Clone, Debug)]
-pub(crate) enum Global {
-    Known(Val),
-    /// A variable of another module.
-    Var(FileId, String),
-}
-
-impl Global {
-    pub(crate) fn of(meaning: Meaning) -> Self {
-        Self::Known(match meaning {
-            Meaning::Func(id) => Val::new(Data::Func(id, None), hash(&[13, id as u64])),
-            Meaning::Class(id) => Val::new(Data::Class(id), hash(&[38, id as u64])),
-            Meaning::External(path) => Val::external(&path),
-            Meaning::Module(file) => {
-                Val::new(Data::External(module_path(file).into()), hash(&[39, file as u64]))
-            }
-            Meaning::Var(file, path) => return Self::Var(file, path),
-        })
-    }
-
-    fn value(self) -> Option<Val> {
-        match self {
-            Self::Known(value) => Some(value),
-            Self::Var(..) => None,
-        }
-    }
-}
-
-/// Modules of the project are known by a path that no outer module has.
-fn module_path(file: FileId) -> String {
-    format!("<{file}>")
 }
 
 /// Whether a call cuts the process's own data into parts: `split(batch, n)`.

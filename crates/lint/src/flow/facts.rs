@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::catalog;
-use super::eval::Global;
-use super::held::Context;
+use super::held::{Attributes, Context};
 use super::mentions::mentions;
+use super::value::Global;
 use crate::lookup::LookupMap;
 use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
@@ -67,9 +67,6 @@ pub(crate) struct Facts<'p, 's> {
     /// Assignments to attributes of self, by class.
     pub(crate) attributes: Vec<Attributes<'p, 's>>,
 }
-
-/// What methods assign to each attribute: the method, the value and its position in a tuple.
-pub(crate) type Attributes<'p, 's> = BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>;
 
 pub(crate) type Assigned<'p, 's> = LookupMap<&'s str, Vec<(&'p Expr<'s>, Option<usize>)>>;
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::attributes::is_container;
 use super::catalog;
-use super::facts::Attributes;
 use crate::lookup::LookupSet;
 use crate::python::ast::{Expr, ExprKind};
 use crate::python::index::{ClassId, FuncId, Meaning, Project};
 use crate::python::walk;
+
+/// What methods assign to each attribute: the method, the value and its position in a tuple.
+pub(crate) type Attributes<'p, 's> = BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>;
 
 /// What is known of all classes before functions are looked at.
 pub(super) struct Context<'s> {
@@ -40,10 +41,12 @@ impl<'s> Context<'s> {
             let more = made_of_ranks(project, attributes, &rank_attributes);
             rank_attributes.extend(more);
         }
-        let is_filled = |(_, values): &(&&'s str, &Vec<(FuncId, &Expr<'s>, Option<usize>)>)| {
-            values.iter().any(|(_, expr, _)| is_container(expr))
-        };
-        let filled = attributes.iter().flatten().filter(is_filled).map(|(name, _)| *name).collect();
+        let mut filled = LookupSet::default();
+        for (name, values) in attributes.iter().flatten() {
+            if values.iter().any(|(_, expr, _)| is_container(expr)) {
+                filled.insert(*name);
+            }
+        }
         Self { holders, methods, wrapped, rank_attributes, filled }
     }
 }
@@ -132,4 +135,22 @@ fn wrapped<'s>(
     };
     let names = attributes.iter().filter(|(_, values)| values.iter().any(|(f, e, n)| wraps(*f, e, *n)));
     names.map(|(name, _)| *name).collect()
+}
+
+/// Whether an expression is an empty container.
+pub(super) fn is_container(expr: &Expr<'_>) -> bool {
+    match &expr.kind {
+        ExprKind::List(list) | ExprKind::Tuple(list) => list.is_empty(),
+        ExprKind::Dict(items) => items.iter().all(|(_, value)| is_container(value)),
+        ExprKind::Comprehension(c) => c.parts.last().is_some_and(is_container),
+        ExprKind::Call(call) if call.args.is_empty() && call.keywords.is_empty() => matches!(
+            call.func.last_name(),
+            Some("set" | "dict" | "list" | "defaultdict" | "deque" | "OrderedDict" | "Counter")
+        ),
+        ExprKind::Call(call) => {
+            call.args.len() <= 1
+                && matches!(call.func.last_name(), Some("defaultdict" | "deque" | "OrderedDict" | "Counter"))
+        }
+        _ => false,
+    }
 }
