@@ -15,6 +15,8 @@ pub enum Language {
     Env,
     /// JSON: configuration.
     Json,
+    /// What is installed with pip: requirements.txt, pyproject.toml.
+    Requirements,
     /// Anything else: not read.
     Other,
 }
@@ -39,6 +41,10 @@ pub fn tell(path: &str, text: &str) -> Language {
     }
     let name = path.rsplit('/').next().unwrap_or_default();
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let is_list = extension == "txt" && (name.starts_with("requirements") || name.starts_with("constraints"));
+    if is_list || name == "pyproject.toml" {
+        return Language::Requirements;
+    }
     match extension {
         "py" | "pyi" => return Language::Python,
         "yaml" | "yml" => return Language::Yaml,
@@ -111,6 +117,10 @@ fn by_content(name: &str, text: &str) -> Language {
 
 /// Whether a configuration asks for sharded parameters: FSDP, or ZeRO stage 3.
 pub(crate) fn configures_sharding(text: &str) -> bool {
+    if !["distributed_type", "zero_stage", "fsdp", "zero_optimization"].iter().any(|word| text.contains(word))
+    {
+        return false;
+    }
     let squeezed: String = text.chars().filter(|c| !c.is_whitespace() && *c != '"').take(1 << 20).collect();
     ["distributed_type:FSDP", "distributed_type:DEEPSPEED", "zero_stage:3", "fsdp:full_shard", "fsdp_config:"]
         .iter()

@@ -2,7 +2,10 @@
 
 mod image;
 mod manifest;
+pub(crate) mod release;
 mod shell;
+
+use ringleader_knowledge::version::NcclVersion;
 
 use crate::finding::{Finding, Place};
 use crate::{Language, Rule, Source};
@@ -38,6 +41,10 @@ pub(crate) struct Command {
 pub(crate) struct Container {
     pub(crate) n_gpus: u64,
     pub(crate) has_shared_memory: bool,
+    /// Whether it gets an adapter for RDMA.
+    pub(crate) has_rdma: bool,
+    /// Whether it may lock memory, which RDMA needs.
+    pub(crate) can_lock: bool,
     pub(crate) at: Spot,
 }
 
@@ -51,6 +58,22 @@ pub(crate) struct Launch<'s> {
     /// `#SBATCH --key=value`, the key without dashes in its long form.
     pub(crate) directives: Vec<(String, String, Spot)>,
     pub(crate) containers: Vec<Container>,
+    /// Batch sizes of a configuration of DeepSpeed.
+    pub(crate) batch: Option<Batch>,
+    /// The release of NCCL that its image or its installation pins.
+    pub(crate) nccl: Option<NcclVersion>,
+    /// Whether a controller starts one process of the launcher for each node: PyTorchJob, TrainJob, an indexed Job.
+    pub(crate) is_controlled: bool,
+}
+
+/// `train_batch_size` and what it must be a multiple of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    pub(crate) train: u64,
+    pub(crate) micro: u64,
+    /// 1 where the file does not say.
+    pub(crate) accumulation: u64,
+    pub(crate) at: Spot,
 }
 
 /// Reads a launch file; None if it is none.
@@ -62,18 +85,29 @@ pub(crate) fn read(language: Language, source: &Source) -> Option<Launch<'_>> {
         commands: Vec::new(),
         directives: Vec::new(),
         containers: Vec::new(),
+        batch: None,
+        nccl: release::pinned(&source.text),
+        is_controlled: false,
     };
     match language {
         Language::Shell => shell::read(&source.text, 0, &mut launch),
         Language::Yaml => manifest::read(&source.text, &mut launch),
         Language::Dockerfile => image::read(&source.text, &mut launch),
         Language::Env => image::variables(&source.text, &mut launch),
-        Language::Python | Language::Json | Language::Other => return None,
+        Language::Json => manifest::configuration(&source.text, &mut launch),
+        Language::Python | Language::Requirements | Language::Other => return None,
     }
     Some(launch)
 }
 
 impl Launch<'_> {
+    /// How many nodes the scheduler or a controller gives.
+    pub(crate) fn nodes(&self) -> Option<(u64, Spot)> {
+        let n = self.directives.iter().filter(|(key, ..)| key == "nodes").count();
+        // Several jobs in one file: nobody knows which command is whose.
+        if self.is_controlled && n > 1 { None } else { self.directive(&["nodes"]) }
+    }
+
     /// The number that a directive or an option of a command gives.
     pub(crate) fn directive(&self, names: &[&str]) -> Option<(u64, Spot)> {
         let (_, value, at) = self.directives.iter().rfind(|(key, ..)| names.contains(&key.as_str()))?;
@@ -105,6 +139,17 @@ impl Launch<'_> {
     }
 }
 
+/// What a launcher is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launcher {
+    pub(crate) name: &'static str,
+    pub(crate) nodes: Option<u64>,
+    /// Processes of each node.
+    pub(crate) per_node: Option<u64>,
+    /// Processes of the whole job.
+    pub(crate) total: Option<u64>,
+}
+
 impl Command {
     /// The program, without its path.
     pub(crate) fn program(&self) -> &str {
@@ -134,6 +179,39 @@ impl Command {
             }
         }
         None
+    }
+
+    /// What starts the processes of a node: torchrun, accelerate or deepspeed.
+    pub(crate) fn launcher(&self) -> Option<Launcher> {
+        if self.starts("torchrun") {
+            let nodes = self.number(&["nnodes"]);
+            return Some(Launcher {
+                name: "torchrun",
+                nodes,
+                per_node: self.number(&["nproc-per-node"]),
+                total: None,
+            });
+        }
+        if self.starts("accelerate") && self.words.iter().any(|word| word == "launch") {
+            let nodes = self.number(&["num-machines"]);
+            let total = self.number(&["num-processes"]);
+            return Some(Launcher { name: "accelerate", nodes, per_node: None, total });
+        }
+        if self.starts("deepspeed") {
+            let nodes = self.number(&["num-nodes"]);
+            return Some(Launcher {
+                name: "deepspeed",
+                nodes,
+                per_node: self.number(&["num-gpus"]),
+                total: None,
+            });
+        }
+        None
+    }
+
+    /// The number of its node, as it is written.
+    pub(crate) fn node_rank(&self) -> Option<&str> {
+        self.option(&["node-rank", "machine-rank"])
     }
 
     /// The number that an option gives; `1:4` is at most 4.

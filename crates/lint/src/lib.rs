@@ -10,11 +10,15 @@ mod flow;
 mod ignores;
 mod language;
 mod launch;
+mod lookup;
 mod python;
 mod rule;
 pub mod rules;
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
+use ringleader_knowledge::version::NcclVersion;
 
 pub use finding::{Finding, Fix, Note, Place, Related};
 pub use language::{Language, tell};
@@ -77,10 +81,25 @@ pub(crate) struct Scan<'p, 's> {
     pub(crate) project: &'p Project<'s>,
     /// Launch files.
     pub(crate) launch: Vec<launch::Launch<'s>>,
-    /// The release of NCCL that a file of requirements pins.
-    pub(crate) nccl: Option<ringleader_knowledge::version::NcclVersion>,
+    /// The releases of NCCL that files of requirements and images pin, with their folders.
+    pub(crate) installed: BTreeMap<&'s str, NcclVersion>,
     /// Functions that were tried, with what they showed.
     pub(crate) tried: Vec<(FuncId, Tried)>,
+}
+
+impl Scan<'_, '_> {
+    /// The release of NCCL that a launch file meets: its own image, or what is installed in its folder or the nearest above.
+    pub(crate) fn nccl(&self, launch: &launch::Launch<'_>) -> Option<NcclVersion> {
+        let mut folder = launch.path;
+        let above = std::iter::from_fn(|| {
+            let (next, _) = folder.rsplit_once('/').unwrap_or_default();
+            (!folder.is_empty()).then(|| {
+                folder = next;
+                next
+            })
+        });
+        launch.nccl.or_else(|| above.into_iter().find_map(|folder| self.installed.get(folder).copied()))
+    }
 }
 
 /// Looks at the files of one project.
@@ -114,7 +133,7 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
         }
     }
     let sharded: Vec<String> = told
-        .iter()
+        .par_iter()
         .filter(|(language, source)| {
             matches!(language, Language::Yaml | Language::Json) && language::configures_sharding(&source.text)
         })
@@ -127,8 +146,15 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
     let mut launch: Vec<_> =
         told.par_iter().filter_map(|(language, source)| launch::read(*language, source)).collect();
     launch.sort_by_key(|file| file.path);
-    let nccl = sources.iter().find_map(|source| pinned(&source.text));
-    let scan = Scan { project: &project, launch, nccl, tried };
+    let lists =
+        told.iter().filter(|(language, _)| matches!(language, Language::Requirements | Language::Dockerfile));
+    let installed = lists
+        .filter_map(|(_, source)| {
+            let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            Some((folder, launch::release::pinned(&source.text)?))
+        })
+        .collect();
+    let scan = Scan { project: &project, launch, installed, tried };
     let mut findings: Vec<Finding> =
         rules::ALL.par_iter().flat_map_iter(|rule| (rule.check)(&scan)).collect();
     findings.retain(|finding| {
@@ -144,6 +170,11 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
     report.findings = findings;
     report.findings.sort_by(Finding::order);
     report.notes.sort();
+    drop((scan, facts));
+    // Taking large trees apart costs a tenth of the whole.
+    let Project { functions, files, .. } = project;
+    files.into_par_iter().for_each(drop);
+    functions.into_par_iter().for_each(drop);
     report
 }
 
@@ -179,7 +210,6 @@ fn is_worth_it(facts: &Facts<'_, '_>, id: FuncId, with_local: bool) -> bool {
 
 /// A condition that parts processes does so in all callers, too: the function that says most about it is kept.
 fn keep_nearest(tried: &mut [(FuncId, Tried)]) {
-    use std::collections::BTreeMap;
     let key = |d: &flow::compare::Divergence| (d.decision.test, d.parting.kind(), d.is_local);
     let weight = |id: FuncId, d: &flow::compare::Divergence| {
         (
@@ -203,16 +233,4 @@ fn keep_nearest(tried: &mut [(FuncId, Tried)]) {
     for (id, one) in tried.iter_mut() {
         one.divergences.retain(|d| best.get(&key(d)) == Some(&weight(*id, d)));
     }
-}
-
-/// The release of NCCL in `nvidia-nccl-cu12==2.21.5`.
-fn pinned(text: &str) -> Option<ringleader_knowledge::version::NcclVersion> {
-    let (_, rest) = text.split_once("nvidia-nccl-cu")?;
-    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix("==")?;
-    let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
-    Some(ringleader_knowledge::version::NcclVersion {
-        major: numbers.next()?,
-        minor: numbers.next()?,
-        patch: numbers.next()?,
-    })
 }

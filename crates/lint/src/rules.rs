@@ -30,8 +30,10 @@ mod node_rank_fixed;
 mod non_contiguous_tensor;
 mod not_diagnosable;
 mod processes_do_not_multiply;
+mod rdma_out_of_reach;
 mod same_device_on_all_ranks;
 mod seed_by_rank;
+mod seed_equal_on_all_ranks;
 mod sharded_call_under_rank_condition;
 mod shuffle_before_split;
 mod size_by_rank;
@@ -61,6 +63,7 @@ pub static ALL: &[&Rule] = &[
     &local_rank_as_rank::RULE,
     &same_device_on_all_ranks::RULE,
     &seed_by_rank::RULE,
+    &seed_equal_on_all_ranks::RULE,
     &no_timeout::RULE,
     &group_never_destroyed::RULE,
     &no_set_device::RULE,
@@ -74,6 +77,7 @@ pub static ALL: &[&Rule] = &[
     &launcher_per_task::RULE,
     &node_rank_fixed::RULE,
     &no_shared_memory::RULE,
+    &rdma_out_of_reach::RULE,
     &fixed_port::RULE,
     &gloo_on_another_network::RULE,
     &not_diagnosable::RULE,

@@ -131,3 +131,41 @@ fn misspelt_names_and_unused_comments_are_mended() {
     let bug = "import torch.distributed as dist\nif dist.get_rank() == 0:\n    dist.barrier()\n";
     assert_eq!(fixed("b.py", bug), bug);
 }
+
+#[test]
+fn configurations() {
+    check("configurations.json");
+}
+
+#[test]
+fn images_and_files_of_variables() {
+    let fires = |path: &str, text: &str| {
+        let sources = [Source { path: path.to_owned(), text: text.to_owned() }];
+        lint(&sources, &Options::default()).findings.into_iter().map(|f| f.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        fires("Dockerfile", "FROM x\nENV NCCL_DEBUG=INFO \\\n    NCCL_TIMEOUT=5\n"),
+        ["unread-variable"]
+    );
+    assert_eq!(fires("Dockerfile", "FROM x\nARG NCCL_TIMEOUT=5\nENV NCCL_VERSION=2.21.5\n"), [""; 0]);
+    assert_eq!(fires("job.env", "NCCL_TIMEOUT=5\n"), ["unread-variable"]);
+    assert_eq!(fires("job.env", "NCCL_DEBUG=\"INFO\"\n"), ["misread-value"]);
+}
+
+#[test]
+fn what_is_installed_says_which_variables_are_read() {
+    let found = |requirements: &str| {
+        let sources = [
+            Source { path: "requirements.txt".to_owned(), text: requirements.to_owned() },
+            Source {
+                path: "job.sh".to_owned(),
+                text: "export NCCL_IB_DATA_DIRECT=1\ntorchrun train.py\n".to_owned(),
+            },
+        ];
+        lint(&sources, &Options::default()).findings.len()
+    };
+    assert_eq!(found("torch==2.1.0\n"), 1);
+    assert_eq!(found("nvidia-nccl-cu12==2.18.1\n"), 1);
+    assert_eq!(found("torch==2.11.0\n"), 0);
+    assert_eq!(found("torch\n"), 0);
+}

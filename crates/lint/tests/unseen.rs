@@ -193,7 +193,7 @@ fn keeps(
 
 #[test]
 fn round_1() {
-    keeps(print("lint-1"), 3, 14);
+    keeps(print("lint-1"), 3, 13);
 }
 
 #[test]

@@ -1,20 +1,21 @@
 //! Attributes of objects, classes and modules.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::catalog;
 use super::eval::MAX_LOOKUPS;
+use super::held::is_container;
 use super::machine::Machine;
 use super::trace::{Event, Op, WORLD};
 use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
+use crate::lookup::LookupMap;
 use crate::python::ast::{Expr, ExprKind, Span};
 use crate::python::index::{ClassId, FuncId};
 
 impl<'p, 's> Machine<'_, 'p, 's> {
     pub(super) fn attribute_expr(&mut self, expr: &'p Expr<'s>, of: &'p Expr<'s>, name: &'s str) -> Val {
-        if let Some(key) = expr.dotted()
-            && let Some(value) = self.frame().attrs.get(&key)
-        {
+        if let Some(value) = self.frame().scope.attr(expr) {
             return value.clone();
         }
         let base = self.eval(of);
@@ -29,14 +30,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                     let file = file.parse::<usize>().unwrap_or_default().min(self.project.files.len() - 1);
                     return self.global(file, name, span);
                 }
-                let path = format!("{path}.{name}");
-                if path.ends_with("group.WORLD")
-                    || path.ends_with("GroupMember.WORLD")
-                    || path.ends_with("MPI.COMM_WORLD")
-                {
-                    return Val::new(Data::Group(Group::World), hash(&[42]));
-                }
-                return Val::external(&path).tainted(base.taint);
+                return outer(path, base.sym, name).tainted(base.taint);
             }
             Data::Instance(class) => {
                 let class = *class;
@@ -143,13 +137,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             return Some(self.enter(method, Some(base.clone()), &[], &[], origin.span));
         }
-        let values =
-            self.project.ancestry(class).into_iter().find_map(|id| self.facts.attributes[id].get(name));
+        let values = self.project.ancestry(class).iter().find_map(|id| self.facts.attributes[*id].get(name));
         let values = values?;
         if self.muted >= MAX_LOOKUPS {
             return None;
         }
-        let cached = (hash(&[63, class as u64, base.sym]), name.to_owned());
+        let cached = hash(&[63, class as u64, base.sym, hash_text(name)]);
         if let Some(value) = self.known.get(&cached) {
             return Some(value.clone());
         }
@@ -191,7 +184,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if values.iter().any(|(_, v, _)| is_container(v)) {
             // What is empty when the object is made is filled as the process runs.
             let order =
-                self.project.ancestry(class).into_iter().any(|id| self.facts.unordered.contains(&(id, name)));
+                self.project.ancestry(class).iter().any(|id| self.facts.unordered.contains(&(*id, name)));
             let kind = if order { Locally::Order } else { Locally::Data };
             let taint = Taint::local(kind, origin);
             let sym = hash(&[61, class as u64, hash_text(name)]);
@@ -219,31 +212,47 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
         });
         for name in names {
-            if !self.frame().names.contains_key(name)
+            if self.frame().scope.name(name).is_none()
                 && let Some(value) = self.lazily(method, name)
             {
-                self.frame().names.insert(name, value);
+                self.frame().scope.set(name, value);
             }
         }
         self.eval(value)
     }
 }
 
+thread_local! {
+    /// Attributes of what is outside of the project, by the number of the whole and the name: each is asked for many times.
+    static OUTER: RefCell<LookupMap<u64, Val>> = RefCell::new(LookupMap::default());
+}
+/// Attributes that a thread remembers.
+const MAX_OUTER: usize = 50_000;
+
+/// An attribute of something outside of the project.
+fn outer(path: &str, sym: u64, name: &str) -> Val {
+    let key = hash(&[84, sym, hash_text(name)]);
+    let known = OUTER.with(|map| map.try_borrow().ok()?.get(&key).cloned());
+    if let Some(value) = known {
+        return value;
+    }
+    let path = format!("{path}.{name}");
+    let is_world =
+        ["group.WORLD", "GroupMember.WORLD", "MPI.COMM_WORLD"].iter().any(|end| path.ends_with(end));
+    let value =
+        if is_world { Val::new(Data::Group(Group::World), hash(&[42])) } else { Val::external(&path) };
+    OUTER.with(|map| {
+        if let Ok(mut map) = map.try_borrow_mut() {
+            if map.len() >= MAX_OUTER {
+                map.clear();
+            }
+            map.insert(key, value.clone());
+        }
+    });
+    value
+}
+
 /// Whether an attribute is a flag of a state that all processes step alike: `control.should_save`.
 fn is_shared_state(of: &Expr<'_>, name: &str) -> bool {
     name == "should_save" && of.last_name().is_some_and(|base| matches!(base, "control" | "state"))
-}
-
-/// Whether an expression is an empty container.
-fn is_container(expr: &Expr<'_>) -> bool {
-    match &expr.kind {
-        ExprKind::List(list) | ExprKind::Tuple(list) => list.is_empty(),
-        ExprKind::Dict(items) => items.iter().all(|(_, value)| is_container(value)),
-        ExprKind::Comprehension(c) => c.parts.last().is_some_and(is_container),
-        ExprKind::Call(call) => {
-            call.args.len() <= 1
-                && matches!(call.func.last_name(), Some("defaultdict" | "deque" | "OrderedDict" | "Counter"))
-        }
-        _ => false,
-    }
 }

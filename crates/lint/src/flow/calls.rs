@@ -6,8 +6,9 @@ use ringleader_knowledge::collective::{Axis, When, Who};
 
 use super::catalog::{self, Row};
 use super::machine::{Flow, Frame, Machine, Seen};
+use super::scope::{Key, dotted};
 use super::trace::{Event, Op, WORLD};
-use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
+use super::value::{Data, Group, Locally, Origin, Taint, Val, chain, hash, hash_text};
 use crate::python::ast::{Call, Expr, ExprKind, ParamKind, Span};
 use crate::python::index::{FuncId, Project};
 
@@ -40,10 +41,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let args: Vec<Val> = call.args.iter().map(|arg| self.eval(arg)).collect();
         let keywords: Vec<(&'s str, Val)> =
             call.keywords.iter().map(|(key, value)| (key.unwrap_or("**"), self.eval(value))).collect();
-        let mut sym = vec![70, hash_text(name), callee.sym, base.as_ref().map_or(0, |base| base.sym)];
-        sym.extend(args.iter().map(|value| value.sym));
-        sym.extend(keywords.iter().flat_map(|(key, value)| [hash_text(key), value.sym]));
-        let sym = hash(&sym);
+        let start = hash(&[70, hash_text(name), callee.sym, base.as_ref().map_or(0, |base| base.sym)]);
+        let sym = args.iter().fold(start, |sym, value| chain(sym, value.sym));
+        let sym = keywords.iter().fold(sym, |sym, (key, value)| chain(chain(sym, hash_text(key)), value.sym));
         if let Some(value) = self.of_job(name, base.as_ref(), &callee, call, &args, &keywords, origin) {
             return value;
         }
@@ -137,14 +137,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             let outer = class.and_then(|class| {
                 let bases = self.project.external_bases(class);
-                bases.into_iter().find(|base| catalog::method(base, name).is_some())
+                bases.iter().find(|base| catalog::method(base, name).is_some())
             });
-            let kind = outer.unwrap_or("object");
+            let kind = outer.map_or("object", String::as_str);
             let base = Val::object(kind, hash(&[71, hash_text(kind)]));
             return (Some(base.clone()), Val::unknown(hash(&[72, base.sym, hash_text(name)])));
         }
         let base = self.eval(of);
-        let callee = match func.dotted().and_then(|key| self.frame().attrs.get(&key).cloned()) {
+        let callee = match self.frame().scope.attr(func).cloned() {
             Some(value) => value,
             None => match &base.data {
                 Data::External(_) | Data::Instance(_) | Data::Class(_) => {
@@ -171,8 +171,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 }
             }
             Data::Func(func, _) => {
-                let row = catalog::at(&self.project.path_of(*func));
-                return row.map(|row| (row, false));
+                return catalog::of_function(self.project, *func).map(|row| (row, false));
             }
             _ => {}
         }
@@ -310,13 +309,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let is_guess = is_guess || self.guessing > 0;
         let keyword = |name: &str| keywords.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
         let is_true = |value: Option<&Val>| value.is_some_and(|v| v.as_int() == Some(1));
-        self.look(
-            &format!("{}.{}", row.of.paths.first().unwrap_or(&""), row.call.name),
-            origin,
-            args,
-            keywords,
-            Some(row),
-        );
+        if self.with_seen {
+            let path = format!("{}.{}", row.of.paths.first().unwrap_or(&""), row.call.name);
+            self.look(&path, origin, args, keywords, Some(row));
+        }
         let is_maybe =
             self.guessing > 0 || (row.of.when == When::Sharded && !self.facts.file(origin.file).is_sharded);
         let is_silent = match row.of.when {
@@ -440,12 +436,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             ExprKind::Name(name) => {
                 let frame = self.frame();
                 // Each process gets the value of the others: a condition that led here does not matter.
-                frame.names.insert(name, value);
+                frame.scope.set(name, value);
                 frame.agreed.insert(name);
             }
             ExprKind::Attr(of, _) => {
-                if let Some(key) = target.dotted() {
-                    self.frame().attrs.insert(key, value);
+                if let Some(path) = dotted(target) {
+                    self.frame().scope.put(Key::Attr(path), Some(value));
                 } else {
                     self.agree(of, sym);
                 }
@@ -472,7 +468,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let is_sized =
             row.is_some() && args.iter().any(|arg| arg.shape.local == Some(Locally::Data) && !arg.agreed);
         let is_far = self.frames.len() > 1;
-        if self.muted > 0 || (is_far && !is_sized && (self.order.is_empty() || row.is_none())) {
+        if !self.with_seen
+            || self.muted > 0
+            || (is_far && !is_sized && (self.order.is_empty() || row.is_none()))
+        {
             return;
         }
         let keywords = keywords.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
@@ -490,9 +489,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         span: Span,
     ) -> Val {
         let origin = self.origin(span);
-        let mut words = vec![75, func as u64];
-        words.extend(bound.iter().map(|(_, value)| value.sym));
-        let unknown = Val::unknown(hash(&words));
+        let start = hash(&[75, func as u64]);
+        let unknown = Val::unknown(bound.iter().fold(start, |sym, (_, value)| chain(sym, value.sym)));
         let f = &self.project.functions[func];
         // A function by the usual name says what the name says, however it finds out.
         if let Some(rank) = catalog::rank_call(f.def.name)
@@ -524,7 +522,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 (None, Some(default)) => self.eval(default),
                 (None, None) => self.parameter(func, param),
             };
-            self.frame().names.insert(param.name, value);
+            self.frame().scope.set(param.name, value);
         }
         let project = self.project;
         let flow = self.block(&project.functions[func].def.body);
@@ -578,7 +576,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 (None, Some(default)) => self.eval(default),
                 (None, None) => self.parameter(func, param),
             };
-            self.frame().names.insert(param.name, value);
+            self.frame().scope.set(param.name, value);
         }
         self.frames.pop().map(|frame| (func, frame))
     }
@@ -617,7 +615,8 @@ impl Val {
 
 /// Whether a function answers if this process is in some group.
 fn is_membership(name: &str) -> bool {
-    name.contains("not_in_group") || (name.contains("_in_") && name.ends_with("group"))
+    name.contains("group")
+        && (name.contains("not_in_group") || (name.contains("_in_") && name.ends_with("group")))
 }
 
 /// The axes of the group that a call such as `get_data_parallel_group(with_context_parallel=True)` returns.

@@ -1,6 +1,5 @@
 //! The tables of `knowledge`, by name.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use ringleader_knowledge::collective::{
@@ -9,6 +8,8 @@ use ringleader_knowledge::collective::{
 };
 
 use super::value::Locally;
+use crate::lookup::{LookupMap, LookupSet};
+use crate::python::index::{FuncId, Project};
 
 /// A collective and the call that it is.
 #[derive(Clone, Copy, Debug)]
@@ -31,16 +32,19 @@ impl Row {
 }
 
 struct Tables {
-    functions: BTreeMap<String, Row>,
-    distinctive: BTreeMap<&'static str, Row>,
-    names: BTreeSet<&'static str>,
+    functions: LookupMap<String, Row>,
+    distinctive: LookupMap<&'static str, Row>,
+    names: LookupSet<&'static str>,
 }
 
 fn tables() -> &'static Tables {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     TABLES.get_or_init(|| {
-        let mut tables =
-            Tables { functions: BTreeMap::new(), distinctive: BTreeMap::new(), names: BTreeSet::new() };
+        let mut tables = Tables {
+            functions: LookupMap::default(),
+            distinctive: LookupMap::default(),
+            names: LookupSet::default(),
+        };
         for of in COLLECTIVES {
             for call in of.calls {
                 let row = Row { of, call };
@@ -59,12 +63,20 @@ fn tables() -> &'static Tables {
 
 /// The collective at a dotted path.
 pub(crate) fn at(path: &str) -> Option<Row> {
-    tables().functions.get(path).copied()
+    let (_, name) = path.rsplit_once('.')?;
+    let tables = tables();
+    tables.names.contains(name).then(|| tables.functions.get(path).copied())?
 }
 
 /// The method of a class outside of the project.
 pub(crate) fn method(kind: &str, name: &str) -> Option<Row> {
-    at(&format!("{kind}.{name}"))
+    let tables = tables();
+    tables.names.contains(name).then(|| tables.functions.get(&format!("{kind}.{name}")).copied())?
+}
+
+/// The collective that a function of the project is, by its path.
+pub(crate) fn of_function(project: &Project<'_>, func: FuncId) -> Option<Row> {
+    tables().names.contains(project.functions[func].def.name).then(|| at(&project.path_of(func)))?
 }
 
 /// The collective that this name means on any object.
@@ -99,6 +111,9 @@ pub(crate) fn is_telling(name: &str) -> bool {
         "cross_replica",
     ];
     let name = name.trim_start_matches('_');
+    if !matches!(name.as_bytes().first(), Some(b'a'..=b'd' | b'g' | b'r' | b's')) {
+        return false;
+    }
     STARTS.iter().any(|start| name.starts_with(start))
         && !name.ends_with("_size")
         && !name.contains("hook")
@@ -145,42 +160,55 @@ pub(crate) type Rank = (Axis, RankValue);
 
 fn by_name(
     pick: impl Fn(&'static ringleader_knowledge::collective::RankSource) -> &'static [&'static str],
-) -> BTreeMap<&'static str, Rank> {
+) -> LookupMap<&'static str, Rank> {
     let rows = RANKS.iter().flat_map(|row| pick(row).iter().map(move |name| (*name, (row.axis, row.value))));
     rows.collect()
 }
 
 pub(crate) fn rank_call(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<BTreeMap<&'static str, Rank>> = OnceLock::new();
+    static MAP: OnceLock<LookupMap<&'static str, Rank>> = OnceLock::new();
     MAP.get_or_init(|| by_name(|row| row.calls)).get(name).copied()
 }
 
 pub(crate) fn rank_attribute(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<BTreeMap<&'static str, Rank>> = OnceLock::new();
+    static MAP: OnceLock<LookupMap<&'static str, Rank>> = OnceLock::new();
     MAP.get_or_init(|| by_name(|row| row.attributes)).get(name).copied()
 }
 
 pub(crate) fn rank_name(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<BTreeMap<&'static str, Rank>> = OnceLock::new();
+    static MAP: OnceLock<LookupMap<&'static str, Rank>> = OnceLock::new();
     MAP.get_or_init(|| by_name(|row| row.names)).get(name).copied()
 }
 
 pub(crate) fn rank_variable(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<BTreeMap<&'static str, Rank>> = OnceLock::new();
+    static MAP: OnceLock<LookupMap<&'static str, Rank>> = OnceLock::new();
     MAP.get_or_init(|| by_name(|row| row.variables)).get(name).copied()
 }
 
 pub(crate) fn guard(name: &str) -> Option<&'static Guard> {
-    GUARDS.iter().find(|guard| guard.names.contains(&name))
+    static MAP: OnceLock<LookupMap<&'static str, &'static Guard>> = OnceLock::new();
+    let rows = || GUARDS.iter().flat_map(|guard| guard.names.iter().map(move |name| (*name, guard)));
+    MAP.get_or_init(|| first_of(rows())).get(name).copied()
+}
+
+/// The first row of each name.
+fn first_of<T>(rows: impl Iterator<Item = (&'static str, T)>) -> LookupMap<&'static str, T> {
+    let mut map = LookupMap::default();
+    for (name, row) in rows {
+        map.entry(name).or_insert(row);
+    }
+    map
 }
 
 /// True or a number of processes: what a call says of the job.
 pub(crate) fn fact(name: &str) -> Option<bool> {
-    JOB_FACTS.iter().find(|(names, _)| names.contains(&name)).map(|(_, is_true)| *is_true)
+    static MAP: OnceLock<LookupMap<&'static str, bool>> = OnceLock::new();
+    let rows = || JOB_FACTS.iter().flat_map(|(names, is_true)| names.iter().map(|name| (*name, *is_true)));
+    MAP.get_or_init(|| first_of(rows())).get(name).copied()
 }
 
 pub(crate) fn local_call(path: &str) -> Option<Locally> {
-    static MAP: OnceLock<BTreeMap<&'static str, Locally>> = OnceLock::new();
+    static MAP: OnceLock<LookupMap<&'static str, Locally>> = OnceLock::new();
     let rows = || LOCALS.iter().flat_map(|row| row.calls.iter().map(|call| (*call, row.kind.into())));
     if !path.contains('.') {
         return None;
@@ -189,51 +217,27 @@ pub(crate) fn local_call(path: &str) -> Option<Locally> {
 }
 
 pub(crate) fn local_method(name: &str) -> Option<Locally> {
-    LOCALS.iter().find(|row| row.methods.contains(&name)).map(|row| row.kind.into())
+    static MAP: OnceLock<LookupMap<&'static str, Locally>> = OnceLock::new();
+    let rows = || LOCALS.iter().flat_map(|row| row.methods.iter().map(|name| (*name, row.kind.into())));
+    MAP.get_or_init(|| first_of(rows())).get(name).copied()
 }
 
 /// The class that a variable of this name usually has.
 pub(crate) fn receiver(name: &str, imports: impl Fn(&[&str]) -> bool) -> Option<&'static str> {
+    static NAMES: OnceLock<LookupSet<&'static str>> = OnceLock::new();
+    let names = || RECEIVERS.iter().flat_map(|row| row.names.iter().copied()).collect();
+    if !NAMES.get_or_init(names).contains(name) {
+        return None;
+    }
     RECEIVERS.iter().find(|row| row.names.contains(&name) && imports(row.imports)).map(|row| row.kind)
 }
 
 /// The class of what a call outside of the project returns.
 pub(crate) fn made_by(path: &str) -> Option<&'static str> {
+    static MAP: OnceLock<LookupMap<&'static str, &'static str>> = OnceLock::new();
     if !path.contains('.') {
         return None;
     }
-    MAKERS.iter().find(|(calls, _)| calls.contains(&path)).map(|(_, kind)| *kind)
-}
-
-/// Whether a file says that parameters are sharded. A question for a mode that may be on says nothing.
-pub(crate) fn shards(text: &str) -> bool {
-    const WORDS: &[&str] = &[
-        "fullyshardeddataparallel",
-        "fully_shard",
-        "fsdp",
-        "deepspeed",
-        "zero3",
-        "zero-3",
-        "zero 3",
-        "zero_stage",
-    ];
-    const QUESTIONS: &[&str] = &[
-        "deepspeed_plugin",
-        "deepspeed_zero_init",
-        "distributedtype",
-        "distributed_type",
-        "is_deepspeed",
-        "is_fsdp",
-    ];
-    text.lines().any(|line| {
-        // A comment says nothing about this run.
-        let line = line.split(" #").next().unwrap_or_default();
-        let is_near = line.contains(['F', 'f', 'D', 'd', 'z', 'Z']);
-        is_near && {
-            let lower = line.to_ascii_lowercase();
-            !lower.trim_start().starts_with('#')
-                && WORDS.iter().any(|word| lower.contains(word))
-                && !QUESTIONS.iter().any(|word| lower.contains(word))
-        }
-    })
+    let rows = || MAKERS.iter().flat_map(|(calls, kind)| calls.iter().map(|call| (*call, *kind)));
+    MAP.get_or_init(|| first_of(rows())).get(path).copied()
 }

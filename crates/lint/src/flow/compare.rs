@@ -101,6 +101,8 @@ pub(crate) type Tested = (FuncId, Option<ClassId>);
 struct Effort {
     with_local: bool,
     max_frames: usize,
+    /// Whether rules look at the calls of the run.
+    with_seen: bool,
 }
 
 fn run(
@@ -115,6 +117,7 @@ fn run(
     let mut machine = Machine::new(project, facts, process, oracle);
     machine.with_local = effort.with_local;
     machine.max_frames = effort.max_frames;
+    machine.with_seen = effort.with_seen;
     let f = &project.functions[func];
     machine.run(func, class);
     // What the first half keeps in its object the second finds.
@@ -147,13 +150,15 @@ pub(crate) fn try_function(
     let mut is_open = false;
     let is_asked = (facts.decides[func] && facts.branches[func]) || with_local || class.is_some();
     let max_frames = if is_asked { MAX_FRAMES } else { 2 };
-    let effort = Effort { with_local, max_frames };
+    let effort = Effort { with_local, max_frames, with_seen: false };
     while let Some(mut oracle) = paths.next() {
         if work > MAX_WORK {
             break;
         }
         let start = oracle.fixed.clone();
-        let first = run(project, facts, tested, &Process::first(), &mut oracle, effort);
+        let with_seen = is_usual && class.is_none();
+        let first =
+            run(project, facts, tested, &Process::first(), &mut oracle, Effort { with_seen, ..effort });
         if is_usual {
             let by_rank = |event: &Event| matches!(event, Event::Decision(d) if d.taint.axes != 0);
             tried.has_rank_decision = first.trace.events.iter().any(by_rank);
@@ -263,7 +268,7 @@ fn can_agree(
 
 /// Whether the callers of a function make up for what it leaves open, as halves of a barrier in two functions do.
 pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, divergence: &Divergence) -> bool {
-    let effort = Effort { with_local: divergence.is_local, max_frames: MAX_FRAMES };
+    let effort = Effort { with_local: divergence.is_local, max_frames: MAX_FRAMES, with_seen: false };
     let callers = &facts.callers[divergence.decision.func];
     callers.iter().take(MAX_CALLERS).any(|caller| {
         let mut oracle = Oracle::default();
@@ -391,6 +396,11 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
     let (decision, parting, op) = blame(a, b, x, y)?;
     // A rank in a list, and a group that may be just that list: nothing is proven. Nor does a server's loop end.
     if (!decision.is_known && matches!(group, Group::Some(_)) && decision.taint.axes != 0) || op.is_endless {
+        return None;
+    }
+    // Who takes the group down before it fails ends the job on purpose.
+    let ends = (x.is_none() && a.is_over) || (y.is_none() && b.is_over);
+    if ends && decision.taint.axes == 0 {
         return None;
     }
     let mut parting = parting;

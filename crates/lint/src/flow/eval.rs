@@ -8,7 +8,8 @@ use super::catalog;
 use super::machine::{Machine, group_of_name, is_group_name};
 use super::trace::{Decider, Decision, Event, Process, WORLD};
 use super::value::{
-    Cond, Data, GLOBAL, GROUP, Group, Items, Locally, NODE, Origin, Taint, Val, bit, hash, hash_text, not,
+    Cond, Data, GLOBAL, GROUP, Global, Group, Items, Locally, NODE, Origin, Taint, Val, bit, chain, hash,
+    hash_text, not,
 };
 use crate::python::ast::{Cmp, Comprehension, Expr, ExprKind, Kind, Op, Span};
 use crate::python::index::{FileId, FuncId, Meaning};
@@ -76,16 +77,16 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 value.unwrap_or_else(Val::none)
             }
             ExprKind::Format(list) | ExprKind::Other(list) => {
-                let mut sym = vec![34, u64::from(expr.span.at)];
+                let mut sym = hash(&[34, u64::from(expr.span.at)]);
                 let mut taint = Taint::NONE;
                 let mut shape = Taint::NONE;
                 for part in list {
                     let value = self.eval(part);
-                    sym.push(value.sym);
+                    sym = chain(sym, value.sym);
                     taint = taint.join(value.taint);
                     shape = shape.join(value.shape);
                 }
-                let mut value = Val::unknown(hash(&sym)).tainted(taint);
+                let mut value = Val::unknown(sym).tainted(taint);
                 value.shape = shape;
                 value
             }
@@ -105,19 +106,13 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     fn of_items(kind: Items, values: Vec<Val>) -> Val {
-        let mut sym = vec![36, kind as u64];
+        let mut sym = hash(&[36, kind as u64]);
         let mut taint = Taint::NONE;
         for value in &values {
-            sym.push(value.sym);
+            sym = chain(sym, value.sym);
             taint = taint.join(value.taint);
         }
-        Val {
-            data: Data::Items(kind, Arc::new(values)),
-            taint,
-            shape: Taint::NONE,
-            agreed: false,
-            sym: hash(&sym),
-        }
+        Val { data: Data::Items(kind, Arc::new(values)), taint, shape: Taint::NONE, agreed: false, sym }
     }
 
     /// A place of this process, as a number or a truth value.
@@ -135,7 +130,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let taint = Taint::local(Locally::Signal, self.origin(span));
             return Val::unknown(hash(&[83, func as u64, hash_text(name)])).tainted(taint);
         }
-        if let Some(value) = self.frame().names.get(name) {
+        if let Some(value) = self.frame().scope.name(name) {
             return value.clone();
         }
         if let Some(nested) = self.project.nested(func, name) {
@@ -157,10 +152,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     /// A name at the top of a file.
     pub(super) fn global(&mut self, file: FileId, name: &'s str, span: Span) -> Val {
         let entry = &self.project.files[file];
-        if entry.names.contains_key(name)
-            && let Some(meaning) = self.project.resolve(file, name)
-        {
-            return self.meaning(meaning, name);
+        match self.facts.globals[file].get(name) {
+            Some(Global::Known(value)) => return value.clone(),
+            Some(Global::Var(of, path)) => return self.variable_of(*of, path, name),
+            None => {}
         }
         if let Some(value) = self.lazily(entry.main, name) {
             return value;
@@ -179,25 +174,21 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     fn meaning(&mut self, meaning: Meaning, name: &str) -> Val {
         match meaning {
-            Meaning::Func(id) => Val::new(Data::Func(id, None), hash(&[13, id as u64])),
-            Meaning::Class(id) => Val::new(Data::Class(id), hash(&[38, id as u64])),
-            Meaning::External(path) => Val::external(&path),
-            Meaning::Module(file) => {
-                Val::new(Data::External(module_path(file).into()), hash(&[39, file as u64]))
-            }
-            Meaning::Var(file, path) => {
-                let main = self.project.files[file].main;
-                let first = path.split('.').next().unwrap_or_default().to_owned();
-                let rest = path.strip_prefix(&first).unwrap_or_default();
-                let key = self.facts.assigned[main].keys().find(|key| **key == first).copied();
-                if rest.is_empty()
-                    && let Some(value) = key.and_then(|key| self.lazily(main, key))
-                {
-                    return value;
-                }
-                Val::unknown(hash(&[40, file as u64, hash_text(&path), hash_text(name)]))
-            }
+            Meaning::Var(file, path) => self.variable_of(file, &path, name),
+            known => Global::of(known).value().unwrap_or_else(|| Val::unknown(hash(&[40, hash_text(name)]))),
         }
+    }
+
+    /// A variable of a module of the project.
+    fn variable_of(&mut self, file: FileId, path: &str, name: &str) -> Val {
+        let main = self.project.files[file].main;
+        if !path.contains('.')
+            && let Some((key, _)) = self.facts.assigned[main].get_key_value(path)
+            && let Some(value) = self.lazily(main, key)
+        {
+            return value;
+        }
+        Val::unknown(hash(&[40, file as u64, hash_text(path), hash_text(name)]))
     }
 
     /// The value of a name of a function or module that is not being executed.
@@ -213,7 +204,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if self.muted >= MAX_LOOKUPS {
             return Some(Val::unknown(hash(&[41, func as u64, hash_text(name)])));
         }
-        let cached = (hash(&[62, func as u64]), name.to_owned());
+        let cached = hash(&[62, func as u64, hash_text(name)]);
         if let Some(value) = self.known.get(&cached) {
             return Some(value.clone());
         }
@@ -247,7 +238,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let mut a = self.eval(left);
         let mut all = Arc::new(Cond::Known(true));
         let mut taint = Taint::NONE;
-        let mut sym = vec![45];
+        let mut sym = hash(&[45]);
         let mut agreed = false;
         for (op, right) in rest {
             let b = self.eval(right);
@@ -255,11 +246,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let joined = compared_taint(*op, &a, &b);
             let cond = compare_two(*op, &a, &b, joined);
             taint = taint.join(joined);
-            sym.extend([*op as u64, a.sym, b.sym]);
+            sym = chain(sym, hash(&[*op as u64, a.sym, b.sym]));
             all = and(&all, &cond);
             a = b;
         }
-        Val { data: Data::Cond(all), taint, shape: Taint::NONE, agreed, sym: hash(&sym) }
+        Val { data: Data::Cond(all), taint, shape: Taint::NONE, agreed, sym }
     }
 
     fn fold(&mut self, list: &'p [Expr<'s>], is_and: bool) -> Val {
@@ -453,12 +444,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     fn comprehension(&mut self, c: &'p Comprehension<'s>, span: Span) -> Val {
         let (mut taint, mut shape) = (Taint::NONE, Taint::NONE);
-        let mut sym = vec![54, u64::from(span.at)];
-        let saved = self.frame().names.clone();
+        let mut sym = hash(&[54, u64::from(span.at)]);
+        let mark = self.frame().scope.mark();
         let mut is_unordered = false;
         for (target, iter, ifs) in &c.loops {
             let iter = self.iterable(iter);
-            sym.push(iter.sym);
+            sym = chain(sym, iter.sym);
             shape = shape.join(iter.shape);
             taint = taint.join(Taint { local: iter.taint.local, axes: 0, origin: iter.taint.origin });
             is_unordered |=
@@ -471,22 +462,22 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             self.bind_target(target, item);
             for test in ifs {
                 let value = self.eval(test);
-                sym.push(value.sym);
+                sym = chain(sym, value.sym);
                 shape = shape.join(value.taint);
             }
         }
         let mut one = None;
         for part in &c.parts {
             let value = self.eval(part);
-            sym.push(value.sym);
+            sym = chain(sym, value.sym);
             taint = taint.join(value.taint);
             one = Some(value);
         }
-        self.frame().names = saved;
+        self.frame().scope.undo_names(mark);
         if is_unordered && c.kind != Kind::Set {
             taint = taint.join(Taint::local(Locally::Order, self.origin(span)));
         }
-        let mut value = Val::unknown(hash(&sym)).tainted(taint);
+        let mut value = Val::unknown(sym).tainted(taint);
         if let (Kind::List | Kind::Generator, Some(one)) = (c.kind, one) {
             value.data = Data::Many(Arc::new(one));
         }
@@ -526,7 +517,16 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                     }
                     let inner = self.iterable(&call.args[0]);
                     if name == "enumerate" {
-                        let data = Data::Unknown;
+                        let data = match &inner.data {
+                            Data::Many(one) => {
+                                let index = Val::unknown(hash(&[85, inner.sym]));
+                                Data::Many(Arc::new(Self::of_items(
+                                    Items::Ordered,
+                                    vec![index, (**one).clone()],
+                                )))
+                            }
+                            _ => Data::Unknown,
+                        };
                         return Val { data, sym: hash(&[56, inner.sym]), ..inner };
                     }
                     return inner;
@@ -556,7 +556,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let ExprKind::Call(call) = &expr.kind
             && value.taint.is_clean()
             && matches!(value.data, Data::Unknown | Data::None)
-            && call.func.last_name().is_some_and(super::facts::is_local_name)
+            && (call.func.last_name().is_some_and(super::facts::is_local_name) || cuts_data(call))
         {
             let taint = Taint::local(Locally::Loader, self.origin(expr.span));
             return Val::unknown(hash(&[64, u64::from(expr.span.at)])).tainted(taint).shaped(taint);
@@ -570,10 +570,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn range(&mut self, args: &'p [Expr<'s>]) -> Val {
         let values: Vec<Val> = args.iter().map(|arg| self.eval(arg)).collect();
         let mut taint = Taint::NONE;
-        let mut sym = vec![59];
+        let mut sym = hash(&[59]);
         for value in &values {
             taint = taint.join(value.taint);
-            sym.push(value.sym);
+            sym = chain(sym, value.sym);
         }
         let number = |n: usize| {
             values.get(n).and_then(|value| match value.data {
@@ -586,7 +586,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             (2, Some(from), Some(to)) => Data::Range(from, to),
             _ => Data::Unknown,
         };
-        let mut value = Val::new(data, hash(&sym)).tainted(taint);
+        let mut value = Val::new(data, sym).tainted(taint);
         value.shape = taint;
         value
     }
@@ -621,9 +621,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 }
 
-/// Modules of the project are known by a path that no outer module has.
-fn module_path(file: FileId) -> String {
-    format!("<{file}>")
+/// Whether a call cuts the process's own data into parts: `split(batch, n)`.
+fn cuts_data(call: &crate::python::ast::Call<'_>) -> bool {
+    let name = call.func.last_name().unwrap_or_default();
+    ["split", "chunk", "part", "micro", "batch", "pack"].iter().any(|word| name.contains(word))
+        && call.args.first().and_then(Expr::last_name).is_some_and(super::facts::is_local_name)
 }
 
 /// What the answer of a comparison may differ in.
@@ -659,13 +661,20 @@ fn compare_two(op: Cmp, a: &Val, b: &Val, taint: Taint) -> Arc<Cond> {
         Cmp::Lt => match (a.as_int(), b.as_int()) {
             (Some(x), Some(y)) => known(x < y),
             // `rank > n`: the first is below, whatever n is.
-            _ if b.taint.axes != 0 && a.taint.axes == 0 => not(&atom(2, b.sym, a.sym)),
+            _ if b.taint.axes != 0 && a.taint.axes == 0 && b.as_int().is_some() => {
+                not(&atom(2, b.sym, a.sym))
+            }
             _ => atom(2, a.sym, b.sym),
         },
         Cmp::Is => match (&a.data, &b.data) {
             (Data::None, Data::None) => known(true),
             (Data::Unknown | Data::Cond(_) | Data::Group(Group::Some(_)) | Data::View, Data::None) => {
-                atom(3, a.sym, b.sym)
+                // What a branch of this rank assigned is there.
+                if a.taint.axes != 0 && a.taint.local.is_none() {
+                    not(&atom(3, a.sym, b.sym))
+                } else {
+                    atom(3, a.sym, b.sym)
+                }
             }
             (_, Data::None) => known(false),
             _ => compare_two(Cmp::Eq, a, b, taint),

@@ -4,6 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::catalog;
+use super::held::{Attributes, Context};
+use super::mentions::mentions;
+use super::value::Global;
+use crate::lookup::LookupMap;
 use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
 use crate::python::walk;
@@ -48,6 +52,8 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) inherited: Vec<(FuncId, ClassId)>,
     /// Who calls each function, as far as names tell.
     pub(crate) callers: Vec<Vec<FuncId>>,
+    /// What imports, functions and classes at the top of each file mean.
+    pub(crate) globals: Vec<LookupMap<&'s str, Global>>,
     /// Assignments in each function, by name: value and position in a tuple.
     pub(crate) assigned: Vec<Assigned<'p, 's>>,
     /// Methods of several words that one class alone has, and that may communicate.
@@ -62,10 +68,7 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) attributes: Vec<Attributes<'p, 's>>,
 }
 
-/// What methods assign to each attribute: the method, the value and its position in a tuple.
-pub(crate) type Attributes<'p, 's> = BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>;
-
-pub(crate) type Assigned<'p, 's> = BTreeMap<&'s str, Vec<(&'p Expr<'s>, Option<usize>)>>;
+pub(crate) type Assigned<'p, 's> = LookupMap<&'s str, Vec<(&'p Expr<'s>, Option<usize>)>>;
 
 impl FileFacts {
     fn any(list: &[u32], span: Span) -> bool {
@@ -82,73 +85,6 @@ impl FileFacts {
     pub(crate) fn matters(&self, span: Span) -> bool {
         Self::any(&self.calls, span) || Self::any(&self.exits, span)
     }
-}
-
-/// What is known of all classes before functions are looked at.
-struct Context<'s> {
-    /// The class of what an attribute holds, by class.
-    holders: Vec<BTreeMap<&'s str, ClassId>>,
-    /// Methods by name.
-    methods: BTreeMap<&'s str, Vec<FuncId>>,
-    /// Attributes that hold a wrapped model, by class.
-    wrapped: Vec<std::collections::BTreeSet<&'s str>>,
-}
-
-impl<'s> Context<'s> {
-    fn new(project: &Project<'s>, attributes: &[Attributes<'_, 's>]) -> Self {
-        let mut methods: BTreeMap<&'s str, Vec<FuncId>> = BTreeMap::new();
-        for class in &project.classes {
-            for (name, method) in &class.methods {
-                methods.entry(name).or_default().push(*method);
-            }
-        }
-        let holders = attributes.iter().map(|attributes| holders(project, attributes)).collect();
-        let wrapped = attributes.iter().map(|attributes| wrapped(project, attributes)).collect();
-        Self { holders, methods, wrapped }
-    }
-}
-
-/// The classes of what the attributes of one class hold, where they are made or declared as parameters.
-fn holders<'s>(project: &Project<'s>, attributes: &Attributes<'_, 's>) -> BTreeMap<&'s str, ClassId> {
-    let class_of = |func: FuncId, expr: &Expr<'s>| {
-        let f = &project.functions[func];
-        let dotted = match &expr.kind {
-            ExprKind::Call(call) => call.func.dotted()?,
-            ExprKind::Name(name) => {
-                f.def.params.iter().find(|p| p.name == *name)?.annotation.as_ref()?.dotted()?
-            }
-            _ => return None,
-        };
-        match project.resolve(f.file, &dotted)? {
-            Meaning::Class(class) => Some(class),
-            Meaning::Func(maker) => project.made_by(maker),
-            _ => None,
-        }
-    };
-    let pairs = attributes.iter().filter_map(|(name, values)| {
-        let class = values.iter().find_map(|(func, expr, _)| class_of(*func, expr))?;
-        Some((*name, class))
-    });
-    pairs.collect()
-}
-
-/// The attributes of one class to which a wrapped model is assigned.
-fn wrapped<'s>(
-    project: &Project<'s>,
-    attributes: &Attributes<'_, 's>,
-) -> std::collections::BTreeSet<&'s str> {
-    let wraps = |func: FuncId, expr: &Expr<'s>, n: Option<usize>| {
-        let expr = match (&expr.kind, n) {
-            (ExprKind::Tuple(parts), Some(n)) => parts.get(n).unwrap_or(expr),
-            _ => expr,
-        };
-        let ExprKind::Call(call) = &expr.kind else { return false };
-        let path =
-            call.func.dotted().and_then(|dotted| project.resolve(project.functions[func].file, &dotted));
-        matches!(path, Some(Meaning::External(path)) if catalog::method(&path, "__call__").is_some())
-    };
-    let names = attributes.iter().filter(|(_, values)| values.iter().any(|(f, e, n)| wraps(*f, e, *n)));
-    names.map(|(name, _)| *name).collect()
 }
 
 /// What one function calls and holds.
@@ -186,8 +122,9 @@ impl<'p, 's> Facts<'p, 's> {
         let mut may: Vec<bool> = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
         let mut differs: Vec<bool> = sketches.iter().map(|(s, _)| s.differs).collect();
         let mut ranked: Vec<bool> = sketches.iter().map(|(s, _)| s.ranked).collect();
-        let own_ranked = ranked.clone();
-        mark_files(project, &mut ranked);
+        let globals: Vec<LookupMap<&'s str, Global>> =
+            (0..project.files.len()).into_par_iter().map(|file| globals(project, file)).collect();
+        mark_files(project, &globals, &mut ranked);
         let direct = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
         let branches = sketches.iter().map(|(s, _)| s.branches || s.ranked).collect();
         let loops = sketches.iter().map(|(s, _)| s.loops).collect();
@@ -198,11 +135,11 @@ impl<'p, 's> Facts<'p, 's> {
                 callers[*callee].push(id);
             }
         }
-        let decides = deciding(project, &sketches, &own_ranked, &ranked, &callers);
+        let decides = deciding(project, &sketches, &ranked, &callers);
         spread(&mut may, &callers);
         spread(&mut differs, &callers);
         spread(&mut ranked, &callers);
-        let mut files: Vec<FileFacts> = project.files.iter().map(|file| of_file(file, sharded)).collect();
+        let mut files: Vec<FileFacts> = project.files.par_iter().map(|file| of_file(file, sharded)).collect();
         let mut assigned = Vec::with_capacity(n);
         for (id, (sketch, names)) in sketches.into_iter().enumerate() {
             let file = &mut files[project.functions[id].file];
@@ -241,6 +178,7 @@ impl<'p, 's> Facts<'p, 's> {
             ranked,
             inherited,
             callers,
+            globals,
             assigned,
             only,
             signalled,
@@ -252,30 +190,21 @@ impl<'p, 's> Facts<'p, 's> {
 }
 
 fn of_file(file: &crate::python::index::PyFile<'_>, sharded: &[String]) -> FileFacts {
-    let text = file.text;
     let is_below = |folder: &String| {
         folder.is_empty() || file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
     };
-    let sharded_by_config = sharded.iter().any(is_below);
-    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let is_sharded = sharded_by_config || catalog::shards(text);
-    let has_buffers = !has(&["broadcast_buffers=False"])
-        && has(&[
-            "BatchNorm",
-            "register_buffer",
-            "broadcast_buffers",
-            "buffers",
-            "resnet",
-            "ResNet",
-            "barrier(",
-        ]);
-    // Who reduces gradients by hand wraps nothing.
-    let by_hand = has(&["all_reduce(p.grad", "all_reduce(param.grad", "all_reduce(parameter.grad"]);
-    let is_wrapped = is_sharded
-        || has(&["DistributedDataParallel", "DistributedOptimizer", "Accelerator("])
-        || file.imports_any(&["deepspeed", "accelerate"]);
-    let is_distributed = is_wrapped || (!by_hand && has(&["torch.distributed", "horovod"]));
-    FileFacts { calls: Vec::new(), exits: Vec::new(), is_sharded, has_buffers, is_distributed, is_wrapped }
+    let said = mentions(file.text);
+    let is_sharded = said.sharding || sharded.iter().any(is_below);
+    let is_wrapped = is_sharded || said.wrapping || file.imports_any(&["deepspeed", "accelerate"]);
+    FileFacts {
+        calls: Vec::new(),
+        exits: Vec::new(),
+        is_sharded,
+        has_buffers: said.buffers && !said.no_buffers,
+        // Who reduces gradients by hand wraps nothing.
+        is_distributed: is_wrapped || (!said.by_hand && said.processes),
+        is_wrapped,
+    }
 }
 
 /// Most classes with methods of their own for which an inherited method is tried.
@@ -315,28 +244,42 @@ fn overridden<'p, 's>(
     reached
 }
 
-/// A rank that a file keeps in a variable or an attribute is looked at by all of its functions, and by files that import it.
-fn mark_files(project: &Project<'_>, ranked: &mut [bool]) {
-    let own: Vec<bool> = {
-        let mut own = vec![false; project.files.len()];
-        for (id, func) in project.functions.iter().enumerate() {
-            own[func.file] |= ranked[id];
-        }
-        own
-    };
+/// What the names at the top of a file mean.
+fn globals<'s>(project: &Project<'s>, file: FileId) -> LookupMap<&'s str, Global> {
+    let names = project.files[file].names.keys();
+    names.filter_map(|name| Some((*name, Global::of(project.resolve(file, name)?)))).collect()
+}
+
+/// A rank that a module or a class keeps is looked at by all of its functions, and by files that import the variable.
+fn mark_files(project: &Project<'_>, globals: &[LookupMap<&str, Global>], ranked: &mut [bool]) {
+    // What one function looks at, others see only through what it returns or keeps.
+    let own: Vec<bool> = project.files.iter().map(|file| ranked[file.main]).collect();
     let marked: Vec<bool> = (0..project.files.len())
         .map(|file| {
             let imports = || {
-                project.files[file].names.keys().any(|name| {
-                    matches!(project.resolve(file, name), Some(Meaning::Var(other, _)) if ranked[project.files[other].main])
-                })
+                globals[file].values().any(
+                    |global| matches!(global, Global::Var(other, _) if ranked[project.files[*other].main]),
+                )
             };
             own[file] || imports()
         })
         .collect();
+    let in_family = in_family(project, ranked);
     for (id, func) in project.functions.iter().enumerate() {
-        ranked[id] |= marked[func.file];
+        ranked[id] |= marked[func.file] || class_of_self(project, id).is_some_and(|class| in_family[class]);
     }
+}
+
+/// Classes of which some method, own or inherited, is marked.
+fn in_family(project: &Project<'_>, own: &[bool]) -> Vec<bool> {
+    let mut of_class = vec![false; project.classes.len()];
+    for (id, func) in project.functions.iter().enumerate().filter(|(id, _)| own[*id]) {
+        if let Some(class) = class_of_self(project, id).or(func.class) {
+            of_class[class] = true;
+        }
+    }
+    let families = (0..project.classes.len()).map(|class| project.ancestry(class));
+    families.map(|family| family.iter().any(|ancestor| of_class[*ancestor])).collect()
 }
 
 /// Functions that may decide by a rank: they look at one, their class or file keeps one, or a function that they call
@@ -344,22 +287,10 @@ fn mark_files(project: &Project<'_>, ranked: &mut [bool]) {
 fn deciding(
     project: &Project<'_>,
     sketches: &[(Sketch, Assigned<'_, '_>)],
-    own: &[bool],
     marked: &[bool],
     callers: &[Vec<FuncId>],
 ) -> Vec<bool> {
-    let mut of_class = vec![false; project.classes.len()];
-    for (id, func) in project.functions.iter().enumerate().filter(|(id, _)| own[*id]) {
-        if let Some(class) = class_of_self(project, id).or(func.class) {
-            of_class[class] = true;
-        }
-    }
-    let in_family: Vec<bool> = (0..project.classes.len())
-        .map(|class| project.ancestry(class).into_iter().any(|ancestor| of_class[ancestor]))
-        .collect();
-    let mut decides: Vec<bool> = (0..project.functions.len())
-        .map(|id| marked[id] || class_of_self(project, id).is_some_and(|class| in_family[class]))
-        .collect();
+    let mut decides = marked.to_vec();
     // Closures see the names of the functions around them, which come first.
     for id in 0..project.functions.len() {
         decides[id] |= project.functions[id].parent.is_some_and(|outer| decides[outer]);
@@ -395,13 +326,14 @@ fn spread(marks: &mut [bool], callers: &[Vec<FuncId>]) {
 fn sketch<'p, 's>(project: &'p Project<'s>, context: &Context<'s>, id: FuncId) -> (Sketch, Assigned<'p, 's>) {
     let func = &project.functions[id];
     let mut sketch = Sketch::default();
-    let mut names: Assigned<'p, 's> = BTreeMap::new();
+    let mut names: Assigned<'p, 's> = Assigned::default();
     let def = &*func.def;
     sketch.differs = def.params.iter().any(|p| catalog::rank_name(p.name).is_some() || is_local_name(p.name))
         || def.decorators.iter().any(|d| guard_name(d).is_some());
     sketch.ranked = def.params.iter().any(|p| catalog::rank_name(p.name).is_some())
         || def.decorators.iter().any(|d| guard_name(d).is_some());
     sketch.branches = def.decorators.iter().any(|d| guard_name(d).is_some());
+    let wrapped_turns = turns_over_wrapped(project, context, id);
     walk::stmts(&def.body, &mut |stmt| {
         let is_loop = matches!(stmt.kind, StmtKind::For(_) | StmtKind::While(_));
         sketch.loops |= is_loop;
@@ -426,13 +358,49 @@ fn sketch<'p, 's>(project: &'p Project<'s>, context: &Context<'s>, id: FuncId) -
             _ => {}
         }
         walk::own_exprs(stmt, &mut |expr| {
-            walk::exprs(expr, &mut |expr| note(project, context, id, expr, &mut sketch));
+            walk::exprs(expr, &mut |expr| {
+                note(project, context, id, expr, &mut sketch);
+                if let ExprKind::Call(call) = &expr.kind
+                    && let ExprKind::Name(name) = &call.func.kind
+                    && wrapped_turns.contains(name)
+                {
+                    sketch.direct.push(expr.span.at);
+                }
+            });
         });
     });
     // A part of a list for each rank.
     sketch.looks |= (sketch.ranked || func.class.is_some()) && (sketch.shuffles || def.has_yield);
     sketch.differs |= def.decorators.iter().any(is_by_memory);
     (sketch, names)
+}
+
+/// Names that a loop gives to wrapped models: `for layer in self.layers`.
+fn turns_over_wrapped<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId) -> Vec<&'s str> {
+    let mut names = Vec::new();
+    let Some(class) = class_of_self(project, id) else { return names };
+    let is_wrapped =
+        |held: &str| project.ancestry(class).iter().any(|ancestor| context.wrapped[*ancestor].contains(held));
+    walk::stmts(&project.functions[id].def.body, &mut |stmt| {
+        let StmtKind::For(f) = &stmt.kind else { return };
+        let over = match &f.iter.kind {
+            ExprKind::Call(call) if call.func.last_name() == Some("enumerate") => call.args.first(),
+            _ => Some(&f.iter),
+        };
+        let Some(ExprKind::Attr(of, held)) = over.map(|over| &over.kind) else { return };
+        if !matches!(of.kind, ExprKind::Name("self")) || !is_wrapped(held) {
+            return;
+        }
+        let turn = match &f.target.kind {
+            ExprKind::Tuple(parts) => parts.last(),
+            _ => Some(&f.target),
+        };
+        names.extend(turn.and_then(|turn| match turn.kind {
+            ExprKind::Name(name) => Some(name),
+            _ => None,
+        }));
+    });
+    names
 }
 
 fn assign<'p, 's>(names: &mut Assigned<'p, 's>, target: &'p Expr<'s>, value: &'p Expr<'s>) {
@@ -482,9 +450,17 @@ pub(crate) fn is_local_name(name: &str) -> bool {
         "logits",
         "grad",
         "grads",
+        "tokens",
+        "mask",
+        "images",
+        "boxes",
+        "labels",
     ];
-    let lower = name.to_ascii_lowercase();
-    lower.split('_').any(|word| WORDS.contains(&word))
+    // A number that the configuration says.
+    if name.ends_with("_size") || name.ends_with("_dim") {
+        return false;
+    }
+    name.split('_').any(|part| WORDS.iter().any(|word| part.eq_ignore_ascii_case(word)))
 }
 
 fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {
@@ -497,8 +473,9 @@ fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Exp
             if catalog::is_property(name) {
                 sketch.direct.push(expr.span.at);
             }
-            sketch.ranked |= catalog::rank_attribute(name).is_some();
-            sketch.differs |= catalog::rank_attribute(name).is_some();
+            sketch.ranked |=
+                catalog::rank_attribute(name).is_some() || context.rank_attributes.contains(name);
+            sketch.differs |= catalog::rank_attribute(name).is_some() || context.filled.contains(name);
         }
         ExprKind::Str(text) => {
             let is_rank = catalog::rank_variable(text).is_some();
@@ -534,7 +511,10 @@ fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Exp
                 name,
                 "Thread" | "Timer" | "submit" | "run_in_executor" | "to_thread" | "apply_async"
             );
-            sketch.looks |= call.keyword("rank").is_some() || call.keyword("seed").is_some();
+            sketch.looks |= ["rank", "seed", "random_state"].iter().any(|key| call.keyword(key).is_some())
+                || (name == "DataLoader" && call.keyword("shuffle").is_some())
+                || matches!(name, "register_buffer" | "register_parameter" | "add_module")
+                || matches!(name, "set_epoch" | "set_rng_state" | "setstate" | "manual_seed");
             sketch.shuffles |= name == "shuffle";
             if name == "signal"
                 && let Some(handler) = call.args.get(1).and_then(|handler| named(project, id, handler))
@@ -630,7 +610,7 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
                 let holder = classes.iter().find_map(|id| context.holders[*id].get(held))?;
                 project.method(*holder, method)
             }) {
-                Some(method) if catalog::at(&project.path_of(method)).is_none() => Target::Func(method),
+                Some(method) if catalog::of_function(project, method).is_none() => Target::Func(method),
                 // `self.model(batch)`
                 _ if project.ancestry(class).iter().any(|id| context.wrapped[*id].contains(rest)) => {
                     Target::May
@@ -650,7 +630,7 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
     }
     match project.resolve(func.file, &dotted) {
         Some(Meaning::Func(callee)) => {
-            if catalog::at(&project.path_of(callee)).is_some() {
+            if catalog::of_function(project, callee).is_some() {
                 Target::May
             } else {
                 Target::Func(callee)

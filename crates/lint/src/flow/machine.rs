@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use super::catalog;
 use super::facts::{Facts, guard_name};
+use super::scope::{Dotted, Key, Scope, Values, dotted};
 use super::trace::{Decider, Decision, Event, Exit, Oracle, Process, Trace};
 use super::value::{Cond, Data, Group, Items, Locally, Origin, Taint, Val, hash, hash_text};
+use crate::lookup::LookupMap;
 use crate::python::ast::{Arm, Expr, ExprKind, Param, ParamKind, Span, Stmt, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Project};
 
@@ -55,8 +57,7 @@ impl Seen {
 pub(crate) struct Frame<'p, 's> {
     pub(crate) func: FuncId,
     pub(crate) file: FileId,
-    pub(crate) names: BTreeMap<&'s str, Val>,
-    pub(crate) attrs: BTreeMap<String, Val>,
+    pub(crate) scope: Scope<'s>,
     pub(crate) this: Option<Val>,
     /// Taint of the branches that are being executed.
     pub(crate) control: Vec<Taint>,
@@ -92,7 +93,7 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) root: Span,
     pub(crate) order: Vec<Taint>,
     /// Values of names that were looked up outside of what is executed.
-    pub(crate) known: BTreeMap<(u64, String), Val>,
+    pub(crate) known: LookupMap<u64, Val>,
     /// What the loops go over that are being executed.
     pub(crate) loops: Vec<Origin>,
     /// Loops that all processes leave together.
@@ -102,7 +103,7 @@ pub(crate) struct Machine<'m, 'p, 's> {
     /// Above 0, a method is followed that only its name tells.
     pub(crate) guessing: usize,
     /// Attributes that the last function under test left behind.
-    carried: BTreeMap<String, Val>,
+    carried: BTreeMap<Dotted<'s>, Val>,
     /// Whether the default group was destroyed: what follows is local.
     pub(crate) is_over: bool,
     /// Whether the last condition fell out by the rank without saying how.
@@ -111,6 +112,8 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) max_frames: usize,
     /// Whether conditions on a process's own data matter.
     pub(crate) with_local: bool,
+    /// Whether rules look at the calls of this run.
+    pub(crate) with_seen: bool,
 }
 
 impl<'m, 'p, 's> Machine<'m, 'p, 's> {
@@ -136,7 +139,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             endless: 0,
             root: Span::default(),
             order: Vec::new(),
-            known: BTreeMap::new(),
+            known: LookupMap::default(),
             loops: Vec::new(),
             settled: BTreeSet::new(),
             in_background: None,
@@ -146,6 +149,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             guessed: false,
             max_frames: MAX_FRAMES,
             with_local: true,
+            with_seen: false,
         }
     }
 
@@ -163,20 +167,19 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             self.bind(param.name, value);
         }
         let carried = std::mem::take(&mut self.carried);
-        self.frame().attrs.extend(carried);
+        self.frame().scope.add_attrs(carried);
         let flow = self.block(&f.def.body);
         if matches!(flow, Flow::Cut) {
             self.trace.is_cut = true;
         }
-        self.carried = self.frames.pop().map(|frame| frame.attrs).unwrap_or_default();
+        self.carried = self.frames.pop().map(|frame| frame.scope.into_attrs()).unwrap_or_default();
     }
 
     pub(crate) fn push_frame(&mut self, func: FuncId, this: Option<Val>) {
         self.frames.push(Frame {
             func,
             file: self.project.functions[func].file,
-            names: BTreeMap::new(),
-            attrs: BTreeMap::new(),
+            scope: Scope::default(),
             this,
             control: Vec::new(),
             decided: Taint::NONE,
@@ -327,11 +330,14 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         // What all processes hold alike is the same in each branch.
         let control = if value.agreed { Taint::NONE } else { self.control() };
         let frame = self.frame();
-        if !frame.attrs.is_empty() {
-            let is_of = |key: &str| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-            frame.attrs.retain(|key, _| !is_of(key));
-        }
-        frame.names.insert(name, value.tainted(control));
+        frame.scope.forget_attrs_of(name);
+        // A loss is one number, whatever the batch it is of.
+        let value = if name == "loss" || name.ends_with("_loss") {
+            Val { shape: Taint::NONE, ..value }
+        } else {
+            value
+        };
+        frame.scope.set(name, value.tainted(control));
     }
 
     /// In what the statement that is being executed may run on some processes alone.
@@ -446,9 +452,9 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         match &target.kind {
             ExprKind::Name(name) => self.bind(name, value),
             ExprKind::Attr(..) => {
-                if let Some(key) = target.dotted() {
+                if let Some(path) = dotted(target) {
                     let control = self.control();
-                    self.frame().attrs.insert(key, value.tainted(control));
+                    self.frame().scope.put(Key::Attr(path), Some(value.tainted(control)));
                 }
             }
             ExprKind::Tuple(parts) | ExprKind::List(parts) => {
@@ -460,7 +466,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             ExprKind::Star(inner) => self.assign(inner, value),
             ExprKind::Index(of, _) => {
                 if let (Some(order), ExprKind::Name(name)) = (self.order.last().copied(), &of.kind)
-                    && let Some(old) = self.frame().names.get(name).cloned()
+                    && let Some(old) = self.frame().scope.name(name).cloned()
                 {
                     // A dict that is filled in no order has none.
                     let filled = Val { data: Data::Unknown, sym: hash(&[22, old.sym]), ..old }.tainted(order);
@@ -470,7 +476,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 // A list with a part of another kind differs as a whole.
                 if !value.taint.is_clean()
                     && let ExprKind::Name(name) = &of.kind
-                    && let Some(old) = self.frame().names.get(name).cloned()
+                    && let Some(old) = self.frame().scope.name(name).cloned()
                 {
                     let sym = hash(&[14, old.sym, value.sym]);
                     let data =
@@ -532,6 +538,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 };
                 if is_ranked {
                     self.frame().control.pop();
+                    let taken = if holds { n } else { n + 1 };
+                    self.differ_elsewhere(arms, taken, taint);
                 }
                 return flow;
             }
@@ -539,34 +547,50 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         Flow::Next
     }
 
+    /// What the branches of other ranks assign differs from what this one has.
+    fn differ_elsewhere(&mut self, arms: &'p [Arm<'s>], taken: usize, taint: Taint) {
+        for (_, arm) in arms.iter().enumerate().filter(|(n, _)| *n != taken) {
+            crate::python::walk::stmts(&arm.body, &mut |stmt| {
+                let StmtKind::Assign(targets, _) = &stmt.kind else { return };
+                for target in targets {
+                    if let ExprKind::Name(name) = &target.kind
+                        && let Some(old) = self.frame().scope.name(name).filter(|old| !old.agreed)
+                    {
+                        let value = old.clone().tainted(taint);
+                        self.frame().scope.set(name, value);
+                    }
+                }
+            });
+        }
+    }
+
     /// Tries branches in which nothing communicates or leaves, and joins what they assign.
     fn all_arms(&mut self, arms: &'p [Arm<'s>], first: &Val) -> Flow {
-        let before = (self.frame().names.clone(), self.frame().attrs.clone());
-        let mut results = Vec::new();
+        let mut ends: Vec<Values<'s>> = Vec::new();
         let mut has_else = false;
         for arm in arms {
             has_else |= arm.test.is_none();
-            let frame = self.frame();
-            frame.names.clone_from(&before.0);
-            frame.attrs.clone_from(&before.1);
-            if let Flow::Cut = self.block(&arm.body) {
+            let mark = self.frame().scope.mark();
+            let flow = self.block(&arm.body);
+            ends.push(self.frame().scope.undo(mark));
+            if let Flow::Cut = flow {
                 return Flow::Cut;
             }
-            let frame = self.frame();
-            results.push((std::mem::take(&mut frame.names), std::mem::take(&mut frame.attrs)));
         }
-        if !has_else {
-            results.push(before);
+        let touched: BTreeSet<Key<'s>> = ends.iter().flat_map(|end| end.keys().copied()).collect();
+        for key in touched {
+            let old = self.frame().scope.get(key).cloned();
+            let in_arms = ends.iter().map(|end| end.get(&key).cloned().unwrap_or_else(|| old.clone()));
+            let mut values = in_arms.chain((!has_else).then(|| old.clone()));
+            let first_end = values.next().flatten();
+            let joined = values.fold(first_end, |mine, other| match (mine, other) {
+                (Some(mine), Some(other)) if mine.sym != other.sym => {
+                    Some(mine.join(&other).tainted(first.taint))
+                }
+                (mine, other) => mine.or(other),
+            });
+            self.frame().scope.put(key, joined);
         }
-        let mut results = results.into_iter();
-        let (mut names, mut attrs) = results.next().unwrap_or_default();
-        for (other_names, other_attrs) in results {
-            join_into(&mut names, other_names, first.taint);
-            join_into(&mut attrs, other_attrs, first.taint);
-        }
-        let frame = self.frame();
-        frame.names = names;
-        frame.attrs = attrs;
         Flow::Next
     }
 
@@ -640,21 +664,12 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     }
 }
 
-fn join_into<K: Ord>(into: &mut BTreeMap<K, Val>, other: BTreeMap<K, Val>, taint: Taint) {
-    for (name, value) in other {
-        match into.get_mut(&name) {
-            Some(mine) if mine.sym == value.sym => {}
-            Some(mine) => *mine = mine.join(&value).tainted(taint),
-            None => {
-                into.insert(name, value);
-            }
-        }
-    }
-}
-
 /// Whether an expression ends the process.
 fn is_end_of_process(expr: &Expr<'_>) -> bool {
     let ExprKind::Call(call) = &expr.kind else { return false };
+    if !matches!(call.func.last_name(), Some("exit" | "quit" | "_exit")) {
+        return false;
+    }
     matches!(call.func.dotted().as_deref(), Some("sys.exit" | "exit" | "quit" | "os._exit"))
 }
 
@@ -682,8 +697,8 @@ fn arm_span(arm: &Arm<'_>) -> Span {
 
 /// Whether a name is that of a process group.
 pub(crate) fn is_group_name(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    lower == "group" || lower.ends_with("_group") || lower.ends_with("_pg") || lower == "pg"
+    let last = name.rsplit('_').next().unwrap_or_default();
+    last.eq_ignore_ascii_case("group") || last.eq_ignore_ascii_case("pg")
 }
 
 pub(crate) fn group_of_name(name: &str, sym: u64) -> Group {

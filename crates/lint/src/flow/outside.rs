@@ -16,11 +16,6 @@ const PURE: &[&str] = &[
     "str",
     "float",
     "abs",
-    "min",
-    "max",
-    "sum",
-    "any",
-    "all",
     "list",
     "tuple",
     "dict",
@@ -130,10 +125,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         self.forward(name, origin);
         // A loss or a model that nobody knows computes on what the batch holds.
-        let lower = name.to_ascii_lowercase();
-        if ["loss", "criterion", "model", "forward"].iter().any(|word| lower.contains(word)) {
+        if ["loss", "criterion", "model", "forward"].iter().any(|word| says(name, word)) {
             let value = Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
-            let is_model = lower.contains("model") && !lower.contains("loss");
+            let is_model = says(name, "model") && !says(name, "loss");
             return if is_model {
                 Val { data: Data::Object(OUTPUT.into()), ..value.shaped(shapes) }
             } else {
@@ -149,6 +143,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let path = site.path();
         if path.ends_with("distributed.destroy_process_group") && call.args.is_empty() && self.muted == 0 {
             self.is_over = true;
+            self.trace.is_over = true;
         }
         if path.ends_with("distributed.init") {
             return Some(Val::new(Data::Group(Group::World), sym));
@@ -157,7 +152,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             if path.ends_with("fully_shard")
                 && let Some(ExprKind::Name(target)) = call.args.first().map(|arg| &arg.kind)
             {
-                self.frame().names.insert(target, Val::object(kind, sym));
+                self.frame().scope.set(target, Val::object(kind, sym));
             }
             return Some(Val::object(kind, sym));
         }
@@ -268,7 +263,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     /// A list that grows: what it holds, and how much, differs as what is added.
     fn grow(&mut self, list: &'s str, args: &[Val]) {
-        let Some(old) = self.frame().names.get(list).cloned() else { return };
+        let Some(old) = self.frame().scope.name(list).cloned() else { return };
         if !matches!(old.data, Data::Items(..) | Data::Unknown | Data::Many(_)) {
             return;
         }
@@ -307,6 +302,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         Val::unknown(sym)
     }
+}
+
+/// Whether a name has a word in it, in any case.
+fn says(name: &str, word: &str) -> bool {
+    name.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// Calls of Python itself.
@@ -349,6 +349,15 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
                 _ => Data::Unknown,
             };
             Some(Val { data, sym: args[0].sym, ..args[0].clone() })
+        }
+        // One number, or one of the parts.
+        "sum" | "min" | "max" | "any" | "all" if base.is_none() => {
+            let shape = match args {
+                [Val { data: Data::Many(one), .. }] => one.shape,
+                _ => Taint::NONE,
+            };
+            let agreed = args.iter().any(|arg| arg.agreed);
+            Some(Val { agreed, ..Val::unknown(sym).tainted(joined).tainted(shapes).shaped(shape) })
         }
         _ if PURE.contains(&name) && base.is_none() => {
             let mut value = Val::unknown(sym).tainted(joined).shaped(shapes);
@@ -443,8 +452,7 @@ fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sy
     if base.taint.local.is_some() && base.taint.axes == 0 {
         value = value.tainted(base.taint);
     }
-    let lower = name.to_ascii_lowercase();
-    if ["loss", "criterion", "model"].iter().any(|word| lower.contains(word)) {
+    if ["loss", "criterion", "model"].iter().any(|word| says(name, word)) {
         value = value.tainted(Taint::local(Locally::Data, origin));
     }
     value

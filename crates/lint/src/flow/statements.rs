@@ -152,8 +152,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         {
             let sym = hash(&[23, value.sym]);
             self.frame()
-                .names
-                .insert(model, Val::object("torch.distributed.fsdp.FullyShardedDataParallel", sym));
+                .scope
+                .set(model, Val::object("torch.distributed.fsdp.FullyShardedDataParallel", sym));
         }
         if let Some(target) = target {
             self.assign(target, value);

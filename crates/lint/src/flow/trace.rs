@@ -202,6 +202,8 @@ pub(crate) struct Trace {
     pub(crate) events: Vec<Event>,
     /// The run hit a bound: what follows is unknown.
     pub(crate) is_cut: bool,
+    /// The process took the default group down itself.
+    pub(crate) is_over: bool,
 }
 
 /// How the conditions that are equal on all processes fall out.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ringleader_knowledge::collective::{Axis, LocalKind};
 
 use crate::python::ast::Span;
-use crate::python::index::{ClassId, FileId, FuncId};
+use crate::python::index::{ClassId, FileId, FuncId, Meaning};
 
 /// Parts of a list, of which the last may be smaller.
 pub(super) const PARTS: &str = "<parts of a list>";
@@ -291,21 +291,62 @@ pub(crate) fn not(cond: &Arc<Cond>) -> Arc<Cond> {
     }
 }
 
-/// FNV-1a over words: the same on every run and machine.
+/// A number for words: the same on every run and machine.
 pub(crate) fn hash(words: &[u64]) -> u64 {
-    let mut state = 0xcbf2_9ce4_8422_2325_u64;
-    for word in words {
-        for byte in word.to_le_bytes() {
-            state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-    state
+    words.iter().fold(0xcbf2_9ce4_8422_2325, |state, word| mix(state, *word))
+}
+
+/// The number of more words.
+pub(crate) fn chain(state: u64, word: u64) -> u64 {
+    mix(state, word)
 }
 
 pub(crate) fn hash_text(text: &str) -> u64 {
-    let mut state = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in text.bytes() {
-        state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let (words, rest) = text.as_bytes().as_chunks::<8>();
+    let state = words.iter().fold(0x2545_f491_4f6c_dd1d, |state, word| mix(state, u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    for (to, byte) in last.iter_mut().zip(rest) {
+        *to = *byte;
     }
-    state
+    mix(mix(state, u64::from_le_bytes(last)), text.len() as u64)
+}
+
+/// Both halves of a product: each bit of the word reaches each bit of the state.
+fn mix(state: u64, word: u64) -> u64 {
+    let product = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;
+    (product as u64) ^ (product >> 64) as u64 ^ state.rotate_left(23)
+}
+
+/// What a name at the top of a file means, as far as it is the same on all processes.
+#[derive(Clone, Debug)]
+pub(crate) enum Global {
+    Known(Val),
+    /// A variable of another module.
+    Var(FileId, String),
+}
+
+impl Global {
+    pub(crate) fn of(meaning: Meaning) -> Self {
+        Self::Known(match meaning {
+            Meaning::Func(id) => Val::new(Data::Func(id, None), hash(&[13, id as u64])),
+            Meaning::Class(id) => Val::new(Data::Class(id), hash(&[38, id as u64])),
+            Meaning::External(path) => Val::external(&path),
+            Meaning::Module(file) => {
+                Val::new(Data::External(module_path(file).into()), hash(&[39, file as u64]))
+            }
+            Meaning::Var(file, path) => return Self::Var(file, path),
+        })
+    }
+
+    pub(crate) fn value(self) -> Option<Val> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Var(..) => None,
+        }
+    }
+}
+
+/// Modules of the project are known by a path that no outer module has.
+fn module_path(file: FileId) -> String {
+    format!("<{file}>")
 }

@@ -2,7 +2,7 @@
 
 use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
 
-use super::{Container, Launch, Setting, Spot, last_number, shell};
+use super::{Batch, Container, Launch, Setting, Spot, last_number, shell};
 
 /// Depth of what is looked at.
 const MAX_DEPTH: usize = 60;
@@ -100,6 +100,11 @@ fn visit(node: &MarkedYaml<'_>, depth: usize, launch: &mut Launch<'_>) {
     match &node.data {
         YamlData::Mapping(map) => {
             pod(node, launch);
+            controlled(node, launch);
+            if depth == 0 {
+                of_accelerate(node, launch);
+                batch(node, launch);
+            }
             for (key, value) in map {
                 match text_of(key).as_deref() {
                     Some("env" | "environment" | "envVars" | "env_vars") => variables(value, launch),
@@ -164,6 +169,81 @@ fn script(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
     }
 }
 
+/// Whether a container asks for an adapter: `rdma/hca_shared_devices_a`, `nvidia.com/rdma_shared_device`.
+fn asks_for_rdma(resources: &MarkedYaml<'_>) -> bool {
+    ["limits", "requests"].iter().filter_map(|kind| get(resources, kind)).any(|asked| {
+        let YamlData::Mapping(map) = &asked.data else { return false };
+        map.iter().filter_map(|(key, _)| text_of(key)).any(|key| {
+            key.starts_with("rdma/")
+                || ["/rdma", "/hca", "/ib", "/roce", "/efa"].iter().any(|part| key.contains(part))
+        })
+    })
+}
+
+/// The numbers of nodes and processes of a controller: PyTorchJob, TrainJob, an indexed Job.
+fn controlled(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
+    let number = |node: Option<&MarkedYaml<'_>>| node.and_then(text_of).and_then(|n| n.parse::<u64>().ok());
+    let found = if let Some(replicas) = get(node, "pytorchReplicaSpecs") {
+        let YamlData::Mapping(kinds) = &replicas.data else { return };
+        let counts = kinds.iter().map(|(_, spec)| match get(spec, "replicas") {
+            Some(n) => number(Some(n)),
+            None => Some(1),
+        });
+        counts.sum::<Option<u64>>().map(|n| (n, spot(replicas)))
+    } else if let Some(trainer) = get(node, "trainer") {
+        number(get(trainer, "numNodes")).map(|n| (n, spot(trainer)))
+    } else if get(node, "completionMode").and_then(text_of).as_deref() == Some("Indexed") {
+        number(get(node, "completions")).map(|n| (n, spot(node)))
+    } else {
+        None
+    };
+    if let Some((n, at)) = found {
+        launch.is_controlled = true;
+        launch.directives.push(("nodes".to_owned(), n.to_string(), at));
+    }
+}
+
+/// A configuration of accelerate says what its command line would.
+fn of_accelerate(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
+    const KEYS: &[&str] = &["num_machines", "num_processes", "main_process_ip", "main_process_port"];
+    if get(node, "num_processes").is_none() || get(node, "distributed_type").is_none() {
+        return;
+    }
+    let mut words = vec!["accelerate".to_owned(), "launch".to_owned()];
+    let mut at = spot(node);
+    for key in KEYS {
+        if let Some(found) = get(node, key)
+            && let Some(value) = text_of(found)
+        {
+            words.extend([format!("--{key}"), value]);
+            if *key == "num_processes" {
+                at = spot(found);
+            }
+        }
+    }
+    launch.commands.push(super::Command { words, at });
+}
+
+/// Batch sizes of a configuration of DeepSpeed.
+fn batch(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
+    let number = |key: &str| get(node, key).map(|n| text_of(n).and_then(|n| n.parse::<u64>().ok()));
+    let (Some(Some(train)), Some(Some(micro))) =
+        (number("train_batch_size"), number("train_micro_batch_size_per_gpu"))
+    else {
+        return;
+    };
+    let Some(accumulation) = number("gradient_accumulation_steps").unwrap_or(Some(1)) else { return };
+    let at = get(node, "train_batch_size").map_or_else(|| spot(node), spot);
+    launch.batch = Some(Batch { train, micro, accumulation, at });
+}
+
+/// A configuration in JSON, which is YAML, too.
+pub(super) fn configuration(text: &str, launch: &mut Launch<'_>) {
+    if text.contains("train_micro_batch_size_per_gpu") {
+        read(text, launch);
+    }
+}
+
 /// Containers that ask for GPUs, with the memory that their pod shares.
 fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
     let is_host_ipc = get(node, "hostIPC").and_then(text_of).as_deref() == Some("true");
@@ -186,7 +266,23 @@ fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
             .any(|path| path == "/dev/shm");
         if let Some(n_gpus) = asked {
             let has_shared_memory = is_host_ipc || in_memory || is_mounted;
-            launch.containers.push(Container { n_gpus, has_shared_memory, at: spot(container) });
+            let security = get(container, "securityContext");
+            let is_privileged =
+                security.and_then(|s| get(s, "privileged")).and_then(text_of).as_deref() == Some("true");
+            let added = security.and_then(|s| get(s, "capabilities")).and_then(|c| get(c, "add"));
+            let can_lock = is_privileged
+                || list(added)
+                    .iter()
+                    .filter_map(text_of)
+                    .any(|name| matches!(name.trim_start_matches("CAP_"), "IPC_LOCK" | "ALL" | "SYS_ADMIN"));
+            let has_rdma = is_privileged || resources.is_some_and(asks_for_rdma);
+            launch.containers.push(Container {
+                n_gpus,
+                has_shared_memory,
+                has_rdma,
+                can_lock,
+                at: spot(container),
+            });
         }
     }
     // Compose.
@@ -208,7 +304,22 @@ fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
             let n_gpus = counts.max().unwrap_or_default();
             let has_shared_memory = get(service, "shm_size").is_some() || get(service, "ipc").is_some();
             if n_gpus > 0 {
-                launch.containers.push(Container { n_gpus, has_shared_memory, at: spot(name) });
+                let texts = |key: &str| -> Vec<String> {
+                    list(get(service, key)).iter().filter_map(text_of).collect()
+                };
+                let is_privileged = get(service, "privileged").and_then(text_of).as_deref() == Some("true");
+                let has_rdma =
+                    is_privileged || texts("devices").iter().any(|device| device.contains("/dev/infiniband"));
+                let can_lock = is_privileged
+                    || get(service, "ulimits").and_then(|limits| get(limits, "memlock")).is_some()
+                    || texts("cap_add").iter().any(|name| name == "IPC_LOCK");
+                launch.containers.push(Container {
+                    n_gpus,
+                    has_shared_memory,
+                    has_rdma,
+                    can_lock,
+                    at: spot(name),
+                });
             }
         }
     }

@@ -112,6 +112,16 @@ fn command(
     if matches!(command.program(), "mpirun" | "mpiexec") {
         passed(&command, launch);
     }
+    // `ssh node1 "torchrun --node-rank=0 ..."`, `srun bash -c "torchrun ..."`: what the inner shell starts.
+    let is_shell =
+        |word: &String| matches!(word.rsplit('/').next(), Some("bash" | "sh" | "ssh" | "pdsh" | "clush"));
+    if let Some(inner) = command.words.iter().position(|word| word.contains(char::is_whitespace))
+        && command.words.iter().take(inner).any(is_shell)
+    {
+        let outer = command.words.iter().take(inner).cloned();
+        let words = outer.chain(command.words[inner].split_whitespace().map(str::to_owned)).collect();
+        launch.commands.push(Command { words, at: command.at });
+    }
     if command.words.len() > 1 {
         launch.commands.push(command);
     }
@@ -123,7 +133,11 @@ fn container(command: &Command, launch: &mut Launch<'_>) {
     let n_gpus = listed.or_else(|| gpus.parse().ok()).unwrap_or_default();
     let has_shared_memory = command.option(&["shm-size", "ipc"]).is_some()
         || command.words.iter().any(|word| word.contains("/dev/shm") || word.contains('$'));
-    launch.containers.push(Container { n_gpus, has_shared_memory, at: command.at });
+    let has = |parts: &[&str]| command.words.iter().any(|word| parts.iter().any(|part| word.contains(part)));
+    let is_privileged = has(&["--privileged", "$"]);
+    let has_rdma = is_privileged || has(&["/dev/infiniband"]);
+    let can_lock = is_privileged || has(&["memlock", "IPC_LOCK"]);
+    launch.containers.push(Container { n_gpus, has_shared_memory, has_rdma, can_lock, at: command.at });
 }
 
 /// `-e NAME=value` of docker, `-x NAME=value` of mpirun.

@@ -1,10 +1,11 @@
 //! All Python files of a project: modules, names, functions, classes, and what a dotted name refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::ast::{Block, Class, Expr, ExprKind, Function, Span, StmtKind};
 use super::walk;
+use crate::lookup::LookupMap;
 
 pub(crate) type FileId = usize;
 pub(crate) type FuncId = usize;
@@ -59,10 +60,21 @@ pub(crate) struct Project<'s> {
     pub(crate) functions: Vec<Func<'s>>,
     pub(crate) classes: Vec<ClassInfo<'s>>,
     /// Modules by each of the names by which they may be imported.
-    modules: BTreeMap<String, Vec<FileId>>,
-    by_definition: BTreeMap<usize, FuncId>,
+    modules: LookupMap<String, Vec<FileId>>,
+    by_definition: LookupMap<usize, FuncId>,
     /// Functions within functions.
-    nested: BTreeMap<(FuncId, &'s str), FuncId>,
+    nested: LookupMap<(FuncId, &'s str), FuncId>,
+    /// By class; empty until all classes are known.
+    families: Vec<Family>,
+}
+
+/// What a class inherits from.
+#[derive(Debug)]
+struct Family {
+    /// The class and those it inherits from in the project, nearest first.
+    classes: Vec<ClassId>,
+    /// Classes outside of the project.
+    external: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -78,8 +90,8 @@ pub(crate) struct PyFile<'s> {
     pub(crate) packages: BTreeSet<&'s str>,
     /// The module's statements as a function.
     pub(crate) main: FuncId,
-    /// Starts of lines.
-    lines: Vec<u32>,
+    /// Starts of lines, once somebody asks.
+    lines: OnceLock<Vec<u32>>,
 }
 
 #[derive(Clone, Debug)]
@@ -139,9 +151,10 @@ impl<'s> Project<'s> {
             files: Vec::new(),
             functions: Vec::new(),
             classes: Vec::new(),
-            modules: BTreeMap::new(),
-            by_definition: BTreeMap::new(),
-            nested: BTreeMap::new(),
+            modules: LookupMap::default(),
+            by_definition: LookupMap::default(),
+            nested: LookupMap::default(),
+            families: Vec::new(),
         };
         for (path, text, body) in files {
             project.add(path, text, body);
@@ -165,8 +178,6 @@ impl<'s> Project<'s> {
                 self.modules.entry(name).or_default().push(file);
             }
         }
-        let mut lines = vec![0];
-        lines.extend(memchr_lines(text));
         let main = self.functions.len();
         let end = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let def = Arc::new(Function {
@@ -187,7 +198,7 @@ impl<'s> Project<'s> {
             stars: Vec::new(),
             packages: BTreeSet::new(),
             main,
-            lines,
+            lines: OnceLock::new(),
         });
         let qualified = "<module>".to_owned();
         self.functions.push(Func { def: Arc::clone(&def), file, class: None, parent: None, qualified });
@@ -204,6 +215,7 @@ impl<'s> Project<'s> {
         for (class, bases) in self.classes.iter_mut().zip(links) {
             class.bases = bases;
         }
+        self.families = (0..self.classes.len()).map(|class| self.family(class)).collect();
     }
 
     fn base(&self, file: FileId, expr: &Expr<'s>) -> Option<Base> {
@@ -330,11 +342,30 @@ impl<'s> Project<'s> {
 
     /// A method by name, in the class or what it inherits from in the project.
     pub(crate) fn method(&self, class: ClassId, name: &str) -> Option<FuncId> {
-        self.ancestry(class).into_iter().find_map(|id| self.classes.get(id)?.methods.get(name).copied())
+        self.ancestry(class).iter().find_map(|id| self.classes.get(*id)?.methods.get(name).copied())
     }
 
     /// The class and those it inherits from in the project, nearest first.
-    pub(crate) fn ancestry(&self, class: ClassId) -> Vec<ClassId> {
+    pub(crate) fn ancestry(&self, class: ClassId) -> &[ClassId] {
+        self.families.get(class).map_or(&[], |family| family.classes.as_slice())
+    }
+
+    /// Classes outside of the project from which a class inherits.
+    pub(crate) fn external_bases(&self, class: ClassId) -> &[String] {
+        self.families.get(class).map_or(&[], |family| family.external.as_slice())
+    }
+
+    fn family(&self, class: ClassId) -> Family {
+        let classes = self.ancestors(class);
+        let bases = classes.iter().filter_map(|id| self.classes.get(*id)).flat_map(|class| &class.bases);
+        let external = bases.filter_map(|base| match base {
+            Base::External(path) => Some(path.clone()),
+            Base::Class(_) => None,
+        });
+        Family { external: external.collect(), classes }
+    }
+
+    fn ancestors(&self, class: ClassId) -> Vec<ClassId> {
         let mut list = vec![class];
         let mut at = 0;
         while let Some(info) = list.get(at).and_then(|id| self.classes.get(*id)) {
@@ -350,25 +381,14 @@ impl<'s> Project<'s> {
         }
         list
     }
-
-    /// Classes outside of the project from which a class inherits.
-    pub(crate) fn external_bases(&self, class: ClassId) -> Vec<&str> {
-        let bases = self.ancestry(class).into_iter().filter_map(|id| self.classes.get(id));
-        bases
-            .flat_map(|class| &class.bases)
-            .filter_map(|base| match base {
-                Base::External(path) => Some(path.as_str()),
-                Base::Class(_) => None,
-            })
-            .collect()
-    }
 }
 
 impl<'s> PyFile<'s> {
     /// Line and column of a byte, both from 1; the column in characters.
     pub(crate) fn position(&self, at: u32) -> (u32, u32) {
-        let line = self.lines.partition_point(|start| *start <= at).max(1);
-        let start = self.lines.get(line - 1).copied().unwrap_or_default();
+        let lines = self.lines.get_or_init(|| std::iter::once(0).chain(memchr_lines(self.text)).collect());
+        let line = lines.partition_point(|start| *start <= at).max(1);
+        let start = lines.get(line - 1).copied().unwrap_or_default();
         let before = self.text.get(start as usize..at as usize).unwrap_or_default();
         (line as u32, before.chars().count() as u32 + 1)
     }

@@ -33,6 +33,9 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
+/// What to do.
+const HELP: &str = "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 50000))";
+
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     // Only where a scheduler may put two jobs on one node.
@@ -40,11 +43,17 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         if launch.directives.iter().any(|(key, ..)| key == "exclusive") {
             continue;
         }
+        for command in launch.commands.iter().filter(|command| command.launcher().is_some()) {
+            let port = command.option(&["master-port", "main-process-port"]);
+            if let Some(port) = port.filter(|port| port.parse::<u16>().is_ok_and(|n| n > 0)) {
+                let title = format!("port {port} is the same for each job: two on one node collide");
+                findings.push(launch.finding(&RULE, command.at, title, HELP));
+            }
+        }
         for setting in launch.settings.iter().filter(|setting| setting.name == "MASTER_PORT") {
             if setting.value.as_deref().is_some_and(|port| port.parse::<u16>().is_ok()) {
                 let title = format!("port {} is the same for each job: two on one node collide", setting.raw);
-                let help = "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 50000))";
-                findings.push(launch.finding(&RULE, setting.at, title, help));
+                findings.push(launch.finding(&RULE, setting.at, title, HELP));
             }
         }
     }

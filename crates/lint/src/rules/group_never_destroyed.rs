@@ -35,11 +35,13 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    if scan.project.files.iter().any(|file| file.text.contains("destroy_process_group")) {
+    let calls = calls(scan, |seen| seen.path.ends_with("distributed.init_process_group"));
+    let calls: Vec<_> = calls.collect();
+    if calls.is_empty() || scan.project.files.iter().any(|file| file.text.contains("destroy_process_group")) {
         return Vec::new();
     }
-    let calls = calls(scan, |seen| seen.path.ends_with("distributed.init_process_group"));
     calls
+        .into_iter()
         .map(|(func, seen)| {
             let title = "nothing calls destroy_process_group: a rank that ends first can take the others' last collective with it".to_owned();
             let mut finding = finding(scan, &RULE, func, seen.at, title);

@@ -38,9 +38,8 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     for launch in &scan.launch {
         let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]);
         for command in &launch.commands {
-            if command.program() != "srun" || !command.starts("torchrun") {
-                continue;
-            }
+            let Some(launcher) = command.launcher().filter(|_| command.program() == "srun") else { continue };
+            let name = launcher.name;
             let own = command.number(&["ntasks-per-node", "tasks-per-node"]).or_else(|| {
                 // `-n` and `--ntasks` say how often in the whole job.
                 let of_job = command.number(&["ntasks", "n"])?;
@@ -50,7 +49,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let n = own.or(tasks.map(|(n, _)| n)).unwrap_or(1);
             if n > 1 {
                 let title = format!(
-                    "srun starts torchrun {n} times on each node, and each starts all processes of the node"
+                    "srun starts {name} {n} times on each node, and each starts all processes of the node"
                 );
                 let help =
                     "one task a node: --ntasks-per-node=1, or start python directly with one task a GPU";

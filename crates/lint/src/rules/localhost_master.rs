@@ -36,14 +36,16 @@ pub(crate) static RULE: Rule = Rule {
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
-        let by_slurm = launch.directive(&["nodes"]).map_or(1, |(n, _)| n);
-        let by_command = launch.commands.iter().filter_map(|c| c.number(&["nnodes"])).max().unwrap_or(1);
+        let by_slurm = launch.nodes().map_or(1, |(n, _)| n);
+        let by_command = launch.commands.iter().filter_map(|c| c.launcher()?.nodes).max().unwrap_or(1);
         let is_spread = by_slurm.max(by_command) > 1;
         for setting in launch.settings.iter().filter(|setting| setting.name == "MASTER_ADDR") {
             let is_here =
                 matches!(setting.value.as_deref(), Some("localhost" | "127.0.0.1" | "0.0.0.0" | "::1"));
             let falls_back =
-                setting.raw.contains("|| echo localhost") || setting.raw.contains("|| echo 127.0.0.1");
+                ["|| echo localhost", "|| echo 127.0.0.1"].iter().any(|word| setting.raw.contains(word))
+                    || (is_spread
+                        && [":-localhost", ":-127.0.0.1"].iter().any(|word| setting.raw.contains(word)));
             let help = "take the first host of the job: MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)";
             if is_here && is_spread {
                 let title = format!(
@@ -62,10 +64,11 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
         }
         for command in &launch.commands {
-            let address = command.option(&["master-addr", "rdzv-endpoint"]).unwrap_or_default();
+            let address =
+                command.option(&["master-addr", "rdzv-endpoint", "main-process-ip"]).unwrap_or_default();
             let host = address.split(':').next().unwrap_or_default();
             if matches!(host, "localhost" | "127.0.0.1")
-                && command.number(&["nnodes"]).or(Some(by_slurm)).is_some_and(|n| n > 1)
+                && command.launcher().and_then(|l| l.nodes).unwrap_or(by_slurm) > 1
             {
                 let title = format!(
                     "{address} is the rendezvous address of several nodes: each node waits for itself"

@@ -42,7 +42,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     settings
         .filter_map(|(launch, setting)| {
             let known = variable::get(&setting.name)?;
-            let misread = variable::misread(known, setting.value.as_deref()?, scan.nccl)?;
+            let misread = variable::misread(known, setting.value.as_deref()?, scan.nccl(launch))?;
             let title = format!("{}={}: {}: {}", setting.name, setting.raw, misread.what, misread.trap.means);
             Some(launch.finding(&RULE, setting.at, title, misread.trap.instead))
         })

@@ -62,6 +62,12 @@ fn is_never_called(scan: &Scan<'_, '_>) -> bool {
 }
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let calls = calls(scan, |seen| seen.path.ends_with("distributed.init_process_group"));
+    let with_nccl = calls.filter(|(_, seen)| matches!(seen.argument("backend", 0).map(|v| &v.data), Some(Data::Str(name)) if name.contains("nccl")));
+    let with_nccl: Vec<_> = with_nccl.collect();
+    if with_nccl.is_empty() {
+        return Vec::new();
+    }
     let chooses = |text: &str| {
         ["set_device", "device_id=", "CUDA_VISIBLE_DEVICES", "cuda.device("]
             .iter()
@@ -70,9 +76,8 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     if scan.project.files.iter().any(|file| chooses(file.text)) && !is_never_called(scan) {
         return Vec::new();
     }
-    let calls = calls(scan, |seen| seen.path.ends_with("distributed.init_process_group"));
-    let with_nccl = calls.filter(|(_, seen)| matches!(seen.argument("backend", 0).map(|v| &v.data), Some(Data::Str(name)) if name.contains("nccl")));
     with_nccl
+        .into_iter()
         .map(|(func, seen)| {
             let title =
                 "no rank chooses its GPU: barriers and object collectives then run on GPU 0 of each node"

@@ -18,6 +18,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
+use crate::launch::Command;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -36,9 +37,10 @@ pub(crate) static RULE: Rule = Rule {
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
-        for command in launch.commands.iter().filter(|command| command.starts("torchrun")) {
-            let Some(rank) = command.option(&["node-rank"]) else { continue };
-            let n_nodes = command.number(&["nnodes"]).unwrap_or(1);
+        let started = || launch.commands.iter().filter_map(|command| Some((command, command.launcher()?)));
+        for (command, launcher) in started() {
+            let Some(rank) = command.node_rank() else { continue };
+            let n_nodes = launcher.nodes.unwrap_or(1);
             if command.program() == "srun" && n_nodes > 1 && rank.parse::<u64>().is_ok() {
                 let title = format!("each of {n_nodes} nodes is started with node rank {rank}");
                 findings.push(launch.finding(
@@ -62,6 +64,26 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 findings.push(finding);
             }
         }
+        // One line for each host: the second with the number of the first.
+        let mut seen: Vec<(&str, &str)> = Vec::new();
+        for (command, launcher) in started().filter(|(_, launcher)| launcher.nodes.is_some_and(|n| n > 1)) {
+            let (Some(rank), Some(host)) = (command.node_rank(), remote_host(command)) else { continue };
+            let other = seen.iter().find(|(known, _)| *known == rank && rank.parse::<u64>().is_ok());
+            if let Some((_, first)) = other.filter(|(_, first)| *first != host) {
+                let n_nodes = launcher.nodes.unwrap_or(1);
+                let title = format!("{host} gets node rank {rank}, as {first} does, of {n_nodes} nodes");
+                findings.push(launch.finding(&RULE, command.at, title, "number the nodes from 0"));
+            }
+            seen.push((rank, host));
+        }
     }
     findings
+}
+
+/// The host of `ssh HOST ...`.
+fn remote_host(command: &Command) -> Option<&str> {
+    if command.program() != "ssh" {
+        return None;
+    }
+    command.words.iter().skip(1).find(|word| !word.starts_with('-')).map(String::as_str)
 }

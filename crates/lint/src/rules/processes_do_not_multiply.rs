@@ -18,6 +18,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
+use crate::launch::{Command, Launch};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -33,13 +34,15 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
+/// Directives that give GPUs to a node.
+const GPUS: &[&str] = &["gpus-per-node", "gres", "gpus-per-task"];
+
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
-        let nodes = launch.directive(&["nodes"]);
-        let gpus = launch.directive(&["gpus-per-node", "gres", "gpus-per-task"]);
+        let gpus = launch.directive(GPUS);
         let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]);
-        let is_plain = |command: &&crate::launch::Command| {
+        let is_plain = |command: &&Command| {
             let others = ["torchrun", "accelerate", "deepspeed", "apptainer", "singularity", "docker"];
             let is_python = |word: &str| matches!(word.rsplit('/').next(), Some("python" | "python3"));
             // `bash -c "python train.py"`; `python -c` is a helper, not the job.
@@ -67,25 +70,65 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             finding.confidence = Confidence::Medium;
             findings.push(finding);
         }
-        for command in launch.commands.iter().filter(|command| command.starts("torchrun")) {
-            let (n_nodes, n_processes) = (command.number(&["nnodes"]), command.number(&["nproc-per-node"]));
-            if let (Some((have, _)), Some(want)) = (nodes, n_nodes)
-                && have != want
-                && command.starts("srun")
-            {
-                let title = format!("torchrun waits for {want} nodes, and the job has {have}");
-                let help = "write --nnodes=$SLURM_NNODES";
-                findings.push(launch.finding(&RULE, command.at, title, help));
-            }
-            if let (Some((have, _)), Some(want)) = (gpus, n_processes)
-                && want > have
-                && have > 0
-            {
-                let title =
-                    format!("{want} processes a node share {have} GPU{}", if have == 1 { "" } else { "s" });
-                let help = "start as many processes as the node has GPUs: --nproc-per-node=gpu";
-                findings.push(launch.finding(&RULE, command.at, title, help));
-            }
+        findings.extend(launch.commands.iter().flat_map(|command| of_launcher(launch, command)));
+        if let Some(batch) = launch.batch
+            && batch.micro * batch.accumulation > 0
+            && batch.train % (batch.micro * batch.accumulation) != 0
+        {
+            let title = format!(
+                "train_batch_size {} is no multiple of {} samples a GPU and {} steps: DeepSpeed refuses to start",
+                batch.train, batch.micro, batch.accumulation
+            );
+            let help =
+                "train_batch_size is the micro batch times the accumulation steps times the number of GPUs";
+            findings.push(launch.finding(&RULE, batch.at, title, help));
+        }
+    }
+    findings
+}
+
+/// What torchrun, accelerate or deepspeed is told, against what the scheduler or controller gives.
+fn of_launcher(launch: &Launch<'_>, command: &Command) -> Vec<Finding> {
+    let Some(launcher) = command.launcher() else { return Vec::new() };
+    let mut findings = Vec::new();
+    let nodes = launch.nodes();
+    let of_containers = || {
+        let mut counts = launch.containers.iter().map(|container| container.n_gpus);
+        let first = counts.next()?;
+        (launch.is_controlled && counts.all(|n| n == first)).then_some(first)
+    };
+    let gpus = launch.directive(GPUS).map(|(n, _)| n).or_else(of_containers).filter(|n| *n > 0);
+    let name = launcher.name;
+    let runs_everywhere = command.starts("srun") || launch.is_controlled;
+    if let (Some((have, _)), Some(want)) = (nodes, launcher.nodes)
+        && have != want
+        && runs_everywhere
+    {
+        let title = format!("{name} waits for {want} nodes, and the job has {have}");
+        let help = "take the number from the scheduler: $SLURM_NNODES, or the controller's variables";
+        findings.push(launch.finding(&RULE, command.at, title, help));
+    }
+    if let (Some(have), Some(want)) = (gpus, launcher.per_node)
+        && want > have
+    {
+        let title = format!("{want} processes a node share {have} GPU{}", if have == 1 { "" } else { "s" });
+        let help = "start as many processes as the node has GPUs: --nproc-per-node=gpu";
+        findings.push(launch.finding(&RULE, command.at, title, help));
+    }
+    // accelerate wants the number in the whole job.
+    let n_nodes = launcher.nodes.or(nodes.map(|(n, _)| n)).unwrap_or(1);
+    if let Some(total) = launcher.total
+        && n_nodes > 1
+    {
+        let help = "num_processes counts the whole job: machines times GPUs of each";
+        if total % n_nodes != 0 {
+            let title = format!("{total} processes do not divide among {n_nodes} machines");
+            findings.push(launch.finding(&RULE, command.at, title, help));
+        } else if gpus.is_some_and(|have| have > 1 && total == have) {
+            let title = format!("{total} processes in all, for {n_nodes} machines with {total} GPUs each");
+            let mut finding = launch.finding(&RULE, command.at, title, help);
+            finding.confidence = Confidence::Medium;
+            findings.push(finding);
         }
     }
     findings

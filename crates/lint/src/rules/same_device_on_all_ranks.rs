@@ -39,11 +39,6 @@ pub(crate) static RULE: Rule = Rule {
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (func, tried) in &scan.tried {
-        let file = &scan.project.files[scan.project.functions[*func].file];
-        let is_nccl = file.text.contains("nccl") && file.text.contains("init_process_group");
-        if !is_nccl || file.text.contains("CUDA_VISIBLE_DEVICES") {
-            continue;
-        }
         for seen in &tried.seen {
             let is_first = |value: Option<&crate::flow::value::Val>| {
                 value.is_some_and(|v| {
@@ -64,6 +59,11 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             };
             if !is_setting {
                 continue;
+            }
+            let text = scan.project.files[scan.project.functions[*func].file].text;
+            let is_nccl = text.contains("nccl") && text.contains("init_process_group");
+            if !is_nccl || text.contains("CUDA_VISIBLE_DEVICES") {
+                break;
             }
             let title =
                 "every rank takes GPU 0: NCCL refuses two ranks on one GPU, or one GPU does all the work"

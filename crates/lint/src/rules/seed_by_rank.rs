@@ -19,7 +19,8 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::flow::value::GLOBAL;
+use crate::flow::machine::Seen;
+use crate::flow::value::{GLOBAL, Val};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -34,6 +35,20 @@ pub(crate) static RULE: Rule = Rule {
     doc: include_str!("seed_by_rank.rs"),
     check,
 };
+
+/// The number that says how what ranks divide is ordered: of `set_epoch`, of a split, of a shuffle of a whole data set.
+fn shared_seed(seen: &Seen) -> Option<(&'static str, &Val)> {
+    let last = seen.path.rsplit('.').next().unwrap_or_default();
+    let (name, seed) = match last {
+        "set_epoch" => ("the epoch", seen.argument("epoch", 0)),
+        "train_test_split" => {
+            ("the seed of the split", seen.argument("random_state", 99).or(seen.argument("seed", 99)))
+        }
+        "shuffle" => ("the seed of the shuffle", seen.argument("seed", 99)),
+        _ => return None,
+    };
+    Some((name, seed?))
+}
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let requests = calls(scan, |seen| seen.path.ends_with("SamplingParams")).filter_map(|(func, seen)| {
@@ -59,5 +74,17 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 finding
             })
         });
-    requests.chain(samplers).collect()
+    // Epochs say which permutation is divided; splits say which samples are held out.
+    let shared = calls(scan, |seen| shared_seed(seen).is_some()).filter_map(|(func, seen)| {
+        let (name, seed) = shared_seed(seen)?;
+        (seed.taint.axes & GLOBAL != 0).then(|| {
+            let title = format!("{name} differs from rank to rank: ranks then divide different permutations");
+            let mut finding = finding(scan, &RULE, func, seen.at, title);
+            finding.confidence = Confidence::Low;
+            finding.help =
+                "give all ranks the same number here, and let the sampler or shard tell them apart".into();
+            finding
+        })
+    });
+    requests.chain(samplers).chain(shared).collect()
 }

@@ -36,6 +36,7 @@ pub(crate) static RULE: Rule = Rule {
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let calls = calls(scan, |seen| seen.row.is_some() && !seen.order.is_clean());
+    let registered = registrations(scan);
     calls
         .map(|(func, seen)| {
             let name = seen.row.map_or("a collective", |row| row.call.name);
@@ -58,6 +59,22 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             finding.help =
                 "go over sorted(...): the order of a set of strings depends on the hash seed of each process"
                     .into();
+            finding
+        })
+        .chain(registered)
+        .collect()
+}
+
+/// Buffers and parameters that are registered in no order: wrappers broadcast and flatten them in the order of registration.
+fn registrations(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    const NAMES: &[&str] = &["register_buffer", "register_parameter", "add_module"];
+    let is_one = |path: &str| path.rsplit('.').next().is_some_and(|last| NAMES.contains(&last));
+    calls(scan, |seen| is_one(&seen.path) && !seen.order.is_clean())
+        .map(|(func, seen)| {
+            let title =
+                "parts of the model are registered in the order of a set: ranks then exchange different ones";
+            let mut finding = finding(scan, &RULE, func, seen.at, title.to_owned());
+            finding.help = "go over sorted(...) or a list".into();
             finding
         })
         .collect()

@@ -47,6 +47,22 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         .filter_map(|(launch, setting)| {
             let name = setting.name.as_str();
             let is_ours = name.starts_with("NCCL_") || name.starts_with("TORCH_NCCL_");
+            if is_ours
+                && let Some(known) = variable::get(name)
+                && let Some(version) = scan.nccl(launch)
+                && known.reader.eq_ignore_ascii_case("nccl")
+                && variable::is_read_by(name, Some(version)) == Some(false)
+            {
+                let when = match known.since {
+                    Some(since) if since > version => format!("it came with {since}"),
+                    _ => "it is gone since".to_owned(),
+                };
+                let title = format!("NCCL {version}, which is installed here, does not read {name}: {when}");
+                let help = "remove it, or install a release that reads it";
+                let mut finding = launch.finding(&RULE, setting.at, title, help);
+                finding.confidence = Confidence::Medium;
+                return Some(finding);
+            }
             if !is_ours
                 || variable::get(name).is_some()
                 || variable::is_of_plugin(name)

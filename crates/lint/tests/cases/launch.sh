@@ -80,3 +80,53 @@ srun torchrun --nnodes=8 --nproc-per-node=4 train.py
 export NCCL_SOCKET_IFNAME=ib0
 export GLOO_SOCKET_IFNAME=ib0
 srun torchrun --nnodes=8 --nproc-per-node=4 train.py
+#: fires accelerate-does-not-divide processes-do-not-multiply
+#SBATCH --nodes=3
+srun accelerate launch --num_machines 3 --num_processes 16 --machine_rank $SLURM_NODEID train.py
+#: fires accelerate-counts-one-machine processes-do-not-multiply
+#SBATCH --nodes=4
+#SBATCH --gpus-per-node=8
+srun accelerate launch --num_machines 4 --num_processes 8 --machine_rank $SLURM_NODEID train.py
+#: silent accelerate-counts-the-job
+#SBATCH --nodes=4
+#SBATCH --gpus-per-node=8
+srun accelerate launch --num_machines 4 --num_processes 32 --machine_rank $SLURM_NODEID train.py
+#: fires accelerate-at-localhost localhost-master
+accelerate launch --num_machines 2 --num_processes 16 --main_process_ip 127.0.0.1 train.py
+#: fires accelerate-with-one-machine-rank node-rank-fixed
+#SBATCH --nodes=2
+srun accelerate launch --num_machines 2 --num_processes 16 --machine_rank 0 train.py
+#: fires deepspeed-with-more-than-there-is processes-do-not-multiply
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:4
+deepspeed --num_gpus=8 train.py
+#: fires deepspeed-per-task launcher-per-task
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+srun deepspeed --num_gpus 8 train.py
+#: fires two-hosts-one-number node-rank-fixed
+ssh node1 "torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 train.py" &
+ssh node2 "torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 train.py"
+#: silent two-hosts-two-numbers
+ssh node1 "torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 train.py" &
+ssh node2 "torchrun --nnodes=2 --nproc-per-node=8 --node-rank=1 train.py"
+#: fires default-is-localhost localhost-master
+#SBATCH --nodes=2
+export MASTER_ADDR=${MASTER_ADDR:-localhost}
+srun torchrun --nnodes=2 train.py
+#: silent default-on-one-node
+export MASTER_ADDR=${MASTER_ADDR:-localhost}
+torchrun --nnodes=1 --nproc-per-node=8 train.py
+#: fires adapter-without-locked-memory rdma-out-of-reach
+docker run --gpus 8 --shm-size=16g --device=/dev/infiniband/uverbs0 image python train.py
+#: silent adapter-with-locked-memory
+docker run --gpus 8 --shm-size=16g --ulimit memlock=-1 --device=/dev/infiniband/uverbs0 image python train.py
+#: fires blocking-launches debugging-left-in
+export CUDA_LAUNCH_BLOCKING=1
+torchrun train.py
+#: fires number-out-of-range misread-value
+export NCCL_BUFFSIZE=4M
+torchrun train.py
+#: low fires fixed-port-on-the-command-line fixed-port
+#SBATCH --gres=gpu:2
+torchrun --master-port=29500 --nproc-per-node=2 train.py

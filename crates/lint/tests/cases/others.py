@@ -132,3 +132,137 @@ def f(rank):
         dist.barrier()  # ringleader: ignore[collective-under-rank-condition] the others wait in the server
 #: fires nothing-to-ignore unused-ignore
 x = 1  # ringleader: ignore[collective-under-rank-condition] once upon a time
+#: low fires random-state-of-rank-0-for-all seed-equal-on-all-ranks
+import torch
+import torch.distributed as dist
+
+def resume(path):
+    states = [torch.load(path)["rng"] if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(states, src=0)
+    torch.set_rng_state(states[0])
+#: low silent random-state-of-each-rank
+import torch
+import torch.distributed as dist
+
+def resume(path):
+    states = torch.load(path)["rng_of_all_ranks"]
+    torch.set_rng_state(states[dist.get_rank()])
+#: low fires all-ranks-read-all-of-the-data seed-equal-on-all-ranks
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+
+def main(model, dataset):
+    torch.manual_seed(42)
+    loader = DataLoader(dataset, batch_size=8, shuffle=True, drop_last=True)
+    model = DDP(model)
+    for step, batch in zip(range(1000), loader):
+        model(batch).sum().backward()
+#: low silent sampler-divides-the-data
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(model, dataset):
+    torch.manual_seed(42)
+    sampler = DistributedSampler(dataset, drop_last=True)
+    loader = DataLoader(dataset, batch_size=8, sampler=sampler)
+    model = DDP(model)
+    for step in range(1000):
+        model(next(iter(loader))).sum().backward()
+#: low silent seed-of-each-rank
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+
+def main(model, dataset):
+    torch.manual_seed(42 + dist.get_rank())
+    loader = DataLoader(dataset, batch_size=8, shuffle=True)
+    model = DDP(model)
+    for step in range(1000):
+        model(next(iter(loader))).sum().backward()
+#: fires sampler-seeded-by-rank seed-by-rank
+import torch.distributed as dist
+from torch.utils.data import DistributedSampler
+
+def sampler(dataset, seed):
+    return DistributedSampler(dataset, seed=seed + dist.get_rank())
+#: silent sampler-seeded-alike
+import torch.distributed as dist
+from torch.utils.data import DistributedSampler
+
+def sampler(dataset, seed):
+    return DistributedSampler(dataset, seed=seed)
+#: low fires epoch-by-rank seed-by-rank
+import torch.distributed as dist
+
+def train(sampler, n_epochs):
+    for epoch in range(n_epochs):
+        sampler.set_epoch(epoch * dist.get_world_size() + dist.get_rank())
+#: low silent epoch-for-all
+import torch.distributed as dist
+
+def train(sampler, n_epochs):
+    for epoch in range(n_epochs):
+        sampler.set_epoch(epoch)
+#: low fires split-seeded-by-rank seed-by-rank
+import torch.distributed as dist
+from sklearn.model_selection import train_test_split
+
+def split(rows):
+    return train_test_split(rows, test_size=0.1, random_state=dist.get_rank())
+#: low silent split-seeded-alike
+import torch.distributed as dist
+from sklearn.model_selection import train_test_split
+
+def split(rows):
+    return train_test_split(rows, test_size=0.1, random_state=0)[dist.get_rank()]
+#: low fires groups-in-another-order collective-order-by-rank
+import torch.distributed as dist
+
+def exchange(x, rows, columns, rank):
+    if rank == 0:
+        dist.all_reduce(x, group=rows)
+        dist.all_reduce(x, group=columns)
+    else:
+        dist.all_reduce(x, group=columns)
+        dist.all_reduce(x, group=rows)
+#: low silent groups-in-one-order
+import torch.distributed as dist
+
+def exchange(x, y, rows, columns, rank):
+    if rank == 0:
+        dist.all_reduce(x, group=rows)
+        dist.all_reduce(x, group=columns)
+    else:
+        dist.all_reduce(y, group=rows)
+        dist.all_reduce(y, group=columns)
+#: low fires backward-skipped-on-its-own-data collective-under-local-condition|local-stop-decision
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Trainer:
+    def __init__(self, model):
+        self.model = DDP(model)
+
+    def step(self, batch):
+        loss = self.model(batch).mean()
+        if torch.isnan(loss):
+            return 0.0
+        loss.backward()
+        return loss.item()
+#: low silent backward-on-each-path
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Trainer:
+    def __init__(self, model):
+        self.model = DDP(model)
+
+    def step(self, batch):
+        loss = self.model(batch).mean()
+        if torch.isnan(loss):
+            loss = torch.nan_to_num(loss) * 0
+        loss.backward()
+        return loss.item()

@@ -949,3 +949,24 @@ def f(x, y, tp_group, rank):
     else:
         dist.all_reduce(y)
         dist.all_reduce(x, group=tp_group)
+#: silent zero3-save-pretrained-on-all
+import deepspeed
+import torch.distributed as dist
+
+def save(model_engine, tok, out):
+    # ZeRO-3: parameters are partitioned
+    with deepspeed.zero.GatheredParameters(list(model_engine.parameters()), modifier_rank=0):
+        if dist.get_rank() == 0:
+            tok.save_pretrained(out)
+#: silent log-dir-read-on-all
+from pytorch_lightning import Callback
+from pytorch_lightning.utilities import rank_zero_only
+
+class Dump(Callback):
+    def on_train_start(self, trainer, pl_module):
+        self.write(trainer.log_dir)
+
+    @rank_zero_only
+    def write(self, path):
+        with open(path + "/cfg", "w") as f:
+            f.write("x")

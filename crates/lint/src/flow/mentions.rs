@@ -1,0 +1,128 @@
+//! What a file mentions: one pass over its text for all words that say how its job is run.
+
+use std::sync::OnceLock;
+
+use aho_corasick::AhoCorasick;
+
+/// What a file says of its job, by its words alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mentions {
+    /// That parameters are sharded. A question for a mode that may be on says nothing, and neither does a comment.
+    pub(crate) sharding: bool,
+    /// That a model holds buffers.
+    pub(crate) buffers: bool,
+    /// That DDP leaves buffers alone.
+    pub(crate) no_buffers: bool,
+    /// That gradients are reduced by hand.
+    pub(crate) by_hand: bool,
+    /// That a model is wrapped.
+    pub(crate) wrapping: bool,
+    /// That several processes run.
+    pub(crate) processes: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Says {
+    Sharding,
+    Buffers,
+    NoBuffers,
+    ByHand,
+    Wrapping,
+    Processes,
+}
+
+/// Words; those about sharding in any case.
+const WORDS: &[(&str, Says)] = &[
+    ("fullyshardeddataparallel", Says::Sharding),
+    ("fully_shard", Says::Sharding),
+    ("fsdp", Says::Sharding),
+    ("deepspeed", Says::Sharding),
+    ("zero3", Says::Sharding),
+    ("zero-3", Says::Sharding),
+    ("zero 3", Says::Sharding),
+    ("zero_stage", Says::Sharding),
+    ("BatchNorm", Says::Buffers),
+    ("register_buffer", Says::Buffers),
+    ("buffers", Says::Buffers),
+    ("resnet", Says::Buffers),
+    ("ResNet", Says::Buffers),
+    ("barrier(", Says::Buffers),
+    ("broadcast_buffers=False", Says::NoBuffers),
+    ("all_reduce(p.grad", Says::ByHand),
+    ("all_reduce(param.grad", Says::ByHand),
+    ("all_reduce(parameter.grad", Says::ByHand),
+    ("DistributedDataParallel", Says::Wrapping),
+    ("DistributedOptimizer", Says::Wrapping),
+    ("Accelerator(", Says::Wrapping),
+    ("torch.distributed", Says::Processes),
+    ("horovod", Says::Processes),
+];
+
+/// Beside a word about sharding: a line that asks for a mode.
+const QUESTIONS: &[&str] = &[
+    "deepspeed_plugin",
+    "deepspeed_zero_init",
+    "distributedtype",
+    "distributed_type",
+    "is_deepspeed",
+    "is_fsdp",
+];
+
+fn finder() -> Option<&'static AhoCorasick> {
+    static FINDER: OnceLock<Option<AhoCorasick>> = OnceLock::new();
+    let words = || WORDS.iter().map(|(word, _)| *word);
+    let build = || AhoCorasick::builder().ascii_case_insensitive(true).build(words()).ok();
+    FINDER.get_or_init(build).as_ref()
+}
+
+/// Reads a file's text.
+pub(crate) fn mentions(text: &str) -> Mentions {
+    let mut said = Mentions::default();
+    for found in finder().into_iter().flat_map(|finder| finder.find_overlapping_iter(text)) {
+        let Some((word, says)) = WORDS.get(found.pattern().as_usize()) else { continue };
+        let is_exact = text.get(found.range()) == Some(*word);
+        match says {
+            Says::Sharding => said.sharding = said.sharding || shards(text, found.start()),
+            Says::Buffers => said.buffers |= is_exact,
+            Says::NoBuffers => said.no_buffers |= is_exact,
+            Says::ByHand => said.by_hand |= is_exact,
+            Says::Wrapping => said.wrapping |= is_exact,
+            Says::Processes => said.processes |= is_exact,
+        }
+    }
+    said
+}
+
+/// Whether the line of a word about sharding says that something is sharded.
+fn shards(text: &str, at: usize) -> bool {
+    let start = text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+    let line = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    // A comment says nothing about this run.
+    let code = line.split(" #").next().unwrap_or_default();
+    if code.trim_start().starts_with('#') || start + code.len() <= at {
+        return false;
+    }
+    let lower = code.to_ascii_lowercase();
+    !QUESTIONS.iter().any(|word| lower.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sharding_is_said_in_code_and_not_asked_for() {
+        assert!(mentions("model = FSDP(model)").sharding);
+        assert!(mentions("x = 1\nimport DeepSpeed").sharding);
+        assert!(!mentions("# FSDP would help").sharding);
+        assert!(!mentions("x = 1 # with fsdp\n").sharding);
+        assert!(!mentions("if accelerator.distributed_type == DistributedType.DEEPSPEED:").sharding);
+    }
+
+    #[test]
+    fn words_inside_others_count() {
+        let said = mentions("DDP(model, broadcast_buffers=False)");
+        assert!(said.no_buffers && said.buffers && !said.wrapping);
+        assert!(!mentions("batchnorm").buffers);
+    }
+}
