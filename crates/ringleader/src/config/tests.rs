@@ -42,7 +42,7 @@ fn keys_are_long_options() {
 
 #[test]
 fn mistakes_are_shown_where_they_are() {
-    let said = "error: failed to read the configuration: `stall-facter` is no option of this command\n \
+    let said = "error: failed to read the configuration: `stall-facter` is not an option of this command\n \
                 --> ringleader.toml:2:1\n  |\n2 | stall-facter = 4\n  | ^^^^^^^^^^^^\n  = help: did you mean `stall-factor`?\n";
     assert_eq!(wrong("[watch]\nstall-facter = 4\n", Layer::User), said);
     let shown = wrong("# ours\nformat = \"xml\"\n", Layer::User);
