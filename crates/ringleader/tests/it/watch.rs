@@ -8,6 +8,7 @@ mod several;
 mod stay;
 mod whom;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -22,6 +23,13 @@ use crate::cli::ringleader;
 
 /// Operations a second that a pretended job runs.
 const PACE: Duration = Duration::from_millis(20);
+
+/// The id of a job's communicators by its folder: tests run beside each other, and ranks of one communicator are of one job.
+fn own_id(folder: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    folder.hash(&mut hasher);
+    hasher.finish() >> 16
+}
 
 /// One rank: all_reduce after all_reduce. Each ends once all ranks have entered it, shown by a file of each that grows
 /// by a byte with every step; or by the bytes of its neighbour, where ranks have a network. Ends after `steps`.
@@ -41,7 +49,7 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
     let n_comms: u64 = std::env::var("PRETENDED_COMMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let begin = |n: u64| {
         ring.comm_begins(&NewComm {
-            id: id.unwrap_or(0xd1ce) + n,
+            id: id.unwrap_or_else(|| own_id(folder)) + n,
             name: b"default_pg",
             size,
             rank: Some(rank),
