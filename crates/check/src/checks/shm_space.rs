@@ -170,7 +170,7 @@ mod tests {
         let summary = stage.answer(&CHECK).summary;
         assert!(
             summary.contains(
-                "data (5000 MiB, held by nobody), torch_1 (3000 MiB, deleted, held by pid 4711 and 1 more)"
+                "data (5000 MiB, held by no process), torch_1 (3000 MiB, deleted, held by pid 4711 and 1 more)"
             ),
             "{summary}"
         );

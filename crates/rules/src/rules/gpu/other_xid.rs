@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_program_s_own_fault_sends_no_node_to_repair() {
         let asked = asks(&Stage::new().xid("0000:3b:00", 69, 5, X));
-        assert!(asked[0].contains("The node may stay"), "{asked:?}");
+        assert!(asked[0].contains("The node can stay in service"), "{asked:?}");
     }
 
     #[test]

@@ -214,7 +214,7 @@ mod tests {
         let short = with_kernel_log(60).finding(&RULE);
         assert_eq!(short.confidence, ringleader_model::Confidence::Medium);
         assert_eq!(short.evidence.len(), past.evidence.len() - 1);
-        assert!(short.actions.iter().any(|a| a.text.contains("from 9 minutes before")), "{short:#?}");
+        assert!(short.actions.iter().any(|a| a.text.contains("ends 9 minutes before")), "{short:#?}");
     }
 
     #[test]

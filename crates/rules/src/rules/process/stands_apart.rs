@@ -122,7 +122,7 @@ fn apart(
     let words = look.busy.as_ref().map_or_else(String::new, |b| format!(", {}", b.words()));
     let victims = waiting.iter().map(|l| l.rank).collect();
     let title = format!(
-        "{rank} is outside any collective{words}{}; {} for it",
+        "{rank} is elsewhere{words}{}; {} for it",
         drafting::at(look.place),
         drafting::waiting(&victims)
     );

@@ -106,7 +106,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             suspect,
             place,
             format!(
-                "{} is outside any collective{}{}; {} for it in {}",
+                "{} is elsewhere{}{}; {} for it in {}",
                 drafting::rank(rank),
                 busy.as_ref().map_or_else(String::new, |b| format!(", {}", b.words())),
                 drafting::at(place),
@@ -245,7 +245,7 @@ mod tests {
                 .contains("reading or writing a checkpoint at step")
         );
         assert!(title(&[("threading.py", 327, "wait"), train]).contains("waiting for a lock or a queue"));
-        assert!(title(&[train]).starts_with("rank 2 is outside any collective at step"));
+        assert!(title(&[train]).starts_with("rank 2 is elsewhere at step"));
     }
 
     #[test]

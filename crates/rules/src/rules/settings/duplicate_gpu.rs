@@ -162,7 +162,7 @@ mod tests {
         // GPU 1 is that of local rank 1, which rank 2 is.
         job(["0", "2", "1"], ("A", "b")).expect(&RULE, &["duplicate-gpu 0"]);
         let title = job(["0", "2", "1"], ("A", "b")).finding(&RULE).title;
-        assert_eq!(title, "rank 0 uses the GPU 0000:01:00.0, which is that of rank 2");
+        assert_eq!(title, "rank 0 uses the GPU 0000:01:00.0, which belongs to rank 2");
         job(["0", "0", "0"], ("A", "b")).expect(&RULE, &["duplicate-gpu 0,2"]);
         // Numbers of what each process sees are not those of the node.
         job(["0", "2", "1"], ("CUDA_VISIBLE_DEVICES", "1")).expect(&RULE, &["duplicate-gpu 0,2"]);

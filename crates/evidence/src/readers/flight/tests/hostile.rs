@@ -182,7 +182,7 @@ fn cycles_through_the_memo() {
         extract
             .notes
             .iter()
-            .any(|n| n.text.contains("an entry is no dict") || n.text.contains("no operation"))
+            .any(|n| n.text.contains("an entry is not a dict") || n.text.contains("no operation"))
     );
 }
 
