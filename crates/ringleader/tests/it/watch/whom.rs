@@ -141,7 +141,7 @@ fn without_a_descriptor_left_nobody_is_dead() {
     let at = note.split_once("http://").unwrap().1.split('/').next().unwrap().to_owned();
     while watcher.until("progress")["comms"][0]["ranks_seen"] != 2 {}
     let idle: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(&at).unwrap()).collect();
-    while !remarks(&watcher.until("watching")).contains("whether processes live") {}
+    while !remarks(&watcher.until("watching")).contains("whether processes are alive") {}
     watcher.until("progress");
     drop(idle);
     watcher.until("progress");
