@@ -3,8 +3,9 @@
 
     zoo/run/faults.py --ringleader target/debug/ringleader --python python3 --runs 40 --seed 1 --out report.json [--torchrun]
 
-For each: whether the class is right, whether training ends with the loss of an uninterrupted run, whether a step before the
-checkpoint was repeated, and the time from the fault to the next attempt's first step. With --torchrun the same faults under
+For each: whether the class is right, whether training ends with the loss of an uninterrupted run, whether a step at or below the
+checkpoint was repeated, whether the steps that were lost are stated, and the time from the fault to the next attempt's first step.
+With --torchrun the same faults under
 `torchrun --max-restarts 3` alone, for comparison.
 """
 
@@ -23,6 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Fault, the class that is right, and what ends the run: it recovers, or stops as a program does.
 FAULTS = {
     "kill": ("transient", "recovers"),
+    # The newest checkpoint is cut as well.
+    "torn": ("transient", "recovers"),
     "segfault": ("unknown", "recovers"),
     "abort": ("unknown", "recovers"),
     "exception": ("program", "recovers"),
@@ -112,7 +115,11 @@ def one(args, name, seed, wanted):
     if ends == "recovers":
         row["same_loss"] = final(folder) == wanted
         row["repeated_too_early"] = too_early(folder, records)
-        row["is_well"] = row["same_loss"] and not row["repeated_too_early"] and code == 0
+        row["lost_is_right"] = row["step_lost"] == lost(folder)
+        row["is_well"] = row["same_loss"] and not row["repeated_too_early"] and row["lost_is_right"] and code == 0
+        if name == "torn":
+            row["is_told"] = "checkpoint passed over: " in open(os.path.join(folder, "said")).read()
+            row["is_well"] = row["is_well"] and row["is_told"]
     elif ends == "stops":
         text = open(os.path.join(folder, "said")).read()
         row["traceback_on_top"] = "The first rank that failed said" in text
@@ -130,6 +137,12 @@ def too_early(folder, records):
     order = [s["step"] for s in steps(folder)]
     backs = [(a, b) for a, b in zip(order, order[1:]) if b <= a]
     return any(b <= from_step for (_, b), from_step in zip(backs, used))
+
+
+def lost(folder):
+    """Steps that were done again, at each return."""
+    order = [s["step"] for s in steps(folder)]
+    return [a - b + 1 for a, b in zip(order, order[1:]) if b <= a]
 
 
 def bare(args, name, seed):
@@ -191,6 +204,11 @@ def main():
     gaps = sorted(row["gap_s"] for row in rows if row["gap_s"] is not None)
     summary = {"runs": len(rows), "right": sum(row["is_right"] for row in rows), "well": sum(row["is_well"] for row in rows),
                "median_gap_s": gaps[len(gaps) // 2] if gaps else None}
+    for name in sorted({row["fault"] for row in rows}):
+        of = [row for row in rows if row["fault"] == name]
+        times = sorted(row["gap_s"] for row in of if row["gap_s"] is not None)
+        summary[name] = {"runs": len(of), "right": sum(row["is_right"] for row in of), "well": sum(row["is_well"] for row in of),
+                         "causes": sorted({row["cause"] or "-" for row in of}), "gaps_s": times}
     with open(args.out, "w") as file:
         json.dump({"summary": summary, "rows": rows, "torchrun": bares}, file, indent=1)
     print(json.dumps(summary))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Four nodes (network namespaces) and a real etcd of three members: `ringleader run` on each while things break.
 
-    zoo/run/nodes.py --ringleader PROGRAM [--only link,rank,apart,supervisor,leader,full] [--out FILE]
+    zoo/run/nodes.py --ringleader PROGRAM [--only link,rank,apart,supervisor,leader,full,back,mended] [--out FILE]
 
 Needs root, iproute2 and etcd; without them it says so and ends with 69. Checked for each: the job does all of its steps, the
 sum is right (nothing was lost or counted twice), no node starts a generation twice, no two generations make progress at
-once, all journals agree.
+once, the spare steps in where a node is gone, and one that comes back joins the next attempt.
 """
 
 import argparse
@@ -31,11 +31,15 @@ first = "1s"
 cap = "2s"
 [exclude]
 max_share = 0.5
+back_after = "3s"
 [stall]
 grace = "2s"
 [preflight]
 check = false
+command = "test ! -e {folder}/bad-$NODE"
 """
+VERDICT = {"cause": "nvlink-error", "class": "node", "confidence": "high", "summary": "planted: the NVLinks of n1",
+           "culprits": [{"host": "n1"}]}
 
 
 def sh(*words, check=True):
@@ -49,6 +53,8 @@ class World:
         self.etcds, self.nodes, self.spaces = {}, {}, []
         # State folders that no other node can read, by descriptor: they outlive the node's processes for us.
         self.is_apart, self.private = False, {}
+        self.steps = args.steps
+        self.log = []
 
     def space(self, name):
         return f"{self.tag}{name}"
@@ -100,10 +106,11 @@ class World:
         words = [self.args.ringleader, "run", "--hub", hub, "--job", "j", "--node", f"n{n}", "--address", f"10.79.0.{10 + n}",
                  "--nodes", "3", "--min-nodes", "2", "--lost-after", "15", "--join-within", "20", "--silence-floor", "6",
                  "--end-grace", "2", "--state", f"{self.folder}/state{n}", "--policy", f"{self.folder}/policy.toml",
-                 "--checkpoints", f"{self.folder}/ckpt", "--no-history", "--no-ras", "--",
+                 "--checkpoints", f"{self.folder}/ckpt", "--no-history", "--no-ras", "--unstable-verdict",
+                 f"{self.folder}/verdict.json", "--",
                  sys.executable, f"{HERE}/small.py", "--rank", "{node_rank}", "--world", "{nnodes}", "--master",
-                 "{master_addr}:{master_port}", "--dir", self.folder, "--steps", str(self.args.steps), "--resume",
-                 "{checkpoint}"]
+                 "{master_addr}:{master_port}", "--dir", self.folder, "--steps", str(self.steps), "--hurry",
+                 f"{self.folder}/hurry", "--resume", "{checkpoint}"]
         said = open(f"{self.folder}/said{n}", "a")
         if self.is_apart:
             os.makedirs(f"{self.folder}/state{n}", exist_ok=True)
@@ -125,11 +132,29 @@ class World:
         except (OSError, ValueError):
             return {}
 
-    def step(self):
+    def last(self):
         try:
-            return json.loads(open(f"{self.folder}/steps.jsonl").read().splitlines()[-1])["step"]
+            return json.loads(open(f"{self.folder}/steps.jsonl").read().splitlines()[-1])
         except (OSError, IndexError, ValueError):
-            return 0
+            return {}
+
+    def step(self):
+        return self.last().get("step", 0)
+
+    def runs(self, generation):
+        return self.wait(f"attempt {generation}", lambda: self.last().get("generation", 0) >= generation, self.args.limit)
+
+    def joins(self, n, generation):
+        """The node has passed its examination for this attempt."""
+        words = f"this node could join attempt {generation}"
+        return self.wait(words, lambda: words in open(f"{self.folder}/said{n}").read(), self.args.limit)
+
+    def said(self, n, words):
+        return self.wait(words, lambda: words in open(f"{self.folder}/said{n}").read(), self.args.limit)
+
+    def touch(self, name, is_there=True):
+        path = f"{self.folder}/{name}"
+        open(path, "w").close() if is_there else os.remove(path)
 
     def wait(self, what, test, limit):
         until = time.time() + limit
@@ -137,7 +162,7 @@ class World:
             if test():
                 return True
             time.sleep(0.2)
-        print(f"gave up waiting for {what}", flush=True)
+        self.log.append(f"gave up waiting for {what}")
         return False
 
     def close(self):
@@ -208,7 +233,37 @@ def full(world):
     world.ctl("alarm", "disarm")
 
 
-SCENES = {"rank": rank, "apart": apart, "supervisor": supervisor, "leader": leader, "full": full, "link": link}
+def back(world):
+    """One node's link is cut and comes back; then another's is cut for good: the first one joins again."""
+    world.inside(1, "ip", "link", "set", "eth0", "down")
+    world.runs(2)
+    world.inside(1, "ip", "link", "set", "eth0", "up")
+    world.joins(1, 3)
+    world.inside(2, "ip", "link", "set", "eth0", "down")
+    world.runs(3)
+
+
+def mended(world):
+    """One node is found bad and left out, and fails its examination; it is mended while the job runs. When another one fails the
+    examination before the next attempt, the first one joins again."""
+    world.touch("bad-n1")
+    json.dump(VERDICT, open(f"{world.folder}/verdict.json", "w"))
+    kill_rank(world, 1)
+    world.runs(2)
+    world.touch("bad-n1", False)
+    world.joins(1, 3)
+    time.sleep(3)
+    world.touch("bad-n2")
+    kill_rank(world, 0)
+    world.runs(3)
+
+
+SCENES = {"rank": rank, "apart": apart, "supervisor": supervisor, "leader": leader, "full": full, "link": link, "back": back,
+          "mended": mended}
+# Where it is known who runs an attempt: by generation.
+RUN_BY = {"link": {2: [0, 2, 3]}, "back": {2: [0, 2, 3], 3: [0, 1, 3]}, "mended": {2: [0, 2, 3], 3: [0, 1, 3]}}
+# Nodes that are cut off at the end.
+CUT = {"link": [1], "back": [2]}
 
 
 def play(args, name):
@@ -217,7 +272,7 @@ def play(args, name):
     world.is_apart = name == "apart"
     row = {"scene": name, "folder": folder}
     with open(f"{folder}/policy.toml", "w") as file:
-        file.write(POLICY)
+        file.write(POLICY.replace("{folder}", folder))
     try:
         world.build()
         for n in range(3):
@@ -228,8 +283,10 @@ def play(args, name):
         row["started"] = world.wait("the first steps", lambda: world.step() >= 15, 120)
         struck = time.time()
         SCENES[name](world)
+        # The job takes its time until the last fault, however long that takes on this machine.
+        world.touch("hurry")
         row["ended"] = world.wait("the end", lambda: os.path.exists(f"{folder}/final.json"), args.limit)
-        alive = [n for n in range(N) if not (name == "link" and n == 1)]
+        alive = [n for n in range(N) if n not in CUT.get(name, [])]
         row["codes"] = []
         for n in alive:
             try:
@@ -239,6 +296,8 @@ def play(args, name):
         judge(world, row, struck, args)
     finally:
         world.close()
+    if world.log:
+        row["log"] = world.log
     if row.get("is_well") and not args.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return row
@@ -260,21 +319,27 @@ def judge(world, row, struck, args):
                 key = (record["node"], record["generation"])
                 starts[key] = starts.get(key, 0) + 1
     row["started_once"] = all(n == 1 for n in starts.values())
+    by = {}
+    for node, generation in sorted(starts):
+        by.setdefault(generation, []).append(int(node[1:]))
+    row["run_by"] = by
+    wanted = RUN_BY.get(row["scene"], {})
+    row["as_wanted"] = all(by.get(generation) == nodes for generation, nodes in wanted.items())
     final = json.load(open(f"{folder}/final.json")) if os.path.exists(f"{folder}/final.json") else {}
-    row["right_sum"] = final.get("total") == args.steps * (args.steps + 1) // 2
+    row["right_sum"] = final.get("total") == world.steps * (world.steps + 1) // 2
     later = [s["at"] for s in steps if s["at"] > struck and s["generation"] > min(generations)]
     row["gap_s"] = round(later[0] - struck, 1) if later else None
     if world.is_apart:
         row["fetched"] = sum(len(glob.glob(f"{world.state(n)}/attempts/1/of-*.tar.zst")) for n in range(N))
     row["is_well"] = bool(row["started"] and row.get("fetched", 2) == 2 and row["ended"] and row["one_at_a_time"] and row["started_once"]
-                          and row["right_sum"] and all(code == 0 for code in row["codes"]))
+                          and row["right_sum"] and row["as_wanted"] and all(code == 0 for code in row["codes"]))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ringleader", required=True)
     parser.add_argument("--only", default=",".join(SCENES))
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--limit", type=float, default=180)
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--out", default=None)

@@ -3,11 +3,15 @@
 step, and rank 0 saves every few steps as safetensors. A peer that is gone ends it; one that is cut off leaves it waiting.
 
     small.py --rank R --world N --master HOST:PORT --dir D --steps S [--resume FILE]
+
+Rank, number of ranks and meeting point are those of the launcher (torchrun, accelerate, deepspeed, mpirun, srun) where they are
+not named. `--fault kill|exception|exit --at STEP --by RANK` plants a fault once, `--again` at every try.
 """
 
 import argparse
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -24,15 +28,32 @@ def exactly(peer, n):
     return data
 
 
+def of_launcher(*names):
+    """The first of these variables that a launcher has set."""
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def meeting_point():
+    """torchrun keeps MASTER_PORT for its own store: the ranks meet 500 above."""
+    return f"{os.environ.get('MASTER_ADDR', '127.0.0.1')}:{int(os.environ.get('MASTER_PORT', '29500')) + 500}"
+
+
 def main():
     parser = argparse.ArgumentParser()
-    for name in ("rank", "world", "steps"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--master", required=True)
+    parser.add_argument("--rank", type=int, default=of_launcher("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"))
+    parser.add_argument("--world", type=int, default=of_launcher("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"))
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--master", default=meeting_point())
     parser.add_argument("--dir", required=True)
     parser.add_argument("--resume", default=None)
     parser.add_argument("--save-every", type=int, default=10)
     parser.add_argument("--step-ms", type=int, default=100)
+    parser.add_argument("--hurry", default=None, help="no pause between steps once this file is there")
+    parser.add_argument("--fault", choices=["kill", "exception", "exit"], default=None)
+    parser.add_argument("--at", type=int, default=0)
+    parser.add_argument("--by", type=int, default=0)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--local_rank", "--local-rank", help=argparse.SUPPRESS)
     args = parser.parse_args()
     os.environ.setdefault("RANK", str(args.rank))
     host, port = args.master.rsplit(":", 1)
@@ -63,6 +84,7 @@ def main():
     generation = os.environ.get("RINGLEADER_GENERATION", "0")
     while step < args.steps:
         step += 1
+        strike(args, step)
         mine = step * (args.rank + 1) if args.world == 1 else step
         if args.rank == 0:
             got = [struct.unpack("<q", exactly(peer, 8))[0] for peer in peers]
@@ -80,10 +102,26 @@ def main():
             peers[0].sendall(struct.pack("<q", mine))
             total = struct.unpack("<q", exactly(peers[0], 8))[0]
             print(f"step {step} loss {1 / step:.4f}", flush=True)
-        time.sleep(args.step_ms / 1000)
+        if not (args.hurry and os.path.exists(args.hurry)):
+            time.sleep(args.step_ms / 1000)
     if args.rank == 0:
         with open(os.path.join(args.dir, "final.json"), "w") as file:
             json.dump({"total": total}, file)
+
+
+def strike(args, step):
+    """The planted fault, if this is its step and its rank."""
+    if args.fault is None or step != args.at or args.rank != args.by:
+        return
+    mark = os.path.join(args.dir, "struck")
+    if os.path.exists(mark) and not args.again:
+        return
+    open(mark, "a").close()
+    if args.fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if args.fault == "exit":
+        os._exit(7)
+    raise ValueError(f"batch of step {step} has no label")
 
 
 def save(folder, step, total):

@@ -102,6 +102,9 @@ def strike(plan, args, rank, step):
     fault = plan["fault"]
     if fault == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "torn":
+        tear(args, step)
+        os.kill(os.getpid(), signal.SIGKILL)
     elif fault == "segfault":
         ctypes.string_at(0)
     elif fault == "abort":
@@ -126,6 +129,14 @@ def strike(plan, args, rank, step):
         raise OSError(28, "No space left on device", "/data/ckpt/step.pt")
     else:
         raise SystemExit(f"no fault is called {fault}")
+
+
+def tear(args, step):
+    """Half a checkpoint, as of a save that was cut off."""
+    whole = glob.glob(os.path.join(args.dir, "ckpt", "step_*.pt"))
+    data = open(whole[0], "rb").read() if whole else bytes(100_000)
+    with open(os.path.join(args.dir, "ckpt", f"step_{step}.pt"), "wb") as file:
+        file.write(data[:len(data) // 2])
 
 
 def wait_for_the_loader():

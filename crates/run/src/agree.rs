@@ -13,6 +13,8 @@
 //! * `Halt g`: every node of g collects, ends its part and says so. When all that are alive have, and the others have been
 //!   silent for long, one decides.
 //! * A supervisor that is silent does not end the job: only together with a job that stands still.
+//! * A node that was left out, or was away, joins an attempt again once it has passed the examination before it and the
+//!   policy's time is over ([`Out::is_back`]): at the next attempt, never in the middle of one.
 //! * Who cannot read or write the store starts nothing, and leaves alone what runs.
 
 use std::collections::BTreeMap;
@@ -32,15 +34,56 @@ pub struct Decree {
     pub generation: u64,
     /// What is to be done.
     pub what: What,
-    /// Nodes that were left out, in the order of their exclusion.
+    /// Nodes that are left out, in the order of their exclusion.
     #[serde(default)]
     pub excluded: Vec<String>,
+    /// Every node that was ever left out, those that have come back included.
+    #[serde(default)]
+    pub outs: Vec<Out>,
     /// Why, sentence by sentence.
     #[serde(default)]
     pub why: Vec<String>,
     /// What the failure before was found to be, and the decision on it: every node writes it into its journal.
     #[serde(default)]
     pub judged: Option<Box<Judged>>,
+}
+
+/// How a node was left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Out {
+    /// Its name.
+    pub node: String,
+    /// When, the last time: seconds since 1970 by the clock of the node that decided.
+    pub at: f64,
+    /// How often so far.
+    pub times: u32,
+    /// The last time only its silence spoke against it.
+    pub was_lost: bool,
+}
+
+impl Out {
+    /// Those of before with those that are left out now; `lost` are the ones that only their silence speaks against.
+    pub fn with(before: &[Self], without: &[String], lost: &[String], at: f64) -> Vec<Self> {
+        let mut outs = before.to_vec();
+        for node in without {
+            let was_lost = lost.contains(node);
+            match outs.iter_mut().find(|out| out.node == *node) {
+                Some(out) => (out.at, out.times, out.was_lost) = (at, out.times + 1, was_lost),
+                None => outs.push(Self { node: node.clone(), at, times: 1, was_lost }),
+            }
+        }
+        outs
+    }
+
+    /// Whether it may join again. `after_s`: the policy's time after the first exclusion; each further one takes four times as
+    /// long. A node that was only silent may come back at once, the first time. None: never.
+    pub fn is_back(&self, wall_s: f64, after_s: Option<f64>) -> bool {
+        let Some(after_s) = after_s else { return false };
+        let n = self.times.saturating_sub(u32::from(self.was_lost));
+        let wait_s = if n == 0 { 0.0 } else { after_s * 4_f64.powi((n - 1).min(16) as i32) };
+        wall_s >= self.at + wait_s
+    }
 }
 
 /// A failure on which all have decided.
@@ -140,6 +183,10 @@ pub struct Config {
     pub join_within_s: f64,
     /// How long too few nodes are waited for before the job is given up, seconds.
     pub give_up_s: f64,
+    /// How long the examination of live nodes is waited for, once the attempt before is over, seconds.
+    pub examined_within_s: f64,
+    /// After how long a node that was left out may join again, seconds; None: never.
+    pub back_after_s: Option<f64>,
 }
 
 /// What happens on the own node.
@@ -151,6 +198,8 @@ pub struct Local {
     pub launched: u64,
     /// Why the attempt that runs should be ended: its launcher failed, it stands still, the node was told to end.
     pub wants_halt: Option<String>,
+    /// Seconds since 1970.
+    pub wall_s: f64,
 }
 
 /// What the machine wants done.
@@ -169,12 +218,14 @@ pub enum Act {
     },
     /// Decide on what follows this generation, and propose it by [`Machine::next`].
     Decide {
-        /// The decree that was halted.
+        /// The decree that was halted; nodes that may join again are no longer among its excluded ones.
         halted: Decree,
         /// Members that have halted, with what they found.
         members: Vec<Member>,
-        /// Nodes that can join the next attempt, those of this one first.
+        /// Nodes that can join the next attempt: those of this one first, those that were left out before last.
         fit: Vec<String>,
+        /// Those of `fit` that were left out until now.
+        back: Vec<String>,
     },
     /// All is over.
     Finish(Decree),
@@ -189,12 +240,14 @@ pub struct Machine {
     absent: BTreeMap<String, f64>,
     /// Since when this decree has been the newest.
     since: (u64, f64),
+    /// Since when nothing of this decree's attempt is left.
+    settled: (u64, f64),
 }
 
 impl Machine {
     /// A machine that knows nothing yet.
     pub fn new(config: Config) -> Self {
-        Self { config, began: None, absent: BTreeMap::new(), since: (0, 0.0) }
+        Self { config, began: None, absent: BTreeMap::new(), since: (0, 0.0), settled: (0, 0.0) }
     }
 
     /// One look. `view` is None while the store cannot be read.
@@ -233,7 +286,8 @@ impl Machine {
             What::Run { .. } => halted.generation + 1,
             _ => halted.generation,
         };
-        Decree { seq: halted.seq + 1, generation, what, excluded, why, judged: None }
+        let outs = halted.outs.clone();
+        Decree { seq: halted.seq + 1, generation, what, excluded, outs, why, judged: None }
     }
 
     fn is_leader(&self, view: &View) -> bool {
@@ -245,7 +299,7 @@ impl Machine {
             let decree = Decree { seq: 1, what: What::Stop, why: vec![why], ..Decree::default() };
             return vec![Act::Propose(decree)];
         }
-        let fit = Self::fit(view, 1, &[], &[]);
+        let fit = Self::fit(view, 1, &[], &[], &[]);
         let least = self.config.min_nodes.max(1);
         let is_late = waited_s >= self.config.join_within_s;
         let is_enough = fit.len() >= self.config.n_nodes || fit.len() >= least && is_late;
@@ -264,8 +318,14 @@ impl Machine {
         vec![Act::Propose(Decree { seq: 1, generation: 1, what, ..Decree::default() })]
     }
 
-    /// Nodes that could join a generation: those named first, then the others by name.
-    fn fit(view: &View, generation: u64, first: &[String], excluded: &[String]) -> Vec<String> {
+    /// Nodes that could join a generation: those named first, then the others by name, those named last at the end.
+    fn fit(
+        view: &View,
+        generation: u64,
+        first: &[String],
+        last: &[String],
+        excluded: &[String],
+    ) -> Vec<String> {
         let can = |member: &&Member| {
             member.ready_for >= generation
                 && member.unfit.is_none()
@@ -276,7 +336,8 @@ impl Machine {
         let mut fit: Vec<String> =
             view.members.iter().filter(can).map(|member| member.node.clone()).collect();
         fit.sort_by_key(|node| {
-            (first.iter().position(|named| named == node).unwrap_or(usize::MAX), node.clone())
+            let place = first.iter().position(|named| named == node).unwrap_or(usize::MAX);
+            (place, last.contains(node), node.clone())
         });
         fit
     }
@@ -309,15 +370,7 @@ impl Machine {
         let generation = decree.generation;
         let halt = |by: &str, why: String| {
             let what = What::Halt { nodes: nodes.to_vec(), by: by.to_owned() };
-            let excluded = decree.excluded.clone();
-            Act::Propose(Decree {
-                seq: decree.seq + 1,
-                generation,
-                what,
-                excluded,
-                why: vec![why],
-                judged: None,
-            })
+            Act::Propose(Self::next(decree, what, decree.excluded.clone(), vec![why]))
         };
         if nodes.contains(&self.config.node) {
             // A machine that lost its power has forgotten how it ended.
@@ -354,15 +407,7 @@ impl Machine {
             } else {
                 vec![format!("{} is silent; the job ended well on all others", silent.join(", "))]
             };
-            let (what, excluded) = (What::Done, decree.excluded.clone());
-            acts.push(Act::Propose(Decree {
-                seq: decree.seq + 1,
-                generation,
-                what,
-                excluded,
-                why,
-                judged: None,
-            }));
+            acts.push(Act::Propose(Self::next(decree, What::Done, decree.excluded.clone(), why)));
             return;
         }
         if acts.iter().any(|act| matches!(act, Act::Propose(_))) {
@@ -387,7 +432,7 @@ impl Machine {
     }
 
     fn halt(
-        &self,
+        &mut self,
         now: f64,
         view: &View,
         local: &Local,
@@ -414,14 +459,37 @@ impl Machine {
         if !is_settled || !nodes.iter().any(has_halted) {
             return;
         }
-        let fit = Self::fit(view, generation + 1, nodes, &decree.excluded);
+        if self.settled.0 != decree.seq {
+            self.settled = (decree.seq, now);
+        }
+        let stays = self.still_out(decree, local.wall_s);
+        let fit = Self::fit(view, generation + 1, nodes, &decree.excluded, &stays);
         let is_told = view.members.iter().any(|member| member.told.is_some());
         let is_late = now - self.since.1 >= self.config.give_up_s;
         if fit.len() < self.config.min_nodes.max(1) && !is_told && !is_late {
             return;
         }
+        // Whoever lives is waited for until it is examined: an attempt without it would have to fail before it could join.
+        let is_open = |member: &Member| {
+            member.ready_for <= generation && !stays.iter().any(|node| is_same(node, &member.node))
+        };
+        let waited_s = now - self.settled.1;
+        if view.members.iter().any(is_open) && !is_told && waited_s < self.config.examined_within_s {
+            return;
+        }
         let members = view.members.iter().filter(|member| nodes.contains(&member.node)).cloned().collect();
-        acts.push(Act::Decide { halted: decree.clone(), members, fit });
+        let (back, excluded): (Vec<String>, Vec<String>) =
+            decree.excluded.iter().cloned().partition(|node| fit.contains(node));
+        acts.push(Act::Decide { halted: Decree { excluded, ..decree.clone() }, members, fit, back });
+    }
+
+    /// Nodes that were left out and may not join again yet.
+    fn still_out(&self, decree: &Decree, wall_s: f64) -> Vec<String> {
+        let is_back = |node: &str| {
+            let out = decree.outs.iter().find(|out| out.node == node);
+            out.is_some_and(|out| out.is_back(wall_s, self.config.back_after_s))
+        };
+        decree.excluded.iter().filter(|node| !is_back(node)).cloned().collect()
     }
 }
 

@@ -76,6 +76,9 @@ pub struct Exclude {
     pub mode: Mode,
     /// How often the scheduler may be asked to start the whole job again without the node, where too few nodes are left.
     pub requeue: u32,
+    /// After how long the node may join an attempt again, if it passes the examination before it; None: never. Each further
+    /// time that it is left out takes four times as long. A node that was only silent may come back at once, the first time.
+    pub back_after: Option<Duration>,
 }
 
 /// Whether commands of the scheduler are run.
@@ -128,12 +131,20 @@ impl Default for Policy {
                 max_share: 0.05,
                 mode: Mode::DryRun,
                 requeue: 0,
+                back_after: Some(hours(1)),
             },
             stop_confidence: Confidence::High,
             stall_grace: Duration::from_secs(20),
             checkpoint: Checkpoint::default(),
             preflight: Preflight { check: true, command: None, within: Duration::from_secs(30) },
         }
+    }
+}
+
+impl Preflight {
+    /// The longest that an examination takes.
+    pub fn longest(&self) -> Duration {
+        self.within * (u32::from(self.check) + u32::from(self.command.is_some()))
     }
 }
 
@@ -205,6 +216,7 @@ struct RawExclude {
     max_share: Option<Spanned<f64>>,
     mode: Option<Spanned<String>>,
     requeue: Option<Spanned<i64>>,
+    back_after: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -233,6 +245,9 @@ struct RawPreflight {
     command: Option<Spanned<String>>,
     within: Option<Spanned<String>>,
 }
+
+/// In place of a time.
+const NEVER: &str = "never";
 
 /// Largest policy file, bytes.
 pub const MAX_BYTES: usize = 64 << 10;
@@ -323,6 +338,12 @@ impl Policy {
         if let Some(requeue) = &file.exclude.requeue {
             self.exclude.requeue = page.count(requeue, 0, 100)?;
         }
+        if let Some(after) = &file.exclude.back_after {
+            let year = Duration::from_hours(8784);
+            let is_never = after.get_ref() == NEVER;
+            self.exclude.back_after =
+                if is_never { None } else { Some(page.duration(after, Duration::ZERO, year)?) };
+        }
         if let Some(confidence) = &file.stop.confidence {
             self.stop_confidence = page.confidence(confidence)?;
         }
@@ -378,10 +399,11 @@ impl Policy {
         let mode = if self.exclude.mode == Mode::Act { "act" } else { "dry-run" };
         let _ = writeln!(
             out,
-            "[exclude]\nconfidence = \"{}\"\nmax_share = {:?}\nmode = \"{mode}\"\nrequeue = {}",
+            "[exclude]\nconfidence = \"{}\"\nmax_share = {:?}\nmode = \"{mode}\"\nrequeue = {}\nback_after = \"{}\"",
             confidence_name(self.exclude.confidence),
             self.exclude.max_share,
-            self.exclude.requeue
+            self.exclude.requeue,
+            self.exclude.back_after.map_or_else(|| NEVER.to_owned(), words)
         );
         let _ = writeln!(out, "[stop]\nconfidence = \"{}\"", confidence_name(self.stop_confidence));
         let _ = writeln!(out, "[stall]\ngrace = \"{}\"", words(self.stall_grace));
@@ -550,6 +572,7 @@ mod tests {
             ("version = 1\n[exclude]\nmax_share = 5", 3, "exclude.max_share", "from 0 to 1"),
             ("version = 1\n[exclude]\nmode = \"on\"", 3, "exclude.mode", "\"dry-run\" or \"act\""),
             ("version = 1\n[exclude]\nrequeue = 1000", 3, "exclude.requeue", "from 0 to 100"),
+            ("version = 1\n[exclude]\nback_after = \"soon\"", 3, "exclude.back_after", "expected a time"),
             ("version = 1\n[stop]\nconfidence = \"sure\"", 3, "stop.confidence", "\"low\", \"medium\""),
             (
                 "version = 1\n[budget]\nnode = { max = -1, per = \"1h\" }",

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use ringleader_run::agree::{Decree, Judged, Machine, Member, What, together};
+use ringleader_run::agree::{Decree, Judged, Machine, Member, Out, What, together};
 use ringleader_run::checkpoint;
 use ringleader_run::decide::{self, Action, Failed, Failure, Site};
 use ringleader_run::journal::Chosen;
@@ -196,6 +196,8 @@ pub(crate) struct ToDecide {
     pub(crate) halted: Decree,
     pub(crate) members: Vec<Member>,
     pub(crate) fit: Vec<String>,
+    /// Those of them that were left out until now.
+    pub(crate) back: Vec<String>,
     pub(crate) n_nodes: usize,
     pub(crate) min_nodes: usize,
     pub(crate) resumed_from: Option<u64>,
@@ -278,6 +280,10 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
         let unfit = wanted.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
         decision.why.extend(unfit.map(|(node, why)| format!("{node}: {why}")));
     }
+    if matches!(decision.action, Action::Restart { .. }) && !wanted.back.is_empty() {
+        let names = wanted.back.join(", ");
+        decision.why.push(format!("{names}: left out before, has passed the examination again and may join"));
+    }
     let mut excluded = wanted.halted.excluded.clone();
     let what = match &decision.action {
         Action::Requeue { .. } | Action::Stop => What::Stop,
@@ -293,6 +299,7 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
     };
     let why = decision.why.clone();
     let mut decree = Machine::next(&wanted.halted, what, excluded, why);
+    decree.outs = Out::with(&wanted.halted.outs, decision.action.without(), &lost, failure.at);
     decree.judged = Some(Box::new(Judged { verdict, decision, step, told, by: wanted.node.clone() }));
     (decree, notes)
 }

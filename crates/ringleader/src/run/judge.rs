@@ -88,8 +88,8 @@ fn cut(text: &str) -> String {
 }
 
 /// A launcher that is the program itself leaves nothing that says which signal ended it; its parent, the holder, knows. Where
-/// the evidence names no cause, that is the cause.
-pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>) -> Judgement {
+/// the evidence names no cause, that is the cause, and this node's only rank, if there is one, has it.
+pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>, node: &str, seen: &[u32]) -> Judgement {
     let Some(signal) = exit.and_then(|exit| exit.signal) else { return judgement };
     if !matches!(judgement.cause.as_str(), "none" | "undecided") {
         return judgement;
@@ -98,11 +98,30 @@ pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>) -> Judgement
     let summary = format!("the launcher was ended by signal {signal}, and not by its supervisor");
     let citation = Citation { source: "holder.json".to_owned(), line: None, text: summary.clone() };
     let class = class_of(cause, &[], &[]);
+    let rank = if let [rank] = seen { Some(*rank) } else { None };
+    let culprit = Culprit { rank, host: Some(node.to_owned()), ..Culprit::default() };
     Judgement {
         cause: cause.to_owned(),
         class,
         confidence: Sure::High,
         summary,
+        culprits: vec![culprit],
+        evidence: vec![citation],
+        ..judgement
+    }
+}
+
+/// A job that was told to end ends as it was told; only where the evidence names a cause of its own, that came before.
+pub(crate) fn with_told(judgement: Judgement, told: &str) -> Judgement {
+    if !matches!(judgement.cause.as_str(), "none" | "undecided") {
+        return judgement;
+    }
+    let citation = Citation { source: "holder.json".to_owned(), line: None, text: told.to_owned() };
+    Judgement {
+        cause: "stopped-from-outside".to_owned(),
+        class: class_of("stopped-from-outside", &[], &[]),
+        confidence: Sure::High,
+        summary: format!("the job was told to end: {told}"),
         evidence: vec![citation],
         ..judgement
     }

@@ -25,7 +25,7 @@ use ringleader_run::store::{Alone, Shared, Store};
 use ringleader_watch::engine::Settings;
 use serde::{Deserialize, Serialize};
 
-use self::stall::Stall;
+use self::stall::{Seen, Stall};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::run::RunArgs;
@@ -52,6 +52,8 @@ const TTL: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(8);
 /// A node that could not join is examined again after this.
 const AGAIN: Duration = Duration::from_secs(30);
+/// An examination that has ended is known to all after this.
+const MARGIN: Duration = Duration::from_secs(5);
 /// A job that was told to end has this long, before it is ended.
 const TOLD: Duration = Duration::from_mins(2);
 
@@ -122,6 +124,16 @@ struct Supervisor<'a> {
     notices: Vec<thread::JoinHandle<Vec<String>>>,
     report: Option<String>,
     excluded: Vec<String>,
+    agreed: Option<Agreed>,
+}
+
+/// The newest decree, as far as it concerns which attempt this node could join.
+struct Agreed {
+    generation: u64,
+    /// This node belongs to the attempt.
+    is_named: bool,
+    /// It is to run, and not to be ended.
+    is_run: bool,
 }
 
 /// Supervises what the holder of this folder runs, until all is over.
@@ -156,6 +168,8 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
         lost_after_s: args.lost_after.max(TTL.as_secs_f64() * 1.5),
         join_within_s: args.join_within,
         give_up_s: args.join_within.max(args.lost_after) + 2.0 * AGAIN.as_secs_f64(),
+        examined_within_s: policy.preflight.longest().as_secs_f64() + MARGIN.as_secs_f64(),
+        back_after_s: policy.exclude.back_after.map(|after| after.as_secs_f64()),
     };
     let state = records.last().map(|record| record.to).unwrap_or_default();
     let excluded = Vec::new();
@@ -183,6 +197,7 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
         notices: Vec::new(),
         report: None,
         excluded,
+        agreed: None,
         left: Left { pid: std::process::id(), ..left },
         folder,
         records,
@@ -342,22 +357,22 @@ impl Supervisor<'_> {
             None if self.told_at.is_some_and(|at| at.elapsed() > TOLD) => told,
             None => self.running.as_ref().and_then(|running| running.stall.wants_halt()),
         };
-        Local { member, launched, wants_halt }
+        Local { member, launched, wants_halt, wall_s: now() }
     }
 
     /// Examines the node for the next attempt it could join.
     fn examine(&mut self) {
-        let next = self
-            .held
-            .launched
-            .map_or(1, |launched| launched.generation + 1)
-            .max(self.left.seen_generation() + 1);
+        let next = self.next_generation();
         if let Some(examination) = &self.examination
             && let Some(answer) = examination.taken()
         {
             let unfit = answer.err();
             if let Some(why) = unfit.as_ref().filter(|why| self.member.unfit.as_ref() != Some(why)) {
                 self.say(&format!("this node cannot join an attempt: {why}"));
+            }
+            let is_apart = self.agreed.as_ref().is_some_and(|agreed| !agreed.is_named);
+            if unfit.is_none() && (is_apart || self.member.unfit.is_some()) {
+                self.say(&format!("this node could join attempt {}", examination.generation));
             }
             self.member.unfit = unfit;
             self.member.ready_for = examination.generation;
@@ -373,13 +388,38 @@ impl Supervisor<'_> {
         }
     }
 
+    /// The attempt that this node could start next: the one that was agreed on, if it is to take part and has not begun, else
+    /// the one after it.
+    fn next_generation(&self) -> u64 {
+        let begun =
+            self.held.launched.map_or(0, |launched| launched.generation).max(self.left.seen_generation());
+        match &self.agreed {
+            Some(agreed) if agreed.is_named && agreed.is_run && agreed.generation > begun => {
+                agreed.generation
+            }
+            Some(agreed) => begun.max(agreed.generation) + 1,
+            None => begun + 1,
+        }
+    }
+
     /// Takes note of a decree that is new to this node.
     fn see(&mut self, decree: &Decree) {
+        let (nodes, is_run) = match &decree.what {
+            What::Run { nodes, .. } => (nodes.as_slice(), true),
+            What::Halt { nodes, .. } => (nodes.as_slice(), false),
+            What::Done | What::Stop => (&[][..], false),
+        };
+        let is_named = nodes.contains(&self.asked.node);
+        self.agreed = Some(Agreed { generation: decree.generation, is_named, is_run });
         if decree.seq <= self.left.seen {
             return;
         }
         self.left.seen = decree.seq;
         self.keep();
+        if matches!(decree.what, What::Halt { .. }) && !is_named {
+            // What was found before that attempt began may not be so any more.
+            self.member.ready_for = self.member.ready_for.min(decree.generation);
+        }
         self.excluded.clone_from(&decree.excluded);
         if let Some(judged) = &decree.judged {
             self.tell_decision(decree, judged);
@@ -408,7 +448,7 @@ impl Supervisor<'_> {
             }
             Act::Launch(decree) => self.launch(&decree),
             Act::Halt { generation, is_stale } => self.halt(generation, is_stale),
-            Act::Decide { halted, members, fit } => self.decide(halted, members, fit),
+            Act::Decide { halted, members, fit, back } => self.decide(halted, members, fit, back),
             Act::Finish(decree) => return Some(decree),
         }
         None
@@ -420,6 +460,15 @@ impl Supervisor<'_> {
             return;
         }
         let attempt = decree.generation as u32;
+        if let Some(why) = self.member.unfit.clone() {
+            // It was well when all agreed on it.
+            self.left.halted = decree.generation;
+            self.left.judgement =
+                Some(Judgement::unjudged(&format!("{} cannot join: {why}", self.asked.node)));
+            self.keep();
+            self.go(State::Preflight, |_| {});
+            return self.go(State::Failing, |_| {});
+        }
         if self.state != State::Preflight {
             self.go(State::Preflight, |_| {});
         }
@@ -550,7 +599,13 @@ impl Supervisor<'_> {
             });
         }
         let patience = running.progress.patience(silence);
-        running.stall.see(&looked.events, looked.is_analyser, running.progress.still(), patience);
+        let seen = Seen {
+            is_analyser: looked.is_analyser,
+            still: running.progress.still(),
+            patience,
+            is_past: eye.is_past(),
+        };
+        running.stall.see(&looked.events, &seen);
         let folder = running.path.clone();
         let nodes = running.nodes.clone();
         let grace = self.policy.stall_grace;
@@ -618,7 +673,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn decide(&mut self, halted: Decree, members: Vec<Member>, fit: Vec<String>) {
+    fn decide(&mut self, halted: Decree, members: Vec<Member>, fit: Vec<String>, back: Vec<String>) {
         if self.deciding.is_some() || self.decided > halted.seq {
             return;
         }
@@ -631,6 +686,7 @@ impl Supervisor<'_> {
             halted,
             members,
             fit,
+            back,
             n_nodes,
             min_nodes: if is_alone { 1 } else { self.args.n_least() },
             node: self.asked.node.clone(),

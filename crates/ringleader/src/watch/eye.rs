@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringleader_watch::digest::SeenBy;
+use ringleader_watch::digest::{ProcessState, SeenBy};
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::{Event, SeenRank, What};
 use ringleader_watch::membership::attempts::{self, Attempt};
@@ -64,6 +64,13 @@ impl Eye {
 
     pub(crate) fn view(&self) -> &View {
         self.engine.view()
+    }
+
+    /// There were ranks, and all that were seen have ended: the launcher closes.
+    pub(crate) fn is_past(&self) -> bool {
+        let processes = &self.engine.view().processes;
+        let has_ended = |state| matches!(state, ProcessState::Dead | ProcessState::Zombie);
+        !processes.is_empty() && processes.iter().all(|process| has_ended(process.state))
     }
 
     /// One look at the job.

@@ -1,6 +1,7 @@
 //! The agreement under crashes, delays and partitions: a world of nodes, a store and a job, made by a seed. Checked at every
 //! tick: no two attempts at once, nothing starts without a decree or twice, nothing is decided over a node that may still
-//! run. Checked at the end: once the faults are over and enough nodes are up, the job makes progress.
+//! run, nobody joins who has not passed the examination for this attempt or is left out. Checked at the end: once the faults are
+//! over and enough nodes are up, the job makes progress; and over all worlds: nodes that were left out or away have come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,8 @@ const STORM_TICKS: u64 = 600;
 /// Steps that the job has to do.
 const STEPS: u64 = 120;
 const END_TICKS: u64 = 4_000;
+/// Clocks of nodes differ by as much, seconds.
+const SKEW_S: f64 = 5.0;
 
 struct Random(u64);
 
@@ -69,6 +72,50 @@ struct Node {
     /// When it was heard again after its lease had run out.
     returned: f64,
     member: Option<Member>,
+    /// It does not pass an examination.
+    is_bad: bool,
+    ready_for: u64,
+    /// Whether it passed the examination for `ready_for`.
+    is_fit: bool,
+    /// The examination under way: for which attempt, ticks that it still takes.
+    examining: Option<(u64, u64)>,
+    /// Attempts that it was examined for and fit to join.
+    passed: BTreeSet<u64>,
+    /// What it read last was agreed on.
+    agreed: Option<(u64, bool)>,
+}
+
+impl Node {
+    /// The supervisor dies, and all that it knows with it.
+    fn forget(&mut self) {
+        (self.machine, self.halting, self.examining, self.agreed) = (None, None, None, None);
+        (self.ready_for, self.is_fit) = (0, false);
+    }
+
+    /// As the supervisor does: examined for the attempt that it could start next.
+    fn examine(&mut self, ticks: u64) {
+        if let Some((generation, left)) = self.examining {
+            if left > 0 {
+                self.examining = Some((generation, left - 1));
+                return;
+            }
+            (self.ready_for, self.is_fit, self.examining) = (generation, !self.is_bad, None);
+            if self.is_fit {
+                self.passed.insert(generation);
+            }
+        }
+        let begun = self.held.launched.max(self.halted);
+        let next = match self.agreed {
+            Some((agreed, true)) if agreed > begun => agreed,
+            Some((agreed, _)) => begun.max(agreed) + 1,
+            None => begun + 1,
+        };
+        // One that failed is examined again.
+        let is_due = self.ready_for < next || !self.is_fit;
+        if is_due && self.held.running.is_none() {
+            self.examining = Some((next, ticks));
+        }
+    }
 }
 
 struct World {
@@ -84,6 +131,11 @@ struct World {
     /// Every node that ever started a generation.
     started: BTreeMap<u64, BTreeSet<String>>,
     n_attempts: u64,
+    /// How often a node joined again that had been left out.
+    n_back: u64,
+    /// How often one joined again that had only been away.
+    n_returned: u64,
+    back_after_s: Option<f64>,
     done: bool,
 }
 
@@ -107,8 +159,15 @@ impl World {
                 renewed: 0.0,
                 returned: 0.0,
                 member: None,
+                is_bad: false,
+                ready_for: 0,
+                is_fit: false,
+                examining: None,
+                passed: BTreeSet::new(),
+                agreed: None,
             })
             .collect();
+        let back_after_s = [None, Some(0.0), Some(20.0), Some(60.0)][random.below(4) as usize];
         Self {
             random,
             now: 0.0,
@@ -120,6 +179,9 @@ impl World {
             steps: 0,
             started: BTreeMap::new(),
             n_attempts: 0,
+            n_back: 0,
+            n_returned: 0,
+            back_after_s,
             done: false,
         }
     }
@@ -135,6 +197,8 @@ impl World {
             join_within_s: 20.0,
             // Too few nodes are waited for.
             give_up_s: 1e9,
+            examined_within_s: 8.0,
+            back_after_s: self.back_after_s,
         }
     }
 
@@ -149,8 +213,10 @@ impl World {
             // Everything heals, except that one node may stay dead.
             self.is_store_up = true;
             self.is_full = false;
-            let keep_dead = self.nodes.len() / 3;
+            let is_any_out = self.decrees.last().is_some_and(|decree| !decree.excluded.is_empty());
+            let keep_dead = if is_any_out { 0 } else { self.nodes.len() / 3 };
             for (at, node) in self.nodes.iter_mut().enumerate() {
+                node.is_bad = false;
                 if !node.is_powered && at < keep_dead {
                     continue;
                 }
@@ -159,10 +225,11 @@ impl World {
             return;
         }
         for at in 0..self.nodes.len() {
-            let (power, supervisor, store, network) = (
+            let (power, supervisor, store, network, bad) = (
                 self.random.chance(0.3),
                 self.random.chance(1.0),
                 self.random.chance(1.0),
+                self.random.chance(0.6),
                 self.random.chance(0.6),
             );
             let node = &mut self.nodes[at];
@@ -171,13 +238,14 @@ impl World {
                 if !node.is_powered {
                     // A machine that loses power remembers its state folder, and runs nothing.
                     node.held.running = None;
-                    node.machine = None;
-                    node.halting = None;
+                    node.forget();
                 }
             }
             if supervisor {
-                node.machine = None;
-                node.halting = None;
+                node.forget();
+            }
+            if bad {
+                node.is_bad = !node.is_bad;
             }
             if store {
                 node.has_store = !node.has_store;
@@ -250,7 +318,8 @@ impl World {
         let ended = node.held.ended;
         Member {
             node: node.name.clone(),
-            ready_for: u64::MAX,
+            ready_for: node.ready_for,
+            unfit: (node.ready_for > 0 && !node.is_fit).then(|| "bad".to_owned()),
             running: node.held.running,
             succeeded: ended.filter(|(_, is_well)| *is_well).map_or(0, |(generation, _)| generation),
             halted: node.halted,
@@ -276,6 +345,8 @@ impl World {
                 .launched
                 .saturating_sub(u64::from(node.held.running.is_some() || node.held.ended.is_some()));
         }
+        let ticks = self.random.below(6);
+        self.nodes[at].examine(ticks);
         let member = self.member(at);
         let reaches = self.is_store_up && self.nodes[at].has_store;
         if reaches {
@@ -292,14 +363,19 @@ impl World {
         let lag = self.nodes[at].lag as usize;
         let view = reaches
             .then(|| self.past.get(self.past.len().saturating_sub(1 + lag)).cloned().unwrap_or_default());
+        let skew_s = SKEW_S * (at % 3) as f64 / 2.0;
         let node = &mut self.nodes[at];
+        if let Some(decree) = view.as_ref().and_then(|view| view.decree.as_ref()) {
+            let is_ours = matches!(&decree.what, What::Run { nodes, .. } if nodes.contains(&node.name));
+            node.agreed = Some((decree.generation, is_ours));
+        }
         let failed = node.held.ended.filter(|(_, is_well)| !is_well);
         let is_still = node.held.running.is_some() && node.still_s > 40.0;
         let current =
             view.as_ref().and_then(|view| view.decree.as_ref()).map_or(0, |decree| decree.generation);
         let wants = failed.is_some_and(|(generation, _)| generation == current) || is_still;
-        let local =
-            Local { member, launched: node.held.launched, wants_halt: wants.then(|| "failed".to_owned()) };
+        let wants_halt = wants.then(|| "failed".to_owned());
+        let local = Local { member, launched: node.held.launched, wants_halt, wall_s: self.now + skew_s };
         let clock = self.now * node.rate;
         let Some(machine) = &mut node.machine else { return };
         let acts = machine.step(clock, view.as_ref(), &local);
@@ -311,13 +387,7 @@ impl World {
     fn act(&mut self, at: usize, act: Act, reaches: bool) {
         match act {
             Act::Propose(decree) => self.propose(decree, reaches),
-            Act::Decide { halted, fit, .. } => {
-                let n = self.nodes.len() - 1;
-                let nodes: Vec<String> = fit.into_iter().take(n).collect();
-                let pause_s = self.random.below(3) as f64;
-                let what = What::Run { nodes, pause_s, checkpoint: None };
-                self.propose(Machine::next(&halted, what, halted.excluded.clone(), Vec::new()), reaches);
-            }
+            Act::Decide { halted, members, fit, .. } => self.decide(&halted, &members, fit, reaches),
             Act::Launch(decree) => self.launch(at, &decree),
             Act::Halt { generation, .. } => {
                 let ticks = 1 + self.random.below(6);
@@ -329,6 +399,57 @@ impl World {
             Act::Finish(decree) => {
                 assert_eq!(decree.what, What::Done);
                 self.done = true;
+            }
+        }
+    }
+
+    /// Some failures are a node's, rightly or wrongly, and nodes that are gone are left out, as long as enough are left.
+    fn decide(&mut self, halted: &Decree, members: &[Member], mut fit: Vec<String>, reaches: bool) {
+        let n = self.nodes.len();
+        let least = n / 2 + 1;
+        let (What::Halt { nodes, .. } | What::Run { nodes, .. }) = &halted.what else { return };
+        let lost: Vec<String> =
+            nodes.iter().filter(|name| members.iter().all(|member| member.node != **name)).cloned().collect();
+        let mut without = lost.clone();
+        if lost.is_empty() && self.random.chance(40.0) {
+            let at = self.random.below(nodes.len() as u64) as usize;
+            without.extend(nodes.get(at).filter(|name| fit.contains(name)).cloned());
+        }
+        let n_left = fit.iter().filter(|name| !without.contains(name)).count();
+        if halted.excluded.len() + without.len() > n - least || n_left < least {
+            without.clear();
+        }
+        fit.retain(|name| !without.contains(name));
+        let nodes = fit.into_iter().take(n - 1).collect();
+        let pause_s = self.random.below(3) as f64;
+        let excluded = halted.excluded.iter().chain(&without).cloned().collect();
+        let mut next =
+            Machine::next(halted, What::Run { nodes, pause_s, checkpoint: None }, excluded, Vec::new());
+        next.outs = Out::with(&halted.outs, &without, &lost, self.now);
+        self.propose(next, reaches);
+    }
+
+    /// Whoever joins may, and what has come back is counted.
+    fn join(&mut self, decree: &Decree, nodes: &[String]) {
+        let before = self.decrees.last().map(|last| last.excluded.clone()).unwrap_or_default();
+        let earlier = self.nodes_of(decree.generation - 1);
+        for name in nodes {
+            let node = self.nodes.iter().find(|node| node.name == *name).unwrap();
+            assert!(
+                node.passed.contains(&decree.generation),
+                "{name} was not examined for {}",
+                decree.generation
+            );
+            assert!(!decree.excluded.contains(name), "{name} is left out and joins");
+            let is_known = self.started.values().any(|names| names.contains(name));
+            self.n_returned += u64::from(is_known && !earlier.contains(name));
+            if before.contains(name) {
+                let out = decree.outs.iter().find(|out| out.node == *name).unwrap();
+                assert!(
+                    out.is_back(self.now + SKEW_S + 4.0 * TICK_S, self.back_after_s),
+                    "{name} is back too early"
+                );
+                self.n_back += 1;
             }
         }
     }
@@ -346,6 +467,7 @@ impl World {
         if let What::Run { nodes, .. } = &decree.what {
             assert!(!nodes.is_empty());
             self.n_attempts += 1;
+            self.join(&decree, &nodes.clone());
             // Whoever may still run the generation before has been silent for long.
             for name in self.nodes_of(decree.generation - 1) {
                 let node = self.nodes.iter().find(|node| node.name == name).unwrap();
@@ -399,7 +521,7 @@ impl World {
         }
     }
 
-    fn run(mut self) -> (u64, u64) {
+    fn run(mut self) -> [u64; 3] {
         for tick in 0..END_TICKS {
             self.now += TICK_S;
             self.faults(tick);
@@ -411,7 +533,7 @@ impl World {
                 self.supervise((first + n) % self.nodes.len());
             }
             if self.done {
-                return (tick, self.n_attempts);
+                return [self.n_attempts, self.n_back, self.n_returned];
             }
         }
         panic!(
@@ -429,15 +551,17 @@ const SEEDS: u64 = 2_000;
 #[test]
 fn never_two_attempts_and_always_progress() {
     let n = std::env::var("RINGLEADER_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
-    let (mut most, mut attempts) = (0, 0);
+    let (mut attempts, mut back, mut returned) = (0, 0, 0);
     for seed in 0..n {
         let outcome = std::panic::catch_unwind(|| World::new(seed).run());
-        let (ticks, n_attempts) = outcome.unwrap_or_else(|_| panic!("seed {seed}"));
-        most = most.max(ticks);
-        attempts += n_attempts;
+        let counts = outcome.unwrap_or_else(|_| panic!("seed {seed}"));
+        attempts += counts[0];
+        back += counts[1];
+        returned += counts[2];
     }
-    // A world in which nothing ever happens would prove nothing.
+    // Worlds in which nothing ever happens would prove nothing.
     assert!(attempts > 2 * n, "{attempts} attempts in {n} worlds");
+    assert!(back > n / 50 && returned > n / 50, "{back} nodes back and {returned} returned in {n} worlds");
 }
 
 #[test]
@@ -461,4 +585,24 @@ fn a_quiet_world_needs_one_attempt() {
 
 fn is_storm(tick: u64) -> bool {
     tick < STORM_TICKS
+}
+
+#[test]
+fn a_node_that_was_left_out_comes_back_later_each_time() {
+    let outs = |times, was_lost| Out { node: "n1".to_owned(), at: 1_000.0, times, was_lost };
+    for (out, after_s, from) in [
+        (outs(1, false), Some(60.0), 1_060.0),
+        (outs(2, false), Some(60.0), 1_240.0),
+        (outs(3, false), Some(60.0), 1_960.0),
+        // Silence alone speaks against nobody the first time.
+        (outs(1, true), Some(60.0), 1_000.0),
+        (outs(2, true), Some(60.0), 1_060.0),
+        (outs(1, false), Some(0.0), 1_000.0),
+    ] {
+        assert!(out.is_back(from, after_s) && !out.is_back(from - 1.0, after_s), "{out:?}");
+    }
+    assert!(!outs(1, true).is_back(1e9, None));
+    let lost = ["n2".to_owned()];
+    let out = Out::with(&[outs(1, false)], &["n1".to_owned(), "n2".to_owned()], &lost, 2_000.0);
+    assert_eq!((out[0].times, out[0].at, out[1].times, out[1].was_lost), (2, 2_000.0, 1, true));
 }

@@ -74,7 +74,10 @@ impl Supervisor<'_> {
             let judgement = judgement.map(|judgement| {
                 // What follows our own SIGTERM tells nothing.
                 let exit = halting.exit.as_ref();
-                let judgement = judge::with_exit(judgement, exit);
+                if let Some(told) = self.told() {
+                    return judge::with_told(judgement, &told);
+                }
+                let judgement = judge::with_exit(judgement, exit, &self.asked.node, &seen);
                 if exit.is_some() { judge::with_table(judgement, &files, &seen) } else { judgement }
             });
             self.left.judgement =

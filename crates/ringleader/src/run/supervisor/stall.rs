@@ -1,5 +1,6 @@
-//! A job that stands still: seen by the engine, or because it prints no step. Evidence is taken while it stands; only a
-//! verdict that names a cause leads to its end, and only if the job does not go on by itself.
+//! A job that stands still: seen by the engine, or because it prints no step. Evidence is taken while it stands. A verdict that
+//! names a cause leads to its end, and only if the job does not go on by itself; where the engine sees operations that stand and the
+//! evidence does not say why, only the third look does.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,21 @@ use crate::watch::words;
 
 /// A silence that nothing explains is looked at again after so many times the patience.
 const AGAIN: u32 = 2;
+/// Looks at a job of which the engine says that it stands, before it is ended without a cause.
+const LOOKS: u32 = 3;
+/// A launcher may take so many times the patience after all of its ranks have ended.
+const CLOSING: u32 = 10;
+
+/// What one look has brought.
+pub(super) struct Seen {
+    pub(super) is_analyser: bool,
+    /// How long no step was printed.
+    pub(super) still: Duration,
+    /// How long that may be.
+    pub(super) patience: Duration,
+    /// All ranks have ended, and the launcher lives.
+    pub(super) is_past: bool,
+}
 
 /// What is known of it.
 #[derive(Default)]
@@ -23,18 +39,31 @@ pub(crate) struct Stall {
     /// Silence of the output is looked at again after this.
     quiet_until: Option<Duration>,
     is_of_engine: bool,
+    /// Looks at a stall of the engine that named no cause, since the last step.
+    n_looks: u32,
 }
 
 impl Stall {
     /// Takes in what the engine says, and how long no step was printed.
-    pub(crate) fn see(&mut self, events: &[Event], is_analyser: bool, still: Duration, patience: Duration) {
+    pub(super) fn see(&mut self, events: &[Event], seen: &Seen) {
+        let Seen { is_analyser, still, patience, is_past } = *seen;
+        if is_past && still < patience * CLOSING {
+            // The end of the job, well or not: its launcher will say.
+            if self.wants_halt.is_none() {
+                *self = Self::default();
+            }
+            return;
+        }
         for event in events {
             match &event.what {
                 What::Stall(stall) if is_analyser && self.seen.is_none() => {
                     self.seen = Some((format!("stall: {}", words::headline(stall)), Instant::now()));
                     self.is_of_engine = true;
                 }
-                What::Recovered { .. } if self.is_of_engine => self.clear(),
+                What::Recovered { .. } if self.is_of_engine => {
+                    self.clear();
+                    self.is_of_engine = false;
+                }
                 _ => {}
             }
         }
@@ -45,6 +74,7 @@ impl Stall {
         }
         if still < patience {
             self.quiet_until = None;
+            self.n_looks = 0;
             if self.seen.is_some() && !self.is_of_engine {
                 self.clear();
             }
@@ -52,7 +82,8 @@ impl Stall {
     }
 
     fn clear(&mut self) {
-        *self = Self { quiet_until: self.quiet_until, ..Self::default() };
+        let Self { quiet_until, is_of_engine, n_looks, .. } = *self;
+        *self = Self { quiet_until, is_of_engine, n_looks, ..Self::default() };
     }
 
     /// Goes on with what is open; answers with what is to be said.
@@ -93,7 +124,8 @@ impl Stall {
             let is_named = !matches!(judgement.cause.as_str(), "none" | "undecided");
             is_named && (judgement.class != Class::Unknown || judgement.confidence > Confidence::Low)
         });
-        if is_cause || self.is_of_engine && found.is_some() {
+        self.n_looks += u32::from(self.is_of_engine && !is_cause);
+        if is_cause || self.is_of_engine && found.is_some() && self.n_looks >= LOOKS {
             let said = judgement.map(|judgement| format!("{}: {}", judgement.cause, judgement.summary));
             self.found = found;
             return said.into_iter().collect();
@@ -117,5 +149,57 @@ impl Stall {
     /// Evidence that was taken while it stood, once it is to be ended for that.
     pub(crate) fn found(&mut self) -> Option<Found> {
         self.wants_halt.as_ref().and(self.found.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_run::judgement::Judgement;
+
+    use super::*;
+
+    const FLOOR: Duration = Duration::from_mins(1);
+
+    fn found(cause: &str, class: Class) -> Found {
+        let judgement = Judgement { cause: cause.to_owned(), class, ..Judgement::unjudged("so") };
+        Found { judgement, text: String::new(), ranks: Vec::new() }
+    }
+
+    fn seen(still_s: u64, is_past: bool) -> Seen {
+        Seen { is_analyser: true, still: Duration::from_secs(still_s), patience: FLOOR, is_past }
+    }
+
+    #[test]
+    fn a_cause_ends_it_and_no_cause_only_at_the_third_look_of_the_engine() {
+        let mut stall = Stall::default();
+        stall.take(Some(found("skipped-collective", Class::Program)), Instant::now());
+        assert!(stall.found.is_some());
+        for (is_of_engine, n_until) in [(true, 3), (false, u32::MAX)] {
+            let mut stall = Stall { is_of_engine, ..Stall::default() };
+            for n in 1..=5_u32.min(n_until) {
+                assert!(stall.found.is_none(), "look {n}");
+                stall.take(Some(found("undecided", Class::Unknown)), Instant::now());
+            }
+            assert_eq!(stall.found.is_some(), is_of_engine);
+        }
+        // A step in between begins the count again.
+        let mut stall = Stall { is_of_engine: true, ..Stall::default() };
+        for _ in 0..4 {
+            stall.take(Some(found("undecided", Class::Unknown)), Instant::now());
+            stall.see(&[], &seen(1, false));
+        }
+        assert!(stall.found.is_none());
+    }
+
+    #[test]
+    fn a_launcher_that_closes_after_its_ranks_is_left_alone_for_a_while() {
+        let mut stall = Stall::default();
+        stall.see(&[], &seen(100, true));
+        assert!(!stall.is_open());
+        stall.see(&[], &seen(601, true));
+        assert!(stall.is_open());
+        let mut stall = Stall::default();
+        stall.see(&[], &seen(100, false));
+        assert!(stall.is_open());
     }
 }

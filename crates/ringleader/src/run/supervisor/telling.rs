@@ -18,6 +18,9 @@ use crate::exit::Code;
 use crate::run::metrics::{self, Shown};
 use crate::run::{attempt, judge, notice};
 
+/// Lines of evidence that are printed with a decision; the journal has all.
+const MAX_QUOTED: usize = 3;
+
 impl Supervisor<'_> {
     pub(super) fn tell_decision(&mut self, decree: &Decree, judged: &Judged) {
         let to = if matches!(decree.what, What::Run { .. }) { State::Backoff } else { State::Stopped };
@@ -31,6 +34,11 @@ impl Supervisor<'_> {
         });
         let verdict = &judged.verdict;
         self.say(&format!("{} ({}): {}", verdict.cause, verdict.class, verdict.summary));
+        for cited in verdict.evidence.iter().take(MAX_QUOTED) {
+            let line = cited.line.map_or_else(String::new, |line| format!(":{line}"));
+            let text = cited.text.lines().next().unwrap_or_default();
+            self.say(&format!("  {}{line}: {text}", cited.source));
+        }
         for why in &decree.why {
             self.say(why);
         }
@@ -174,6 +182,9 @@ impl Supervisor<'_> {
             format!("{}: {} attempts, {} failed", to.name(), effective.n_attempts, effective.n_failures);
         if let Some(n) = effective.steps_repeated {
             let _ = write!(line, ", {n} steps repeated");
+        }
+        if let Some(s) = effective.mean_time_to_failure_s {
+            let _ = write!(line, ", a failure every {s:.0} s");
         }
         if let Some(ratio) = effective.ratio {
             let _ = write!(line, ", {:.0} % of {:.0} s in steps that count", ratio * 100.0, effective.wall_s);
