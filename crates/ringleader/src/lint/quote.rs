@@ -85,14 +85,11 @@ fn own_frames(stack: &Stack, is_meant: &dyn Fn(u32) -> bool, places: &mut Vec<Pl
 
 /// `0-1,3`.
 fn numbers(ranks: &str) -> impl Iterator<Item = u32> + '_ {
-    ranks.split(',').flat_map(|part| {
+    let ranges = ranks.split(',').filter_map(|part| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
-        match (from.parse(), to.parse()) {
-            (Ok(from), Ok(to)) => from..=to,
-            // An empty range.
-            _ => 1..=0,
-        }
-    })
+        Some(from.parse().ok()?..=to.parse().ok()?)
+    });
+    ranges.flatten()
 }
 
 /// Findings about these places, in the order of the places; of rules that predict what happened.
