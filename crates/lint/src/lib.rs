@@ -102,8 +102,18 @@ impl Scan<'_, '_> {
     }
 }
 
+/// Stack of a thread: the parser bounds how deep an expression nests, and the steps of a run how deep it is followed.
+const STACK_BYTES: usize = 64 << 20;
+
 /// Looks at the files of one project.
 pub fn lint(sources: &[Source], options: &Options) -> Report {
+    match rayon::ThreadPoolBuilder::new().stack_size(STACK_BYTES).build() {
+        Ok(pool) => pool.install(|| look(sources, options)),
+        Err(_) => look(sources, options),
+    }
+}
+
+fn look(sources: &[Source], options: &Options) -> Report {
     let mut report = Report::default();
     let told: Vec<(Language, &Source)> =
         sources.par_iter().map(|source| (language::tell(&source.path, &source.text), source)).collect();

@@ -75,3 +75,21 @@ proptest! {
         prop_assert_eq!(said(&alone), said(&both));
     }
 }
+
+#[test]
+fn depth_is_bounded() {
+    let head = "import torch.distributed as dist\ndef f(rank):\n    x = ";
+    let tail = "\n    if rank == 0:\n        dist.barrier()\n";
+    let sum = (0..2_900).map(|n| format!("a{n}")).collect::<Vec<_>>().join(" + ");
+    let deep = [sum, format!("{}rank", "-".repeat(2_900)), format!("rank{}", ".b".repeat(2_900))];
+    for expression in deep {
+        let report = run(&[("a.py", format!("{head}{expression}{tail}"))]);
+        assert_eq!(report.findings.len(), 1, "{:?}", said(&report));
+    }
+    // What nests deeper is not read, and a note says so.
+    let report = run(&[("a.py", format!("{head}{}{tail}", vec!["a"; 40_000].join(" + ")))]);
+    assert_eq!((report.findings.len(), report.notes.len()), (0, 1));
+    // Functions and classes that go round in circles end.
+    let round = "def g(rank):\n    return h(rank)\ndef h(rank):\n    return g(rank)\nclass A(B):\n    pass\nclass B(A):\n    pass\n";
+    assert_eq!(run(&[("a.py", format!("{head}g(rank){tail}{round}"))]).findings.len(), 1);
+}

@@ -46,6 +46,9 @@ pub(crate) struct DiagnoseArgs {
     /// Compare with the evidence of a good run of the same job: what differs in versions, settings, machines, calls, timing
     #[arg(long, value_name = "GOOD")]
     against: Option<PathBuf>,
+    /// Lint the training code in this folder and quote the findings about the functions in which ranks stand
+    #[arg(long, value_name = "DIR")]
+    source: Option<PathBuf>,
     /// Print one bounded text for a reader without access to the files: contents, order of events, unexplained errors, who waits
     /// for whom, what is missing; secrets are removed
     #[arg(long, conflicts_with_all = ["quiet", "verbose"])]
@@ -121,6 +124,9 @@ impl DiagnoseArgs {
         // The verdict alone quotes nothing.
         if !self.quiet || self.html.is_some() {
             context::add(&mut report, paths);
+        }
+        if let Some(folder) = &self.source {
+            crate::lint::quote(&mut report, folder)?;
         }
         if let Some(good) = &self.against {
             let good = crate::diagnose(std::slice::from_ref(good), !self.quiet)?;

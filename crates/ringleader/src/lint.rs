@@ -3,6 +3,7 @@
 mod baseline;
 mod change;
 mod format;
+mod quote;
 mod walk;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::exit::Code;
 use crate::failure::Failure;
 
 pub use format::schema;
+pub(crate) use quote::quote;
 pub(crate) use walk::sources;
 
 /// Find collective-logic bugs in training code, and mistakes in launch files, before the job starts

@@ -1,5 +1,6 @@
 //! Calls: collectives, facts of the job, functions of the project.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ringleader_knowledge::collective::{Axis, When, Who};
@@ -44,6 +45,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let start = hash(&[70, hash_text(name), callee.sym, base.as_ref().map_or(0, |base| base.sym)]);
         let sym = args.iter().fold(start, |sym, value| chain(sym, value.sym));
         let sym = keywords.iter().fold(sym, |sym, (key, value)| chain(chain(sym, hash_text(key)), value.sym));
+        // `getattr(args, "fsdp", False)` is `args.fsdp`.
+        if name == "getattr"
+            && base.is_none()
+            && let [of, Expr { kind: ExprKind::Str(Cow::Borrowed(attribute)), .. }, ..] = call.args.as_slice()
+            && let Some(held) = args.first()
+        {
+            return self.attribute(held, attribute, span, of);
+        }
         if let Some(value) = self.of_job(name, base.as_ref(), &callee, call, &args, &keywords, origin) {
             return value;
         }

@@ -20,6 +20,8 @@ const MAX_WORK: usize = 60_000;
 const MAX_LOCAL: usize = 16;
 /// Places of one function that are reported.
 const MAX_DIVERGENCES: usize = 8;
+/// Paths of a caller that are tried until processes part there.
+const MAX_CALLER_PATHS: usize = 6;
 /// Callers of a function that are looked at before it is blamed.
 const MAX_CALLERS: usize = 6;
 
@@ -271,20 +273,37 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
     let effort = Effort { with_local: divergence.is_local, max_frames: MAX_FRAMES, with_seen: false };
     let callers = &facts.callers[divergence.decision.func];
     callers.iter().take(MAX_CALLERS).any(|caller| {
-        let mut oracle = Oracle::default();
-        let first = run(project, facts, (*caller, None), &Process::first(), &mut oracle, effort);
-        let met = |event: &Event| matches!(event, Event::Decision(d) if d.test == divergence.decision.test);
-        if !first.trace.events.iter().any(met) {
-            return false;
+        let mut paths = Paths::new(MAX_CALLER_PATHS);
+        while let Some(mut oracle) = paths.next() {
+            let start = oracle.fixed.clone();
+            let first = run(project, facts, (*caller, None), &Process::first(), &mut oracle, effort);
+            let own = outcomes(&first.trace, divergence.decision.test);
+            if own.is_empty() {
+                return false;
+            }
+            let (mut is_equal, mut differs) = (true, false);
+            for process in others(&first.trace, |_| true) {
+                let other = run(project, facts, (*caller, None), &process, &mut oracle, effort);
+                is_equal &= part(&first.trace, &other.trace, &process).is_none();
+                differs |= outcomes(&other.trace, divergence.decision.test) != own;
+            }
+            // Only where they part does it say something that they call the same.
+            if differs || divergence.is_local {
+                return is_equal;
+            }
+            paths.learn(&start, &oracle);
         }
-        let others = others(&first.trace, |_| true);
-        let mut is_equal = true;
-        for process in others {
-            let other = run(project, facts, (*caller, None), &process, &mut oracle, effort);
-            is_equal &= part(&first.trace, &other.trace, &process).is_none();
-        }
-        is_equal
+        false
     })
+}
+
+/// How a decision falls out, each time that it is met.
+fn outcomes(trace: &Trace, test: Origin) -> Vec<u64> {
+    let met = trace.events.iter().filter_map(|event| match event {
+        Event::Decision(decision) if decision.test == test => Some(decision.outcome),
+        _ => None,
+    });
+    met.collect()
 }
 
 /// The processes on which a function may take another path than on the first.

@@ -282,7 +282,10 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 ["loader", "iterator", "dataset", "batches"].iter().any(|word| name.contains(word));
             let kind = if is_loader { Locally::Loader } else { Locally::Data };
             value = value.tainted(Taint::local(kind, origin));
-            value.shape = value.taint;
+            // A gradient is as large as its parameter, and a loss is a number.
+            if !matches!(name, "grad" | "loss") {
+                value.shape = value.taint;
+            }
         }
         value
     }

@@ -311,3 +311,20 @@ def build(rank):
     wait_for_rank_0(rank)
     work()
     release(rank)
+#: silent only-if-sharded-asked-by-getattr
+import torch.distributed as dist
+
+def evaluate(model, data, args):
+    shards = getattr(args, "fsdp", False) and getattr(args, "distributed", False)
+    is_first = dist.get_rank() == 0
+    if not shards and not is_first:
+        return {}
+    for batch in range(10):
+        share(model, args)
+
+def share(model, args):
+    if args.fsdp and args.distributed:
+        dist.broadcast(model.signal, src=0)
+
+def main(model, data, args):
+    evaluate(model, data, args)

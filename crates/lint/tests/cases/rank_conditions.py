@@ -970,3 +970,16 @@ class Dump(Callback):
     def write(self, path):
         with open(path + "/cfg", "w") as f:
             f.write("x")
+#: fires one-step-left-out-in-a-function-with-a-caller exit-before-collective
+import torch.distributed as dist
+
+def sync_grads(model, step, skip_at):
+    for p in model.parameters():
+        if dist.get_rank() == 0 and step == skip_at:
+            continue
+        dist.all_reduce(p.grad)
+
+def train(model, make_batch):
+    for step in range(100):
+        model(make_batch(step)).sum().backward()
+        sync_grads(model, step, 7)

@@ -14,6 +14,7 @@ mod fleet;
 mod forms;
 mod hand_made;
 mod hostile;
+mod lint;
 mod live;
 mod machine_faults;
 #[cfg(feature = "mcp")]
