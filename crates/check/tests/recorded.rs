@@ -46,7 +46,7 @@ const FAULTS: &[(&str, &str, Verdict, &str, &[&str])] = &[
     ("master-address", "master-address", Verdict::Fail, "does not resolve", &["master-port"]),
     ("dead-interface", "master-address", Verdict::Fail, "no answer", &["interface-choice"]),
     ("stopped-rank", "job-processes", Verdict::Fail, "stopped", &[]),
-    ("zombie", "job-processes", Verdict::Fail, "collected", &[]),
+    ("zombie", "job-processes", Verdict::Fail, "reaped", &[]),
     ("orphan", "job-orphans", Verdict::Warn, "gone", &[]),
     ("other-environment", "job-environment", Verdict::Fail, "NCCL_ALGO", &[]),
     ("illegal-access", "xid", Verdict::Fail, "Xid 31", &["job-processes"]),
