@@ -279,6 +279,9 @@ def play(args, name):
             world.etcd(n)
         world.wait("etcd", lambda: world.ctl("endpoint", "health").returncode == 0, 60)
         for n in range(N):
+            # The last one is to be the spare.
+            if n == N - 1:
+                time.sleep(4)
             world.start(n)
         row["started"] = world.wait("the first steps", lambda: world.step() >= 15, 120)
         struck = time.time()
