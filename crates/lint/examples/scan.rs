@@ -13,6 +13,9 @@ use std::path::Path;
 
 use ringleader_lint::{Confidence, Options, Source, lint};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Folders that hold no working code.
 const LEFT_OUT: &[&str] = &["tests", "test", "testing", ".git"];
 

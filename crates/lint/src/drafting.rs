@@ -148,6 +148,7 @@ fn sequence(calls: &[&str]) -> String {
 fn title(d: &Divergence, call: &str, condition: &str) -> String {
     let what = match d.decision.taint.local {
         Some(Locally::Data | Locally::Part) => "the process's own data",
+        Some(Locally::Model) => "which parameters of the model the process holds",
         Some(Locally::File) => "the file system that each process sees",
         Some(Locally::Time) => "each process's clock",
         Some(Locally::Random) => "random numbers that the processes do not share",

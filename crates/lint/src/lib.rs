@@ -197,7 +197,7 @@ fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Ve
         facts
             .inherited
             .iter()
-            .filter(|(id, _)| facts.ranked[*id] || with_local)
+            .filter(|(id, _)| (facts.decides[*id] && facts.branches[*id]) || with_local)
             .map(|(id, class)| (*id, Some(*class))),
     );
     let mut tried: Vec<(FuncId, Tried)> = candidates

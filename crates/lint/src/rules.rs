@@ -10,6 +10,8 @@ mod collective_order_by_rank;
 mod collective_under_local_condition;
 mod collective_under_rank_condition;
 mod debugging_left_in;
+mod decided_by_one_rank;
+mod destroyed_while_in_use;
 mod exit_before_collective;
 mod fixed_port;
 mod gloo_on_another_network;
@@ -31,12 +33,14 @@ mod non_contiguous_tensor;
 mod not_diagnosable;
 mod processes_do_not_multiply;
 mod rdma_out_of_reach;
+mod root_by_rank;
 mod same_device_on_all_ranks;
 mod seed_by_rank;
 mod seed_equal_on_all_ranks;
 mod sharded_call_under_rank_condition;
 mod shuffle_before_split;
 mod size_by_rank;
+mod type_by_rank;
 mod uneven_loader;
 mod unordered_collectives;
 mod unread_variable;
@@ -52,11 +56,14 @@ pub static ALL: &[&Rule] = &[
     &loop_count_by_rank::RULE,
     &collective_under_local_condition::RULE,
     &local_stop_decision::RULE,
+    &decided_by_one_rank::RULE,
     &uneven_loader::RULE,
     &handler_skips_collective::RULE,
     &group_by_rank::RULE,
     &all_send_first::RULE,
+    &root_by_rank::RULE,
     &size_by_rank::RULE,
+    &type_by_rank::RULE,
     &unordered_collectives::RULE,
     &collective_in_background::RULE,
     &non_contiguous_tensor::RULE,
@@ -66,6 +73,7 @@ pub static ALL: &[&Rule] = &[
     &seed_equal_on_all_ranks::RULE,
     &no_timeout::RULE,
     &group_never_destroyed::RULE,
+    &destroyed_while_in_use::RULE,
     &no_set_device::RULE,
     &collective_before_set_device::RULE,
     &shuffle_before_split::RULE,

@@ -169,3 +169,35 @@ fn what_is_installed_says_which_variables_are_read() {
     assert_eq!(found("torch==2.11.0\n"), 0);
     assert_eq!(found("torch\n"), 0);
 }
+
+/// `cases/pairs.txt`: for each rule a program in which it fires, below `#: RULE fires PATH`, and one that looks like it and is
+/// right, below `#: RULE silent PATH`.
+#[test]
+fn each_rule_fires_and_has_a_look_alike_in_which_nothing_does() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/pairs.txt");
+    let text = std::fs::read_to_string(root).unwrap();
+    let mut met = std::collections::BTreeMap::<&str, Vec<&str>>::new();
+    let mut wrong = Vec::new();
+    for part in text.split("#: ").skip(1) {
+        let (head, program) = part.split_once('\n').unwrap();
+        let [rule, word, path] = head.split(' ').collect::<Vec<_>>()[..] else { panic!("{head}") };
+        met.entry(rule).or_default().push(word);
+        let options = Options {
+            least: Confidence::Low,
+            least_severity: ringleader_lint::Severity::Info,
+            ..Options::default()
+        };
+        let source = Source { path: path.to_owned(), text: program.to_owned() };
+        let found = lint(&[source], &options).findings;
+        let fires = found.iter().any(|f| f.rule == rule);
+        let is_quiet = !fires && found.iter().all(|f| f.severity == ringleader_lint::Severity::Info);
+        if (word == "fires" && !fires) || (word == "silent" && !is_quiet) {
+            wrong.push(format!("{head}: {:?}", found.iter().map(|f| (f.rule, f.place.line)).collect::<Vec<_>>()));
+        }
+    }
+    for rule in ringleader_lint::rules::all() {
+        assert_eq!(met.remove(rule.id), Some(vec!["fires", "silent"]), "{}", rule.id);
+    }
+    assert!(met.is_empty(), "no such rules: {met:?}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

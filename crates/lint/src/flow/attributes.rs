@@ -7,7 +7,7 @@ use super::catalog;
 use super::eval::MAX_LOOKUPS;
 use super::held::is_container;
 use super::machine::Machine;
-use super::trace::{Event, Op, WORLD};
+use super::trace::{Event, WORLD};
 use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
 use crate::lookup::LookupMap;
 use crate::python::ast::{Expr, ExprKind, Span};
@@ -49,17 +49,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             && catalog::is_property(name)
             && let Some(row) = catalog::method(kind, name)
         {
-            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
-            self.record(Event::Op(Op {
-                name: row.matches(),
-                row: Some(row),
-                group: Group::World,
-                at: origin,
-                from,
-                is_guess: false,
-                is_maybe: false,
-                is_endless: self.endless > 0,
-            }));
+            let op = self.op(row.matches(), Some(row), origin);
+            self.record(Event::Op(op));
         }
         let sym = hash(&[43, base.sym, hash_text(name)]);
         if let Some(rank) = catalog::rank_attribute(name)

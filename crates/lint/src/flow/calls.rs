@@ -114,7 +114,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         // A method that one class of the project alone has.
         if self.with_local
-            && let (Some(Val { data: Data::Unknown, .. }), Data::Unknown) = (&base, &callee.data)
+            && let (Some(base), Data::Unknown) = (&base, &callee.data)
+            && (matches!(base.data, Data::Unknown)
+                || matches!(&base.data, Data::Object(kind) if &**kind == super::value::SHARDED))
             && let Some(func) = self.facts.only.get(name).copied()
         {
             let class = super::facts::class_of_self(self.project, func);
@@ -365,17 +367,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let is_start = matches!(row.call.name, "init_process_group" | "init_distributed" | "initialize");
         self.is_over &= !is_start;
         if !is_silent && !is_local && !is_start && !self.is_over {
-            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
-            self.record(Event::Op(Op {
-                name: row.matches(),
-                row: Some(row),
-                group,
-                at: origin,
-                from,
-                is_guess,
-                is_maybe,
-                is_endless: self.endless > 0,
-            }));
+            let dtype = tensor_of(row, args, keywords).and_then(|value| value.dtype);
+            let op = self.op(row.matches(), Some(row), origin);
+            let root = root_of(row, args, keywords);
+            self.record(Event::Op(Op { group, is_guess, is_maybe, dtype, root, ..op }));
         }
         if row.call.name == "async_save" && keyword("process_group").is_none() {
             self.in_background = Some(origin);
@@ -620,6 +615,36 @@ impl Val {
         self.shape = self.shape.join(shape);
         self
     }
+}
+
+/// The rank that a collective names as source or target, as torch takes it.
+fn root_of(row: Row, args: &[Val], keywords: &[(&str, Val)]) -> Option<(i64, super::value::Axes)> {
+    if row.of.framework != "torch.distributed" {
+        return None;
+    }
+    let (name, at) = match row.call.name {
+        "broadcast" | "broadcast_object_list" => ("src", 1),
+        "reduce" => ("dst", 1),
+        "gather" | "gather_object" => ("dst", 2),
+        "scatter" | "scatter_object_list" => ("src", 2),
+        _ => return None,
+    };
+    let named = keywords.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
+    let value = named.or_else(|| args.get(at))?;
+    match value.data {
+        Data::Int(n) => Some((n, value.taint.axes)),
+        _ => None,
+    }
+}
+
+/// The tensor that a collective is given, if all members must give one like it.
+fn tensor_of<'a>(row: Row, args: &'a [Val], keywords: &'a [(&str, Val)]) -> Option<&'a Val> {
+    if row.of.framework != "torch.distributed" || row.call.name.contains("object") {
+        return None;
+    }
+    let at = usize::from(row.call.name == "all_gather");
+    let named = keywords.iter().find(|(key, _)| *key == "tensor").map(|(_, value)| value);
+    args.get(at).or(named)
 }
 
 /// Whether a function answers if this process is in some group.

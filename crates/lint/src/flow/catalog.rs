@@ -25,6 +25,7 @@ impl Row {
             ("", "wait_for_everyone" | "synchronize" | "monitored_barrier" | "Barrier") => "barrier",
             ("", "__call__") => "forward",
             ("", "__init__") => "wrap",
+            ("", "__iter__") => "iterate",
             ("", name) => name,
             (same, _) => same,
         }

@@ -7,7 +7,7 @@ use ringleader_knowledge::collective::Axis;
 use super::facts::Facts;
 use super::machine::{MAX_FRAMES, Machine, Seen};
 use super::trace::{Decider, Decision, Event, Exit, Op, Oracle, Paths, Process, Trace, share};
-use super::value::{Axes, Group, Origin, PLACE, Taint, bit};
+use super::value::{Axes, Dtype, Group, Origin, PLACE, Taint, bit};
 use crate::python::index::{ClassId, FuncId, Project};
 
 /// Paths of one function that are tried, each on all processes.
@@ -73,10 +73,20 @@ pub(crate) struct Divergence {
     pub(crate) is_near: bool,
 }
 
+/// Two calls that meet, with tensors of different types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clash {
+    /// On the first process and on another: what is called, where, and with which type.
+    pub(crate) sides: [(&'static str, Origin, Dtype); 2],
+}
+
 /// All that a function shows.
 #[derive(Debug, Default)]
 pub(crate) struct Tried {
     pub(crate) divergences: Vec<Divergence>,
+    pub(crate) clashes: Vec<Clash>,
+    /// Calls that name another source or target on another process.
+    pub(crate) roots: Vec<Op>,
     /// Calls on the usual path of the first process, and what is known of their arguments.
     pub(crate) seen: Vec<Seen>,
     /// Whether a condition on the rank was met.
@@ -169,6 +179,16 @@ pub(crate) fn try_function(
         for process in others(&first.trace, |d| with_local || is_near(project, func, d)) {
             let other = run(project, facts, tested, &process, &mut oracle, effort);
             work += other.work;
+            for op in other_roots(&first.trace, &other.trace, &process) {
+                if !tried.roots.iter().any(|known| known.at == op.at) {
+                    tried.roots.push(op);
+                }
+            }
+            for clash in clashes(&first.trace, &other.trace) {
+                if !tried.clashes.iter().any(|known| known.sides.map(|s| s.1) == clash.sides.map(|s| s.1)) {
+                    tried.clashes.push(clash);
+                }
+            }
             let Some(divergence) = part(&first.trace, &other.trace, &process) else { continue };
             // Choices that only one of them met.
             let own: BTreeSet<u64> = first.choices.difference(&other.choices).copied().collect();
@@ -326,6 +346,9 @@ fn others(trace: &Trace, counts: impl Fn(&Decision) -> bool) -> Vec<Process> {
         {
             axes |= decision.taint.axes;
         }
+        if let Event::Op(Op { root: Some((_, by)), .. }) = event {
+            axes |= by;
+        }
     }
     let mut list = Vec::new();
     for axis in AXES {
@@ -366,6 +389,73 @@ fn part(a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
         .into_iter()
         .find_map(|group| part_in(group, a, b, other))
         .or_else(|| interleaved(&shared, a, b, other))
+}
+
+/// Calls of the first process that meet one that names another source or target.
+fn other_roots(a: &Trace, b: &Trace, other: &Process) -> Vec<Op> {
+    let calls = |trace: &Trace, group: Group| -> Vec<Op> {
+        let ops = trace.events.iter().filter_map(|event| match event {
+            Event::Op(op) if op.group == group => Some(*op),
+            _ => None,
+        });
+        ops.collect()
+    };
+    let rooted = a.events.iter().filter_map(|event| match event {
+        Event::Op(op) if op.root.is_some() && share(op.group, other) => Some(op.group),
+        _ => None,
+    });
+    let groups: BTreeSet<Group> = rooted.collect();
+    let mut found = Vec::new();
+    for group in groups.into_iter().filter(|group| !matches!(group, Group::Some(_))) {
+        let (left, right) = (calls(a, group), calls(b, group));
+        let met = left.iter().zip(&right).take_while(|(x, y)| x.name == y.name);
+        let differs = met.filter(|(x, y)| x.root.zip(y.root).is_some_and(|((m, _), (n, _))| m != n));
+        found.extend(differs.map(|(x, _)| *x));
+    }
+    found
+}
+
+/// Calls of two processes that meet with tensors of different types.
+fn clashes(a: &Trace, b: &Trace) -> Vec<Clash> {
+    type Side = (&'static str, Origin, Option<Dtype>);
+    let clash = |(x, y): (&Side, &Side)| {
+        let (left, right) = (x.2?, y.2?);
+        (left != right).then_some(Clash { sides: [(x.0, x.1, left), (y.0, y.1, right)] })
+    };
+    let calls = |trace: &Trace, group: Group| -> Vec<Side> {
+        let ops = trace.events.iter().filter_map(|event| match event {
+            Event::Op(op) if op.group == group => Some((op.name, op.at, op.dtype)),
+            _ => None,
+        });
+        ops.collect()
+    };
+    let messages = |trace: &Trace, sends: bool| -> Vec<Side> {
+        let all = trace.events.iter().filter_map(|event| match event {
+            Event::Message(m) if m.sends == sends => Some((if sends { "send" } else { "recv" }, m.at, m.dtype)),
+            _ => None,
+        });
+        all.collect()
+    };
+    let mut found = Vec::new();
+    let groups: BTreeSet<Group> = a
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Op(op) if op.dtype.is_some() => Some(op.group),
+            _ => None,
+        })
+        .collect();
+    for group in groups {
+        let (left, right) = (calls(a, group), calls(b, group));
+        found.extend(left.iter().zip(&right).take_while(|(x, y)| x.0 == y.0).filter_map(clash));
+    }
+    for sends in [true, false] {
+        let (left, right) = (messages(a, sends), messages(b, !sends));
+        if left.len() == right.len() {
+            found.extend(left.iter().zip(&right).filter_map(clash));
+        }
+    }
+    found
 }
 
 /// Two processes that call the same in each group, but go to the groups in another order: each waits for the other.

@@ -112,7 +112,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             sym = chain(sym, value.sym);
             taint = taint.join(value.taint);
         }
-        Val { data: Data::Items(kind, Arc::new(values)), taint, shape: Taint::NONE, agreed: false, sym }
+        Val::new(Data::Items(kind, Arc::new(values)), sym).tainted(taint)
     }
 
     /// A place of this process, as a number or a truth value.
@@ -250,7 +250,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             all = and(&all, &cond);
             a = b;
         }
-        Val { data: Data::Cond(all), taint, shape: Taint::NONE, agreed, sym }
+        Val { agreed, ..Val::new(Data::Cond(all), sym).tainted(taint) }
     }
 
     fn fold(&mut self, list: &'p [Expr<'s>], is_and: bool) -> Val {
@@ -280,7 +280,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                         _ => {
                             let a_agreed = old.agreed || value.agreed;
                             let cond = if is_and { and(&a, &b) } else { or(&a, &b) };
-                            Val { data: Data::Cond(cond), taint, shape: Taint::NONE, agreed: a_agreed, sym }
+                            Val { agreed: a_agreed, ..Val::new(Data::Cond(cond), sym).tainted(taint) }
                         }
                     }
                 }
@@ -338,7 +338,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let sym = hash(&[49, op as u64, a.sym, b.sym]);
         if let (Op::BitAnd | Op::BitOr, Data::Cond(x), Data::Cond(y)) = (op, &a.data, &b.data) {
             let cond = if op == Op::BitAnd { and(x, y) } else { or(x, y) };
-            return Val { data: Data::Cond(cond), taint, shape: Taint::NONE, agreed: a_agreed, sym };
+            return Val { agreed: a_agreed, ..Val::new(Data::Cond(cond), sym).tainted(taint) };
         }
         Val { agreed: a_agreed, ..Val::unknown(sym).tainted(taint).shaped(a.shape.join(b.shape)) }
     }
@@ -447,8 +447,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let mut sym = hash(&[54, u64::from(span.at)]);
         let mark = self.frame().scope.mark();
         let mut is_unordered = false;
-        for (target, iter, ifs) in &c.loops {
-            let iter = self.iterable(iter);
+        for (target, iter_expr, ifs) in &c.loops {
+            let iter = self.iterable(iter_expr);
             sym = chain(sym, iter.sym);
             shape = shape.join(iter.shape);
             taint = taint.join(Taint { local: iter.taint.local, axes: 0, origin: iter.taint.origin });
@@ -460,6 +460,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 _ => Val::unknown(hash(&[17, iter.sym, 0])).tainted(Taint { axes: 0, ..iter.taint }),
             };
             self.bind_target(target, item);
+            if !ifs.is_empty() && is_part_of_model(iter_expr, ifs) {
+                shape = shape.join(Taint::local(Locally::Model, self.origin(iter_expr.span)));
+            }
             for test in ifs {
                 let value = self.eval(test);
                 sym = chain(sym, value.sym);
@@ -626,6 +629,23 @@ fn cuts_data(call: &crate::python::ast::Call<'_>) -> bool {
     let name = call.func.last_name().unwrap_or_default();
     ["split", "chunk", "part", "micro", "batch", "pack"].iter().any(|word| name.contains(word))
         && call.args.first().and_then(Expr::last_name).is_some_and(super::facts::is_local_name)
+}
+
+/// Whether a list holds those parameters of a model that are of some kind: with pipeline or expert parallelism each rank
+/// holds others. What is trained is the same everywhere.
+fn is_part_of_model(list: &Expr<'_>, tests: &[Expr<'_>]) -> bool {
+    let ExprKind::Call(call) = &list.kind else { return false };
+    let is_model = matches!(
+        call.func.last_name(),
+        Some("parameters" | "named_parameters" | "modules" | "named_modules" | "buffers" | "named_buffers")
+    );
+    let mut asks_for_training = false;
+    for test in tests {
+        crate::python::walk::exprs(test, &mut |part| {
+            asks_for_training |= matches!(&part.kind, ExprKind::Attr(_, "requires_grad"));
+        });
+    }
+    is_model && !asks_for_training
 }
 
 /// What the answer of a comparison may differ in.

@@ -2,12 +2,13 @@
 //! differ between processes.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use super::catalog;
 use super::held::{Attributes, Context};
 use super::mentions::mentions;
 use super::value::Global;
-use crate::lookup::LookupMap;
+use crate::lookup::{LookupMap, LookupSet};
 use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
 use crate::python::walk;
@@ -124,7 +125,6 @@ impl<'p, 's> Facts<'p, 's> {
         let mut ranked: Vec<bool> = sketches.iter().map(|(s, _)| s.ranked).collect();
         let globals: Vec<LookupMap<&'s str, Global>> =
             (0..project.files.len()).into_par_iter().map(|file| globals(project, file)).collect();
-        mark_files(project, &globals, &mut ranked);
         let direct = sketches.iter().map(|(s, _)| !s.direct.is_empty()).collect();
         let branches = sketches.iter().map(|(s, _)| s.branches || s.ranked).collect();
         let loops = sketches.iter().map(|(s, _)| s.loops).collect();
@@ -250,40 +250,8 @@ fn globals<'s>(project: &Project<'s>, file: FileId) -> LookupMap<&'s str, Global
     names.filter_map(|name| Some((*name, Global::of(project.resolve(file, name)?)))).collect()
 }
 
-/// A rank that a module or a class keeps is looked at by all of its functions, and by files that import the variable.
-fn mark_files(project: &Project<'_>, globals: &[LookupMap<&str, Global>], ranked: &mut [bool]) {
-    // What one function looks at, others see only through what it returns or keeps.
-    let own: Vec<bool> = project.files.iter().map(|file| ranked[file.main]).collect();
-    let marked: Vec<bool> = (0..project.files.len())
-        .map(|file| {
-            let imports = || {
-                globals[file].values().any(
-                    |global| matches!(global, Global::Var(other, _) if ranked[project.files[*other].main]),
-                )
-            };
-            own[file] || imports()
-        })
-        .collect();
-    let in_family = in_family(project, ranked);
-    for (id, func) in project.functions.iter().enumerate() {
-        ranked[id] |= marked[func.file] || class_of_self(project, id).is_some_and(|class| in_family[class]);
-    }
-}
-
-/// Classes of which some method, own or inherited, is marked.
-fn in_family(project: &Project<'_>, own: &[bool]) -> Vec<bool> {
-    let mut of_class = vec![false; project.classes.len()];
-    for (id, func) in project.functions.iter().enumerate().filter(|(id, _)| own[*id]) {
-        if let Some(class) = class_of_self(project, id).or(func.class) {
-            of_class[class] = true;
-        }
-    }
-    let families = (0..project.classes.len()).map(|class| project.ancestry(class));
-    families.map(|family| family.iter().any(|ancestor| of_class[*ancestor])).collect()
-}
-
-/// Functions that may decide by a rank: they look at one, their class or file keeps one, or a function that they call
-/// returns what it made of one.
+/// Functions that may decide by a rank: they look at one, or at what their class or file made of one, or a function that they
+/// call returns what it made of one.
 fn deciding(
     project: &Project<'_>,
     sketches: &[(Sketch, Assigned<'_, '_>)],
@@ -439,42 +407,75 @@ pub(crate) fn guard_name(decorator: &Expr<'_>) -> Option<&'static ringleader_kno
 pub(crate) fn is_local_name(name: &str) -> bool {
     const WORDS: &[&str] = &[
         "batch",
-        "buffer",
         "batches",
-        "loader",
+        "boxes",
+        "buffer",
+        "chunks",
+        "completions",
         "dataloader",
         "dataset",
-        "loss",
-        "losses",
-        "iterator",
-        "logits",
+        "examples",
+        "features",
         "grad",
         "grads",
-        "tokens",
-        "mask",
         "images",
-        "boxes",
+        "iterator",
         "labels",
+        "loader",
+        "logits",
+        "loss",
+        "losses",
+        "mask",
+        "messages",
+        "microbatches",
+        "outputs",
+        "predictions",
+        "preds",
+        "prompts",
+        "queries",
+        "records",
+        "results",
+        "rollouts",
+        "samples",
+        "sentences",
+        "sequences",
+        "targets",
+        "texts",
+        "tokens",
+        "trajectories",
     ];
     // A number that the configuration says.
     if name.ends_with("_size") || name.ends_with("_dim") {
         return false;
     }
-    name.split('_').any(|part| WORDS.iter().any(|word| part.eq_ignore_ascii_case(word)))
+    static SET: OnceLock<LookupSet<&'static str>> = OnceLock::new();
+    let set = SET.get_or_init(|| WORDS.iter().copied().collect());
+    name.split('_').any(|part| {
+        if part.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            set.contains(part.to_ascii_lowercase().as_str())
+        } else {
+            set.contains(part)
+        }
+    })
 }
 
 fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {
     match &expr.kind {
         ExprKind::Name(name) => {
-            sketch.ranked |= catalog::rank_name(name).is_some();
+            sketch.ranked |= catalog::rank_name(name).is_some()
+                || context.ranked_names[project.functions[id].file].contains(name);
             sketch.differs |= catalog::rank_name(name).is_some() || is_local_name(name);
         }
-        ExprKind::Attr(_, name) => {
+        ExprKind::Attr(of, name) => {
             if catalog::is_property(name) {
                 sketch.direct.push(expr.span.at);
             }
+            let is_own = || {
+                matches!(of.kind, ExprKind::Name("self"))
+                    && class_of_self(project, id).is_some_and(|class| context.is_ranked(project, class, name))
+            };
             sketch.ranked |=
-                catalog::rank_attribute(name).is_some() || context.rank_attributes.contains(name);
+                catalog::rank_attribute(name).is_some() || context.rank_attributes.contains(name) || is_own();
             sketch.differs |= catalog::rank_attribute(name).is_some() || context.filled.contains(name);
         }
         ExprKind::Str(text) => {
@@ -641,7 +642,8 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
             None => Target::Nothing,
         },
         Some(Meaning::External(path)) => {
-            let kind_may = catalog::at(&path).is_some() || catalog::method(&path, "__init__").is_some();
+            let kind_may = catalog::at(&path).is_some()
+                || ["__init__", "__iter__"].iter().any(|name| catalog::method(&path, name).is_some());
             if kind_may { Target::May } else { of_name(name) }
         }
         // A method by name: what it is called on is only known when it is tried.

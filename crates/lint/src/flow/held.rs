@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
+
 use super::catalog;
 use crate::lookup::LookupSet;
-use crate::python::ast::{Expr, ExprKind};
+use crate::python::ast::{Arm, Call, Expr, ExprKind, Stmt, StmtKind};
 use crate::python::index::{ClassId, FuncId, Meaning, Project};
 use crate::python::walk;
 
@@ -21,6 +23,10 @@ pub(super) struct Context<'s> {
     pub(super) wrapped: Vec<std::collections::BTreeSet<&'s str>>,
     /// Attributes and properties that some class makes of a rank.
     pub(super) rank_attributes: LookupSet<&'s str>,
+    /// Attributes to which methods assign under a condition on the rank, by class.
+    pub(super) ranked_attributes: Vec<LookupSet<&'s str>>,
+    /// Names at the top of a file that hold something made of a rank, by file; with what it imports of this kind.
+    pub(super) ranked_names: Vec<LookupSet<&'s str>>,
     /// Attributes that are empty when some object is made, and filled as the process runs.
     pub(super) filled: LookupSet<&'s str>,
 }
@@ -41,32 +47,128 @@ impl<'s> Context<'s> {
             let more = made_of_ranks(project, attributes, &rank_attributes);
             rank_attributes.extend(more);
         }
+        let (ranked_attributes, ranked_names) = under_ranks(project, &rank_attributes);
+        // `module.IS_MAIN`
+        rank_attributes.extend(ranked_names.iter().flatten().copied());
         let mut filled = LookupSet::default();
         for (name, values) in attributes.iter().flatten() {
             if values.iter().any(|(_, expr, _)| is_container(expr)) {
                 filled.insert(*name);
             }
         }
-        Self { holders, methods, wrapped, rank_attributes, filled }
+        Self { holders, methods, wrapped, rank_attributes, ranked_attributes, ranked_names, filled }
+    }
+
+    /// Whether an attribute of self is assigned under a condition on the rank, in the class or in one that it inherits from.
+    pub(super) fn is_ranked(&self, project: &Project<'s>, class: ClassId, name: &str) -> bool {
+        project.ancestry(class).iter().any(|id| self.ranked_attributes[*id].contains(name))
     }
 }
 
-/// Whether an expression names a rank.
-fn names_rank(expr: &Expr<'_>, known: &LookupSet<&str>) -> bool {
-    let mut found = false;
-    walk::exprs(expr, &mut |part| {
-        found |= match &part.kind {
-            ExprKind::Name(name) => catalog::rank_name(name).is_some() || catalog::rank_call(name).is_some(),
-            ExprKind::Attr(_, name) => {
-                catalog::rank_attribute(name).is_some()
-                    || catalog::rank_call(name).is_some()
-                    || known.contains(name)
+/// What an assignment under a condition on the rank, or of something made of a rank, leaves behind: attributes of self by
+/// class, and names at the top of files by file.
+fn under_ranks<'s>(
+    project: &Project<'s>,
+    known: &LookupSet<&'s str>,
+) -> (Vec<LookupSet<&'s str>>, Vec<LookupSet<&'s str>>) {
+    let found: Vec<(FuncId, Vec<(&'s str, bool)>)> = (0..project.functions.len())
+        .into_par_iter()
+        .filter_map(|id| {
+            let func = &project.functions[id];
+            let is_main = project.files[func.file].main == id;
+            let mut list = Vec::new();
+            let mut add = |target: &Expr<'s>| match &target.kind {
+                ExprKind::Name(name) if is_main => list.push((*name, true)),
+                ExprKind::Attr(of, name) if matches!(of.kind, ExprKind::Name("self")) => {
+                    list.push((*name, false));
+                }
+                _ => {}
+            };
+            walk::stmts(&func.def.body, &mut |stmt| match &stmt.kind {
+                StmtKind::If(arms) => {
+                    let by_rank = |arm: &Arm<'s>| arm.test.as_ref().is_some_and(|test| names_rank(test, known));
+                    if arms.iter().any(by_rank) {
+                        for arm in arms {
+                            walk::stmts(&arm.body, &mut |inner| targets(inner).for_each(&mut add));
+                        }
+                    }
+                }
+                StmtKind::Assign(_, value) | StmtKind::Annotated(_, _, Some(value)) | StmtKind::Augmented(_, value)
+                    if is_main && names_rank(value, known) =>
+                {
+                    targets(stmt).for_each(&mut add);
+                }
+                _ => {}
+            });
+            (!list.is_empty()).then_some((id, list))
+        })
+        .collect();
+    let mut attributes = vec![LookupSet::default(); project.classes.len()];
+    let mut names = vec![LookupSet::default(); project.files.len()];
+    let mut exported: LookupSet<&'s str> = LookupSet::default();
+    for (id, list) in found {
+        let func = &project.functions[id];
+        let class = super::facts::class_of_self(project, id);
+        for (name, is_top) in list {
+            if is_top {
+                names[func.file].insert(name);
+                exported.insert(name);
+            } else if let Some(class) = class {
+                attributes[class].insert(name);
             }
-            ExprKind::Str(text) => catalog::rank_variable(text).is_some(),
-            _ => false,
-        };
-    });
-    found
+        }
+    }
+    for (names, file) in names.iter_mut().zip(&project.files) {
+        names.extend(file.imported().filter(|(_, path)| exported.contains(last_part(path))).map(|(alias, _)| alias));
+    }
+    (attributes, names)
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or_default()
+}
+
+/// What a statement assigns to, tuples in their parts.
+fn targets<'a, 's>(stmt: &'a Stmt<'s>) -> impl Iterator<Item = &'a Expr<'s>> {
+    let list: &[Expr<'s>] = match &stmt.kind {
+        StmtKind::Assign(targets, _) => targets,
+        StmtKind::Annotated(target, ..) | StmtKind::Augmented(target, _) => std::slice::from_ref(target),
+        _ => &[],
+    };
+    list.iter().flat_map(|target| match &target.kind {
+        ExprKind::Tuple(parts) | ExprKind::List(parts) => parts.as_slice(),
+        _ => std::slice::from_ref(target),
+    })
+}
+
+/// Whether the value of an expression may be a rank, or follow from one. An object that is given a rank, a device and a text
+/// are not: nobody branches on them, but on what they hold.
+fn names_rank(expr: &Expr<'_>, known: &LookupSet<&str>) -> bool {
+    match &expr.kind {
+        ExprKind::Name(name) => catalog::rank_name(name).is_some() || catalog::rank_call(name).is_some(),
+        ExprKind::Attr(of, name) => {
+            catalog::rank_attribute(name).is_some()
+                || catalog::rank_call(name).is_some()
+                || known.contains(name)
+                || names_rank(of, known)
+        }
+        ExprKind::Str(text) => catalog::rank_variable(text).is_some(),
+        ExprKind::Format(_) | ExprKind::Lambda(_) => false,
+        ExprKind::Call(call) if makes_object(call) => false,
+        _ => {
+            let mut found = false;
+            walk::parts(expr, &mut |part| found = found || names_rank(part, known));
+            found
+        }
+    }
+}
+
+/// Whether a call makes an object of a class, or a device.
+fn makes_object(call: &Call<'_>) -> bool {
+    call.func.last_name().is_some_and(|name| {
+        let is_class = name.starts_with(|c: char| c.is_ascii_uppercase()) && catalog::rank_call(name).is_none();
+        is_class || matches!(name, "device" | "to" | "cuda" | "format")
+    })
 }
 
 /// Names of attributes to which something of a rank is assigned, and of properties that look at one.

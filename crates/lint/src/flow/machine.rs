@@ -276,6 +276,9 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         if is_group_name(name) {
             return Val::new(Data::Group(group_of_name(name, sym)), sym);
         }
+        if self.with_local && is_model_name(name) && self.facts.file(file).is_sharded {
+            return Val::object(super::value::SHARDED, sym);
+        }
         let mut value = Val::unknown(sym);
         if super::facts::is_local_name(name) {
             let is_loader =
@@ -468,6 +471,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             }
             ExprKind::Star(inner) => self.assign(inner, value),
             ExprKind::Index(of, _) => {
+                self.allocated(of, &value);
                 if let (Some(order), ExprKind::Name(name)) = (self.order.last().copied(), &of.kind)
                     && let Some(old) = self.frame().scope.name(name).cloned()
                 {
@@ -489,6 +493,18 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Who does not send allocates what it receives: the sizes of the parts are known to all then.
+    fn allocated(&mut self, of: &Expr<'s>, value: &Val) {
+        let is_sized = value.shape.is_clean() && value.dtype.is_some();
+        if is_sized
+            && self.control().axes != 0
+            && let ExprKind::Name(name) = &of.kind
+            && let Some(old) = self.frame().scope.name(name).cloned()
+        {
+            self.frame().scope.set(name, Val { shape: Taint::NONE, ..old });
         }
     }
 
@@ -696,6 +712,11 @@ fn arm_span(arm: &Arm<'_>) -> Span {
     let at = arm.body.first().map_or(arm.span.at, |stmt| stmt.span.at);
     let end = arm.body.last().map_or(arm.span.end, |stmt| stmt.span.end);
     Span { at, end }
+}
+
+/// Whether a name usually stands for the model that is trained.
+pub(crate) fn is_model_name(name: &str) -> bool {
+    matches!(name, "model" | "policy" | "actor" | "student" | "net" | "unet" | "transformer")
 }
 
 /// Whether a name is that of a process group.

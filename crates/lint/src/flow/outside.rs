@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::calls::{BACKGROUND, Site, bindings};
-use super::catalog;
-use super::machine::Machine;
-use super::trace::{Event, Op};
-use super::value::{Data, Group, Items, Locally, OUTPUT, Origin, PARTS, Taint, Val, hash};
+use super::catalog::{self, Row};
+use super::machine::{Machine, is_model_name};
+use super::trace::{Event, Message, Op};
+use super::value::{Data, Dtype, Group, Items, Locally, OUTPUT, Origin, PARTS, SHARDED, Taint, Val, hash};
 use crate::python::ast::ExprKind;
 
 /// Calls of torch and of Python whose value is made of their arguments alone.
@@ -76,6 +76,10 @@ const HANDED_ON: &[&str] = &[
     "bfloat16",
 ];
 
+/// Methods whose value says what their object says, in another type or place.
+const MOVED: &[&str] =
+    &["to", "cuda", "cpu", "float", "double", "half", "int", "long", "bool", "detach", "clone", "type"];
+
 impl Site<'_, '_, '_> {
     /// The dotted path of what is called; empty if nobody knows.
     fn path(&self) -> &str {
@@ -108,22 +112,23 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return value;
         }
         self.started(site);
+        self.exchanged(site);
         if let Some(value) = self.of_list(site) {
             return value;
         }
+        self.forward(&site);
         if let Some(base) = base {
-            return method(name, base, callee, args, origin, sym);
+            return Val { dtype: dtype_of(&site), ..method(name, base, callee, args, origin, sym) };
         }
         let (joined, shapes) = site.joined();
         if path.starts_with("torch.") || path.starts_with("numpy.") {
-            return of_tensor(path, joined, shapes, args, origin, sym);
+            return Val { dtype: dtype_of(&site), ..of_tensor(path, joined, shapes, args, origin, sym) };
         }
         if let Some(last) = path.rsplit('.').next()
             && last.starts_with(|c: char| c.is_ascii_uppercase())
         {
             return made(&site);
         }
-        self.forward(name, origin);
         // A loss or a model that nobody knows computes on what the batch holds.
         if ["loss", "criterion", "model", "forward"].iter().any(|word| says(name, word)) {
             let value = Val::unknown(sym).tainted(Taint::local(Locally::Data, origin));
@@ -207,6 +212,52 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
     }
 
+    /// A tensor that is sent or received, and a loader whose iteration communicates.
+    fn exchanged(&mut self, site: Site<'_, 'p, 's>) {
+        let Site { name, args, origin, .. } = site;
+        let sends = match site.path().strip_prefix("torch.distributed.") {
+            Some("send" | "isend") => Some(true),
+            Some("recv" | "irecv") => Some(false),
+            _ => None,
+        };
+        if let Some(sends) = sends {
+            let dtype = args.first().or_else(|| site.keyword("tensor")).and_then(|value| value.dtype);
+            self.record(Event::Message(Message { sends, dtype, at: origin }));
+        }
+        if name == "iter"
+            && let [value] = args
+        {
+            self.iterated(value, origin);
+        }
+    }
+
+    /// Going over some loaders communicates: they share a seed, or what one process reads.
+    pub(super) fn iterated(&mut self, value: &Val, origin: Origin) {
+        if let Data::Object(kind) = &value.data
+            && let Some(row) = catalog::method(kind, "__iter__")
+        {
+            let op = self.op(row.matches(), Some(row), origin);
+            self.record(Event::Op(op));
+        }
+    }
+
+    /// A call of all ranks.
+    pub(super) fn op(&self, name: &'static str, row: Option<Row>, at: Origin) -> Op {
+        let from = if self.frames.len() == 1 { at } else { Origin { span: self.root, ..at } };
+        Op {
+            name,
+            row,
+            group: Group::World,
+            at,
+            from,
+            is_guess: row.is_none(),
+            is_maybe: false,
+            is_endless: self.endless > 0,
+            dtype: None,
+            root: None,
+        }
+    }
+
     /// Lists that are shuffled, grow, or are mapped.
     fn of_list(&mut self, site: Site<'_, 'p, 's>) -> Option<Val> {
         let Site { name, base, call, args, origin, sym, .. } = site;
@@ -240,25 +291,22 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         None
     }
 
-    /// In a file about sharded models each forward pass gathers: enough to ask who leaves before the others.
-    fn forward(&mut self, name: &str, origin: Origin) {
-        let is_model =
-            matches!(name, "model" | "policy" | "actor" | "student" | "net" | "unet" | "transformer");
-        if !is_model || self.process.overrides.is_empty() || !self.facts.file(origin.file).is_sharded {
-            return;
+    /// In a file about sharded models each forward pass gathers: enough to ask who leaves before the others. A model that
+    /// such a file hands on gathers wherever it is called.
+    fn forward(&mut self, site: &Site<'_, 'p, 's>) {
+        let is_sharded = |value: &Val| matches!(&value.data, Data::Object(kind) if &**kind == SHARDED);
+        let is_handed_on = match site.base {
+            None => is_sharded(site.callee),
+            Some(base) => is_sharded(base) && matches!(site.name, "generate" | "forward"),
+        };
+        let is_here = site.base.is_none()
+            && is_model_name(site.name)
+            && !self.process.overrides.is_empty()
+            && self.facts.file(site.origin.file).is_sharded;
+        if is_handed_on || is_here {
+            let op = self.op("forward", None, site.origin);
+            self.record(Event::Op(Op { is_maybe: !is_here, ..op }));
         }
-        let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
-        let is_endless = self.endless > 0;
-        self.record(Event::Op(Op {
-            name: "forward",
-            row: None,
-            group: Group::World,
-            at: origin,
-            from,
-            is_guess: true,
-            is_maybe: false,
-            is_endless,
-        }));
     }
 
     /// A list that grows: what it holds, and how much, differs as what is added.
@@ -288,17 +336,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let file = self.facts.file(origin.file);
         let is_wrapped = file.is_wrapped || (file.is_distributed && !self.process.overrides.is_empty());
         if self.no_sync == 0 && is_wrapped {
-            let from = if self.frames.len() == 1 { origin } else { Origin { span: self.root, ..origin } };
-            self.record(Event::Op(Op {
-                name: "backward",
-                row: None,
-                group: Group::World,
-                at: origin,
-                from,
-                is_guess: true,
-                is_maybe: false,
-                is_endless: self.endless > 0,
-            }));
+            let op = self.op("backward", None, origin);
+            self.record(Event::Op(op));
         }
         Val::unknown(sym)
     }
@@ -340,6 +379,10 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
                 value.data = Data::Range(0, *n);
             }
             Some(value)
+        }
+        // `float(loss > limit)` is still that condition.
+        "float" if base.is_none() && matches!(args, [Val { data: Data::Cond(_), .. }]) => {
+            Some(Val { shape: Taint::NONE, ..args[0].clone() })
         }
         "int" | "bool" | "str" if base.is_none() && args.len() == 1 => {
             let number = if name == "int" { args[0].as_int() } else { None };
@@ -446,6 +489,11 @@ fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sy
         {
             value.data = Data::View;
         }
+        if let Data::Cond(_) = base.data
+            && MOVED.contains(&name)
+        {
+            value.data = base.data.clone();
+        }
         return value;
     }
     let mut value = Val::unknown(sym);
@@ -456,6 +504,41 @@ fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sy
         value = value.tainted(Taint::local(Locally::Data, origin));
     }
     value
+}
+
+/// The type that a call says its tensor has.
+fn dtype_of(site: &Site<'_, '_, '_>) -> Option<Dtype> {
+    let told = |value: &Val| match &value.data {
+        Data::External(path) => path.strip_prefix("torch.").and_then(Dtype::named),
+        _ => None,
+    };
+    if let Some(value) = site.keyword("dtype") {
+        return told(value);
+    }
+    let first = site.args.first();
+    let Some(base) = site.base else {
+        return match site.path().strip_prefix("torch.")? {
+            "zeros" | "ones" | "empty" | "rand" | "randn" => Some(Dtype::Float32),
+            "zeros_like" | "ones_like" | "empty_like" | "rand_like" | "randn_like" | "full_like" => first?.dtype,
+            _ => None,
+        };
+    };
+    match site.name {
+        "float" | "double" | "half" | "bfloat16" | "long" | "int" | "short" | "byte" | "bool" => {
+            Dtype::named(site.name)
+        }
+        "to" | "type" => match first.map(|value| (told(value), &value.data)) {
+            Some((Some(dtype), _)) => Some(dtype),
+            // A device.
+            Some((None, Data::Str(_) | Data::Int(_))) => base.dtype,
+            _ => None,
+        },
+        "cuda" | "cpu" | "detach" | "clone" | "view" | "reshape" | "squeeze" | "unsqueeze" | "flatten"
+        | "contiguous" | "repeat" | "expand" | "t" | "transpose" | "permute" | "new_empty" | "new_zeros" => {
+            base.dtype
+        }
+        _ => None,
+    }
 }
 
 /// A tensor that torch or numpy makes.
@@ -482,7 +565,12 @@ fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Ori
         "tensor" | "as_tensor" | "from_numpy" | "array" => {
             let is_scalar =
                 args.first().is_some_and(|arg| !matches!(arg.data, Data::Unknown) || arg.shape.is_clean());
-            value.tainted(joined).shaped(if is_scalar { Taint::NONE } else { shapes })
+            let data = match args.first() {
+                Some(Val { data: data @ Data::Cond(_), .. }) => data.clone(),
+                _ => Data::Unknown,
+            };
+            let shape = if is_scalar { Taint::NONE } else { shapes };
+            Val { data, ..value.tainted(joined).shaped(shape) }
         }
         "cat" | "stack" | "concat" | "concatenate" | "vstack" | "hstack" => {
             // As many parts as are written down.

@@ -17,6 +17,8 @@ const MAX_ITERATIONS: i64 = 4;
 impl<'p, 's> Machine<'_, 'p, 's> {
     pub(super) fn for_loop(&mut self, f: &'p For<'s>, span: Span) -> Flow {
         let iter = self.iterable(&f.iter);
+        let over = self.origin(f.iter.span);
+        self.iterated(&iter, over);
         let matters = self.facts.file(self.file()).matters(span);
         let is_deep = self.frame().loops >= 2;
         let usual = if matters && !is_deep { 2 } else { 1 };
@@ -63,7 +65,6 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             self.order.push(Taint::local(Locally::Order, origin));
         }
         self.frame().loops += 1;
-        let over = self.origin(f.iter.span);
         self.loops.push(over);
         let flow = self.turns(f, &iter, n);
         self.loops.pop();
@@ -191,6 +192,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             is_guess: false,
             is_maybe: false,
             is_endless: false,
+            dtype: None,
+            root: None,
         };
         let taint = Taint::rank(super::value::bit(axis), at);
         let func = self.func();

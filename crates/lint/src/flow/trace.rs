@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ringleader_knowledge::collective::{Axis, RankValue, When};
 
 use super::catalog::Row;
-use super::value::{Axes, Group, Origin, PLACE, Taint, bit};
+use super::value::{Axes, Dtype, Group, Origin, PLACE, Taint, bit};
 use crate::python::index::FuncId;
 
 /// Ranks of the job in which code is tried.
@@ -134,6 +134,18 @@ pub(crate) struct Op {
     pub(crate) is_maybe: bool,
     /// Whether it stands in a loop without end that only some enter: a server of requests.
     pub(crate) is_endless: bool,
+    /// The type of the tensor that it is given.
+    pub(crate) dtype: Option<Dtype>,
+    /// The rank that it names as source or target, and in what that differs.
+    pub(crate) root: Option<(i64, Axes)>,
+}
+
+/// A tensor that one process sends to another, or receives from it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    pub(crate) sends: bool,
+    pub(crate) dtype: Option<Dtype>,
+    pub(crate) at: Origin,
 }
 
 impl Op {
@@ -172,6 +184,7 @@ pub(crate) struct Decision {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Op(Op),
+    Message(Message),
     Decision(Decision),
     /// return, break, continue or raise.
     Exit(Exit, Origin),

@@ -12,6 +12,9 @@ pub(super) const PARTS: &str = "<parts of a list>";
 /// What a model returns: a tensor as long as its batch, or an object that holds some.
 pub(super) const OUTPUT: &str = "<output of a model>";
 
+/// A model of a file that shards models.
+pub(super) const SHARDED: &str = "<sharded model>";
+
 /// A set of axes.
 pub(crate) type Axes = u16;
 
@@ -47,6 +50,8 @@ pub(crate) enum Locally {
     Loader,
     /// Which parts its batch has.
     Part,
+    /// Which parameters of the model it holds.
+    Model,
     /// Whether an iterator has another element.
     End,
     Exception,
@@ -104,6 +109,56 @@ impl Taint {
     }
 }
 
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dtype {
+    Float64,
+    Float32,
+    Float16,
+    BFloat16,
+    Int64,
+    Int32,
+    Int16,
+    Int8,
+    UInt8,
+    Bool,
+}
+
+impl Dtype {
+    /// By the last part of its name in torch.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "float64" | "double" => Self::Float64,
+            "float32" | "float" => Self::Float32,
+            "float16" | "half" => Self::Float16,
+            "bfloat16" => Self::BFloat16,
+            "int64" | "long" => Self::Int64,
+            "int32" | "int" => Self::Int32,
+            "int16" | "short" => Self::Int16,
+            "int8" => Self::Int8,
+            "uint8" | "byte" => Self::UInt8,
+            "bool" => Self::Bool,
+            _ => return None,
+        })
+    }
+
+    /// Its name in torch.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Float64 => "float64",
+            Self::Float32 => "float32",
+            Self::Float16 => "float16",
+            Self::BFloat16 => "bfloat16",
+            Self::Int64 => "int64",
+            Self::Int32 => "int32",
+            Self::Int16 => "int16",
+            Self::Int8 => "int8",
+            Self::UInt8 => "uint8",
+            Self::Bool => "bool",
+        }
+    }
+}
+
 /// A value.
 #[derive(Clone, Debug)]
 pub(crate) struct Val {
@@ -113,6 +168,8 @@ pub(crate) struct Val {
     pub(crate) shape: Taint,
     /// A collective made it equal on all processes.
     pub(crate) agreed: bool,
+    /// The type of a tensor's elements, where the program says it.
+    pub(crate) dtype: Option<Dtype>,
     /// The same number for the same value, whatever the path.
     pub(crate) sym: u64,
 }
@@ -172,11 +229,11 @@ pub(crate) enum Cond {
 
 impl Val {
     pub(crate) fn unknown(sym: u64) -> Self {
-        Self { data: Data::Unknown, taint: Taint::NONE, shape: Taint::NONE, agreed: false, sym }
+        Self::new(Data::Unknown, sym)
     }
 
     pub(crate) fn new(data: Data, sym: u64) -> Self {
-        Self { data, taint: Taint::NONE, shape: Taint::NONE, agreed: false, sym }
+        Self { data, taint: Taint::NONE, shape: Taint::NONE, agreed: false, dtype: None, sym }
     }
 
     pub(crate) fn tainted(mut self, taint: Taint) -> Self {
@@ -266,7 +323,9 @@ impl Val {
             }
             _ => Data::Unknown,
         };
-        Self { data, taint, shape, agreed: self.agreed && other.agreed, sym: hash(&[6, self.sym, other.sym]) }
+        let dtype = self.dtype.filter(|dtype| Some(*dtype) == other.dtype);
+        let sym = hash(&[6, self.sym, other.sym]);
+        Self { data, taint, shape, agreed: self.agreed && other.agreed, dtype, sym }
     }
 }
 

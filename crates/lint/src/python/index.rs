@@ -397,6 +397,14 @@ impl<'s> PyFile<'s> {
         self.text.get(span.at as usize..span.end as usize).unwrap_or_default()
     }
 
+    /// Names that are imported, with the paths that they stand for.
+    pub(crate) fn imported(&self) -> impl Iterator<Item = (&'s str, &str)> {
+        self.names.iter().filter_map(|(name, binding)| match binding {
+            Binding::Import(path) => Some((*name, path.as_str())),
+            _ => None,
+        })
+    }
+
     pub(crate) fn imports_any(&self, packages: &[&str]) -> bool {
         packages.iter().any(|package| self.packages.contains(package))
     }

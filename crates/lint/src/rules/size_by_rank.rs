@@ -6,7 +6,8 @@
 //! The last batch is shorter, sequences have their own lengths, a mask selects a number of rows.
 //!
 //! # Evidence
-//! The size comes from the rank, from a batch, a mask, a filter.
+//! The size comes from the rank, from a batch, a mask, a filter; or all_to_all_single sends parts of sizes of the rank's own
+//! and does not say what it receives.
 //!
 //! # What looks like it but is not
 //! Padding to an agreed length; calls for objects; a mean or sum of the batch.
@@ -20,6 +21,7 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
+use crate::flow::value::Data;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -52,10 +54,36 @@ const EVEN: &[&str] = &[
     "process_allgather",
 ];
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    let calls = calls(scan, |seen| seen.row.is_some_and(|row| EVEN.contains(&row.call.name)));
+/// Parts that each rank cuts by its own data, while the receivers expect equal ones.
+fn counts(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let calls = calls(scan, |seen| {
+        seen.row.is_some_and(|row| row.call.name == "all_to_all_single" && row.of.framework == "torch.distributed")
+    });
     calls
         .filter_map(|(func, seen)| {
+            let sent = seen.argument("input_split_sizes", 3)?;
+            let differs = sent.taint.join(sent.shape);
+            if differs.is_clean() || sent.agreed {
+                return None;
+            }
+            let received = seen.argument("output_split_sizes", 2);
+            // What is received is what the others cut: the same numbers only by chance.
+            let is_unsaid = received.is_none_or(|value| matches!(value.data, Data::None) || value.sym == sent.sym);
+            is_unsaid.then(|| {
+                let title = "each rank cuts what it sends by its own data, and the receivers are not told the sizes";
+                let mut finding = finding(scan, &RULE, func, seen.at, title.to_owned());
+                finding.help = "exchange the sizes first (all_to_all_single of the counts) and pass them as output_split_sizes".into();
+                finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_to_all_single";
+                finding
+            })
+        })
+        .collect()
+}
+
+fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let mut findings = counts(scan);
+    let calls = calls(scan, |seen| seen.row.is_some_and(|row| EVEN.contains(&row.call.name)));
+    findings.extend(calls.filter_map(|(func, seen)| {
             let row = seen.row?;
             // Objects and MPI's small letters may be of any size.
             if row.of.framework == "mpi4py" {
@@ -76,6 +104,6 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             finding.help = "pad to a size that all ranks agreed on (all_reduce MAX of the length, pad_across_processes), or reduce locally first".into();
             finding.page = row.of.page;
             Some(finding)
-        })
-        .collect()
+        }));
+    findings
 }

@@ -1,4 +1,5 @@
-//! `diagnose --source`: what the lint says of the functions in which ranks stand.
+//! `lint`: its forms of output, `--fix` and `--baseline`; `diagnose --source`: what the lint says of the functions in which
+//! ranks stand.
 
 use std::path::Path;
 use std::process::Output;
@@ -93,4 +94,114 @@ fn a_folder_that_is_not_there_is_refused() {
     let output = diagnose(Some(Path::new("/no/such/folder")), "text");
     assert_ne!(output.status.code(), Some(0));
     assert!(err(&output).contains("/no/such/folder"), "{}", err(&output));
+}
+
+/// A small project: a script with faults of several kinds and comments that ignore some, a job script, and a file that is right.
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("train.py", TRAIN),
+        ("job.sh", "#!/bin/bash\nexport NCCL_SOCKET_IFNAM=eth0\ntorchrun --nproc-per-node 8 train.py\n"),
+        ("broken.py", "def f(:\n    return 1\n"),
+        ("right.py", "import torch.distributed as dist\n\ndef wait():\n    dist.barrier()\n"),
+    ];
+    for (path, text) in files {
+        std::fs::write(folder.path().join(path), text).unwrap();
+    }
+    folder
+}
+
+/// One fault that is proven, one that a comment ignores, one whose comment lacks a reason, a comment that covers nothing,
+/// and one that only low confidence shows.
+const TRAIN: &str = "\
+import torch.distributed as dist
+
+
+def log(loss, step):
+    if dist.get_rank() == 0:
+        dist.all_reduce(loss)
+        print(step, loss)
+
+
+def serve():
+    if dist.get_rank() == 0:
+        dist.barrier()  # ringleader: ignore[collective-under-rank-condition] the others wait in the server
+
+
+def stop():
+    if dist.get_rank() == 0:
+        dist.barrier()  # ringleader: ignore[collective-under-rank-condition]
+
+
+def share(batch):
+    # ringleader: ignore[exit-before-collective] there was a return here
+    if batch.numel() > 0:
+        dist.all_reduce(batch)
+";
+
+/// Runs `ringleader lint` in a folder: output, with an error if there is one, and the exit code.
+fn linted(folder: &Path, args: &[&str]) -> String {
+    let output = ringleader().current_dir(folder).arg("lint").args(args).output().unwrap();
+    assert!(err(&output).is_empty(), "{}", err(&output));
+    format!("{}exit code: {}\n", out(&output), output.status.code().unwrap())
+}
+
+#[test]
+fn as_text() {
+    insta::assert_snapshot!(linted(project().path(), &["."]));
+}
+
+#[test]
+fn as_text_with_low_confidence_and_hygiene() {
+    insta::assert_snapshot!(linted(project().path(), &["--confidence", "low", "--info", "."]));
+}
+
+#[test]
+fn as_json() {
+    insta::assert_snapshot!(linted(project().path(), &["--format", "json-v1", "."]));
+}
+
+#[test]
+fn as_sarif() {
+    let text = linted(project().path(), &["--format", "sarif", "."]);
+    let mut report: serde_json::Value = serde_json::from_str(text.split("exit code: ").next().unwrap()).unwrap();
+    // The list of rules holds the documentation of each: those that were found are enough here.
+    let results = report["runs"][0]["results"].as_array().unwrap().clone();
+    let rules = report["runs"][0]["tool"]["driver"]["rules"].as_array_mut().unwrap();
+    assert!(rules.len() > 30);
+    rules.retain(|rule| results.iter().any(|result| result["ruleId"] == rule["id"]));
+    for rule in rules {
+        assert!(rule["help"]["text"].as_str().unwrap().starts_with("# What it shows"));
+        rule["help"]["text"] = "...".into();
+    }
+    insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap());
+}
+
+#[test]
+fn as_commands_of_github() {
+    insta::assert_snapshot!(linted(project().path(), &["--format", "github", "."]));
+}
+
+#[test]
+fn what_can_be_mended_is_mended() {
+    let folder = project();
+    let said = linted(folder.path(), &["--fix", "--confidence", "low", "--format", "github", "."]);
+    let read = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
+    insta::assert_snapshot!(format!("{said}--- job.sh\n{}--- train.py\n{}", read("job.sh"), read("train.py")));
+    // What is mended stays as it is.
+    let mended = (read("job.sh"), read("train.py"));
+    linted(folder.path(), &["--fix", "--confidence", "low", "--format", "github", "."]);
+    assert_eq!((read("job.sh"), read("train.py")), mended);
+}
+
+#[test]
+fn a_baseline_leaves_out_what_is_known() {
+    let folder = project();
+    let written = linted(folder.path(), &["--baseline", "known.txt", "--write-baseline", "."]);
+    let known = std::fs::read_to_string(folder.path().join("known.txt")).unwrap();
+    // Lines move, and one fault is new.
+    let moved = TRAIN.replace("def log", "VERSION = 2\n\n\ndef log") + "\n\ndef more(x):\n    if dist.get_rank() == 1:\n        dist.barrier()\n";
+    std::fs::write(folder.path().join("train.py"), moved).unwrap();
+    let left = linted(folder.path(), &["--baseline", "known.txt", "--format", "github", "."]);
+    insta::assert_snapshot!(format!("{written}--- known.txt\n{known}--- with it\n{left}"));
 }
