@@ -16,6 +16,7 @@ mod rule;
 pub mod rules;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 use ringleader_knowledge::version::NcclVersion;
@@ -107,9 +108,11 @@ const STACK_BYTES: usize = 64 << 20;
 
 /// Looks at the files of one project.
 pub fn lint(sources: &[Source], options: &Options) -> Report {
-    match rayon::ThreadPoolBuilder::new().stack_size(STACK_BYTES).build() {
-        Ok(pool) => pool.install(|| look(sources, options)),
-        Err(_) => look(sources, options),
+    static POOL: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
+    let pool = POOL.get_or_init(|| rayon::ThreadPoolBuilder::new().stack_size(STACK_BYTES).build().ok());
+    match pool {
+        Some(pool) => pool.install(|| look(sources, options)),
+        None => look(sources, options),
     }
 }
 

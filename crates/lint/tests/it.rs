@@ -192,7 +192,10 @@ fn each_rule_fires_and_has_a_look_alike_in_which_nothing_does() {
         let fires = found.iter().any(|f| f.rule == rule);
         let is_quiet = !fires && found.iter().all(|f| f.severity == ringleader_lint::Severity::Info);
         if (word == "fires" && !fires) || (word == "silent" && !is_quiet) {
-            wrong.push(format!("{head}: {:?}", found.iter().map(|f| (f.rule, f.place.line)).collect::<Vec<_>>()));
+            wrong.push(format!(
+                "{head}: {:?}",
+                found.iter().map(|f| (f.rule, f.place.line)).collect::<Vec<_>>()
+            ));
         }
     }
     for rule in ringleader_lint::rules::all() {

@@ -369,7 +369,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if !is_silent && !is_local && !is_start && !self.is_over {
             let dtype = tensor_of(row, args, keywords).and_then(|value| value.dtype);
             let op = self.op(row.matches(), Some(row), origin);
-            let root = root_of(row, args, keywords);
+            // Who alone takes a branch may be the root by that.
+            let root = root_of(row, args, keywords)
+                .filter(|(_, taint)| taint.axes == 0 || (self.open_arms == 0 && !self.is_given(*taint)));
             self.record(Event::Op(Op { group, is_guess, is_maybe, dtype, root, ..op }));
         }
         if row.call.name == "async_save" && keyword("process_group").is_none() {
@@ -409,6 +411,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return Val { agreed: true, ..Val::unknown(hash(&[73, origin.file as u64, u64::from(span.at)])) };
         }
         Val::unknown(sym)
+    }
+
+    /// Whether a rank is a parameter, of which the caller knows whose rank it is.
+    fn is_given(&self, rank: Taint) -> bool {
+        let Some(origin) = rank.origin else { return false };
+        self.frames.iter().any(|frame| {
+            let func = &self.project.functions[frame.func];
+            func.file == origin.file && func.def.name_span == origin.span
+        })
     }
 
     /// Whether the model that a call is about is sharded further down in the function: there, it is not yet.
@@ -512,7 +523,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         let has_rank_argument = bound.iter().any(|(_, value)| value.taint.axes != 0);
         let differs = if self.with_local { self.facts.differs[func] } else { self.facts.ranked[func] };
-        if !(self.facts.may[func] || differs || has_rank_argument) || !self.can_enter(func) {
+        let is_worth_it = if self.is_survey {
+            self.facts.tells[func] || has_rank_argument
+        } else {
+            self.facts.may[func] || differs || has_rank_argument
+        };
+        if !is_worth_it || !self.can_enter(func) {
             return unknown;
         }
         if !self.passes_guards(func) {
@@ -618,7 +634,7 @@ impl Val {
 }
 
 /// The rank that a collective names as source or target, as torch takes it.
-fn root_of(row: Row, args: &[Val], keywords: &[(&str, Val)]) -> Option<(i64, super::value::Axes)> {
+fn root_of(row: Row, args: &[Val], keywords: &[(&str, Val)]) -> Option<(i64, Taint)> {
     if row.of.framework != "torch.distributed" {
         return None;
     }
@@ -632,7 +648,7 @@ fn root_of(row: Row, args: &[Val], keywords: &[(&str, Val)]) -> Option<(i64, sup
     let named = keywords.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
     let value = named.or_else(|| args.get(at))?;
     match value.data {
-        Data::Int(n) => Some((n, value.taint.axes)),
+        Data::Int(n) => Some((n, value.taint)),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@ use super::facts::Facts;
 use super::machine::{MAX_FRAMES, Machine, Seen};
 use super::trace::{Decider, Decision, Event, Exit, Op, Oracle, Paths, Process, Trace, share};
 use super::value::{Axes, Dtype, Group, Origin, PLACE, Taint, bit};
+use crate::lookup::LookupSet;
 use crate::python::index::{ClassId, FuncId, Project};
 
 /// Paths of one function that are tried, each on all processes.
@@ -78,6 +79,8 @@ pub(crate) struct Divergence {
 pub(crate) struct Clash {
     /// On the first process and on another: what is called, where, and with which type.
     pub(crate) sides: [(&'static str, Origin, Dtype); 2],
+    /// Whether both stand in the function that was tried, and both sides call as often.
+    pub(crate) is_near: bool,
 }
 
 /// All that a function shows.
@@ -115,6 +118,8 @@ struct Effort {
     max_frames: usize,
     /// Whether rules look at the calls of the run.
     with_seen: bool,
+    /// Whether it is only asked where the function decides by the rank.
+    is_survey: bool,
 }
 
 fn run(
@@ -130,6 +135,7 @@ fn run(
     machine.with_local = effort.with_local;
     machine.max_frames = effort.max_frames;
     machine.with_seen = effort.with_seen;
+    machine.is_survey = effort.is_survey;
     let f = &project.functions[func];
     machine.run(func, class);
     // What the first half keeps in its object the second finds.
@@ -159,24 +165,48 @@ pub(crate) fn try_function(
     let mut reported: BTreeSet<(Origin, Origin)> = BTreeSet::new();
     let mut work = 0;
     let mut n_paths = 0;
+    let mut traces = LookupSet::default();
     let mut is_open = false;
     let is_asked = (facts.decides[func] && facts.branches[func]) || with_local || class.is_some();
     let max_frames = if is_asked { MAX_FRAMES } else { 2 };
-    let effort = Effort { with_local, max_frames, with_seen: false };
+    let effort = Effort { with_local, max_frames, with_seen: false, is_survey: false };
     while let Some(mut oracle) = paths.next() {
         if work > MAX_WORK {
             break;
         }
         let start = oracle.fixed.clone();
         let with_seen = is_usual && class.is_none();
-        let first =
-            run(project, facts, tested, &Process::first(), &mut oracle, Effort { with_seen, ..effort });
+        let by_rank = |trace: &Trace| {
+            let decides = |event: &Event| match event {
+                Event::Decision(d) => d.taint.axes != 0 && is_near(project, func, d),
+                _ => false,
+            };
+            trace.events.iter().any(decides)
+        };
+        // Until the function decides by the rank, what it calls does not matter.
+        let is_survey = !is_usual && !is_open && !with_local;
+        let mut first = run(
+            project,
+            facts,
+            tested,
+            &Process::first(),
+            &mut oracle,
+            Effort { with_seen, is_survey, ..effort },
+        );
+        if is_survey && by_rank(&first.trace) {
+            oracle = Oracle { fixed: start.clone(), ..Oracle::default() };
+            work += first.work;
+            first = run(project, facts, tested, &Process::first(), &mut oracle, effort);
+        }
         if is_usual {
             let by_rank = |event: &Event| matches!(event, Event::Decision(d) if d.taint.axes != 0);
             tried.has_rank_decision = first.trace.events.iter().any(by_rank);
         }
         let mut found = Vec::new();
-        for process in others(&first.trace, |d| with_local || is_near(project, func, d)) {
+        // What one more condition does not change on the first process, it changes on no other.
+        let is_new = traces.insert(first.trace.print());
+        let counts = |d: &Decision| with_local || (is_new && is_near(project, func, d));
+        for process in others(&first.trace, is_new || with_local, counts) {
             let other = run(project, facts, tested, &process, &mut oracle, effort);
             work += other.work;
             for op in other_roots(&first.trace, &other.trace, &process) {
@@ -228,9 +258,8 @@ pub(crate) fn try_function(
         }
         work += first.work;
         // Where nothing differs on a few paths, nothing will.
-        let differs =
-            |event: &Event| matches!(event, Event::Decision(d) if with_local || is_near(project, func, d));
-        is_open |= with_local && !first.local.is_empty() || first.trace.events.iter().any(differs);
+        let has_local = || first.trace.events.iter().any(|event| matches!(event, Event::Decision(_)));
+        is_open |= by_rank(&first.trace) || (with_local && (!first.local.is_empty() || has_local()));
         n_paths += 1;
         if n_paths >= MAX_CLEAN && !is_open {
             if is_usual && class.is_none() {
@@ -290,7 +319,12 @@ fn can_agree(
 
 /// Whether the callers of a function make up for what it leaves open, as halves of a barrier in two functions do.
 pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, divergence: &Divergence) -> bool {
-    let effort = Effort { with_local: divergence.is_local, max_frames: MAX_FRAMES, with_seen: false };
+    let effort = Effort {
+        with_local: divergence.is_local,
+        max_frames: MAX_FRAMES,
+        with_seen: false,
+        is_survey: false,
+    };
     let callers = &facts.callers[divergence.decision.func];
     callers.iter().take(MAX_CALLERS).any(|caller| {
         let mut paths = Paths::new(MAX_CALLER_PATHS);
@@ -302,7 +336,7 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
                 return false;
             }
             let (mut is_equal, mut differs) = (true, false);
-            for process in others(&first.trace, |_| true) {
+            for process in others(&first.trace, true, |_| true) {
                 let other = run(project, facts, (*caller, None), &process, &mut oracle, effort);
                 is_equal &= part(&first.trace, &other.trace, &process).is_none();
                 differs |= outcomes(&other.trace, divergence.decision.test) != own;
@@ -327,7 +361,7 @@ fn outcomes(trace: &Trace, test: Origin) -> Vec<u64> {
 }
 
 /// The processes on which a function may take another path than on the first.
-fn others(trace: &Trace, counts: impl Fn(&Decision) -> bool) -> Vec<Process> {
+fn others(trace: &Trace, is_new: bool, counts: impl Fn(&Decision) -> bool) -> Vec<Process> {
     const AXES: [Axis; 9] = [
         Axis::Global,
         Axis::Local,
@@ -340,14 +374,14 @@ fn others(trace: &Trace, counts: impl Fn(&Decision) -> bool) -> Vec<Process> {
         Axis::Group,
     ];
     let mut axes: Axes = 0;
-    for event in &trace.events {
+    for event in trace.events.iter().filter(|_| is_new) {
         if let Event::Decision(decision) = event
             && counts(decision)
         {
             axes |= decision.taint.axes;
         }
         if let Event::Op(Op { root: Some((_, by)), .. }) = event {
-            axes |= by;
+            axes |= by.axes;
         }
     }
     let mut list = Vec::new();
@@ -417,42 +451,58 @@ fn other_roots(a: &Trace, b: &Trace, other: &Process) -> Vec<Op> {
 
 /// Calls of two processes that meet with tensors of different types.
 fn clashes(a: &Trace, b: &Trace) -> Vec<Clash> {
-    type Side = (&'static str, Origin, Option<Dtype>);
-    let clash = |(x, y): (&Side, &Side)| {
-        let (left, right) = (x.2?, y.2?);
-        (left != right).then_some(Clash { sides: [(x.0, x.1, left), (y.0, y.1, right)] })
+    struct Side {
+        name: &'static str,
+        at: Origin,
+        dtype: Option<Dtype>,
+        is_near: bool,
+    }
+    let meet = |left: &[Side], right: &[Side]| -> Vec<Clash> {
+        let met = left
+            .iter()
+            .zip(right)
+            .take_while(|(x, y)| x.name == y.name || x.name == "send" || y.name == "send");
+        let clash = |(x, y): (&Side, &Side)| {
+            let (mine, other) = (x.dtype?, y.dtype?);
+            (mine != other).then_some(Clash {
+                sides: [(x.name, x.at, mine), (y.name, y.at, other)],
+                is_near: x.is_near && y.is_near && left.len() == right.len(),
+            })
+        };
+        met.filter_map(clash).collect()
     };
     let calls = |trace: &Trace, group: Group| -> Vec<Side> {
         let ops = trace.events.iter().filter_map(|event| match event {
-            Event::Op(op) if op.group == group => Some((op.name, op.at, op.dtype)),
+            Event::Op(op) if op.group == group => {
+                Some(Side { name: op.name, at: op.at, dtype: op.dtype, is_near: op.at == op.from })
+            }
             _ => None,
         });
         ops.collect()
     };
     let messages = |trace: &Trace, sends: bool| -> Vec<Side> {
+        let name = if sends { "send" } else { "recv" };
         let all = trace.events.iter().filter_map(|event| match event {
-            Event::Message(m) if m.sends == sends => Some((if sends { "send" } else { "recv" }, m.at, m.dtype)),
+            Event::Message(m) if m.sends == sends => {
+                Some(Side { name, at: m.at, dtype: m.dtype, is_near: true })
+            }
             _ => None,
         });
         all.collect()
     };
+    let typed = a.events.iter().filter_map(|event| match event {
+        Event::Op(op) if op.dtype.is_some() => Some(op.group),
+        _ => None,
+    });
+    let groups: BTreeSet<Group> = typed.collect();
     let mut found = Vec::new();
-    let groups: BTreeSet<Group> = a
-        .events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Op(op) if op.dtype.is_some() => Some(op.group),
-            _ => None,
-        })
-        .collect();
     for group in groups {
-        let (left, right) = (calls(a, group), calls(b, group));
-        found.extend(left.iter().zip(&right).take_while(|(x, y)| x.0 == y.0).filter_map(clash));
+        found.extend(meet(&calls(a, group), &calls(b, group)));
     }
     for sends in [true, false] {
         let (left, right) = (messages(a, sends), messages(b, !sends));
         if left.len() == right.len() {
-            found.extend(left.iter().zip(&right).filter_map(clash));
+            found.extend(meet(&left, &right));
         }
     }
     found

@@ -8,7 +8,7 @@ use super::catalog;
 use super::held::{Attributes, Context};
 use super::mentions::mentions;
 use super::value::Global;
-use crate::lookup::{LookupMap, LookupSet};
+use crate::lookup::LookupMap;
 use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
 use crate::python::walk;
@@ -47,6 +47,8 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) differs: Vec<bool>,
     /// Functions that look at a rank themselves, or at a value that another function, object or module made of one.
     pub(crate) decides: Vec<bool>,
+    /// Functions that may return something that they made of a rank.
+    pub(crate) tells: Vec<bool>,
     /// Functions in or below which a rank is looked at.
     pub(crate) ranked: Vec<bool>,
     /// Methods that a class inherits and whose calls of self reach what the class overrides.
@@ -136,6 +138,7 @@ impl<'p, 's> Facts<'p, 's> {
             }
         }
         let decides = deciding(project, &sketches, &ranked, &callers);
+        let tells = sketches.iter().zip(&decides).map(|((s, _), decides)| s.returns && *decides).collect();
         spread(&mut may, &callers);
         spread(&mut differs, &callers);
         spread(&mut ranked, &callers);
@@ -175,6 +178,7 @@ impl<'p, 's> Facts<'p, 's> {
             looks,
             differs,
             decides,
+            tells,
             ranked,
             inherited,
             callers,
@@ -403,60 +407,79 @@ pub(crate) fn guard_name(decorator: &Expr<'_>) -> Option<&'static ringleader_kno
     catalog::guard(name?)
 }
 
-/// Names of values that hold a process's own data.
+/// Names of tensors and loaders that hold a process's own data: their sizes are its own, too.
+const SIZED: &[&str] = &[
+    "batch",
+    "buffer",
+    "batches",
+    "loader",
+    "dataloader",
+    "dataset",
+    "loss",
+    "losses",
+    "iterator",
+    "logits",
+    "grad",
+    "grads",
+    "tokens",
+    "mask",
+    "images",
+    "boxes",
+    "labels",
+];
+/// Names of lists that hold it: whether they are empty is its own affair.
+const LISTS: &[&str] = &[
+    "chunks",
+    "completions",
+    "examples",
+    "features",
+    "messages",
+    "microbatches",
+    "outputs",
+    "predictions",
+    "preds",
+    "prompts",
+    "queries",
+    "records",
+    "results",
+    "rollouts",
+    "samples",
+    "sentences",
+    "sequences",
+    "targets",
+    "texts",
+    "trajectories",
+];
+
+/// Whether a name is that of a value that holds a process's own data.
 pub(crate) fn is_local_name(name: &str) -> bool {
-    const WORDS: &[&str] = &[
-        "batch",
-        "batches",
-        "boxes",
-        "buffer",
-        "chunks",
-        "completions",
-        "dataloader",
-        "dataset",
-        "examples",
-        "features",
-        "grad",
-        "grads",
-        "images",
-        "iterator",
-        "labels",
-        "loader",
-        "logits",
-        "loss",
-        "losses",
-        "mask",
-        "messages",
-        "microbatches",
-        "outputs",
-        "predictions",
-        "preds",
-        "prompts",
-        "queries",
-        "records",
-        "results",
-        "rollouts",
-        "samples",
-        "sentences",
-        "sequences",
-        "targets",
-        "texts",
-        "tokens",
-        "trajectories",
-    ];
+    local_word(name).is_some()
+}
+
+/// Whether the size of such a value is the process's own, too.
+pub(crate) fn is_sized_name(name: &str) -> bool {
+    local_word(name) == Some(true)
+}
+
+/// Whether a word in a name stands for a process's own data, and whether for a tensor.
+fn local_word(name: &str) -> Option<bool> {
+    static WORDS: OnceLock<LookupMap<&'static str, bool>> = OnceLock::new();
     // A number that the configuration says.
     if name.ends_with("_size") || name.ends_with("_dim") {
-        return false;
+        return None;
     }
-    static SET: OnceLock<LookupSet<&'static str>> = OnceLock::new();
-    let set = SET.get_or_init(|| WORDS.iter().copied().collect());
-    name.split('_').any(|part| {
+    let words = WORDS.get_or_init(|| {
+        let lists = LISTS.iter().map(|word| (*word, false));
+        lists.chain(SIZED.iter().map(|word| (*word, true))).collect()
+    });
+    let found = name.split('_').filter_map(|part| {
         if part.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            set.contains(part.to_ascii_lowercase().as_str())
+            words.get(part.to_ascii_lowercase().as_str()).copied()
         } else {
-            set.contains(part)
+            words.get(part).copied()
         }
-    })
+    });
+    found.max()
 }
 
 fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {
@@ -685,7 +708,7 @@ fn of_name(name: &str) -> Target {
 }
 
 fn attributes<'p, 's>(project: &'p Project<'s>, class: ClassId) -> Attributes<'p, 's> {
-    let mut map = Attributes::new();
+    let mut map = Attributes::default();
     let Some(info) = project.classes.get(class) else { return map };
     for method in info.methods.values() {
         let Some(func) = project.functions.get(*method) else { continue };

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::catalog;
-use crate::lookup::LookupSet;
+use crate::lookup::{LookupMap, LookupSet};
 use crate::python::ast::{Arm, Call, Expr, ExprKind, Stmt, StmtKind};
 use crate::python::index::{ClassId, FuncId, Meaning, Project};
 use crate::python::walk;
 
 /// What methods assign to each attribute: the method, the value and its position in a tuple.
-pub(crate) type Attributes<'p, 's> = BTreeMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>;
+pub(crate) type Attributes<'p, 's> = LookupMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>;
 
 /// What is known of all classes before functions are looked at.
 pub(super) struct Context<'s> {
@@ -51,11 +51,11 @@ impl<'s> Context<'s> {
         // `module.IS_MAIN`
         rank_attributes.extend(ranked_names.iter().flatten().copied());
         let mut filled = LookupSet::default();
-        for (name, values) in attributes.iter().flatten() {
-            if values.iter().any(|(_, expr, _)| is_container(expr)) {
-                filled.insert(*name);
-            }
-        }
+        let are_filled = attributes.iter().flatten().filter(|(_, values)| {
+            let mut values = values.iter();
+            values.any(|(_, expr, _)| is_container(expr))
+        });
+        filled.extend(are_filled.map(|(name, _)| *name));
         Self { holders, methods, wrapped, rank_attributes, ranked_attributes, ranked_names, filled }
     }
 
@@ -86,14 +86,17 @@ fn under_ranks<'s>(
             };
             walk::stmts(&func.def.body, &mut |stmt| match &stmt.kind {
                 StmtKind::If(arms) => {
-                    let by_rank = |arm: &Arm<'s>| arm.test.as_ref().is_some_and(|test| names_rank(test, known));
+                    let by_rank =
+                        |arm: &Arm<'s>| arm.test.as_ref().is_some_and(|test| names_rank(test, known));
                     if arms.iter().any(by_rank) {
                         for arm in arms {
                             walk::stmts(&arm.body, &mut |inner| targets(inner).for_each(&mut add));
                         }
                     }
                 }
-                StmtKind::Assign(_, value) | StmtKind::Annotated(_, _, Some(value)) | StmtKind::Augmented(_, value)
+                StmtKind::Assign(_, value)
+                | StmtKind::Annotated(_, _, Some(value))
+                | StmtKind::Augmented(_, value)
                     if is_main && names_rank(value, known) =>
                 {
                     targets(stmt).for_each(&mut add);
@@ -119,7 +122,9 @@ fn under_ranks<'s>(
         }
     }
     for (names, file) in names.iter_mut().zip(&project.files) {
-        names.extend(file.imported().filter(|(_, path)| exported.contains(last_part(path))).map(|(alias, _)| alias));
+        names.extend(
+            file.imported().filter(|(_, path)| exported.contains(last_part(path))).map(|(alias, _)| alias),
+        );
     }
     (attributes, names)
 }
@@ -166,7 +171,8 @@ fn names_rank(expr: &Expr<'_>, known: &LookupSet<&str>) -> bool {
 /// Whether a call makes an object of a class, or a device.
 fn makes_object(call: &Call<'_>) -> bool {
     call.func.last_name().is_some_and(|name| {
-        let is_class = name.starts_with(|c: char| c.is_ascii_uppercase()) && catalog::rank_call(name).is_none();
+        let is_class =
+            name.starts_with(|c: char| c.is_ascii_uppercase()) && catalog::rank_call(name).is_none();
         is_class || matches!(name, "device" | "to" | "cuda" | "format")
     })
 }

@@ -114,6 +114,10 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) with_local: bool,
     /// Whether rules look at the calls of this run.
     pub(crate) with_seen: bool,
+    /// Branches that are being executed and of which nobody knows who takes them.
+    pub(crate) open_arms: usize,
+    /// Whether it is only asked where the function under test decides by the rank: what communicates does not matter then.
+    pub(crate) is_survey: bool,
 }
 
 impl<'m, 'p, 's> Machine<'m, 'p, 's> {
@@ -150,6 +154,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             max_frames: MAX_FRAMES,
             with_local: true,
             with_seen: false,
+            open_arms: 0,
+            is_survey: false,
         }
     }
 
@@ -286,7 +292,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             let kind = if is_loader { Locally::Loader } else { Locally::Data };
             value = value.tainted(Taint::local(kind, origin));
             // A gradient is as large as its parameter, and a loss is a number.
-            if !matches!(name, "grad" | "loss") {
+            if !matches!(name, "grad" | "loss") && super::facts::is_sized_name(name) {
                 value.shape = value.taint;
             }
         }
@@ -550,11 +556,13 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 if is_ranked {
                     self.frame().control.push(taint);
                 }
+                self.open_arms += usize::from(is_open && !is_ranked);
                 let flow = if holds {
                     self.block(&arm.body)
                 } else {
                     arms.get(n + 1).map_or(Flow::Next, |next| self.block(&next.body))
                 };
+                self.open_arms -= usize::from(is_open && !is_ranked);
                 if is_ranked {
                     self.frame().control.pop();
                     let taken = if holds { n } else { n + 1 };

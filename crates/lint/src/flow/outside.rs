@@ -108,11 +108,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let Site { name, base, callee, args, keywords, origin, sym, .. } = site;
         let path = site.path();
         self.look(if path.is_empty() { name } else { path }, origin, args, keywords, None);
+        self.exchanged(site);
         if let Some(value) = self.of_framework(site).or_else(|| builtin(&site)) {
             return value;
         }
         self.started(site);
-        self.exchanged(site);
         if let Some(value) = self.of_list(site) {
             return value;
         }
@@ -178,6 +178,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return None;
         }
         let kind = catalog::local_call(path)?;
+        // What is asked of a value that all hold alike is answered alike.
+        if kind == Locally::Data && !site.args.is_empty() && site.args.iter().all(|arg| arg.agreed) {
+            return Some(Val { agreed: true, ..Val::unknown(sym) });
+        }
         let shape = if kind == Locally::File { Taint::local(Locally::Order, origin) } else { Taint::NONE };
         let value = Val::unknown(hash(&[76, sym, u64::from(origin.span.at)]));
         Some(value.tainted(Taint::local(kind, origin)).shaped(shape))
@@ -519,7 +523,9 @@ fn dtype_of(site: &Site<'_, '_, '_>) -> Option<Dtype> {
     let Some(base) = site.base else {
         return match site.path().strip_prefix("torch.")? {
             "zeros" | "ones" | "empty" | "rand" | "randn" => Some(Dtype::Float32),
-            "zeros_like" | "ones_like" | "empty_like" | "rand_like" | "randn_like" | "full_like" => first?.dtype,
+            "zeros_like" | "ones_like" | "empty_like" | "rand_like" | "randn_like" | "full_like" => {
+                first?.dtype
+            }
             _ => None,
         };
     };
@@ -565,8 +571,12 @@ fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Ori
         "tensor" | "as_tensor" | "from_numpy" | "array" => {
             let is_scalar =
                 args.first().is_some_and(|arg| !matches!(arg.data, Data::Unknown) || arg.shape.is_clean());
-            let data = match args.first() {
-                Some(Val { data: data @ Data::Cond(_), .. }) => data.clone(),
+            let data = match args.first().map(|arg| &arg.data) {
+                Some(data @ Data::Cond(_)) => data.clone(),
+                Some(Data::Items(Items::Ordered, items)) => match items.as_slice() {
+                    [Val { data: data @ Data::Cond(_), .. }] => data.clone(),
+                    _ => Data::Unknown,
+                },
                 _ => Data::Unknown,
             };
             let shape = if is_scalar { Taint::NONE } else { shapes };

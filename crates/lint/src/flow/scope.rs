@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::value::{Val, hash, hash_text};
+use crate::lookup::LookupMap;
 use crate::python::ast::{Expr, ExprKind};
 
 /// `a.b.c`: its first name, and a number for the rest.
@@ -21,7 +22,7 @@ pub(crate) type Values<'s> = BTreeMap<Key<'s>, Option<Val>>;
 /// Names and attributes of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Scope<'s> {
-    names: BTreeMap<&'s str, Val>,
+    names: LookupMap<&'s str, Val>,
     attrs: BTreeMap<Dotted<'s>, Val>,
     /// What changes replaced, oldest first, while somebody may undo them.
     log: Vec<(Key<'s>, Option<Val>)>,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ringleader_knowledge::collective::{Axis, RankValue, When};
 
 use super::catalog::Row;
-use super::value::{Axes, Dtype, Group, Origin, PLACE, Taint, bit};
+use super::value::{Axes, Dtype, Group, Origin, PLACE, Taint, bit, chain, hash, hash_text};
 use crate::python::index::FuncId;
 
 /// Ranks of the job in which code is tried.
@@ -137,7 +137,7 @@ pub(crate) struct Op {
     /// The type of the tensor that it is given.
     pub(crate) dtype: Option<Dtype>,
     /// The rank that it names as source or target, and in what that differs.
-    pub(crate) root: Option<(i64, Axes)>,
+    pub(crate) root: Option<(i64, Taint)>,
 }
 
 /// A tensor that one process sends to another, or receives from it.
@@ -217,6 +217,25 @@ pub(crate) struct Trace {
     pub(crate) is_cut: bool,
     /// The process took the default group down itself.
     pub(crate) is_over: bool,
+}
+
+impl Trace {
+    /// A number for what happens: calls, decisions and exits with their places, in order.
+    pub(crate) fn print(&self) -> u64 {
+        let place = |at: Origin| hash(&[at.file as u64, u64::from(at.span.at), u64::from(at.span.end)]);
+        let start = hash(&[u64::from(self.is_cut), u64::from(self.is_over)]);
+        self.events.iter().fold(start, |state, event| {
+            let word = match event {
+                Event::Op(op) => {
+                    hash(&[1, place(op.at), place(op.from), hash_text(op.name), op.group.number()])
+                }
+                Event::Message(message) => hash(&[2, place(message.at)]),
+                Event::Decision(d) => hash(&[3, place(d.test), d.outcome, u64::from(d.taint.axes)]),
+                Event::Exit(exit, at) => hash(&[4, *exit as u64, place(*at)]),
+            };
+            chain(state, word)
+        })
+    }
 }
 
 /// How the conditions that are equal on all processes fall out.

@@ -217,6 +217,17 @@ pub(crate) enum Group {
     Some(u64),
 }
 
+impl Group {
+    /// Another number for each group.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            Self::World => 0,
+            Self::Axes(axes) => hash(&[7, u64::from(axes)]),
+            Self::Some(sym) => hash(&[8, sym]),
+        }
+    }
+}
+
 /// A truth value that is not known yet.
 #[derive(Debug)]
 pub(crate) enum Cond {

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use rayon::prelude::*;
+
 use super::ast::{Block, Class, Expr, ExprKind, Function, Span, StmtKind};
 use super::walk;
 use crate::lookup::LookupMap;
@@ -65,16 +67,20 @@ pub(crate) struct Project<'s> {
     /// Functions within functions.
     nested: LookupMap<(FuncId, &'s str), FuncId>,
     /// By class; empty until all classes are known.
-    families: Vec<Family>,
+    families: Vec<Family<'s>>,
+    /// Methods of the classes at the top of each file, by name.
+    methods: Vec<LookupMap<&'s str, FuncId>>,
 }
 
 /// What a class inherits from.
 #[derive(Debug)]
-struct Family {
+struct Family<'s> {
     /// The class and those it inherits from in the project, nearest first.
     classes: Vec<ClassId>,
     /// Classes outside of the project.
     external: Vec<String>,
+    /// Methods by name, the nearest of each.
+    methods: LookupMap<&'s str, FuncId>,
 }
 
 #[derive(Debug)]
@@ -155,6 +161,7 @@ impl<'s> Project<'s> {
             by_definition: LookupMap::default(),
             nested: LookupMap::default(),
             families: Vec::new(),
+            methods: Vec::new(),
         };
         for (path, text, body) in files {
             project.add(path, text, body);
@@ -209,13 +216,14 @@ impl<'s> Project<'s> {
     fn link_bases(&mut self) {
         let links: Vec<Vec<Base>> = self
             .classes
-            .iter()
+            .par_iter()
             .map(|class| class.def.bases.iter().filter_map(|base| self.base(class.file, base)).collect())
             .collect();
         for (class, bases) in self.classes.iter_mut().zip(links) {
             class.bases = bases;
         }
-        self.families = (0..self.classes.len()).map(|class| self.family(class)).collect();
+        self.families = (0..self.classes.len()).into_par_iter().map(|class| self.family(class)).collect();
+        self.methods = self.files.par_iter().map(|file| self.methods_at_top(file)).collect();
     }
 
     fn base(&self, file: FileId, expr: &Expr<'s>) -> Option<Base> {
@@ -333,16 +341,23 @@ impl<'s> Project<'s> {
 
     /// A method of this name of a class in a file.
     pub(crate) fn method_in(&self, file: FileId, name: &str) -> Option<FuncId> {
-        let ids = self.files.get(file)?.names.values().filter_map(|binding| match binding {
-            Binding::Class(id) => Some(*id),
-            _ => None,
-        });
-        ids.into_iter().find_map(|id| self.classes.get(id)?.methods.get(name).copied())
+        self.methods.get(file)?.get(name).copied()
+    }
+
+    fn methods_at_top(&self, file: &PyFile<'s>) -> LookupMap<&'s str, FuncId> {
+        let mut methods = LookupMap::default();
+        for binding in file.names.values() {
+            let Binding::Class(id) = binding else { continue };
+            for (name, method) in self.classes.get(*id).into_iter().flat_map(|class| &class.methods) {
+                methods.entry(*name).or_insert(*method);
+            }
+        }
+        methods
     }
 
     /// A method by name, in the class or what it inherits from in the project.
     pub(crate) fn method(&self, class: ClassId, name: &str) -> Option<FuncId> {
-        self.ancestry(class).iter().find_map(|id| self.classes.get(*id)?.methods.get(name).copied())
+        self.families.get(class)?.methods.get(name).copied()
     }
 
     /// The class and those it inherits from in the project, nearest first.
@@ -355,14 +370,20 @@ impl<'s> Project<'s> {
         self.families.get(class).map_or(&[], |family| family.external.as_slice())
     }
 
-    fn family(&self, class: ClassId) -> Family {
+    fn family(&self, class: ClassId) -> Family<'s> {
         let classes = self.ancestors(class);
         let bases = classes.iter().filter_map(|id| self.classes.get(*id)).flat_map(|class| &class.bases);
         let external = bases.filter_map(|base| match base {
             Base::External(path) => Some(path.clone()),
             Base::Class(_) => None,
         });
-        Family { external: external.collect(), classes }
+        let mut methods = LookupMap::default();
+        for info in classes.iter().filter_map(|id| self.classes.get(*id)) {
+            for (name, method) in &info.methods {
+                methods.entry(*name).or_insert(*method);
+            }
+        }
+        Family { external: external.collect(), classes, methods }
     }
 
     fn ancestors(&self, class: ClassId) -> Vec<ClassId> {

@@ -51,8 +51,11 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 let text = "each process finds this for itself".to_owned();
                 finding.related.push(Related { place: place(scan.project, origin, None), text });
             }
-            finding.help = "all_reduce the flag (MAX: any rank, MIN: all ranks) instead of broadcasting one rank's".into();
-            finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_reduce";
+            finding.help =
+                "all_reduce the flag (MAX: any rank, MIN: all ranks) instead of broadcasting one rank's"
+                    .into();
+            finding.page =
+                "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_reduce";
             Some(finding)
         })
         .collect()

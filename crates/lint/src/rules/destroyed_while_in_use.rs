@@ -53,8 +53,10 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         for seen in &tried.seen {
             if starts(seen) {
                 started = started.or(Some(seen));
-            } else if matches!(last(seen), "wait" | "synchronize" | "barrier" | "wait_for_everyone" | "result")
-            {
+            } else if matches!(
+                last(seen),
+                "wait" | "synchronize" | "barrier" | "wait_for_everyone" | "result"
+            ) {
                 started = None;
             } else if seen.path == "torch.distributed.destroy_process_group"
                 && let Some(work) = started.take()
@@ -63,7 +65,9 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 let mut finding = finding(scan, &RULE, *func, seen.at, title);
                 let text = "started here, and not waited for".to_owned();
                 finding.related.push(Related { place: place(scan.project, work.at, None), text });
-                finding.help = "wait for the work, and let all ranks meet in a barrier before destroy_process_group".into();
+                finding.help =
+                    "wait for the work, and let all ranks meet in a barrier before destroy_process_group"
+                        .into();
                 finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#shutdown";
                 findings.push(finding);
             }

@@ -44,8 +44,10 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             if op.group != Group::World || op.is_guess {
                 finding.confidence = Confidence::Low;
             }
-            finding.help = "name one rank as the root on all ranks; of a group, get_global_rank(group, 0)".into();
-            finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.broadcast";
+            finding.help =
+                "name one rank as the root on all ranks; of a group, get_global_rank(group, 0)".into();
+            finding.page =
+                "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.broadcast";
             finding
         })
         .collect()

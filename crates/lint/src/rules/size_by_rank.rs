@@ -57,7 +57,9 @@ const EVEN: &[&str] = &[
 /// Parts that each rank cuts by its own data, while the receivers expect equal ones.
 fn counts(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let calls = calls(scan, |seen| {
-        seen.row.is_some_and(|row| row.call.name == "all_to_all_single" && row.of.framework == "torch.distributed")
+        seen.row.is_some_and(|row| {
+            row.call.name == "all_to_all_single" && row.of.framework == "torch.distributed"
+        })
     });
     calls
         .filter_map(|(func, seen)| {

@@ -36,18 +36,26 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    let clashes = scan.tried.iter().flat_map(|(func, tried)| tried.clashes.iter().map(|clash| (*func, clash)));
+    let clashes =
+        scan.tried.iter().flat_map(|(func, tried)| tried.clashes.iter().map(|clash| (*func, clash)));
     clashes
         .map(|(func, clash)| {
             let [(name, at, dtype), (peer_name, peer_at, peer)] = clash.sides;
-            let title =
-                format!("{name} is given {}, and the {peer_name} that it meets on another rank {}", dtype.word(), peer.word());
+            let title = format!(
+                "{name} is given {}, and the {peer_name} that it meets on another rank {}",
+                dtype.word(),
+                peer.word()
+            );
             let mut finding = finding(scan, &RULE, func, at, title);
+            if !clash.is_near {
+                finding.confidence = Confidence::Low;
+            }
             if peer_at != at {
                 let text = format!("{} here", peer.word());
                 finding.related.push(Related { place: place(scan.project, peer_at, None), text });
             }
-            finding.help = "give both sides one dtype: convert before the call, or send the type first".into();
+            finding.help =
+                "give both sides one dtype: convert before the call, or send the type first".into();
             finding.page = "https://docs.pytorch.org/docs/stable/distributed.html";
             finding
         })

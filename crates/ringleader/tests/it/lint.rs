@@ -164,7 +164,8 @@ fn as_json() {
 #[test]
 fn as_sarif() {
     let text = linted(project().path(), &["--format", "sarif", "."]);
-    let mut report: serde_json::Value = serde_json::from_str(text.split("exit code: ").next().unwrap()).unwrap();
+    let mut report: serde_json::Value =
+        serde_json::from_str(text.split("exit code: ").next().unwrap()).unwrap();
     // The list of rules holds the documentation of each: those that were found are enough here.
     let results = report["runs"][0]["results"].as_array().unwrap().clone();
     let rules = report["runs"][0]["tool"]["driver"]["rules"].as_array_mut().unwrap();
@@ -187,7 +188,11 @@ fn what_can_be_mended_is_mended() {
     let folder = project();
     let said = linted(folder.path(), &["--fix", "--confidence", "low", "--format", "github", "."]);
     let read = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
-    insta::assert_snapshot!(format!("{said}--- job.sh\n{}--- train.py\n{}", read("job.sh"), read("train.py")));
+    insta::assert_snapshot!(format!(
+        "{said}--- job.sh\n{}--- train.py\n{}",
+        read("job.sh"),
+        read("train.py")
+    ));
     // What is mended stays as it is.
     let mended = (read("job.sh"), read("train.py"));
     linted(folder.path(), &["--fix", "--confidence", "low", "--format", "github", "."]);
@@ -200,7 +205,8 @@ fn a_baseline_leaves_out_what_is_known() {
     let written = linted(folder.path(), &["--baseline", "known.txt", "--write-baseline", "."]);
     let known = std::fs::read_to_string(folder.path().join("known.txt")).unwrap();
     // Lines move, and one fault is new.
-    let moved = TRAIN.replace("def log", "VERSION = 2\n\n\ndef log") + "\n\ndef more(x):\n    if dist.get_rank() == 1:\n        dist.barrier()\n";
+    let moved = TRAIN.replace("def log", "VERSION = 2\n\n\ndef log")
+        + "\n\ndef more(x):\n    if dist.get_rank() == 1:\n        dist.barrier()\n";
     std::fs::write(folder.path().join("train.py"), moved).unwrap();
     let left = linted(folder.path(), &["--baseline", "known.txt", "--format", "github", "."]);
     insta::assert_snapshot!(format!("{written}--- known.txt\n{known}--- with it\n{left}"));
