@@ -205,3 +205,8 @@ fn round_2() {
 fn round_3() {
     keeps(print("lint-3"), 1, 10);
 }
+
+#[test]
+fn round_4() {
+    print("lint-4");
+}

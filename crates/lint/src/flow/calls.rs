@@ -114,12 +114,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         // A method that one class of the project alone has.
         if self.with_local
-            && let (Some(base), Data::Unknown) = (&base, &callee.data)
-            && (matches!(base.data, Data::Unknown)
-                || matches!(&base.data, Data::Object(kind) if &**kind == super::value::SHARDED))
+            && let (Some(Val { data: Data::Unknown, .. }), Data::Unknown) = (&base, &callee.data)
             && let Some(func) = self.facts.only.get(name).copied()
         {
-            let class = super::facts::class_of_self(self.project, func);
+            let class = self.project.class_of_self(func);
             let this = class.map(|class| Val::new(Data::Instance(class), sym));
             let bound = bindings(self.project, func, true, &args, &keywords);
             self.guessing += 1;
@@ -138,7 +136,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let ExprKind::Call(inner) = &of.kind
             && matches!(inner.func.kind, ExprKind::Name("super"))
         {
-            let class = super::facts::class_of_self(self.project, self.func());
+            let class = self.project.class_of_self(self.func());
             let bases = class.map(|class| self.project.ancestry(class)).unwrap_or_default();
             let method = bases.iter().skip(1).find_map(|id| self.project.classes[*id].methods.get(name));
             let this = self.frames.last().and_then(|frame| frame.this.clone());

@@ -150,10 +150,23 @@ fn run(
     Run { trace, seen, local, work, settled, choices: oracle.asked.clone() }
 }
 
+/// One function that is tried.
+struct Trial<'t, 'p, 's> {
+    project: &'p Project<'s>,
+    facts: &'p Facts<'p, 's>,
+    tested: Tested,
+    effort: Effort,
+    tried: &'t mut Tried,
+    /// Statements and expressions that were tried.
+    work: usize,
+    /// Conditions on local data that were tried.
+    local_done: BTreeSet<u64>,
+}
+
 /// Tries one function.
-pub(crate) fn try_function(
-    project: &Project<'_>,
-    facts: &Facts<'_, '_>,
+pub(crate) fn try_function<'p, 's>(
+    project: &'p Project<'s>,
+    facts: &'p Facts<'p, 's>,
     tested: Tested,
     with_local: bool,
 ) -> Tried {
@@ -161,123 +174,142 @@ pub(crate) fn try_function(
     let mut tried = Tried::default();
     let mut paths = Paths::new(MAX_PATHS);
     let mut is_usual = true;
-    let mut local_done = BTreeSet::new();
     let mut reported: BTreeSet<(Origin, Origin)> = BTreeSet::new();
-    let mut work = 0;
     let mut n_paths = 0;
     let mut traces = LookupSet::default();
     let mut is_open = false;
     let is_asked = (facts.decides[func] && facts.branches[func]) || with_local || class.is_some();
     let max_frames = if is_asked { MAX_FRAMES } else { 2 };
     let effort = Effort { with_local, max_frames, with_seen: false, is_survey: false };
+    let mut trial =
+        Trial { project, facts, tested, effort, tried: &mut tried, work: 0, local_done: BTreeSet::new() };
     while let Some(mut oracle) = paths.next() {
-        if work > MAX_WORK {
+        if trial.work > MAX_WORK {
             break;
         }
         let start = oracle.fixed.clone();
-        let with_seen = is_usual && class.is_none();
-        let by_rank = |trace: &Trace| {
-            let decides = |event: &Event| match event {
-                Event::Decision(d) => d.taint.axes != 0 && is_near(project, func, d),
-                _ => false,
-            };
-            trace.events.iter().any(decides)
-        };
-        // Until the function decides by the rank, what it calls does not matter.
-        let is_survey = !is_usual && !is_open && !with_local;
-        let mut first = run(
-            project,
-            facts,
-            tested,
-            &Process::first(),
-            &mut oracle,
-            Effort { with_seen, is_survey, ..effort },
-        );
-        if is_survey && by_rank(&first.trace) {
-            oracle = Oracle { fixed: start.clone(), ..Oracle::default() };
-            work += first.work;
-            first = run(project, facts, tested, &Process::first(), &mut oracle, effort);
-        }
-        if is_usual {
-            let by_rank = |event: &Event| matches!(event, Event::Decision(d) if d.taint.axes != 0);
-            tried.has_rank_decision = first.trace.events.iter().any(by_rank);
-        }
-        let mut found = Vec::new();
+        let first = trial.first(&mut oracle, is_usual, is_open);
         // What one more condition does not change on the first process, it changes on no other.
-        let is_new = traces.insert(first.trace.print());
-        let counts = |d: &Decision| with_local || (is_new && is_near(project, func, d));
-        for process in others(&first.trace, is_new || with_local, counts) {
-            let other = run(project, facts, tested, &process, &mut oracle, effort);
-            work += other.work;
-            for op in other_roots(&first.trace, &other.trace, &process) {
-                if !tried.roots.iter().any(|known| known.at == op.at) {
-                    tried.roots.push(op);
-                }
-            }
-            for clash in clashes(&first.trace, &other.trace) {
-                if !tried.clashes.iter().any(|known| known.sides.map(|s| s.1) == clash.sides.map(|s| s.1)) {
-                    tried.clashes.push(clash);
-                }
-            }
-            let Some(divergence) = part(&first.trace, &other.trace, &process) else { continue };
-            // Choices that only one of them met.
-            let own: BTreeSet<u64> = first.choices.difference(&other.choices).copied().collect();
-            let theirs: BTreeSet<u64> = other.choices.difference(&first.choices).copied().collect();
-            work += (own.len().min(3) + 1) * (theirs.len().min(3) + 1) * other.work / 2;
-            if !own.is_empty()
-                && !theirs.is_empty()
-                && can_agree(project, facts, tested, &process, &oracle, [&own, &theirs], effort)
-            {
-                continue;
-            }
-            found.push(divergence);
-        }
+        let is_new = traces.insert(first.trace.print()) || with_local;
+        let mut found = if is_new { trial.others(&first, &mut oracle) } else { Vec::new() };
         if with_local {
-            for (key, taint, at) in &first.local {
-                if first.settled.contains(at) {
-                    continue;
-                }
-                if local_done.len() >= MAX_LOCAL || !local_done.insert(*key) || taint.axes != 0 {
-                    continue;
-                }
-                let (yes, no) = (Process::first().with(*key, true), Process::first().with(*key, false));
-                let a = run(project, facts, tested, &yes, &mut oracle, effort);
-                let b = run(project, facts, tested, &no, &mut oracle, effort);
-                work += a.work + b.work;
-                found.extend(part(&a.trace, &b.trace, &no));
-            }
+            found.extend(trial.locals(&first, &mut oracle));
         }
         for mut divergence in found {
             divergence.is_usual = is_usual;
             let is_here = divergence.op.at == divergence.op.from;
             divergence.is_near = is_here || is_near(project, func, &divergence.decision);
             let key = (divergence.decision.test, divergence.op.at);
-            if tried.divergences.len() < MAX_DIVERGENCES && reported.insert(key) {
-                tried.divergences.push(divergence);
+            if trial.tried.divergences.len() < MAX_DIVERGENCES && reported.insert(key) {
+                trial.tried.divergences.push(divergence);
             }
         }
-        work += first.work;
         // Where nothing differs on a few paths, nothing will.
-        let has_local = || first.trace.events.iter().any(|event| matches!(event, Event::Decision(_)));
-        is_open |= by_rank(&first.trace) || (with_local && (!first.local.is_empty() || has_local()));
+        let has_decision = || first.trace.events.iter().any(|event| matches!(event, Event::Decision(_)));
+        is_open |= trial.decides(&first.trace) || (with_local && (!first.local.is_empty() || has_decision()));
         n_paths += 1;
-        if n_paths >= MAX_CLEAN && !is_open {
-            if is_usual && class.is_none() {
-                tried.seen = first.seen;
-            }
-            break;
+        if is_usual && class.is_none() {
+            trial.tried.seen = first.seen;
         }
-        if !is_asked {
-            tried.seen = first.seen;
+        if !is_asked || (n_paths >= MAX_CLEAN && !is_open) {
             break;
         }
         paths.learn(&start, &oracle);
-        if is_usual && class.is_none() {
-            tried.seen = first.seen;
-        }
         is_usual = false;
     }
     tried
+}
+
+impl Trial<'_, '_, '_> {
+    fn run(&mut self, process: &Process, oracle: &mut Oracle, effort: Effort) -> Run {
+        let run = run(self.project, self.facts, self.tested, process, oracle, effort);
+        self.work += run.work;
+        run
+    }
+
+    /// Whether the function decides by the rank.
+    fn decides(&self, trace: &Trace) -> bool {
+        let by_rank = |event: &Event| match event {
+            Event::Decision(d) => d.taint.axes != 0 && is_near(self.project, self.tested.0, d),
+            _ => false,
+        };
+        trace.events.iter().any(by_rank)
+    }
+
+    /// Tries the first process. Until the function decides by the rank, what it calls does not matter.
+    fn first(&mut self, oracle: &mut Oracle, is_usual: bool, is_open: bool) -> Run {
+        let with_seen = is_usual && self.tested.1.is_none();
+        let is_survey = !is_usual && !is_open && !self.effort.with_local;
+        let start = oracle.fixed.clone();
+        let effort = Effort { with_seen, is_survey, ..self.effort };
+        let mut first = self.run(&Process::first(), oracle, effort);
+        if is_survey && self.decides(&first.trace) {
+            *oracle = Oracle { fixed: start, ..Oracle::default() };
+            first = self.run(&Process::first(), oracle, self.effort);
+        }
+        if is_usual {
+            let by_rank = |event: &Event| matches!(event, Event::Decision(d) if d.taint.axes != 0);
+            self.tried.has_rank_decision = first.trace.events.iter().any(by_rank);
+        }
+        first
+    }
+
+    /// Tries the other processes on the path of the first.
+    fn others(&mut self, first: &Run, oracle: &mut Oracle) -> Vec<Divergence> {
+        let (project, facts, tested) = (self.project, self.facts, self.tested);
+        let with_local = self.effort.with_local;
+        let mut found = Vec::new();
+        for process in others(&first.trace, |d| with_local || is_near(project, tested.0, d)) {
+            let other = self.run(&process, oracle, self.effort);
+            self.tried.meet(&first.trace, &other.trace, &process);
+            let Some(divergence) = part(&first.trace, &other.trace, &process) else { continue };
+            // Choices that only one of them met.
+            let own: BTreeSet<u64> = first.choices.difference(&other.choices).copied().collect();
+            let theirs: BTreeSet<u64> = other.choices.difference(&first.choices).copied().collect();
+            self.work += (own.len().min(3) + 1) * (theirs.len().min(3) + 1) * other.work / 2;
+            if own.is_empty()
+                || theirs.is_empty()
+                || !can_agree(project, facts, tested, &process, oracle, [&own, &theirs], self.effort)
+            {
+                found.push(divergence);
+            }
+        }
+        found
+    }
+
+    /// Tries both outcomes of the conditions on local data that the first process met.
+    fn locals(&mut self, first: &Run, oracle: &mut Oracle) -> Vec<Divergence> {
+        let mut found = Vec::new();
+        for (key, taint, at) in &first.local {
+            if first.settled.contains(at) {
+                continue;
+            }
+            if self.local_done.len() >= MAX_LOCAL || !self.local_done.insert(*key) || taint.axes != 0 {
+                continue;
+            }
+            let (yes, no) = (Process::first().with(*key, true), Process::first().with(*key, false));
+            let a = self.run(&yes, oracle, self.effort);
+            let b = self.run(&no, oracle, self.effort);
+            found.extend(part(&a.trace, &b.trace, &no));
+        }
+        found
+    }
+}
+
+impl Tried {
+    /// Keeps what calls say that meet and do not fit.
+    fn meet(&mut self, first: &Trace, trace: &Trace, other: &Process) {
+        for op in other_roots(first, trace, other) {
+            if !self.roots.iter().any(|known| known.at == op.at) {
+                self.roots.push(op);
+            }
+        }
+        for clash in clashes(first, trace) {
+            if !self.clashes.iter().any(|known| known.sides.map(|s| s.1) == clash.sides.map(|s| s.1)) {
+                self.clashes.push(clash);
+            }
+        }
+    }
 }
 
 /// Whether a function decides itself, or hands on the rank that decides. What a function further down decides, it shows when
@@ -336,7 +368,7 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
                 return false;
             }
             let (mut is_equal, mut differs) = (true, false);
-            for process in others(&first.trace, true, |_| true) {
+            for process in others(&first.trace, |_| true) {
                 let other = run(project, facts, (*caller, None), &process, &mut oracle, effort);
                 is_equal &= part(&first.trace, &other.trace, &process).is_none();
                 differs |= outcomes(&other.trace, divergence.decision.test) != own;
@@ -361,7 +393,7 @@ fn outcomes(trace: &Trace, test: Origin) -> Vec<u64> {
 }
 
 /// The processes on which a function may take another path than on the first.
-fn others(trace: &Trace, is_new: bool, counts: impl Fn(&Decision) -> bool) -> Vec<Process> {
+fn others(trace: &Trace, counts: impl Fn(&Decision) -> bool) -> Vec<Process> {
     const AXES: [Axis; 9] = [
         Axis::Global,
         Axis::Local,
@@ -374,7 +406,7 @@ fn others(trace: &Trace, is_new: bool, counts: impl Fn(&Decision) -> bool) -> Ve
         Axis::Group,
     ];
     let mut axes: Axes = 0;
-    for event in trace.events.iter().filter(|_| is_new) {
+    for event in &trace.events {
         if let Event::Decision(decision) = event
             && counts(decision)
         {

@@ -214,7 +214,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return Some(Val::unknown(hash(&[83, func as u64, hash_text(key)])).tainted(taint));
         }
         self.muted += 1;
-        let class = super::facts::class_of_self(project, func);
+        let class = project.class_of_self(func);
         let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
         self.push_frame(func, this);
         let mut found: Option<Val> = parameter.map(|param| self.parameter(func, param));

@@ -350,7 +350,7 @@ fn sketch<'p, 's>(project: &'p Project<'s>, context: &Context<'s>, id: FuncId) -
 /// Names that a loop gives to wrapped models: `for layer in self.layers`.
 fn turns_over_wrapped<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId) -> Vec<&'s str> {
     let mut names = Vec::new();
-    let Some(class) = class_of_self(project, id) else { return names };
+    let Some(class) = project.class_of_self(id) else { return names };
     let is_wrapped =
         |held: &str| project.ancestry(class).iter().any(|ancestor| context.wrapped[*ancestor].contains(held));
     walk::stmts(&project.functions[id].def.body, &mut |stmt| {
@@ -495,7 +495,7 @@ fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Exp
             }
             let is_own = || {
                 matches!(of.kind, ExprKind::Name("self"))
-                    && class_of_self(project, id).is_some_and(|class| context.is_ranked(project, class, name))
+                    && project.class_of_self(id).is_some_and(|class| context.is_ranked(project, class, name))
             };
             sketch.ranked |=
                 catalog::rank_attribute(name).is_some() || context.rank_attributes.contains(name) || is_own();
@@ -570,7 +570,7 @@ fn is_telling_method(name: &str) -> bool {
 fn named(project: &Project<'_>, id: FuncId, expr: &Expr<'_>) -> Option<FuncId> {
     let dotted = expr.dotted()?;
     if let Some(method) = dotted.strip_prefix("self.") {
-        return project.method(class_of_self(project, id)?, method);
+        return project.method(project.class_of_self(id)?, method);
     }
     let found = project.nested(id, &dotted);
     found.or_else(|| match project.resolve(project.functions[id].file, &dotted) {
@@ -591,7 +591,7 @@ fn set_by_signals<'s>(
     let mut names = std::collections::BTreeSet::new();
     for id in handlers {
         let func = &project.functions[*id];
-        let class = class_of_self(project, *id);
+        let class = project.class_of_self(*id);
         let text = project.files[func.file].slice(func.def.span);
         walk::stmts(&func.def.body, &mut |stmt| {
             let StmtKind::Assign(targets, _) = &stmt.kind else { return };
@@ -623,7 +623,7 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
     let Some(dotted) = call.func.dotted() else {
         return of_name(name);
     };
-    if let Some(class) = class_of_self(project, id)
+    if let Some(class) = project.class_of_self(id)
         && let Some(rest) = dotted.strip_prefix("self.").or_else(|| dotted.strip_prefix("cls."))
     {
         return match project.method(class, rest) {
@@ -682,19 +682,6 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
             }
         }
     }
-}
-
-/// The class whose `self` a function, or one around it, has.
-pub(crate) fn class_of_self(project: &Project<'_>, id: FuncId) -> Option<ClassId> {
-    let mut at = Some(id);
-    for _ in 0..6 {
-        let func = project.functions.get(at?)?;
-        if func.class.is_some() {
-            return func.class;
-        }
-        at = func.parent;
-    }
-    None
 }
 
 fn of_name(name: &str) -> Target {

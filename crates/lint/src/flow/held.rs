@@ -111,7 +111,7 @@ fn under_ranks<'s>(
     let mut exported: LookupSet<&'s str> = LookupSet::default();
     for (id, list) in found {
         let func = &project.functions[id];
-        let class = super::facts::class_of_self(project, id);
+        let class = project.class_of_self(id);
         for (name, is_top) in list {
             if is_top {
                 names[func.file].insert(name);

@@ -165,7 +165,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         if !self.passes_guards(func) {
             return;
         }
-        let class = class.or_else(|| super::facts::class_of_self(self.project, func));
+        let class = class.or_else(|| self.project.class_of_self(func));
         let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
         self.push_frame(func, this);
         for param in &f.def.params {
@@ -235,7 +235,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             return this.clone();
         }
         if let Some(kind) = param.annotation.as_ref().and_then(|a| self.annotated(f.file, a)) {
-            return kind.with_sym(sym);
+            let is_sharded = is_model_name(param.name) && self.facts.file(f.file).is_sharded;
+            return Val { is_sharded, ..kind.with_sym(sym) };
         }
         if let Some(rank) = catalog::rank_name(param.name)
             && !self.is_low_rank(func)
@@ -282,10 +283,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         if is_group_name(name) {
             return Val::new(Data::Group(group_of_name(name, sym)), sym);
         }
-        if self.with_local && is_model_name(name) && self.facts.file(file).is_sharded {
-            return Val::object(super::value::SHARDED, sym);
-        }
-        let mut value = Val::unknown(sym);
+        let is_sharded = is_model_name(name) && self.facts.file(file).is_sharded;
+        let mut value = Val { is_sharded, ..Val::unknown(sym) };
         if super::facts::is_local_name(name) {
             let is_loader =
                 ["loader", "iterator", "dataset", "batches"].iter().any(|word| name.contains(word));

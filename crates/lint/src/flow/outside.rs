@@ -6,7 +6,7 @@ use super::calls::{BACKGROUND, Site, bindings};
 use super::catalog::{self, Row};
 use super::machine::{Machine, is_model_name};
 use super::trace::{Event, Message, Op};
-use super::value::{Data, Dtype, Group, Items, Locally, OUTPUT, Origin, PARTS, SHARDED, Taint, Val, hash};
+use super::value::{Data, Dtype, Group, Items, Locally, OUTPUT, Origin, PARTS, Taint, Val, hash};
 use crate::python::ast::ExprKind;
 
 /// Calls of torch and of Python whose value is made of their arguments alone.
@@ -298,16 +298,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     /// In a file about sharded models each forward pass gathers: enough to ask who leaves before the others. A model that
     /// such a file hands on gathers wherever it is called.
     fn forward(&mut self, site: &Site<'_, 'p, 's>) {
-        let is_sharded = |value: &Val| matches!(&value.data, Data::Object(kind) if &**kind == SHARDED);
         let is_handed_on = match site.base {
-            None => is_sharded(site.callee),
-            Some(base) => is_sharded(base) && matches!(site.name, "generate" | "forward"),
+            None => site.callee.is_sharded,
+            Some(base) => base.is_sharded && matches!(site.name, "generate" | "forward"),
         };
         let is_here = site.base.is_none()
             && is_model_name(site.name)
             && !self.process.overrides.is_empty()
             && self.facts.file(site.origin.file).is_sharded;
-        if is_handed_on || is_here {
+        if is_here || (is_handed_on && self.with_local) {
             let op = self.op("forward", None, site.origin);
             self.record(Event::Op(Op { is_maybe: !is_here, ..op }));
         }

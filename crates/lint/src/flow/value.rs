@@ -12,9 +12,6 @@ pub(super) const PARTS: &str = "<parts of a list>";
 /// What a model returns: a tensor as long as its batch, or an object that holds some.
 pub(super) const OUTPUT: &str = "<output of a model>";
 
-/// A model of a file that shards models.
-pub(super) const SHARDED: &str = "<sharded model>";
-
 /// A set of axes.
 pub(crate) type Axes = u16;
 
@@ -168,6 +165,8 @@ pub(crate) struct Val {
     pub(crate) shape: Taint,
     /// A collective made it equal on all processes.
     pub(crate) agreed: bool,
+    /// The model of a file that shards models.
+    pub(crate) is_sharded: bool,
     /// The type of a tensor's elements, where the program says it.
     pub(crate) dtype: Option<Dtype>,
     /// The same number for the same value, whatever the path.
@@ -244,7 +243,15 @@ impl Val {
     }
 
     pub(crate) fn new(data: Data, sym: u64) -> Self {
-        Self { data, taint: Taint::NONE, shape: Taint::NONE, agreed: false, dtype: None, sym }
+        Self {
+            data,
+            taint: Taint::NONE,
+            shape: Taint::NONE,
+            agreed: false,
+            is_sharded: false,
+            dtype: None,
+            sym,
+        }
     }
 
     pub(crate) fn tainted(mut self, taint: Taint) -> Self {
@@ -335,8 +342,15 @@ impl Val {
             _ => Data::Unknown,
         };
         let dtype = self.dtype.filter(|dtype| Some(*dtype) == other.dtype);
-        let sym = hash(&[6, self.sym, other.sym]);
-        Self { data, taint, shape, agreed: self.agreed && other.agreed, dtype, sym }
+        Self {
+            data,
+            taint,
+            shape,
+            agreed: self.agreed && other.agreed,
+            is_sharded: self.is_sharded || other.is_sharded,
+            dtype,
+            sym: hash(&[6, self.sym, other.sym]),
+        }
     }
 }
 

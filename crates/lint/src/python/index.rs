@@ -360,6 +360,19 @@ impl<'s> Project<'s> {
         self.families.get(class)?.methods.get(name).copied()
     }
 
+    /// The class whose `self` a function, or one around it, has.
+    pub(crate) fn class_of_self(&self, id: FuncId) -> Option<ClassId> {
+        let mut at = Some(id);
+        for _ in 0..6 {
+            let func = self.functions.get(at?)?;
+            if func.class.is_some() {
+                return func.class;
+            }
+            at = func.parent;
+        }
+        None
+    }
+
     /// The class and those it inherits from in the project, nearest first.
     pub(crate) fn ancestry(&self, class: ClassId) -> &[ClassId] {
         self.families.get(class).map_or(&[], |family| family.classes.as_slice())
