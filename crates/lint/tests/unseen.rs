@@ -208,5 +208,5 @@ fn round_3() {
 
 #[test]
 fn round_4() {
-    print("lint-4");
+    keeps(print("lint-4"), 4, 12);
 }

@@ -85,7 +85,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             Data::Class(class) => {
                 let class = *class;
-                let this = Val::new(Data::Instance(class), sym);
+                let mut this = Val::new(Data::Instance(class), sym);
+                // A metric that hands on that it does not synchronise.
+                if keywords.iter().any(|(key, value)| *key == "sync_on_compute" && value.as_int() == Some(0))
+                {
+                    this.shape.local = Some(Locally::Signal);
+                }
                 if let Some(init) = self.project.method(class, "__init__")
                     && self.facts.may[init]
                 {
@@ -180,7 +185,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 }
             }
             Data::Func(func, _) => {
-                return catalog::of_function(self.project, *func).map(|row| (row, false));
+                let class = match base.map(|base| &base.data) {
+                    Some(Data::Instance(class)) => Some(*class),
+                    _ => None,
+                };
+                let wrapped = || class.and_then(|class| catalog::wrapped_method(self.project, class, name));
+                return catalog::of_function(self.project, *func).or_else(wrapped).map(|row| (row, false));
             }
             _ => {}
         }
@@ -478,8 +488,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         row: Option<Row>,
     ) {
         // A call further down matters for its order and for the sizes that it was given.
-        let is_sized =
-            row.is_some() && args.iter().any(|arg| arg.shape.local == Some(Locally::Data) && !arg.agreed);
+        let is_own =
+            |arg: &Val| matches!(arg.shape.local, Some(Locally::Data | Locally::Loader)) && !arg.agreed;
+        // So does a barrier in a helper: it may come too early.
+        let is_sized = row.is_some_and(|row| row.matches() == "barrier" || args.iter().any(is_own));
         let is_far = self.frames.len() > 1;
         if !self.with_seen
             || self.muted > 0

@@ -9,7 +9,7 @@ use ringleader_knowledge::collective::{
 
 use super::value::Locally;
 use crate::lookup::{LookupMap, LookupSet};
-use crate::python::index::{FuncId, Project};
+use crate::python::index::{ClassId, FuncId, Project};
 
 /// A collective and the call that it is.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,15 @@ pub(crate) fn method(kind: &str, name: &str) -> Option<Row> {
 /// The collective that a function of the project is, by its path.
 pub(crate) fn of_function(project: &Project<'_>, func: FuncId) -> Option<Row> {
     tables().names.contains(project.functions[func].def.name).then(|| at(&project.path_of(func)))?
+}
+
+/// A method that a library wraps in a collective wherever a class of the project defines it: `compute` of a metric.
+pub(crate) fn wrapped_method(project: &Project<'_>, class: ClassId, name: &str) -> Option<Row> {
+    if name != "compute" {
+        return None;
+    }
+    let bases = project.external_bases(class);
+    bases.iter().find_map(|base| self::method(base, name)).filter(|row| row.of.framework == "torchmetrics")
 }
 
 /// The collective that this name means on any object.

@@ -565,7 +565,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return Val::unknown(hash(&[64, u64::from(expr.span.at)])).tainted(taint).shaped(taint);
         }
         if matches!(&value.data, Data::Object(kind) if &**kind == "tqdm.tqdm") {
-            return Val::unknown(value.sym);
+            return Val::unknown(value.sym).shaped(value.shape);
         }
         value
     }

@@ -417,6 +417,7 @@ const SIZED: &[&str] = &[
     "dataset",
     "loss",
     "losses",
+    "iter",
     "iterator",
     "logits",
     "grad",
@@ -626,14 +627,17 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
     if let Some(class) = project.class_of_self(id)
         && let Some(rest) = dotted.strip_prefix("self.").or_else(|| dotted.strip_prefix("cls."))
     {
+        let mut is_wrapped = false;
         return match project.method(class, rest) {
             Some(method) => Target::Func(method),
             // `self.comm.mean(...)`
             None => match rest.split_once('.').and_then(|(held, method)| {
                 let classes = project.ancestry(class);
                 let holder = classes.iter().find_map(|id| context.holders[*id].get(held))?;
+                is_wrapped |= catalog::wrapped_method(project, *holder, method).is_some();
                 project.method(*holder, method)
             }) {
+                Some(_) if is_wrapped => Target::May,
                 Some(method) if catalog::of_function(project, method).is_none() => Target::Func(method),
                 // `self.model(batch)`
                 _ if project.ancestry(class).iter().any(|id| context.wrapped[*id].contains(rest)) => {

@@ -243,7 +243,25 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         {
             return self.rank_value(rank, origin);
         }
-        self.conventional(f.file, param.name, sym, origin)
+        let value = self.conventional(f.file, param.name, sym, origin);
+        if matches!(value.data, Data::Unknown) && value.taint.is_clean() && self.is_given_a_batch(func) {
+            let taint = Taint::local(Locally::Data, origin);
+            return Val { shape: taint, ..value.tainted(taint) };
+        }
+        value
+    }
+
+    /// Whether a method of a model is given what its process has of a batch.
+    fn is_given_a_batch(&self, func: FuncId) -> bool {
+        let f = &self.project.functions[func];
+        let is_step = matches!(
+            f.def.name,
+            "forward" | "training_step" | "validation_step" | "test_step" | "predict_step"
+        );
+        is_step
+            && f.class.is_some_and(|class| {
+                self.project.external_bases(class).iter().any(|base| base.ends_with("Module"))
+            })
     }
 
     fn annotated(&mut self, file: FileId, annotation: &Expr<'s>) -> Option<Val> {

@@ -117,6 +117,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return value;
         }
         self.forward(&site);
+        if let Some(loader) = made_loader(&site) {
+            return loader;
+        }
         if let Some(base) = base {
             return Val { dtype: dtype_of(&site), ..method(name, base, callee, args, origin, sym) };
         }
@@ -166,7 +169,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         if matches!(name, "tqdm" | "trange" | "ProgressBar") {
             let disable = site.keyword("disable").map(|value| value.taint);
-            return Some(Val::object("tqdm.tqdm", sym).tainted(disable.unwrap_or_default()));
+            let over = site.args.first().map(|value| value.shape.join(value.taint)).unwrap_or_default();
+            return Some(Val::object("tqdm.tqdm", sym).tainted(disable.unwrap_or_default()).shaped(over));
         }
         if name == "prepare" || (name == "setup" && call.args.len() == 1) {
             return Some(Val::unknown(sym));
@@ -412,6 +416,19 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
         }
         _ => None,
     }
+}
+
+/// A loader that a helper makes, of what its process has of the data: `get_dataloader(...)`.
+fn made_loader(site: &Site<'_, '_, '_>) -> Option<Val> {
+    let makes =
+        ["get_", "setup_", "build_", "make_", "create_", "prepare_"].iter().any(|w| site.name.starts_with(w));
+    let is_loader = site.name.ends_with("loader") || site.name.ends_with("data_iterator");
+    let is_even = site.keyword("drop_last").is_some_and(|value| value.as_int() == Some(1));
+    if !makes || !is_loader || is_even {
+        return None;
+    }
+    let taint = Taint::local(Locally::Loader, site.origin);
+    Some(Val::unknown(site.sym).tainted(taint).shaped(taint))
 }
 
 /// An object of a class outside of the project.

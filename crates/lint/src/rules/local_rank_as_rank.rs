@@ -56,7 +56,8 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let is_sampler = !seen.path.ends_with("init_process_group");
             let rank =
                 seen.argument("rank", if seen.path.ends_with("DistributedSampler") { 2 } else { 99 })?;
-            if rank.taint.axes != LOCAL {
+            // What is computed from it may be the rank.
+            if rank.taint.axes != LOCAL || rank.as_int().is_none() {
                 return None;
             }
             // A job of one node, or of one process.
