@@ -42,6 +42,11 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     for (func, tried) in &scan.tried {
         let is_choice = |seen: &crate::flow::machine::Seen| seen.path == "torch.cuda.set_device";
         let Some(choice) = tried.seen.iter().position(is_choice) else { continue };
+        // Whoever chooses twice may have chosen before.
+        let file = &scan.project.files[scan.project.functions[*func].file];
+        if file.text.matches("set_device(").count() > 1 {
+            continue;
+        }
         let early = tried.seen.iter().take(choice).find(|seen| {
             let torch = seen
                 .row
