@@ -118,7 +118,7 @@ def one(args, name, seed, wanted):
         row["lost_is_right"] = row["step_lost"] == lost(folder)
         row["is_well"] = row["same_loss"] and not row["repeated_too_early"] and row["lost_is_right"] and code == 0
         if name == "torn":
-            row["is_told"] = "checkpoint passed over: " in open(os.path.join(folder, "said")).read()
+            row["is_told"] = "checkpoint skipped: " in open(os.path.join(folder, "said")).read()
             row["is_well"] = row["is_well"] and row["is_told"]
     elif ends == "stops":
         text = open(os.path.join(folder, "said")).read()
