@@ -198,7 +198,7 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         after,
         Cause::HostBound,
         "the GPU waits for the host to launch small pieces of work".to_owned(),
-        "fewer and larger kernels: torch.compile, CUDA graphs, fused optimizers, larger batches",
+        "use fewer and larger kernels: torch.compile, CUDA graphs, fused optimizers, larger batches",
     ));
     let floor = floor_ns(analysis).min(base);
     for one in advice.iter_mut().skip(first).filter(|one| one.after_ns < floor) {

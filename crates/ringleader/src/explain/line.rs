@@ -285,7 +285,7 @@ fn exit(topic: &mut Topic, code: i64) {
         6 => " (aborted)",
         7 => " (bus error: often a full /dev/shm)",
         8 => " (arithmetic error)",
-        9 => " (killed: by the out-of-memory killer, a scheduler or somebody)",
+        9 => " (killed: by the out-of-memory killer, a scheduler or a user)",
         11 => " (segmentation fault)",
         15 => " (asked to end: a consequence)",
         _ => "",
