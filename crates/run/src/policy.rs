@@ -565,7 +565,7 @@ mod tests {
     fn faults_have_line_and_key() {
         for (text, line, key, why) in [
             ("", 1, "", "`version = 1` is missing"),
-            ("version = 2", 1, "version", "reads version 1"),
+            ("version = 2", 1, "version", "supports version 1"),
             ("version = 1\n\n[backoff]\nfirst = \"ten\"", 4, "backoff.first", "expected a time such as"),
             ("version = 1\n[backoff]\nfactor = 0.5", 3, "backoff.factor", "from 1 to 100"),
             ("version = 1\n[backoff]\ncap = \"1s\"", 3, "backoff.cap", "below `first`"),

@@ -371,7 +371,7 @@ mod tests {
         let answer = ask(&CHECK, &node);
         assert_eq!(answer.verdict, Verdict::Fail);
         assert!(answer.summary.contains("earlier run"), "{}", answer.summary);
-        // Who listens is hidden: nobody is blamed.
+        // The listening process is hidden: none is blamed.
         let mut node = here();
         listen(&mut node, None);
         assert_eq!(ask(&CHECK, &node).verdict, Verdict::Ok);

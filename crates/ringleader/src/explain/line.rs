@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Vec<Topic> {
     topics
 }
 
-/// How much a topic tells: errors before the lines around them.
+/// How specific a topic is: errors before the lines around them.
 const ERROR: u8 = 0;
 const ABOUT: u8 = 1;
 const ASIDE: u8 = 2;

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! /dev/shm is full, or not writable for everybody, as df and ls show.
+//! /dev/shm is full, or not writable for all users, as df and ls show.
 //!
 //! # Why it happens
 //!
