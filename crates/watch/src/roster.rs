@@ -9,7 +9,7 @@ use crate::waiting::Waiting;
 const MAX_PROCESSES: usize = 1024;
 /// A process that is gone is listed for this long: those of earlier attempts of a job pile up.
 const GONE_NS: i64 = 3_600_000_000_000;
-/// An agent is silent after this many of its intervals: losing one digest is likely, losing two is not.
+/// An agent is silent after this many of its intervals: one digest may get lost, rarely two.
 const SILENT_INTERVALS: i64 = 3;
 /// No agent is called silent sooner: hubs have hiccups of this length.
 const SILENT_FLOOR_NS: i64 = 3_000_000_000;

@@ -187,8 +187,8 @@ fn exited_early(judgement: Judgement, ranks: &[u32]) -> Judgement {
     }
 }
 
-/// Ranks of this node that were observed running and are missing from torchrun's table. None if they are the majority,
-/// or if the launcher ended a rank, which may then also exit with 0.
+/// Ranks of this node that were observed running and are missing from torchrun's table. None if the table lists no rank or
+/// one that was not observed, or if the launcher ended a rank that is not listed, which may also have exited with 0.
 fn left_early(text: &str, seen: &[u32]) -> Option<Vec<u32>> {
     let table = text.rsplit_once("FAILED\n")?.1;
     table.contains("Root Cause (first observed failure)").then_some(())?;
