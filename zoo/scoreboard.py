@@ -20,10 +20,10 @@ import faults  # noqa: E402
 import live  # noqa: E402
 
 GROUPS = {
-    "calls": "The calls",
-    "process": "The process",
-    "gpu": "The GPU's program",
-    "host": "The host's program",
+    "calls": "Collective calls",
+    "process": "Processes",
+    "gpu": "GPU programs",
+    "host": "Host programs",
     "slow": "Slow, not stuck",
     "network": "The network between nodes",
     "start": "Before the first step",
@@ -117,7 +117,7 @@ def page(results, machines, not_run, notes):
     stalls = [r for r in scored if r["group"] not in ("slow", "start")]
     healthy = [r for r in results if r["group"] == "healthy" and "right" in r]
     sums = live.totals(results)
-    lines = ["# Scoreboard: planted faults, named while they happen", ""]
+    lines = ["# Scoreboard: planted faults, diagnosed live", ""]
     lines += ["<!-- Written by zoo/scoreboard.py from what zoo/live.py recorded. -->", ""]
     for machine in machines:
         lines.append(
@@ -127,10 +127,10 @@ def page(results, machines, not_run, notes):
         )
     lines += [""] + [note + "\n" for note in [*conditions(scored + healthy), *notes]]
     lines += [
-        "A small training job runs. One fault is planted in one rank at a random step, and `ringleader watch` observes from outside.",
-        "Seconds count from the planting. The other tools are asked about the same stalled run: PyTorch's analyzer of Flight Recorder",
+        "A small training job gets one fault in one rank at a random step, and `ringleader watch` observes it from outside. Times",
+        "count from the injection of the fault. The other tools are asked about the same stalled run: PyTorch's analyzer of Flight Recorder",
         "dumps (`python -m torch.distributed.flight_recorder.fr_trace`, with dumps requested at once instead of after ten minutes) and",
-        "NCCL's RAS (`VERBOSE STATUS`). `zoo/live.py` repeats all of it.", "",
+        "NCCL's RAS (`VERBOSE STATUS`). `zoo/live.py` repeats the measurement.", "",
         "| | |", "|---|---|",
         f"| faults, runs | {sums['faults']} kinds, {sums['runs']} runs |",
         f"| right culprit rank | {share(sums['right_rank'], sums['rank_asked'])} |",
@@ -139,7 +139,7 @@ def page(results, machines, not_run, notes):
         f"| stall reported after | {spread(times(stalls, 'stall_s'))} |",
         f"| rank and cause named after | {spread(times(stalls, 'verdict_s'))} (faults in mid-training) |",
         f"| straggler named after | {spread(times([r for r in scored if r['group'] == 'slow'], 'verdict_s'))} |",
-        f"| before the first step | {spread(times([r for r in scored if r['group'] == 'start'], 'verdict_s'))} from the job's start; the ten minutes that watch allows before a rhythm is known were reduced to 8 s here |",
+        f"| before the first step | {spread(times([r for r in scored if r['group'] == 'start'], 'verdict_s'))} from the job's start; `watch` waits up to ten minutes before a rhythm is known; here the limit was 8 s |",
         f"| the jobs' own rhythm | {rhythm(results)} |",
         f"| alarm before the fault | {share(sums['early_alarms'], sums['runs'])} |",
         f"| healthy jobs without alarm | {share(sums['healthy_quiet'], sums['healthy'])} |",
@@ -147,7 +147,7 @@ def page(results, machines, not_run, notes):
         "",
     ]  # fmt: skip
     for group, title in GROUPS.items():
-        lines += [f"## {title}", "", "| fault | what was done | cause | ringleader | named after | Flight Recorder analyzer | RAS |"]
+        lines += [f"## {title}", "", "| fault | injection | cause | ringleader | named after | Flight Recorder analyzer | RAS |"]
         lines.append("|---|---|---|---|---|---|---|")
         for fault in faults.FAULTS:
             if fault.group == group:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kills the whole job in the middle of a collective: do the rings show what every rank was in?
+"""Kills the whole job in the middle of a collective: do the rings show the operation of every rank?
 
     zoo/sigkill.py --bin target/release/ringleader --plugin target/release/libringleader_nccl.so --rounds 5 --record DIR
 

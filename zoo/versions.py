@@ -15,9 +15,9 @@ Each release runs over NVLink or PCIe (`direct`), where kernels report, and over
 - `all`: operations one by one, communicators, many in a row, graphs.
 - `many`: communicators that come and go.
 - `flood`: a graph that is recorded while the plugin follows nothing.
-- `abort`: rank 1 never comes.
-- `late`: rank 1 comes late and is then killed; the rings are read meanwhile, and `ringleader diagnose` diagnoses them.
-- `several`: both ranks in one process; the second one comes late.
+- `abort`: rank 1 never joins.
+- `late`: rank 1 is late and is then killed; the rings are read meanwhile, and `ringleader diagnose` diagnoses them.
+- `several`: both ranks in one process; the second one is late.
 - `uneven`: groups of broadcasts, one from each rank; `uneven-off`: the same with `NCCL_ALLGATHERV_ENABLE=0`.
 
 Nothing waits forever: every job has a deadline and is ended by pid, and `--budget` limits the whole run. Exits with 1 if the

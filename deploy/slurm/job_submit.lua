@@ -1,4 +1,4 @@
--- A part of job_submit.lua: tells users at submission what will make their job's failure undiagnosable, and sets nothing.
+-- A part of job_submit.lua: warns users at submission about settings that would make a failure undiagnosable. It sets nothing.
 -- JobSubmitPlugins=lua; slurm_job_submit returns slurm.SUCCESS in any case.
 
 local function wants_gpus(job)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The scripts of this folder in a real Slurm of network namespaces (zoo/slurm.sh): a prolog that refuses a bad node, a task that gets
+# Tests the scripts of this folder in a real Slurm on network namespaces (zoo/slurm.sh): a prolog that refuses a bad node, a task that gets
 # its settings, an epilog that keeps evidence of a failed job, and job_submit.lua. Needs root and Debian's slurm packages.
 #
 #   deploy/slurm/test.sh target/debug/ringleader
@@ -10,7 +10,7 @@ dir="$(mktemp -d)"
 chmod 755 "$dir"
 trap '"$here/../../zoo/slurm.sh" stop "$dir/slurm" >/dev/null 2>&1 || true; rm -rf "$dir"' EXIT
 
-# The program, and one in its place on a node whose check fails. Slurm starts prologs with an empty environment.
+# The program, and a substitute on the node whose check fails. Slurm starts prologs with an empty environment.
 cat >"$dir/ringleader" <<EOF
 #!/bin/sh
 if [ "\$1" = check ] && [ "\$(hostname)" = n2 ]; then echo "gpu-ecc FAIL: planted"; exit 4; fi
@@ -24,7 +24,7 @@ more="Prolog=$dir/prolog.sh
 Epilog=$dir/epilog.sh
 TaskProlog=$dir/task-prolog.sh
 PrologFlags=Alloc"
-# The name of the plugin that Debian's package brings, if it was built with Lua.
+# The name of the plugin in Debian's package, if it was built with Lua.
 if find /usr/lib -name job_submit_lua.so 2>/dev/null | grep -q .; then
   more="$more
 JobSubmitPlugins=lua"
@@ -37,7 +37,7 @@ run() { timeout 60 "$here/../../zoo/slurm.sh" in "$dir/slurm" "$@"; }
 
 fail() { echo "FAIL: $*" >&2; exit 1; }
 
-# A task on the good node has its settings, and the folder for them.
+# A task on the good node gets its settings, and the folder for them exists.
 out=$(cd "$dir" && run srun -w n1 -N1 -n1 --chdir="$dir" sh -c 'echo "$NCCL_DEBUG|$NCCL_DEBUG_FILE|$PYTHONFAULTHANDLER"') || fail "srun on n1: $out"
 case "$out" in "INFO|$dir/ringleader-"*"/nccl_%h_%p.log|1") ;; *) fail "the task has: $out" ;; esac
 echo "ok: TaskProlog sets $out"
@@ -47,7 +47,7 @@ out=$(cd "$dir" && NCCL_DEBUG=TRACE run srun -w n1 -N1 -n1 --chdir="$dir" sh -c 
 [ "$out" = TRACE ] || fail "the user's NCCL_DEBUG became $out"
 echo "ok: what the user has set stays"
 
-# The epilog keeps evidence of the job that failed, not of one that did not.
+# The epilog keeps evidence of the failed job, not of a successful one.
 [ -z "$(ls "$dir/kept" 2>/dev/null)" ] || fail "evidence of a job that did not fail: $(ls "$dir/kept")"
 run sbatch -w n1 -N1 --chdir="$dir" -o /dev/null --wrap 'exit 3' >/dev/null
 for _ in $(seq 60); do ls "$dir"/kept/job-*.tar.zst >/dev/null 2>&1 && break; sleep 1; done

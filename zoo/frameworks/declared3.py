@@ -1,4 +1,4 @@
-"""A third set of jobs and faults, in programs of their own. The same plain data as declared.py."""
+"""A third set of jobs and faults, with separate programs. The same plain data as declared.py."""
 
 from dataclasses import replace
 
@@ -322,7 +322,7 @@ fault("chat", "sigterm-rank", "SIGTERM of rank 1 alone", "process-killed", "peer
 
 FAULTS = [replace(one, limit=min(one.limit, 120)) if one.limit == 150 and not one.restarts else one for one in F]
 
-# What the recordings say: these show nothing of the fault.
+# According to the recordings, these show no sign of the fault.
 LEFT_OUT = {
     "moe/capacity": "the sizes differed and the exchange went through: wrong numbers, no trace",
     "dcp/rdzv-port": "the launcher waited and printed nothing",

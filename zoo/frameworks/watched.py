@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `ringleader watch --json` said of the runs that run.py followed with --watch, beside what was planted.
+"""Compares the verdicts of `ringleader watch --json` in runs of run.py --watch with the planted faults.
 
     zoo/frameworks/watched.py DIR [--table]
 
-DIR holds a folder for each run, with meta.json and watch.log. A verdict is right if its cause is the planted one or one that
-the declaration calls defensible; its rank, if it names exactly the planted ranks. A healthy run is quiet if it got no verdict
+DIR contains a folder per run, with meta.json and watch.log. A verdict is right if its cause is the planted one or one that
+the declaration lists as defensible; its rank is right if it names exactly the planted ranks. A healthy run is quiet if it got no verdict
 but `none` or `undecided`.
 """
 

@@ -1,18 +1,18 @@
 #!/bin/bash
-# bench beside nccl-tests on all GPUs of this node: usage bench.sh RINGLEADER NCCL_TESTS_BUILD OUT
+# Compares bench with nccl-tests on all GPUs of this node: usage bench.sh RINGLEADER NCCL_TESTS_BUILD OUT
 set -u
 ringleader=$1 tests=$2 out=$3
 n=$(nvidia-smi -L | wc -l)
 mkdir -p "$out"
 for collective in all_reduce all_gather reduce_scatter alltoall sendrecv broadcast reduce; do
-    # In turns, so that neither has the warmer GPUs.
+    # Alternating, so that neither has warmer GPUs.
     for turn in 1 2; do
         timeout 60 "$tests/${collective}_perf" -b 1K -e 1G -f 4 -t "$n" -g 1 > "$out/$collective.nccl.$turn" 2>&1
         timeout 60 "$ringleader" bench $collective -b 1K -e 1G -f 4 --latencies 0 --no-pairs --no-readback --format json \
             --fail-on never > "$out/$collective.json.$turn" 2> "$out/$collective.err.$turn"
     done
 done
-# Verdicts: as it is, and with what takes bandwidth away.
+# Verdicts: undisturbed, and with disturbances that cost bandwidth.
 verdict() { local name=$1; shift; echo "== $name"; timeout 100 env "$@" | grep -v '^ *[0-9]' | grep -v '^# *\((\|size\|$\)'; }
 verdict healthy "$ringleader" bench -b 64M -e 1G
 verdict NCCL_P2P_DISABLE=1 NCCL_P2P_DISABLE=1 "$ringleader" bench all_reduce -b 64M -e 256M --no-pairs

@@ -1,4 +1,4 @@
-"""Ratios of bench to nccl-tests, from the folder that bench.sh wrote: the best of the turns of each."""
+"""Ratios of bench to nccl-tests, from the folder that bench.sh wrote: the best round of each."""
 
 import glob
 import json

@@ -42,7 +42,7 @@ def make(kind, width, depth, dtype=torch.float32):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        # Replicated over all ranks, sharded over one: what HSDP compares. And sharded alone, which has nothing to compare.
+        # Replicated over all ranks, sharded over one: HSDP compares the replicas. And only sharded, with nothing to compare.
         shape, names = ((n,), ("shard",)) if kind == "fsdp" else ((n, 1), ("replicate", "shard"))
         mesh = init_device_mesh("cuda", shape, mesh_dim_names=names)
         for layer in model:
@@ -102,7 +102,7 @@ for kind in ("ddp", "fsdp", "hsdp"):
 
 
 def cost(kind, every, steps, width, depth, batch):
-    """Milliseconds a step, after ten."""
+    """Milliseconds per step, after ten steps."""
     model, optimizer = make(kind, width, depth)
     watch = guard(model, optimizer, every=every) if every else None
     x = torch.randn(batch, width, device=device)

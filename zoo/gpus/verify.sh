@@ -1,5 +1,5 @@
 #!/bin/bash
-# verify on all GPUs of this node: usage verify.sh RINGLEADER
+# Runs verify on all GPUs of this node: usage verify.sh RINGLEADER
 set -u
 ringleader=$1
 echo "== healthy, 30 s"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checkpoints made by the programs that make them, then damaged: is the newest one found, and passed over once it is not whole?
+"""Saves checkpoints with real frameworks, then damages them: is the newest one found, and skipped once it is damaged?
 
     zoo/run/checkpoints.py --ringleader PROGRAM --python PYTHON [--only torch,dcp,…] [--out FILE]
 
-PYTHON has torch and as many of transformers, accelerate, lightning, deepspeed, megatron-core and orbax-checkpoint as can be had; a
-layout whose program is absent is said so. Each layout is saved at steps 10 and 20. Then every file of the newest is cut to half,
-cut to nothing and removed, one after the other, and `ringleader run --print-checkpoint` is asked each time: it must name step 10
-and the reason, or the file is listed as one whose damage is not seen. CPU only.
+PYTHON has torch and as many of transformers, accelerate, lightning, deepspeed, megatron-core and orbax-checkpoint as available;
+missing ones are reported. Each layout is saved at steps 10 and 20. Then every file of the newest checkpoint is cut to half,
+emptied and removed, one after the other, and `ringleader run --print-checkpoint` runs each time: it must name step 10
+and the reason, or the damage of this file is listed as not detected. CPU only.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 STEPS = (10, 20)
-# Files that no program needs to go on training, or that every load writes anew.
+# Files that no program needs to resume training, or that every load rewrites.
 IDLE = ("README.md", "zero_to_fp32.py", "training_args.bin", "generation_config.json")
 
 
@@ -158,7 +158,7 @@ def make_megatron(to):
 
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    # It asks for GPUs that are not there: to wait for them, and to count errors on one.
+    # It calls CUDA without GPUs: to synchronise, and to count errors.
     torch.cuda.synchronize, torch.cuda.current_device = lambda *_: None, lambda: "cpu"
     try:
         parallel_state.initialize_model_parallel(1)
@@ -171,7 +171,7 @@ def make_megatron(to):
         dist.barrier()
         part = ShardedTensor.from_rank_offsets("w", torch.ones(32, 64), (0, rank, world))
         dist_checkpointing.save({"model": {"w": part}, "iteration": step, "checkpoint_version": 3.0}, folder)
-        # Its training loop, which the package does not hold, writes the tracker when all is there.
+        # Its training loop, which is not in the package, writes the tracker file after everything else.
         if rank == 0:
             with open(f"{to}/latest_checkpointed_iteration.txt", "w") as file:
                 file.write(str(step))
@@ -205,7 +205,7 @@ def port():
 
 
 def made(args, name, to):
-    """Runs this file once a rank; answers with why it failed."""
+    """Runs this file once per rank; returns the reason of a failure."""
     world = LAYOUTS[name][1]
     env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port()), "WORLD_SIZE": str(world), "CUDA_VISIBLE_DEVICES": "",
            "LOCAL_WORLD_SIZE": str(world), "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}

@@ -4,8 +4,8 @@
     zoo/run/faults.py --ringleader target/debug/ringleader --python python3 --runs 40 --seed 1 --out report.json [--torchrun]
 
 For each: whether the class is right, whether training ends with the loss of an uninterrupted run, whether a step at or below the
-checkpoint was repeated, whether the steps that were lost are stated, and the time from the fault to the next attempt's first step.
-With --torchrun the same faults under
+checkpoint was repeated, whether `run` states the lost steps, and the time from the fault to the next attempt's first step.
+With --torchrun, the same faults under
 `torchrun --max-restarts 3` alone, for comparison.
 """
 
@@ -21,10 +21,10 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Fault, the class that is right, and what ends the run: it recovers, or stops as a program does.
+# Fault, the right class, and the outcome of the run: it recovers, or stops as for a program fault.
 FAULTS = {
     "kill": ("transient", "recovers"),
-    # The newest checkpoint is cut as well.
+    # The newest checkpoint is truncated as well.
     "torn": ("transient", "recovers"),
     "segfault": ("unknown", "recovers"),
     "abort": ("unknown", "recovers"),
@@ -118,7 +118,7 @@ def one(args, name, seed, wanted):
         row["lost_is_right"] = row["step_lost"] == lost(folder)
         row["is_well"] = row["same_loss"] and not row["repeated_too_early"] and row["lost_is_right"] and code == 0
         if name == "torn":
-            row["is_told"] = "checkpoint passed over: " in open(os.path.join(folder, "said")).read()
+            row["is_told"] = "checkpoint skipped: " in open(os.path.join(folder, "said")).read()
             row["is_well"] = row["is_well"] and row["is_told"]
     elif ends == "stops":
         text = open(os.path.join(folder, "said")).read()
@@ -132,7 +132,7 @@ def one(args, name, seed, wanted):
 
 
 def too_early(folder, records):
-    """A step at or below the checkpoint that the attempt was started from was done again."""
+    """Whether a step at or below the attempt's checkpoint was repeated."""
     used = [r["checkpoint"]["step"] for r in records if r["to"] == "backoff" and r["checkpoint"]]
     order = [s["step"] for s in steps(folder)]
     backs = [(a, b) for a, b in zip(order, order[1:]) if b <= a]
@@ -140,13 +140,13 @@ def too_early(folder, records):
 
 
 def lost(folder):
-    """Steps that were done again, at each return."""
+    """Repeated steps, for each restart."""
     order = [s["step"] for s in steps(folder)]
     return [a - b + 1 for a, b in zip(order, order[1:]) if b <= a]
 
 
 def bare(args, name, seed):
-    """The same fault under torchrun's own restart, which knows no checkpoint: the program looks for the newest itself."""
+    """The same fault under torchrun's own restart, which has no checkpoint logic: the program looks for the newest checkpoint itself."""
     chance = random.Random(seed)
     folder = tempfile.mkdtemp(prefix="bare-")
     plan = {"fault": name, "rank": chance.randrange(args.ranks), "step": chance.randrange(4, args.steps - 4), "times": 1}

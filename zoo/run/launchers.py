@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Every launcher under `ringleader run`: small.py on two ranks (plain python: one), a rank killed, a program error, a signal.
+"""Tests every launcher under `ringleader run`: small.py on two ranks (plain python: one), a killed rank, a program error, a signal.
 
     zoo/run/launchers.py --ringleader PROGRAM [--bin FOLDER] [--only python,torchrun,accelerate,deepspeed,mpirun,srun] [--out FILE]
 
-Launchers are looked for in --bin (the bin of a virtual environment), then in the PATH. One that is not installed is named and
-passed over; if none is, the script ends with 69. srun needs root and Debian's Slurm (zoo/slurm.sh): each task of it is a `run`.
+Searches launchers in --bin (the bin folder of a virtual environment), then in the PATH. Missing launchers are reported and
+skipped; if all are missing, the script exits with 69. srun needs root and Debian's Slurm (zoo/slurm.sh): each task is a `run`.
 
-    killed   one rank is killed once: the job recovers and ends well, the verdict names the killed rank
-    dies     it is killed at every try: one restart, then the launcher's own exit code
-    raises   the program raises at every try: stopped at the second, the traceback on top, the launcher's own exit code
+    killed   one rank is killed once: the job recovers and succeeds, the verdict names the killed rank
+    dies     it is killed in every attempt: one restart, then the launcher's own exit code
+    raises   the program raises in every attempt: stopped at the second, the traceback first, the launcher's own exit code
     ended    SIGTERM to `run`: nothing is restarted
 
-The launcher's own code is that of the same command without `run`. After each scene no process of the job may be left.
+The launcher's own exit code is that of the same command without `run`. After each scene no process of the job may remain.
 """
 
 import argparse
@@ -45,7 +45,7 @@ LAUNCHERS = ("python", "torchrun", "accelerate", "deepspeed", "mpirun", "srun")
 
 
 class Site:
-    """Where launchers are, and how each is called."""
+    """Paths and command lines of the launchers."""
 
     def __init__(self, args):
         self.args = args
@@ -56,12 +56,12 @@ class Site:
     def env(self):
         more = {"PATH": self.path, "DS_ACCELERATOR": "cpu", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        # A cluster's hub and a job's variables are not ours.
+        # Ignore the hub of a cluster and variables of a job.
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("RINGLEADER_", "SLURM_"))}
         return {**kept, **more}
 
     def missing(self, name):
-        """What the launcher lacks here; None if it can be tested."""
+        """Why the launcher cannot be tested here; None if it can."""
         program = {"python": sys.executable}.get(name, name)
         if not shutil.which(program, path=self.path):
             return f"{name} is not installed"
@@ -99,7 +99,7 @@ class Site:
         return [SMALL, "--dir", folder, "--steps", str(STEPS), "--step-ms", "50", "--at", str(AT), "--by", str(by), *SCENES[scene]]
 
     def command(self, name, folder, scene, port, resume):
-        """The launcher's command line; for srun that of its task."""
+        """The launcher's command line; for srun the command line of its task."""
         python = shutil.which("python", path=self.path) or sys.executable
         program = self.program(folder, scene, 1 if name == "python" else 2) + resume
         if name == "python":
@@ -131,7 +131,7 @@ class Site:
         meet = ["--rank", "{node_rank}", "--world", "{nnodes}", "--master", "{master_addr}:{master_port}"]
         words = [*options, *nodes, *self.command(name, folder, scene, "", resume), *meet]
         with open(task, "w") as file:
-            # Nodes of this cluster are in no name service.
+            # No name service knows the nodes of this cluster.
             file.write("#!/bin/sh\nexport RINGLEADER_ADDRESS=10.97.0.${SLURMD_NODENAME#n}\n"
                        f"exec {self.args.ringleader} run --state {folder}/state-$SLURMD_NODENAME {shlex.join(words[1:])}\n")
         os.chmod(task, 0o755)
@@ -155,7 +155,7 @@ class Site:
 
 
 def as_shell(code):
-    """The code as a shell tells it: 128 and the signal's number."""
+    """The exit code as a shell reports it: 128 plus the signal's number."""
     return code if code >= 0 else 128 - code
 
 
@@ -250,13 +250,13 @@ def judge(row, name, scene, folder, said):
     if scene in ("killed", "dies"):
         checks["class"] = row["cls"] == "transient"
         checks["cause"] = row["cause"] == "process-killed"
-        # A single process without a rank's variables has no number, deepspeed does not tell which rank it was; of tasks the node
+        # A single process without rank variables has no rank number, deepspeed does not report which rank it was; for tasks the node
         # is named.
         hosts = [culprit["host"] for culprit in first.get("culprits", [])]
         checks["rank"] = name in ("python", "deepspeed") or ranks == [BY] or name == "srun" and hosts == [f"n{BY + 1}"]
     if scene == "raises":
         checks["class"] = row["cls"] == "program"
-        # Launchers pass the tracebacks of a program without PyTorch on without a rank: no other rank may be blamed.
+        # Launchers forward tracebacks of a program without PyTorch without naming a rank: no other rank may be blamed.
         checks["rank"] = set(ranks) - {None} <= {BY}
         lines = [line for line in said.splitlines() if line.startswith("ringleader: ")]
         top = next((at for at, line in enumerate(lines) if "The first rank that failed said" in line), None)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The manifests of `ringleader run --print-scripts` against the Kubernetes API's schema (kubernetes-validate, from PyPI).
+"""Validates the manifests of `ringleader run --print-scripts` against the schema of the Kubernetes API (kubernetes-validate, from PyPI).
 
     zoo/run/manifests.py FOLDER [--crd jobset.x-k8s.io_jobsets.yaml]
 
-A JobSet is no type of the API's own: the Job within it is checked as a Job, and the whole against its CRD where that file (of
-kubernetes-sigs/jobset, config/components/crd/bases) is named. Unknown fields are errors.
+A JobSet is not a built-in type: the Job inside it is checked as a Job, and the whole against its CRD if that file (from
+kubernetes-sigs/jobset, config/components/crd/bases) is given. Unknown fields are errors.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import yaml
 
 
 def closed(schema):
-    """Every object with named properties takes no others."""
+    """Forbids additional properties in every object with named properties."""
     if isinstance(schema, dict):
         if "properties" in schema and "additionalProperties" not in schema:
             schema["additionalProperties"] = False
@@ -48,7 +48,7 @@ def main():
                     {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job["name"]}, "spec": job["template"]["spec"]},
                     version, strict=True)
                 labels = job["template"]["spec"]["template"]["metadata"].get("labels", {})
-                # The Job's controller sets these itself, to the name that the JobSet's controller makes.
+                # The Job's controller sets these itself, to the name from the JobSet's controller.
                 if {"job-name", "batch.kubernetes.io/job-name"} & set(labels):
                     sys.exit(f"{name}: a label that belongs to the Job's controller")
                 n += 1

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Four nodes (network namespaces) and a real etcd of three members: `ringleader run` on each while things break.
+"""Four nodes (network namespaces) and a real etcd with three members: `ringleader run` on each node under planted failures.
 
     zoo/run/nodes.py --ringleader PROGRAM [--only link,rank,apart,supervisor,leader,full,back,mended] [--out FILE]
 
-Needs root, iproute2 and etcd; without them it says so and ends with 69. Checked for each: the job does all of its steps, the
+Needs root, iproute2 and etcd; without them it says so and exits with 69. Checked for each: the job completes all steps, the
 sum is right (nothing was lost or counted twice), no node starts a generation twice, no two generations make progress at
-once, the spare steps in where a node is gone, and one that comes back joins the next attempt.
+once, the spare replaces a lost node, and a node that returns joins the next attempt.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class World:
         self.args, self.folder = args, folder
         self.tag = f"rlr{os.getpid() % 10000}"
         self.etcds, self.nodes, self.spaces = {}, {}, []
-        # State folders that no other node can read, by descriptor: they outlive the node's processes for us.
+        # State folders that no other node can read; open descriptors keep them readable for us after the node's processes end.
         self.is_apart, self.private = False, {}
         self.steps = args.steps
         self.log = []
@@ -145,7 +145,7 @@ class World:
         return self.wait(f"attempt {generation}", lambda: self.last().get("generation", 0) >= generation, self.args.limit)
 
     def joins(self, n, generation):
-        """The node has passed its examination for this attempt."""
+        """Whether the node has passed its preflight check for this attempt."""
         words = f"this node could join attempt {generation}"
         return self.wait(words, lambda: words in open(f"{self.folder}/said{n}").read(), self.args.limit)
 
@@ -179,13 +179,13 @@ class World:
 
 
 def kill_rank(world, n):
-    """The rank of this node, or of another one if it is the spare."""
+    """The rank of this node, or of another node if this one is the spare."""
     launched = (world.held(at).get("launched") for at in (n, 3, 2, 1))
     os.kill(next(launcher["pid"] for launcher in launched if launcher), signal.SIGKILL)
 
 
 def link(world):
-    """One node's link is cut, and stays cut."""
+    """One node's link is cut for good."""
     world.inside(1, "ip", "link", "set", "eth0", "down")
 
 
@@ -194,7 +194,7 @@ def rank(world):
 
 
 def apart(world):
-    """As `rank`, where no node can read another's files: the evidence goes through the hub."""
+    """Like `rank`, but no node can read another's files: the evidence goes through the hub."""
     for n in range(N):
         world.state(n)
     kill_rank(world, 1)
@@ -210,7 +210,7 @@ def supervisor(world):
 
 
 def leader(world):
-    """etcd's leader is killed while a rank is, and comes back."""
+    """etcd's leader is killed together with a rank, and returns."""
     at = world.leader()
     pids = subprocess.run(["pgrep", "-P", str(world.etcds[at].pid)], capture_output=True, text=True).stdout.split()
     os.kill(int(pids[0]) if pids else world.etcds[at].pid, signal.SIGKILL)
@@ -220,7 +220,7 @@ def leader(world):
 
 
 def full(world):
-    """etcd has no room while a rank is killed; then room is made."""
+    """etcd is full while a rank is killed; then it gets room again."""
     for n in range(40):
         if "space" in world.ctl("put", f"/fill/{n}", said="x" * 900_000).stderr:
             break
@@ -234,7 +234,7 @@ def full(world):
 
 
 def back(world):
-    """One node's link is cut and comes back; then another's is cut for good: the first one joins again."""
+    """One node's link is cut and restored; then another link is cut for good: the first node rejoins."""
     world.inside(1, "ip", "link", "set", "eth0", "down")
     world.runs(2)
     world.inside(1, "ip", "link", "set", "eth0", "up")
@@ -244,8 +244,8 @@ def back(world):
 
 
 def mended(world):
-    """One node is found bad and left out, and fails its examination; it is mended while the job runs. When another one fails the
-    examination before the next attempt, the first one joins again."""
+    """A bad node is excluded and fails its preflight check; it is repaired while the job runs. When another node fails the
+    check before the next attempt, the first node rejoins."""
     world.touch("bad-n1")
     json.dump(VERDICT, open(f"{world.folder}/verdict.json", "w"))
     kill_rank(world, 1)
@@ -260,9 +260,9 @@ def mended(world):
 
 SCENES = {"rank": rank, "apart": apart, "supervisor": supervisor, "leader": leader, "full": full, "link": link, "back": back,
           "mended": mended}
-# Where it is known who runs an attempt: by generation.
+# The nodes of each attempt, by generation, if known.
 RUN_BY = {"link": {2: [0, 2, 3]}, "back": {2: [0, 2, 3], 3: [0, 1, 3]}, "mended": {2: [0, 2, 3], 3: [0, 1, 3]}}
-# Nodes that are cut off at the end.
+# Nodes that are unreachable at the end.
 CUT = {"link": [1], "back": [2]}
 
 
@@ -279,14 +279,14 @@ def play(args, name):
             world.etcd(n)
         world.wait("etcd", lambda: world.ctl("endpoint", "health").returncode == 0, 60)
         for n in range(N):
-            # The last one is to be the spare.
+            # The last node must be the spare.
             if n == N - 1:
                 time.sleep(4)
             world.start(n)
         row["started"] = world.wait("the first steps", lambda: world.step() >= 15, 120)
         struck = time.time()
         SCENES[name](world)
-        # The job takes its time until the last fault, however long that takes on this machine.
+        # The job runs until the last fault, however long that takes on this machine.
         world.touch("hurry")
         row["ended"] = world.wait("the end", lambda: os.path.exists(f"{folder}/final.json"), args.limit)
         alive = [n for n in range(N) if n not in CUT.get(name, [])]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The files of `ringleader run --print-scripts` on a real Slurm of network namespaces (zoo/slurm.sh).
+"""Tests the files of `ringleader run --print-scripts` on a real Slurm on network namespaces (zoo/slurm.sh).
 
     zoo/run/slurm.py --ringleader PROGRAM [--only spare,requeue,cancel,fail] [--out FILE]
 
-Needs root and Debian's slurmctld, slurmd, slurm-client and munge; without them it says so and ends with 69. Four nodes; the job is
+Needs root and Debian's slurmctld, slurmd, slurm-client and munge; without them it says so and exits with 69. Four nodes; the job is
 small.py on three. A fault of node n2 is planted as a verdict after a rank of it was killed:
 
-    spare    four nodes are given: n2 is drained by scontrol, the spare steps in, the job ends well within the same allocation
-    requeue  three nodes are given and all are needed: the job is requeued, once, without n2, and ends well on the others
-    cancel   scancel: the job is told to end, nothing is restarted
+    spare    four nodes are allocated: scontrol drains n2, the spare replaces it, the job succeeds within the same allocation
+    requeue  three nodes are allocated and all are needed: the job is requeued once without n2, and succeeds on the others
+    cancel   scancel: the job is asked to end, nothing is restarted
     fail     the program fails the same way each time: Slurm sees the launcher's exit code
 """
 
@@ -92,7 +92,7 @@ def play(cluster, name):
     os.makedirs(f"{folder}/bin")
     args = cluster.args
     with open(f"{folder}/bin/ringleader", "w") as file:
-        # Node names of this cluster are in no name service, and the fault is planted.
+        # No name service knows the node names of this cluster, and the fault is planted.
         file.write(f"#!/bin/sh\nexport RINGLEADER_ADDRESS=10.97.0.${{SLURMD_NODENAME#n}}\nshift\n"
                    f"exec {args.ringleader} run --unstable-verdict {folder}/verdict.json --no-history --no-ras --lost-after 20 "
                    f"--silence-floor 20 --end-grace 2 \"$@\"\n")
@@ -115,7 +115,7 @@ def play(cluster, name):
     env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     env.pop("RINGLEADER_HUB", None)
     if name == "requeue":
-        # So that n2 is among the first three.
+        # Ensures that n2 is among the first three.
         cluster.ask("scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=wait")
     sent = cluster.ask("sbatch", "--parsable", "-N", n, *where, "-D", folder, "-o", f"{folder}/out", f"{folder}/jobs/job.sbatch", env=env, cwd=folder)
     job = sent.stdout.strip()
@@ -128,7 +128,7 @@ def play(cluster, name):
         cluster.ask("scontrol", "update", "NodeName=n4", "State=RESUME")
     struck = time.time()
     if name in ("spare", "requeue"):
-        # One of those that run the job: with a spare it may be any.
+        # One of the nodes that run the job: with a spare it may be any.
         launched = {}
         for path in glob.glob(f"{folder}/ringleader-run-{job}-n*/holder.json"):
             launcher = json.load(open(path))["launched"]
@@ -144,7 +144,7 @@ def play(cluster, name):
     if name == "requeue":
         row["excluded"] = wait("the requeue", lambda: cluster.field(job, "ExcNodeList") == "n2", 60) and "n2"
         row["restarts"] = cluster.field(job, "Restarts")
-        # Slurm waits two minutes by itself.
+        # By default Slurm waits two minutes.
         wait("its wait", lambda: cluster.field(job, "JobState") == "PENDING", 60)
         cluster.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
     ends = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")

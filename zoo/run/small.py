@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A distributed job without PyTorch, for tests of many nodes on a small machine: ranks meet at a socket, sum a number every
-step, and rank 0 saves every few steps as safetensors. A peer that is gone ends it; one that is cut off leaves it waiting.
+"""A distributed job without PyTorch, for tests of many nodes on a small machine: ranks connect to a socket, sum a number every
+step, and rank 0 saves safetensors every few steps. The job ends if a peer exits, and hangs if a peer is unreachable.
 
     small.py --rank R --world N --master HOST:PORT --dir D --steps S [--resume FILE]
 
-Rank, number of ranks and meeting point are those of the launcher (torchrun, accelerate, deepspeed, mpirun, srun) where they are
-not named. `--fault kill|exception|exit --at STEP --by RANK` plants a fault once, `--again` at every try.
+Rank, number of ranks and rendezvous come from the launcher (torchrun, accelerate, deepspeed, mpirun, srun) unless they are
+given. `--fault kill|exception|exit --at STEP --by RANK` plants a fault once, with `--again` in every attempt.
 """
 
 import argparse
@@ -29,12 +29,12 @@ def exactly(peer, n):
 
 
 def of_launcher(*names):
-    """The first of these variables that a launcher has set."""
+    """The first of these variables that is set."""
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
 def meeting_point():
-    """torchrun keeps MASTER_PORT for its own store: the ranks meet 500 above."""
+    """torchrun uses MASTER_PORT for its own store: the ranks use the port 500 above."""
     return f"{os.environ.get('MASTER_ADDR', '127.0.0.1')}:{int(os.environ.get('MASTER_PORT', '29500')) + 500}"
 
 
@@ -110,7 +110,7 @@ def main():
 
 
 def strike(args, step):
-    """The planted fault, if this is its step and its rank."""
+    """The planted fault, if it is due at this step on this rank."""
     if args.fault is None or step != args.at or args.rank != args.by:
         return
     mark = os.path.join(args.dir, "struck")

@@ -3,9 +3,9 @@
 
     torchrun --nproc-per-node 2 zoo/run/train.py --dir D --steps 60 --save-every 10 --resume {checkpoint} --plan FILE
 
-Random numbers depend on the step alone, so a run that was interrupted and resumed ends with the loss of one that was not.
-The plan (JSON) is {"fault": NAME, "rank": R, "step": S, "times": N}; each time it strikes, a file `struck-K` is made, and
-after N times it does nothing more. Rank 0 appends every step to D/steps.jsonl and the final loss to D/final.json.
+Random numbers depend only on the step, so a resumed run ends with the same loss as an uninterrupted one.
+The plan (JSON) is {"fault": NAME, "rank": R, "step": S, "times": N}; each time the fault happens, it creates a file `struck-K`;
+after N times it no longer happens. Rank 0 appends every step to D/steps.jsonl and the final loss to D/final.json.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     begin = 0
     if args.resume == "auto":
-        # As programs do that know no supervisor: the highest number, unexamined.
+        # Like a program without a supervisor: takes the highest number, unchecked.
         saved = glob.glob(os.path.join(args.dir, "ckpt", "step_*.pt"))
         args.resume = max(saved, key=lambda path: int(path[:-3].rsplit("_", 1)[1]), default=None)
     if args.resume:
@@ -91,7 +91,7 @@ def main():
 
 
 def strike(plan, args, rank, step):
-    """Does what the plan says, at its step, as often as it says."""
+    """Executes the plan at its step, as often as planned."""
     if plan.get("rank") != rank or plan.get("step") != step:
         return
     struck = [n for n in range(plan.get("times", 1)) if os.path.exists(os.path.join(args.dir, f"struck-{n}"))]
@@ -132,7 +132,7 @@ def strike(plan, args, rank, step):
 
 
 def tear(args, step):
-    """Half a checkpoint, as of a save that was cut off."""
+    """Half a checkpoint, as after an interrupted save."""
     whole = glob.glob(os.path.join(args.dir, "ckpt", "step_*.pt"))
     data = open(whole[0], "rb").read() if whole else bytes(100_000)
     with open(os.path.join(args.dir, "ckpt", f"step_{step}.pt"), "wb") as file:

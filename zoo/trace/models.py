@@ -1,4 +1,4 @@
-"""Models of the plants: small enough for a short timeline, large enough that a step is made of work."""
+"""Models of the planted jobs: small enough for a short timeline, large enough that steps consist of real work."""
 
 import torch
 from torch import nn
@@ -34,7 +34,7 @@ def mlp(width=6144, layers=8):
 
 
 def thin(width=256, layers=60):
-    """Many small layers: more launches than work."""
+    """Many small layers: launches take longer than the work."""
     parts = []
     for _ in range(layers):
         parts += [nn.Linear(width, width), nn.LayerNorm(width), nn.GELU()]
@@ -42,7 +42,7 @@ def thin(width=256, layers=60):
 
 
 class Experts(nn.Module):
-    """A layer of experts, one on each rank; `share` of all tokens goes to the last rank."""
+    """A layer of experts, one per rank; a `share` of all tokens goes to the last rank."""
 
     def __init__(self, width, world, rank, share):
         super().__init__()

@@ -1,7 +1,7 @@
 """The plants: training jobs with one inefficiency each, and the same jobs without it.
 
-A plant is a function of a `Rank` that answers with the function of one step. Its row says what is wrong with it, which
-rank is to blame, and which other row is the same job without the fault: the gain that `ringleader trace` estimates is
+A plant is a function that takes a `Rank` and returns the function of one step. Its row states the inefficiency, the
+rank to blame, and the row of the same job without the fault: the gain that `ringleader trace` estimates is
 compared with the difference of the two measured steps.
 """
 
@@ -21,7 +21,7 @@ import models
 
 @dataclass
 class Plant:
-    """What is planted, and how it is recorded."""
+    """The planted inefficiency, and how to record it."""
 
     build: object
     cause: str = "none"
@@ -48,7 +48,7 @@ def add(name, build, **row):
     PLANTS[name] = Plant(build, **row)
 
 
-# --- what most jobs share
+# --- shared by most jobs
 
 
 def batch(r, tokens=4096, width=2048, length=512):
@@ -61,7 +61,7 @@ def ddp(r, model, **options):
 
 
 def train(r, model, inputs, optimizer=None, before=None, after=None):
-    """One step: input, forward, backward, optimizer. `before` and `after` are the places of faults."""
+    """One step: input, forward, backward, optimizer. `before` and `after` are hooks for faults."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-4, foreach=True)
 
     def step(n):
@@ -80,7 +80,7 @@ def train(r, model, inputs, optimizer=None, before=None, after=None):
 
 
 def size(r, **full):
-    """The sizes of a plant; on a machine without a GPU small ones, to test the program."""
+    """The sizes of a plant; without a GPU small ones, to test the program."""
     return full if r.cuda else {key: min(value, {"width": 64, "layers": 2, "tokens": 64, "length": 32}[key]) for key, value in full.items()}
 
 
@@ -124,7 +124,7 @@ def narrow(mb):
 
 
 def each_parameter(coalesced):
-    """Gradients averaged by hand after backward: a call for each parameter, or one for all."""
+    """Averages gradients by hand after backward: one call per parameter, or one for all."""
 
     def build(r):
         s = size(r, width=1024, layers=40)
@@ -156,7 +156,7 @@ add("b-each-parameter", each_parameter(False), cause="small-messages", control="
 
 
 class Slow(torch.utils.data.Dataset):
-    """Items that take their time."""
+    """Items that load slowly."""
 
     def __init__(self, seconds, shape, busy):
         self.seconds, self.shape, self.busy = seconds, shape, busy
@@ -197,7 +197,7 @@ add("a-loader-control", loaded(0.06, 6))
 
 @plant("b-reader", cause="data-loading-bound", control="b-control")
 def reader(r, seconds=0.05):
-    """No DataLoader: the program reads and parses by itself."""
+    """Without a DataLoader: the program reads and parses data itself."""
     model, inputs = plain(r, "mlp", bucket_cap_mb=40)
 
     def read_batch(n):
@@ -214,7 +214,7 @@ def reader(r, seconds=0.05):
 
 
 def logged(how):
-    """The norm of each gradient is logged."""
+    """Logs the norm of each gradient."""
 
     def build(r):
         model, inputs = plain(r, "transformer")
@@ -231,7 +231,7 @@ def logged(how):
 
 
 class Watched(nn.Module):
-    """Looks at its output after every layer, as a check for NaN does."""
+    """Reads the output of every layer, like a NaN check."""
 
     def __init__(self, inner, look):
         super().__init__()
@@ -334,7 +334,7 @@ add("a-pageable-control", copied(True, 256))
 
 
 def offloaded(bring):
-    """Optimizer state on the host: gradients go there and weights come back."""
+    """Keeps the optimizer state on the host: copies gradients there and weights back."""
 
     def build(r):
         model, inputs = plain(r, "mlp", bucket_cap_mb=40)
@@ -372,7 +372,7 @@ add("a-host-bound-control", unfused(True), cause="host-bound", also=("none",))
 
 @plant("b-host-bound", cause="host-bound")
 def chatty(r):
-    """Hundreds of small operations in Python between the layers."""
+    """Hundreds of small Python operations between the layers."""
     s = size(r, width=1024, layers=6, tokens=1024, length=128)
     model = ddp(r, models.transformer(s["width"], s["layers"]))
     x = batch(r, s["tokens"], s["width"], s["length"])
@@ -422,7 +422,7 @@ while True:
 
 
 def neighbour(rank, kind):
-    """Another program computes on the GPU of one rank."""
+    """Another program uses the GPU of one rank."""
 
     def build(r):
         model, inputs = plain(r, kind)
@@ -441,7 +441,7 @@ add("b-slow-gpu", neighbour(0, "mlp"), cause="straggler", culprit=(0,), control=
 
 @plant("b-more-work", cause="straggler", also=("load-imbalance",), culprit=(1,), control="b-control")
 def more_work(r):
-    """One rank computes what the others do not: an evaluation every step."""
+    """One rank does extra work: an evaluation in every step."""
     model, inputs = plain(r, "mlp")
     a = torch.randn(*([8192, 8192] if r.cuda else [64, 64]), device=r.device)
 
@@ -457,7 +457,7 @@ def more_work(r):
 
 
 def by_hand(separate, pieces=0):
-    """Gradients averaged in hooks of backward: in the stream that computes, or beside it."""
+    """Averages gradients in backward hooks: in the compute stream, or in a separate one."""
 
     def build(r):
         s = size(r, width=2048, layers=6, tokens=12288, length=512)
@@ -506,7 +506,7 @@ def sharded(prefetch, kind):
         fully_shard(model)
         if not prefetch:
             for layer in [*layers, model]:
-                # The gather of a layer is in the stream of the work before it, and nothing asks for it earlier.
+                # The all-gather of a layer is in the stream of the preceding work, and nothing prefetches it.
                 layer._set_unshard_async_op(True)
                 layer.set_modules_to_backward_prefetch([layer])
         return train(r, model, lambda n: x)
@@ -594,7 +594,7 @@ add("a-pipeline", piped(2), cause="pipeline-bubble", control="a-pipeline-control
 add("a-pipeline-control", piped(16), also=("pipeline-bubble", "host-bound"))
 add("b-pipeline", piped(8, unequal=True), cause="pipeline-bubble", also=("load-imbalance", "straggler"))
 
-# --- whole processes are different: their settings are read once, at the start. `record.py` starts them so.
+# --- different processes: their settings are read once, at startup. `record.py` starts them accordingly.
 
 SETTINGS = {
     "a-blocking": {"CUDA_LAUNCH_BLOCKING": "1"},

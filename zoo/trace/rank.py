@@ -1,4 +1,4 @@
-"""A rank that runs plants one after the other: warm-up, a timed stretch without a profiler, then a recorded one.
+"""A rank that runs plants one after the other: warm-up, a timed phase without a profiler, then a recorded phase.
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python3 rank.py OUT NAME...
 """
@@ -21,7 +21,7 @@ WARM_UP, TIMED = 3, 6
 
 
 class Rank:
-    """What a plant may use."""
+    """Everything that a plant may use."""
 
     def __init__(self):
         self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -1,6 +1,6 @@
 """Records the plants: `python3 zoo/trace/record.py OUT [--budget SECONDS] [--ranks N] [NAME...]`.
 
-One set of processes runs all plants one after the other; those with settings of their own get processes of their own.
+One set of processes runs all plants one after the other; plants with different settings get separate processes.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def start(names, out, n_ranks, settings):
 
 
 def end(ranks, seconds):
-    """Waits for all, at most so long; then ends what is left."""
+    """Waits for all processes up to a limit; then ends the rest."""
     until = time.monotonic() + seconds
     for rank in ranks:
         try:
@@ -53,7 +53,7 @@ def main():
 
     os.makedirs(a.out, exist_ok=True)
     names = a.names or sorted(plants.PLANTS)
-    # Plants with equal settings share their processes. One that hangs costs those behind it: the riskiest stand last.
+    # Plants with equal settings share processes. A hang costs all later plants, so the riskiest come last.
     groups = {}
     for name in names:
         settings = plants.settings_of(name)

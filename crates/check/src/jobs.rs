@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use ringleader_node::{Jobs, Node, Process};
 
-/// Launchers that set RANK and LOCAL_RANK for their ranks, whatever the scheduler above them has set.
+/// Launchers that set RANK and LOCAL_RANK for their ranks, regardless of the scheduler above them.
 const ELASTIC: &[&str] = &["torchrun", "accelerate", "deepspeed"];
 
 /// Names that mean the host itself on every host.
@@ -85,7 +85,7 @@ pub(crate) fn by_meeting(jobs: &Jobs) -> Vec<Vec<&Process>> {
 struct Identity<'a> {
     /// Step of the scheduler, rendezvous, run.
     variables: [Option<&'a str>; 5],
-    /// Jobs of two users do not meet, whatever ports they use.
+    /// Jobs of two users never share a rendezvous, even on the same port.
     uid: u32,
     /// The network namespace, if the master is localhost: each container has its own.
     network: Option<u64>,

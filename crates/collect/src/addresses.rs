@@ -103,7 +103,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Addresses in a captured /proc: net/if_inet6 tells those of IPv6; net/fib_trie shows which IPv4 addresses are local,
+/// Addresses in a captured /proc: net/if_inet6 lists those of IPv6; net/fib_trie shows which IPv4 addresses are local,
 /// and the route to their network on which interface. Two interfaces in one network cannot be distinguished: the first
 /// route has it.
 pub(crate) fn recorded(proc: &Path, routes: &[Route]) -> Vec<Address> {

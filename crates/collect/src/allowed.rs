@@ -77,8 +77,8 @@ const NAMES: &[&str] = &[
     "SLURM_TASKS_PER_NODE",
     "SLURMD_NODENAME",
 ];
-/// Parts of a name that say that its value is nobody's business, beside those that no reader keeps: of a live process
-/// everything is seen, so the net is finer.
+/// Parts of names whose values are private, besides those that no reader keeps: a live process shows its whole
+/// environment, so this filter is finer.
 const SECRETS: &[&str] =
     &["PWD", "SIGNATURE", "BEARER", "PIN_CODE", "OTP", "LICENSE", "WEBHOOK", "DSN", "SAS"];
 /// Whole names that say the same; too short to be looked for within others.

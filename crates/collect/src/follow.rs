@@ -64,7 +64,7 @@ pub struct RankEnv {
     pub ras: Option<String>,
     /// Jobs of Slurm that it belongs to by its environment.
     pub slurm_job: Option<String>,
-    /// Where the ranks of its job meet, and what tells two runs at one place apart.
+    /// Rendezvous of its job, and what distinguishes two runs with the same rendezvous.
     pub meeting: Option<String>,
 }
 
@@ -187,7 +187,7 @@ pub struct RingFile {
     pub path: PathBuf,
     /// Its name.
     pub name: String,
-    /// Pid that its name tells: as the process itself counts.
+    /// Pid in its name: as the process itself sees it.
     pub inner_pid: u32,
     /// Start of the process, clock ticks since boot.
     pub start_ticks: u64,
@@ -282,8 +282,8 @@ fn open_held(path: &Path) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", seen.as_raw_fd()))
 }
 
-/// The live process of a ring, by the pid and the start that its name tells, seen from this process, and by its owner: in a
-/// folder for all, anybody may lay a file of that name.
+/// The live process of a ring, by the pid and start time in its name as seen from this process, and by its owner: in a
+/// shared folder any user may create a file with that name.
 pub fn process_of(proc: &Path, all: &BTreeMap<u32, Stat>, ring: &RingFile) -> Option<u32> {
     let is_it = |stat: &Stat| stat.started_ticks == ring.start_ticks && !matches!(&*stat.state, "Z" | "X");
     let pid = all.get(&ring.inner_pid).filter(|stat| is_it(stat)).map(|_| ring.inner_pid)?;
@@ -330,7 +330,7 @@ pub fn has_gpu_code(proc: &Path, pid: u32) -> Option<bool> {
     maps(proc, pid).map(|maps| shows_gpu_code(&maps))
 }
 
-/// The same of a process that is in no uninterruptible wait: it hangs nobody.
+/// The same for a process outside of uninterruptible waits: reading it cannot hang.
 pub(crate) fn has_gpu_code_now(proc: &Path, pid: u32) -> bool {
     let maps = fs::read(proc.join(pid.to_string()).join("maps")).unwrap_or_default();
     shows_gpu_code(&String::from_utf8_lossy(&maps))

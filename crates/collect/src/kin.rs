@@ -53,7 +53,7 @@ struct Known {
 pub struct Job {
     /// Its ranks, by pid.
     pub pids: BTreeSet<u32>,
-    /// Where its ranks meet, as far as their environment tells.
+    /// Rendezvous of its ranks, as far as their environment shows it.
     pub meeting: Option<String>,
     /// One of them writes a ring.
     pub has_ring: bool,
@@ -148,8 +148,8 @@ impl Kin {
         }
     }
 
-    /// What computes: of the processes that carry one rank's variables the innermost, and whatever writes a ring or has
-    /// loaded NCCL's like.
+    /// Computing processes: the innermost of the processes with one rank's variables, and every process that writes a
+    /// ring or has loaded a library like NCCL.
     fn writers(&self, all: &BTreeMap<u32, Stat>, rings: &BTreeMap<u32, RingFile>) -> Vec<Writer> {
         let parents: Parents = all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect();
         let own = std::process::id();

@@ -93,7 +93,7 @@ fn name_of(file: &str) -> Option<String> {
     let (stem, numbers) = file.split_once(".so")?;
     // cudart's private copies carry a hash: libcudart-9335f6a2.so.12.8.57
     let stem = if stem.starts_with("libcudart-") { "libcudart" } else { stem };
-    // libcuda.so.1 has the driver's version, whatever it is.
+    // libcuda.so.1 always has the driver's version.
     let major = numbers.trim_start_matches('.').split('.').next().unwrap_or_default();
     let is_driver = ["libcuda", "libnvidia-ml"].contains(&stem);
     match major {

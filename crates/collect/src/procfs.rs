@@ -1,4 +1,4 @@
-//! What /proc tells of one process, and what its cgroups allow.
+//! One process as shown in /proc, and the limits of its cgroups.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -46,7 +46,7 @@ impl Member<'_> {
 
 /// Networks that are compared.
 const MAX_MEMBERS: usize = 256;
-/// Use of a GPU that hardly works, percent.
+/// Utilisation of an almost idle GPU, percent.
 const MAX_IDLE_PCT: f32 = 10.0;
 /// Runs that are compared.
 const MAX_RUNS: usize = 64;

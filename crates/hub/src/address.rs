@@ -51,17 +51,17 @@ impl Address {
         let mut endpoints = Vec::new();
         for host in hosts.split(',') {
             let Some((name, port)) = host.rsplit_once(':') else {
-                return Err(wrong("every host of etcd needs its port, by habit 2379"));
+                return Err(wrong("every etcd host needs its port, usually 2379"));
             };
             if name.is_empty() || port.parse::<u16>().is_err() || name.contains(['@', ' ', '/']) {
-                return Err(wrong("a host of etcd reads host:port, an address of IPv6 [::1]:port"));
+                return Err(wrong("an etcd host has the form host:port, or [::1]:port for IPv6"));
             }
             endpoints.push(host.to_owned());
         }
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { DEFAULT_PREFIX } else { prefix };
         if prefix.chars().any(char::is_control) {
-            return Err(wrong("the prefix holds a control character"));
+            return Err(wrong("the prefix contains a control character"));
         }
         let mut address = EtcdAddress {
             endpoints,
@@ -74,14 +74,15 @@ impl Address {
                 Some(("compact", "no")) => address.compact_after = None,
                 Some(("compact", seconds)) => {
                     let seconds = seconds.parse().ok().filter(|seconds| (5..=86_400).contains(seconds));
-                    let seconds = seconds.ok_or_else(|| wrong("compact is `no` or 5 to 86400 seconds"))?;
+                    let seconds =
+                        seconds.ok_or_else(|| wrong("compact must be `no` or 5 to 86400 seconds"))?;
                     address.compact_after = Some(Duration::from_secs(seconds));
                 }
                 Some(("connections", n)) => {
                     let n = n.parse().ok().filter(|n| (1..=64).contains(n));
-                    address.n_connections = n.ok_or_else(|| wrong("connections is 1 to 64"))?;
+                    address.n_connections = n.ok_or_else(|| wrong("connections must be 1 to 64"))?;
                 }
-                _ => return Err(wrong("after ? only compact= and connections= are known")),
+                _ => return Err(wrong("only compact= and connections= are allowed after ?")),
             }
         }
         Ok(Self::Etcd(address))

@@ -11,9 +11,9 @@ use crate::wire::{self, Unreadable, Word};
 /// Nodes that a feed keeps apart; [`Change::Surplus`] reports that more were left out.
 const MAX_NODES: usize = 1 << 16;
 
-/// How long digests that were already in the hub at the first look are held back. They may be of any age,
-/// which only their agent's clock could tell, and the analyser compares clocks by arrival times. Live agents
-/// publish again within this time; the digests of the others are passed on afterwards.
+/// How long digests that were already in the hub at the first look are held back. They may be of any age, known only by
+/// their agent's clock, and the analyser compares clocks by arrival times. Live agents publish again within this time;
+/// the digests of the others are passed on afterwards.
 const HOLD: Duration = Duration::from_secs(3);
 
 /// News of the hub.

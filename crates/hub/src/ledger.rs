@@ -1,9 +1,9 @@
-//! A ledger: one entry that is replaced only by the next number, and a note of each live participant. What supervisors
-//! agree by.
+//! A ledger: one entry that is replaced only by the next number, and a note of each live participant. Supervisors use
+//! it to agree.
 //!
-//! etcd: the entry is a key that is written in a transaction on the revision that was read; notes stand under a lease.
-//! Directory: one file an entry, created exclusively; a note that has not changed for a lease is taken for dead, by the
-//! reader's own clock. Every call is answered within its deadline, and any error may mean that the work was done.
+//! etcd: the entry is a key, written in a transaction on the revision that was read; notes are attached to a lease.
+//! Directory: one file per entry, created exclusively; a note that has not changed for one lease, by the reader's own
+//! clock, counts as dead. Every call returns within its deadline; after an error the work may still have been done.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Ledger {
         deadline: Duration,
     ) -> Result<Self, OpenError> {
         if node.is_empty() || node.len() > 128 || name.is_empty() || name.len() > 128 {
-            return Err(OpenError::Options("a name is 1 to 128 bytes"));
+            return Err(OpenError::Options("a name has 1 to 128 bytes"));
         }
         if ttl < Duration::from_secs(2) {
             return Err(OpenError::Options("the time to silence is at least 2 s"));
@@ -60,8 +60,8 @@ impl Ledger {
         }
     }
 
-    /// Writes entry `number` if the newest is the one before; false if it is not. Errors: hub away, deadline, too long;
-    /// it may have been written all the same.
+    /// Writes entry `number` if its predecessor is still the newest; false otherwise. Errors: hub away, deadline, too
+    /// long; the entry may still have been written.
     pub fn propose(&mut self, number: u64, bytes: &[u8]) -> Result<bool, HubError> {
         if bytes.len() > MAX_LEDGER_BYTES {
             return Err(HubError::TooLong { bytes: bytes.len() });
@@ -72,8 +72,8 @@ impl Ledger {
         }
     }
 
-    /// Puts the own evidence of an entry into the hub, in place of the one before. In etcd it expires after the time to silence that
-    /// the ledger was opened with. Errors: hub away, no room, deadline, too long.
+    /// Puts this node's evidence for an entry into the hub and replaces the previous one. In etcd it expires after the
+    /// ledger's time to silence. Errors: hub away, no room, deadline, too long.
     pub fn share(&mut self, number: u64, bytes: &[u8]) -> Result<(), HubError> {
         if bytes.len() > MAX_EVIDENCE_BYTES {
             return Err(HubError::TooLong { bytes: bytes.len() });
@@ -84,7 +84,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a participant's evidence of an entry; None if it has put none there. Errors: hub away, deadline.
+    /// Fetches a participant's evidence for an entry; None if there is none. Errors: hub away, deadline.
     pub fn fetch(&mut self, node: &str, number: u64) -> Result<Option<Vec<u8>>, HubError> {
         match &mut self.backend {
             Backend::Directory(ledger) => ledger.fetch(node, number),
@@ -92,8 +92,8 @@ impl Ledger {
         }
     }
 
-    /// Writes the own note and keeps it alive for another lease: to be called more often than that. Errors: hub away,
-    /// deadline, too long.
+    /// Writes this node's note and keeps it alive for another lease; must be called more often than that. Errors: hub
+    /// away, deadline, too long.
     pub fn announce(&mut self, bytes: &[u8]) -> Result<(), HubError> {
         if bytes.len() > MAX_LEDGER_BYTES {
             return Err(HubError::TooLong { bytes: bytes.len() });

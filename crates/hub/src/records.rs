@@ -1,4 +1,4 @@
-//! What the hub holds beside the digests: incidents, requests to collect, and their answers. All are bounded.
+//! Records in the hub besides the digests: incidents, requests to collect, and their answers. All are bounded.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub const MAX_LEDGER_BYTES: usize = 256 << 10;
 /// Longest evidence that a participant may put into the hub, bytes.
 pub const MAX_EVIDENCE_BYTES: usize = 4 << 20;
 
-/// What a ledger holds at one moment.
+/// Content of a ledger at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The newest entry and its number.

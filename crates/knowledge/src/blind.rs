@@ -1,5 +1,5 @@
-//! Text whose digits do not count: each of them is a 0. The tables of searches are made of such text, so that one
-//! search shows which lines can say nothing whatever their numbers are.
+//! Text whose digits do not count: each of them is a 0. The tables of searches are made of such text, so one search
+//! shows which lines are irrelevant for any numbers in them.
 
 /// A byte, or 0 for a digit.
 #[inline]

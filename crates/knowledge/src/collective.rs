@@ -1,4 +1,4 @@
-//! Collectives as training code spells them, and what tells one process of a job from another.
+//! Collectives as they appear in training code, and what distinguishes the processes of a job.
 
 pub use crate::tables::{COLLECTIVES, FIRSTS, GUARDS, JOB_FACTS, LOCALS, MAKERS, RANKS, RECEIVERS};
 

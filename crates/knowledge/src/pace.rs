@@ -1,4 +1,4 @@
-//! How fast the lines of training steps say that it goes.
+//! Training speed as stated in the lines of training steps.
 //!
 //! ```text
 //! step   1500  loss = 5.000  images/sec: 201.9 +/- 0.6   total: 1615
@@ -12,14 +12,14 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
-/// A way to say it.
+/// One form of stating the speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
-    /// What stands beside the number, in small letters.
+    /// The text beside the number, in lower case.
     word: &'static str,
     /// The number is a time: smaller is faster.
     is_time: bool,
-    /// Forms of one number compare with each other only.
+    /// Only forms of the same unit compare with each other.
     unit: &'static str,
 }
 
@@ -31,7 +31,7 @@ const fn time(word: &'static str) -> Form {
     Form { word, is_time: true, unit: word }
 }
 
-/// Longer ones before what they hold.
+/// Longer forms come before forms that they contain.
 const FORMS: [Form; 34] = [
     time("elapsed time per iteration (ms)"),
     time("time per iteration"),
@@ -68,18 +68,18 @@ const FORMS: [Form; 34] = [
     time("time(s)"),
     time("time"),
 ];
-/// Words without which a line is none of a step.
+/// A line without one of these words is not a step.
 const STEP: [&str; 6] = ["step", "iter", "epoch", "loss", "ep ", "train"];
 /// Lines of other work.
 const OTHER: [&str; 6] = ["valid", "eval", "test", "infer", "warmup", "compil"];
 
-/// Words of [`STEP`], [`OTHER`] and [`FORMS`], one after the other.
+/// Words of [`STEP`], [`OTHER`] and [`FORMS`], in this order.
 static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let words = STEP.iter().chain(&OTHER).copied().chain(FORMS.iter().map(|form| form.word));
     AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(words).ok()
 });
 
-/// The forms that a line of a step has, one bit each; 0 for any other line.
+/// The forms in a line of a step, one bit each; 0 for any other line.
 fn forms_of(lower: &str) -> u64 {
     let (mut forms, mut is_step) = (0, false);
     for found in WORDS.iter().flat_map(|words| words.find_overlapping_iter(lower)) {
@@ -92,7 +92,7 @@ fn forms_of(lower: &str) -> u64 {
     if is_step { forms } else { 0 }
 }
 
-/// Where a line says it: the same place in each line that differs in digits only.
+/// Position of the number in a line: the same in all lines that differ only in digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     form: u8,
@@ -101,21 +101,21 @@ pub struct Place {
     is_epoch: bool,
 }
 
-/// What a line says.
+/// The speed in a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// What is counted or timed, as the line names it; only paces of one unit compare.
+    /// The counted or timed unit, as the line names it; only paces of the same unit compare.
     pub unit: &'static str,
-    /// Work in a time, in that unit: larger is faster. A time is turned over.
+    /// Work per time, in that unit: larger is faster. A time is inverted.
     pub speed: f64,
-    /// The line names a time, and not a rate.
+    /// The line states a time, not a rate.
     pub is_time: bool,
-    /// It is the time of a whole epoch, as far as the line tells.
+    /// It is apparently the time of a whole epoch.
     pub is_epoch: bool,
 }
 
 impl Place {
-    /// The place in a line of small letters.
+    /// The position in a lower-case line.
     pub fn of(lower: &str) -> Option<Self> {
         let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
         let there = forms_of(lower);
@@ -130,7 +130,7 @@ impl Place {
         })
     }
 
-    /// What stands there; None if that is no number above zero.
+    /// The number at this position; None if it is not a number above zero.
     pub fn read(&self, line: &[u8]) -> Option<Pace> {
         let digits = line.get(self.at as usize..(self.at + self.n) as usize)?;
         let number: f64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-/// The pace that `line` tells.
+/// The pace stated in `line`.
 pub fn of(line: &str) -> Option<Pace> {
     let lower = line.to_ascii_lowercase();
     Place::of(&lower)?.read(lower.as_bytes())
@@ -171,7 +171,7 @@ const COUNTS: [&str; 14] = [
 /// Names before a list of GPUs.
 const LISTS: [&str; 4] = ["cuda_visible_devices", "--gpu", "--gpus", "--devices"];
 
-/// The number of GPUs that a command or a line of a start names: `--nproc_per_node=4`, `--gpu 0,1`, `world size: 8`.
+/// The number of GPUs in a command or a startup line: `--nproc_per_node=4`, `--gpu 0,1`, `world size: 8`.
 pub fn devices(text: &str) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let value = |name: &str| {
@@ -200,7 +200,7 @@ pub fn devices(text: &str) -> Option<u32> {
     }
 }
 
-/// Where the number beside a form stands: behind it (`img/s: 201.9`), or before it (`61218 tok/s`).
+/// Position of the number beside a form: after it (`img/s: 201.9`) or before it (`61218 tok/s`).
 fn beside(lower: &str, form: &Form) -> Option<(usize, usize)> {
     lower.match_indices(form.word).find_map(|(at, word)| {
         let (head, tail) = (lower.get(..at)?, lower.get(at + word.len()..)?);

@@ -197,7 +197,7 @@ impl Plan {
     }
 }
 
-/// Whether `text` contains `word`, whatever the digits of both are.
+/// Whether `text` contains `word`, ignoring the digits of both.
 fn stands_blind(text: &[u8], word: &[u8]) -> bool {
     let is = |(a, b): (&u8, &u8)| blind(*a) == blind(*b);
     text.windows(word.len()).any(|window| window.iter().zip(word).all(is))
@@ -265,7 +265,7 @@ fn served(line: &str) -> Option<u64> {
 /// `45%|████▌     | 450/1000 [05:12<06:22,  1.44it/s]`, `390/390 [====…] - 61s 156ms/step`: the last bar of a line.
 fn bar(line: &str) -> Option<u64> {
     if let Some((done, rest)) = keras_bar(line) {
-        // The rest of the line tells one epoch from the next.
+        // The rest of the line distinguishes one epoch from the next.
         return number(done).filter(|n| *n > 0).map(|n| n.wrapping_add(hashed(rest.as_bytes())));
     }
     let n = number(bar_count(line)?)?;

@@ -215,7 +215,7 @@ pub fn command(line: &str) -> Option<&str> {
     line.get(at + 1..)?.strip_prefix(' ').filter(|command| is_prompt && !command.is_empty())
 }
 
-/// Whether a line is a command behind a prompt, whatever words it has: `$ dmesg | grep -ci oom`, `node3$ env`,
+/// Whether a line is a command after a prompt, with any words: `$ dmesg | grep -ci oom`, `node3$ env`,
 /// `root@node3:/work# df`. Stricter than [`command`]: a prompt is one word.
 pub fn is_command(line: &str) -> bool {
     if line.starts_with("$ ") {

@@ -81,7 +81,7 @@ static ALL: &[Signal] = &[
         number: 2,
         name: "SIGINT",
         text: "Interrupt",
-        means: "somebody pressed Ctrl-C, or the launcher passed it on",
+        means: "a user pressed Ctrl-C, or the launcher forwarded it",
     },
     Signal { number: 3, name: "SIGQUIT", text: "Quit", means: "it was asked to leave a core" },
     Signal {

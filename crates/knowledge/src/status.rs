@@ -72,7 +72,7 @@ pub fn all() -> &'static [Status] {
     STATUSES
 }
 
-/// Statuses with this name, whatever the case, with or without the family before it.
+/// Statuses with this name in any case, with or without the family before it.
 pub fn named(name: &str) -> impl Iterator<Item = &'static Status> {
     STATUSES.iter().filter(move |status| {
         let own = |asked: &str| status.names.iter().any(|n| n.eq_ignore_ascii_case(asked));

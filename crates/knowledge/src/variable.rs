@@ -216,7 +216,7 @@ pub fn is_of_plugin(name: &str) -> bool {
     PLUGIN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether the name labels a container image or a build: nothing reads it when a job runs, and nobody expects that.
+/// Whether the name labels a container image or a build: no program reads it when a job runs, as expected.
 pub fn is_label(name: &str) -> bool {
     LABELS.contains(&name)
 }

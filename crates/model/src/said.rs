@@ -120,7 +120,7 @@ pub struct RunPace {
     pub speed: f64,
     /// Steps that tell it.
     pub n_steps: u32,
-    /// GPUs or processes of the run, where its start tells them.
+    /// GPUs or processes of the run, if its start shows them.
     pub devices: Option<u32>,
 }
 

@@ -179,7 +179,7 @@ const LOG_INIT: c_ulong = 1;
 const SWITCH: &str = "RINGLEADER_PLUGIN";
 /// `RINGLEADER_PLUGIN_EVENTS`: the mask as a number, for measuring the cost of each kind of event.
 const EVENTS: &str = "RINGLEADER_PLUGIN_EVENTS";
-/// `RINGLEADER_PLUGIN_FOLLOW=all`: follow every operation to its end, whatever this costs the program.
+/// `RINGLEADER_PLUGIN_FOLLOW=all`: follow every operation to its end, regardless of the cost.
 const FOLLOW: &str = "RINGLEADER_PLUGIN_FOLLOW";
 
 /// The first release whose counts of kernels are right. 2.26.2 has the interface, too, but a call that is captured into

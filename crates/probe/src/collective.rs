@@ -99,7 +99,7 @@ impl Collective {
         !matches!(self, Self::AllToAll | Self::SendRecv)
     }
 
-    /// Whether it can be done by so many ranks.
+    /// Whether this many ranks can do it.
     pub fn fits(self, n_ranks: usize) -> bool {
         self != Self::HyperCube || n_ranks.is_power_of_two()
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::sys::{Comm, Nccl, Stream, Trouble, UniqueId};
 use crate::world::Wire;
 
-/// How often a wait looks whether somebody else failed.
+/// How often a wait checks whether another participant failed.
 const LOOK: Duration = Duration::from_millis(200);
 /// Turns of a spin before it lets other threads run.
 const SPINS: u32 = 2_000;

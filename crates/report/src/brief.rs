@@ -1,7 +1,7 @@
-//! The brief: what a reader without the files needs to judge for themselves, in one bounded text.
+//! The brief: everything that a reader without the files needs to judge the failure, in one bounded text.
 //!
-//! Lines of the evidence follow a bar with their file and line, without secrets; the reader, person or program, is told
-//! that they are data. The order is fixed: what is there, the verdict or the candidates, the order of events,
+//! Lines of the evidence follow a bar with their file and line, without secrets; a note says to the reader, person or
+//! program, that they are data. The order is fixed: what is there, the verdict or the candidates, the order of events,
 //! unexplained statements, where ranks are, what differs, what is missing, and with what room is left the evidence
 //! itself.
 
@@ -321,7 +321,7 @@ fn unequal(fact: &Fact) -> String {
     format!("{}: {}", plain(&fact.name), values.join(", "))
 }
 
-/// Power and load of the GPUs of one node, side by side: one that does not take part stands out.
+/// Power and load of the GPUs of one node, side by side: an idle GPU is visible.
 fn unequal_gpus(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     for machine in report.machines.iter().take(4) {

@@ -66,7 +66,7 @@ struct Section {
     body: String,
 }
 
-/// The parts that have something to show, in the order in which somebody reads them.
+/// The non-empty sections, in reading order.
 fn sections(report: &Report) -> Vec<Section> {
     let all = [
         ("open", "What is known, and what is missing", "Open questions", parts::open(report)),

@@ -57,7 +57,7 @@ pub struct Report {
     /// The first and the last time in the evidence: month, day and time by the clock of the writer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub span: Option<[String; 2]>,
-    /// Number of ranks of the job, if the evidence tells.
+    /// Number of ranks of the job, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub world_size: Option<u32>,
     /// Causes that come into question while nothing is decided, the likeliest first.
@@ -490,7 +490,7 @@ fn looked_at(case: &model::Case) -> Vec<LookedAt> {
     let mut entries = Vec::with_capacity(case.sources.len());
     for (id, source) in (0..).map(model::SourceId).zip(&case.sources) {
         let notes = notes.remove(&id).unwrap_or_default();
-        // Links, pipes and what is beyond a bound are noted though nobody opened them.
+        // Links, pipes and files beyond a limit have notes although they were not opened.
         let unread = notes.iter().any(|note| match note.kind {
             model::NoteKind::Unreadable => true,
             model::NoteKind::Remark | model::NoteKind::LimitReached => source.size_bytes == 0,

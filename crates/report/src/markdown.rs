@@ -1,5 +1,5 @@
-//! The report for a ticket. Whatever may hold words of the evidence is in a fence or a code span, so that it cannot
-//! become a heading, a link, a mention of somebody, or end its own fence.
+//! The report for a ticket. Everything that may contain text of the evidence is in a fence or a code span, so it cannot
+//! become a heading, a link or a mention, or end its own fence.
 
 use std::fmt::Write as _;
 

@@ -15,7 +15,7 @@ pub(crate) fn statements(report: &Report) -> Vec<&Statement> {
     report.statements.iter().filter(|s| s.role == Role::Unexplained).collect()
 }
 
-/// Questions that no candidate and no statement tells.
+/// Questions that no candidate and no statement answers.
 pub(crate) fn questions(report: &Report) -> Vec<&Undecided> {
     let (quoted, weighed) = (!statements(report).is_empty(), !report.candidates.is_empty());
     let is_told = |question: &str| {

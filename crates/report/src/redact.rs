@@ -30,7 +30,7 @@ const NAMES: &[&str] = &[
 ];
 /// Letters of a value that a name makes secret.
 const MIN_VALUE: usize = 4;
-/// Letters of a run that is a secret whatever it is called: keys in base64.
+/// Length of a run of letters that counts as a secret under any name: keys in base64.
 const MIN_BLOB: usize = 40;
 /// Letters behind the known beginning of a token.
 const MIN_TOKEN: usize = 8;

@@ -50,7 +50,7 @@ fn slice<W: Write>(
     let name = span.seq.map_or_else(|| span.op.clone(), |seq| format!("{} #{seq}", span.op));
     let mut arguments = vec![("ranks", Value::Text(&span.ranks)), ("state", Value::Text(state))];
     arguments.extend(span.seq.map(|seq| ("number", Value::Integer(seq.into()))));
-    // A call whose end nobody recorded is a point, not a wait.
+    // A call without a recorded end is a point, not a wait.
     let is_open = matches!(span.state, SpanState::Waiting | SpanState::Running);
     let end_ns = span.end_ns.or((!is_open).then_some(span.start_ns));
     let slice = Slice {

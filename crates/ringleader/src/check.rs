@@ -208,7 +208,7 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
         act::tell(&ended)?;
         is_done = ended.iter().all(|(_, what)| *what == act::Ended::Gone);
     }
-    // What was asked for and could not be done is never passed over, whatever the report says.
+    // A requested action that failed always affects the exit code, regardless of the report.
     let code = if is_done { code(&report, args.fail_on) } else { Code::Findings };
     if code == Code::NothingFound
         && !args.pid.is_empty()

@@ -203,7 +203,7 @@ impl DiagnoseArgs {
         Ok(code.into())
     }
 
-    /// Collects from a job that runs here: the bundle, and the folder that holds it if nobody wants to keep it.
+    /// Collects from a job that runs here. Returns the bundle, and its temporary folder unless it is kept.
     fn collect(&self, pids: &[u32], keep: Option<PathBuf>) -> Result<(PathBuf, Option<TempDir>), Failure> {
         let is_named = keep.is_some();
         let failed = |path: PathBuf| {

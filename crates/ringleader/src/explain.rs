@@ -124,8 +124,8 @@ fn merge(topics: &mut Vec<Topic>) {
     }
 }
 
-/// The symptom that a question in plain words tells. What has the very name that is asked for comes before it, unless it
-/// is asked for in the symptom's own words.
+/// The symptom that a question in plain words describes. What has the very name that is asked for comes before it,
+/// unless it is asked for in the symptom's own words.
 fn by_symptom(name: &str, named: &[Topic]) -> Option<Topic> {
     if let Some(symptom) = symptom::exactly(name) {
         return Some(topics::symptom(symptom));
@@ -161,7 +161,7 @@ fn by_message(text: &str) -> Vec<Topic> {
     topics
 }
 
-/// Topics with exactly this name, whatever the case.
+/// Topics with exactly this name, in any case.
 fn by_name(name: &str) -> Vec<Topic> {
     let lower = name.to_lowercase();
     let mut topics = by_number(&lower);

@@ -55,7 +55,7 @@ pub(crate) struct Limits<'a> {
     pub until: Instant,
     /// The deadline in whole, to say so.
     pub deadline: Duration,
-    /// Set when nobody wants the answers any more.
+    /// Set when the answers are no longer needed.
     pub stop: &'a AtomicBool,
 }
 
@@ -129,7 +129,7 @@ impl Fanout<'_> {
             }
             drop(sender);
             let mut failed = None;
-            // The channel is emptied to its end, so that nobody waits for room in it.
+            // Drains the channel, so that no sender waits for room in it.
             for answer in receiver {
                 if failed.is_none() {
                     progress.answered(&answer.host, answer.outcome.is_ok());

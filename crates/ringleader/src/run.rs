@@ -1,7 +1,7 @@
-//! `ringleader run`: supervises a launcher. Knows why it failed, and does what the cause calls for: restart, restart without
-//! the bad node, or stop.
+//! `ringleader run`: supervises a launcher. Diagnoses each failure and acts by its cause: restart, restart without the
+//! bad node, or stop.
 //!
-//! The process that is started is the [`ringleader_run::holder`]: parent of the launcher. It starts a [`supervisor`], which
+//! The first process is the [`ringleader_run::holder`], the parent of the launcher. It starts a [`supervisor`], which
 //! can be replaced at any time.
 
 mod attempt;
@@ -40,28 +40,29 @@ pub(crate) struct RunArgs {
     /// The launcher and its arguments: torchrun, accelerate, deepspeed, mpirun, python
     #[arg(value_name = "CMD", last = true)]
     pub(crate) command: Vec<String>,
-    /// What to do about failures: budgets, pauses, what may be left out (TOML)
+    /// Policy for failures: budgets, pauses, node exclusion (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Print the policy that would be followed, as a file, and end
+    /// Print the policy in effect as a file and exit
     #[arg(long)]
     pub(crate) print_policy: bool,
-    /// Write ready files for Slurm, Kubernetes and plain torchrun into this folder, and end
+    /// Write ready-to-use files for Slurm, Kubernetes and plain torchrun into this folder and exit
     #[arg(long, value_name = "DIR")]
     pub(crate) print_scripts: Option<PathBuf>,
-    /// Print the newest complete checkpoint of the folder, and end
+    /// Print the newest complete checkpoint in the folder and exit
     #[arg(long)]
     pub(crate) print_checkpoint: bool,
-    /// Folder for output, evidence and journal of this node [default: ringleader-run, with Slurm's job and the node behind it]
+    /// Folder for output, evidence and journal of this node [default: ringleader-run, plus the Slurm job id and the
+    /// node name]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
-    /// Folder that the program saves checkpoints into [default: the policy's]
+    /// Folder where the program saves checkpoints [default: the policy's]
     #[arg(long, value_name = "DIR")]
     pub(crate) checkpoints: Option<String>,
     /// Name of the job, the same on all nodes [default: $SLURM_JOB_ID, else `job`]
     #[arg(long, value_name = "NAME")]
     pub(crate) job: Option<String>,
-    /// Where the supervisors of many nodes meet: dir:PATH or etcd://HOST:PORT/PREFIX
+    /// Hub for the supervisors of several nodes: dir:PATH or etcd://HOST:PORT/PREFIX
     #[arg(long, value_name = "HUB", env = "RINGLEADER_HUB", hide_env = true)]
     pub(crate) hub: Option<String>,
     /// Name of this node, as the scheduler knows it [default: $SLURMD_NODENAME, $NODE_NAME, host name]
@@ -70,41 +71,42 @@ pub(crate) struct RunArgs {
     /// Address under which other nodes reach this one [default: its name]
     #[arg(long, value_name = "ADDR")]
     pub(crate) address: Option<String>,
-    /// Nodes that the job is started on; more that join are spares [default: torchrun's --nnodes MIN:MAX, else 1]
+    /// Number of nodes the job runs on; further nodes that join are spares [default: MAX of torchrun's --nnodes
+    /// MIN:MAX, else 1]
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<usize>,
-    /// Fewest nodes that it can run on [default: the MIN of --nnodes MIN:MAX, else as many as --nodes]
+    /// Smallest number of nodes the job can run on [default: MIN of --nnodes MIN:MAX, else --nodes]
     #[arg(long, value_name = "N")]
     pub(crate) min_nodes: Option<usize>,
-    /// A node counts as lost when its supervisor is silent for longer than this while the job hangs, seconds
+    /// Treat a node as lost if its supervisor is silent for longer than this while the job hangs, seconds
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     pub(crate) lost_after: f64,
-    /// How long to wait for all of --nodes before the job begins with fewer, seconds
+    /// How long to wait for all --nodes before the job starts with fewer, seconds
     #[arg(long, value_name = "SECONDS", default_value = "300")]
     pub(crate) join_within: f64,
-    /// A job that prints no step for this long, and for five times its usual pause, is examined, seconds
+    /// Examine the job if it prints no step for this long and for five times its usual pause, seconds
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     pub(crate) silence_floor: f64,
-    /// No pause of the plugin's operations shorter than this is a stall, seconds
+    /// Ignore pauses between NCCL operations that are shorter than this, seconds
     #[arg(long, value_name = "SECONDS", default_value = "5")]
     pub(crate) stall_floor: f64,
-    /// How long ranks may take to end by themselves after SIGTERM, seconds
+    /// How long ranks may take to exit after SIGTERM, seconds
     #[arg(long, value_name = "SECONDS", default_value = "15")]
     pub(crate) end_grace: f64,
-    /// Run this in a shell with every decision and stall, its journal record on standard input
+    /// Run this shell command for every decision and stall, with the journal record on standard input
     #[arg(long, value_name = "CMD", env = "RINGLEADER_ON_DECISION", hide_env = true)]
     pub(crate) on_decision: Option<String>,
-    /// Post every decision and stall to this address, as JSON; of several nodes one does
+    /// POST every decision and stall to this URL as JSON; only one node of the job does
     #[arg(long, value_name = "URL", env = "RINGLEADER_WEBHOOK", hide_env = true, hide_env_values = true,
           value_parser = hooks::address)]
     pub(crate) webhook: Option<String>,
-    /// Keep metrics of the run in this file, for a textfile collector of Prometheus
+    /// Write metrics of the run to this file, for the Prometheus textfile collector
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics: Option<PathBuf>,
     /// File of recorded incidents [default: $RINGLEADER_HISTORY, ~/.local/share/ringleader/history.db]
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
-    /// Record nothing
+    /// Do not record incidents
     #[arg(long, conflicts_with = "history")]
     pub(crate) no_history: bool,
     /// Folder of the plugin's rings
@@ -116,13 +118,13 @@ pub(crate) struct RunArgs {
     /// Supervise what the holder of this state folder runs
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) unstable_supervise: Option<PathBuf>,
-    /// A verdict in place of the one that evidence gives, for tests: a JSON file, used once
+    /// For tests: use the verdict in this JSON file once instead of a diagnosis
     #[arg(long, hide = true, value_name = "FILE")]
     pub(crate) unstable_verdict: Option<PathBuf>,
 }
 
 impl Subcommand for RunArgs {
-    /// It ends with the launcher's own code.
+    /// Exits with the launcher's own code.
     fn run(&self) -> Result<ExitCode, Failure> {
         let policy = self.policy()?;
         if self.print_policy {
@@ -140,15 +142,15 @@ impl Subcommand for RunArgs {
         }
         if self.command.is_empty() {
             return Err(Failure::Nodes {
-                why: "supervise a launcher: none was named".to_owned(),
+                why: "supervise a launcher: the command is missing".to_owned(),
                 help: "ringleader run -- torchrun --nproc-per-node 8 train.py",
             });
         }
-        // The hub may stand in the environment or in a file.
+        // The hub may also come from the environment or a file.
         if self.hub.is_none() && (self.nodes.is_some_and(|n| n > 1) || self.min_nodes.is_some_and(|n| n > 1))
         {
             return Err(Failure::Nodes {
-                why: "supervise several nodes: no --hub was named, by which they agree".to_owned(),
+                why: "supervise several nodes: they need a --hub to agree".to_owned(),
                 help: "--hub dir:/shared/folder or --hub etcd://host:2379/job",
             });
         }
@@ -157,7 +159,7 @@ impl Subcommand for RunArgs {
     }
 }
 
-/// A program that is not there would fail at every attempt.
+/// A missing program would fail in every attempt.
 fn startable(program: &str) -> Result<(), Failure> {
     let is_there = |path: &Path| path.is_file();
     let found = if program.contains('/') {
@@ -182,7 +184,7 @@ impl RunArgs {
                     .map_err(|source| Failure::NoSuchFile { path: path.clone(), source })?;
                 Policy::parse(&text).map_err(|fault| Failure::Nodes {
                     why: shown(path, &fault),
-                    help: "`ringleader run --print-policy` prints a whole one",
+                    help: "`ringleader run --print-policy` prints a complete policy",
                 })?
             }
         };
@@ -206,7 +208,7 @@ impl RunArgs {
         self.job.clone().or_else(of_slurm).unwrap_or_else(|| "job".to_owned())
     }
 
-    /// Each start of a Slurm job has a folder of its own: budgets, and what its nodes agree on, belong to the start.
+    /// Each start of a Slurm job has its own folder: budgets and the agreement of its nodes apply to one start.
     fn state(&self) -> PathBuf {
         let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let slurm = of("SLURM_JOB_ID").map(|job| match of("SLURM_RESTART_COUNT") {
@@ -222,13 +224,13 @@ impl RunArgs {
         self.state.clone().unwrap_or_else(|| named().into())
     }
 
-    /// Nodes that the job is started on.
+    /// Number of nodes the job runs on.
     pub(crate) fn n_nodes(&self) -> usize {
         let of_range = || launch::range(&self.command).map(|(_, most)| most);
         self.nodes.or_else(of_range).unwrap_or(1).max(1)
     }
 
-    /// Fewest nodes that it can run on.
+    /// Smallest number of nodes the job can run on.
     pub(crate) fn n_least(&self) -> usize {
         let of_range = || launch::range(&self.command).map(|(least, _)| least);
         let most = self.n_nodes();
@@ -240,7 +242,7 @@ impl RunArgs {
         let path = self.state();
         let refused = |source| Failure::CannotWrite { path: path.clone(), source };
         let taken = || Failure::Nodes {
-            why: format!("use the folder {}: another run does", path.display()),
+            why: format!("use the folder {}: another run is using it", path.display()),
             help: "--state DIR gives each run a folder of its own",
         };
         let before = if path.exists() {
@@ -280,17 +282,17 @@ impl RunArgs {
     }
 }
 
-/// The path alone goes to standard output, for scripts; what is to be said of it goes to standard error.
+/// Standard output gets only the path, for scripts; remarks go to standard error.
 fn print_checkpoint(policy: &Policy) -> Result<ExitCode, Failure> {
     let Some(dir) = &policy.checkpoint.dir else {
         return Err(Failure::Nodes {
-            why: "look for a checkpoint: no folder was named".to_owned(),
+            why: "look for a checkpoint: the folder is missing".to_owned(),
             help: "ringleader run --print-checkpoint --checkpoints ckpt",
         });
     };
     let (chosen, notes) = duty::newest_checkpoint(policy);
     for note in &notes {
-        // Nobody may be listening.
+        // Standard error may be closed.
         let _ = writeln!(std::io::stderr().lock(), "ringleader: {}", ringleader_report::quote::plain(note));
     }
     let Some(chosen) = chosen else {
@@ -301,8 +303,8 @@ fn print_checkpoint(policy: &Policy) -> Result<ExitCode, Failure> {
     Ok(Code::NothingFound.into())
 }
 
-/// A state folder of a run that is over is put aside, so that each run has its own journal. One that was cut off, by a loss of
-/// power or the end of its container, goes on: budgets are not forgotten.
+/// Moves the state folder of a finished run aside, so that each run has its own journal. A run that was interrupted, by
+/// a power failure or the end of its container, continues with its folder: it keeps its budgets.
 fn fresh(path: &Path) -> std::io::Result<PathBuf> {
     let (records, _) = journal::read(&path.join("journal.jsonl"))?;
     let is_over = records.last().is_none_or(|record| record.to.is_end());
@@ -329,7 +331,7 @@ fn write_scripts(args: &RunArgs, folder: &Path) -> Result<ExitCode, Failure> {
     let asked = scripts::Asked {
         command: args.command.clone(),
         nodes: args.n_nodes() as u32,
-        // By default with one node less: better than to wait for one that is being mended.
+        // The default allows one node less: better than to wait for a repair.
         least: if args.min_nodes.is_some() { args.n_least() } else { args.n_nodes().saturating_sub(1).max(1) }
             as u32,
         job: args.job_name(),
@@ -341,13 +343,13 @@ fn write_scripts(args: &RunArgs, folder: &Path) -> Result<ExitCode, Failure> {
     Ok(Code::NothingFound.into())
 }
 
-/// The file in which nodes are remembered; None if none is named and no home is known.
+/// The incident history file; None if no file is named and the home folder is unknown.
 #[cfg(feature = "history")]
 pub(crate) fn history(named: Option<&PathBuf>) -> Option<PathBuf> {
     notice::history(named, false)
 }
 
-/// Words of this program's own command line, for children.
+/// Command line that runs this program as a child.
 pub(crate) fn own(words: &[&str]) -> Result<Vec<OsString>, Failure> {
     let program = std::env::current_exe().map_err(Failure::Program)?;
     Ok(std::iter::once(program.into_os_string()).chain(words.iter().map(OsString::from)).collect())

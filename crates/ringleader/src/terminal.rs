@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use clap::{Args, ValueEnum};
 use ringleader_report::{Detail, Look};
 
-/// The options of whatever prints text.
+/// Options of commands that print text.
 #[derive(Debug, Args)]
 pub(crate) struct LookArgs {
     /// Colour in the text report; auto obeys NO_COLOR

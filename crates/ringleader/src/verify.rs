@@ -151,7 +151,7 @@ impl Subcommand for VerifyArgs {
         let stop = Arc::new(AtomicBool::new(false));
         #[cfg(unix)]
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            // A second one ends it at once. Refused only for signals that nobody may handle.
+            // A second one ends it at once. Fails only for signals that cannot be handled.
             let _ = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop));
             let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
         }

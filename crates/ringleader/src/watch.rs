@@ -57,7 +57,7 @@ use crate::failure::Failure;
 
 /// At the end an incident that is under way is waited for.
 const LAST_WAIT: Duration = Duration::from_secs(20);
-/// Between two looks at whether somebody wants to stop.
+/// Interval between checks for a request to stop.
 const NAP: Duration = Duration::from_millis(25);
 /// What stalls within this of another stall belongs to it.
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
@@ -73,7 +73,7 @@ impl Subcommand for WatchArgs {
     }
 }
 
-/// Follows the job until it ends, or somebody says so.
+/// Follows the job until it ends, or until a request to stop.
 fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     let folder = out_folder(args)?;
     let host = ringleader_collect::follow::host();
@@ -199,7 +199,7 @@ fn listen(stop: &Arc<AtomicBool>, stays: bool) {
             let _ = signal_hook::flag::register(signal, Arc::default());
             continue;
         }
-        // Refused only for signals that nobody may handle.
+        // Fails only for signals that cannot be handled.
         let _ = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop));
         let _ = signal_hook::flag::register(signal, Arc::clone(stop));
     }
@@ -208,7 +208,7 @@ fn listen(stop: &Arc<AtomicBool>, stays: bool) {
 /// What one job's watcher receives, and shares with its starter.
 #[derive(Clone)]
 struct Seat {
-    /// Ranks of the job, where nobody named it.
+    /// Ranks of the job if none was named.
     group: Group,
     /// What the job is called, once there are several.
     name: Arc<Mutex<Option<String>>>,
@@ -270,7 +270,7 @@ fn started(
     })?;
     // Ctrl-C reaches the command from the terminal; we await its end and its exit code.
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        // Refused only for signals that nobody may handle.
+        // Fails only for signals that cannot be handled.
         let _ = signal_hook::flag::register(signal, Arc::clone(told));
     }
     for note in notes {
@@ -355,7 +355,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Until the job ends, or somebody says so.
+    /// Until the job ends, or until a request to stop.
     fn follow(mut self) -> Ended {
         let code = self.run();
         if let Some(stop) = &self.recording {

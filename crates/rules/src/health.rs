@@ -149,7 +149,7 @@ fn ended(scene: &Scene<'_>) -> Option<String> {
     lives.then(|| format!("{} has ended while other processes of the job are alive", whom(scene, row)))
 }
 
-/// Those with a thread that stayed in the kernel from one look to the next. A ring that was read from a living process
+/// Ranks with a thread that stayed in the kernel from one look to the next. A ring that was read from a living process
 /// shows better whether it goes on.
 pub(crate) fn blocked<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a ProcessRow, &'a PickedProcess)> {
     let live: BTreeSet<Pid> =
@@ -363,7 +363,7 @@ mod tests {
     fn a_rank_that_does_not_leave_the_kernel() {
         let blocked = |_: u32, p: &mut PickedProcess| p.blocked.push((101, "rpc_wait_bit_killable".into()));
         says(&Stage::new().seen(1_000, "S D:rpc_wait_bit_killable", blocked), "undecided, low");
-        // One look tells nothing.
+        // One look shows nothing.
         says(&Stage::new().seen(1_000, "S D:rpc_wait_bit_killable", |_, _| {}), "none, low");
         // Its ring was read while it lived, and nothing in it is overdue.
         let rings = || Stage::job(2).rings(&["ar:9", "ar:9"]);

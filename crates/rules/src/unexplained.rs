@@ -197,7 +197,7 @@ pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
     if goes_on {
         return true;
     }
-    // Communicators that nobody is seen to have made, and no operation of any.
+    // Communicators without a recorded creation, and no operation in any of them.
     let is_made = |comm: &NcclComm| comm.completed.is_some() || comm.destroyed.is_some();
     let comms = || scene.nccl_logs().flat_map(|(_, log)| &log.comms).filter(|comm| comm.n_ranks > 1);
     let is_start_alone = comms().next().is_some() && !comms().any(is_made);

@@ -1,4 +1,4 @@
-//! Prints what a folder of checkpoints holds: `cargo run -p ringleader-run --example checkpoints -- DIR`.
+//! Lists the checkpoints in a folder: `cargo run -p ringleader-run --example checkpoints -- DIR`.
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
 use ringleader_run::checkpoint::{Options, search};

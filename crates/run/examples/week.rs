@@ -1,11 +1,11 @@
-//! A simulated week of a large job, by the published failures of one: 419 interruptions in 54 days on 16,384 GPUs, with
-//! their causes (arXiv 2407.21783, table 5). Compared: supervision by policy, and a blind loop of restarts.
+//! A simulated week of a large job, based on published failures: 419 interruptions in 54 days on 16,384 GPUs, with
+//! their causes (arXiv 2407.21783, table 5). Compares supervision by policy with a blind restart loop.
 //!
 //! ```text
 //! cargo run --release -p ringleader-run --example week [SEEDS]
 //! ```
-//! Assumed, and stated in docs/run.md: which causes stay with their node until it leaves (a blind loop meets them again
-//! within minutes), which share of software bugs returns at the same step, how long a restart and a person take.
+//! Assumptions, stated in docs/run.md: which causes stay with their node until it is excluded (a blind loop hits them
+//! again within minutes), which share of software bugs recurs at the same step, how long a restart and a person take.
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
 use ringleader_model::{Class, Confidence};
@@ -21,35 +21,35 @@ const RATE: f64 = 419.0 / (54.0 * 86_400.0);
 const RESTART_S: f64 = 300.0;
 /// Collecting and judging.
 const JUDGE_S: f64 = 20.0;
-/// Between checkpoints, and what one holds up.
+/// Interval between checkpoints, and how long one blocks training.
 const INTERVAL_S: f64 = 600.0;
 const WRITE_S: f64 = 10.0;
-/// Without supervision a hang ends by the collective's own time limit.
+/// Without supervision a hang ends with the collective's timeout.
 const TIMEOUT_S: f64 = 600.0;
-/// A stall is named within this.
+/// Time to diagnose a stall.
 const STALL_S: f64 = 30.0;
-/// A person looks at a job that a loop has given up, or that keeps failing.
+/// Time until a person handles a job that the loop has given up or that keeps failing.
 const PERSON_S: f64 = 3_600.0;
-/// Restarts of the blind loop before somebody is called.
+/// Restarts of the blind loop before it calls a person.
 const BLIND_RETRIES: u32 = 5;
-/// A fault that stays with its node comes back after this, mean.
+/// Mean time until a fault that stays with its node recurs.
 const AGAIN_S: f64 = 1_200.0;
-/// Verdicts: share that is certain and right, uncertain, certain and wrong.
+/// Shares of verdicts: certain and right, uncertain, certain and wrong.
 const RIGHT: f64 = 0.90;
 const UNSURE: f64 = 0.08;
 
-/// Causes by count: faults that stay with a node, faults that pass, software, and ends from outside.
+/// Causes with counts: node faults, transient faults, software, and ends from outside.
 const CAUSES: [(&str, Class, f64); 4] = [
     ("gpu-fallen-off-bus", Class::Node, 289.0),
     ("network-link-down", Class::Transient, 44.0),
     ("application-exception", Class::Program, 54.0),
     ("stopped-from-outside", Class::External, 32.0),
 ];
-/// Of faults of nodes, those that come back on the same node until it leaves.
+/// Share of node faults that recur on the same node until it is excluded.
 const STAYS: f64 = 0.5;
-/// Of failures of software, those that fail again at the same step until a person mends them.
+/// Share of software failures that recur at the same step until a person fixes them.
 const RETURNS: f64 = 0.2;
-/// Failures that show as a hang.
+/// Share of failures that appear as a hang.
 const HANGS: f64 = 0.3;
 
 struct Random(u64);
@@ -68,7 +68,7 @@ impl Random {
     }
 }
 
-/// Something that fails again until it is dealt with.
+/// A fault that recurs until it is handled.
 #[derive(Clone, Copy, PartialEq)]
 enum Sick {
     None,
@@ -101,7 +101,7 @@ fn week(seed: u64, is_blind: bool) -> Outcome {
         }
         run = run.min(WEEK_S - now);
         now += run;
-        // Work since the last checkpoint is done again; writing holds up training.
+        // Work since the last checkpoint is repeated; writing checkpoints blocks training.
         let kept = (run / INTERVAL_S).floor() * INTERVAL_S;
         useful += if now >= WEEK_S { run } else { kept } / (1.0 + WRITE_S / INTERVAL_S);
         if now >= WEEK_S {
@@ -151,7 +151,7 @@ fn week(seed: u64, is_blind: bool) -> Outcome {
                 now += pause_s + RESTART_S;
                 if !without.is_empty() {
                     excluded += without.len() as u32;
-                    // The sick node is the first of the list; a false culprit leaves it.
+                    // The bad node is the first of the list; excluding a false culprit leaves it in place.
                     let is_hit = without.iter().any(|node| Some(node) == site.nodes.first());
                     if sick == Sick::Node && is_hit {
                         sick = Sick::None;
@@ -226,8 +226,7 @@ fn main() {
         let at =
             |share: f64| ratios.get((share * (n - 1) as f64) as usize).copied().unwrap_or_default() * 100.0;
         println!(
-            "{name}: effective time {:.1} % (middle; {:.1} to {:.1} for nine weeks of ten), {:.1} restarts and {:.1} nodes \
-             left out a week",
+            "{name}: effective time {:.1} % (median; {:.1} to {:.1} for nine weeks of ten), {:.1} restarts and {:.1} nodes excluded per week",
             at(0.5),
             at(0.05),
             at(0.95),

@@ -1,21 +1,21 @@
-//! Agreement of several supervisors on one verdict and one next attempt. A pure state machine: what it reads of the store,
-//! what happens on its node and the time are arguments; what it wants done is its answer.
+//! Agreement of several supervisors on one verdict and one next attempt. A pure state machine: the content of the
+//! store, the state of its node and the time are arguments; it returns the actions to take.
 //!
-//! The store holds one [`Decree`], replaced only by the next number, and a [`Member`] of each live supervisor, which expires
-//! with it. A decree is proposed against the number that was read, so of several proposals one wins. Every start of a
-//! launcher belongs to a decree, and its generation only grows: a node that comes back late ends what it still runs of an
-//! older one and starts nothing that was decided without it.
+//! The store holds one [`Decree`], replaced only by the next number, and a [`Member`] for each live supervisor, which
+//! expires with its lease. A proposal names the number that was read, so only one of several proposals wins. Every
+//! start of a launcher belongs to a decree, and generations only grow: a node that returns late ends what it still runs
+//! of an older generation, and starts nothing that was decided without it.
 //!
 //! ```text
 //! (nothing) ─> Run 1 ─> Halt 1 ─> Run 2 ─> … ─> Done | Stop
 //! ```
-//! * `Run g`: the nodes named start generation g. A node whose launcher failed, or that stands still, proposes `Halt g`.
-//! * `Halt g`: every node of g collects, ends its part and says so. When all that are alive have, and the others have been
-//!   silent for long, one decides.
-//! * A supervisor that is silent does not end the job: only together with a job that stands still.
-//! * A node that was left out, or was away, joins an attempt again once it has passed the examination before it and the
-//!   policy's time is over ([`Out::is_back`]): at the next attempt, never in the middle of one.
-//! * Who cannot read or write the store starts nothing, and leaves alone what runs.
+//! * `Run g`: the named nodes start generation g. A node whose launcher failed or whose job hangs proposes `Halt g`.
+//! * `Halt g`: every node of g collects evidence, ends its part and announces that. When all live nodes have done so
+//!   and the others have been silent for long enough, one node decides.
+//! * A silent supervisor alone does not end the job; a silent supervisor together with a hanging job does.
+//! * An excluded or unreachable node rejoins once it has passed the preflight check and the policy's time is over
+//!   ([`Out::is_back`]): at the next attempt, never during one.
+//! * A node that cannot read or write the store starts nothing, and does not touch what runs.
 
 use std::collections::BTreeMap;
 
@@ -25,45 +25,45 @@ use crate::decide::Decision;
 use crate::journal::Chosen;
 use crate::judgement::{Judgement, is_same};
 
-/// What all have agreed on.
+/// What all supervisors have agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decree {
     /// Number, from 1.
     pub seq: u64,
     /// Generation, from 1: grows with every attempt.
     pub generation: u64,
-    /// What is to be done.
+    /// The action.
     pub what: What,
-    /// Nodes that are left out, in the order of their exclusion.
+    /// Excluded nodes, in the order of their exclusion.
     #[serde(default)]
     pub excluded: Vec<String>,
-    /// Every node that was ever left out, those that have come back included.
+    /// Every node that was ever excluded, including those that have rejoined.
     #[serde(default)]
     pub outs: Vec<Out>,
     /// Why, sentence by sentence.
     #[serde(default)]
     pub why: Vec<String>,
-    /// What the failure before was found to be, and the decision on it: every node writes it into its journal.
+    /// The diagnosis of the previous failure and the decision on it: every node writes it to its journal.
     #[serde(default)]
     pub judged: Option<Box<Judged>>,
 }
 
-/// How a node was left out.
+/// The exclusion of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Out {
     /// Its name.
     pub node: String,
-    /// When, the last time: seconds since 1970 by the clock of the node that decided.
+    /// Time of the last exclusion: seconds since 1970 by the clock of the node that decided.
     pub at: f64,
-    /// How often so far.
+    /// Number of exclusions so far.
     pub times: u32,
-    /// The last time only its silence spoke against it.
+    /// The last exclusion was only because of its silence.
     pub was_lost: bool,
 }
 
 impl Out {
-    /// Those of before with those that are left out now; `lost` are the ones that only their silence speaks against.
+    /// The earlier exclusions and the new ones; `lost` are nodes excluded only because of their silence.
     pub fn with(before: &[Self], without: &[String], lost: &[String], at: f64) -> Vec<Self> {
         let mut outs = before.to_vec();
         for node in without {
@@ -76,8 +76,8 @@ impl Out {
         outs
     }
 
-    /// Whether it may join again. `after_s`: the policy's time after the first exclusion; each further one takes four times as
-    /// long. A node that was only silent may come back at once, the first time. None: never.
+    /// Whether it may rejoin. `after_s`: the policy's time after the first exclusion, None for never; each further
+    /// exclusion lasts four times as long. The first time, a node that was only silent may rejoin at once.
     pub fn is_back(&self, wall_s: f64, after_s: Option<f64>) -> bool {
         let Some(after_s) = after_s else { return false };
         let n = self.times.saturating_sub(u32::from(self.was_lost));
@@ -86,29 +86,29 @@ impl Out {
     }
 }
 
-/// A failure on which all have decided.
+/// A failure and the decision on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// What it was found to be.
+    /// Its diagnosis.
     pub verdict: Judgement,
-    /// What is done about it.
+    /// The decision.
     pub decision: Decision,
     /// The last step that any node printed.
     pub step: Option<u64>,
     /// Why the job was ended from outside, if it was.
     pub told: Option<String>,
-    /// Node that decided: it alone speaks to schedulers and webhooks.
+    /// Node that decided: it alone calls schedulers and webhooks.
     #[serde(default)]
     pub by: String,
 }
 
-/// What a decree demands.
+/// The action that a decree orders.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
     /// Run the attempt of this generation.
     Run {
-        /// Nodes, by rank: the first holds the meeting point.
+        /// Nodes in rank order: the first hosts the rendezvous.
         nodes: Vec<String>,
         /// Pause before the start, seconds.
         pause_s: f64,
@@ -122,14 +122,14 @@ pub enum What {
         /// Node that asked for it.
         by: String,
     },
-    /// The job has done its work.
+    /// The job is complete.
     Done,
     /// No further attempt.
     #[default]
     Stop,
 }
 
-/// What a supervisor tells the others.
+/// What a supervisor announces to the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
@@ -137,29 +137,29 @@ pub struct Member {
     pub node: String,
     /// Address under which other nodes reach it.
     pub address: String,
-    /// Generation that it could join: its node has passed the examination before it.
+    /// Generation that it could join: its node has passed the preflight check for it.
     pub ready_for: u64,
     /// Why its node cannot join.
     pub unfit: Option<String>,
     /// Generation whose launcher runs on the node.
     pub running: Option<u64>,
-    /// Generation whose launcher has ended well.
+    /// Generation whose launcher has succeeded.
     pub succeeded: u64,
-    /// Generation that has been ended and judged here.
+    /// Generation that has been ended and judged on this node.
     pub halted: u64,
     /// Path of its evidence.
     pub bundle: Option<String>,
-    /// What was found of it.
+    /// Its diagnosis.
     pub judgement: Option<Judgement>,
-    /// Why the node was told to end, if it was.
+    /// Why the node was asked to end, if it was.
     pub told: Option<String>,
-    /// Last step that was printed in that generation.
+    /// Last training step printed in that generation.
     pub step: Option<u64>,
     /// Seconds since its job last made progress.
     pub still_s: f64,
 }
 
-/// What a node reads of the store at one moment.
+/// Content of the store at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     /// The newest decree.
@@ -168,44 +168,44 @@ pub struct View {
     pub members: Vec<Member>,
 }
 
-/// What is fixed for the run.
+/// Settings that are fixed for the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Own node.
+    /// This node.
     pub node: String,
-    /// Nodes that the job is started on, if they are there.
+    /// Number of nodes the job is started on, if available.
     pub n_nodes: usize,
-    /// Fewest nodes that it can run on.
+    /// Smallest number of nodes that it can run on.
     pub min_nodes: usize,
-    /// A supervisor that is silent for longer is lost, seconds. Must be longer than the time a lease lives.
+    /// A supervisor that is silent for longer is lost, seconds. Must be longer than a lease.
     pub lost_after_s: f64,
-    /// How long nodes are waited for before the job starts with fewer than `n_nodes`, seconds.
+    /// How long to wait for nodes before the job starts with fewer than `n_nodes`, seconds.
     pub join_within_s: f64,
-    /// How long too few nodes are waited for before the job is given up, seconds.
+    /// How long to wait while too few nodes are available, before the job is given up, seconds.
     pub give_up_s: f64,
-    /// How long the examination of live nodes is waited for, once the attempt before is over, seconds.
+    /// How long to wait for the preflight checks of live nodes after an attempt is over, seconds.
     pub examined_within_s: f64,
-    /// After how long a node that was left out may join again, seconds; None: never.
+    /// Time after which an excluded node may rejoin, seconds; None: never.
     pub back_after_s: Option<f64>,
 }
 
-/// What happens on the own node.
+/// State of this node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Local {
-    /// What is told to the others.
+    /// What is announced to the others.
     pub member: Member,
-    /// The highest generation that was ever started here: remembered by the holder.
+    /// The highest generation ever started on this node: the holder keeps it.
     pub launched: u64,
-    /// Why the attempt that runs should be ended: its launcher failed, it stands still, the node was told to end.
+    /// Why the running attempt should be ended: its launcher failed, it hangs, the node was asked to end.
     pub wants_halt: Option<String>,
     /// Seconds since 1970.
     pub wall_s: f64,
 }
 
-/// What the machine wants done.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// Write this decree if the newest is the one before.
+    /// Write this decree if its predecessor is still the newest.
     Propose(Decree),
     /// Start the launcher.
     Launch(Decree),
@@ -213,44 +213,44 @@ pub enum Act {
     Halt {
         /// Generation.
         generation: u64,
-        /// It is older than the decree: there is nothing to judge.
+        /// It is older than the decree: do not judge it.
         is_stale: bool,
     },
-    /// Decide on what follows this generation, and propose it by [`Machine::next`].
+    /// Decide what follows this generation, and propose it with [`Machine::next`].
     Decide {
-        /// The decree that was halted; nodes that may join again are no longer among its excluded ones.
+        /// The halted decree, without the excluded nodes that may rejoin.
         halted: Decree,
-        /// Members that have halted, with what they found.
+        /// Members that have halted, with their diagnoses.
         members: Vec<Member>,
-        /// Nodes that can join the next attempt: those of this one first, those that were left out before last.
+        /// Nodes that can join the next attempt: those of this attempt first, formerly excluded ones last.
         fit: Vec<String>,
-        /// Those of `fit` that were left out until now.
+        /// Those of `fit` that were excluded until now.
         back: Vec<String>,
     },
-    /// All is over.
+    /// The run is over.
     Finish(Decree),
 }
 
-/// The machine of one node.
+/// The state machine of one node.
 #[derive(Clone, Debug)]
 pub struct Machine {
     config: Config,
     began: Option<f64>,
-    /// Since when nodes that belong to the attempt are not among the members.
+    /// Since when nodes of the attempt are missing from the members.
     absent: BTreeMap<String, f64>,
-    /// Since when this decree has been the newest.
+    /// The newest decree, and since when.
     since: (u64, f64),
-    /// Since when nothing of this decree's attempt is left.
+    /// The decree whose attempt has ended completely, and since when.
     settled: (u64, f64),
 }
 
 impl Machine {
-    /// A machine that knows nothing yet.
+    /// A new machine without any knowledge.
     pub fn new(config: Config) -> Self {
         Self { config, began: None, absent: BTreeMap::new(), since: (0, 0.0), settled: (0, 0.0) }
     }
 
-    /// One look. `view` is None while the store cannot be read.
+    /// One step. `view` is None while the store cannot be read.
     pub fn step(&mut self, now: f64, view: Option<&View>, local: &Local) -> Vec<Act> {
         let began = *self.began.get_or_insert(now);
         let Some(view) = view else { return Vec::new() };
@@ -260,7 +260,7 @@ impl Machine {
         }
         self.note_absent(now, view, decree);
         let mut acts = Vec::new();
-        // Whatever is decided now, an older generation must not run on.
+        // Regardless of the decree, an older generation must not continue to run.
         if let Some(running) = local.member.running
             && running < decree.generation
         {
@@ -280,7 +280,7 @@ impl Machine {
         acts
     }
 
-    /// The decree that follows a halted one.
+    /// The successor of a halted decree.
     pub fn next(halted: &Decree, what: What, excluded: Vec<String>, why: Vec<String>) -> Decree {
         let generation = match what {
             What::Run { .. } => halted.generation + 1,
@@ -318,7 +318,7 @@ impl Machine {
         vec![Act::Propose(Decree { seq: 1, generation: 1, what, ..Decree::default() })]
     }
 
-    /// Nodes that could join a generation: those named first, then the others by name, those named last at the end.
+    /// Nodes that could join a generation: those in `first`, then the others by name, those in `last` at the end.
     fn fit(
         view: &View,
         generation: u64,
@@ -351,12 +351,12 @@ impl Machine {
         }
     }
 
-    /// A node has been silent for as long as a lost one is.
+    /// Whether a node has been silent long enough to be lost.
     fn is_lost(&self, now: f64, node: &str) -> bool {
         self.absent.get(node).is_some_and(|since| now - since >= self.config.lost_after_s)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of a decree that were matched")]
+    #[expect(clippy::too_many_arguments, reason = "the matched parts of a decree")]
     fn run(
         &self,
         now: f64,
@@ -373,7 +373,7 @@ impl Machine {
             Act::Propose(Self::next(decree, what, decree.excluded.clone(), vec![why]))
         };
         if nodes.contains(&self.config.node) {
-            // A machine that lost its power has forgotten how it ended.
+            // A node that lost power does not know how the attempt ended.
             let is_gone = local.launched >= generation
                 && local.member.running.is_none()
                 && local.member.succeeded < generation;
@@ -383,12 +383,12 @@ impl Machine {
                 // It could not be started.
                 acts.push(halt(&self.config.node, format!("{} could not start it", self.config.node)));
             } else if is_gone {
-                acts.push(halt(&self.config.node, format!("what ran on {} is gone", self.config.node)));
+                acts.push(halt(&self.config.node, format!("the job on {} is gone", self.config.node)));
             } else if local.launched < generation
                 && local.member.halted < generation
                 && now - self.since.1 >= pause_s
             {
-                // A generation that was ended here is not begun again, however late its decree is read.
+                // A generation that was ended here is not started again, even if its decree is read late.
                 acts.push(Act::Launch(decree.clone()));
             }
         }
@@ -400,12 +400,12 @@ impl Machine {
         let n_succeeded = nodes.iter().filter(has_succeeded).count();
         let silent: Vec<&str> =
             nodes.iter().filter(|node| !has_succeeded(node)).map(String::as_str).collect();
-        // A node may be lost after its part was done: what most have seen to end well has ended well.
+        // A node may be lost after its part was done: if most nodes have succeeded, the job has succeeded.
         if n_succeeded * 2 > nodes.len() && silent.iter().all(|node| self.is_lost(now, node)) {
             let why = if silent.is_empty() {
                 Vec::new()
             } else {
-                vec![format!("{} is silent; the job ended well on all others", silent.join(", "))]
+                vec![format!("{} is silent; the job succeeded on all others", silent.join(", "))]
             };
             acts.push(Act::Propose(Self::next(decree, What::Done, decree.excluded.clone(), why)));
             return;
@@ -418,7 +418,7 @@ impl Machine {
             acts.push(halt(&member.node, format!("{} was asked to end", member.node)));
             return;
         }
-        // A silent supervisor alone is no failure of the job; a job that stands still beside it is.
+        // A silent supervisor alone is not a failure of the job; together with a hanging job it is.
         let is_still = nodes
             .iter()
             .filter_map(of)
@@ -455,7 +455,7 @@ impl Machine {
                 .any(|member| member.node == *node && member.halted >= generation && member.running.is_none())
         };
         let is_settled = nodes.iter().all(|node| has_halted(node) || self.is_lost(now, node));
-        // Nobody who knows how it ended: the others might still run it.
+        // No live node knows how it ended: the others might still run it.
         if !is_settled || !nodes.iter().any(has_halted) {
             return;
         }
@@ -469,7 +469,7 @@ impl Machine {
         if fit.len() < self.config.min_nodes.max(1) && !is_told && !is_late {
             return;
         }
-        // Whoever lives is waited for until it is examined: an attempt without it would have to fail before it could join.
+        // Waits for the preflight check of every live node: otherwise it could join only after the next failure.
         let is_open = |member: &Member| {
             member.ready_for <= generation && !stays.iter().any(|node| is_same(node, &member.node))
         };
@@ -483,7 +483,7 @@ impl Machine {
         acts.push(Act::Decide { halted: Decree { excluded, ..decree.clone() }, members, fit, back });
     }
 
-    /// Nodes that were left out and may not join again yet.
+    /// Excluded nodes that may not rejoin yet.
     fn still_out(&self, decree: &Decree, wall_s: f64) -> Vec<String> {
         let is_back = |node: &str| {
             let out = decree.outs.iter().find(|out| out.node == node);
@@ -493,8 +493,8 @@ impl Machine {
     }
 }
 
-/// What several nodes found of one failure, as one: the verdict that is most certain; of equals one that names more than a
-/// consequence, then the first by name of its node. Members that found nothing do not count.
+/// Combines the verdicts of several nodes on one failure: the most certain one; among equals one that names more than a
+/// consequence, then the first by node name. Members without a finding do not count.
 pub fn together(members: &[Member]) -> Judgement {
     let rank = |member: &&Member| {
         let judgement = member.judgement.as_ref()?;

@@ -1,8 +1,9 @@
-//! The newest checkpoint that is complete. Folders are read and never changed, not even their times: programs sort by them.
+//! Finds the newest complete checkpoint. Folders are read and never changed, not even their times: programs sort by
+//! them.
 //!
-//! No layout's newest name proves that it is complete, and neither does its pointer file (`latest`), which is written with
-//! plain truncation. What proves it differs by layout: the file written last is there, every file it names is there, sizes are
-//! what it says, zip directories are whole. Zeros within a file are seen only with `hash`.
+//! A new name does not prove that a checkpoint is complete, and neither does the pointer file (`latest`), which is
+//! written by truncation. The proof depends on the layout: the file written last exists, every file that it names
+//! exists with the size that it states, zip directories are intact. Zeros within a file are detected only with `hash`.
 //!
 //! | layout | written last | checked |
 //! |---|---|---|
@@ -30,14 +31,14 @@ use std::time::SystemTime;
 
 use crate::journal::Chosen;
 
-/// Entries of a folder that are looked at.
+/// Number of entries of a folder that are read.
 pub(crate) const MAX_ENTRIES: usize = 20_000;
-/// Checkpoints of a folder that are examined, the newest first.
+/// Number of checkpoints of a folder that are examined, newest first.
 const MAX_EXAMINED: usize = 64;
-/// Folders below the one that is named.
+/// Levels of folders below the given one.
 const MAX_DEPTH: u32 = 2;
 
-/// How a checkpoint is laid out.
+/// Layout of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layout {
     /// Files of `torch.save`.
@@ -76,7 +77,7 @@ impl Layout {
         }
     }
 
-    /// Whether it loads only into as many ranks as wrote it.
+    /// Whether it loads only with the world size that wrote it.
     pub const fn is_bound_to_world_size(self) -> bool {
         matches!(self, Self::DeepSpeed | Self::Accelerate)
     }
@@ -85,24 +86,24 @@ impl Layout {
 /// Whether a checkpoint can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Soundness {
-    /// All that its layout promises is there.
+    /// Everything that its layout requires is there.
     Complete,
-    /// Nothing is missing, but something speaks against it; used if there is no complete one.
+    /// Nothing is missing, but something is suspicious; used if there is no complete one.
     Doubtful(String),
     /// Something is missing.
     Incomplete(String),
-    /// It could not be examined: a file system's error is no damage.
+    /// It could not be examined: a file system error is not damage.
     Unproven(String),
 }
 
 /// One checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// File or folder. Of files that ranks wrote side by side, the first.
+    /// File or folder; the first file if ranks wrote several side by side.
     pub path: PathBuf,
     /// Its layout.
     pub layout: Layout,
-    /// Its step, from within or from its name.
+    /// Its step, from its content or its name.
     pub step: Option<u64>,
     /// Whether it can be used.
     pub soundness: Soundness,
@@ -110,34 +111,34 @@ pub struct Found {
     pub modified: SystemTime,
     /// Files written per rank.
     pub n_rank_files: usize,
-    /// Files that every checkpoint of the job has under the same name.
+    /// Files that every checkpoint of the job contains under the same name.
     pub files: BTreeSet<String>,
 }
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Search {
-    /// Checkpoints, the newest first, as far as they were examined.
+    /// The examined checkpoints, newest first.
     pub all: Vec<Found>,
-    /// Index in `all` of the one to use.
+    /// Index in `all` of the checkpoint to use.
     pub chosen: Option<usize>,
-    /// What else should be known.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 
 impl Search {
-    /// The one to use.
+    /// The checkpoint to use.
     pub fn chosen(&self) -> Option<&Found> {
         self.chosen.and_then(|at| self.all.get(at))
     }
 
-    /// Newer ones than the chosen that were passed over, each with the reason.
+    /// Newer checkpoints than the chosen one that were skipped, each with the reason.
     pub fn passed_over(&self) -> Vec<String> {
         let newer = self.all.get(..self.chosen.unwrap_or(self.all.len())).unwrap_or_default();
         newer.iter().map(|found| format!("{}: {}", found.path.display(), found.soundness.words())).collect()
     }
 
-    /// The same for the journal.
+    /// The chosen checkpoint as a journal record.
     pub fn record(&self) -> Option<Chosen> {
         let found = self.chosen()?;
         Some(Chosen {
@@ -150,7 +151,7 @@ impl Search {
 }
 
 impl Soundness {
-    /// One phrase.
+    /// A phrase for people.
     pub fn words(&self) -> String {
         match self {
             Self::Complete => "complete".to_owned(),
@@ -179,7 +180,7 @@ pub fn search(dir: &Path, options: Options) -> io::Result<Search> {
     }
     let mut all: Vec<Found> =
         candidates.iter().map(|candidate| layouts::examine(candidate, options)).collect();
-    // The number in a file's name may be another one than the step within.
+    // The number in a file's name may differ from the step inside the file.
     all.sort_by(found_newest_first);
     compare_ranks(&mut all);
     compare_files(&mut all);
@@ -193,7 +194,7 @@ pub fn search(dir: &Path, options: Options) -> io::Result<Search> {
         let told = layouts::pointer(dir).filter(|(_, to)| !layouts::is_named(to, found));
         if let Some((file, to)) = told {
             let note = format!(
-                "{} names {to}: a program that follows it resumes that one, not {}",
+                "{} points to {to}: a program that follows it resumes from that checkpoint, not from {}",
                 file.display(),
                 found.path.display()
             );
@@ -203,8 +204,8 @@ pub fn search(dir: &Path, options: Options) -> io::Result<Search> {
     Ok(search)
 }
 
-/// A checkpoint that lacks what the next older complete one of its layout has: a program saves the same things each time. It may
-/// also have been told otherwise since, so this makes it doubtful only.
+/// Marks a checkpoint that lacks files of the next older complete one of its layout, since a program saves the same
+/// files each time. Its configuration may also have changed, so this makes it only doubtful.
 fn compare_files(all: &mut [Found]) {
     for at in (0..all.len()).rev() {
         let Some(found) = all.get(at).filter(|found| found.soundness == Soundness::Complete) else {
@@ -229,8 +230,8 @@ fn compare_files(all: &mut [Found]) {
     }
 }
 
-/// A checkpoint with fewer files of ranks than its neighbours lacks those of some ranks: no layout writes down how many
-/// there must be. The world may also have been smaller, so this makes it doubtful only.
+/// Marks a checkpoint with fewer rank files than its neighbours, since no layout records how many there must be. The
+/// world size may also have been smaller, so this makes it only doubtful.
 fn compare_ranks(all: &mut [Found]) {
     for at in 0..all.len() {
         let Some(found) = all.get(at) else { continue };

@@ -1,4 +1,4 @@
-//! From a judged failure to what happens next. Pure: time and chance are arguments.
+//! Decides what happens after a judged failure. Pure: time and chance are arguments.
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ use crate::words::{self, confidence_name};
 pub struct Failed {
     /// Its number, from 1.
     pub attempt: u32,
-    /// When it had ended, seconds since 1970.
+    /// When it ended, seconds since 1970.
     pub at: f64,
-    /// What it was found to be.
+    /// Its diagnosis.
     pub judgement: Judgement,
     /// The class whose budget it was charged to.
     #[serde(with = "words::class")]
     pub charged: Class,
-    /// The last step that the program printed.
+    /// The last training step that the program printed.
     pub step: Option<u64>,
-    /// Step of the checkpoint that it had been started from.
+    /// Step of the checkpoint that it was started from.
     pub resumed_from: Option<u64>,
 }
 
-/// The failure to be decided on.
+/// The failure to decide on.
 #[derive(Clone, Debug)]
 pub struct Failure<'a> {
     /// Number of the attempt, from 1.
     pub attempt: u32,
     /// Now, seconds since 1970.
     pub at: f64,
-    /// What it was found to be.
+    /// Its diagnosis.
     pub judgement: &'a Judgement,
-    /// Why it ended from outside, where that is known: a signal, a time limit.
+    /// Why it was ended from outside, if known: a signal, a time limit.
     pub told: Option<&'a str>,
-    /// The last step that the program printed.
+    /// The last training step that the program printed.
     pub step: Option<u64>,
-    /// Step of the checkpoint that it had been started from.
+    /// Step of the checkpoint that it was started from.
     pub resumed_from: Option<u64>,
 }
 
@@ -49,19 +49,19 @@ pub struct Failure<'a> {
 pub struct Site {
     /// Nodes of the failed attempt.
     pub nodes: Vec<String>,
-    /// Nodes that may take the place of one that is left out.
+    /// Nodes that may replace an excluded one.
     pub spares: Vec<String>,
-    /// Nodes that earlier decisions left out.
+    /// Nodes that earlier decisions excluded.
     pub excluded: Vec<String>,
-    /// Fewest nodes that the job can run on.
+    /// Smallest number of nodes that the job can run on.
     pub min_nodes: usize,
-    /// Nodes that the job had been given, spares and excluded ones included.
+    /// Number of nodes allocated to the job, including spares and excluded ones.
     pub n_given: usize,
-    /// How often the scheduler has started the job again, where it can be asked to.
+    /// How often the scheduler has requeued the job; None if it cannot be asked to.
     pub requeued: Option<u32>,
 }
 
-/// What happens next.
+/// The decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Restart or stop.
@@ -79,14 +79,14 @@ pub struct Decision {
 pub enum Action {
     /// Another attempt.
     Restart {
-        /// Nodes that are left out from now on.
+        /// Nodes to exclude from now on.
         without: Vec<String>,
         /// Pause before it, seconds.
         pause_s: f64,
     },
-    /// No further attempt here: the scheduler starts the whole job again.
+    /// No further attempt here: the scheduler requeues the whole job.
     Requeue {
-        /// Nodes that it is not to get again.
+        /// Nodes that the job must not get again.
         without: Vec<String>,
     },
     /// No further attempt.
@@ -94,7 +94,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Nodes that are left out.
+    /// Excluded nodes.
     pub fn without(&self) -> &[String] {
         match self {
             Self::Restart { without, .. } | Self::Requeue { without } => without,
@@ -106,9 +106,8 @@ impl Action {
 /// Decides. `past` are the earlier failures, oldest first; `chance` is a random number from 0 to 1.
 pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Site, chance: f64) -> Decision {
     if let Some(told) = failure.told {
-        let why = vec![format!(
-            "the job was ended from outside ({told}): restarting it is not up to its supervisor"
-        )];
+        let why =
+            vec![format!("the job was ended from outside ({told}): the supervisor does not restart it")];
         return Decision { action: Action::Stop, charged: Class::External, why };
     }
     let mut why = Vec::new();
@@ -137,7 +136,7 @@ pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Si
     }
 }
 
-/// The class of the verdict, unless the moment says otherwise.
+/// The class of the verdict, unless the circumstances change it.
 fn effective_class(past: &[Failed], failure: &Failure<'_>, why: &mut Vec<String>) -> Class {
     let judgement = failure.judgement;
     let is_first_step = failure.step.is_none_or(|step| failure.resumed_from.is_some_and(|from| step <= from));
@@ -145,7 +144,7 @@ fn effective_class(past: &[Failed], failure: &Failure<'_>, why: &mut Vec<String>
     // The driver may hold the memory of a killed process for seconds to minutes.
     if judgement.cause == "cuda-oom" && failure.attempt > 1 && is_first_step && !had_memory {
         why.push(
-            "GPU memory ran out before the first step after a restart: the attempt before may have held it"
+            "GPU memory ran out before the first step after a restart: the previous attempt may still have held it"
                 .to_owned(),
         );
         return Class::Transient;
@@ -153,7 +152,7 @@ fn effective_class(past: &[Failed], failure: &Failure<'_>, why: &mut Vec<String>
     judgement.class
 }
 
-/// The same program error at the same place and step again means that a restart would fail again.
+/// The same program error at the same place and step again: a restart would fail, too.
 fn program(
     policy: &Policy,
     past: &[Failed],
@@ -164,8 +163,8 @@ fn program(
     let judgement = failure.judgement;
     if judgement.confidence < policy.stop_confidence {
         why.push(format!(
-            "{} is a fault of the program by a verdict of {} confidence; stopping needs {}, so it is restarted within the \
-             budget of unknown failures",
+            "{} is a fault of the program, but the confidence of the verdict is {}; stopping needs {}, so it is \
+             restarted within the budget for unknown failures",
             judgement.cause,
             confidence_name(judgement.confidence),
             confidence_name(policy.stop_confidence)
@@ -181,10 +180,10 @@ fn program(
         why.push(format!("{place}{at_step} for the {}: a restart would fail again", nth(times)));
         return Decision { action: Action::Stop, charged: Class::Program, why };
     }
-    // An error that moves from step to step is not proven to return, and has the budget of what is not understood.
+    // An error at changing steps may not return, and uses the budget for unknown failures.
     if alike.len() as u32 + 1 > times {
         why.push(format!(
-            "{place} failed at another step before: it moves, and is restarted as an unknown failure"
+            "{place} failed at a different step before, so it is restarted as an unknown failure"
         ));
         return budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why);
     }
@@ -192,20 +191,23 @@ fn program(
     Decision { action: Action::Restart { without: Vec::new(), pause_s }, charged: Class::Program, why }
 }
 
-/// Which nodes to leave out, and the budget to charge.
+/// Which nodes to exclude, and the budget to charge.
 fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<String>) -> (Vec<String>, Class) {
     let judgement = failure.judgement;
     let hosts = judgement.hosts();
     let bad: Vec<String> =
         site.nodes.iter().filter(|node| hosts.iter().any(|host| is_same(host, node))).cloned().collect();
     if bad.is_empty() {
-        why.push(format!("{} is a fault of a node, and the verdict names none of this job", judgement.cause));
+        why.push(format!(
+            "{} is a fault of a node, but the verdict names no node of this job",
+            judgement.cause
+        ));
         return (Vec::new(), Class::Node);
     }
     let names = bad.join(", ");
     if judgement.confidence < policy.exclude.confidence {
         why.push(format!(
-            "{} on {names} by a verdict of {} confidence; leaving a node out needs {}, so it stays",
+            "{} on {names}, but the confidence of the verdict is {}; excluding a node needs {}, so it stays",
             judgement.cause,
             confidence_name(judgement.confidence),
             confidence_name(policy.exclude.confidence)
@@ -216,8 +218,8 @@ fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<Strin
     let n_may = allowed(policy.exclude.max_share, n_given);
     if site.excluded.len() + bad.len() > n_may {
         why.push(format!(
-            "{} on {names}; it stays, since no more than {n_may} of {n_given} nodes may be left out ([exclude] max_share = \
-             {}) and {} are",
+            "{} on {names}; it stays, since at most {n_may} of {n_given} nodes may be excluded \
+             ([exclude] max_share = {}) and {} already are",
             judgement.cause,
             policy.exclude.max_share,
             site.excluded.len()
@@ -228,32 +230,32 @@ fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<Strin
     if n_left < site.min_nodes.max(1) {
         if site.requeued.is_some_and(|n| n < policy.exclude.requeue) {
             why.push(format!(
-                "{} on {names}; {n_left} nodes would be left and the job needs {}: the scheduler is asked to start it again \
-                 on others",
+                "{} on {names}; {n_left} nodes would remain and the job needs {}: the scheduler is \
+                 asked to requeue it on other nodes",
                 judgement.cause,
                 site.min_nodes.max(1)
             ));
             return (bad, Class::Node);
         }
         why.push(format!(
-            "{} on {names}; it stays, since {n_left} nodes would be left and the job needs {}",
+            "{} on {names}; it stays, since {n_left} nodes would remain and the job needs {}",
             judgement.cause,
             site.min_nodes.max(1)
         ));
         return (Vec::new(), Class::Node);
     }
-    why.push(format!("{} on {names}: left out of the next attempt", judgement.cause));
+    why.push(format!("{} on {names}: excluded from the next attempt", judgement.cause));
     (bad, Class::Node)
 }
 
-/// Nodes that the job could run on without these.
+/// Number of nodes that remain without these.
 fn n_left(site: &Site, without: &[String]) -> usize {
     site.nodes.iter().filter(|node| !without.contains(node)).count() + site.spares.len()
 }
 
-/// Nodes that may be left out of so many: never more than the share.
+/// Number of nodes that may be excluded: never more than the share.
 pub fn allowed(max_share: f64, n_given: usize) -> usize {
-    // A hair more than the product, so that 0.25 of 4 is 1 whatever the rounding.
+    // Slightly more than the product, so that 0.25 of 4 is 1 despite rounding.
     (max_share * n_given as f64 + 1e-9).floor() as usize
 }
 
@@ -275,19 +277,19 @@ fn budgeted(
     let used = past.iter().filter(|failed| failed.charged == class && failed.at > since).count() as u32;
     let per = policy::words(budget.per);
     if used >= budget.max {
-        why.push(format!("the budget of {} {class} restarts in {per} is used up", budget.max));
+        why.push(format!("the budget of {} {class} restarts in {per} is exhausted", budget.max));
         return stop(why);
     }
     why.push(format!("{class} restart {} of {} in {per}", used + 1, budget.max));
     Decision { action: Action::Restart { without, pause_s }, charged: class, why }
 }
 
-/// The pause before the next attempt. It grows with each failure in a row that brought no new step.
+/// The pause before the next attempt. It grows with each consecutive failure without a new step.
 fn pause(backoff: Backoff, past: &[Failed], failure: &Failure<'_>, chance: f64) -> Duration {
     let mut in_a_row = 0;
     let mut step = failure.step;
     for failed in past.iter().rev() {
-        // The later one went further than this one: from here on the job was well.
+        // The later attempt went further than this one: the job made progress in between.
         if step.is_some_and(|step| failed.step.is_none_or(|before| step > before)) {
             break;
         }
@@ -309,7 +311,7 @@ fn nth(n: u32) -> String {
     }
 }
 
-/// Whether a verdict is certain enough to act on a single node.
+/// Whether a verdict is certain enough to exclude a node.
 pub fn is_sure(policy: &Policy, confidence: Confidence) -> bool {
     confidence >= policy.exclude.confidence
 }

@@ -1,18 +1,18 @@
-//! How much of a run's time went into steps that count: mean time to failure and effective training-time ratio.
+//! Efficiency of a run: mean time to failure and effective training time ratio.
 
 use serde::{Deserialize, Serialize};
 
-/// What one attempt did. Times are seconds since 1970; steps are as the program prints them.
+/// Times and steps of one attempt. Times are seconds since 1970; steps are as the program prints them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Span {
     /// When its launcher was started.
     pub began: f64,
-    /// When its launcher had ended, or now.
+    /// When its launcher ended, or now.
     pub ended: f64,
-    /// When its first step was printed, and which.
+    /// Time and number of its first printed step.
     pub first: Option<(f64, u64)>,
-    /// When its last step was printed, and which.
+    /// Time and number of its last printed step.
     pub last: Option<(f64, u64)>,
     /// Step of the checkpoint that it was started from.
     pub resumed_from: Option<u64>,
@@ -27,13 +27,13 @@ pub struct Effective {
     pub wall_s: f64,
     /// Attempts.
     pub n_attempts: u32,
-    /// Those that failed.
+    /// Failed attempts.
     pub n_failures: u32,
-    /// Time that launchers ran, divided by the failures; None without a failure.
+    /// Total running time of launchers divided by the number of failures; None without a failure.
     pub mean_time_to_failure_s: Option<f64>,
-    /// Steps that were computed again, all attempts together; None if no attempt printed steps.
+    /// Steps computed more than once, over all attempts; None if no attempt printed steps.
     pub steps_repeated: Option<u64>,
-    /// Share of the wall time that went into steps that were not repeated; None if no attempt printed steps.
+    /// Share of the wall time spent on steps that were not repeated; None if no attempt printed steps.
     pub ratio: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ pub fn of(spans: &[Span]) -> Effective {
             continue;
         };
         seen = true;
-        // A later attempt that began below the last step of this one does its steps again.
+        // A later attempt that started below the last step of this one repeats steps.
         let next = spans
             .get(at + 1..)
             .unwrap_or_default()
@@ -78,9 +78,9 @@ pub fn of(spans: &[Span]) -> Effective {
     effective
 }
 
-/// The best time between checkpoints, seconds, and the ratio it gives: Young's formula as in arXiv 2410.21680.
-/// `failures_per_s` of the whole job, `restart_s` from failure to the first step, `write_s` for which a checkpoint holds up
-/// training.
+/// The best interval between checkpoints, seconds, and the resulting ratio: Young's formula as in arXiv 2410.21680.
+/// `failures_per_s` is for the whole job, `restart_s` from failure to first step, `write_s` the time that a checkpoint
+/// blocks training.
 pub fn best_interval(failures_per_s: f64, restart_s: f64, write_s: f64) -> (f64, f64) {
     let interval = (2.0 * write_s / failures_per_s.max(1e-12)).sqrt();
     let ratio = (1.0 - failures_per_s * (restart_s + interval / 2.0)) / (1.0 + write_s / interval.max(1e-9));
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn two_attempts() {
-        // 100 steps in 100 s, the last 20 of them again; 10 s to start, 20 s between.
+        // 100 steps in 100 s, the last 20 repeated; 10 s to start, 20 s in between.
         let spans = [
             span(0.0, (10.0, 0), (110.0, 100), 110.0, true),
             span(130.0, (140.0, 81), (259.0, 200), 260.0, false),

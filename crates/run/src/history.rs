@@ -1,4 +1,4 @@
-//! What is remembered of nodes and GPUs over all runs, in one SQLite file: incidents, causes, and which nodes are lemons.
+//! History of nodes and GPUs over all runs, in one SQLite file: incidents, causes, and which nodes are lemons.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::journal::{Record, State};
 
 /// Version of the tables.
 const VERSION: i64 = 1;
-/// Rows that a list has.
+/// Most rows in a list.
 const MAX_ROWS: usize = 10_000;
-/// How long another writer is waited for.
+/// How long to wait for another writer.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Why history cannot be read or written.
@@ -21,15 +21,15 @@ pub enum HistoryError {
     /// Its folder cannot be made.
     #[error("make the folder of the history")]
     Folder(#[source] std::io::Error),
-    /// SQLite refuses.
+    /// SQLite reports an error.
     #[error("use the history: {0}")]
     Sqlite(#[from] rusqlite::Error),
     /// A newer program wrote it.
-    #[error("use the history: it is of version {0}, this program knows {VERSION}")]
+    #[error("use the history: it has version {0}, this program supports {VERSION}")]
     Version(i64),
 }
 
-/// The file.
+/// An open history file.
 #[derive(Debug)]
 pub struct History {
     connection: Connection,
@@ -44,7 +44,7 @@ pub struct Incident {
     pub job: String,
     /// Attempt.
     pub attempt: u32,
-    /// Node that was to blame; none where the verdict names no one.
+    /// The blamed node; None if the verdict names none.
     pub node: Option<String>,
     /// PCI address of the GPU.
     pub gpu: Option<String>,
@@ -56,13 +56,13 @@ pub struct Incident {
     pub class: String,
     /// Confidence.
     pub confidence: String,
-    /// What was done.
+    /// The action taken.
     pub action: String,
     /// One sentence.
     pub summary: String,
 }
 
-/// A node by what happened on it.
+/// Record of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
     /// Node.
@@ -71,22 +71,22 @@ pub struct Standing {
     pub attempts: u32,
     /// Incidents that named it.
     pub incidents: u32,
-    /// Those whose cause is a fault of a node.
+    /// Incidents whose cause is a fault of the node.
     pub of_node: u32,
-    /// Jobs in which it was named.
+    /// Jobs in which an incident named it.
     pub jobs: u32,
-    /// How often it was left out.
+    /// How often it was excluded.
     pub excluded: u32,
-    /// GPUs that were named.
+    /// GPUs that incidents named.
     pub gpus: Vec<String>,
-    /// When it was named last, seconds since 1970.
+    /// When an incident last named it, seconds since 1970.
     pub last: f64,
     /// It is named far more often than its peers.
     pub is_lemon: bool,
 }
 
 impl History {
-    /// Opens or makes the file. Errors: folder or file cannot be made, or it is of a newer version.
+    /// Opens or makes the file. Errors: the folder or file cannot be created, or the file has a newer version.
     pub fn open(path: &Path) -> Result<Self, HistoryError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(HistoryError::Folder)?;
@@ -117,7 +117,7 @@ impl History {
         Ok(history)
     }
 
-    /// Opens an existing file for reading. Errors: absent, damaged, or of a newer version.
+    /// Opens an existing file for reading. Errors: absent, damaged, or from a newer version.
     pub fn read(path: &Path) -> Result<Self, HistoryError> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         connection.busy_timeout(BUSY)?;
@@ -172,7 +172,7 @@ impl History {
         Ok(())
     }
 
-    /// Incidents, the newest first; of one node, or of all. Errors: SQLite's.
+    /// Incidents, newest first, of one node or of all. Errors: SQLite's.
     pub fn incidents(&self, node: Option<&str>, since: f64) -> Result<Vec<Incident>, HistoryError> {
         let mut statement = self.connection.prepare(
             "SELECT at, job, attempt, node, gpu, rank, cause, class, confidence, action, summary FROM incidents
@@ -196,7 +196,7 @@ impl History {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Every node that is known, those with most faults of a node first. Errors: SQLite's.
+    /// All known nodes, those with the most node faults first. Errors: SQLite's.
     pub fn standings(&self, since: f64) -> Result<Vec<Standing>, HistoryError> {
         let mut statement = self.connection.prepare(
             "SELECT node, sum(attempts), sum(incidents), sum(of_node), sum(jobs), sum(excluded), max(last) FROM (
@@ -232,12 +232,12 @@ impl History {
     }
 }
 
-/// A lemon was named for a fault of a node at least this often …
+/// A lemon was blamed for at least this many node faults …
 const LEMON_LEAST: u32 = 3;
-/// … and this many times as often for each attempt as all nodes together.
+/// … and this many times as often per attempt as the other nodes.
 const LEMON_FACTOR: f64 = 4.0;
 
-/// Nodes that fail far more often than their peers. One alone has no peers and is none.
+/// Marks nodes that fail far more often than their peers. A single node has no peers and is never marked.
 fn mark_lemons(standings: &mut [Standing]) {
     let attempts_of = |standing: &Standing| f64::from(standing.attempts.max(standing.incidents).max(1));
     let (faults, attempts) = standings.iter().fold((0.0, 0.0), |(faults, attempts), standing| {
@@ -246,7 +246,7 @@ fn mark_lemons(standings: &mut [Standing]) {
     let n = standings.len();
     for standing in standings.iter_mut() {
         let (own, own_attempts) = (f64::from(standing.of_node), attempts_of(standing));
-        // Against the others alone: in a small cluster a lemon would raise its own measure.
+        // Compared with the other nodes only: in a small cluster a lemon would raise the average.
         let rest = (faults - own) / (attempts - own_attempts).max(1.0);
         standing.is_lemon =
             n > 1 && standing.of_node >= LEMON_LEAST && own / own_attempts > LEMON_FACTOR * rest;
@@ -299,7 +299,7 @@ mod tests {
             let bad = if n % 4 == 0 { "n5".to_owned() } else { format!("n{}", n % 8) };
             let class = if n % 4 == 0 { Class::Node } else { Class::Transient };
             history.add("job", &record(f64::from(n), n, &bad, class, n == 0), &nodes).unwrap();
-            // The same decision twice is one.
+            // The same decision twice counts once.
             history.add("job", &record(f64::from(n), n, &bad, class, n == 0), &nodes).unwrap();
         }
         drop(history);

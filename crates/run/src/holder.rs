@@ -1,9 +1,10 @@
-//! The holder: parent of the launcher, and nothing more. It starts what it is ordered to, writes the job's output to files,
-//! passes signals on, reaps, and keeps the exit status. It also starts the supervisor, again and again if that dies: the
-//! job does not depend on it. It works as PID 1 of a container or as the task of a scheduler.
+//! The holder: only the parent of the launcher. It executes orders to start it, writes the job's output to files,
+//! forwards signals, reaps children, and keeps the exit status. It also starts the supervisor, and restarts it if it
+//! dies: the job does not depend on the supervisor. The holder works as PID 1 of a container or as the task of a
+//! scheduler.
 //!
-//! If the holder dies the attempt is lost: as PID 1 its end is the end of all, and elsewhere the job's output has no
-//! reader any more.
+//! If the holder dies, the attempt is lost: if it is PID 1, the container ends with it; otherwise nothing reads the
+//! job's output any more.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Read};
@@ -22,36 +23,36 @@ use crate::output::{Bounds, STREAMS, Writer};
 use crate::state::{Ended, Folder, Held, Launched, Order, Told, now};
 use crate::tree::{self, Member};
 
-/// Between two looks at orders, children and signals.
+/// Interval between checks of orders, children and signals.
 const NAP: Duration = Duration::from_millis(20);
-/// Nobody ordered anything about what an ended launcher left behind: it is ended after this.
+/// Without an order to clean up, processes that an ended launcher left behind are ended after this.
 const UNCLEANED: Duration = Duration::from_mins(2);
-/// A job that was told to end, and whose launcher has ended, is not held up for longer.
+/// Longest wait for the supervisor after a job that received a request to end has lost its launcher.
 const TOLD: Duration = Duration::from_secs(45);
-/// How long such processes may end by themselves.
+/// How long such processes may take to exit by themselves.
 const GRACE: Duration = Duration::from_secs(10);
-/// A supervisor that ends sooner than this failed at its start.
+/// A supervisor that exits sooner than this failed at startup.
 const YOUNG: Duration = Duration::from_secs(5);
-/// Supervisors that may fail at their start, one after the other, before the holder goes on without.
+/// Consecutive supervisors that may fail at startup before the holder continues without one.
 const MAX_YOUNG: u32 = 5;
-/// Signals that are remembered.
+/// Most signals that are recorded.
 const MAX_TOLD: usize = 64;
 
-/// Signals that end a job, passed on to the launcher.
+/// Signals that end a job; forwarded to the launcher.
 const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
-/// Signals that mean what the program makes of them.
+/// Signals whose meaning the program defines.
 const USERS: [i32; 2] = [SIGUSR1, SIGUSR2];
 
-/// What a holder is given.
+/// Parameters of a holder.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The state folder.
     pub folder: Folder,
     /// The supervisor's program and arguments.
     pub supervisor: Vec<OsString>,
-    /// How much of the output is kept.
+    /// How much output is kept.
     pub bounds: Bounds,
-    /// SIGUSR1 and SIGUSR2 go to the ranks instead of the launcher: torchrun would die of them and leave its workers.
+    /// SIGUSR1 and SIGUSR2 go to the ranks instead of the launcher: torchrun would die and leave its workers behind.
     pub users_to_ranks: bool,
 }
 
@@ -67,10 +68,10 @@ struct Holder {
     pumps: Vec<thread::JoinHandle<()>>,
 }
 
-/// Holds until the supervisor says that all is over. Returns the exit code. Errors: no state can be written, or no
-/// supervisor started, before anything runs.
+/// Runs until the supervisor ends the run. Returns the exit code. Errors: before anything runs, the state cannot be
+/// written or no supervisor can be started.
 pub fn hold(setup: Setup) -> io::Result<u8> {
-    // Orphans of the job become our children. PID 1 gets them anyway.
+    // Orphans of the job become our children, as they do for PID 1.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut signals = Vec::new();
     for signal in ENDING.into_iter().chain(USERS) {
@@ -104,15 +105,15 @@ pub fn hold(setup: Setup) -> io::Result<u8> {
             return Ok(code);
         }
         if !holder.is_said {
-            // With a full disk the holder goes on: the job does not rest on it.
+            // With a full disk the holder continues: the job does not need the file.
             holder.is_said = holder.say().is_ok();
         }
         thread::sleep(NAP);
     }
 }
 
-/// What the holder before has left, after a loss of power or the end of its container: its launcher is gone, nobody knows
-/// how, and orders that it had not carried out were meant for it.
+/// State of the previous holder, after a power failure or the end of its container: its launcher is gone with unknown
+/// status, and its unexecuted orders are void.
 fn inherited(folder: &Folder) -> io::Result<Held> {
     let mut held: Held = folder.read("holder.json")?.unwrap_or_default();
     held.pid = std::process::id();
@@ -144,7 +145,7 @@ impl Holder {
         if is_over { None } else { pid(launched.pid) }
     }
 
-    /// Takes the status of every child that has ended, ours or an orphan.
+    /// Reaps every child that has ended, ours or an orphan.
     fn reap(&mut self) {
         while let Ok(Some((child, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if Some(child) == self.launcher() {
@@ -169,7 +170,7 @@ impl Holder {
         if self.held.supervisor.is_none()
             && self.n_young <= MAX_YOUNG
             && Instant::now() >= self.next_supervisor
-            // Its last order may be that all is over.
+            // Its last order may be to end the run.
             && !matches!(self.setup.folder.order_at(self.held.obeyed + 1), Ok(Some(_)))
         {
             self.start_supervisor();
@@ -179,7 +180,7 @@ impl Holder {
     fn start_supervisor(&mut self) {
         let Some((program, arguments)) = self.setup.supervisor.split_first() else { return };
         self.supervisor_began = Instant::now();
-        // A group of its own: a terminal's Ctrl-C is for the job, and reaches it through us.
+        // In its own process group: Ctrl-C of a terminal is meant for the job, and reaches it through us.
         let started = Command::new(program)
             .args(arguments)
             .env(tree::MARK, self.setup.folder.path())
@@ -207,7 +208,7 @@ impl Holder {
             let is_ending = ENDING.contains(&number);
             if is_ending && self.held.told.len() < MAX_TOLD {
                 self.held.told.push(Told { signal: number, at: now() });
-                // It is known before the launcher acts on it.
+                // Recorded before the launcher acts on it.
                 self.changed();
             }
             let Some(signal) = Signal::from_named_raw(number) else { continue };
@@ -216,7 +217,7 @@ impl Holder {
                     tree::signal(member, signal);
                 }
             } else if let Some(launcher) = self.launcher() {
-                // It is ours until we reap it: its number cannot be another's.
+                // It is our child until we reap it, so its pid cannot be reused.
                 let _ = rustix::process::kill_process(launcher, signal);
             }
         }
@@ -226,7 +227,7 @@ impl Holder {
         tree::members(std::process::id(), self.held.supervisor)
     }
 
-    /// Carries out the next order. Returns the exit code once it is to end.
+    /// Executes the next order. Returns the exit code once the holder should exit.
     fn obey(&mut self) -> Option<u8> {
         let number = self.held.obeyed + 1;
         let order = self.setup.folder.order_at(number).ok().flatten()?;
@@ -255,7 +256,7 @@ impl Holder {
         let Order::Launch { attempt, generation, argv, env } = order else { return Ok(()) };
         let last = self.held.launched.as_ref().map_or(0, |launched| launched.attempt);
         if *attempt <= last || self.launcher().is_some() {
-            return Err(io::Error::other(format!("attempt {last} was started before")));
+            return Err(io::Error::other(format!("attempt {last} was already started")));
         }
         if !self.held.told.is_empty() {
             return Err(io::Error::other("the job received a request to end"));
@@ -266,7 +267,7 @@ impl Holder {
         command.args(arguments).envs(env.iter().map(|(key, value)| (key, value))).env_remove(tree::MARK);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         if io::stdin().is_terminal() {
-            // In a group of its own it could not read from the terminal: it would be stopped.
+            // In its own process group, reading from the terminal would stop it.
             command.stdin(Stdio::null());
         }
         let mut child = command.spawn()?;
@@ -284,12 +285,12 @@ impl Holder {
             let writer = Writer::new(&folder, stream, self.setup.bounds);
             self.pumps.push(thread::spawn(move || pump(from, writer)));
         }
-        // Its status is taken by `reap`.
+        // `reap` collects its status.
         drop(child);
         Ok(())
     }
 
-    /// Ends what is left of a launcher that has ended; of a later one nothing is touched.
+    /// Ends processes that an ended launcher left behind; never touches a later launcher.
     fn clean(&mut self, attempt: u32, grace: Duration) {
         let launched = self.held.launched.as_ref().map_or(0, |launched| launched.attempt);
         if launched > attempt || attempt != u32::MAX && self.launcher().is_some() {
@@ -298,7 +299,7 @@ impl Holder {
         let (own, supervisor) = (std::process::id(), self.held.supervisor);
         tree::end(
             || {
-                // Zombies are no members, but their number may be waited for.
+                // Zombies are not members, but something may wait for their pid.
                 self.reap();
                 tree::members(own, supervisor)
             },
@@ -309,7 +310,7 @@ impl Holder {
         }
     }
 
-    /// Without a supervisor that could decide, or one that answers, the job ends when its launcher has.
+    /// Without a supervisor, or if it does not answer, the run ends with the launcher.
     fn alone(&mut self) -> Option<u8> {
         let is_without = self.held.supervisor.is_none() && self.n_young > MAX_YOUNG;
         let ended_at = self.ended_at;
@@ -319,7 +320,7 @@ impl Holder {
             self.changed();
             return Some(self.held.ended.map_or(1, |ended| ended.code()));
         }
-        // Supervisors that cannot agree, because their store is away, must not hold up the end of a job that was told to end.
+        // Supervisors that cannot agree because their store is unreachable must not delay a requested end of the job.
         let told_s = self.held.told.first().map_or(0.0, |told| now() - told.at);
         if is_over && told_s > TOLD.as_secs_f64() {
             self.clean(u32::MAX, GRACE);
@@ -334,13 +335,13 @@ impl Holder {
         None
     }
 
-    /// The last output reaches its files before the code is known.
+    /// Writes the last output to its files before the exit code is known.
     fn finish(&mut self) {
         let until = Instant::now() + Duration::from_secs(2);
         while self.pumps.iter().any(|pump| !pump.is_finished()) && Instant::now() < until {
             thread::sleep(NAP);
         }
-        // The supervisor passes the rest on and ends; it is not waited for longer than that.
+        // The supervisor forwards the rest and exits; the wait for it is limited.
         let until = Instant::now() + Duration::from_secs(10);
         while self.held.supervisor.is_some() && Instant::now() < until {
             self.n_young = MAX_YOUNG + 1;
@@ -350,7 +351,7 @@ impl Holder {
     }
 }
 
-/// A process that carries a rank's number.
+/// Whether a process has a rank number in its environment.
 fn is_rank(member: &Member) -> bool {
     let proc = PathBuf::from("/proc");
     ringleader_collect::follow::rank_env(&proc, member.pid).is_some_and(|env| env.rank.is_some())

@@ -1,5 +1,5 @@
-//! The journal: one record a transition, one line a record, schema `ringleader.run.v1`. A supervisor that takes over
-//! reads from it where the run stands.
+//! The journal: one record per transition, one line per record, schema `ringleader.run.v1`. A supervisor that takes
+//! over reads the state of the run from it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -17,21 +17,21 @@ use crate::state::Ended;
 pub const SCHEMA: &str = "ringleader.run.v1";
 /// Longest line that is read, bytes.
 const MAX_LINE: u64 = 4 << 20;
-/// Records that are read.
+/// Most records that are read.
 const MAX_RECORDS: usize = 100_000;
 
-/// Where a run stands.
+/// State of a run on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// The node is examined.
+    /// The preflight check of the node runs.
     #[default]
     Preflight,
     /// The launcher is being started.
     Launching,
     /// It runs.
     Running,
-    /// It has ended, or stands still: the attempt is ended.
+    /// The launcher has ended or the job hangs: the attempt is being ended.
     Failing,
     /// Evidence is collected.
     Collecting,
@@ -41,7 +41,7 @@ pub enum State {
     Backoff,
     /// No further attempt.
     Stopped,
-    /// The job has done its work.
+    /// The job is complete.
     Done,
 }
 
@@ -59,7 +59,7 @@ impl State {
         Self::Done,
     ];
 
-    /// Whether `to` may follow.
+    /// Whether `to` may follow this state.
     pub const fn may(self, to: Self) -> bool {
         match self {
             Self::Preflight => matches!(to, Self::Launching | Self::Backoff | Self::Stopped | Self::Failing),
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// Nothing follows.
+    /// Whether no state follows.
     pub const fn is_end(self) -> bool {
         matches!(self, Self::Stopped | Self::Done)
     }
@@ -108,27 +108,27 @@ pub struct Record {
     pub generation: u64,
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Node that writes.
+    /// Node that writes the record.
     pub node: String,
     /// State before.
     pub from: State,
     /// State after.
     pub to: State,
-    /// What the failure was found to be; its evidence stands in [`Record::evidence`].
+    /// Diagnosis of the failure; its evidence is in [`Record::evidence`].
     pub verdict: Option<Judgement>,
-    /// What the verdict rests on.
+    /// Evidence of the verdict.
     pub evidence: Vec<Citation>,
-    /// What is done about it.
+    /// The decision.
     pub decision: Option<Decision>,
     /// Why, sentence by sentence.
     pub why: Vec<String>,
-    /// Steps between the checkpoint and the last step: computed again by the next attempt.
+    /// Steps between the checkpoint and the last step: the next attempt repeats them.
     pub step_lost: Option<u64>,
-    /// The checkpoint of the next attempt, or of this one where it begins.
+    /// The checkpoint of the next attempt, or of this attempt in its first record.
     pub checkpoint: Option<Chosen>,
     /// How the launcher ended.
     pub exit: Option<Ended>,
-    /// What the attempt did.
+    /// Times and steps of the attempt.
     pub span: Option<Span>,
 }
 
@@ -142,7 +142,7 @@ pub struct Chosen {
     pub layout: String,
     /// Its step.
     pub step: Option<u64>,
-    /// Newer ones that were passed over, each with the reason.
+    /// Newer checkpoints that were skipped, each with the reason.
     pub passed_over: Vec<String>,
 }
 
@@ -153,7 +153,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens it for appending. A last line that a dead writer left unfinished is ended first. Errors: the file system's.
+    /// Opens it for appending. First terminates a last line that a dead writer left unfinished. Errors: the file
+    /// system's.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         if file.metadata()?.len() > 0 {
@@ -180,7 +181,7 @@ impl Journal {
     }
 }
 
-/// Reads a journal: its records, and the number of lines that are none. An absent one is empty. Errors: the file
+/// Reads a journal: its records, and the number of invalid lines. An absent journal is empty. Errors: the file
 /// system's.
 pub fn read(path: &Path) -> io::Result<(Vec<Record>, usize)> {
     match File::open(path) {
@@ -190,7 +191,7 @@ pub fn read(path: &Path) -> io::Result<(Vec<Record>, usize)> {
     }
 }
 
-/// The same from any stream. What cannot be read ends it.
+/// The same from any stream. A read error ends it.
 pub fn parse(from: impl io::Read) -> (Vec<Record>, usize) {
     let (mut records, mut n_bad) = (Vec::new(), 0);
     let mut reader = BufReader::new(from);
@@ -217,7 +218,7 @@ pub fn parse(from: impl io::Read) -> (Vec<Record>, usize) {
     (records, n_bad)
 }
 
-/// The failures that decisions were made on, oldest first: what budgets are counted from.
+/// The failures with a decision, oldest first: budgets are counted from them.
 pub fn failures(records: &[Record]) -> Vec<Failed> {
     let failed = |record: &Record| {
         let (judgement, decision) = (record.verdict.clone()?, record.decision.as_ref()?);
@@ -233,7 +234,7 @@ pub fn failures(records: &[Record]) -> Vec<Failed> {
     records.iter().filter_map(failed).collect()
 }
 
-/// What each attempt did, oldest first: the last word on each.
+/// Times and steps of each attempt, oldest first, from its last record.
 pub fn spans(records: &[Record]) -> Vec<Span> {
     let mut spans: std::collections::BTreeMap<u32, Span> = std::collections::BTreeMap::new();
     for record in records {
@@ -264,7 +265,7 @@ mod tests {
             ..Record::default()
         };
         Journal::open(&path).unwrap().append(&record).unwrap();
-        // The writer dies within a line.
+        // The writer dies in the middle of a line.
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"schema\":\"ringleader.run.v1\",\"att").unwrap();
         Journal::open(&path).unwrap().append(&record).unwrap();

@@ -1,4 +1,4 @@
-//! What a failed attempt was found to be: the part of a verdict that decisions rest on.
+//! The diagnosis of a failed attempt: the part of a verdict that decisions are based on.
 
 use ringleader_knowledge::cause;
 use ringleader_model::{Category, Cause, Class, Confidence};
@@ -9,9 +9,9 @@ use crate::words;
 /// Cause, class and culprits of one failed attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// Id of the cause; `none` or `undecided` where the evidence shows none.
+    /// Id of the cause; `none` or `undecided` if the evidence shows none.
     pub cause: String,
-    /// What the cause calls for.
+    /// Class of the cause, which selects the action.
     #[serde(with = "words::class")]
     pub class: Class,
     /// How certain the verdict is.
@@ -19,10 +19,10 @@ pub struct Judgement {
     pub confidence: Confidence,
     /// One sentence.
     pub summary: String,
-    /// Who is to blame.
+    /// Processes to blame.
     #[serde(default)]
     pub culprits: Vec<Culprit>,
-    /// What it rests on, the deciding finding first.
+    /// Evidence, the deciding finding first.
     #[serde(default)]
     pub evidence: Vec<Citation>,
     /// Path of the bundle with all evidence.
@@ -30,7 +30,7 @@ pub struct Judgement {
     pub bundle: Option<String>,
 }
 
-/// A process that is to blame.
+/// A process to blame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Culprit {
@@ -52,12 +52,12 @@ pub struct Citation {
     pub source: String,
     /// Line, counted from 1.
     pub line: Option<u32>,
-    /// What stands there.
+    /// The quoted text.
     pub text: String,
 }
 
 impl Judgement {
-    /// Nothing could be collected or judged; `why` says it.
+    /// A judgement for a failure that could not be collected or judged, because of `why`.
     pub fn unjudged(why: &str) -> Self {
         Self {
             cause: "undecided".to_owned(),
@@ -70,7 +70,7 @@ impl Judgement {
         }
     }
 
-    /// Hosts of the culprits, each once, in their order of names.
+    /// Hosts of the culprits, each once, sorted by name.
     pub fn hosts(&self) -> Vec<String> {
         let mut hosts: Vec<String> = self.culprits.iter().filter_map(|c| c.host.clone()).collect();
         hosts.sort();
@@ -78,7 +78,7 @@ impl Judgement {
         hosts
     }
 
-    /// What names the place of a program's failure: the culprit's place in the code, else the summary without its numbers.
+    /// Identifies where a program failed: the culprit's place in the code, else the summary without its numbers.
     pub fn place(&self) -> String {
         let place = self.culprits.iter().find_map(|culprit| culprit.place.clone());
         place.map_or_else(
@@ -92,12 +92,12 @@ fn without_digits(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// The class of a cause among the nodes of a job. The table has the default. What is true of one node only is a matter of
-/// that node even where the cause is a setting or a limit, and what is true of all nodes is one of the program.
+/// The class of a cause among the nodes of a job. The table has the default. A setting or limit that is wrong on one
+/// node only is a fault of that node; a fault on all nodes is a fault of the program.
 pub fn class_of(id: &str, culprit_hosts: &[String], nodes: &[String]) -> Class {
     let Some(cause) = Cause::of_id(id) else { return Class::Unknown };
     let row = cause::of(cause);
-    // A verdict of a failed job that names a slowness, or nothing, does not say why it failed.
+    // A verdict of slowness, or no verdict, does not explain why the job failed.
     let Some(class) = row.class else { return Class::Unknown };
     let hit: Vec<&String> =
         nodes.iter().filter(|node| culprit_hosts.iter().any(|host| is_same(host, node))).collect();
@@ -108,7 +108,7 @@ pub fn class_of(id: &str, culprit_hosts: &[String], nodes: &[String]) -> Class {
     }
 }
 
-/// Whether two names of a host are one: a report has it up to the first dot.
+/// Whether two host names are the same: a report has the name up to the first dot.
 pub fn is_same(a: &str, b: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     short(a) == short(b)
@@ -129,11 +129,11 @@ mod tests {
             ("process-killed", &["n1"][..], Class::Transient),
             ("gpu-fallen-off-bus", &["n1"], Class::Node),
             ("application-exception", &["n1"], Class::Program),
-            // A limit of one node is that node's.
+            // A wrong limit on one node is that node's fault.
             ("memlock-limit", &["n2"], Class::Node),
             ("memlock-limit", &["n0", "n1", "n2", "n3"], Class::Program),
             ("fabric-manager-down", &["n0", "n1", "n2", "n3"], Class::Program),
-            // Slowness does not explain an end.
+            // Slowness does not explain a failure.
             ("straggler", &["n1"], Class::Unknown),
             ("none", &[], Class::Unknown),
             ("undecided", &[], Class::Unknown),

@@ -1,8 +1,8 @@
-//! Supervision of a launcher: what to do when it fails, and everything that needs to be remembered for that.
+//! Supervision of a launcher: decides what to do when it fails, and keeps the state needed for that.
 //!
 //! [`policy`], [`judgement`], [`decide`], [`steps`], [`effective`] and [`agree`] are pure: time and randomness are
-//! arguments. [`checkpoint`] reads files and changes none. [`journal`], [`state`], [`holder`], [`tree`], [`store`] and
-//! [`history`] touch the system.
+//! arguments. [`checkpoint`] only reads files. [`journal`], [`state`], [`holder`], [`tree`], [`store`] and [`history`]
+//! touch the system.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 

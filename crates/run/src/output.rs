@@ -1,5 +1,5 @@
-//! What the job prints, in files of bounded length: `stdout-0001.log`, `stdout-0002.log`, … The first and the newest
-//! are kept. A writer never fails for its reader's sake: with a full disk it counts what is lost and goes on.
+//! The job's output in files of bounded length: `stdout-0001.log`, `stdout-0002.log`, … The first and the newest files
+//! are kept. A writer never fails: with a full disk it counts the lost bytes and continues.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,7 +16,7 @@ pub const STREAMS: [&str; 2] = ["stdout", "stderr"];
 pub struct Bounds {
     /// Length of a file, bytes.
     pub file_bytes: u64,
-    /// Files that are kept, the first included; at least 2.
+    /// Number of files that are kept, including the first; at least 2.
     pub n_files: u32,
 }
 
@@ -43,7 +43,7 @@ fn name(stream: &str, number: u32) -> String {
 }
 
 impl Writer {
-    /// Begins with a new first file. An existing one is written on, never over.
+    /// Starts with the first file. Appends to an existing one, never overwrites it.
     pub fn new(folder: &Path, stream: &'static str, bounds: Bounds) -> Self {
         Self { folder: folder.to_owned(), stream, bounds, number: 1, file: None, written: 0, lost: 0 }
     }
@@ -76,25 +76,25 @@ impl Writer {
         file.write_all(bytes)
     }
 
-    /// The next file. The one after the first is removed if there are too many.
+    /// Opens the next file. If there are too many, removes the one after the first.
     fn turn(&mut self) {
         self.file = None;
         self.written = 0;
         self.number += 1;
         let n_files = self.bounds.n_files.max(2);
         if self.number > n_files {
-            // It may be gone already.
+            // It may already be gone.
             let _ = fs::remove_file(self.folder.join(name(self.stream, self.number + 1 - n_files)));
         }
     }
 }
 
-/// How far a stream has been read.
+/// Read position in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// File, from 1; 0 before the first.
     pub number: u32,
-    /// Bytes of it.
+    /// Offset in it, bytes.
     pub offset: u64,
 }
 
@@ -108,12 +108,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Goes on from `at`.
+    /// Continues at `at`.
     pub fn new(folder: &Path, stream: &'static str, at: Position) -> Self {
         Self { folder: folder.to_owned(), stream, at, file: None }
     }
 
-    /// How far it has come.
+    /// The current position.
     pub fn position(&self) -> Position {
         self.at
     }
@@ -147,7 +147,7 @@ impl Reader {
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // It was removed since: go on with the oldest of the newer ones.
+                // It was removed meanwhile: continue with the oldest newer file.
                 let Some(next) = self.newer() else { return Ok(false) };
                 self.at = Position { number: next, offset: 0 };
                 self.open()
@@ -156,7 +156,7 @@ impl Reader {
         }
     }
 
-    /// The next file that is there.
+    /// The next existing file.
     fn newer(&self) -> Option<u32> {
         numbers(&self.folder, self.stream).into_iter().find(|number| *number > self.at.number)
     }
@@ -213,10 +213,10 @@ mod tests {
         assert!(said.len() > 60);
         // The first and the newest two.
         assert_eq!(numbers(folder.path(), "stdout"), [1, 4, 5]);
-        // Who comes late reads what is left.
+        // A late reader gets what is left.
         let mut late = Reader::new(folder.path(), "stdout", Position::default());
         assert_eq!(read_all(&mut late), "line 0\nline 1\nline 6\nline 7\nline 8\n");
-        // Who comes back goes on.
+        // A returning reader continues.
         let mut again = Reader::new(folder.path(), "stdout", reader.position());
         assert_eq!(read_all(&mut again), "");
         writer.write(b"more\n");

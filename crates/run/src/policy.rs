@@ -1,4 +1,4 @@
-//! The policy file: budgets, pauses, what may be excluded, and where checkpoints lie.
+//! The policy file: budgets, pauses, exclusion of nodes, and the location of checkpoints.
 //!
 //! ```text
 //! version = 1
@@ -9,7 +9,7 @@
 //! max_share = 0.05
 //! ```
 //!
-//! A wrong file is refused with the line and the key of the fault. What it leaves out has the default.
+//! An invalid file is rejected with the line and key of the fault. Missing keys have their defaults.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -20,93 +20,93 @@ use toml::Spanned;
 
 use crate::words::{CONFIDENCES, confidence_name};
 
-/// What to do about a failed attempt.
+/// Policy for failed attempts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Restarts by class within a time window. `External` has none, and `Program` has [`Policy::same_place`].
+    /// Restarts per class within a time window. `External` has none, and `Program` has [`Policy::same_place`].
     pub budgets: Vec<Budget>,
-    /// The same program error at the same step this many times means stop.
+    /// Stop after the same program error at the same step this many times.
     pub same_place: u32,
     /// Pauses between attempts.
     pub backoff: Backoff,
-    /// When a node is left out.
+    /// When to exclude a node.
     pub exclude: Exclude,
-    /// Confidence that stops a program.
+    /// Least confidence to stop because of a program fault.
     pub stop_confidence: Confidence,
-    /// How long a diagnosed stall may resolve itself.
+    /// How long to wait for a diagnosed stall to resolve itself.
     pub stall_grace: Duration,
-    /// Where checkpoints lie.
+    /// Location of checkpoints.
     pub checkpoint: Checkpoint,
-    /// What a node must pass before an attempt.
+    /// The preflight check of a node before an attempt.
     pub preflight: Preflight,
 }
 
-/// Restarts that a class may use.
+/// Budget of restarts for a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// For failures of this class.
+    /// Class of the failures.
     pub class: Class,
-    /// Restarts.
+    /// Number of restarts.
     pub max: u32,
-    /// Within this time.
+    /// Time window.
     pub per: Duration,
 }
 
-/// Pauses that grow.
+/// Growing pauses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// Pause after the first failure.
     pub first: Duration,
-    /// Each further one without progress multiplies it.
+    /// Each further failure without progress multiplies the pause by this.
     pub factor: f64,
-    /// It grows no further.
+    /// Longest pause.
     pub cap: Duration,
-    /// Random share by which it varies, 0 to 1.
+    /// Random variation of the pause, as a share from 0 to 1.
     pub jitter: f64,
 }
 
-/// When a node is left out of further attempts.
+/// When to exclude a node from further attempts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exclude {
     /// Least confidence of the verdict.
     pub confidence: Confidence,
-    /// Largest share of all nodes that may be left out, 0 to 1.
+    /// Largest share of all nodes that may be excluded, 0 to 1.
     pub max_share: f64,
-    /// Whether commands that touch nodes of others are run (drain, cordon) or only printed.
+    /// Whether commands that affect shared nodes (drain, cordon) are run or only printed.
     pub mode: Mode,
-    /// How often the scheduler may be asked to start the whole job again without the node, where too few nodes are left.
+    /// How often the scheduler may be asked to requeue the whole job without the node, if too few nodes remain.
     pub requeue: u32,
-    /// After how long the node may join an attempt again, if it passes the examination before it; None: never. Each further
-    /// time that it is left out takes four times as long. A node that was only silent may come back at once, the first time.
+    /// Time after which the node may rejoin, if it passes the preflight check; None: never. Each further exclusion
+    /// lasts four times as long. The first time, a node that was only silent may rejoin at once.
     pub back_after: Option<Duration>,
 }
 
-/// Whether commands of the scheduler are run.
+/// Whether scheduler commands are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Printed only.
+    /// Only print them.
     DryRun,
-    /// Run.
+    /// Run them.
     Act,
 }
 
-/// Where checkpoints lie and how they are checked.
+/// Location and checking of checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The folder that the program saves into.
+    /// The folder where the program saves them.
     pub dir: Option<String>,
     /// Read every byte and compare checksums.
     pub hash: bool,
 }
 
-/// What a node must pass before an attempt.
+/// The preflight check of a node before an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preflight {
     /// `check --quick`.
     pub check: bool,
-    /// A command for `sh -c` that must end with 0: `ringleader bench --for 5`, a site's own test.
+    /// A command for `sh -c` that must exit with 0: `ringleader bench --for 5`, a site's own test.
     pub command: Option<String>,
-    /// It has this long.
+    /// Time limit of the command.
     pub within: Duration,
 }
 
@@ -142,13 +142,13 @@ impl Default for Policy {
 }
 
 impl Preflight {
-    /// The longest that an examination takes.
+    /// Longest duration of a preflight check.
     pub fn longest(&self) -> Duration {
         self.within * (u32::from(self.check) + u32::from(self.command.is_some()))
     }
 }
 
-/// What is wrong with a policy file.
+/// A fault in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}{}: {why}", key.as_ref().map(|key| format!(", {key}")).unwrap_or_default())]
 pub struct Fault {
@@ -158,7 +158,7 @@ pub struct Fault {
     pub column: u32,
     /// The key, with its table: `backoff.factor`.
     pub key: Option<String>,
-    /// What is wrong, and what is expected.
+    /// What is wrong and what is expected.
     pub why: String,
     /// The line itself.
     pub text: String,
@@ -246,14 +246,14 @@ struct RawPreflight {
     within: Option<Spanned<String>>,
 }
 
-/// In place of a time.
+/// Value instead of a time.
 const NEVER: &str = "never";
 
 /// Largest policy file, bytes.
 pub const MAX_BYTES: usize = 64 << 10;
 
 impl Policy {
-    /// Reads a policy file. Errors: the first fault, with its line and key.
+    /// Parses a policy file. Errors: the first fault, with its line and key.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let page = Page(text);
         if text.len() > MAX_BYTES {
@@ -266,7 +266,7 @@ impl Policy {
         match &file.version {
             Some(version) if *version.get_ref() == 1 => {}
             Some(version) => {
-                return Err(page.fault(version.span(), "this program reads version 1".to_owned()));
+                return Err(page.fault(version.span(), "this program supports version 1".to_owned()));
             }
             None => return Err(page.fault(0..0, "`version = 1` is missing".to_owned())),
         }
@@ -309,7 +309,7 @@ impl Policy {
         if let Some(cap) = &raw.cap {
             self.backoff.cap = page.duration(cap, Duration::ZERO, day)?;
             if self.backoff.cap < self.backoff.first {
-                return Err(page.fault(cap.span(), "the cap is below `first`".to_owned()));
+                return Err(page.fault(cap.span(), "`cap` is below `first`".to_owned()));
             }
         }
         self.backoff.cap = self.backoff.cap.max(self.backoff.first);
@@ -352,7 +352,7 @@ impl Policy {
         }
         if let Some(dir) = &file.checkpoint.dir {
             if dir.get_ref().is_empty() {
-                return Err(page.fault(dir.span(), "the folder has no name".to_owned()));
+                return Err(page.fault(dir.span(), "the folder is empty".to_owned()));
             }
             self.checkpoint.dir = Some(dir.get_ref().clone());
         }
@@ -375,7 +375,7 @@ impl Policy {
         self.budgets.iter().copied().find(|budget| budget.class == class)
     }
 
-    /// The policy as a file that [`Policy::parse`] reads as the same policy.
+    /// The policy as TOML; [`Policy::parse`] returns the same policy.
     pub fn to_toml(&self) -> String {
         use std::fmt::Write as _;
         let mut out = "version = 1\n[budget]\n".to_owned();
@@ -407,7 +407,7 @@ impl Policy {
         );
         let _ = writeln!(out, "[stop]\nconfidence = \"{}\"", confidence_name(self.stop_confidence));
         let _ = writeln!(out, "[stall]\ngrace = \"{}\"", words(self.stall_grace));
-        // A string of JSON is one of TOML.
+        // A JSON string is also a TOML string.
         let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
         let _ = writeln!(out, "[checkpoint]\nhash = {}", self.checkpoint.hash);
         if let Some(dir) = &self.checkpoint.dir {
@@ -426,7 +426,7 @@ impl Policy {
     }
 }
 
-/// Reads `10s`, `250ms`, `6h`, `1h30m`, `2d`. Errors: what is expected.
+/// Parses `10s`, `250ms`, `6h`, `1h30m`, `2d`. Errors: the expected format.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("expected a time such as \"10s\", \"10m\" or \"6h\", not {text:?}");
     let mut rest = text.trim();
@@ -446,7 +446,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(ms))
 }
 
-/// A time as [`duration`] reads it.
+/// Formats a time for [`duration`].
 pub fn words(time: Duration) -> String {
     let ms = time.as_millis() as u64;
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
@@ -454,7 +454,7 @@ pub fn words(time: Duration) -> String {
     unit.map_or_else(|| format!("{ms}ms"), |(unit, factor)| format!("{}{unit}", ms / factor))
 }
 
-/// The text of the file, for places in it.
+/// The text of the file, to look up lines and keys.
 struct Page<'a>(&'a str);
 
 impl Page<'_> {
@@ -474,7 +474,7 @@ impl Page<'_> {
         }
     }
 
-    /// The key of a place: the table above it, and on its line the last key before it, in an inline table too.
+    /// The key at a position: the table above it, and the last key before it on its line, also in an inline table.
     fn key(&self, line_at: usize, text: &str, column: u32) -> Option<String> {
         let is_table = |line: &&str| line.trim_start().starts_with('[');
         let above = self.0.get(..line_at).unwrap_or_default();
@@ -491,7 +491,7 @@ impl Page<'_> {
         let mut keys: Vec<String> = Vec::new();
         if let Some((first, rest)) = text.split_once('=') {
             keys.extend(word(first));
-            // The part of an inline table that the place is in.
+            // The part of an inline table that contains the position.
             if rest.trim_start().starts_with('{') && head.contains('{') {
                 let part = head.rsplit(['{', ',']).next().unwrap_or_default();
                 let at = head.len() - part.len();
@@ -565,7 +565,7 @@ mod tests {
     fn faults_have_line_and_key() {
         for (text, line, key, why) in [
             ("", 1, "", "`version = 1` is missing"),
-            ("version = 2", 1, "version", "reads version 1"),
+            ("version = 2", 1, "version", "supports version 1"),
             ("version = 1\n\n[backoff]\nfirst = \"ten\"", 4, "backoff.first", "expected a time such as"),
             ("version = 1\n[backoff]\nfactor = 0.5", 3, "backoff.factor", "from 1 to 100"),
             ("version = 1\n[backoff]\ncap = \"1s\"", 3, "backoff.cap", "below `first`"),

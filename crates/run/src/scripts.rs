@@ -1,31 +1,31 @@
-//! Ready files for Slurm, Kubernetes and plain torchrun: `run --print-scripts`.
+//! Ready-to-use files for Slurm, Kubernetes and plain torchrun: `run --print-scripts`.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the files are for.
+/// The job that the files are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The command that was given, if any.
+    /// The given command, if any.
     pub command: Vec<String>,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Fewest nodes.
+    /// Smallest number of nodes.
     pub least: u32,
     /// Name of the job.
     pub job: String,
-    /// Folder of checkpoints, if it was named.
+    /// Folder of checkpoints, if given.
     pub checkpoints: Option<String>,
 }
 
-/// Name and text of each file. `folder` is where they will lie.
+/// Name and text of each file. `folder` is their destination.
 pub fn files(asked: &Asked, folder: &Path) -> Vec<(&'static str, String)> {
     let name = label(&asked.job);
     let checkpoints = asked.checkpoints.clone().unwrap_or_else(|| "ckpt".to_owned());
     let command = command(asked);
     let shell = command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-    // `$(X)` would be a variable of Kubernetes.
+    // Kubernetes would expand `$(X)`.
     let argument = |word: &String| serde_json::to_string(&word.replace("$(", "$$(")).unwrap_or_default();
     let rows = |indent: usize| {
         let blank = " ".repeat(indent);
@@ -53,10 +53,10 @@ pub fn files(asked: &Asked, folder: &Path) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Writes the files into a folder; none is written over. Errors: the file system's.
+/// Writes the files into a folder; overwrites none. Errors: the file system's.
 pub fn write(folder: &Path, asked: &Asked) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(folder)?;
-    // Slurm runs a copy of the script from elsewhere.
+    // Slurm runs a copy of the script from another folder.
     let own = folder.canonicalize()?;
     let mut made = Vec::new();
     for (name, text) in files(asked, &own) {
@@ -67,7 +67,7 @@ pub fn write(folder: &Path, asked: &Asked) -> io::Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// The command with the places that several nodes need.
+/// The command with the placeholders that several nodes need.
 fn command(asked: &Asked) -> Vec<String> {
     if !asked.command.is_empty() {
         return asked.command.clone();
@@ -77,7 +77,7 @@ fn command(asked: &Asked) -> Vec<String> {
     words.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:=@%+,{}".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -86,7 +86,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A name as Kubernetes allows it.
+/// A name that Kubernetes allows.
 fn label(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let label: String = name.chars().map(plain).take(40).collect();

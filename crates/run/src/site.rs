@@ -1,16 +1,16 @@
-//! What a scheduler should do about a node that was left out. Commands only: whether they are run is the caller's choice,
-//! and by default they are printed, since they touch nodes that others use.
+//! Scheduler commands for an excluded node. The caller chooses whether to run them; by default they are printed, since
+//! they affect nodes that others use.
 
-/// What is wanted.
+/// The request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Name of the job.
     pub job: String,
-    /// Nodes that were left out.
+    /// Excluded nodes.
     pub nodes: Vec<String>,
     /// Why, one sentence.
     pub why: String,
-    /// The whole job is to be started again without them.
+    /// Whether to requeue the whole job without them.
     pub requeue: bool,
 }
 
@@ -19,24 +19,24 @@ pub struct Wanted {
 pub struct Command {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// What its caller needs.
+    /// The right that its caller needs.
     pub right: &'static str,
 }
 
-/// Longest reason that is passed on.
+/// Longest reason that is passed to the scheduler.
 const MAX_REASON: usize = 160;
 
-/// Requeues a Slurm job without some nodes, from within the job. A running job's list of excluded nodes cannot be changed, so it
-/// is held first. That ends the job's processes: SIGTERM now, SIGKILL after KillWait (30 s); this shell ignores the first and
-/// needs less than a second. Nodes that were excluded before stay so.
+/// Requeues a Slurm job without some nodes, from within the job. The exclude list of a running job cannot be changed,
+/// so the job is requeued on hold first. That ends the job's processes: SIGTERM now, SIGKILL after KillWait (30 s);
+/// this shell ignores SIGTERM and needs less than a second. Earlier excluded nodes stay excluded.
 const REQUEUE: &str = "trap '' TERM HUP INT; \
     old=$(scontrol show job \"$1\" -o | tr ' ' '\\n' | sed -n 's/^ExcNodeList=//p' | grep -v null); \
     scontrol requeuehold \"$1\" || exit; n=0; \
     until scontrol update JobId=\"$1\" ExcNodeList=\"${old:+$old,}$2\"; do n=$((n+1)); [ $n -gt 20 ] && break; sleep 1; done; \
     scontrol release \"$1\"";
 
-/// The commands for the scheduler that this environment belongs to; none without one. Names that are no plain words of a
-/// host are left out: they come from evidence.
+/// The commands for the scheduler of this environment; none without a scheduler. Names that are not plain host names
+/// are omitted: they come from evidence.
 pub fn commands(wanted: &Wanted, environment: &[(String, String)]) -> Vec<Command> {
     let of = |name: &str| environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let nodes: Vec<&str> = wanted.nodes.iter().map(String::as_str).filter(|node| is_host(node)).collect();
@@ -89,7 +89,7 @@ pub fn commands(wanted: &Wanted, environment: &[(String, String)]) -> Vec<Comman
     Vec::new()
 }
 
-/// A host's name and nothing else: no option, no separator of a list, no blank.
+/// Whether it is only a host name: no option, list separator or blank.
 fn is_host(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     !name.is_empty() && name.len() <= 253 && !name.starts_with(['-', '.']) && name.chars().all(is_plain)

@@ -1,9 +1,9 @@
-//! The state folder: what holder and supervisor tell each other, so that either can be replaced.
+//! The state folder: how holder and supervisor communicate, so that either can be replaced.
 //!
 //! ```text
-//! run.json                what was asked for            (written once)
+//! run.json                the request                   (written once)
 //! holder.json             what runs and what has ended  (holder)
-//! supervisor.json         where the supervisor stands   (supervisor)
+//! supervisor.json         state of the supervisor       (supervisor)
 //! orders/000001.json      launch, clean, end            (supervisor)
 //! attempts/1/…            output and evidence of an attempt
 //! journal.jsonl           every transition, `ringleader.run.v1`
@@ -27,7 +27,7 @@ pub struct Folder {
     path: PathBuf,
 }
 
-/// What was asked for.
+/// The request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Asked {
@@ -35,15 +35,15 @@ pub struct Asked {
     pub job: String,
     /// This node's name.
     pub node: String,
-    /// The launcher and its arguments, with their places for `{checkpoint}` and the like.
+    /// The launcher and its arguments, with placeholders such as `{checkpoint}`.
     pub argv: Vec<String>,
-    /// The options of `run`, as they were given.
+    /// The options of `run`, as given.
     pub options: Vec<String>,
     /// When it began, seconds since 1970.
     pub at: f64,
 }
 
-/// What the holder has done and seen.
+/// State of the holder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Held {
@@ -51,17 +51,17 @@ pub struct Held {
     pub pid: u32,
     /// The supervisor, if one runs.
     pub supervisor: Option<u32>,
-    /// Supervisors that have been started.
+    /// Number of supervisors started.
     pub n_supervisors: u32,
-    /// Number of the last order that was carried out.
+    /// Number of the last executed order.
     pub obeyed: u64,
-    /// The launcher that was started last.
+    /// The launcher started last.
     pub launched: Option<Launched>,
     /// How it ended.
     pub ended: Option<Ended>,
-    /// Signals that were sent to the holder, the oldest first.
+    /// Signals that the holder received, oldest first.
     pub told: Vec<Told>,
-    /// An order that could not be obeyed, and why.
+    /// An order that could not be executed, and why.
     pub refused: Option<(u64, String)>,
 }
 
@@ -91,18 +91,18 @@ pub struct Ended {
     pub signal: Option<i32>,
     /// When, seconds since 1970.
     pub at: f64,
-    /// Processes that it left behind have been ended.
+    /// Whether the processes that it left behind have been ended.
     pub is_clean: bool,
 }
 
 impl Ended {
-    /// The code by which a shell tells it.
+    /// The exit code as a shell reports it.
     pub fn code(&self) -> u8 {
         let code = self.code.or_else(|| self.signal.map(|signal| 128 + signal)).unwrap_or(1);
         u8::try_from(code).unwrap_or(u8::MAX)
     }
 
-    /// It ended with 0.
+    /// Whether it exited with 0.
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
     }
@@ -123,15 +123,15 @@ impl Ended {
 pub struct Told {
     /// Its number.
     pub signal: i32,
-    /// When it was passed on, seconds since 1970.
+    /// When it was forwarded, seconds since 1970.
     pub at: f64,
 }
 
-/// What the supervisor wants of the holder.
+/// An order of the supervisor to the holder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Start the launcher. Refused if this attempt, or a later one, was started before.
+    /// Start the launcher. Refused if this attempt or a later one was already started.
     Launch {
         /// Number of the attempt.
         attempt: u32,
@@ -139,34 +139,34 @@ pub enum Order {
         generation: u64,
         /// Program and arguments.
         argv: Vec<String>,
-        /// Variables that are added to the holder's environment.
+        /// Variables to add to the holder's environment.
         env: Vec<(String, String)>,
     },
-    /// End what the attempt's launcher left behind: SIGTERM, and SIGKILL after `grace_ms`.
+    /// End processes that the attempt's launcher left behind: SIGTERM, then SIGKILL after `grace_ms`.
     Clean {
         /// Number of the attempt.
         attempt: u32,
-        /// Time to end by itself.
+        /// Time to exit after SIGTERM.
         grace_ms: u64,
     },
-    /// End with this code, or with the last launcher's.
+    /// Exit with this code, or with the last launcher's.
     End {
-        /// Where no launcher was ever started, or the job has ended well without this node.
+        /// Set if no launcher was ever started, or the job succeeded without this node.
         code: Option<u8>,
     },
 }
 
 impl Folder {
-    /// Opens the folder and makes what is missing. Errors: the file system's.
+    /// Opens the folder and creates what is missing. Errors: the file system's.
     pub fn open(path: &Path) -> io::Result<Self> {
         for part in [path.to_owned(), path.join("orders"), path.join("attempts")] {
             fs::create_dir_all(part)?;
         }
-        // The launcher may have another working directory than who looks at the folder later.
+        // The launcher may have a different working directory than later readers of the folder.
         Ok(Self { path: path.canonicalize()? })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -183,7 +183,7 @@ impl Folder {
         self.path.join("journal.jsonl")
     }
 
-    /// Reads a file of the folder; None if it is absent. Errors: it cannot be read, or is none of its kind.
+    /// Reads a file of the folder; None if it is absent. Errors: it cannot be read or parsed.
     pub fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
         read(&self.path.join(name))
     }
@@ -193,7 +193,7 @@ impl Folder {
         write(&self.path.join(name), content)
     }
 
-    /// Gives an order and returns its number. Only one supervisor may give orders: it holds [`Folder::seat`].
+    /// Writes an order and returns its number. Only the supervisor that holds [`Folder::seat`] may write orders.
     /// Errors: the file system's.
     pub fn order(&self, order: &Order) -> io::Result<u64> {
         let mut number = 1;
@@ -205,7 +205,7 @@ impl Folder {
         Ok(number)
     }
 
-    /// The order of this number, if it was given. Errors: as [`Folder::read`].
+    /// The order with this number, if it exists. Errors: as [`Folder::read`].
     pub fn order_at(&self, number: u64) -> io::Result<Option<Order>> {
         read(&self.order_path(number))
     }
@@ -214,14 +214,13 @@ impl Folder {
         self.path.join("orders").join(format!("{number:06}.json"))
     }
 
-    /// Takes the holder's place; None if another run has it. It is given back when the file is dropped. Errors: the file
-    /// system's.
+    /// Locks the holder's place; None if another run has it. Dropping the file releases it. Errors: the file system's.
     pub fn place(&self) -> io::Result<Option<File>> {
         self.lock("place")
     }
 
-    /// Takes the supervisor's seat; None if another supervisor has it. It is given back when the file is dropped.
-    /// Errors: the file system's.
+    /// Locks the supervisor's seat; None if another supervisor has it. Dropping the file releases it. Errors: the file
+    /// system's.
     pub fn seat(&self) -> io::Result<Option<File>> {
         self.lock("seat")
     }

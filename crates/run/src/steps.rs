@@ -1,4 +1,4 @@
-//! The step that a program has reached, from what it prints.
+//! The training step that a program has reached, from its output.
 //!
 //! ```text
 //! step 812 loss 2.31 lr 3.0e-4
@@ -6,7 +6,7 @@
 //!   2%|▏         | 812/50000 [10:11<9:58:12,  1.37it/s]
 //! ```
 
-/// Words before the number of a step, the most telling first. Epochs are none: many steps share one.
+/// Words before the number of a step, the most specific first. Epochs do not count: many steps share one.
 const WORDS: [&str; 7] = ["global_step", "global step", "step", "iteration", "iter", "batch", "update"];
 /// A number with more digits is an id or a time.
 const MAX_DIGITS: usize = 12;
@@ -17,7 +17,7 @@ pub fn of(line: &str) -> Option<u64> {
         return None;
     }
     let lower = line.to_ascii_lowercase();
-    // An error tells of the step that was not done.
+    // An error message names a step that was not completed.
     if ["error", "exception", "resum", "warn"].iter().any(|word| lower.contains(word)) {
         return None;
     }
@@ -39,7 +39,7 @@ fn worded(line: &str) -> Option<u64> {
     })
 }
 
-/// The count of the last bar of a line.
+/// The count of the last progress bar in a line.
 fn bar(line: &str) -> Option<u64> {
     let at = line.rfind("%|")?;
     let count = line.get(at + 2..)?.split_once('|')?.1.trim_start();
@@ -49,7 +49,7 @@ fn bar(line: &str) -> Option<u64> {
 
 fn digits(text: &str) -> Option<u64> {
     let n = text.bytes().take_while(u8::is_ascii_digit).count();
-    // `0.83` and `12:30` are no steps.
+    // `0.83` and `12:30` are not steps.
     let is_other = text.get(n..).is_some_and(|rest| {
         let mut rest = rest.chars();
         matches!(rest.next(), Some('.' | ':')) && rest.next().is_some_and(|c| c.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Where decrees and members are kept: a file of this node, a directory that all nodes see, or etcd.
+//! The store of decrees and members: a file on this node, a directory that all nodes see, or etcd.
 
 use std::fs;
 use std::io;
@@ -8,18 +8,18 @@ use ringleader_hub::ledger::Ledger;
 
 use crate::agree::{Decree, Member, View};
 
-/// A place for decrees and members. Calls may take as long as the deadline of the place.
+/// A store of decrees and members. Calls may take up to the store's deadline.
 pub trait Store: Send {
     /// The newest decree and the live members. Errors: it does not answer.
     fn read(&mut self) -> Result<View, String>;
-    /// Writes a decree if the newest is the one before; false if it is not. Errors: it does not answer, has no room, or
-    /// whether it was written is unknown.
+    /// Writes a decree if its predecessor is still the newest; false otherwise. Errors: it does not answer or is full;
+    /// the decree may have been written.
     fn propose(&mut self, decree: &Decree) -> Result<bool, String>;
-    /// Tells the others how this node stands, for as long as it lives. Errors: as [`Store::propose`].
+    /// Announces the state of this node to the others until its lease expires. Errors: as [`Store::propose`].
     fn announce(&mut self, member: &Member) -> Result<(), String>;
 }
 
-/// One node alone: the decree is a file of its state folder.
+/// A single node: the decree is a file in its state folder.
 #[derive(Debug)]
 pub struct Alone {
     path: PathBuf,
@@ -66,13 +66,13 @@ impl Store for Alone {
     }
 }
 
-/// Many nodes: a ledger of the hub.
+/// Several nodes: a ledger of the hub.
 pub struct Shared {
     ledger: Ledger,
 }
 
 impl Shared {
-    /// Over a ledger that was opened.
+    /// Uses an open ledger.
     pub fn new(ledger: Ledger) -> Self {
         Self { ledger }
     }
@@ -89,7 +89,7 @@ impl Store for Shared {
             }
             None => None,
         };
-        // A member of another version may not be readable; it is not counted, and so nothing is decided with it.
+        // A member of another version may not be readable; it does not count, and no decision uses it.
         let members = page.members.into_iter().filter_map(|(node, bytes)| {
             let member: Member = serde_json::from_slice(&bytes).ok()?;
             (member.node == node).then_some(member)

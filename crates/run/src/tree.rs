@@ -1,8 +1,7 @@
-//! The processes of the job: all descendants of the holder, less the supervisor and what it started.
+//! The processes of the job: all descendants of the holder except the supervisor and its children.
 //!
-//! The holder is a subreaper, so a process whose parent died becomes its child, whatever session or group it made for itself.
-//! Processes are signalled by a descriptor and only while their start time is the one that was read: a number that was
-//! used again meets nobody.
+//! The holder is a subreaper, so a process whose parent died becomes its child, in any session or process group.
+//! Processes are signalled through a pidfd and only if their start time is unchanged: a reused pid is never signalled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,21 +11,21 @@ use std::time::{Duration, Instant};
 use ringleader_collect::follow::{self, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// In the environment of the supervisor and all that it starts.
+/// Marks the environment of the supervisor and of everything it starts.
 pub const MARK: &str = "RINGLEADER_SUPERVISOR";
-/// Between two looks while processes end.
+/// Interval between checks while processes end.
 const NAP: Duration = Duration::from_millis(50);
-/// What was killed may need this long to be gone: memory is given back, a driver is waited for.
+/// How long a killed process may take to disappear: it frees memory or waits for a driver.
 const GONE: Duration = Duration::from_secs(5);
 
 /// A process of the job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
-    /// When it began, clock ticks since the machine's start.
+    /// Start time, clock ticks since boot.
     pub started_ticks: u64,
-    /// Its program, 15 letters.
+    /// Its program name, 15 characters.
     pub command: String,
     /// State letter.
     pub state: String,
@@ -43,7 +42,7 @@ pub fn members(holder: u32, supervisor: Option<u32>) -> Vec<Member> {
             below.remove(&pid);
         }
     }
-    // What a supervisor that died had started is the holder's child by now.
+    // Children of a dead supervisor are the holder's children by now.
     below.retain(|pid| !is_marked(proc, *pid));
     let member = |pid: &u32| {
         let stat = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X"))?;
@@ -73,7 +72,7 @@ fn descendants(all: &BTreeMap<u32, Stat>, root: u32) -> BTreeSet<u32> {
     found
 }
 
-/// The kernel shows the environment a program was started with, and only to its owner.
+/// The kernel shows a program's initial environment, and only to its owner.
 fn is_marked(proc: &Path, pid: u32) -> bool {
     let environment = std::fs::read(proc.join(pid.to_string()).join("environ")).unwrap_or_default();
     environment
@@ -81,7 +80,7 @@ fn is_marked(proc: &Path, pid: u32) -> bool {
         .any(|entry| entry.strip_prefix(MARK.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'=')))
 }
 
-/// Sends a signal; false if the process is gone or its number belongs to another one.
+/// Sends a signal; false if the process is gone or its pid was reused.
 pub fn signal(member: &Member, signal: Signal) -> bool {
     let Some(pid) = i32::try_from(member.pid).ok().and_then(Pid::from_raw) else { return false };
     let is_same = || {
@@ -89,9 +88,9 @@ pub fn signal(member: &Member, signal: Signal) -> bool {
             .is_some_and(|stat| stat.started_ticks == member.started_ticks)
     };
     match pidfd_open(pid, PidfdFlags::empty()) {
-        // The descriptor stands for one process: looked at after it was opened, it is the one that was meant.
+        // The descriptor refers to one process: a check after opening shows that it is the right one.
         Ok(descriptor) => is_same() && pidfd_send_signal(&descriptor, signal).is_ok(),
-        // Before Linux 5.3 there is none.
+        // Linux before 5.3 has no pidfd.
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
             is_same() && rustix::process::kill_process(pid, signal).is_ok()
         }
@@ -99,7 +98,7 @@ pub fn signal(member: &Member, signal: Signal) -> bool {
     }
 }
 
-/// Ends all of `list` says: SIGTERM, SIGKILL after `grace`. Returns what is still there after that: processes that wait
+/// Ends the processes that `list` returns: SIGTERM, then SIGKILL after `grace`. Returns those that remain: they wait
 /// for a driver or a disk.
 pub fn end(mut list: impl FnMut() -> Vec<Member>, grace: Duration) -> Vec<Member> {
     let begun = Instant::now();
@@ -115,7 +114,7 @@ pub fn end(mut list: impl FnMut() -> Vec<Member>, grace: Duration) -> Vec<Member
                 signal(member, Signal::KILL);
             } else if asked.insert((member.pid, member.started_ticks)) {
                 signal(member, Signal::TERM);
-                // One that is stopped ends when it runs again.
+                // A stopped process exits once it runs again.
                 if member.state == "T" {
                     signal(member, Signal::CONT);
                 }

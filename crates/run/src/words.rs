@@ -1,4 +1,4 @@
-//! Classes and confidences as words of a file: the types of `model` have no format of their own.
+//! Classes and confidences as words in files: the types of `model` have no file format.
 
 use ringleader_model::{Class, Confidence};
 

@@ -135,7 +135,7 @@ fn main() -> Result<(), Failure> {
             "# Accuracy over simulated jobs\n\n\
              Written by `cargo run --release -p ringleader-synth --example accuracy -- --seeds {} --mode all --markdown docs/accuracy.md`:\n\
              jobs of 2 to {} ranks, one fault each at a random place (crate `synth`), every second job on nodes whose clocks differ by up\n\
-             to two minutes. *right* = cause and culprit ranks, where for some jobs more than one answer is as honest (`truth.rs`);\n\
+             to two minutes. *right* = cause and culprit ranks; for some jobs more than one answer counts as right (`truth.rs`);\n\
              *exact* = the planted cause itself; *place* = the function named, where the verdict names one. All in percent.\n",
             a.seeds, a.max_ranks
         );

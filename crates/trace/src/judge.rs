@@ -27,7 +27,7 @@ pub struct Advice {
     pub gain_pct: f64,
     /// Nothing in the timeline names it.
     pub is_guess: bool,
-    /// The fault is certain whatever the gain.
+    /// The fault is certain regardless of the gain.
     pub is_structural: bool,
     /// Worth a change.
     pub is_worth: bool,
@@ -198,7 +198,7 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         after,
         Cause::HostBound,
         "the GPU waits for the host to launch small pieces of work".to_owned(),
-        "fewer and larger kernels: torch.compile, CUDA graphs, fused optimizers, larger batches",
+        "use fewer and larger kernels: torch.compile, CUDA graphs, fused optimizers, larger batches",
     ));
     let floor = floor_ns(analysis).min(base);
     for one in advice.iter_mut().skip(first).filter(|one| one.after_ns < floor) {
@@ -332,7 +332,7 @@ fn in_main_stream(analysis: &Analysis<'_>) -> bool {
     main * 2 > all
 }
 
-/// Time per step of communication that could overlap computation: of kinds that hardly overlap, and of all kinds while
+/// Time per step of communication that could overlap computation: of kinds that barely overlap, and of all kinds while
 /// nothing computes.
 fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
     let mut kinds: BTreeMap<OpKind, (i64, i64)> = BTreeMap::new();
@@ -409,7 +409,7 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             "check what this rank does that the others do not",
         );
         one.culprits = vec![rank];
-        // Lateness of a single rank is its own fault, whatever the reason.
+        // Lateness of a single rank is its own fault, for any reason.
         let host_side = advice.iter().map(|a| a.gain_pct).fold(0.0, f64::max);
         one.is_structural = one.gain_pct >= LEAST_PCT && one.gain_pct > host_side * 0.6;
         advice.push(one);

@@ -42,7 +42,7 @@ const SLOW_WAIT_NS: i64 = 8_000_000_000;
 const MAX_STALLS: usize = 8;
 /// The slowest rank is shown for as long after it was last late.
 const SLOWEST_NS: i64 = 15_000_000_000;
-/// Stragglers that one look tells of.
+/// Most stragglers reported per look.
 const MAX_TOLD: usize = 4;
 /// Between two statements on the same straggler that differ little.
 const STRAGGLER_NS: i64 = 60_000_000_000;
@@ -55,7 +55,7 @@ struct ToldStall {
     moved_ns: i64,
 }
 
-/// A wait of this length is reported, whatever the patience.
+/// A wait of this length is reported, regardless of the patience.
 const WAITING_NS: i64 = 15_000_000_000;
 /// A rank that has slept for this long in a call that does not end by itself holds up those that wait for it.
 const STUCK_NS: i64 = 30_000_000_000;
@@ -312,7 +312,7 @@ impl Engine {
             }
             told.extend(straggler);
         }
-        // In several communicators it is the same rank: the one that costs most tells.
+        // The same rank may be late in several communicators: the most costly one is reported.
         told.sort_by(|a, b| b.late_ms.total_cmp(&a.late_ms).then(a.comm.cmp(&b.comm)));
         let best = told.iter().find(|s| s.persistent).or(told.first());
         if let Some(best) = best {

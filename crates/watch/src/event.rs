@@ -120,7 +120,7 @@ pub struct SeenRank {
     pub began: Option<f64>,
 }
 
-/// Communicators that one event tells of.
+/// Most communicators in one event.
 pub const MAX_COMMS: usize = 64;
 /// Ranks whose state one stall lists.
 pub const MAX_STATES: usize = 256;

@@ -15,9 +15,9 @@ use crate::ledger::Ledger;
 const BUSY: f64 = 0.1;
 /// Of two hosts alone nothing shows what is usual: they must be busy with each other most of the time.
 const BUSY_ALONE: f64 = 0.4;
-/// The slow link's ways are busy for so many times as long as any other.
+/// The flows of the slow link are busy this many times as long as any other.
 const TIMES: f64 = 3.0;
-/// And the others carry, while they are busy, so many times as much in a second.
+/// And while they are busy, the others carry this many times as much per second.
 const RATE_TIMES: f64 = 2.0;
 /// A way that carries less than this share of what the slow one carries says nothing of how fast others are.
 const COMPARABLE: f64 = 0.2;
@@ -127,7 +127,7 @@ fn flows<'a>(ledger: &Ledger<'a>) -> (BTreeMap<&'a str, u32>, Vec<Flow<'a>>) {
     }
     let mut flows: BTreeMap<(&str, &str), Flow<'_>> = BTreeMap::new();
     for (_, tcp) in told {
-        // Storage, and whatever else a rank talks to, is not the job's network.
+        // Storage and other connections of a rank are not the job's network.
         let is_between = |flow: &&TcpFlow| {
             flow.from != flow.to && owners.contains_key(&*flow.from) && owners.contains_key(&*flow.to)
         };

@@ -127,7 +127,7 @@ impl Default for Rhythm {
 pub struct Glance {
     /// When something that it waits for last moved.
     pub moved_ns: i64,
-    /// When anything of its ranks last moved, in whatever communicator.
+    /// When any of its ranks last made progress, in any communicator.
     pub busy_ns: i64,
     /// Up to when the digests tell.
     pub known_ns: i64,

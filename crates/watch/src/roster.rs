@@ -9,7 +9,7 @@ use crate::waiting::Waiting;
 const MAX_PROCESSES: usize = 1024;
 /// A process that is gone is listed for this long: those of earlier attempts of a job pile up.
 const GONE_NS: i64 = 3_600_000_000_000;
-/// An agent is silent after this many of its intervals: one digest may be lost, two hardly.
+/// An agent is silent after this many of its intervals: one digest may get lost, rarely two.
 const SILENT_INTERVALS: i64 = 3;
 /// No agent is called silent sooner: hubs have hiccups of this length.
 const SILENT_FLOOR_NS: i64 = 3_000_000_000;
@@ -185,8 +185,8 @@ fn word(
     }
 }
 
-/// What a look shows of a communicator, without any moment. An agent maps the clock of its ring anew with every look, so that
-/// the same moment comes out a little different each time, and that is no movement.
+/// What a look shows of a communicator, without any moment. An agent re-maps the clock of its ring with every look, so
+/// the same moment differs slightly each time, which is not progress.
 fn shown(comm: &CommDigest) -> impl PartialEq + use<> {
     let since = |op: &OpDigest, ns: i64| ns - op.enqueued_ns;
     let op = |op: &OpDigest| {
@@ -229,7 +229,7 @@ impl Agent {
     /// Age of what is known of it.
     pub(crate) fn age_ns(&self, now_ns: i64) -> i64 {
         let since_arrival = now_ns - self.arrived_ns;
-        // A file found lying about may be of any age; an agent that has spoken twice is alive, whatever its clock says.
+        // A leftover file may be of any age; an agent that has reported twice is alive, regardless of its clock.
         if self.n_digests > 1 { since_arrival } else { since_arrival.max(now_ns - self.at_ns) }
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn stalls(ledger: &Ledger<'_>, waits: &Waits, still: &[Still]) -> Vec
 }
 
 fn stall(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, list: &[Still]) -> Option<Stall> {
-    // The communicator next to what holds all up tells most of it: of several, the one that waits longest.
+    // The communicator next to the cause of the stall is the most informative: of several, the one that waits longest.
     let direct = |group: usize| roots.iter().any(|root| waits.leads_to(group, *root));
     let inside = (0..ledger.groups.len()).filter(|c| {
         ledger.groups.get(*c).is_some_and(|c| c.is_inside)
@@ -58,7 +58,7 @@ fn stall(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, list: &[Stil
     let odd =
         |c: usize| ledger.groups.get(c).is_some_and(|c| c.tracks.iter().any(|c| c.stage == Stage::Different));
     let tripped = |c: usize| list.iter().any(|s| s.group == c);
-    // Where some of those that it waits for wait elsewhere, elsewhere tells more.
+    // If some of the ranks it waits for wait elsewhere, that other place is more informative.
     let passes_on = |c: usize| awaits_others(ledger, waits, c, roots);
     let at = waiting
         .iter()
@@ -157,7 +157,7 @@ fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, g
         return mismatch(ledger, group, &odd);
     }
     let is_silent = |r: usize| ledger.members.get(r).is_some_and(|member| member.is_silent);
-    // Whoever is heard and has not come is known to hold the others up; of one that is not heard nothing is known.
+    // A rank that reports and has not arrived is known to delay the others; about a silent rank nothing is known.
     let never_heard = pick(&|r| stands(r, Stage::Never) && !is_silent(r));
     if !never_heard.is_empty() {
         return missing(ledger, group, &ranks(&never_heard), &op);

@@ -10,8 +10,8 @@ use crate::ledger::{Ledger, Member};
 use crate::settings::Settings;
 use crate::words::{list, verb};
 
-/// Stacks are asked for after this share of the patience: a rank that waits in NCCL's own start spins, and only its stack
-/// tells it from one that works.
+/// Stacks are asked for after this share of the patience: a rank that waits in NCCL's startup spins, and only its stack
+/// distinguishes it from a working one.
 const ASK_AFTER: i64 = 4;
 /// Of jobs whose communicators would not show anyway, stacks are asked for no longer than this many times the patience.
 const ASK_UNTIL: i64 = 2;

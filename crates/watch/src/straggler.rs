@@ -34,7 +34,8 @@ const OCCASIONAL: f32 = 0.1;
 const SURE: f32 = 5.0;
 /// An occasional straggler is late by at least this share of the time between two collectives.
 const OCCASIONAL_LATE: f32 = 0.5;
-/// So many in a row, all late by about the same, are persistent, whatever was before: a fault begins at some step.
+/// This many in a row, all late by about the same, are persistent, regardless of earlier steps: a fault begins at some
+/// step.
 const CLEAR_RUN: f32 = 8.0;
 /// Of what is late by about the same, the standard deviation is at most this share of the mean.
 const CLEAR_SPREAD: f32 = 0.5;
@@ -54,7 +55,7 @@ const WAIT_TIMES: f32 = 3.0;
 const MAX_PAIRS: usize = 64;
 /// The first ones of a kind may be slow: buffers are made, connections opened.
 const WARM_UP: u32 = 3;
-/// Of so many the mean is taken, at first, and later.
+/// Number of values in the mean, at first and later.
 const LEAST_MEAN: u32 = 8;
 const MOST_MEAN: u32 = 16;
 /// Kinds of collective whose best time is kept.
@@ -358,7 +359,8 @@ impl Lateness {
         (self.carried > 0.0 && self.carried_ns > 0.0).then(|| self.carried / self.carried_ns)
     }
 
-    /// Times that collectives take of what they took at best, where they have become slow on all ranks while nobody is late.
+    /// Slowdown of collectives relative to their best time, if they have become slow on all ranks while no rank is
+    /// late.
     pub fn slowed(&self) -> Option<f64> {
         self.slow_kinds(2 * LEAST_VOTES).map(|k| f64::from(k.now / k.best)).max_by(f64::total_cmp)
     }

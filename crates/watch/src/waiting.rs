@@ -14,7 +14,7 @@ const BUSY: f64 = 0.05;
 pub(crate) struct Waiting {
     /// When it was first seen.
     pub(crate) seen_ns: i64,
-    /// Since when it has hardly used a processor.
+    /// Since when it has used almost no processor time.
     idle_ns: i64,
     /// Processor time at that moment, milliseconds.
     idle_cpu_ms: u64,
@@ -51,7 +51,7 @@ impl Waiting {
         if elapsed_ns < WINDOW_NS {
             return self;
         }
-        // One that hangs in the kernel (the driver that wakes a GPU, a large file) waits for nobody.
+        // A rank that hangs in the kernel (a driver that wakes a GPU, a large file) waits for no other rank.
         let is_busy = (cpu_ms - before_ms) as f64 * 1e6 > BUSY * elapsed_ns as f64
             || digest.process == ProcessState::Uninterruptible;
         self.window = Some((at_ns, cpu_ms));
@@ -72,8 +72,8 @@ impl Waiting {
         }
     }
 
-    /// Since when it sleeps in one place in which nothing ends by itself: a lock, a sleep, a store, a debugger. None where it
-    /// works, or may wait for work that somebody does for it.
+    /// Since when it sleeps in one place in which nothing ends by itself: a lock, a sleep, a store, a debugger. None if
+    /// it works, or may wait for work that another process does for it.
     pub(crate) fn stuck_ns(&self, digest: &RankDigest) -> Option<i64> {
         let (_, place_ns) = self.place?;
         let is_debugger =
@@ -81,7 +81,7 @@ impl Waiting {
         let place = outside::outside(&digest.stack, None)?;
         let ends_not = match place.label.as_str() {
             "gil" | "sleep" | "torch-distributed" => true,
-            // A queue is filled by somebody, and a lock of a file may be another process's.
+            // Another process may fill a queue or hold a file lock.
             "lock" => ["acquire (threading.py", "__enter__ (threading.py"]
                 .iter()
                 .any(|of| place.frame.starts_with(of)),

@@ -1,7 +1,8 @@
 //! Who waits for whom: processes and communicators as one graph.
 //!
-//! A process waits in a communicator; the communicator waits for those of its ranks that have not come. A send or receive
-//! waits for its partner. A root waits for nobody, or for itself in a cycle: it holds up all that leads to it.
+//! A process waits in a communicator; the communicator waits for those of its ranks that have not come. A send or
+//! receive waits for its partner. A root waits for no other node, or for itself in a cycle: it delays all that leads to
+//! it.
 
 use crate::digest::OpDigest;
 use crate::ledger::{Group, Ledger, Stage, Track, stage_of};
@@ -68,7 +69,7 @@ pub(crate) fn awaited<'t, 'a>(ledger: &'t Ledger<'a>, group: &'t Group<'a>) -> V
     let mut out: Vec<&Track<'a>> = tracks()
         .filter(|c| matches!(c.stage, Stage::Never | Stage::Different | Stage::Unseen) || is_broken(c))
         .collect();
-    // Kernels that do not start explain something only where nobody is missing.
+    // Kernels that do not start explain a stall only if no rank is missing.
     if out.is_empty() {
         out = tracks().filter(|c| c.stage == Stage::NotStarted).collect();
     }

@@ -38,7 +38,7 @@ pub(super) static CHECK: Check = Check {
 
 /// Positions on one board differ by some 15 degrees; this is more.
 const HOTTER_C: f64 = 20.0;
-/// Below this no GPU counts as hot, whatever its peers' temperature.
+/// Below this no GPU counts as hot, regardless of its peers' temperature.
 const WARM_C: u32 = 70;
 
 fn run(view: &View<'_>) -> Answer {

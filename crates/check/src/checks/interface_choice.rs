@@ -167,7 +167,7 @@ fn unanswered(view: &View<'_>, first: &Interface, list: Option<&str>) -> Option<
     if tried.iter().any(|r| r.answered_ms.is_some()) {
         return None;
     }
-    // A peer that answers nobody says nothing about our interface.
+    // A peer that answers no node says nothing about our interface.
     let lost = tried.iter().find(|r| {
         is_lost(r.failure_kind)
             && reach.iter().any(|other| {
@@ -391,7 +391,7 @@ mod tests {
         node.reach = Part::of(vec![tried(None, None), tried(Some("eth0"), Some(ReachFailure::TimedOut))]);
         let answer = ask(&CHECK, &node);
         assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["eth0"]));
-        // The peer answers nobody: another check reports that.
+        // The peer answers no node: another check reports that.
         node.reach = Part::of(vec![
             tried(None, Some(ReachFailure::TimedOut)),
             tried(Some("eth0"), Some(ReachFailure::TimedOut)),

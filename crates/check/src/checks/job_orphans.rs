@@ -56,7 +56,7 @@ fn run(view: &View<'_>) -> Answer {
         )
         .advise(
             Impact::Destructive,
-            "end those that nobody needs: it checks again, and ends only what is yours and still an orphan",
+            "end orphans that no job needs: it checks again, and ends only your own processes that are still orphans",
             Some(format!("ringleader check --only job-orphans --kill-orphans {}", pids.join(","))),
         )
 }

@@ -76,7 +76,7 @@ fn run(view: &View<'_>) -> Answer {
             let address = master.addresses.first().map(String::as_str).unwrap_or_default();
             let seen = match (master.answered_ms, master.seen) {
                 (Some(ms), _) => format!(", answered in {ms:.1} ms"),
-                (_, Some(PortSeen::Listening)) => ", somebody listens".to_owned(),
+                (_, Some(PortSeen::Listening)) => ", a process listens".to_owned(),
                 (_, Some(PortSeen::Connected)) => ", a rank is connected".to_owned(),
                 _ => String::new(),
             };
@@ -189,7 +189,7 @@ fn judge(view: &View<'_>, master: &Reach) -> Option<Item> {
     None
 }
 
-/// The host is there and nobody listens.
+/// The host answers but nothing listens.
 fn nobody_listens(view: &View<'_>, ranks: &[&Process], port: u16) -> Option<(Verdict, String)> {
     let youngest = ranks.iter().map(|rank| rank.started_ns).filter(|started| *started > 0).max()?;
     let age_ns = view.node.at_ns - youngest;
@@ -371,7 +371,7 @@ mod tests {
         let answer = ask(&CHECK, &node);
         assert_eq!(answer.verdict, Verdict::Fail);
         assert!(answer.summary.contains("earlier run"), "{}", answer.summary);
-        // Who listens is hidden: nobody is blamed.
+        // The listening process is hidden: none is blamed.
         let mut node = here();
         listen(&mut node, None);
         assert_eq!(ask(&CHECK, &node).verdict, Verdict::Ok);

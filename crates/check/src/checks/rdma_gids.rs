@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(
             ask(&CHECK, &node(roce([None; 4]), vec![], vec![])).verdict,
             Verdict::Ok,
-            "nobody uses RoCE"
+            "RoCE is not in use"
         );
     }
 

@@ -42,7 +42,7 @@ pub struct Difference {
     pub usual: Option<String>,
     /// Nodes that have the usual value.
     pub n_usual: usize,
-    /// Nodes that differ, or if nobody is blamed all of them.
+    /// Nodes that differ; all of them if none is blamed.
     pub holders: Vec<Holder>,
     /// Further values that are not listed.
     pub n_more: usize,

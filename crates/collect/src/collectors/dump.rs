@@ -1,5 +1,5 @@
 //! Asks the live job for a Flight Recorder dump, by the named pipe that torch reads where
-//! `TORCH_NCCL_DEBUG_INFO_PIPE_FILE` is set: `<value><rank>.pipe`, any byte. The process writes its dump and goes on.
+//! `TORCH_NCCL_DEBUG_INFO_PIPE_FILE` is set: `<value><rank>.pipe`, any byte. The process writes its dump and continues.
 //! torch has no signal for it: whatever handles SIGUSR1 in a process is the program's own, and none is sent.
 //!
 //! Only when asked for: the job writes a file. Paths are the job's and may be on what hangs: processes of their own

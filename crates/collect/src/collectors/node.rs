@@ -75,7 +75,7 @@ pub(super) fn write(context: &mut Context<'_, '_>) -> Result<(), ringleader_bund
     Ok(())
 }
 
-/// State and processor time once more: `stat` and `wchan` wait for nobody.
+/// State and processor time again: reading `stat` and `wchan` never blocks.
 fn look_again(context: &mut Context<'_, '_>) {
     let proc = context.ask.request.roots.proc.clone();
     let ticks = follow::ticks_per_second() as f64;

@@ -104,7 +104,7 @@ fn of_job(context: &Context<'_, '_>, known: &BTreeSet<u32>) -> Vec<(RingFile, u3
     }
     for pid in wanted {
         let Some(ring) = follow::mapped_ring(proc, pid) else { continue };
-        // Two containers may each have a pid 17 that began at the same tick; our pid tells their files apart.
+        // Two containers may each have a pid 17 that began at the same tick; our pid distinguishes their files.
         let is_taken = rings.contains_key(&ring.name);
         let name = if is_taken { format!("{}-{pid}", ring.name) } else { ring.name.clone() };
         rings.insert(name.clone(), (RingFile { name, ..ring }, pid));

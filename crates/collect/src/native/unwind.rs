@@ -1,8 +1,8 @@
 //! From a thread's place in the kernel to the functions that led there, by the code's unwind tables.
 //!
-//! Of a thread that is blocked the kernel tells two registers, the stack's and the code's. The others are unknown until
-//! a function on the way is seen to have saved them. What would need an unknown one ends the stack, and says so; but for
-//! a frame pointer that the function's own beginning and its caller's call instruction both tell.
+//! Of a blocked thread the kernel reports two registers: stack pointer and program counter. The others are unknown
+//! until a function on the way is seen to have saved them. What would need an unknown one ends the stack, and says so;
+//! but for a frame pointer that the function's own beginning and its caller's call instruction both tell.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, EvaluationResult, Expression, LittleEndian, Register,
@@ -112,7 +112,7 @@ pub(super) fn unwind(modules: &mut Modules, memory: &Memory, stack: u64, code: u
     }
 }
 
-/// The caller: its registers, where it goes on, and whether it was interrupted there rather than called.
+/// The caller: its registers, its return address, and whether it was interrupted there instead of making a call.
 fn step(
     entry: &Entry,
     within: u64,

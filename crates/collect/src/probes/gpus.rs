@@ -1,5 +1,5 @@
-//! The GPUs, as the driver's library NVML tells of them. The library is loaded at run time: a node without a driver is
-//! an answer.
+//! The GPUs, as reported by the driver's library NVML. The library is loaded at run time: a node without a driver is an
+//! answer.
 //!
 //! Each GPU is read by a thread of its own, so that one that hangs is named while the others still answer. Nothing is
 //! set, reset or cleared.

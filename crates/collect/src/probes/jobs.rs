@@ -628,7 +628,7 @@ fn still_blocked(proc: &Path, processes: &mut [Process]) {
     }
 }
 
-/// PCI addresses of GPUs by the number of their device file, as the driver tells them.
+/// PCI addresses of GPUs by the number of their device file, as reported by the driver.
 fn gpu_addresses(proc: &Path) -> BTreeMap<u32, String> {
     let folder = proc.join("driver/nvidia/gpus");
     let gpus = names(&folder).into_iter().filter_map(|address| {

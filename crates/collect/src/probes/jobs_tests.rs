@@ -29,7 +29,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // Its own group and nobody else's.
+        // Only its own group.
         let group = rustix::process::Pid::from_child(&self.0);
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.0.wait();

@@ -54,7 +54,7 @@ fn records(file: &mut File, log: &mut KernelLog) -> std::io::Result<()> {
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => return Ok(()),
                 ErrorKind::Interrupted => {}
-                // The record was overwritten before it was read; the next read goes on behind the gap.
+                // The record was overwritten before it was read; the next read continues after the gap.
                 ErrorKind::BrokenPipe => log.is_cut = true,
                 // A record longer than the buffer cannot be had; the kernel makes none.
                 _ => return Err(error),

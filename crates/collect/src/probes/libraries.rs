@@ -1,5 +1,5 @@
-//! Libraries that the processes of jobs have loaded, with their versions: what a process really runs, whatever is
-//! installed.
+//! Libraries that the processes of jobs have loaded, with their versions: what a process really runs, regardless of
+//! what is installed.
 
 use std::collections::BTreeMap;
 

@@ -74,7 +74,7 @@ fn read(device_folder: &Path, device: &str, port: u32) -> RdmaPort {
     let netdev = gids
         .iter()
         .find_map(|gid| gid.netdev.clone())
-        // Of a card with several ports each interface tells its own, counted from 0.
+        // With several ports per card, each interface reports its own port number, counted from 0.
         .or_else(|| {
             let is_mine = |name: &&String| {
                 number::<u32>(&pci.join("net").join(name).join("dev_port")).is_none_or(|n| n + 1 == port)

@@ -49,9 +49,9 @@ const MAX_ASKERS: usize = 64;
 const MAX_ENVIRON: u64 = 256 << 10;
 /// Tried where no port is given: nearly every host answers or refuses there.
 const ANY_PORT: u16 = 22;
-/// First of traceroute's ports, where nobody listens.
+/// First of traceroute's ports, where nothing listens.
 const UNUSED_PORT: u16 = 33_434;
-/// Longest wait for the word that a packet of the path's test came to nobody, milliseconds.
+/// Longest wait for the report that nothing listens for a packet of the path test, milliseconds.
 const PATH_MS: u64 = 120;
 /// Smallest packet that every path of IPv4 carries.
 const SMALL: u32 = 576;
@@ -402,7 +402,7 @@ fn attempt(
     reach: &mut Reach,
 ) {
     if wish.interface.is_some() && reach.is_local {
-        // The kernel answers itself, whatever the interface.
+        // The kernel answers itself, on any interface.
         return fail(
             reach,
             "the target is this node: that proves nothing about the interface".to_owned(),
@@ -508,7 +508,7 @@ fn connected(to: SocketAddr, from: Option<IpAddr>, limit: Duration) -> Result<Op
 /// What became of one packet.
 #[derive(Debug, PartialEq, Eq)]
 enum Sent {
-    /// The host says that nobody listens: the packet arrived whole.
+    /// The host says that nothing listens: the packet arrived whole.
     Arrived,
     /// The kernel or a router says that it is too large.
     TooLarge,
@@ -539,7 +539,7 @@ fn path_mtu(to: IpAddr, from: Option<IpAddr>, until: Instant) -> std::io::Result
         let outcome = socket
             .send(&vec![0; size.saturating_sub(header) as usize])
             .and_then(|_| socket.recv(&mut [0; 16]));
-        // An answer, too: somebody does listen there.
+        // Also an answer: a process listens there.
         let Err(error) = outcome else { return Ok(Sent::Arrived) };
         match Errno::from_io_error(&error) {
             Some(Errno::CONNREFUSED) => Ok(Sent::Arrived),

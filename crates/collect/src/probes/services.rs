@@ -1,4 +1,4 @@
-//! The services that GPUs and clocks need, as systemd tells of them; without systemd, whether their processes run.
+//! The services that GPUs and clocks need, as reported by systemd; without systemd, whether their processes run.
 //!
 //! There is no library interface to systemd's state that a static program could use: `systemctl show` is asked once.
 

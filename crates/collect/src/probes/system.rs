@@ -117,7 +117,7 @@ mod tests {
         let taken = take(&Request::default()).unwrap();
         assert!(taken.memory_total > taken.memory_available && taken.memory_available > 0);
         assert!(taken.uptime_s > 0.0 && taken.n_cpus > 0 && !taken.kernel.is_empty());
-        // The error grows while nobody keeps the clock, up to the kernel's bound of 16 s.
+        // The error grows while nothing synchronises the clock, up to the kernel's bound of 16 s.
         assert!(taken.clock_error_us.is_some_and(|error| error <= 16_000_000));
     }
 

@@ -1,11 +1,11 @@
-//! The kernel's clock, which no file tells of: adjtimex(2).
+//! The state of the kernel's clock, which no file shows: adjtimex(2).
 
 /// What the kernel says of its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     /// A daemon keeps it in step: `STA_UNSYNC` is not set.
     pub(crate) is_kept: bool,
-    /// Largest error, microseconds; grows by 500 ppm while nobody keeps it.
+    /// Largest error, microseconds; grows by 500 ppm while nothing synchronises it.
     pub(crate) max_error_us: u64,
 }
 

@@ -183,7 +183,7 @@ pub(crate) fn fabric(device: &Device<'_>) -> Result<Fabric, NvmlError> {
     })
 }
 
-/// What is at the other end of a link, as NVML's number. The wrapper's own function gives `Unknown` whatever NVML says.
+/// What is at the other end of a link, as NVML's number. The wrapper's own function always returns `Unknown`.
 pub(crate) fn link_remote_kind(device: &Device<'_>, link: u32) -> Result<u32, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref().map_err(missing)?;
     let mut kind = raw::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_UNKNOWN;

@@ -122,7 +122,7 @@ fn is_binary(head: &[u8]) -> bool {
 /// Writes the file's bytes to `output`, behind one line: whether it could be opened.
 ///
 /// # Errors
-/// If the file cannot be read to its end, or nobody reads any more.
+/// If the file cannot be read to its end, or the output is closed.
 pub(crate) fn pour(request: &Request, output: &mut dyn Write) -> io::Result<()> {
     let opened = at_byte(request);
     let said: Outcome<()> = match &opened {

@@ -1,5 +1,5 @@
-//! Whose socket an address is, by the kernel's tables: RAS is asked only where a rank of the job listens, and that rank has
-//! loaded an NCCL that has RAS. Any other listener is somebody's own port, and nothing connects to it.
+//! Whose socket an address is, by the kernel's tables: RAS is asked only where a rank of the job listens, and that rank
+//! has loaded an NCCL that has RAS. Any other listener may belong to any program, and nothing connects to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpStream};

@@ -36,7 +36,7 @@ const GREETING: Duration = Duration::from_millis(250);
 const MAX_GREETINGS: usize = 12;
 /// Questions, where one that has greeted back then hangs up.
 const MAX_TRIES: u32 = 3;
-/// What is left for the report when somebody has greeted back.
+/// Time left for the report after a service answered the greeting.
 const FOR_REPORT: Duration = Duration::from_millis(2_500);
 /// Largest report that is taken: a hundred bytes for each of a hundred thousand ranks, several times.
 const MAX_BYTES: u64 = 64 << 20;
@@ -74,7 +74,7 @@ fn addresses(request: &Request) -> Result<Vec<SocketAddr>, Trouble> {
 fn ask(request: &Request, addresses: &[SocketAddr], is_meant: IsMeant<'_>) -> Result<Answer, Trouble> {
     let patience = Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
     let until = Instant::now() + patience;
-    // It waits for two legs: asked to wait longer than we do, it would answer nobody.
+    // The service waits in two phases: with a longer timeout than ours its answer would be too late.
     let server_s = (patience.as_secs() / 2).clamp(1, SERVER_S);
     let as_json = request.peers.first().is_some_and(|peer| peer.purpose == "json");
     let mut best: Option<Answer> = None;

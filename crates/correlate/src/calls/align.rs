@@ -657,7 +657,7 @@ impl<'a> Aligner<'_, 'a> {
     }
 }
 
-/// Entries of the same dump, of whatever group, from this call to the group's next.
+/// Entries of the same dump in any group, from this call to the group's next call.
 fn gap_after(track: &Track<'_>, seq: u32) -> Option<u32> {
     track.op(seq.saturating_add(1))?.checked_sub(track.op(seq)?)
 }

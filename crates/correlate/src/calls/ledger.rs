@@ -1,4 +1,4 @@
-//! Per group, each rank's sequence of operations, from whatever saw it.
+//! Per group, each rank's sequence of operations, from every recorder.
 //!
 //! A group is seen through a view: Flight Recorder entries, NCCL's COLL lines, RAS counts, or the watchdog's lines.
 //! Views are kept separate, since they count differently; two of them that agree make a verdict sure.
@@ -221,7 +221,8 @@ fn place_track<'a>(group: &mut Group<'a>, track: Track<'a>) {
         // A second dump of the same rank: another attempt; `jobs` has separated them before.
         return;
     }
-    // Unknown owner. The last free place is as good as any: its rank is withdrawn, so nobody is blamed by place.
+    // Unknown owner. Any free place will do, such as the last: its rank is removed, so no rank is blamed because of its
+    // place.
     let free = group.tracks.iter().rposition(Option::is_none);
     if let Some(free) = free {
         if let Some(rank) = group.ranks.get_mut(free) {

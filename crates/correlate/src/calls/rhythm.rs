@@ -79,7 +79,7 @@ pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Ve
     let oldest: Vec<Option<i64>> =
         groups.iter().map(|g| in_flight(g).or_else(|| ahead_ns(g, horizon))).collect();
     let limits: Vec<Option<i64>> = groups.iter().map(limit_ns).collect();
-    // A group that was hardly used yet is given the patience of the others of its job.
+    // A barely used group gets the patience of the other groups of its job.
     let known = limits.iter().flatten().max().copied().unwrap_or(UNKNOWN_NS);
     let beyond = |limit: i64, age: &Option<i64>| age.is_some_and(|age| age > limit);
     let by_itself = |(age, limit): (&Option<i64>, &Option<i64>)| beyond(limit.unwrap_or(known), age);

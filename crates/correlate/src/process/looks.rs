@@ -25,7 +25,7 @@ pub struct Look {
     pub wchan: Option<Box<str>>,
     /// Innermost frame of the program's own code.
     pub place: Option<Frame>,
-    /// What it does or waits for there, as its stack tells.
+    /// What it does or waits for there, by its stack.
     pub doing: Option<String>,
     /// It waits in a collective or for the GPU: for others.
     pub waits: bool,
@@ -98,7 +98,7 @@ impl Looks {
         self.apart_ms as f64 / 1e3
     }
 
-    /// No rank went on, of those that two stacks tell of, and there are such.
+    /// Whether ranks with two stacks exist and none of them made progress.
     pub fn all_stand(&self) -> bool {
         self.ranks.iter().any(|look| look.has_moved == Some(false))
             && self.ranks.iter().all(|look| look.has_moved != Some(true))

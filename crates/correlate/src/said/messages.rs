@@ -342,7 +342,7 @@ fn is_known(text: &str) -> bool {
     })
 }
 
-/// The program's own code raised it: whatever its text, that is what failed.
+/// The program's own code raised it, so that is the failure, regardless of its text.
 fn is_raised_by_user(exception: &PythonException) -> bool {
     exception.frames.get(..1).and_then(user_frame).is_some()
 }

@@ -99,7 +99,7 @@ impl WatchdogLines {
         self.stands.iter().find(|((label, r), _)| *r == rank && matches(label, group)).map(|(_, s)| s)
     }
 
-    /// Stack of the collective that timed out on a rank, in whatever group.
+    /// Stack of the collective that timed out on a rank, in any group.
     pub fn frames_of(&self, rank: Rank) -> Option<&[Frame]> {
         self.stands
             .iter()

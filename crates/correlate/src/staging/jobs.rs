@@ -114,7 +114,7 @@ impl Stage {
         self
     }
 
-    /// A job of so many ranks: its default group.
+    /// A job with this many ranks: its default group.
     pub fn job(n_ranks: u32) -> Self {
         Self::new().group("default_pg", 0..n_ranks)
     }

@@ -52,7 +52,7 @@ pub enum FrontKind {
     Count(OpKind, u64),
 }
 
-/// A rank that others wait for and that waits for nobody.
+/// A rank that others wait for and that waits for no rank.
 #[derive(Clone, Debug)]
 pub struct Root {
     /// Who.

@@ -1,4 +1,5 @@
-//! How fast the runs of a source go, by the lines of their steps; whether one falls below half of its speed and stays there.
+//! Training speed of the runs in a source, from the lines of their steps; detects a speed that falls below half and
+//! stays there.
 //!
 //! ```text
 //! $ python train.py --gpu 0,1
@@ -12,19 +13,19 @@ use ringleader_model::{Cite, Fact, RunPace, Sign, Who};
 
 use crate::ground::{Line, Sink, lossy, shell};
 
-/// Steps that are kept of one run; of longer runs every second one, every fourth one and so on.
+/// Number of steps kept per run; longer runs keep every second step, every fourth and so on.
 const MAX_STEPS: usize = 1 << 14;
-/// Runs of one source.
+/// Most runs per source.
 const MAX_RUNS: usize = 64;
 /// Longest line that may begin a run, bytes.
 const MAX_BYTES: usize = 2 << 10;
-/// Steps without which speeds are not compared within a run.
+/// Fewest steps for comparing speeds within a run.
 const MIN_STEPS: usize = 8;
-/// Steps that must be slow one after the other, and fast before them.
+/// Number of consecutive slow steps, and of fast steps before them.
 const MIN_SLOW: usize = 3;
-/// The same of bars, which average over steps and begin slowly.
+/// The same for progress bars, which average over steps and start slowly.
 const MIN_SLOW_OF_BAR: usize = 8;
-/// One of so many steps must be slow.
+/// One in this many steps must be slow.
 const SLOW_SHARE: usize = 25;
 /// Candidates of the first slow line.
 const MAX_PLACES: usize = 64;
@@ -40,10 +41,10 @@ pub(super) struct PaceReader {
 struct Run {
     devices: Option<u32>,
     first: Option<(Pace, Place)>,
-    /// Speeds, each with the number of its line.
+    /// Speeds, each with its line number.
     seen: Vec<(f64, u32)>,
     n_steps: u32,
-    /// How often every second step was left out.
+    /// How often every second step was dropped.
     n_halved: u32,
     fastest: f64,
     first_slow: Vec<Place>,
@@ -57,7 +58,7 @@ struct Place {
 }
 
 impl PaceReader {
-    /// Looks at a line that may begin a run, or tell how many take part; `is_early` where all lines are offered.
+    /// Examines a line that may begin a run or state the number of GPUs; `is_early` if all lines are passed in.
     pub(super) fn start(&mut self, line: &Line<'_>, is_early: bool) {
         let is_command = shell::may_be_command(line.body) && !line.body.trim_ascii_start().starts_with(b"#");
         if !is_command && !is_early || line.body.len() > MAX_BYTES {
@@ -72,7 +73,7 @@ impl PaceReader {
         }
     }
 
-    /// A step that tells its pace.
+    /// A step that states its pace.
     pub(super) fn step(&mut self, pace: Pace, number: u32, cite: Cite, body: &[u8]) {
         self.run.step(pace, number, cite, body);
     }
@@ -141,7 +142,7 @@ impl Run {
     }
 }
 
-/// The number of the first line of the longest slow stretch, and how many it has.
+/// The first line number of the longest slow stretch, and its number of steps.
 fn drop_of(seen: &[(f64, u32)], min_slow: usize) -> Option<(u32, u32)> {
     if seen.len() < MIN_STEPS {
         return None;
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(drop_of(&[200., 20.]), None);
     }
 
-    /// What is told of runs in `text`.
+    /// The paces of runs found in `text`.
     fn runs(text: &str) -> Vec<RunPace> {
         let case = crate::read("log", &mut text.as_bytes(), &mut Scratch::default(), &Limits::default());
         let pace = |fact: &Fact| if let Fact::Pace(run) = fact { Some(*run) } else { None };

@@ -106,7 +106,7 @@ fn run(address: &str, mut job: Job, gap: Duration) -> Result<(), Box<dyn std::er
                     say(json!({"agents": "fault", "rank": rank, "stuck_at": stuck_at}));
                 }
                 ["heal"] => {
-                    // The job starts anew, as after a restart.
+                    // The job starts again, as after a restart.
                     job.fault = None;
                     say(json!({"agents": "heal"}));
                 }
@@ -207,7 +207,7 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
                 Engine::new(Settings { interval_ns: 1_000_000_000, ..Settings::default() }),
             ));
         } else if !keeps && at_work.is_some() {
-            say(json!({"analyser": name, "what": "not elected any more"}));
+            say(json!({"analyser": name, "what": "no longer elected"}));
             at_work = None;
         }
         let Some((feed, engine)) = &mut at_work else {

@@ -1,4 +1,4 @@
-//! A ledger in a directory: `entries/NUMBER`, each created once and never written again, and `members/NODE`.
+//! A ledger in a directory: `entries/NUMBER`, each created once and never rewritten, and `members/NODE`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use crate::HubError;
 use crate::records::{MAX_EVIDENCE_BYTES, MAX_LEDGER_BYTES, Page};
 use crate::seat::{escape, unescape};
 
-/// Entries that are kept.
+/// Number of entries that are kept.
 const MAX_KEPT: u64 = 64;
 /// Bytes of the beat before a note.
 const BEAT: usize = 20;
@@ -59,7 +59,7 @@ impl Ledger {
         let (now, mut live) = (Instant::now(), Vec::new());
         for (file_name, path) in list(&members)? {
             let Some(node) = unescape(&file_name) else { continue };
-            // One that is replaced at this moment is read at the next.
+            // A file that is being replaced is read the next time.
             let Ok(bytes) =
                 files::open(&path).and_then(|(file, _)| files::read(file, MAX_LEDGER_BYTES + BEAT))
             else {
@@ -90,13 +90,13 @@ impl Ledger {
         }
         let is_ours = files::create(&entries.join(name(number)), &self.token, bytes)?;
         for old in known.into_iter().filter(|old| old + MAX_KEPT < number) {
-            // Another one may have removed it.
+            // Another participant may have removed it.
             std::fs::remove_file(entries.join(name(old))).ok();
         }
         Ok(is_ours)
     }
 
-    /// One file a node, readable by its owner alone: the number, then the evidence.
+    /// One file per node, readable only by its owner: the number, then the evidence.
     pub(crate) fn share(&mut self, number: u64, bytes: &[u8]) -> Result<(), HubError> {
         let content = [&number.to_be_bytes()[..], bytes].concat();
         let written = self.folder("evidence").and_then(|folder| {
@@ -118,7 +118,7 @@ impl Ledger {
 
     pub(crate) fn announce(&mut self, bytes: &[u8]) -> Result<(), HubError> {
         self.beat += 1;
-        // A note that says the same again is a sign of life.
+        // Repeating the same note is a sign of life.
         let stamp = (std::process::id() as u64) << 40 | self.beat;
         let note = [format!("{stamp:0BEAT$}").as_bytes(), bytes].concat();
         let written = self

@@ -1,7 +1,7 @@
 //! A directory that all nodes see: one file per node, renamed into place; one thread per participant, so that a hung
 //! file system blocks nothing else.
 //!
-//! Assumptions about the file system: rename and link are atomic, and a file opened anew shows what another node has
+//! Assumptions about the file system: rename and link are atomic, and reopening a file shows what another node has
 //! written and closed (NFS, Lustre, GPFS and CephFS do). Directory listings may be cached: NFS then shows a new node
 //! late, by default up to 60 s. Clocks of nodes are never compared: a node is silent if its reader has seen no change
 //! for the time to silence.

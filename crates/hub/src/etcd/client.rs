@@ -123,7 +123,10 @@ impl Client {
     async fn grpc(&self) -> Result<(Grpc<Channel>, usize), Failure> {
         let member = self.current.load(Ordering::Relaxed);
         let Some(channel) = self.channels.get(member % self.channels.len().max(1)) else {
-            return Err(Failure { code: Code::Unavailable, why: "no member is named".to_owned() });
+            return Err(Failure {
+                code: Code::Unavailable,
+                why: "the address names no etcd member".to_owned(),
+            });
         };
         let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
         grpc.ready().await.map_err(|error| Failure::from(Status::from_error(error.into())))?;

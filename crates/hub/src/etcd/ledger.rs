@@ -1,5 +1,5 @@
-//! A ledger in etcd: `v1/ledger/NAME/entry` holds the number and the entry, `v1/ledger/NAME/members/NODE` the notes under
-//! leases. Calls block: the ledger has a runtime of one thread, and its caller a thread of its own.
+//! A ledger in etcd: `v1/ledger/NAME/entry` holds the number and the entry, `v1/ledger/NAME/members/NODE` holds the
+//! notes under leases. Calls block: the ledger has a runtime of one thread, and its caller a thread of its own.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::records::{MAX_EVIDENCE_BYTES, Page};
 use crate::seat::{escape, unescape};
 use crate::{HubError, OpenError};
 
-/// Attempts of one call, each with a share of the deadline: after a failure of a member the next one is asked.
+/// Attempts per call, each with a share of the deadline: if a member fails, the next one is asked.
 const TRIES: u32 = 3;
-/// Longest part of evidence in one key, bytes: etcd takes 1.5 MiB a request.
+/// Longest part of evidence in one key, bytes: etcd accepts 1.5 MiB per request.
 const PART: usize = 512 << 10;
 /// Bytes of the number before an entry.
 const NUMBER: usize = 8;
@@ -29,7 +29,7 @@ pub(crate) struct Ledger {
     ttl: Duration,
     deadline: Duration,
     lease: Option<i64>,
-    /// What the note says, and when the lease was renewed.
+    /// Content of the note, and when the lease was renewed.
     note: Vec<u8>,
     renewed: Option<Instant>,
 }
@@ -54,11 +54,11 @@ impl Ledger {
         let prefix = format!("{}/v1/ledger/{name}/", address.prefix);
         let evidence = format!("{}/v1/evidence/{name}/", address.prefix);
         let client = {
-            // Channels are bound to the runtime that they are made in.
+            // Channels are bound to the runtime in which they are created.
             let _guard = runtime.enter();
             Client::all(address)?.into_iter().next()
         };
-        let client = client.ok_or(OpenError::Options("no member of etcd is named"))?;
+        let client = client.ok_or(OpenError::Options("the address names no etcd member"))?;
         Ok(Self {
             runtime,
             client,
@@ -73,7 +73,7 @@ impl Ledger {
         })
     }
 
-    /// Runs a call, again with the next member if one fails, and only where doing it twice does no harm.
+    /// Runs a call, and retries with the next member if one fails. Only for calls that may safely run twice.
     fn call<T>(&self, work: &impl AsyncFn(&Client, Duration) -> Result<T, Failure>) -> Result<T, HubError> {
         let share = self.deadline / TRIES;
         let mut last = None;
@@ -121,7 +121,7 @@ impl Ledger {
 
     pub(crate) fn propose(&mut self, number: u64, bytes: &[u8]) -> Result<bool, HubError> {
         let key = self.entry_key();
-        // One try: whether a write that failed was done is unknown, and the next read tells.
+        // Only one try: a failed write may have been done, and the next read will show it.
         let deadline = self.deadline;
         let work = async {
             let old = self.client.get(&key, deadline).await?;
@@ -141,8 +141,8 @@ impl Ledger {
         self.runtime.block_on(work).map_err(|failure: Failure| trouble(&failure, deadline))
     }
 
-    /// Keys beside the ledger's own, which every look reads: `v1/evidence/NAME/NODE/PART`, each with number and count before its
-    /// share of the bytes, under one lease.
+    /// Uses separate keys, since every look reads the ledger's keys: `v1/evidence/NAME/NODE/PART`, each with number and
+    /// count before its share of the bytes, under one lease.
     pub(crate) fn share(&mut self, number: u64, bytes: &[u8]) -> Result<(), HubError> {
         let ttl = self.ttl;
         let (lease, ..) = self.call(&async |client, deadline| client.grant(ttl, deadline).await)?;

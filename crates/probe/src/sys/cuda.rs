@@ -750,7 +750,7 @@ pub struct Launch {
 }
 
 impl Module {
-    /// The kernel of this name, which takes so many 64-bit numbers.
+    /// The kernel with this name and number of 64-bit parameters.
     ///
     /// # Errors
     /// If there is none.

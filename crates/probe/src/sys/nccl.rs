@@ -370,7 +370,7 @@ impl Comm {
         if state == 7 { Ok(()) } else { self.nccl.check("a collective", state, self.handle) }
     }
 
-    /// Stops whatever runs. Nothing but dropping it is of use afterwards.
+    /// Stops everything that runs. Afterwards it can only be dropped.
     pub fn abort(&mut self) {
         if !self.is_broken {
             self.is_broken = true;

@@ -123,7 +123,7 @@ pub(super) fn waits(report: &Report) -> String {
         .iter()
         .map(|wait| {
             let to = match (wait.to.is_empty(), wait.unseen == wait.to) {
-                (true, _) => "<div class=\"box\">nobody: all have entered<small>the GPUs or the network do not finish it</small></div>".to_owned(),
+                (true, _) => "<div class=\"box\">no rank: all have entered<small>the GPUs or the network do not finish it</small></div>".to_owned(),
                 (false, true) => format!("<div class=\"box late\">{}<small>left no record of it</small></div>", crowd(&wait.to)),
                 (false, false) => format!("<div class=\"box late\">{}<small>not in it</small></div>", crowd(&wait.to)),
             };

@@ -138,7 +138,7 @@ fn owner(proc: &Path, pid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Its state; a zombie has ended, and that nobody has fetched its status is its parent's affair.
+/// Its state; a zombie has ended, although its parent has not collected its status.
 fn state(proc: &Path, pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()

@@ -6,7 +6,7 @@ use ringleader_check::fleet::{Changed, Clocks, Difference, Failing, FleetReport,
 use ringleader_check::{Impact, Verdict};
 use ringleader_report::{Detail, Look, quote};
 
-/// Lines of a section that are shown if nobody asked for all of them.
+/// Lines of a section that are shown by default.
 const USUAL_LINES: usize = 20;
 /// Ways of failing of one check.
 const USUAL_WAYS: usize = 3;

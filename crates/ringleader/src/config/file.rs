@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// A file of configuration is small.
 const MAX_BYTES: u64 = 1 << 20;
-/// Options that a project's file may not set, whatever their value: what is started, whom is talked to, what is loaded.
+/// Options that a project's file may not set to any value: programs to start, addresses to contact, libraries to load.
 const NOT_IN_A_PROJECT: [&str; 15] = [
     "on-stall",
     "webhook",

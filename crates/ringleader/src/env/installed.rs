@@ -131,7 +131,7 @@ fn nccl_of_pip(folder: &Path) -> Option<Package> {
     libraries.into_iter().find_map(of_library)
 }
 
-/// A library of NCCL by its path: its file's name tells the version, else its text does.
+/// A library of NCCL by its path: the version comes from its file name, else from its content.
 fn of_library(path: PathBuf) -> Option<Package> {
     let real = path.canonicalize().ok()?;
     let name = real.file_name()?.to_string_lossy().into_owned();

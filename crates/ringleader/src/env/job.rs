@@ -31,7 +31,7 @@ impl Job {
     /// The ranks among the process and what it has started; none if it is not there.
     ///
     /// # Errors
-    /// If its environment cannot be read: it is somebody else's, or gone.
+    /// If its environment cannot be read: it belongs to another user, or is gone.
     pub(super) fn read(proc: &Path, pid: u32) -> std::io::Result<Self> {
         let all = follow::processes(proc);
         let mut family = BTreeSet::from([pid]);

@@ -103,7 +103,7 @@ pub(crate) enum Fate {
     Replaces(String),
     /// This value does as well, and stays.
     Does(String),
-    /// This value does not do, and stays because it is somebody's choice of another library.
+    /// This value does not work, but stays, since it selects another library on purpose.
     Left(String),
     /// Nothing need be set: not being set does.
     Unset,

@@ -90,7 +90,7 @@ pub enum Kind {
     Message,
     /// An environment variable.
     Variable,
-    /// A name that looks like a variable and that nobody reads.
+    /// A name that looks like a variable and that no program reads.
     UnreadVariable,
     /// A way in which a value is taken for another.
     ValueTrap,

@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Vec<Topic> {
     topics
 }
 
-/// How much a topic tells: errors before the lines around them.
+/// How specific a topic is: errors before the lines around them.
 const ERROR: u8 = 0;
 const ABOUT: u8 = 1;
 const ASIDE: u8 = 2;
@@ -285,7 +285,7 @@ fn exit(topic: &mut Topic, code: i64) {
         6 => " (aborted)",
         7 => " (bus error: often a full /dev/shm)",
         8 => " (arithmetic error)",
-        9 => " (killed: by the out-of-memory killer, a scheduler or somebody)",
+        9 => " (killed: by the out-of-memory killer, a scheduler or a user)",
         11 => " (segmentation fault)",
         15 => " (asked to end: a consequence)",
         _ => "",

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::spool::Output;
 use super::{Input, Limits, Ran};
 
-/// How often an end is looked for that no pipe tells of.
+/// How often to check for an exit that no pipe reports.
 const TICK: Duration = Duration::from_millis(100);
 /// Patience with a pipe after its process has ended: a master connection of ssh keeps it open for hours.
 const LINGER: Duration = Duration::from_millis(300);
@@ -25,7 +25,7 @@ const MAX_SAID: usize = 8192;
 pub(crate) enum End {
     /// By itself.
     Ran(Ran),
-    /// It was ended at the deadline, or because nobody wants it any more. With what it said until then.
+    /// It was ended at the deadline, or because it is no longer needed. With its output until then.
     TimedOut(String),
 }
 

@@ -1,7 +1,7 @@
 //! Answers too large to be held: each goes to a file of its own as it comes.
 //!
 //! A file begins with the first bytes that look like an answer: what a login shell says before them is passed over. It
-//! has no name of its own until its taker gives it one; whatever nobody named is removed.
+//! has no name until its taker gives it one; unnamed files are removed.
 
 use std::fs::File;
 use std::io::{self, Write};

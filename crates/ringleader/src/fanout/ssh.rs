@@ -50,7 +50,7 @@ impl Transport for Ssh {
     }
 }
 
-/// The shell, or whatever starts programs there, did not find it.
+/// The shell, or another launcher there, did not find it.
 pub(super) fn no_program(status: Option<i32>, said: &str) -> Option<Silence> {
     let is_missing = matches!(status, Some(126 | 127))
         || said.contains("No such file or directory") && said.contains("execve")

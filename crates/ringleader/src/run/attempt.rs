@@ -1,4 +1,4 @@
-//! What one attempt prints, as it comes: passed on to our own output, and read for steps.
+//! Output of one attempt while it runs: forwarded to our own output, and searched for training steps.
 
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
@@ -13,16 +13,16 @@ use ringleader_run::state::{Folder, now};
 use ringleader_run::steps;
 use serde::{Deserialize, Serialize};
 
-/// Between two looks at the files.
+/// Interval between reads of the files.
 const NAP: Duration = Duration::from_millis(30);
-/// How often it is written down how far has been passed on.
+/// Interval at which the forwarded position is saved.
 const NOTE: Duration = Duration::from_millis(500);
-/// Longest line that is read for a step, bytes.
+/// Longest line that is searched for a step, bytes.
 const MAX_LINE: usize = 8 << 10;
-/// Pauses between steps that the rhythm is learnt from.
+/// Number of recent pauses between steps that are kept.
 const MAX_PAUSES: usize = 200;
 
-/// How far an attempt's output has been passed on.
+/// Up to where an attempt's output has been forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Passed {
@@ -30,14 +30,14 @@ pub(crate) struct Passed {
     positions: [Position; 2],
 }
 
-/// Passes an attempt's output on, in a thread: whoever reads ours may be slow.
+/// Forwards an attempt's output in a thread, since the reader of our output may be slow.
 pub(crate) struct Passer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Passer {
-    /// Goes on where the supervisor before has stopped.
+    /// Continues where the previous supervisor stopped.
     pub(crate) fn start(folder: &Folder, attempt: u32) -> io::Result<Self> {
         let path = folder.attempt(attempt)?;
         let before: Passed = folder.read("passed.json").ok().flatten().unwrap_or_default();
@@ -48,11 +48,11 @@ impl Passer {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Passes on the rest and ends.
+    /// Forwards the rest and stops.
     pub(crate) fn finish(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic there has told of itself.
+            // A panic there has already been reported.
             let _ = thread.join();
         }
     }
@@ -70,7 +70,7 @@ fn pass(folder: &Folder, attempt: u32, path: &Path, positions: [Position; 2], st
             while let Ok(n @ 1..) = reader.read(&mut buffer) {
                 n_read += n;
                 let bytes = buffer.get(..n).unwrap_or_default();
-                // Nobody may be listening any more; the files have it all.
+                // Our output may be closed; the files hold everything.
                 let _ = if at == 0 {
                     io::stdout().lock().write_all(bytes).and_then(|()| io::stdout().flush())
                 } else {
@@ -80,7 +80,7 @@ fn pass(folder: &Folder, attempt: u32, path: &Path, positions: [Position; 2], st
         }
         if noted.elapsed() >= NOTE || is_last {
             let positions = [readers[0].position(), readers[1].position()];
-            // At worst half a second of output is passed on twice.
+            // At worst half a second of output is forwarded twice.
             let _ = folder.write("passed.json", &Passed { attempt, positions });
             noted = Instant::now();
         }
@@ -93,20 +93,20 @@ fn pass(folder: &Folder, attempt: u32, path: &Path, positions: [Position; 2], st
     }
 }
 
-/// Steps of an attempt, from what it prints.
+/// Steps of an attempt, from its output.
 pub(crate) struct Progress {
     readers: [Reader; 2],
     rest: [Vec<u8>; 2],
-    /// When the first step was printed, and which.
+    /// Time and number of the first printed step.
     pub(crate) first: Option<(f64, u64)>,
-    /// When the last one was printed, and which.
+    /// Time and number of the last printed step.
     pub(crate) last: Option<(f64, u64)>,
-    /// When anything was printed last.
+    /// When the last output arrived.
     moved: Instant,
     began: Instant,
     pauses: VecDeque<Duration>,
     buffer: Vec<u8>,
-    /// Step of the checkpoint: a program says that it goes on from there, and has not done it.
+    /// Step of the checkpoint: the program prints it when it resumes, before it computes any step.
     resumed_from: Option<u64>,
 }
 
@@ -125,7 +125,7 @@ impl Progress {
         }
     }
 
-    /// Reads what has come.
+    /// Reads new output.
     pub(crate) fn look(&mut self) {
         for at in 0..2 {
             loop {
@@ -166,20 +166,20 @@ impl Progress {
         self.moved = Instant::now();
     }
 
-    /// How long no step has come.
+    /// Time since the last step.
     pub(crate) fn still(&self) -> Duration {
         if self.last.is_some() { self.moved.elapsed() } else { self.began.elapsed() }
     }
 
-    /// How long none may come before the job is looked at: five times the longest pause so far, and no less than `floor`;
-    /// ten times `floor` before the first step.
+    /// How long a job may print no step before it is examined: five times the longest pause so far, at least `floor`;
+    /// before the first step ten times `floor`.
     pub(crate) fn patience(&self, floor: Duration) -> Duration {
         let longest = self.pauses.iter().max().copied().unwrap_or_default();
         if self.last.is_none() { floor * 10 } else { (longest * 5).max(floor) }
     }
 }
 
-/// The files of an attempt that hold evidence.
+/// Files of an attempt that are evidence.
 pub(crate) fn evidence(path: &Path) -> Vec<PathBuf> {
     let mut files = ringleader_run::output::files(path);
     files.extend(Some(path.join("error.json")).filter(|path| path.is_file()));

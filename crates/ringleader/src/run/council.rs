@@ -1,5 +1,5 @@
-//! The other supervisors: a thread reads the store, tells how this node stands, and carries proposals there. The supervisor
-//! itself never waits for it.
+//! The other supervisors: a thread reads the store, announces the state of this node and submits proposals. The
+//! supervisor itself never waits for the store.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use ringleader_run::agree::{Decree, Member, View};
 use ringleader_run::store::Store;
 
-/// Between two looks at the store, where nothing is to be told.
+/// Interval between reads of the store while there is no news to write.
 const PAUSE: Duration = Duration::from_millis(400);
-/// What was read longer ago than this is not acted upon.
+/// Views older than this are not acted on.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// What both sides share.
+/// State that both sides share.
 #[derive(Default)]
 struct Shared {
     member: Member,
@@ -24,7 +24,7 @@ struct Shared {
     is_over: bool,
 }
 
-/// Our end.
+/// The supervisor's end.
 pub(crate) struct Council {
     shared: Arc<(Mutex<Shared>, Condvar)>,
 }
@@ -43,13 +43,13 @@ impl Council {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was read last; None if that is too long ago.
+    /// The latest view; None if it is too old.
     pub(crate) fn view(&self) -> Option<View> {
         let shared = self.shared();
         shared.view.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, view)| view.clone())
     }
 
-    /// Why the store does not answer, once.
+    /// Why the store does not answer; reported once.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.shared().trouble.take()
     }
@@ -57,7 +57,7 @@ impl Council {
     pub(crate) fn tell(&self, member: &Member) {
         let mut shared = self.shared();
         if shared.member != *member {
-            // Seconds of stillness alone are told with the next beat.
+            // A change of `still_s` alone waits for the next beat.
             let is_news = Member { still_s: member.still_s, ..shared.member.clone() } != *member;
             shared.member = member.clone();
             shared.is_new |= is_news;
@@ -69,7 +69,7 @@ impl Council {
         }
     }
 
-    /// Proposes a decree; one for the same number that waits is replaced.
+    /// Proposes a decree; replaces a waiting proposal with the same number.
     pub(crate) fn propose(&self, decree: Decree) {
         self.shared().proposal = Some(decree);
         self.shared.1.notify_one();
@@ -97,7 +97,7 @@ fn turn(mut store: Box<dyn Store>, shared: &(Mutex<Shared>, Condvar), pause: Dur
         if let Some(decree) = proposal {
             outcome = outcome.and(store.propose(&decree).map(drop));
         }
-        // Reading goes on where nothing can be written.
+        // Reading continues even if writing fails.
         let began = Instant::now();
         match store.read() {
             Ok(view) => lock().view = Some((began, view)),

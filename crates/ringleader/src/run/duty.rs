@@ -1,4 +1,4 @@
-//! What takes its time and is done in threads: evidence collected and judged, an attempt ended, a decision made.
+//! Long operations that run in threads: collecting and judging evidence, ending an attempt, making a decision.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
@@ -19,12 +19,12 @@ use crate::run::evidence::{self, Evidence};
 use crate::run::judge;
 use crate::watch::incident::{self, ToCollect};
 
-/// Between two looks while processes end.
+/// Interval between checks while processes end.
 const NAP: Duration = Duration::from_millis(50);
-/// A checkpoint that grows is waited for no longer than this beyond the grace.
+/// Longest wait for a growing checkpoint beyond the grace period.
 const SAVING: Duration = Duration::from_mins(1);
 
-/// A thing under way.
+/// An operation in progress.
 pub(crate) struct Duty<T> {
     answer: Receiver<T>,
 }
@@ -33,14 +33,14 @@ impl<T: Send + 'static> Duty<T> {
     fn begin(work: impl FnOnce() -> T + Send + 'static) -> Self {
         let (sender, answer) = mpsc::channel();
         thread::spawn(move || {
-            // The supervisor may have ended.
+            // The supervisor may have exited.
             let _ = sender.send(work());
         });
         Self { answer }
     }
 
-    /// What came of it, once it is there; the inner one is None if its thread broke off.
-    #[expect(clippy::option_option, reason = "three outcomes: not there yet, broken off, an answer")]
+    /// The result, once there is one; the inner option is None if the thread panicked.
+    #[expect(clippy::option_option, reason = "three outcomes: pending, panicked, a result")]
     pub(crate) fn taken(&self) -> Option<Option<T>> {
         match self.answer.try_recv() {
             Ok(answer) => Some(Some(answer)),
@@ -50,17 +50,17 @@ impl<T: Send + 'static> Duty<T> {
     }
 }
 
-/// Evidence and what it was found to be.
+/// Evidence and its diagnosis.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) judgement: Judgement,
     /// The report for people.
     pub(crate) text: String,
-    /// Ranks of this node that were seen to run.
+    /// Ranks of this node that were observed running.
     pub(crate) ranks: Vec<u32>,
 }
 
-/// Collects what is wanted, passes it to the other nodes, and judges it.
+/// Collects the evidence, shares it with the other nodes, and judges it.
 pub(crate) fn collect(
     wanted: ToCollect,
     folder: PathBuf,
@@ -71,7 +71,7 @@ pub(crate) fn collect(
         let ranks = ranks_of(&wanted.events);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let (bundle, _) = incident::collect(&wanted, &folder)?;
-            // Where it cannot be passed on, this node's verdict still counts.
+            // If it cannot be shared, this node's verdict still counts.
             let _ = share.map(|(evidence, generation)| evidence.share(generation, &bundle));
             incident::judge(&[bundle])
         }));
@@ -92,7 +92,7 @@ pub(crate) fn collect(
     })
 }
 
-/// Ranks that the watcher saw, in its own events.
+/// Ranks that occur in the watcher's events.
 fn ranks_of(events: &str) -> Vec<u32> {
     let of_event = |line: &str| {
         let event: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -114,15 +114,15 @@ pub(crate) struct End {
     pub(crate) holder: u32,
     pub(crate) launcher: u32,
     pub(crate) grace: Duration,
-    /// The launcher passes SIGTERM on, and starts new workers if one ends otherwise.
+    /// The launcher forwards SIGTERM, and starts new workers if a worker ends in any other way.
     pub(crate) is_elastic: bool,
-    /// The job has been told to end already.
+    /// The job has already been asked to end.
     pub(crate) is_told: bool,
     pub(crate) checkpoints: Option<PathBuf>,
 }
 
-/// Ends what runs of an attempt, in the order that loses least: all ranks at once are asked, so that nobody waits for one
-/// that is gone; a checkpoint that is being written is waited for; then the rest is killed.
+/// Ends the processes of an attempt with the least loss: asks all ranks at the same time, so that none waits for a rank
+/// that is gone; waits for a checkpoint that is being written; then kills the rest.
 pub(crate) fn end(how: End) -> Duty<()> {
     Duty::begin(move || {
         let own = std::process::id();
@@ -134,7 +134,7 @@ pub(crate) fn end(how: End) -> Duty<()> {
                 tree::signal(member, Signal::TERM);
             }
             if member.state == "T" {
-                // What is stopped hears nothing else.
+                // A stopped process receives no other signal.
                 tree::signal(member, Signal::CONT);
                 tree::signal(member, Signal::TERM);
             }
@@ -158,7 +158,7 @@ pub(crate) fn end(how: End) -> Duty<()> {
                         tree::signal(member, Signal::KILL);
                     }
                 }
-                // What waits for a driver may take longer: the holder goes on with it.
+                // Processes that wait for a driver may take longer: the holder takes care of them.
                 if late >= SAVING + Duration::from_secs(10) {
                     return;
                 }
@@ -172,7 +172,7 @@ fn is_rank(pid: u32) -> bool {
     ringleader_collect::follow::rank_env(Path::new("/proc"), pid).is_some_and(|env| env.rank.is_some())
 }
 
-/// When anything in a folder of checkpoints was written last, and how long it is.
+/// Newest modification time in a folder of checkpoints, and the length of that file.
 fn newest(dir: Option<&Path>) -> Option<(SystemTime, u64)> {
     fn look(dir: &Path, depth: u32, newest: &mut Option<(SystemTime, u64)>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten().take(1_000) {
@@ -189,27 +189,27 @@ fn newest(dir: Option<&Path>) -> Option<(SystemTime, u64)> {
     found
 }
 
-/// What a decision needs.
+/// Input of a decision.
 pub(crate) struct ToDecide {
     pub(crate) policy: Policy,
     pub(crate) past: Vec<Failed>,
     pub(crate) halted: Decree,
     pub(crate) members: Vec<Member>,
     pub(crate) fit: Vec<String>,
-    /// Those of them that were left out until now.
+    /// Those that were excluded until now.
     pub(crate) back: Vec<String>,
     pub(crate) n_nodes: usize,
     pub(crate) min_nodes: usize,
     pub(crate) resumed_from: Option<u64>,
-    /// Own node.
+    /// This node.
     pub(crate) node: String,
-    /// Reaches the evidence of other nodes.
+    /// Access to the evidence of other nodes.
     pub(crate) evidence: Option<Evidence>,
     /// A verdict for tests.
     pub(crate) planted: Option<PathBuf>,
 }
 
-/// Judges the evidence of all nodes and decides; answers with the next decree and remarks.
+/// Judges the evidence of all nodes and decides; returns the next decree and remarks.
 pub(crate) fn decide(wanted: ToDecide) -> Duty<(Decree, Vec<String>)> {
     Duty::begin(move || next(&wanted))
 }
@@ -228,7 +228,7 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
         .cloned()
         .collect();
     if !lost.is_empty() {
-        // No evidence speaks of it, but the whole job has seen that it is gone.
+        // There is no evidence of the cause, but the whole job has seen that the node is gone.
         verdict = Judgement {
             cause: "node-lost".to_owned(),
             class: ringleader_model::Class::Node,
@@ -274,15 +274,15 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
     if wanted.fit.len() < wanted.min_nodes.max(1) && matches!(decision.action, Action::Restart { .. }) {
         decision.action = Action::Stop;
         let least = wanted.min_nodes.max(1);
-        decision
-            .why
-            .push(format!("{} nodes can join the next attempt, and it needs {least}", wanted.fit.len()));
+        decision.why.push(format!("{} nodes can join the next attempt; it needs {least}", wanted.fit.len()));
         let unfit = wanted.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
         decision.why.extend(unfit.map(|(node, why)| format!("{node}: {why}")));
     }
     if matches!(decision.action, Action::Restart { .. }) && !wanted.back.is_empty() {
         let names = wanted.back.join(", ");
-        decision.why.push(format!("{names}: left out before, has passed the examination again and may join"));
+        decision
+            .why
+            .push(format!("{names}: was left out, has passed the preflight check again and may join"));
     }
     let mut excluded = wanted.halted.excluded.clone();
     let what = match &decision.action {
@@ -304,7 +304,7 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
     (decree, notes)
 }
 
-/// How often Slurm has started this job again; None where no scheduler could.
+/// How often Slurm has requeued this job; None without a scheduler that could.
 fn requeued() -> Option<u32> {
     std::env::var_os("SLURM_JOB_ID")?;
     let count = std::env::var("SLURM_RESTART_COUNT").ok();
@@ -320,13 +320,13 @@ fn chance() -> f64 {
 fn planted(path: Option<&Path>) -> Option<Judgement> {
     let path = path?;
     let judgement = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    // Used once.
+    // It is used only once.
     std::fs::remove_file(path).ok()?;
     Some(judgement)
 }
 
-/// Bundles of all nodes are judged as one job: those that can be read from here, and those that their nodes have put into the
-/// hub. Where there is only one, the most certain verdict of all nodes counts.
+/// Judges the bundles of all nodes as one job: those readable from here, and those that their nodes put into the hub.
+/// If there is only one, the most certain verdict of all nodes counts.
 fn judged_together(wanted: &ToDecide, nodes: &[String], notes: &mut Vec<String>) -> Judgement {
     let members = &wanted.members;
     let bundles = evidence::of_all(members, wanted.evidence.as_ref(), wanted.halted.generation, notes);
@@ -343,7 +343,7 @@ fn judged_together(wanted: &ToDecide, nodes: &[String], notes: &mut Vec<String>)
     }
 }
 
-/// The newest checkpoint that is complete, and what is to be said of it.
+/// The newest complete checkpoint, and remarks on the search.
 pub(crate) fn newest_checkpoint(policy: &Policy) -> (Option<Chosen>, Vec<String>) {
     let Some(dir) = &policy.checkpoint.dir else { return (None, Vec::new()) };
     let options = checkpoint::Options { hash: policy.checkpoint.hash };
@@ -351,7 +351,7 @@ pub(crate) fn newest_checkpoint(policy: &Policy) -> (Option<Chosen>, Vec<String>
         Ok(search) => {
             let mut notes = search.notes.clone();
             for passed in search.passed_over() {
-                notes.push(format!("checkpoint passed over: {passed}"));
+                notes.push(format!("checkpoint skipped: {passed}"));
             }
             if let Some(found) = search.chosen() {
                 let step = found.step.map_or_else(String::new, |step| format!(" of step {step}"));

@@ -1,5 +1,6 @@
-//! Bundles of other nodes. A shared file system needs nothing; elsewhere each node puts its bundle into the hub, and who decides
-//! takes them from there. Where that fails, the most certain verdict of all nodes counts, so no error ends anything.
+//! Bundles of other nodes. With a shared file system they can be read directly; otherwise each node puts its bundle
+//! into the hub, and the deciding node fetches them there. If that fails, the most certain verdict of all nodes counts,
+//! so no error here is fatal.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,12 +10,12 @@ use ringleader_run::agree::Member;
 
 /// Longest call to the hub.
 const DEADLINE: Duration = Duration::from_secs(6);
-/// Evidence is kept in the hub for this long, and the ledger's own lease has this length.
+/// How long the hub keeps evidence; also the length of the ledger's lease.
 const TTL: Duration = Duration::from_mins(10);
-/// All bundles together are waited for no longer.
+/// Longest wait for all bundles together.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The way to other nodes' evidence.
+/// Access to the evidence of other nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Evidence {
     hub: String,
@@ -32,7 +33,7 @@ impl Evidence {
         Ledger::open(&self.hub, &self.job, &self.node, TTL, DEADLINE).map_err(|error| error.to_string())
     }
 
-    /// Puts this node's bundle into the hub. Errors: too long, the hub is away or full.
+    /// Puts this node's bundle into the hub. Errors: the bundle is too long, the hub is unreachable or full.
     pub(crate) fn share(&self, generation: u64, bundle: &Path) -> Result<(), String> {
         let length = std::fs::metadata(bundle).map_err(|error| error.to_string())?.len();
         if length > MAX_EVIDENCE_BYTES as u64 {
@@ -43,7 +44,7 @@ impl Evidence {
     }
 }
 
-/// The bundles of these members: as they can be read from here, else out of the hub. What is missing is noted.
+/// The bundles of these members: read directly where possible, else from the hub. Missing ones are noted.
 pub(crate) fn of_all(
     members: &[Member],
     from: Option<&Evidence>,
@@ -75,17 +76,17 @@ pub(crate) fn of_all(
     if !missing.is_empty() {
         let names = missing.join(", ");
         notes.push(format!(
-            "the evidence of {names} could not be had: the verdict rests on what each node found"
+            "the evidence of {names} could not be fetched: the verdict is based on what each node found alone"
         ));
     }
     bundles
 }
 
-/// A file beside our own evidence of the attempt. None if it cannot be written.
+/// Saves it as a file beside our own evidence of the attempt. None if it cannot be written.
 fn kept(folder: &Path, member: &Member, generation: u64, bytes: &[u8]) -> Option<PathBuf> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    // A node's name may hold anything.
+    // A node's name may contain any character.
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let name: String = member.node.chars().map(plain).take(80).collect();
     let path = folder.join("attempts").join(generation.to_string()).join(format!("of-{name}.tar.zst"));
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(found, [at("b/attempts/3/of-a.tar.zst"), bundle.clone()]);
         assert_eq!(std::fs::read(&found[0]).map(|bytes| bytes.len()).ok(), Some(300_000));
         assert!(notes.len() == 1 && notes[0].contains("the evidence of c could not"), "{notes:?}");
-        // Evidence of another attempt is not this one's.
+        // Evidence of another attempt is not evidence of this one.
         notes.clear();
         assert_eq!(of_all(&members[..1], Some(&of("b")), 4, &mut notes), Vec::<PathBuf>::new());
         std::fs::write(&bundle, vec![7; MAX_EVIDENCE_BYTES + 1]).unwrap_or_else(|error| panic!("{error}"));

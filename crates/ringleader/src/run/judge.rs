@@ -1,4 +1,5 @@
-//! From a report to what decisions rest on, and the words of a failure that a person should see first.
+//! Turns a report into the judgement that decisions are based on, and finds the traceback that a person should see
+//! first.
 
 use std::path::Path;
 
@@ -7,15 +8,15 @@ use ringleader_report::json::{Confidence, Culprit as Blamed, Report};
 use ringleader_run::judgement::{Citation, Culprit, Judgement, class_of};
 use ringleader_run::state::Ended;
 
-/// Citations that are kept.
+/// Number of citations that are kept.
 const MAX_EVIDENCE: usize = 8;
 /// Longest citation, bytes.
 const MAX_TEXT: usize = 400;
-/// Output that is searched for a traceback, bytes.
+/// Amount of output that is searched for a traceback, bytes.
 const MAX_OUTPUT: u64 = 16 << 20;
-/// Lines of a traceback.
+/// Longest traceback, lines.
 const MAX_LINES: usize = 40;
-/// Errors that ranks print because another one has failed, and those of launchers.
+/// Errors that ranks print because another rank failed, and errors of launchers.
 const CONSEQUENCES: [&str; 9] = [
     "Connection closed by peer",
     "Connection reset by peer",
@@ -28,7 +29,7 @@ const CONSEQUENCES: [&str; 9] = [
     "Gloo connectFullMesh failed",
 ];
 
-/// What the report says, for the nodes of the job.
+/// The judgement in the report, for the nodes of the job.
 pub(crate) fn judged(report: &Report, bundle: &Path, nodes: &[String]) -> Judgement {
     let verdict = &report.verdict;
     let culprits: Vec<Culprit> = verdict.culprits.iter().map(culprit).collect();
@@ -47,7 +48,7 @@ pub(crate) fn judged(report: &Report, bundle: &Path, nodes: &[String]) -> Judgem
     };
     judgement.class = class_of(&judgement.cause, &judgement.hosts(), nodes);
     if judgement.class == Class::Program && is_of_the_world(&judgement.summary) {
-        // What a program cannot help may be well again at the next attempt.
+        // A failure outside of the program may be gone in the next attempt.
         judgement.class = Class::Unknown;
     }
     let deciding = report.findings.iter().filter(|finding| finding.cause == verdict.cause);
@@ -62,7 +63,8 @@ pub(crate) fn judged(report: &Report, bundle: &Path, nodes: &[String]) -> Judgem
     judgement
 }
 
-/// An exception that passes on what the file system, a server or another process answered: `[Errno 28] No space left on device`.
+/// An exception that reports an error of the file system, a server or another process: `[Errno 28] No space left on
+/// device`.
 fn is_of_the_world(summary: &str) -> bool {
     // EIO, EAGAIN, ENOSPC, EROFS, EPIPE, ENONET, ENOLINK, ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ESTALE, EDQUOT.
     const NUMBERS: [u32; 12] = [5, 11, 28, 30, 32, 64, 67, 104, 110, 113, 116, 122];
@@ -87,15 +89,15 @@ fn cut(text: &str) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
-/// A launcher that is the program itself leaves nothing that says which signal ended it; its parent, the holder, knows. Where
-/// the evidence names no cause, that is the cause, and this node's only rank, if there is one, has it.
+/// If the launcher is the program itself, no evidence shows which signal ended it; its parent, the holder, knows. If
+/// the evidence names no cause, that signal is the cause, and this node's rank, if it has only one, is the culprit.
 pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>, node: &str, seen: &[u32]) -> Judgement {
     let Some(signal) = exit.and_then(|exit| exit.signal) else { return judgement };
     if !matches!(judgement.cause.as_str(), "none" | "undecided") {
         return judgement;
     }
     let cause = if signal == 9 { "process-killed" } else { "process-crashed" };
-    let summary = format!("the launcher was ended by signal {signal}, and not by its supervisor");
+    let summary = format!("the launcher was killed by signal {signal}, which its supervisor did not send");
     let citation = Citation { source: "holder.json".to_owned(), line: None, text: summary.clone() };
     let class = class_of(cause, &[], &[]);
     let rank = if let [rank] = seen { Some(*rank) } else { None };
@@ -111,7 +113,7 @@ pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>, node: &str, 
     }
 }
 
-/// A job that was told to end ends as it was told; only where the evidence names a cause of its own, that came before.
+/// A job that received a request to end ended because of it, unless the evidence names an earlier cause.
 pub(crate) fn with_told(judgement: Judgement, told: &str) -> Judgement {
     if !matches!(judgement.cause.as_str(), "none" | "undecided") {
         return judgement;
@@ -121,13 +123,13 @@ pub(crate) fn with_told(judgement: Judgement, told: &str) -> Judgement {
         cause: "stopped-from-outside".to_owned(),
         class: class_of("stopped-from-outside", &[], &[]),
         confidence: Sure::High,
-        summary: format!("the job was told to end: {told}"),
+        summary: format!("the job received a request to end: {told}"),
         evidence: vec![citation],
         ..judgement
     }
 }
 
-/// A rank that ended itself with a code of its own and no word has been the program's doing. torchrun's table has its code:
+/// A rank that exited with its own code and no message is a fault of the program. torchrun's table has the code:
 ///
 /// ```text
 /// Root Cause (first observed failure):
@@ -135,7 +137,7 @@ pub(crate) fn with_told(judgement: Judgement, told: &str) -> Judgement {
 ///   exitcode  : 3 (pid: 4711)
 /// ```
 ///
-/// One that is not in the table, and that the launcher did not end, has ended with 0 before its peers failed.
+/// A rank that is missing from the table, and that the launcher did not end, exited with 0 before its peers failed.
 pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf], seen: &[u32]) -> Judgement {
     if !matches!(judgement.cause.as_str(), "none" | "undecided" | "peer-process-died") {
         return judgement;
@@ -148,7 +150,7 @@ pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf], see
         let early = texts.iter().find_map(|text| left_early(text, seen));
         return early.map_or(judgement.clone(), |ranks| exited_early(judgement, &ranks));
     };
-    let summary = format!("rank {rank} ended itself with exit code {code}, without a traceback");
+    let summary = format!("rank {rank} exited with code {code} and no traceback");
     let citation = Citation { text: format!("exitcode  : {code}"), ..Citation::default() };
     let culprit = judgement.culprits.iter().find(|culprit| culprit.rank == Some(rank)).cloned();
     Judgement {
@@ -162,10 +164,10 @@ pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf], see
     }
 }
 
-/// The judgement of ranks that ended with 0 while others went on.
+/// The judgement if ranks exited with 0 while others continued.
 fn exited_early(judgement: Judgement, ranks: &[u32]) -> Judgement {
     let names = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let summary = format!("rank {names} ended with exit code 0 while the others went on");
+    let summary = format!("rank {names} exited with code 0 while the others continued");
     let citation = Citation {
         text: format!("torchrun's table of failures does not list rank {names}"),
         ..Citation::default()
@@ -185,8 +187,8 @@ fn exited_early(judgement: Judgement, ranks: &[u32]) -> Judgement {
     }
 }
 
-/// Ranks of this node that were seen to run and that torchrun's table does not list: only the fewer part of them, and none if the
-/// launcher ended one, which may then end with 0 as well.
+/// Ranks of this node that were observed running and are missing from torchrun's table. None if the table lists no rank or
+/// one that was not observed, or if the launcher ended a rank that is not listed, which may also have exited with 0.
 fn left_early(text: &str, seen: &[u32]) -> Option<Vec<u32>> {
     let table = text.rsplit_once("FAILED\n")?.1;
     table.contains("Root Cause (first observed failure)").then_some(())?;
@@ -198,7 +200,7 @@ fn left_early(text: &str, seen: &[u32]) -> Option<Vec<u32>> {
     let ended = text.matches("closing signal").count();
     let left: Vec<u32> = seen.iter().copied().filter(|rank| !listed.contains(rank)).collect();
     let all_known = listed.iter().all(|rank| seen.contains(rank));
-    // Whoever was ended and is listed has been counted; one that was ended and is not listed could be any.
+    // A listed rank that the launcher ended is counted; one that is not listed could be any rank.
     let n_ended_and_listed =
         table.matches("exitcode  : -15").count() + table.matches("exitcode  : -9").count();
     (all_known && !listed.is_empty() && !left.is_empty() && ended <= n_ended_and_listed).then_some(left)
@@ -212,11 +214,11 @@ fn own_exit(text: &str) -> Option<(u32, i32)> {
         line.split_once(':')?.1.split_whitespace().next()?.parse::<i32>().ok()
     };
     let (rank, code) = (u32::try_from(field("rank")?).ok()?, field("exitcode")?);
-    // 1 is what an exception ends with, whose traceback speaks for itself.
+    // An exception exits with 1, and its traceback says more.
     (code > 1).then_some((rank, code))
 }
 
-/// The traceback of the first rank that failed: the first in what was printed that is no consequence of another failure.
+/// The traceback of the first rank that failed: the first printed one that is not a consequence of another failure.
 /// Empty if there is none.
 pub(crate) fn first_traceback(files: &[std::path::PathBuf]) -> Vec<String> {
     for file in files.iter().rev().filter(|file| file.extension().is_some_and(|end| end == "log")) {
@@ -241,7 +243,7 @@ fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Tracebacks of a text, those of ranks that print at once kept apart by the prefix of their lines.
+/// Tracebacks in a text; those that ranks print at the same time are separated by the prefix of their lines.
 fn tracebacks(text: &str) -> Vec<Vec<String>> {
     const HEAD: &str = "Traceback (most recent call last)";
     let lines: Vec<&str> = text.lines().collect();
@@ -256,7 +258,7 @@ fn tracebacks(text: &str) -> Vec<Vec<String>> {
                 break;
             }
             block.push((*next).to_owned());
-            // The error itself ends it: the first line that is not indented.
+            // It ends with the error itself: the first line that is not indented.
             if !body.starts_with([' ', '\t']) && !body.is_empty() {
                 break;
             }
@@ -297,7 +299,8 @@ mod tests {
         };
         let text = table("", &row(1, 1));
         assert_eq!(left_early(&text, &[0, 1]), Some(vec![0]));
-        // All are listed; nobody was seen; a rank that was ended may have ended with 0 for that.
+        // All are listed; no rank was observed; the launcher ended a rank, which may have exited with 0 for that
+        // reason.
         assert_eq!(left_early(&table(&row(0, -15), &row(1, 1)), &[0, 1]), None);
         assert_eq!(left_early(&text, &[]), None);
         let ended = format!("W api.py] Sending process 8 closing signal SIGTERM\n{text}");

@@ -1,9 +1,9 @@
-//! The launcher's command line: places for the checkpoint and the meeting point are filled in.
+//! The launcher's command line: fills in placeholders for the checkpoint and the rendezvous.
 
 use ringleader_run::journal::Chosen;
 use ringleader_run::judgement::is_same;
 
-/// What is filled in.
+/// Values of the placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fill {
     pub(crate) job: String,
@@ -15,7 +15,8 @@ pub(crate) struct Fill {
     pub(crate) checkpoint: Option<Chosen>,
 }
 
-/// Ports of meeting points. Each attempt has another one: a straggler of the one before may still hold its own.
+/// Ports for the rendezvous. Each attempt has a different one: a straggler of the previous attempt may still hold its
+/// port.
 const PORTS: std::ops::Range<u64> = 20_000..28_000;
 
 impl Fill {
@@ -29,7 +30,7 @@ impl Fill {
         PORTS.start + of_job.wrapping_add(self.generation.wrapping_mul(37)) % (PORTS.end - PORTS.start)
     }
 
-    /// Value of a place.
+    /// Value of a placeholder.
     fn value(&self, name: &str) -> Option<String> {
         Some(match name {
             "checkpoint" => self.checkpoint.as_ref().map(|chosen| chosen.path.clone()).unwrap_or_default(),
@@ -43,16 +44,16 @@ impl Fill {
         })
     }
 
-    /// The command line. Without a checkpoint, an argument with its place is left out, and a flag that stands alone before
-    /// it as well.
+    /// The command line. Without a checkpoint, an argument with its placeholder is left out, together with the flag
+    /// before it.
     pub(crate) fn argv(&self, template: &[String]) -> Vec<String> {
         let words = self.filled(template);
         if range(template).is_some() { self.fixed(words) } else { words }
     }
 
-    /// A launcher that was given a range gets the number of nodes that all have agreed on: torchrun would wait half a minute for
-    /// more at every start, and nodes that were left out could come back. A meeting point that was shut down stays closed under
-    /// its name, so each attempt has its own; one on a node that is left out moves to the first node.
+    /// Replaces a range of nodes by the agreed number: with a range torchrun would wait half a minute for more nodes at
+    /// every start, and excluded nodes could return. A rendezvous that was shut down stays closed under its id, so each
+    /// attempt has its own id; an endpoint on an excluded node moves to the first node.
     fn fixed(&self, words: Vec<String>) -> Vec<String> {
         let is_c10d = words
             .iter()
@@ -107,7 +108,7 @@ impl Fill {
                 out.push_str(&value);
                 rest = tail;
             } else {
-                // Braces of the program's own stay.
+                // Other braces belong to the program and stay.
                 out.push('{');
                 rest = behind;
             }
@@ -115,7 +116,7 @@ impl Fill {
         out + rest
     }
 
-    /// Variables for the launcher.
+    /// Environment variables for the launcher.
     pub(crate) fn env(&self, attempt: u32) -> Vec<(String, String)> {
         let mut env = vec![
             ("RINGLEADER_ATTEMPT".to_owned(), attempt.to_string()),
@@ -129,19 +130,19 @@ impl Fill {
     }
 }
 
-/// Whether a word is this option, with hyphens or underscores, alone or with its value.
+/// Whether a word is this option, with hyphens or underscores, with or without `=value`.
 fn is_option(word: &str, name: &str) -> bool {
     let flag = word.split('=').next().unwrap_or_default();
     flag.replace('_', "-") == name
 }
 
-/// The value of the option at a place.
+/// The value of the option at an index.
 fn value_of(words: &[String], at: usize) -> Option<String> {
     let word = words.get(at).filter(|word| word.starts_with("--"))?;
     word.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| words.get(at + 1).cloned())
 }
 
-/// The range of nodes that torchrun is given: `--nnodes MIN:MAX`.
+/// The range of nodes in torchrun's options: `--nnodes MIN:MAX`.
 pub(crate) fn range(command: &[String]) -> Option<(usize, usize)> {
     if !is_elastic(command) {
         return None;
@@ -153,7 +154,7 @@ pub(crate) fn range(command: &[String]) -> Option<(usize, usize)> {
     (1 <= least && least <= most).then_some((least, most))
 }
 
-/// The launcher is torchrun or one that works as it does.
+/// The launcher is torchrun or works like it.
 fn is_elastic(command: &[String]) -> bool {
     command.iter().take(4).any(|word| {
         let name = word.rsplit('/').next().unwrap_or_default();
@@ -164,7 +165,7 @@ fn is_elastic(command: &[String]) -> bool {
     })
 }
 
-/// Launchers that die of SIGUSR1 and leave their workers, unless they were told to pass it on.
+/// Launchers that die from SIGUSR1 and leave their workers behind, unless configured to forward it.
 pub(crate) fn dies_of_user_signals(command: &[String]) -> bool {
     let is_of = |at: usize| {
         is_option(&command[at], "--signals-to-handle")
@@ -224,7 +225,7 @@ mod tests {
             "torchrun --nnodes=2 --rdzv_id run7-3 --rdzv-backend=c10d --rdzv-endpoint 10.0.0.2:29500 --nproc-per-node 8 t.py --nnodes",
         );
         assert_eq!((range(&given), fill.argv(&given)), (Some((2, 4)), got));
-        // The meeting point is on a node of the attempt, or another program's.
+        // The rendezvous is on a node of the attempt, or belongs to another program.
         for word in ["--rdzv-endpoint b:29500", "--rdzv-backend etcd-v2 --rdzv-endpoint a:2379"] {
             let given = words(&format!("torchrun --nnodes 1:2 {word} t.py"));
             assert_eq!(fill.argv(&given), words(&format!("torchrun --nnodes 2 {word} t.py")));

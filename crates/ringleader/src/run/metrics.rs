@@ -1,4 +1,4 @@
-//! Metrics of a run as a file for Prometheus' textfile collector, replaced as a whole.
+//! Metrics of a run as a file for the Prometheus textfile collector, replaced atomically.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use ringleader_run::journal::State;
 type Labels = Vec<(String, String)>;
 type Number = Family<Labels, Gauge<f64, AtomicU64>>;
 
-/// What is shown.
+/// Values to export.
 pub(crate) struct Shown<'a> {
     pub(crate) job: &'a str,
     pub(crate) node: &'a str,
@@ -58,7 +58,7 @@ fn text(shown: &Shown<'_>) -> io::Result<String> {
     gauge("generation", "Number of the attempt", vec![(of_job.clone(), shown.generation as f64)]);
     gauge("excluded_nodes", "Nodes left out", vec![(of_job.clone(), shown.excluded as f64)]);
     if let Some(step) = shown.step {
-        gauge("step", "Last step that the program printed", vec![(of_job.clone(), step as f64)]);
+        gauge("step", "Last training step that the program printed", vec![(of_job.clone(), step as f64)]);
     }
     let mut classes: std::collections::BTreeMap<&str, f64> = std::collections::BTreeMap::new();
     for failed in shown.failures {
@@ -66,20 +66,20 @@ fn text(shown: &Shown<'_>) -> io::Result<String> {
     }
     let rows = classes.into_iter().map(|(class, n)| (with("class", class), n)).collect();
     gauge("failures", "Failed attempts by the class they were charged to", rows);
-    gauge("wall_seconds", "Since the first start", vec![(of_job.clone(), shown.effective.wall_s)]);
+    gauge("wall_seconds", "Seconds since the first start", vec![(of_job.clone(), shown.effective.wall_s)]);
     if let Some(s) = shown.effective.mean_time_to_failure_s {
-        gauge("mean_time_to_failure_seconds", "Running time for each failure", vec![(of_job.clone(), s)]);
+        gauge("mean_time_to_failure_seconds", "Running time per failure", vec![(of_job.clone(), s)]);
     }
     if let Some(n) = shown.effective.steps_repeated {
-        gauge("repeated_steps", "Steps that were computed again", vec![(of_job.clone(), n as f64)]);
+        gauge("repeated_steps", "Training steps computed more than once", vec![(of_job.clone(), n as f64)]);
     }
     if let Some(ratio) = shown.effective.ratio {
-        let help = "Share of the time that went into steps that were not repeated";
+        let help = "Share of the wall time spent on steps that were not repeated";
         gauge("effective_ratio", help, vec![(of_job.clone(), ratio)]);
     }
     let mut text = String::new();
     encode(&mut text, &registry).map_err(io::Error::other)?;
-    // The textfile collector of older versions does not know the end mark.
+    // Older textfile collectors reject the end mark.
     Ok(text.replace("# EOF\n", ""))
 }
 

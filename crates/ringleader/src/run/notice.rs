@@ -1,4 +1,4 @@
-//! Decisions and stalls are passed on: to a command, to a webhook, to what is remembered of nodes.
+//! Reports decisions and stalls: to a command, to a webhook, to the incident history.
 
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -8,7 +8,7 @@ use ringleader_run::journal::Record;
 use crate::run::RunArgs;
 use crate::watch::hooks;
 
-/// Passes a decision or a stall on, in a thread; answers with what came of it. Of all nodes only one calls the webhook.
+/// Reports a decision or a stall in a thread; returns the result. Only one node calls the webhook.
 pub(crate) fn pass_on(args: &RunArgs, record: &Record, is_ours: bool) -> Option<JoinHandle<Vec<String>>> {
     let hooks = (args.on_decision.clone(), args.webhook.clone().filter(|_| is_ours));
     if hooks.0.is_none() && hooks.1.is_none() {
@@ -27,7 +27,7 @@ pub(crate) fn pass_on(args: &RunArgs, record: &Record, is_ours: bool) -> Option<
     }))
 }
 
-/// Where nodes are remembered; None if that is not wanted, or no home is known.
+/// Path of the incident history; None if it is off or the home folder is unknown.
 pub(crate) fn history(named: Option<&PathBuf>, is_off: bool) -> Option<PathBuf> {
     if is_off {
         return None;

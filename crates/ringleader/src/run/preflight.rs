@@ -1,4 +1,4 @@
-//! Before each attempt the node is examined: `check --quick`, and a command of the site's own.
+//! The preflight check of the node before each attempt: `check --quick`, and a command of the site.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use ringleader_run::policy::Preflight;
 
 use crate::exit::Code;
 
-/// An examination under way.
+/// A preflight check in progress.
 pub(crate) struct Examination {
     answer: Receiver<Result<(), String>>,
     pub(crate) generation: u64,
@@ -26,12 +26,14 @@ impl Examination {
         Self { answer, generation }
     }
 
-    /// The answer, once it is there: why the node cannot join.
+    /// The result, once there is one: why the node cannot join.
     pub(crate) fn taken(&self) -> Option<Result<(), String>> {
         match self.answer.try_recv() {
             Ok(answer) => Some(answer),
             Err(mpsc::TryRecvError::Empty) => None,
-            Err(mpsc::TryRecvError::Disconnected) => Some(Err("the examination broke off".to_owned())),
+            Err(mpsc::TryRecvError::Disconnected) => {
+                Some(Err("the preflight check was interrupted".to_owned()))
+            }
         }
     }
 }
@@ -46,7 +48,7 @@ fn examine(wanted: &Preflight) -> Result<(), String> {
             Ended::Code(code, said) if code == Code::Findings as i32 => {
                 return Err(format!("check --quick: {}", last_lines(&said)));
             }
-            // Trouble of the check itself does not speak against the node.
+            // An error of the check itself says nothing about the node.
             Ended::Code(..) | Ended::Failed(_) => {}
             Ended::Late => return Err(format!("check --quick did not end within {:?}", wanted.within)),
         }
@@ -72,7 +74,7 @@ enum Ended {
     Failed(String),
 }
 
-/// Runs a command under a deadline; at its end all that it started is killed.
+/// Runs a command with a deadline; afterwards kills everything that it started.
 fn within(mut command: Command, limit: Duration) -> Ended {
     let spawned =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn();
@@ -92,7 +94,7 @@ fn within(mut command: Command, limit: Duration) -> Ended {
         let sender = sender.clone();
         thread::spawn(move || {
             let mut text = String::new();
-            // What is no text is not quoted.
+            // Output that is not text is not quoted.
             let _ = std::io::Read::read_to_string(&mut std::io::Read::take(stream, 64 << 10), &mut text);
             let _ = sender.send(text);
         });
@@ -111,7 +113,7 @@ fn within(mut command: Command, limit: Duration) -> Ended {
         }
     }
     if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        // Fails only if all of it has just ended.
+        // Fails only if all of its processes have just ended.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     thread::spawn(move || child.wait());

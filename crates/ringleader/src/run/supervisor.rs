@@ -1,5 +1,6 @@
-//! The supervisor of one node: follows the job's output, watches, collects when it fails, and acts on what all supervisors
-//! have agreed on. It keeps nothing that it could not find again: the holder knows what runs, the journal what was decided.
+//! The supervisor of one node: follows the job's output, watches the job, collects evidence when it fails, and acts on
+//! what all supervisors have agreed on. All of its state can be restored: the holder knows what runs, the journal what
+//! was decided.
 
 mod halting;
 mod stall;
@@ -40,39 +41,39 @@ use crate::watch::agent::{Agent, Target};
 use crate::watch::eye::Eye;
 use crate::watch::nodes::Nodes;
 
-/// Between two turns.
+/// Interval between turns of the main loop.
 const NAP: Duration = Duration::from_millis(40);
-/// Between two looks at the job.
+/// Interval between looks at the job.
 const LOOK: Duration = Duration::from_millis(500);
-/// Between two writings of the metrics.
+/// Interval between writes of the metrics.
 const METRICS: Duration = Duration::from_secs(10);
-/// A hub's participant that is silent for longer is dead.
+/// A hub participant that is silent for longer is considered dead.
 const TTL: Duration = Duration::from_secs(10);
-/// Longest call to a hub.
+/// Deadline of a hub call.
 const DEADLINE: Duration = Duration::from_secs(8);
-/// A node that could not join is examined again after this.
+/// A node that failed its preflight check is checked again after this.
 const AGAIN: Duration = Duration::from_secs(30);
-/// An examination that has ended is known to all after this.
+/// Time until all nodes know the result of a preflight check.
 const MARGIN: Duration = Duration::from_secs(5);
-/// A job that was told to end has this long, before it is ended.
+/// How long a job that received a request to end may take before it is ended.
 const TOLD: Duration = Duration::from_mins(2);
 
-/// What a supervisor leaves for the next one.
+/// State that a supervisor leaves for its successor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Left {
     pid: u32,
-    /// Generation that was ended and judged here.
+    /// Generation that was ended and judged on this node.
     halted: u64,
     succeeded: u64,
     judgement: Option<Judgement>,
     bundle: Option<String>,
     step: Option<u64>,
-    /// Number of the last decree that was acted upon.
+    /// Number of the last decree that was acted on.
     seen: u64,
 }
 
-/// The attempt in hand.
+/// The current attempt.
 struct Running {
     attempt: u32,
     generation: u64,
@@ -93,7 +94,7 @@ struct Halting {
     collecting: Option<Duty<Found>>,
     ending: Option<Duty<()>>,
     cleaning: bool,
-    /// The launcher had ended by itself, so.
+    /// How the launcher ended, if it ended by itself.
     exit: Option<Ended>,
 }
 
@@ -127,27 +128,27 @@ struct Supervisor<'a> {
     agreed: Option<Agreed>,
 }
 
-/// The newest decree, as far as it concerns which attempt this node could join.
+/// The part of the newest decree that says which attempt this node could join.
 struct Agreed {
     generation: u64,
     /// This node belongs to the attempt.
     is_named: bool,
-    /// It is to run, and not to be ended.
+    /// The attempt is to run, not to be ended.
     is_run: bool,
 }
 
-/// Supervises what the holder of this folder runs, until all is over.
+/// Supervises the job that the holder of this folder runs, until the run is over.
 pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<ExitCode, Failure> {
     let refused = |source| Failure::CannotWrite { path: state.to_owned(), source };
     let folder = Folder::open(state).map_err(refused)?;
-    // Its predecessor may live for another moment.
+    // Its predecessor may still be exiting.
     let until = Instant::now() + Duration::from_secs(5);
     let seat = loop {
         match folder.seat().map_err(refused)? {
             Some(seat) => break seat,
             None if Instant::now() >= until => {
-                let why = "supervise: another supervisor does".to_owned();
-                return Err(Failure::Nodes { why, help: "one state folder has one supervisor" });
+                let why = "supervise: another supervisor is running".to_owned();
+                return Err(Failure::Nodes { why, help: "each state folder has one supervisor" });
             }
             None => thread::sleep(NAP),
         }
@@ -219,28 +220,28 @@ fn store(args: &RunArgs, folder: &Folder, asked: &Asked) -> Result<(Box<dyn Stor
 }
 
 impl Supervisor<'_> {
-    /// Prints a line for people; the job's own output goes the same way.
-    #[expect(clippy::unused_self, reason = "called as all that a supervisor does")]
+    /// Prints a line for people, to the same stream as the job's output.
+    #[expect(clippy::unused_self, reason = "called like the other methods of the supervisor")]
     fn say(&self, text: &str) {
         for line in text.lines() {
-            // Nobody may be listening.
+            // Standard error may be closed.
             let _ = writeln!(io::stderr().lock(), "ringleader: {}", quote::plain(line));
         }
     }
 
     fn keep(&self) {
-        // With a full disk the next supervisor judges once more.
+        // If the disk is full, the next supervisor judges again.
         let _ = self.folder.write("supervisor.json", &self.left);
     }
 
-    /// Goes on where the supervisor before has stopped.
+    /// Continues where the previous supervisor stopped.
     fn take_over(&mut self) {
         self.keep();
         self.read_held();
         if self.records.is_empty() {
             return;
         }
-        self.say("a new supervisor took over; the job was not touched");
+        self.say("a new supervisor took over; the job was not affected");
         if let Some(launched) = self.held.launched.filter(|_| self.is_running()) {
             self.attach(launched.attempt, launched.generation, launched.at);
             let why = vec!["a new supervisor took over".to_owned()];
@@ -259,14 +260,16 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Until all is over.
+    /// Runs until the job is over.
     fn run(&mut self) -> ExitCode {
         loop {
             self.read_held();
             self.follow();
             self.examine();
             if let Some(why) = self.council.trouble() {
-                self.say(&format!("the hub does not answer; what runs goes on, nothing is started: {why}"));
+                self.say(&format!(
+                    "the hub does not answer; the running job continues, nothing new is started: {why}"
+                ));
             }
             let local = self.local();
             self.council.tell(&local.member);
@@ -284,7 +287,7 @@ impl Supervisor<'_> {
             self.halt_on();
             self.decide_on();
             if self.is_orphan() {
-                self.say("the holder is gone: the attempt is lost, and with it what there was to supervise");
+                self.say("the holder is gone: the attempt is lost and there is nothing left to supervise");
                 return Code::Refused.into();
             }
             if let Some(decree) = is_over {
@@ -318,7 +321,7 @@ impl Supervisor<'_> {
             15 => "SIGTERM",
             _ => "a signal",
         };
-        Some(format!("{name} to the supervisor's holder on {}", self.asked.node))
+        Some(format!("{name} received on {}", self.asked.node))
     }
 
     fn local(&mut self) -> Local {
@@ -353,14 +356,14 @@ impl Supervisor<'_> {
             }
             Some(_) if told.is_some() && !is_judged => told,
             Some(_) => None,
-            // It has been passed on, and the job may save before it ends.
+            // The signal has been forwarded, and the job may save before it ends.
             None if self.told_at.is_some_and(|at| at.elapsed() > TOLD) => told,
             None => self.running.as_ref().and_then(|running| running.stall.wants_halt()),
         };
         Local { member, launched, wants_halt, wall_s: now() }
     }
 
-    /// Examines the node for the next attempt it could join.
+    /// Runs the preflight check for the next attempt that the node could join.
     fn examine(&mut self) {
         let next = self.next_generation();
         if let Some(examination) = &self.examination
@@ -379,7 +382,7 @@ impl Supervisor<'_> {
             self.examination = None;
             self.examined = Instant::now();
         }
-        // A node that failed is looked at again: it may have been mended.
+        // A node that failed is checked again: it may have been repaired.
         let is_mended = self.member.unfit.is_some() && self.examined.elapsed() > AGAIN;
         let is_due = self.member.ready_for < next || is_mended;
         let is_idle = !self.is_running() || self.held.ended.is_some();
@@ -388,8 +391,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The attempt that this node could start next: the one that was agreed on, if it is to take part and has not begun, else
-    /// the one after it.
+    /// The attempt that this node could start next: the agreed one, if this node takes part and has not started it,
+    /// else the one after it.
     fn next_generation(&self) -> u64 {
         let begun =
             self.held.launched.map_or(0, |launched| launched.generation).max(self.left.seen_generation());
@@ -402,7 +405,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Takes note of a decree that is new to this node.
+    /// Handles a decree that is new to this node.
     fn see(&mut self, decree: &Decree) {
         let (nodes, is_run) = match &decree.what {
             What::Run { nodes, .. } => (nodes.as_slice(), true),
@@ -417,7 +420,7 @@ impl Supervisor<'_> {
         self.left.seen = decree.seq;
         self.keep();
         if matches!(decree.what, What::Halt { .. }) && !is_named {
-            // What was found before that attempt began may not be so any more.
+            // A check from before that attempt may be out of date.
             self.member.ready_for = self.member.ready_for.min(decree.generation);
         }
         self.excluded.clone_from(&decree.excluded);
@@ -461,7 +464,7 @@ impl Supervisor<'_> {
         }
         let attempt = decree.generation as u32;
         if let Some(why) = self.member.unfit.clone() {
-            // It was well when all agreed on it.
+            // It was running when all agreed on it.
             self.left.halted = decree.generation;
             self.left.judgement =
                 Some(Judgement::unjudged(&format!("{} cannot join: {why}", self.asked.node)));
@@ -530,7 +533,7 @@ impl Supervisor<'_> {
                 env.push((name.to_owned(), value));
             }
         };
-        // What a program prints last would stay in its buffer when it is killed.
+        // Without this the last output would be lost in a buffer when the program is killed.
         add("PYTHONUNBUFFERED", "1".to_owned());
         if let Some(plugin) = crate::plugin::find() {
             add("NCCL_PROFILER_PLUGIN", plugin.display().to_string());
@@ -563,7 +566,7 @@ impl Supervisor<'_> {
         });
     }
 
-    /// Looks at the job that runs.
+    /// Looks at the running job.
     fn follow(&mut self) {
         let is_over = self.ended().is_some();
         let silence = Duration::from_secs_f64(self.args.silence_floor.max(0.1));
@@ -620,14 +623,14 @@ impl Supervisor<'_> {
         match (was, is_collecting) {
             (State::Running, true) => self.turn_to(State::Collecting, said, is_analyser),
             (State::Collecting, false) if self.halting.is_none() => {
-                let why = if said.is_empty() { vec!["the job goes on".to_owned()] } else { said };
+                let why = if said.is_empty() { vec!["the job continues".to_owned()] } else { said };
                 self.turn_to(State::Running, why, is_analyser);
             }
             _ => {}
         }
     }
 
-    /// A stall, or its end: written down and passed on.
+    /// A stall or its end: recorded and reported.
     fn turn_to(&mut self, to: State, why: Vec<String>, is_analyser: bool) {
         self.go(to, |record| record.why = why);
         if let Some(record) = self.records.last() {
@@ -635,19 +638,19 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What passes evidence between nodes; None alone.
+    /// Access to the evidence of other nodes; None on a single node.
     fn evidence(&self) -> Option<Evidence> {
         let hub = self.args.hub.clone()?;
         Some(Evidence::new(hub, &self.asked.job, &self.asked.node, self.folder.path()))
     }
 
-    /// Begins to watch the job's ranks, if nothing does yet.
+    /// Starts watching the job's ranks, unless it already does.
     fn open_eye(&mut self) {
         let Some(running) = self.running.as_mut().filter(|running| running.eye.is_none()) else { return };
         let launcher = self.held.launched.map_or(0, |launched| launched.pid);
         let node = self.asked.node.clone();
         let agent = Agent::new(Target::Pids(vec![launcher]), self.args.rings.as_deref(), node.clone());
-        // A hub that is away is none; it was told by the council.
+        // An unreachable hub counts as none; the council has reported it.
         let nodes = self.args.hub.as_ref().and_then(|hub| Nodes::join(hub, &node).ok());
         let settings = Settings {
             stall_floor_ns: (self.args.stall_floor * 1e9) as i64,
@@ -708,14 +711,14 @@ impl Supervisor<'_> {
                     self.say(note);
                 }
                 self.council.propose(decree);
-                // If it does not come to be, the same is decided once more.
+                // If the proposal fails, the decision is made again.
                 self.decided = 0;
             }
             None => self.decided = 0,
         }
     }
 
-    /// Writes a transition down.
+    /// Records a transition.
     fn go(&mut self, to: State, fill: impl FnOnce(&mut Record)) {
         let running = self.running.as_ref();
         let mut record = Record {
@@ -730,7 +733,7 @@ impl Supervisor<'_> {
         fill(&mut record);
         if !self.state.may(to) && self.state != to {
             record.why.push(format!(
-                "{} does not follow {} in one supervisor's life",
+                "a supervisor cannot enter the state {} after {}",
                 to.name(),
                 self.state.name()
             ));

@@ -146,7 +146,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Records, and tells of each stage; ends early once `stop` is set.
+    /// Records and reports each stage; ends early once `stop` is set.
     ///
     /// # Errors
     /// If another daemon holds the socket, or no rank asks in time.

@@ -28,7 +28,7 @@ pub(crate) enum Target {
     Slurm(String),
     /// The job with most ranks.
     Rings,
-    /// The ranks of one job, which somebody else finds.
+    /// The ranks of one job, found elsewhere.
     Group(Group),
 }
 
@@ -248,7 +248,7 @@ impl Agent {
         here
     }
 
-    /// Ranks of the same job that nobody named: started by a shell's loop, by mpirun's daemon, in another container.
+    /// Ranks of the same job that were not named: started by a shell's loop, by mpirun's daemon, in another container.
     fn find_elsewhere(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
         if Instant::now() < self.next_kin {
             return;
@@ -690,12 +690,12 @@ impl Member {
         }
     }
 
-    /// Its ring tells of it.
+    /// It has a readable ring.
     fn sees(&self) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.failed.is_none())
     }
 
-    /// It has a ring that tells nothing.
+    /// It has a ring without usable content.
     fn is_dumb(&self) -> bool {
         self.unopened.is_some() || self.ring.is_some() && !self.sees()
     }

@@ -102,7 +102,7 @@ impl Running {
         &self.passed.logs
     }
 
-    /// The last lines that it printed to standard error, else to its output: at most so many that are not empty.
+    /// The last lines that it printed to standard error, else to its output: at most this many non-empty lines.
     pub(crate) fn last_words(&self) -> Vec<String> {
         const LINES: usize = 5;
         const BYTES: usize = 16 << 10;
@@ -133,7 +133,7 @@ impl Running {
         }
     }
 
-    /// Passes on the rest of what it printed. The files are removed if nobody needs them.
+    /// Forwards the rest of its output. Removes the files if they are not needed.
     pub(crate) fn finish(mut self, is_kept: bool) {
         self.passed.end(is_kept || self.ended.is_none());
     }
@@ -155,7 +155,7 @@ impl Passed {
             let _ = passer.join();
         }
         for log in self.logs.iter().filter(|_| !is_kept) {
-            // What cannot be removed stays; it harms nobody.
+            // A file that cannot be removed stays; that is harmless.
             let _ = fs::remove_file(log);
         }
     }

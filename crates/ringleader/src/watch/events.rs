@@ -30,7 +30,7 @@ enum Form {
 pub(crate) struct Teller {
     form: Form,
     picture: Arc<Mutex<Picture>>,
-    /// Which job it tells of, once there are several.
+    /// Which job it describes, once there are several.
     name: Arc<Mutex<Option<String>>>,
     /// Who else hears of incidents.
     exporter: Option<Exporter>,

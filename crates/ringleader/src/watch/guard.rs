@@ -9,7 +9,7 @@ use ringleader_evidence::{Limits, Scratch};
 
 /// Bytes of one file that are read at one look.
 const MOST_BYTES: u64 = 1 << 20;
-/// Events that one look tells of; a job that has come apart says the same of every step.
+/// Most events per look; a job out of step reports the same for every step.
 const MOST_EVENTS: usize = 8;
 
 /// Where the files have been read to.

@@ -92,7 +92,7 @@ fn run(command: &str, report: &str, bundle: Option<&Path>, limit: Duration) -> S
     out
 }
 
-/// Writes a new file: the folder may be one for all, where somebody else may have laid a link of that name.
+/// Writes a new file: in a shared folder another user may have created a link with that name.
 fn keep_beside(bundle: &Path, said: &[u8]) -> Result<PathBuf, String> {
     let name = bundle.file_name().unwrap_or_default().to_string_lossy();
     let path = bundle.with_file_name(format!("{}.on-stall.txt", name.trim_end_matches(".tar.zst")));

@@ -1,4 +1,4 @@
-//! The job at this moment, for those who show it: screen, page, metrics. Bounded, whatever the size of the job.
+//! The job at this moment, for those who show it: screen, page, metrics. Bounded for any size of the job.
 
 use std::collections::VecDeque;
 
@@ -149,7 +149,7 @@ impl Picture {
             | What::Note { .. } => {}
         }
         if let Some(text) = words::lines(event) {
-            // A stall tells of every rank; the past keeps its first line.
+            // A stall describes every rank; the history keeps its first line.
             let text = text.lines().next().unwrap_or_default().to_owned();
             self.said.push_back(SaidRow { at: event.at, text });
             if self.said.len() > MAX_SAID {

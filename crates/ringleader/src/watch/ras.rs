@@ -91,7 +91,7 @@ impl Ras {
                 let id = format!("{:x}", comm.hash);
                 let collectives = rank.counts.iter().map(|(_, n)| *n).sum();
                 let old = before.get(&pid).and_then(|comms| comms.iter().find(|comm| comm.id == id));
-                // RAS tells no times: what has not changed since the last answer has not moved.
+                // RAS reports no times: if nothing has changed since the last answer, there was no progress.
                 let progress_ns =
                     old.filter(|old| old.collectives == collectives).map_or(now_ns, |old| old.progress_ns);
                 self.known.entry(pid).or_default().push(CommDigest {

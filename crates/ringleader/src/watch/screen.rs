@@ -31,7 +31,7 @@ pub(crate) struct Scroll {
     pub(crate) on_verdict: bool,
 }
 
-/// Shows the picture until somebody presses q or `stop` is set. The terminal is restored at the end, and by a panic.
+/// Shows the picture until a user presses q or `stop` is set. The terminal is restored at the end, and by a panic.
 ///
 /// # Errors
 /// If the terminal cannot be driven.
@@ -72,7 +72,7 @@ pub(crate) fn show(picture: &Mutex<Picture>, stop: &Arc<AtomicBool>) -> io::Resu
     outcome
 }
 
-/// The terminal is gone: nobody sees what is drawn.
+/// The terminal is gone: output is no longer visible.
 pub(crate) static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// What came of waiting for a key.

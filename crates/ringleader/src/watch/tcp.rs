@@ -13,7 +13,7 @@ use ringleader_watch::digest::{MAX_ADDRESSES, MAX_FLOWS, TcpDigest, TcpFlow};
 
 /// Between two looks, at least.
 const EVERY: Duration = Duration::from_millis(1500);
-/// And so many times as long as one takes: half a percent of a processor.
+/// And this many times as long as one look takes: half a percent of a processor.
 const REST: u32 = 200;
 /// Counts are over about so long.
 const WINDOW: Duration = Duration::from_secs(6);

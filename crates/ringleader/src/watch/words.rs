@@ -6,9 +6,9 @@ use ringleader_report::quote::plain;
 use ringleader_watch::event::{CommProgress, Confidence, Event, Lag, Slowest, Stall, What};
 use ringleader_watch::view::Sees;
 
-/// Ranks that a stall in words tells of; JSON has more.
+/// Most ranks in the text of a stall; JSON has more.
 const MAX_STATES: usize = 16;
-/// Communicators that a line of progress tells of.
+/// Most communicators in a line of progress.
 const MAX_COMMS: usize = 4;
 
 /// The lines of an event, without what would act on a terminal and without a newline at the end. None for what has

@@ -125,7 +125,7 @@ fn budgets_end_and_the_launchers_code_is_kept() {
     let output = job.run(&["--on-decision", "cat >> decisions"], "exit 3");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("the budget of 2 unknown restarts in 1h is used up"), "{said}");
+    assert!(said.contains("the budget of 2 unknown restarts in 1h is exhausted"), "{said}");
     assert_eq!(job.states().iter().filter(|state| *state == "running").count(), 3);
     let decisions = fs::read_to_string(job.path("decisions")).unwrap();
     assert_eq!(decisions.matches("ringleader.run.v1").count(), 3, "{decisions}");
@@ -291,7 +291,7 @@ fn a_cut_checkpoint_is_passed_over() {
     let (out, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(out.matches("from 10 --resume\n").count(), 2, "{out}{said}");
     assert!(said.contains("step_20.safetensors: incomplete: "), "{said}");
-    assert!(said.contains("step_10.safetensors, 15 steps to be done again"), "{said}");
+    assert!(said.contains("step_10.safetensors, 15 steps to repeat"), "{said}");
     let decided = job.journal().into_iter().find(|record| record["to"] == "backoff").unwrap();
     assert_eq!((decided["step_lost"].as_u64(), decided["checkpoint"]["step"].as_u64()), (Some(15), Some(10)));
 }
@@ -489,7 +489,7 @@ fn a_folder_has_one_run() {
     wait("the job's start", || job.path("up").exists());
     let second = job.run(&[], "touch other");
     assert_eq!(second.status.code(), Some(2), "{}", text(&second.stderr));
-    assert!(text(&second.stderr).contains("another run does") && !job.path("other").exists());
+    assert!(text(&second.stderr).contains("another run is using it") && !job.path("other").exists());
     fs::write(job.path("go"), "").unwrap();
     assert_eq!(first.wait().unwrap().code(), Some(0));
     assert!(job.run(&[], "touch other").status.success() && job.path("other").exists());
@@ -533,7 +533,7 @@ fn the_newest_checkpoint_is_printed() {
         (output.status.code(), text(&output.stdout).as_str()),
         (Some(0), "ckpt/step_10.safetensors\n")
     );
-    assert!(text(&output.stderr).contains("passed over: ckpt/step_20.safetensors: incomplete"));
+    assert!(text(&output.stderr).contains("checkpoint skipped: ckpt/step_20.safetensors: incomplete"));
 }
 
 /// Two supervisors of one machine meet in a folder. One node is found bad: the launcher's range becomes the number that is left.
@@ -600,7 +600,7 @@ fn an_elastic_range_is_narrowed_to_the_nodes_that_are_left() {
         ],
         "{said}"
     );
-    // The one that was left out is no failure of the job.
+    // The excluded node is not a failure of the job.
     assert_eq!(codes, [Some(0), Some(0)], "{said}");
 }
 

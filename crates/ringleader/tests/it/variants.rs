@@ -217,8 +217,8 @@ fn tallies() -> (BTreeMap<&'static str, Tally>, String) {
 fn table(tallies: &BTreeMap<&'static str, Tally>) -> String {
     let mut text = String::from(
         "# Accuracy by kind of evidence\n\n\
-         Each recorded case, with less evidence or messier evidence than was recorded. `right`: the verdict names the true\n\
-         cause (or one that is as right); `culprit`: exactly the true ranks, of the cases that have one; `false alarms`:\n\
+         Each recorded case, with less or messier evidence than was recorded. `right`: the verdict names the true\n\
+         cause (or an equally right one); `culprit`: exactly the true ranks, in cases that have one; `false alarms`:\n\
          a healthy job got a cause. Renewed by `RINGLEADER_BLESS=1 cargo test -p ringleader --test it variants`; the test\n\
          fails if a number falls.\n\n\
          | evidence | runs | right | culprit | false alarms |\n|---|---|---|---|---|\n",

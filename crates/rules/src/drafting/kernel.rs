@@ -103,7 +103,7 @@ impl<'s, 'a> Seen<'s, 'a> {
         let (severity, weight, confidence) = match self.bond {
             // No rank runs on it: reported beside any verdict.
             Bond::Beside => (Severity::Info, Weight::Aside, Confidence::Low),
-            // Whatever it was, the job went on to its end.
+            // The job completed regardless of it.
             Bond::Process | Bond::DeviceInTime if ended_well => {
                 (Severity::Info, Weight::Derived, Confidence::Low)
             }

@@ -30,7 +30,7 @@ pub(super) fn events(scene: &Scene<'_>, verdict: &Verdict) -> Vec<PicturedEvent>
     let time = |o: &Observation| times.of(o);
     let mut events: Vec<PicturedEvent> = Vec::new();
     for stated in scene.stated().all() {
-        // What healthy programs print tells nothing of the order of a failure.
+        // Output of healthy programs says nothing about the order of a failure.
         let is_chatter =
             stated.rows.is_empty() && (stated.weight() < FormWeight::Strong || stated.is_warning());
         if is_chatter || stated.role() == Some(Role::Harmless) {

@@ -148,7 +148,7 @@ fn fact(name: String, is_setting: bool, values: BTreeMap<String, Holders>) -> Pi
             n: holders.n,
         })
         .collect();
-    // What few have stands out.
+    // Rare values come first.
     values.sort_by_key(|value| value.n);
     values.truncate(MAX_VALUES);
     PicturedFact { name, is_setting, differs, values }

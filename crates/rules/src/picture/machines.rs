@@ -58,7 +58,7 @@ pub(super) fn machines(scene: &Scene<'_>, verdict: &Verdict) -> (Vec<Machine>, u
             mark(&mut nodes, culprit, at);
         }
     }
-    // A node of which nothing is known but one rank tells nothing.
+    // A node with only one known rank adds no information.
     let has_more = |node: &Node| !node.gpus.is_empty() || !node.nics.is_empty() || !node.findings.is_empty();
     if nodes.len() < 2 && !nodes.values().any(has_more) {
         return (Vec::new(), 0);

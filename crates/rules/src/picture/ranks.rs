@@ -30,7 +30,7 @@ pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
     };
     in_calls(scene, &mut |rank, state, doing, place| {
         let row = at.entry(rank).or_insert_with(|| fresh(rank));
-        // What it waits in tells more than what it is awaited in.
+        // The operation in which it waits is more informative than the one in which others wait for it.
         if row.state.is_empty() || state == "waits" {
             (row.state, row.doing) = (state, doing);
             row.place = place.or(row.place.take());

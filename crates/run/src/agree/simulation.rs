@@ -1,7 +1,8 @@
-//! The agreement under crashes, delays and partitions: a world of nodes, a store and a job, made by a seed. Checked at every
-//! tick: no two attempts at once, nothing starts without a decree or twice, nothing is decided over a node that may still
-//! run, nobody joins who has not passed the examination for this attempt or is left out. Checked at the end: once the faults are
-//! over and enough nodes are up, the job makes progress; and over all worlds: nodes that were left out or away have come back.
+//! The agreement under crashes, delays and partitions: a world of nodes, a store and a job, generated from a seed.
+//! Checked at every tick: no two attempts run at once, nothing starts twice or without a decree, nothing is decided
+//! while a node may still run the attempt, no node joins that is excluded or has not passed the preflight check for
+//! this attempt. Checked at the end: once the faults are over and enough nodes are up, the job makes progress; and over
+//! all worlds: excluded and unreachable nodes have rejoined.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +13,12 @@ const TICK_S: f64 = 0.5;
 /// A lease of the store.
 const LEASE_S: f64 = 6.0;
 const LOST_S: f64 = 15.0;
-/// Faults happen until then.
+/// Faults happen until this tick.
 const STORM_TICKS: u64 = 600;
-/// Steps that the job has to do.
+/// Steps of the job.
 const STEPS: u64 = 120;
 const END_TICKS: u64 = 4_000;
-/// Clocks of nodes differ by as much, seconds.
+/// Largest clock difference between nodes, seconds.
 const SKEW_S: f64 = 5.0;
 
 struct Random(u64);
@@ -40,12 +41,12 @@ impl Random {
     }
 }
 
-/// What outlives the supervisor: the holder's knowledge.
+/// State that outlives the supervisor: what the holder knows.
 #[derive(Clone, Default)]
 struct Held {
     running: Option<u64>,
     launched: u64,
-    /// Generation that ended by itself, and how.
+    /// Generation that ended by itself, and whether it succeeded.
     ended: Option<(u64, bool)>,
 }
 
@@ -66,33 +67,33 @@ struct Node {
     still_s: f64,
     /// Reads are this many ticks old.
     lag: u64,
-    /// Its clock runs at this rate.
+    /// Rate of its clock.
     rate: f64,
     renewed: f64,
-    /// When it was heard again after its lease had run out.
+    /// When it was heard again after its lease expired.
     returned: f64,
     member: Option<Member>,
-    /// It does not pass an examination.
+    /// It fails every preflight check.
     is_bad: bool,
     ready_for: u64,
-    /// Whether it passed the examination for `ready_for`.
+    /// Whether it passed the preflight check for `ready_for`.
     is_fit: bool,
-    /// The examination under way: for which attempt, ticks that it still takes.
+    /// The preflight check in progress: its attempt, and the ticks it still takes.
     examining: Option<(u64, u64)>,
-    /// Attempts that it was examined for and fit to join.
+    /// Attempts for which it passed the preflight check.
     passed: BTreeSet<u64>,
-    /// What it read last was agreed on.
+    /// The agreement that it read last.
     agreed: Option<(u64, bool)>,
 }
 
 impl Node {
-    /// The supervisor dies, and all that it knows with it.
+    /// The supervisor dies and loses its state.
     fn forget(&mut self) {
         (self.machine, self.halting, self.examining, self.agreed) = (None, None, None, None);
         (self.ready_for, self.is_fit) = (0, false);
     }
 
-    /// As the supervisor does: examined for the attempt that it could start next.
+    /// Like the supervisor: runs the preflight check for the attempt that it could start next.
     fn examine(&mut self, ticks: u64) {
         if let Some((generation, left)) = self.examining {
             if left > 0 {
@@ -110,7 +111,7 @@ impl Node {
             Some((agreed, _)) => begun.max(agreed) + 1,
             None => begun + 1,
         };
-        // One that failed is examined again.
+        // A node that failed is checked again.
         let is_due = self.ready_for < next || !self.is_fit;
         if is_due && self.held.running.is_none() {
             self.examining = Some((next, ticks));
@@ -123,7 +124,7 @@ struct World {
     now: f64,
     nodes: Vec<Node>,
     decrees: Vec<Decree>,
-    /// Views of the past, for reads that are late.
+    /// Past views, for late reads.
     past: Vec<View>,
     is_store_up: bool,
     is_full: bool,
@@ -131,9 +132,9 @@ struct World {
     /// Every node that ever started a generation.
     started: BTreeMap<u64, BTreeSet<String>>,
     n_attempts: u64,
-    /// How often a node joined again that had been left out.
+    /// Number of times that an excluded node rejoined.
     n_back: u64,
-    /// How often one joined again that had only been away.
+    /// Number of times that an unreachable node rejoined.
     n_returned: u64,
     back_after_s: Option<f64>,
     done: bool,
@@ -195,7 +196,7 @@ impl World {
             min_nodes: n / 2 + 1,
             lost_after_s: LOST_S,
             join_within_s: 20.0,
-            // Too few nodes are waited for.
+            // With too few nodes it waits.
             give_up_s: 1e9,
             examined_within_s: 8.0,
             back_after_s: self.back_after_s,
@@ -210,7 +211,7 @@ impl World {
 
     fn faults(&mut self, tick: u64) {
         if !is_storm(tick) {
-            // Everything heals, except that one node may stay dead.
+            // Everything recovers, except that one node may stay dead.
             self.is_store_up = true;
             self.is_full = false;
             let is_any_out = self.decrees.last().is_some_and(|decree| !decree.excluded.is_empty());
@@ -236,7 +237,7 @@ impl World {
             if power {
                 node.is_powered = !node.is_powered;
                 if !node.is_powered {
-                    // A machine that loses power remembers its state folder, and runs nothing.
+                    // A node that loses power keeps its state folder, and runs nothing.
                     node.held.running = None;
                     node.forget();
                 }
@@ -306,7 +307,7 @@ impl World {
                 node.held.running = None;
                 node.held.ended = Some((generation, false));
             } else if !goes && node.still_s > 5.0 && self.random.chance(3.0) {
-                // An error of a collective, for some of those that wait.
+                // A collective fails on some of the waiting nodes.
                 node.held.running = None;
                 node.held.ended = Some((generation, false));
             }
@@ -337,7 +338,7 @@ impl World {
                 return;
             }
             let config = self.config(at);
-            // It asks the holder what runs, and knows of no halt that it had done.
+            // It asks the holder what runs, and does not know about a halt that it had done.
             let node = &mut self.nodes[at];
             node.machine = Some(Machine::new(config));
             node.halted = node
@@ -350,7 +351,7 @@ impl World {
         let member = self.member(at);
         let reaches = self.is_store_up && self.nodes[at].has_store;
         if reaches {
-            // Leases are renewed on a full store; new words are not written. An old word stays.
+            // On a full store leases are renewed, but nothing new is written: old values stay.
             let node = &mut self.nodes[at];
             if !self.is_full {
                 node.member = Some(member.clone());
@@ -403,7 +404,8 @@ impl World {
         }
     }
 
-    /// Some failures are a node's, rightly or wrongly, and nodes that are gone are left out, as long as enough are left.
+    /// Some failures are blamed on a node, rightly or wrongly, and lost nodes are excluded, as long as enough nodes
+    /// remain.
     fn decide(&mut self, halted: &Decree, members: &[Member], mut fit: Vec<String>, reaches: bool) {
         let n = self.nodes.len();
         let least = n / 2 + 1;
@@ -429,7 +431,7 @@ impl World {
         self.propose(next, reaches);
     }
 
-    /// Whoever joins may, and what has come back is counted.
+    /// Checks that every node may join, and counts those that rejoined.
     fn join(&mut self, decree: &Decree, nodes: &[String]) {
         let before = self.decrees.last().map(|last| last.excluded.clone()).unwrap_or_default();
         let earlier = self.nodes_of(decree.generation - 1);
@@ -440,14 +442,14 @@ impl World {
                 "{name} was not examined for {}",
                 decree.generation
             );
-            assert!(!decree.excluded.contains(name), "{name} is left out and joins");
+            assert!(!decree.excluded.contains(name), "{name} is excluded but joins");
             let is_known = self.started.values().any(|names| names.contains(name));
             self.n_returned += u64::from(is_known && !earlier.contains(name));
             if before.contains(name) {
                 let out = decree.outs.iter().find(|out| out.node == *name).unwrap();
                 assert!(
                     out.is_back(self.now + SKEW_S + 4.0 * TICK_S, self.back_after_s),
-                    "{name} is back too early"
+                    "{name} rejoins too early"
                 );
                 self.n_back += 1;
             }
@@ -458,7 +460,7 @@ impl World {
         if !reaches || self.is_full {
             return;
         }
-        // The answer may be lost, whether it was written or not.
+        // The answer may be lost, with or without the write.
         let is_lost_before = self.random.chance(5.0);
         let last = self.decrees.last().map_or(0, |last| last.seq);
         if is_lost_before || decree.seq != last + 1 {
@@ -468,12 +470,12 @@ impl World {
             assert!(!nodes.is_empty());
             self.n_attempts += 1;
             self.join(&decree, &nodes.clone());
-            // Whoever may still run the generation before has been silent for long.
+            // A node that may still run the previous generation must have been silent for long enough.
             for name in self.nodes_of(decree.generation - 1) {
                 let node = self.nodes.iter().find(|node| node.name == name).unwrap();
                 let may_run = node.held.running == Some(decree.generation - 1);
                 assert!(
-                    // Reads are up to three ticks old: one that has just come back may not have been seen.
+                    // Reads are up to three ticks old: a node that has just returned may not have been seen.
                     !may_run
                         || self.now - node.renewed >= LOST_S - LEASE_S - 2.0
                         || self.now - node.returned <= 4.0 * TICK_S,
@@ -559,7 +561,7 @@ fn never_two_attempts_and_always_progress() {
         back += counts[1];
         returned += counts[2];
     }
-    // Worlds in which nothing ever happens would prove nothing.
+    // Worlds without failures would prove nothing.
     assert!(attempts > 2 * n, "{attempts} attempts in {n} worlds");
     assert!(back > n / 50 && returned > n / 50, "{back} nodes back and {returned} returned in {n} worlds");
 }
@@ -594,7 +596,7 @@ fn a_node_that_was_left_out_comes_back_later_each_time() {
         (outs(1, false), Some(60.0), 1_060.0),
         (outs(2, false), Some(60.0), 1_240.0),
         (outs(3, false), Some(60.0), 1_960.0),
-        // Silence alone speaks against nobody the first time.
+        // The first time, silence alone does not exclude a node.
         (outs(1, true), Some(60.0), 1_000.0),
         (outs(2, true), Some(60.0), 1_060.0),
         (outs(1, false), Some(0.0), 1_000.0),

@@ -13,21 +13,21 @@ use super::{Options, Soundness};
 /// First bytes of a file that `torch.save` wrote before it used zip: a pickled number.
 const LEGACY: [u8; 15] =
     [0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, 0x2e];
-/// Longest `data.pkl` that is read for its step, bytes.
+/// Longest `data.pkl` that is searched for a step, bytes.
 const MAX_PICKLE: u64 = 64 << 20;
-/// Longest header of a safetensors file: the format's own bound.
+/// Longest header of a safetensors file: the format's own limit.
 const MAX_HEADER: u64 = 100 << 20;
 /// Longest JSON of a checkpoint that is read, bytes.
 const MAX_JSON: u64 = 256 << 20;
-/// Keys of a saved dictionary that hold its step, the most telling first.
+/// Keys of a saved dictionary that hold its step, the most reliable first.
 const STEPS: [&str; 6] = ["global_step", "global_steps", "step", "iteration", "iter", "num_steps"];
 
-/// A file of a checkpoint: whether it is whole, and its step if it holds one.
+/// A file of a checkpoint: whether it is intact, and its step if it contains one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Examined {
-    /// Whether it is whole.
+    /// Whether it is intact.
     pub soundness: Soundness,
-    /// Step that stands in it.
+    /// The step that it contains.
     pub step: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ fn broken(why: String) -> Examined {
     Examined { soundness: Soundness::Incomplete(why), step: None }
 }
 
-/// A file system's error says nothing of the checkpoint.
+/// A file system error says nothing about the checkpoint.
 pub(crate) fn unread(path: &Path, error: &io::Error) -> Soundness {
     if error.kind() == io::ErrorKind::NotFound {
         return Soundness::Incomplete(format!("{} is missing", path.display()));
@@ -51,7 +51,7 @@ fn of_fault(path: &Path, fault: Fault) -> Examined {
     match fault {
         Fault::Damaged(why) => broken(why),
         Fault::Foreign => {
-            Examined { soundness: Soundness::Doubtful("of a form that is not known".to_owned()), step: None }
+            Examined { soundness: Soundness::Doubtful("unknown format".to_owned()), step: None }
         }
         Fault::Read(error) => Examined { soundness: unread(path, &error), step: None },
     }
@@ -80,7 +80,7 @@ pub fn examine(path: &Path, options: Options) -> Examined {
     torch(&mut file, options).map_or_else(|fault| of_fault(path, fault), whole)
 }
 
-/// A file of `torch.save`: its step if it holds one. Errors: damage, or the file system's.
+/// Checks a file of `torch.save`; returns its step if it contains one. Errors: damage, or the file system's.
 pub fn torch(file: &mut (impl Read + Seek), options: Options) -> Result<Option<u64>, Fault> {
     let mut head = [0; 15];
     file.seek(SeekFrom::Start(0))?;
@@ -92,12 +92,12 @@ pub fn torch(file: &mut (impl Read + Seek), options: Options) -> Result<Option<u
         return legacy(file).map(|()| None);
     }
     if !head.starts_with(b"PK\x03\x04") {
-        // A pickle of another kind, or a file of zeros after a loss of power.
+        // Another kind of pickle, or a file of zeros after a power failure.
         if head.iter().all(|byte| *byte == 0) {
             return Err(Fault::Damaged("the file begins with zeros".to_owned()));
         }
         if n < head.len() {
-            return Err(Fault::Damaged("the file is cut".to_owned()));
+            return Err(Fault::Damaged("the file is truncated".to_owned()));
         }
         return if head[0] == 0x80 { Ok(None) } else { Err(Fault::Foreign) };
     }
@@ -118,7 +118,7 @@ pub fn torch(file: &mut (impl Read + Seek), options: Options) -> Result<Option<u
     Ok(step_of(&tree, file, &entries))
 }
 
-/// The step of a saved dictionary: a number of its outermost level, or a tensor of one element.
+/// The step of a saved dictionary: a number at its top level, or a tensor with one element.
 fn step_of(tree: &Tree, file: &mut (impl Read + Seek), entries: &[Entry]) -> Option<u64> {
     let root = tree.root()?;
     STEPS.iter().find_map(|key| {
@@ -152,8 +152,8 @@ fn scalar(tree: &Tree, args: &Value, file: &mut (impl Read + Seek), entries: &[E
     (number >= 0.0 && number.fract() == 0.0).then_some(number as u64)
 }
 
-/// The old form ends with the raw bytes of each storage, each with its length. Only the last of them can be missing, and
-/// where they begin stands nowhere: five pickles precede them, and the last one names the storages.
+/// The legacy format ends with the raw bytes of each storage, preceded by their length. Only the end can be missing. No
+/// field says where the storages begin: five pickles precede them, and the last pickle names the storages.
 fn legacy(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     let len = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(0))?;
@@ -173,29 +173,29 @@ fn legacy(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     // Each storage has eight bytes for its length and at least one byte.
     let left = len - (head.len() - rest.len()) as u64;
     if left < keys * 9 {
-        return Err(Fault::Damaged(format!("{keys} storages do not fit into its last {left} bytes")));
+        return Err(Fault::Damaged(format!("{keys} storages do not fit into the last {left} bytes")));
     }
     Ok(())
 }
 
-/// A safetensors file: its header promises its length. Errors: damage, or the file system's.
+/// Checks a safetensors file: its header states its length. Errors: damage, or the file system's.
 pub fn safetensors(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     let len = file.seek(SeekFrom::End(0))?;
     if len < 8 {
         return Err(Fault::Damaged(
-            if len == 0 { "the file is empty" } else { "the file is cut" }.to_owned(),
+            if len == 0 { "the file is empty" } else { "the file is truncated" }.to_owned(),
         ));
     }
     let head = zip::read(file, 0, 8)?;
     let n = head.try_into().map_or(0, u64::from_le_bytes);
     if n > MAX_HEADER || n + 8 > len {
-        return Err(Fault::Damaged("its header does not fit the file".to_owned()));
+        return Err(Fault::Damaged("its header does not match the file".to_owned()));
     }
     let header = zip::read(file, 8, n)?;
     let header: Json = serde_json::from_slice(&header)
         .map_err(|error| Fault::Damaged(format!("its header is damaged: {error}")))?;
     let Json::Object(tensors) = header else {
-        return Err(Fault::Damaged("its header is no table".to_owned()));
+        return Err(Fault::Damaged("its header is not a JSON object".to_owned()));
     };
     let ends = tensors.values().filter_map(|tensor| tensor.get("data_offsets")?.get(1)?.as_u64());
     let expected = (8 + n).saturating_add(ends.max().unwrap_or(0));
@@ -205,7 +205,7 @@ pub fn safetensors(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads JSON. Errors: absent, damaged, or not to be read.
+/// Reads JSON. Errors: absent, damaged, or unreadable.
 pub(crate) fn json(path: &Path) -> Result<Json, Soundness> {
     let file = File::open(path).map_err(|error| unread(path, &error))?;
     let mut bytes = Vec::new();

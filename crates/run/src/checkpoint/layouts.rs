@@ -1,4 +1,4 @@
-//! What a folder holds: which of its entries are checkpoints, of which layout, and whether each is complete.
+//! Content of a folder: which entries are checkpoints, their layout, and whether each is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -16,9 +16,10 @@ use super::{Found, Layout, Options, Soundness, entries};
 const MAX_METADATA: u64 = 512 << 20;
 /// Longest pointer file, bytes.
 const MAX_POINTER: u64 = 4096;
-/// Shards that are newer than their `.metadata` by more than a copy takes were written over it.
+/// Shards that are newer than their `.metadata` by more than this were overwritten later; a copy of the folder explains
+/// less.
 const COPY_NOISE: Duration = Duration::from_mins(10);
-/// Files that programs write beside a checkpoint's own.
+/// Other files that programs write next to a checkpoint.
 const COMPANIONS: [&str; 9] = [
     "optimizer",
     "scheduler",
@@ -30,13 +31,13 @@ const COMPANIONS: [&str; 9] = [
     "dl_state_dict",
     "custom_checkpoint",
 ];
-/// Files without which a job goes on, and that may come and go.
+/// Files that no resume needs, and that may come and go.
 const IDLE: [&str; 5] =
     ["README.md", "training_args.bin", "generation_config.json", "zero_to_fp32.py", "zero_to_torch.py"];
-/// Ends of names of files of `torch.save`.
+/// File name endings of `torch.save`.
 const TORCH: [&str; 4] = [".pt", ".pth", ".ckpt", ".bin"];
 
-/// What may be a checkpoint.
+/// A possible checkpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) path: PathBuf,
@@ -46,7 +47,7 @@ pub(super) struct Candidate {
     pub(super) modified: SystemTime,
     /// Files that ranks wrote side by side.
     beside: Vec<PathBuf>,
-    /// A reason that makes it incomplete whatever it holds.
+    /// A reason that makes it incomplete regardless of its content.
     marked: Option<String>,
 }
 
@@ -57,7 +58,7 @@ pub(super) fn candidates(dir: &Path, depth: u32, notes: &mut Vec<String>) -> io:
     let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     let names: BTreeSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
     for (name, path) in &all {
-        // A link leads to what is found by its own name; one that leads out of the folder is not followed.
+        // The target of a link inside the folder is found under its own name; a link out of the folder is not followed.
         let Ok(metadata) = fs::symlink_metadata(path) else { continue };
         if metadata.is_dir() {
             let mut candidate = folder(name, path);
@@ -76,7 +77,7 @@ pub(super) fn candidates(dir: &Path, depth: u32, notes: &mut Vec<String>) -> io:
         }
     }
     found.extend(single(files, &names));
-    // The folder that was named may be a checkpoint itself.
+    // The given folder may be a checkpoint itself.
     let own = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if found.iter().all(|candidate| candidate.path.parent() == Some(dir) && candidate.path.is_file())
         && let Some(candidate) = folder(&own, dir)
@@ -86,7 +87,7 @@ pub(super) fn candidates(dir: &Path, depth: u32, notes: &mut Vec<String>) -> io:
     Ok(found)
 }
 
-/// Files side by side, one candidate for each set of ranks.
+/// Single files: one candidate for each set of rank files.
 fn single(files: BTreeMap<String, Vec<PathBuf>>, names: &BTreeSet<&str>) -> Vec<Candidate> {
     let mut found = Vec::new();
     for (name, beside) in files {
@@ -101,7 +102,7 @@ fn single(files: BTreeMap<String, Vec<PathBuf>>, names: &BTreeSet<&str>) -> Vec<
     found
 }
 
-/// Markers that stand beside or within a checkpoint until it is complete.
+/// Markers beside or inside a checkpoint until it is complete.
 #[expect(
     clippy::case_sensitive_file_extension_comparisons,
     reason = "frameworks write these endings in small letters"
@@ -117,7 +118,7 @@ fn mark(name: &str, names: &BTreeSet<&str>, candidate: &mut Candidate) {
         candidate.marked = Some("checkpoint-is-incomplete.txt is in it".to_owned());
     }
     if name.contains(".orbax-checkpoint-tmp") || name.ends_with(".tmp") {
-        candidate.marked = Some("its name says that it is being written".to_owned());
+        candidate.marked = Some("its name shows that it is still being written".to_owned());
     }
 }
 
@@ -127,7 +128,7 @@ fn is_saved(name: &str) -> bool {
     !name.starts_with('.') && !is_companion && (TORCH.iter().any(is_of) || name.ends_with(".safetensors"))
 }
 
-/// `ep3-ba20-rank1.pt` is `ep3-ba20.pt`.
+/// `ep3-ba20-rank1.pt` becomes `ep3-ba20.pt`.
 fn without_rank(name: &str) -> String {
     let lower = name.to_ascii_lowercase();
     for word in ["rank", "mp_", "shard"] {
@@ -143,7 +144,7 @@ fn without_rank(name: &str) -> String {
     name.to_owned()
 }
 
-/// The last number of a name, which is its step by every habit.
+/// The last number in a name, which is usually the step.
 fn number(name: &str) -> Option<u64> {
     if let Some(step) = worded(name) {
         return Some(step);
@@ -155,7 +156,7 @@ fn number(name: &str) -> Option<u64> {
     end.get(end.len() - n..)?.parse().ok()
 }
 
-/// The number behind a word that means a step.
+/// The number after a word that means a step.
 fn worded(name: &str) -> Option<u64> {
     let lower = name.to_ascii_lowercase();
     for word in ["global_step", "step", "iter", "checkpoint", "ckpt", "ba"] {
@@ -169,8 +170,8 @@ fn worded(name: &str) -> Option<u64> {
     None
 }
 
-/// What every checkpoint of one job has under the same name: saved files and what stands beside them, without those of ranks
-/// and parts, whose number may differ, and without names that are hashes.
+/// File names that every checkpoint of one job contains: saved files and their companions, without rank files and
+/// shards, whose number may differ, and without names that are hashes.
 fn lasting(path: &Path) -> BTreeSet<String> {
     fn look(path: &Path, above: &str, depth: u32, names: &mut BTreeSet<String>) {
         for (name, path) in entries(path).unwrap_or_default() {
@@ -262,13 +263,14 @@ pub(super) fn examine(candidate: &Candidate, options: Options) -> Found {
     } else if candidate.beside.is_empty() {
         sight.folder(candidate);
     } else {
-        // One file alone is of all ranks.
+        // A single file belongs to all ranks.
         sight.rank_files = if candidate.beside.len() > 1 { candidate.beside.len() } else { 0 };
         for path in &candidate.beside {
             sight.file(path);
         }
     }
-    // A part of a folder may hold a step of its own, such as an optimizer's; a file's own step counts more than its name.
+    // A part of a folder may contain a different step, such as an optimizer's; the step in a single file counts more
+    // than its name.
     let is_own = candidate.layout == Layout::Trainer || !candidate.beside.is_empty();
     let step = if is_own { sight.step.or(candidate.step) } else { candidate.step.or(sight.step) };
     Found {
@@ -282,7 +284,7 @@ pub(super) fn examine(candidate: &Candidate, options: Options) -> Found {
     }
 }
 
-/// What has been seen of one checkpoint.
+/// Observations of one checkpoint.
 #[derive(Default)]
 struct Sight {
     options: Options,
@@ -301,7 +303,7 @@ fn grade(soundness: &Soundness) -> u8 {
 }
 
 impl Sight {
-    /// The first of the gravest reasons counts.
+    /// The most severe reason counts, the first one among equals.
     fn note(&mut self, soundness: Soundness) {
         if grade(&soundness) > self.worst.as_ref().map_or(0, grade) {
             self.worst = Some(soundness);
@@ -362,7 +364,7 @@ impl Sight {
         }
     }
 
-    /// Texts that a load reads are whole; parts of a model have their index.
+    /// JSON files that a load reads are intact; a model in parts has its index.
     fn texts(&mut self, path: &Path) {
         let all = self.list(path);
         let is_part = |name: &str| name.contains("-of-") && name.ends_with(".safetensors");
@@ -380,7 +382,7 @@ impl Sight {
         }
     }
 
-    /// Every file of the folder is whole, and those of ranks are numbered without a gap.
+    /// Every file of the folder is intact, and rank files are numbered without gaps.
     fn every_file(&mut self, path: &Path, of_rank: &str) {
         let all = self.list(path);
         let mut ranks = BTreeSet::new();
@@ -398,7 +400,7 @@ impl Sight {
             }
         }
         if n == 0 {
-            self.lacks("it holds no saved file".to_owned());
+            self.lacks("it contains no saved file".to_owned());
         }
         let gap = ranks.iter().enumerate().find(|(at, rank)| *at as u64 != **rank);
         if let Some((at, _)) = gap {
@@ -451,7 +453,7 @@ impl Sight {
         let all = self.list(path);
         let has = |wanted: &str| all.iter().any(|(name, _)| name == wanted);
         if has(".metadata") || has("metadata.json") || all.iter().any(|(name, _)| name.ends_with(".distcp")) {
-            // It is written when all ranks have reported; Megatron refuses a folder without it.
+            // Megatron writes it after all ranks have reported, and refuses a folder without it.
             if let Err(soundness) = json(&path.join("metadata.json")) {
                 self.note(soundness);
             }
@@ -476,7 +478,7 @@ impl Sight {
         }
         self.rank_files = n;
         if n == 0 {
-            self.lacks("it holds no mp_rank_ folder".to_owned());
+            self.lacks("it contains no mp_rank_ folder".to_owned());
         }
     }
 
@@ -494,7 +496,7 @@ impl Sight {
         }
         for shard in shards {
             if shard.contains('/') || shard.contains("..") {
-                self.lacks(format!("its index names {shard}, which is no file of it"));
+                self.lacks(format!("its index names {shard}, which is missing"));
                 continue;
             }
             self.file(&path.join(shard));
@@ -515,8 +517,8 @@ impl Sight {
         }
     }
 
-    /// One item of a checkpoint of Orbax: its texts, the manifest of its database, and that no file of it is empty. How long the
-    /// database's other files must be stands only within its tree.
+    /// One item of an Orbax checkpoint: checks its JSON files and the manifest of its database, and that no file is
+    /// empty. The expected lengths of the other database files are stored only inside the database's tree.
     fn item(&mut self, item: &str, path: &Path) {
         for text in ["_METADATA", "_sharding"] {
             if path.join(text).exists()
@@ -528,7 +530,7 @@ impl Sight {
         let has_data = path.join("d").is_dir() || path.join("_METADATA").is_file();
         match whole_manifest(&path.join("manifest.ocdbt")) {
             Ok(true) => {}
-            Ok(false) => self.lacks(format!("{item}/manifest.ocdbt is cut off")),
+            Ok(false) => self.lacks(format!("{item}/manifest.ocdbt is truncated")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if has_data && path.join("d").is_dir() {
                     self.lacks(format!("{item}/manifest.ocdbt is missing"));
@@ -546,7 +548,7 @@ impl Sight {
         }
     }
 
-    /// Shards and `.metadata`, which names the part of a shard that each tensor takes.
+    /// Shards and `.metadata`, which lists the byte range of each tensor in its shard.
     fn dcp(&mut self, path: &Path) {
         let all = self.list(path);
         let of_ranks: Vec<&(String, PathBuf)> =
@@ -573,7 +575,7 @@ impl Sight {
         let written = metadata.iter().filter_map(|path| modified(path)).max();
         for (name, length) in &lengths {
             if name.starts_with('/') || name.contains("..") {
-                self.lacks(format!(".metadata names {name}, which is no file of it"));
+                self.lacks(format!(".metadata names {name}, which is missing"));
                 continue;
             }
             self.shard(&path.join(name), name, *length, written);
@@ -593,7 +595,7 @@ impl Sight {
         }
         if metadata.len() > length {
             self.note(Soundness::Doubtful(format!(
-                "{name} has {} bytes, .metadata names {length}",
+                "{name} has {} bytes, but .metadata requires {length}",
                 metadata.len()
             )));
         }
@@ -604,16 +606,16 @@ impl Sight {
             .is_some_and(|(shard, all)| shard.duration_since(all).is_ok_and(|later| later > COPY_NOISE));
         if is_newer {
             self.note(Soundness::Doubtful(format!(
-                "{name} is newer than .metadata: it may have been written over"
+                "{name} is newer than .metadata: it may have been overwritten"
             )));
         }
-        // A hole at the end of a shard shows in its last bytes.
+        // A hole at the end of a shard is visible in its last bytes.
         if length >= 4 && ends_with_zeros(path, length).unwrap_or(false) {
             self.note(Soundness::Doubtful(format!("{name} ends with zeros")));
         }
     }
 
-    /// `SHA256SUMS`, as sha256sum writes it, where there is one.
+    /// Compares with `SHA256SUMS`, as written by sha256sum, if there is one.
     fn manifest(&mut self, path: &Path) {
         let Ok(text) = fs::read_to_string(path.join("SHA256SUMS")) else { return };
         for line in text.lines().take(100_000) {
@@ -631,8 +633,8 @@ impl Sight {
     }
 }
 
-/// Whether a manifest of OCDBT (TensorStore) is as long as it says: 4 bytes of magic, big end first, then its own length in 8 bytes,
-/// little end first.
+/// Whether an OCDBT manifest (TensorStore) has the length that it states: 4 bytes of magic, big-endian, then its length
+/// in 8 bytes, little-endian.
 fn whole_manifest(path: &Path) -> io::Result<bool> {
     let mut head = [0; 12];
     let mut file = File::open(path)?;
@@ -667,7 +669,7 @@ fn ends_with_zeros(path: &Path, length: u64) -> io::Result<bool> {
     Ok(n >= 22 && tail.iter().all(|byte| *byte == 0))
 }
 
-/// The files that a `.metadata` names, each with the end of its last part.
+/// The files named in a `.metadata`, each with the end of its last byte range.
 fn shards(path: &Path) -> Result<Vec<(String, u64)>, Soundness> {
     let file = File::open(path).map_err(|error| unread(path, &error))?;
     let mut bytes = Vec::new();
@@ -696,7 +698,7 @@ fn rank_number(name: &str) -> Option<u64> {
     digits.get(..n)?.parse().ok()
 }
 
-/// The pointer file of the folder, and what it names.
+/// The pointer file of the folder, and its content.
 pub(super) fn pointer(dir: &Path) -> Option<(PathBuf, String)> {
     for name in ["latest", "latest_checkpointed_iteration.txt", "latest_universal"] {
         let path = dir.join(name);
@@ -712,7 +714,7 @@ pub(super) fn pointer(dir: &Path) -> Option<(PathBuf, String)> {
     None
 }
 
-/// Whether a pointer's word means this checkpoint.
+/// Whether the content of a pointer file means this checkpoint.
 pub(super) fn is_named(word: &str, found: &Found) -> bool {
     let name = found.path.file_name().unwrap_or_default().to_string_lossy();
     let word = word.trim_end_matches('/').rsplit('/').next().unwrap_or_default();

@@ -1,49 +1,49 @@
-//! Pickles as data: nothing is imported or called. An object is its class, its arguments and its state. Enough for
+//! Reads pickles as data: nothing is imported or called. An object consists of its class, arguments and state. Covers
 //! `.metadata` of torch.distributed.checkpoint and `data.pkl` of `torch.save`.
 
 use std::collections::BTreeMap;
 
-/// Values that one pickle may make.
+/// Most values in one pickle.
 const MAX_VALUES: usize = 20_000_000;
 
-/// Number of a value.
+/// Index of a value.
 pub type Id = u32;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// `None`, or what is not kept.
+    /// `None`, or a value that is not kept.
     None,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A whole number; one that does not fit is [`Value::None`].
+    /// An integer; one that does not fit is [`Value::None`].
     Int(i64),
-    /// A number.
+    /// A floating point number.
     Float(f64),
     /// Text.
     Text(String),
-    /// Bytes: their number.
+    /// Bytes: only their count.
     Bytes(usize),
     /// A list, tuple or set.
     Items(Vec<Id>),
-    /// A dictionary, in its order.
+    /// A dictionary, in insertion order.
     Pairs(Vec<(Id, Id)>),
     /// A class or function, `module.name`.
     Global(String),
-    /// What a class or function made.
+    /// The result of a class or function.
     Object {
         /// The class.
         class: Id,
         /// Arguments.
         args: Id,
-        /// State that was set afterwards.
+        /// State set afterwards.
         state: Option<Id>,
     },
-    /// A reference to something outside of the pickle.
+    /// A reference to something outside the pickle.
     Persistent(Id),
 }
 
-/// A read pickle.
+/// A parsed pickle.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     values: Vec<Value>,
@@ -52,12 +52,12 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Bytes that the pickle takes; what follows is not looked at.
+    /// Length of the pickle, bytes; what follows it is ignored.
     pub fn n_bytes(&self) -> usize {
         self.n_bytes
     }
 
-    /// The outermost value.
+    /// The top-level value.
     pub fn root(&self) -> Option<&Value> {
         self.get(self.root?)
     }
@@ -67,7 +67,7 @@ impl Tree {
         self.values.get(id as usize)
     }
 
-    /// Text of a value.
+    /// The text in a value.
     pub fn text(&self, id: Id) -> Option<&str> {
         match self.get(id)? {
             Value::Text(text) | Value::Global(text) => Some(text),
@@ -75,7 +75,7 @@ impl Tree {
         }
     }
 
-    /// Whole number of a value.
+    /// The integer in a value.
     pub fn int(&self, id: Id) -> Option<i64> {
         match self.get(id)? {
             Value::Int(n) => Some(*n),
@@ -84,7 +84,7 @@ impl Tree {
         }
     }
 
-    /// The value of a key: of a dictionary, or of an object's state. The last one counts.
+    /// The value of a key in a dictionary or in an object's state. The last one counts.
     pub fn field(&self, of: &Value, key: &str) -> Option<Id> {
         match of {
             Value::Pairs(pairs) => {
@@ -109,7 +109,7 @@ impl Tree {
     }
 }
 
-/// Reads a pickle. Errors: what is wrong with it.
+/// Reads a pickle. Errors: a description of the fault.
 pub fn read(bytes: &[u8]) -> Result<Tree, String> {
     let mut machine = Machine { rest: bytes, ..Machine::default() };
     machine.run()?;
@@ -127,7 +127,7 @@ struct Machine<'a> {
 }
 
 fn cut() -> String {
-    "the pickle is cut".to_owned()
+    "the pickle is truncated".to_owned()
 }
 
 impl<'a> Machine<'a> {
@@ -146,7 +146,7 @@ impl<'a> Machine<'a> {
             .iter()
             .rev()
             .try_fold(0_usize, |all, byte| all.checked_mul(256)?.checked_add(*byte as usize));
-        number.ok_or_else(|| "a length does not fit".to_owned())
+        number.ok_or_else(|| "a length exceeds the data".to_owned())
     }
 
     fn line(&mut self) -> Result<String, String> {
@@ -180,13 +180,13 @@ impl<'a> Machine<'a> {
     fn pop(&mut self) -> Result<Id, String> {
         let floor = self.marks.last().copied().unwrap_or(0);
         if self.stack.len() <= floor {
-            return Err("the pickle takes what it has not given".to_owned());
+            return Err("the pickle pops from an empty stack".to_owned());
         }
         self.stack.pop().ok_or_else(cut)
     }
 
     fn top(&self) -> Result<Id, String> {
-        self.stack.last().copied().ok_or_else(|| "the pickle looks at nothing".to_owned())
+        self.stack.last().copied().ok_or_else(|| "the pickle reads an empty stack".to_owned())
     }
 
     fn marked(&mut self) -> Result<Vec<Id>, String> {
@@ -211,7 +211,7 @@ impl<'a> Machine<'a> {
                 pairs.extend(new);
                 return Ok(());
             }
-            // A dictionary of a class of its own: its items are kept as its state.
+            // A dictionary subclass: its items are kept as its state.
             Some(Value::Object { state, .. }) => *state,
             _ => return Ok(()),
         };
@@ -238,7 +238,7 @@ impl<'a> Machine<'a> {
 
     fn object(&mut self) -> Result<(), String> {
         let (args, class) = (self.pop()?, self.pop()?);
-        // Of an ordered dictionary the items are what counts.
+        // For an ordered dictionary only the items matter.
         if self
             .values
             .get(class as usize)
@@ -252,7 +252,7 @@ impl<'a> Machine<'a> {
     fn build(&mut self) -> Result<(), String> {
         let new = self.pop()?;
         let target = self.top()?;
-        // A pair of states: the second has the slots of a dataclass.
+        // A pair of states: the second one holds the slots of a dataclass.
         let new = match self.values.get(new as usize) {
             Some(Value::Items(items)) if items.len() == 2 => {
                 let is_dict = |id: &&Id| matches!(self.values.get(**id as usize), Some(Value::Pairs(_)));
@@ -298,12 +298,12 @@ impl<'a> Machine<'a> {
                 return Ok(());
             }
             if !(self.plain(code)? || self.made(code)?) {
-                return Err(format!("an instruction of a kind that is not read, {code:#04x}"));
+                return Err(format!("unsupported opcode {code:#04x}"));
             }
         }
     }
 
-    /// Instructions that push a value of their own. False: it is none of them.
+    /// Opcodes that push a value. False: another opcode.
     fn plain(&mut self, code: u8) -> Result<bool, String> {
         match code {
             0x80 => drop(self.take(1)?),
@@ -370,7 +370,7 @@ impl<'a> Machine<'a> {
         self.push(Value::Int(i64::try_from(number).unwrap_or(i64::MAX)))
     }
 
-    /// Instructions that use what is there. False: it is none of them.
+    /// Opcodes that use values on the stack. False: another opcode.
     fn made(&mut self, code: u8) -> Result<bool, String> {
         match code {
             b'(' => self.marks.push(self.stack.len()),

@@ -81,7 +81,7 @@ fn a_truncated_newest_file_is_passed_over() {
         assert_eq!(passed.len(), 1);
         assert!(passed[0].contains("step_20.pt: incomplete"), "{passed:?}");
     }
-    // A hole of zeros is seen by its checksum alone.
+    // Only the checksum shows a hole of zeros.
     let mut hole = whole.clone();
     let at = hole.windows(400).position(|window| window == [7; 400]).unwrap();
     hole[at..at + 50].fill(0);
@@ -133,7 +133,7 @@ fn deepspeed_by_all_ranks() {
     assert_eq!(name.as_deref(), Some("global_step10"));
     assert!(passed[0].contains("rank 1 is missing"), "{passed:?}");
     let notes = search(dir.path(), Options::default()).unwrap().notes;
-    assert!(notes[0].contains("names global_step20"), "{notes:?}");
+    assert!(notes[0].contains("points to global_step20"), "{notes:?}");
 }
 
 fn safetensors(n: usize) -> Vec<u8> {
@@ -214,7 +214,7 @@ fn shards_of_torch_distributed_checkpoint() {
     let (name, passed) = chosen(dir.path());
     assert_eq!(name.as_deref(), Some("step-10"));
     assert!(passed[0].contains("missing"), "{passed:?}");
-    // The folder itself may be named.
+    // The given folder may be the checkpoint itself.
     assert_eq!(chosen(&dir.path().join("step-10")).0.as_deref(), Some("step-10"));
 }
 
@@ -235,7 +235,7 @@ fn megatron_needs_the_file_that_is_written_last() {
     fs::remove_file(dir.path().join("iter_0000200/metadata.json")).unwrap();
     let search_two = search(dir.path(), Options::default()).unwrap();
     assert_eq!(search_two.chosen().unwrap().step, Some(100));
-    assert!(search_two.notes[0].contains("names 200"), "{:?}", search_two.notes);
+    assert!(search_two.notes[0].contains("points to 200"), "{:?}", search_two.notes);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_folder_of_checkpoints_is_none_itself_whatever_its_name() {
         put(dir.path(), &format!("run-7/epoch=0-step={step}.ckpt"), &saved(step));
         put(dir.path(), &format!("step_{step}0/model.pt"), &saved(step));
     }
-    // Named itself, and from above.
+    // Given directly, and by its parent folder.
     assert_eq!(chosen(&dir.path().join("run-7")).0.as_deref(), Some("epoch=0-step=20.ckpt"));
     assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_200"));
 }
@@ -264,7 +264,7 @@ fn what_the_one_before_has_is_missed() {
     let (name, passed) = chosen(dir.path());
     assert_eq!(name.as_deref(), Some("step_10"));
     assert!(passed[0].contains("doubtful: it lacks optimizer.bin, which step_10 has"), "{passed:?}");
-    // Nothing better is left.
+    // No better checkpoint is left.
     fs::remove_dir_all(dir.path().join("step_10")).unwrap();
     assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_20"));
 }

@@ -1,17 +1,17 @@
-//! Zip archives as `torch.save` writes them: stored, not compressed, with a central directory at the end. A cut archive has
-//! no end record.
+//! Zip archives as `torch.save` writes them: stored, not compressed, with a central directory at the end. A truncated
+//! archive has no end record.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// End record, its locator for long archives, and the long end record.
+/// End record, zip64 locator, and zip64 end record.
 const END: [u8; 4] = *b"PK\x05\x06";
 const LOCATOR: [u8; 4] = *b"PK\x06\x07";
 const LONG_END: [u8; 4] = *b"PK\x06\x06";
 const ENTRY: [u8; 4] = *b"PK\x01\x02";
 const LOCAL: [u8; 4] = *b"PK\x03\x04";
-/// An end record with the longest comment.
+/// Length of an end record with the longest comment.
 const TAIL: u64 = 22 + 65_535;
-/// Entries that are read.
+/// Most entries that are read.
 const MAX_ENTRIES: u64 = 2_000_000;
 /// Longest central directory, bytes.
 const MAX_DIRECTORY: u64 = 512 << 20;
@@ -23,11 +23,11 @@ pub struct Entry {
     pub name: String,
     /// Where its local header begins.
     pub at: u64,
-    /// Bytes it takes.
+    /// Its size, bytes.
     pub size: u64,
     /// Its checksum.
     pub crc: u32,
-    /// It is stored as it is.
+    /// It is stored without compression.
     pub is_stored: bool,
 }
 
@@ -37,19 +37,19 @@ pub enum Fault {
     /// The file cannot be read.
     #[error("read it")]
     Read(#[source] io::Error),
-    /// It is damaged or cut.
+    /// It is damaged or truncated.
     #[error("{0}")]
     Damaged(String),
-    /// It is of a form that is not known, so nothing says whether it is whole.
-    #[error("a file of a form that is not known")]
+    /// Its format is unknown, so nothing shows whether it is intact.
+    #[error("a file of unknown format")]
     Foreign,
 }
 
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
-        // What the directory promised is not there.
+        // Data listed in the directory is missing.
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            return Self::Damaged("the file is cut".to_owned());
+            return Self::Damaged("the file is truncated".to_owned());
         }
         Self::Read(error)
     }
@@ -59,7 +59,7 @@ fn damaged<T>(why: &str) -> Result<T, Fault> {
     Err(Fault::Damaged(why.to_owned()))
 }
 
-/// Reads the directory, and checks that it fits the file's length. Errors: damage, or the file system's.
+/// Reads the directory, and checks that it matches the file's length. Errors: damage, or the file system's.
 pub fn directory(file: &mut (impl Read + Seek)) -> Result<Vec<Entry>, Fault> {
     let len = file.seek(SeekFrom::End(0))?;
     if len == 0 {
@@ -69,7 +69,7 @@ pub fn directory(file: &mut (impl Read + Seek)) -> Result<Vec<Entry>, Fault> {
     let tail = read(file, tail_at, len - tail_at)?;
     let Some(end) = (0..tail.len().saturating_sub(21)).rev().find(|at| tail.get(*at..at + 4) == Some(&END))
     else {
-        return damaged("no end record: the file was not written to its end");
+        return damaged("no end record: the file is incomplete");
     };
     let record = tail.get(end..).unwrap_or_default();
     let (mut n, mut size, mut at) =
@@ -77,16 +77,16 @@ pub fn directory(file: &mut (impl Read + Seek)) -> Result<Vec<Entry>, Fault> {
     if n == 0xffff || size == 0xffff_ffff || at == 0xffff_ffff {
         let locator = end.checked_sub(20).and_then(|at| tail.get(at..end)).unwrap_or_default();
         if locator.get(..4) != Some(&LOCATOR) {
-            return damaged("no record of its length: the file was not written to its end");
+            return damaged("no record of its length: the file is incomplete");
         }
         let long = read(file, u64_at(locator, 8), 56)?;
         if long.get(..4) != Some(&LONG_END) {
-            return damaged("its long end record is damaged");
+            return damaged("its zip64 end record is damaged");
         }
         (n, size, at) = (u64_at(&long, 32), u64_at(&long, 40), u64_at(&long, 48));
     }
     if at.checked_add(size).is_none_or(|end| end > len) || size > MAX_DIRECTORY || n > MAX_ENTRIES {
-        return damaged("its directory does not fit the file");
+        return damaged("its directory does not match the file");
     }
     let bytes = read(file, at, size)?;
     entries(&bytes, n, at)
@@ -107,7 +107,7 @@ fn entries(bytes: &[u8], n: u64, directory_at: u64) -> Result<Vec<Entry>, Fault>
         let whole = u64::from(u32_at(rest, 24));
         long_fields(extra, whole == 0xffff_ffff, &mut size, &mut at);
         if at.checked_add(size).is_none_or(|end| end > directory_at) {
-            return Err(Fault::Damaged(format!("{name} does not fit the file")));
+            return Err(Fault::Damaged(format!("{name} does not fit into the file")));
         }
         all.push(Entry { name, at, size, crc: u32_at(rest, 16), is_stored: u16_at(rest, 10) == 0 });
         rest = rest.get(46 + name_len + extra_len + comment_len..).unwrap_or_default();
@@ -115,7 +115,7 @@ fn entries(bytes: &[u8], n: u64, directory_at: u64) -> Result<Vec<Entry>, Fault>
     Ok(all)
 }
 
-/// Fields that did not fit stand in an extra field, in their order.
+/// Values too large for their fields are in the extra field, in order.
 fn long_fields(extra: &[u8], has_whole: bool, size: &mut u64, at: &mut u64) {
     let mut rest = extra;
     while rest.len() >= 4 {
@@ -157,8 +157,8 @@ pub fn bytes(file: &mut (impl Read + Seek), entry: &Entry, max: u64) -> Result<V
     read(file, at, entry.size.min(max))
 }
 
-/// Compares the checksum of every stored entry. Errors: those that differ. If all differ the writer was told to leave
-/// checksums out, which is no damage.
+/// Compares the checksum of every stored entry. Errors: those that differ. If all differ, the writer omitted checksums,
+/// which is not damage.
 pub fn checksums(file: &mut (impl Read + Seek), entries: &[Entry]) -> Result<(), Fault> {
     let (mut bad, mut n) = (Vec::new(), 0);
     for entry in entries.iter().filter(|entry| entry.is_stored && entry.size > 0) {
@@ -181,7 +181,7 @@ pub fn checksums(file: &mut (impl Read + Seek), entries: &[Entry]) -> Result<(),
     if bad.is_empty() || bad.len() == n && n > 1 {
         return Ok(());
     }
-    Err(Fault::Damaged(format!("the checksum of {} is wrong", bad.join(", "))))
+    Err(Fault::Damaged(format!("the checksum of {} does not match", bad.join(", "))))
 }
 
 pub(crate) fn read(file: &mut (impl Read + Seek), at: u64, n: u64) -> Result<Vec<u8>, Fault> {
@@ -189,7 +189,7 @@ pub(crate) fn read(file: &mut (impl Read + Seek), at: u64, n: u64) -> Result<Vec
     let mut bytes = Vec::new();
     file.by_ref().take(n).read_to_end(&mut bytes)?;
     if (bytes.len() as u64) < n {
-        return damaged("the file is cut");
+        return damaged("the file is truncated");
     }
     Ok(bytes)
 }

@@ -19,7 +19,7 @@ fn four() -> Site {
     Site { nodes, min_nodes: 2, n_given: 4, ..Site::default() }
 }
 
-/// A job that fails with these verdicts, a minute apart, always at the step given: what is done each time.
+/// Decisions for a job that fails with these verdicts, one minute apart, each at the given step.
 fn run(policy: &Policy, failures: &[(Judgement, Option<u64>)], site: &Site) -> Vec<Decision> {
     let (mut past, mut site, mut out) = (Vec::new(), site.clone(), Vec::new());
     for (at, (judgement, step)) in failures.iter().enumerate() {
@@ -65,7 +65,7 @@ fn a_scheduler_is_asked_only_where_too_few_are_left_and_as_often_as_it_may() {
     let action =
         |policy: &Policy, site: &Site| run(policy, &[(lost.clone(), Some(3))], site)[0].action.clone();
     assert_eq!(action(&policy, &site), Action::Requeue { without: vec!["n1".to_owned()] });
-    // A spare steps in; enough are left; it was asked before; no scheduler; it may not be asked; the share is used up.
+    // A spare replaces it; enough nodes remain; already requeued; no scheduler; requeue not allowed; share exhausted.
     let spares = vec!["n9".to_owned()];
     let stays = |action: Action| matches!(action, Action::Restart { .. });
     assert!(stays(action(&policy, &Site { spares, ..site.clone() })));
@@ -86,7 +86,7 @@ fn a_program_error_stops_at_the_second_time() {
     assert_eq!(without(&said[0]), Some(vec![]));
     assert_eq!(said[1].action, Action::Stop);
     assert!(said[1].why[0].contains("second time"), "{:?}", said[1].why);
-    // One that moves has the budget of what is not understood.
+    // An error at changing steps uses the budget for unknown failures.
     let moving: Vec<_> = (1..=4).map(|step| (error.clone(), Some(step))).collect();
     let said = run(&Policy::default(), &moving, &four());
     let stops: Vec<bool> = said.iter().map(|decision| decision.action == Action::Stop).collect();
@@ -110,7 +110,7 @@ fn a_doubtful_verdict_costs_one_restart_and_no_node() {
     }
     let sure = judged("gpu-fallen-off-bus", Class::Node, Confidence::High, Some("n1.cluster"));
     assert_eq!(without(&run(&policy, &[(sure, None)], &four())[0]), Some(vec!["n1".to_owned()]));
-    // A culprit that is none of the job's nodes.
+    // A culprit outside of the job's nodes.
     let false_one = judged("gpu-fallen-off-bus", Class::Node, Confidence::High, Some("other"));
     assert_eq!(without(&run(&policy, &[(false_one, None)], &four())[0]), Some(vec![]));
 }
@@ -125,7 +125,7 @@ fn the_breaker_holds_the_share_and_the_least_number() {
     let said = run(&policy(0.25), &[bad("n1"), bad("n2")], &four());
     assert_eq!(without(&said[0]), Some(vec!["n1".to_owned()]));
     assert_eq!(without(&said[1]), Some(vec![]));
-    assert!(said[1].why[0].contains("no more than 1 of 4"), "{:?}", said[1].why);
+    assert!(said[1].why[0].contains("at most 1 of 4"), "{:?}", said[1].why);
     let said = run(&policy(1.0), &[bad("n1"), bad("n2"), bad("n3")], &four());
     assert!(said[2].why[0].contains("the job needs 2"), "{:?}", said[2].why);
     let spare = Site { spares: vec!["n4".to_owned()], min_nodes: 4, n_given: 5, ..four() };
@@ -139,7 +139,7 @@ fn budgets_end_and_come_back() {
     let said = run(&Policy::default(), &vec![(lost.clone(), None); 6], &four());
     let stops: Vec<bool> = said.iter().map(|decision| decision.action == Action::Stop).collect();
     assert_eq!(stops, [false, false, false, false, false, true]);
-    // Seven hours later the window is empty.
+    // Seven hours later the window of the budget is empty.
     let past: Vec<Failed> = (0..5)
         .map(|n| Failed {
             attempt: n + 1,
@@ -206,7 +206,7 @@ fn pauses_grow_until_there_is_progress() {
 }
 
 proptest! {
-    /// Whatever is judged: the breaker holds, no budget is exceeded, pauses stay in their bounds.
+    /// For all verdicts: the breaker holds, no budget is exceeded, pauses stay within bounds.
     #[test]
     fn laws(kinds in proptest::collection::vec((0..4_usize, 0..3_usize, 0..5_usize, proptest::option::of(0_u64..4)), 1..30),
             max_share in 0.0..1.0_f64, chance in 0.0..1.0_f64) {

@@ -17,7 +17,7 @@ const WINDOW_NS: u64 = 4_000_000_000;
 /// Ended operations that a period is looked for in.
 const HISTORY: usize = 1024;
 
-/// What the ring of one process tells. Pid, process state and processor time are the agent's to fill in: a ring knows
+/// Content of the ring of one process. Pid, process state and processor time are the agent's to fill in: a ring knows
 /// the pid within its container only.
 pub fn from_ring(state: &State) -> RankDigest {
     let lost = &state.lost;
@@ -63,7 +63,7 @@ fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
     let mut moved = ended.chain(started).chain(waits).max();
     records.sort_by_key(|d| (d.enqueued_ns, d.number));
     if !kernels && records.last().is_some_and(|d| !d.is_end_seen) {
-        // Nobody tells of ends: calls are all that moves.
+        // Ends are not reported: only calls show progress.
         moved = None;
     }
     let period = pattern(records.get(records.len().saturating_sub(HISTORY)..).unwrap_or_default());

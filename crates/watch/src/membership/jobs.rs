@@ -10,7 +10,8 @@ pub struct Writer {
     pub pid: u32,
     /// Its user.
     pub uid: u32,
-    /// Where the ranks of its job meet, by its environment: master or coordinator, and what tells two runs at one place apart.
+    /// Rendezvous of its job, by its environment: master or coordinator, and what distinguishes two runs with the same
+    /// rendezvous.
     pub meeting: Option<String>,
     /// Connections to other such processes, each named alike at both ends.
     pub links: BTreeSet<String>,

@@ -14,7 +14,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// The answer, or None where there is none; an error that tells something is kept.
+    /// The answer, or None if there is none; an informative error is kept.
     pub(super) fn ask<T>(
         &mut self,
         name: &'static str,

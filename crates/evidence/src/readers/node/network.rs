@@ -184,9 +184,9 @@ impl Reader<'_, '_, '_> {
             let said = reach.failure.clone().unwrap_or_else(|| {
                 let said = match reach.seen {
                     _ if reach.is_refused && reach.answered_ms.is_some() => "refused",
-                    _ if reach.is_refused => "nobody listens",
+                    _ if reach.is_refused => "nothing listens",
                     Some(PortSeen::Connected) => "connected",
-                    Some(PortSeen::Listening) => "somebody listens",
+                    Some(PortSeen::Listening) => "a process listens",
                     _ => "answers",
                 };
                 said.to_owned()

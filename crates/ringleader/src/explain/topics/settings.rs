@@ -1,4 +1,4 @@
-//! Variables, names that nobody reads, and misread values.
+//! Variables, names that no program reads, and misread values.
 
 use ringleader_knowledge::variable::{Parse, Status, Trap, Unread, Variable};
 use ringleader_model::Impact;

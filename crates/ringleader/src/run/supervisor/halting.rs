@@ -1,4 +1,4 @@
-//! The end of an attempt: evidence first, then its processes in the order that loses least, then what they left behind.
+//! The end of an attempt: collect evidence, end its processes with the least loss, then clean up after them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Halting, Supervisor};
 use crate::run::{attempt, duty, judge, launch};
 
 impl Supervisor<'_> {
-    /// Begins to end an attempt, evidence first.
+    /// Starts to end an attempt, evidence first.
     pub(super) fn halt(&mut self, generation: u64, is_stale: bool) {
         if self.halting.is_some() {
             return;
@@ -28,7 +28,7 @@ impl Supervisor<'_> {
         let nodes = self.nodes();
         let evidence = self.evidence();
         if !is_stale {
-            // A job may end before the first look at it.
+            // A job may end before it was first looked at.
             self.open_eye();
         }
         if let Some(running) =
@@ -43,7 +43,7 @@ impl Supervisor<'_> {
                     None
                 }
                 None => running.eye.as_mut().map(|eye| {
-                    // The last words of ranks that have just ended.
+                    // The last records of ranks that have just ended.
                     eye.look(crate::watch::now_ns());
                     let wanted =
                         eye.wanted("the attempt failed".to_owned(), attempt::evidence(&running.path));
@@ -58,7 +58,7 @@ impl Supervisor<'_> {
         self.halting = Some(halting);
     }
 
-    /// Goes on ending an attempt.
+    /// Continues to end an attempt.
     pub(super) fn halt_on(&mut self) {
         let Some(mut halting) = self.halting.take() else { return };
         if let Some(collecting) = &halting.collecting {
@@ -72,7 +72,7 @@ impl Supervisor<'_> {
             let files =
                 self.running.as_ref().map(|running| attempt::evidence(&running.path)).unwrap_or_default();
             let judgement = judgement.map(|judgement| {
-                // What follows our own SIGTERM tells nothing.
+                // An exit that follows our own SIGTERM means nothing.
                 let exit = halting.exit.as_ref();
                 if let Some(told) = self.told() {
                     return judge::with_told(judgement, &told);
@@ -81,7 +81,7 @@ impl Supervisor<'_> {
                 if exit.is_some() { judge::with_table(judgement, &files, &seen) } else { judgement }
             });
             self.left.judgement =
-                Some(judgement.unwrap_or_else(|| Judgement::unjudged("the collection broke off")));
+                Some(judgement.unwrap_or_else(|| Judgement::unjudged("the collection was interrupted")));
             self.left.bundle = self.left.judgement.as_ref().and_then(|judgement| judgement.bundle.clone());
             self.report = found.map(|found| found.text);
         }
@@ -113,7 +113,7 @@ impl Supervisor<'_> {
         self.halted(&halting);
     }
 
-    /// Nothing of the attempt is left.
+    /// All processes of the attempt are gone.
     fn halted(&mut self, halting: &Halting) {
         let is_success = self.ended().is_some_and(|ended| ended.is_success()) && self.told().is_none();
         if let Some(running) = &mut self.running {

@@ -1,6 +1,6 @@
-//! A job that stands still: seen by the engine, or because it prints no step. Evidence is taken while it stands. A verdict that
-//! names a cause leads to its end, and only if the job does not go on by itself; where the engine sees operations that stand and the
-//! evidence does not say why, only the third look does.
+//! A stalled job: the engine reports it, or the job prints no step. Evidence is collected during the stall. A verdict
+//! that names a cause ends the attempt, unless the job recovers by itself first. If the engine sees stuck operations
+//! and the evidence does not show why, only the third look ends it.
 
 use std::time::{Duration, Instant};
 
@@ -10,45 +10,45 @@ use ringleader_watch::event::{Event, What};
 use crate::run::duty::{Duty, Found};
 use crate::watch::words;
 
-/// A silence that nothing explains is looked at again after so many times the patience.
+/// An unexplained silence is examined again after this multiple of the patience.
 const AGAIN: u32 = 2;
-/// Looks at a job of which the engine says that it stands, before it is ended without a cause.
+/// Looks at a job that the engine reports as stalled, before it is ended without a known cause.
 const LOOKS: u32 = 3;
-/// A launcher may take so many times the patience after all of its ranks have ended.
+/// After all ranks have ended, the launcher may take this multiple of the patience.
 const CLOSING: u32 = 10;
 
-/// What one look has brought.
+/// Result of one look.
 pub(super) struct Seen {
     pub(super) is_analyser: bool,
-    /// How long no step was printed.
+    /// Time since the last printed step.
     pub(super) still: Duration,
-    /// How long that may be.
+    /// Longest time that is not a stall.
     pub(super) patience: Duration,
-    /// All ranks have ended, and the launcher lives.
+    /// All ranks have ended, but the launcher still runs.
     pub(super) is_past: bool,
 }
 
-/// What is known of it.
+/// State of a possible stall.
 #[derive(Default)]
 pub(crate) struct Stall {
-    /// Why it seems to stand still, and since when.
+    /// Why the job seems to be stalled, and since when.
     seen: Option<(String, Instant)>,
     collecting: Option<Duty<Found>>,
     found: Option<Found>,
     wants_halt: Option<String>,
-    /// Silence of the output is looked at again after this.
+    /// Silent output is examined again after this.
     quiet_until: Option<Duration>,
     is_of_engine: bool,
-    /// Looks at a stall of the engine that named no cause, since the last step.
+    /// Looks since the last step that found no cause for a stall reported by the engine.
     n_looks: u32,
 }
 
 impl Stall {
-    /// Takes in what the engine says, and how long no step was printed.
+    /// Takes the engine's events and the time since the last step.
     pub(super) fn see(&mut self, events: &[Event], seen: &Seen) {
         let Seen { is_analyser, still, patience, is_past } = *seen;
         if is_past && still < patience * CLOSING {
-            // The end of the job, well or not: its launcher will say.
+            // The job is ending: the launcher's exit code will show how.
             if self.wants_halt.is_none() {
                 *self = Self::default();
             }
@@ -69,7 +69,7 @@ impl Stall {
         }
         let is_silent = still > self.quiet_until.unwrap_or(patience).max(patience);
         if is_silent && self.seen.is_none() {
-            let why = format!("no step for {} s, more than five times the usual", still.as_secs());
+            let why = format!("no step for {} s, more than five times the usual pause", still.as_secs());
             self.seen = Some((why, Instant::now()));
         }
         if still < patience {
@@ -86,7 +86,7 @@ impl Stall {
         *self = Self { quiet_until, is_of_engine, n_looks, ..Self::default() };
     }
 
-    /// Goes on with what is open; answers with what is to be said.
+    /// Continues with an open stall; returns lines to print.
     pub(crate) fn turn(
         &mut self,
         grace: Duration,
@@ -113,13 +113,13 @@ impl Stall {
         }
         let halt = format!("{why}; {}: {}", found.judgement.cause, found.judgement.summary);
         self.wants_halt = Some(halt.clone());
-        vec![format!("it did not go on within {} s: the attempt is ended", grace.as_secs())]
+        vec![format!("no progress within {} s: ending the attempt", grace.as_secs())]
     }
 
     fn take(&mut self, found: Option<Found>, since: Instant) -> Vec<String> {
         self.collecting = None;
         let judgement = found.as_ref().map(|found| &found.judgement);
-        // Slow is not stuck; a verdict that names nothing, or hardly, ends no job that may only be busy.
+        // Slow is not stuck: without a named cause of sufficient confidence the job may only be busy.
         let is_cause = judgement.is_some_and(|judgement| {
             let is_named = !matches!(judgement.cause.as_str(), "none" | "undecided");
             is_named && (judgement.class != Class::Unknown || judgement.confidence > Confidence::Low)
@@ -133,10 +133,10 @@ impl Stall {
         let still = since.elapsed();
         self.clear();
         self.quiet_until = Some(self.quiet_until.unwrap_or(still).max(Duration::from_secs(5)) * AGAIN);
-        vec!["the evidence shows no fault: the job goes on".to_owned()]
+        vec!["the evidence shows no fault: the job continues".to_owned()]
     }
 
-    /// Something is being found out.
+    /// A stall is being examined.
     pub(crate) fn is_open(&self) -> bool {
         self.seen.is_some()
     }
@@ -146,7 +146,7 @@ impl Stall {
         self.wants_halt.clone()
     }
 
-    /// Evidence that was taken while it stood, once it is to be ended for that.
+    /// Evidence collected during the stall, once the attempt is to be ended because of it.
     pub(crate) fn found(&mut self) -> Option<Found> {
         self.wants_halt.as_ref().and(self.found.take())
     }
@@ -182,7 +182,7 @@ mod tests {
             }
             assert_eq!(stall.found.is_some(), is_of_engine);
         }
-        // A step in between begins the count again.
+        // A step in between resets the count.
         let mut stall = Stall { is_of_engine: true, ..Stall::default() };
         for _ in 0..4 {
             stall.take(Some(found("undecided", Class::Unknown)), Instant::now());

@@ -1,4 +1,4 @@
-//! What the supervisor tells: decisions, metrics, its last words.
+//! What the supervisor reports: decisions, metrics, the final summary.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::exit::Code;
 use crate::run::metrics::{self, Shown};
 use crate::run::{attempt, judge, notice};
 
-/// Lines of evidence that are printed with a decision; the journal has all.
+/// Lines of evidence printed with a decision; the journal has all.
 const MAX_QUOTED: usize = 3;
 
 impl Supervisor<'_> {
@@ -44,16 +44,16 @@ impl Supervisor<'_> {
         }
         if let Some(chosen) = &checkpoint {
             let step = chosen.step.map_or_else(String::new, |step| format!(" of step {step}"));
-            let lost = step_lost.map_or_else(String::new, |lost| format!(", {lost} steps to be done again"));
+            let lost = step_lost.map_or_else(String::new, |lost| format!(", {lost} steps to repeat"));
             self.say(&format!("next: from the checkpoint{step}, {}{lost}", chosen.path));
             for passed in &chosen.passed_over {
-                self.say(&format!("checkpoint passed over: {passed}"));
+                self.say(&format!("checkpoint skipped: {passed}"));
             }
         } else if let (State::Backoff, Some(lost)) = (to, step_lost) {
-            self.say(&format!("next: from the beginning, {lost} steps to be done again"));
+            self.say(&format!("next: from the beginning, {lost} steps to repeat"));
         }
         if self.state == State::Running || self.state == State::Preflight {
-            // A spare, or a node that was away: it was decided without it.
+            // A spare or a node that was unreachable: the decision was made without it.
             self.go(State::Failing, |_| {});
         }
         if self.state != State::Deciding {
@@ -80,7 +80,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What a scheduler should be told of nodes that were left out.
+    /// Commands for the scheduler about excluded nodes.
     fn site(&self, decree: &Decree, judged: &Judged) {
         let action = &judged.decision.action;
         let wanted = site::Wanted {
@@ -130,7 +130,7 @@ impl Supervisor<'_> {
         effective::of(&spans)
     }
 
-    /// Metrics, and what came of notices.
+    /// Writes metrics and reports the results of notices.
     pub(super) fn show(&mut self) {
         for notice in std::mem::take(&mut self.notices) {
             if notice.is_finished() {
@@ -160,7 +160,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The last words.
+    /// The final summary.
     pub(super) fn finish(&mut self, decree: &Decree) -> ExitCode {
         let is_done = decree.what == What::Done;
         if let Some(running) = &mut self.running {
@@ -187,7 +187,8 @@ impl Supervisor<'_> {
             let _ = write!(line, ", a failure every {s:.0} s");
         }
         if let Some(ratio) = effective.ratio {
-            let _ = write!(line, ", {:.0} % of {:.0} s in steps that count", ratio * 100.0, effective.wall_s);
+            let _ =
+                write!(line, ", effective training time {:.0} % of {:.0} s", ratio * 100.0, effective.wall_s);
         }
         self.say(&line);
         self.next_metrics = Instant::now();
@@ -196,8 +197,8 @@ impl Supervisor<'_> {
             notice.join().unwrap_or_default().iter().for_each(|said| self.say(said));
         }
         let code = if is_done { Code::NothingFound } else { Code::Findings };
-        // Where no launcher was ever started, the code is ours. A node that was left out of a job that has ended well is no failure:
-        // a scheduler would take the highest code of all for the job's.
+        // Without a started launcher the code is ours. A node that was left out of a job that succeeded reports
+        // success: a scheduler takes the highest code of all nodes as the job's.
         let of_ours = match self.held.launched {
             None => Some(if is_done { 0 } else { Code::Refused as u8 }),
             Some(launched) => (is_done && launched.generation < decree.generation).then_some(0),

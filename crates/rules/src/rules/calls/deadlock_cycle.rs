@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_chain_of_victims_is_no_circle() {
         two_groups().dumps(&["a/ar:8?", "c/ar:8?", ""]).silent(&RULE);
-        // All in the same order: everybody waits for the GPU.
+        // All in the same order: all ranks wait for the GPU.
         two_groups().dumps(&["a/ar:8? b/ar:8?", "a/ar:8? b/ar:8?", ""]).silent(&RULE);
     }
 }

@@ -43,7 +43,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// Citations: one statement tells; others only repeat it.
+/// Most citations: one statement is enough; others only repeat it.
 const CITATIONS: usize = 3;
 
 fn check(scene: &Scene<'_>) -> Outcome {

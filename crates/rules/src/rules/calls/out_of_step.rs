@@ -46,7 +46,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// A call of so many times fewer elements is one of bookkeeping: a barrier, a metric.
+/// A call with this many times fewer elements is bookkeeping: a barrier, a metric.
 const SMALLER: u64 = 8;
 
 fn check(scene: &Scene<'_>) -> Outcome {

@@ -258,8 +258,8 @@ const PAUSE_NS: i64 = 1_000_000;
 
 /// The collectives of a group that show who came last.
 struct Rows {
-    /// Their numbers: all ranks show how long they were in it, and some rank made a pause before it. Enqueued in one go
-    /// with its predecessor, an operation tells nothing of arrival.
+    /// Their numbers: all ranks show how long they were in it, and some rank made a pause before it. An operation that
+    /// was enqueued together with its predecessor says nothing about arrival.
     used: Vec<u32>,
     /// In how many of them each track waited least.
     least: Vec<usize>,

@@ -45,7 +45,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let gone = fate.is_some_and(|f| {
             f.life() == Life::Absent || f.is_halted() || f.failed() || f.is_cut_off() && !has_stack
         });
-        // A stack without the frames of native code shows nobody inside; what a rank has in flight does.
+        // A stack without native frames does not show that a rank is inside; its operation in flight does.
         let stands_elsewhere = !suspect.is_inside
             && condition
                 .and_then(|c| c.stand.as_ref())

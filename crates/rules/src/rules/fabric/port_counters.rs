@@ -119,7 +119,7 @@ fn device_of<'a>(scene: &Scene<'a>, counters: &'a PortCounters) -> &'a str {
 
 fn grown(scene: &Scene<'_>, key: &Key<'_>, readings: &[(&Observation, &PortCounters)]) -> Option<Finding> {
     let (host, _, device, port, _) = key;
-    // Counters only grow: the smallest reading is the oldest, whatever the order of the files.
+    // Counters only grow: the smallest reading is the oldest, in any order of the files.
     let growth = |name: &str| -> Option<(u64, Evidence)> {
         let values = readings.iter().flat_map(|(o, c)| {
             c.errors.iter().filter(|(_, n, _)| **n == *name).map(move |(line, _, v)| (*v, *o, *line))

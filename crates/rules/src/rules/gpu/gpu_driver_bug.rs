@@ -4,7 +4,7 @@
 //!
 //! # Why it happens
 //!
-//! A bug of the driver, fixed in a later release of its branch; seldom a GPU that begins to fail.
+//! A bug of the driver, fixed in a later release of its branch; rarely a GPU that begins to fail.
 //!
 //! # Evidence
 //!

@@ -46,7 +46,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 const BUSY_PCT: f32 = 50.0;
 /// A clock this far below the peers' is not their usual scatter, which is a few percent.
 const SLOW_RATIO: f32 = 0.85;
-/// A clock this far below the peers' tells by itself.
+/// A clock this far below the peers' is enough by itself.
 const FAR_RATIO: f32 = 0.6;
 /// A power limit this far below the peers' was set, or is another board's.
 const LIMIT_RATIO: f32 = 0.9;

@@ -59,7 +59,7 @@ static CAUSES: [(u16, Cause, &str); 4] = [
     (150, Cause::NvlinkError, "the firmware of NVLink failed"),
     (173, Cause::NvlinkError, "the link between processor and GPU (NVLink-C2C) died"),
 ];
-/// `Channel stopped`: what is left when a program is ended, for whatever reason.
+/// `Channel stopped`: the usual trace of a program that was ended for any reason.
 const CHANNEL_STOPPED: u16 = 43;
 /// Questions of one job.
 const MAX_NEEDS: usize = 4;
@@ -84,7 +84,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             seen.advise_by_table(draft)
         }));
     }
-    // Whatever it was, the job went on to its end.
+    // The job completed regardless of it.
     let ended_well =
         scene.failure().ended_in_order() && health::trouble(scene).is_none() && !scene.has_failed();
     if seen.bond() != Bond::Alone && ended_well {
@@ -120,7 +120,7 @@ fn ends_a_job(x: &Xid) -> bool {
     {
         return false;
     }
-    // The decode sheet tells, where the line has its words.
+    // The decode sheet decides if the line has its register words.
     if NVLINK5.contains(&x.code) && (x.fatal.is_some() || !x.registers.is_empty()) {
         return false;
     }

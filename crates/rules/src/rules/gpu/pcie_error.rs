@@ -194,7 +194,7 @@ fn is_of_another_sort(scene: &Scene<'_>, event: &KernelStatement<'_>) -> bool {
     })
 }
 
-/// A request that nobody supports, not fatal: drivers and tools that look for devices make them.
+/// An unsupported request, not fatal: drivers and tools that search for devices cause it.
 fn is_probe(event: &KernelStatement<'_>) -> bool {
     matches!(&event.event.kind, KernelEventKind::PcieError(e)
         if e.severity == PcieSeverity::NonFatal && !e.bits.is_empty() && e.bits.iter().all(|b| &**b == "UnsupReq"))

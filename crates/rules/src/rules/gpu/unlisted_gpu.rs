@@ -8,8 +8,8 @@
 //!
 //! # Evidence
 //!
-//! `(rev ff)` in lspci: every read of that device returns ones. Or lspci's GPUs against those that nvidia-smi lists on the
-//! same host, most of which must be there.
+//! `(rev ff)` in lspci: every read of that device returns ones. Or GPUs that lspci lists and nvidia-smi on the same
+//! host does not, if nvidia-smi lists most of them.
 //!
 //! # What looks like it but is not
 //!

@@ -1,6 +1,6 @@
 //! # What it shows
 //!
-//! /dev/shm is full, or not writable for everybody, as df and ls show.
+//! /dev/shm is full, or not writable for all users, as df and ls show.
 //!
 //! # Why it happens
 //!
@@ -165,7 +165,7 @@ fn segment(observation: &Observation, file: &ListedFile) -> ringleader_model::Ev
     shown(observation, Some(file.line), SourceKind::System, text)
 }
 
-/// The folder may not be written by everybody, and something failed.
+/// The folder is not writable for all users, and something failed.
 fn closed(scene: &Scene<'_>, observation: &Observation, listing: &Listing) -> Option<Finding> {
     let (mode, owner) = listing.own.as_ref()?;
     let is_shm = listing.folder.as_deref().is_some_and(|f| f.ends_with("/shm"));
@@ -188,7 +188,7 @@ fn closed(scene: &Scene<'_>, observation: &Observation, listing: &Listing) -> Op
         .evidence(told.map(ringleader_correlate::Claim::evidence))
         .advise_command(
             Impact::Disruptive,
-            "mount it writable for everybody",
+            "mount it writable for all users",
             "mount -o remount,rw,mode=1777 /dev/shm",
         )
         .build()

@@ -85,7 +85,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
 }
 
-/// The server waits at its port, and nobody gets through to it.
+/// The server waits at its port, and no peer reaches it.
 fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
     let (host, port) = address::host_and_port(address)?;
     let is_it = |name: &str| name == host || name.split('.').next() == host.split('.').next();

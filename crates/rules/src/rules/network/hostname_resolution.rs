@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         _ => wording::unresolved_host(&c.text),
     });
     let culprits = match told.culprits() {
-        // A log that all ranks write names nobody: whose environment has the name, does.
+        // A log that all ranks write does not identify a rank: the environment with the name does.
         nobody if nobody.iter().all(|c| c.rank.is_none()) => {
             name.map(|name| told_to_ask(scene, name)).filter(|asked| !asked.is_empty()).unwrap_or(nobody)
         }

@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn the_interface_in_use_has_no_link() {
         nodes().interface("node1", "eth0", "DOWN", 1500, "").concludes(&RULE, "network-link-down 1, high");
-        // The address tells whose output it is.
+        // The address shows whose output it is.
         nodes()
             .interface("", "eth0", "DOWN", 1500, "192.0.2.2")
             .concludes(&RULE, "network-link-down 1, high");

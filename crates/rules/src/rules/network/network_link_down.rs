@@ -41,7 +41,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     for (_, log) in scene.nccl_logs() {
         for (at, process) in log.processes.iter().enumerate() {
-            // By its log, or by its ring, which tells of calls that ended.
+            // By its log, or by its ring, which shows completed calls.
             let was_up = log.comms.iter().any(|c| c.process as usize == at && c.completed.is_some())
                 || scene.rings().iter().any(|(observation, ring)| {
                     process.who.pid.is_some()

@@ -143,7 +143,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The node that is in all pairs, if no other is; else the rank; else everybody.
+/// The node in all pairs, if there is only one; else the rank; else all.
 fn common(pairs: &[[Culprit; 2]]) -> Vec<Culprit> {
     let all: Vec<&Culprit> = pairs.iter().flatten().collect();
     let only = |is_same: &dyn Fn(&Culprit, &Culprit) -> bool| {

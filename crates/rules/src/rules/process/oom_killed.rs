@@ -77,7 +77,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         draft = match (seen.bond(), a_rank_was_killed) {
             (Bond::Time, true) | (Bond::Untold, _) => draft.weight(Weight::Derived),
             (_, true) => draft.severity(Severity::Warning),
-            // Without its launcher a job does not end well, and nobody is left to say so.
+            // Without its launcher a job does not succeed, and nothing is left to report that.
             (Bond::Time, false) if seen.events().iter().any(|e| is_launcher(e)) => {
                 draft.severity(Severity::Warning).at_most(ringleader_model::Confidence::Low)
             }

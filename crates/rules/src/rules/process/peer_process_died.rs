@@ -92,7 +92,7 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
         if !gone && (!silent || has_outlived) {
             continue;
         }
-        // Silence of one tells; of several, it may be their files that are missing.
+        // The silence of one rank is significant; of several, their files may be missing.
         if !gone && scene.suspects().iter().filter(|s| s.weak).count() > 1 {
             continue;
         }

@@ -104,7 +104,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .build(),
         );
     }
-    // What only the kernel tells.
+    // Facts that only the kernel reports.
     let mut told: Vec<Option<Rank>> = findings.iter().flat_map(|f| &f.culprits).map(|c| c.rank).collect();
     for event in &kernels {
         let rank = event.culprit.rank;

@@ -46,7 +46,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         let Some((_, seen)) = &condition.state else { continue };
-        // One sample is ordinary during disk reads: somebody must wait for this rank.
+        // One sample is normal during disk reads: another rank must wait for this one.
         let Some(suspect) = scene.suspects().iter().find(|s| s.node.rank() == Some(rank)) else { continue };
         let place = condition.stand.as_ref().and_then(|s| s.place());
         let title = format!(

@@ -198,7 +198,7 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     let events: Vec<_> = if is_bound { near } else { events.iter().collect() };
     let (_, event, host) = events.first()?;
     let dead: Vec<(Culprit, Evidence)> = killed(scene, host.as_ref());
-    // One container of several: whether the rank ran in it, only its own end tells.
+    // One container of several: only its own end shows whether the rank ran in it.
     let may_be_helper = event.n_containers.is_some_and(|n| n > 1) && dead.is_empty();
     let is_bound = is_bound && !may_be_helper;
     let is_alone = hosts.is_empty() && scene.roster().members.is_empty();

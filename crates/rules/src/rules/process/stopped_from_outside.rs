@@ -72,7 +72,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Impact::Harmless,
             match name {
                 "SIGHUP" => "its terminal or ssh session was closed: start it under a scheduler, nohup or tmux",
-                "SIGINT" => "somebody pressed Ctrl-C, or a wrapper passed it on",
+                "SIGINT" => "a user pressed Ctrl-C, or a wrapper forwarded it",
                 _ => "check who sent it: time limit, preemption or eviction in the scheduler's log, or an operator",
             },
         )

@@ -125,7 +125,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings.collect())
 }
 
-/// Exceptions that a program brings on itself, whatever its machine does.
+/// Exceptions that the program itself causes, independent of the machine.
 const PLAIN: [&str; 17] = [
     "KeyError",
     "IndexError",

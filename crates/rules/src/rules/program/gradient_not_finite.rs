@@ -87,7 +87,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .advise(Impact::Harmless, "look at that rank's batch of that step, and run it on another GPU")
             .advise_command(
                 Impact::Disruptive,
-                "name the operation that made the first NaN",
+                "find the operation that produced the first NaN",
                 "torch.autograd.set_detect_anomaly(True)",
             ),
     )

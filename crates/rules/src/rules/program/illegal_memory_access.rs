@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if told.is_none() && seen.as_ref().is_some_and(|s| !s.is_bound()) {
         return Outcome::Clear;
     }
-    // Such a fault ends the process that makes it. A job that goes on and tells of no failure is not that process.
+    // Such a fault ends the process that makes it. A job that continues and reports no failure is not that process.
     if told.is_none() && !scene.failure().is_claimed() && unexplained::goes_on(scene) {
         return Outcome::Clear;
     }

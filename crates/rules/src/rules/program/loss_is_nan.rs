@@ -58,7 +58,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .evidence(stated.iter().flat_map(|s| s.evidence(CITATIONS)).take(CITATIONS))
         .advise_command(
             Impact::Disruptive,
-            "name the operation that made the first NaN",
+            "find the operation that produced the first NaN",
             "torch.autograd.set_detect_anomaly(True)",
         )
         .advise(Impact::Harmless, "compare losses and gradient norms of all ranks before the reduction")

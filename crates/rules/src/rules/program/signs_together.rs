@@ -1,11 +1,11 @@
 //! # What it shows
 //!
-//! Several facts, none of which is a fault by itself, together leave one explanation.
+//! Several facts, each harmless by itself, together have only one explanation.
 //!
 //! # Why it happens
 //!
-//! What an expert concludes from a few pasted lines: a job that hangs in its first collective over peer access, and
-//! bridges that redirect it; a rendezvous that nothing answers, and a host name that resolves to the loopback
+//! An expert draws such conclusions from a few lines: a job hangs in its first collective with peer access, and PCIe
+//! bridges redirect that traffic; nothing answers at the rendezvous, and a host name resolves to the loopback
 //! interface.
 //!
 //! # Evidence
@@ -18,11 +18,11 @@
 //!
 //! # What to do
 //!
-//! What the row says.
+//! The action in the row of the conclusion.
 //!
 //! # References
 //!
-//! crates/knowledge/data/signs.toml; user guide of NCCL, troubleshooting; torchrun's rendezvous.
+//! crates/knowledge/data/signs.toml; NCCL user guide, troubleshooting; torchrun's rendezvous.
 
 use ringleader_correlate::Scene;
 use ringleader_knowledge::{cause, sign};

@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .draft(&RULE, Cause::NcclEnvMisconfigured, format!("{}: {first}", told.who()))
             .advise_command(
                 Impact::Harmless,
-                "check what is set, in the environment and in files",
+                "check the settings in the environment and in files",
                 "env | grep ^NCCL_; cat ~/.nccl.conf /etc/nccl.conf 2>/dev/null",
             )
             .advise_command(

@@ -189,7 +189,7 @@ fn differs(scene: &Scene<'_>, members: &[Member<'_>], name: &str) -> Option<Find
         .evidence(evidence)
         .advise_command(
             Impact::Harmless,
-            "compare what every rank has, in its environment and in files that NCCL reads",
+            "compare the settings of all ranks, in the environment and in files that NCCL reads",
             "tr '\\0' '\\n' < /proc/<pid>/environ | grep ^NCCL_; cat ~/.nccl.conf /etc/nccl.conf 2>/dev/null",
         )
         .advise(Impact::Disruptive, format!("set {name} to the same value on all ranks, or on none"))

@@ -64,7 +64,7 @@ const CITATIONS: usize = 4;
 
 type Installed<'a> = BTreeMap<&'a str, Vec<(Host, &'a Observation)>>;
 
-/// Hosts by the release that they have of one package; a host that has two of it tells nothing.
+/// Hosts by the release that they have of one package; a host with two releases of it is ignored.
 fn installed<'a>(scene: &Scene<'a>, package: &str) -> Installed<'a> {
     let mut by_host: BTreeMap<Host, BTreeMap<&str, &Observation>> = BTreeMap::new();
     for (observation, fact) in scene.system() {
