@@ -1,10 +1,13 @@
-"""A DDP or FSDP2 job without a line of profiler code, for `ringleader trace record`: prints its step time every 50 steps.
+"""A DDP or FSDP2 job without a line of profiler code, for `ringleader trace record` and `ringleader watch --record-late`.
 
-    KINETO_USE_DAEMON=1 torchrun --nproc-per-node 2 zoo/trace/plain_job.py [ddp|fsdp] SECONDS
+    KINETO_USE_DAEMON=1 torchrun --nproc-per-node 2 zoo/trace/plain_job.py ddp|fsdp SECONDS [--late host|compute --rank R --ms MS]
+
+It prints a line every 50 steps: the mean step and the loss. Every `--phase` steps it starts anew from the same weights, with the
+same data: the losses of all phases are equal to the bit, whether they are recorded or not.
 """
 
+import argparse
 import os
-import sys
 import time
 
 import torch
@@ -13,15 +16,9 @@ import torch.distributed as dist
 import models
 
 
-def main(kind, seconds):
-    rank = int(os.environ["RANK"])
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda", rank % torch.cuda.device_count()) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if cuda else "gloo", device_id=device if cuda else None)
+def build(kind, device, width, layers, index):
     torch.manual_seed(0)
-    model = models.transformer(2048 if cuda else 64, 6 if cuda else 2).to(device)
+    model = models.transformer(width, layers).to(device)
     if kind == "fsdp":
         from torch.distributed.fsdp import fully_shard
 
@@ -29,12 +26,49 @@ def main(kind, seconds):
             fully_shard(layer)
         fully_shard(model)
     else:
-        model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank] if cuda else None)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    x = torch.randn(24 if cuda else 2, 512 if cuda else 16, 2048 if cuda else 64, device=device)
+        model = torch.nn.parallel.DistributedDataParallel(model, device_ids=index)
+    return model, torch.optim.SGD(model.parameters(), lr=1e-4)
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("kind", choices=["ddp", "fsdp"])
+    a.add_argument("seconds", type=float)
+    a.add_argument("--phase", type=int, default=10**9)
+    a.add_argument("--late", choices=["host", "compute"])
+    a.add_argument("--rank", type=int, default=0)
+    a.add_argument("--ms", type=float, default=0)
+    a = a.parse_args()
+    rank = int(os.environ["RANK"])
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", rank % torch.cuda.device_count()) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    torch.use_deterministic_algorithms(True)
+    dist.init_process_group("nccl" if cuda else "gloo", device_id=device if cuda else None)
+    width, layers, n, length = (1536, 6, 8, 512) if cuda else (64, 2, 2, 16)
+    is_late = a.late and rank == a.rank
+    extra = torch.randn(4096 if cuda else 64, 4096 if cuda else 64, device=device) if is_late and a.late == "compute" else None
+    state = build(a.kind, device, width, layers, [rank] if cuda else None)
+    torch.manual_seed(1 + rank)
+    x = torch.randn(n, length, width, device=device)
+    go = os.environ.get("ZOO_GO")
+    print("ready", flush=True)
+    while go and not os.path.exists(go):
+        time.sleep(0.05)
     begin = last = time.monotonic()
     step = 0
     while True:
+        if step % a.phase == 0 and step:
+            state = build(a.kind, device, width, layers, [rank] if cuda else None)
+            last = time.monotonic()
+        model, optimizer = state
+        if is_late and a.late == "host":
+            time.sleep(a.ms / 1e3)
+        if extra is not None:
+            # About a millisecond each on an H100 in full precision is 2.7: `ms` is a wish.
+            for _ in range(max(1, int(a.ms / 2.7))):
+                extra @ extra
         loss = model(x).square().mean()
         loss.backward()
         optimizer.step()
@@ -43,10 +77,9 @@ def main(kind, seconds):
         if step % 50 == 0:
             value = loss.item()
             now = time.monotonic()
-            over = torch.tensor(float(now - begin > seconds), device=device)
+            over = torch.tensor(float(now - begin > a.seconds), device=device)
             dist.all_reduce(over, op=dist.ReduceOp.MAX)
-            if rank == 0:
-                print(f"step {step} {(now - last) / 50 * 1e3:.2f} ms loss {value:.6f}", flush=True)
+            print(f"rank {rank} at {time.time():.3f} step {step} of phase {step % a.phase or a.phase}: {(now - last) / 50 * 1e3:.3f} ms loss {value!r}", flush=True)
             last = now
             if over.item():
                 break
@@ -54,4 +87,4 @@ def main(kind, seconds):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "ddp", float(sys.argv[2]) if len(sys.argv) > 2 else 60)
+    main()

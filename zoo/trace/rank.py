@@ -15,6 +15,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+import other_plants  # noqa: F401 (its rows join those of plants)
 import plants
 
 WARM_UP, TIMED = 3, 6
@@ -67,9 +68,10 @@ def run(r, name, out):
     profiled_ms = (time.monotonic() - begin) / (n + 1) * 1e3
     if not plant.annotated:
         prof.export_chrome_trace(path)
-    with open(path, "rb") as plainly, gzip.open(path + ".gz", "wb", compresslevel=6) as packed:
-        packed.write(plainly.read())
-    os.remove(path)
+    if not os.environ.get("ZOO_UNPACKED"):
+        with open(path, "rb") as plainly, gzip.open(path + ".gz", "wb", compresslevel=6) as packed:
+            packed.write(plainly.read())
+        os.remove(path)
     if r.rank == 0:
         row = {"cause": plant.cause, "also_right": plant.also, "culprit_ranks": plant.culprit, "control": plant.control,
                "step_ms": round(step_ms, 3), "profiled_ms": round(profiled_ms, 3), "settings": plants.settings_of(name)}
@@ -78,13 +80,32 @@ def run(r, name, out):
         print(name, json.dumps(row), flush=True)
 
 
+def wait_for_go(r):
+    """Starting takes long; a session starts its processes early and lets them work one after the other."""
+    go = os.environ.get("ZOO_GO")
+    if not go:
+        return
+    dist.barrier()
+    r.synchronize()
+    print("ready", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.05)
+
+
 def main(out, names):
     r = Rank()
     torch.manual_seed(r.rank)
     if r.cuda:
         torch.cuda.set_device(r.device)
     dist.init_process_group("nccl" if r.cuda else "gloo", timeout=timedelta(seconds=60), device_id=r.device if r.cuda else None)
+    wait_for_go(r)
+    until = time.time() + float(os.environ.get("ZOO_BUDGET", "1e9"))
     for name in names:
+        over = torch.tensor(float(time.time() > until), device=r.device)
+        dist.all_reduce(over, op=dist.ReduceOp.MAX)
+        if over.item():
+            print("no time left for", name, flush=True)
+            continue
         begin = time.monotonic()
         try:
             run(r, name, out)
