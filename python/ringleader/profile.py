@@ -3,13 +3,16 @@
 ``RINGLEADER_PROFILE=steps:50-55`` records steps 50 to 55 of every rank once :func:`start` was called; without the variable it
 does nothing. Steps are counted by calls of PyTorch's optimizers, so that all ranks record the same ones. Each rank writes
 ``timeline-rank3.json.gz`` into ``RINGLEADER_PROFILE_DIR`` (default: the working directory). A failure to record is printed and
-never stops the job. Steps carry an NVTX range, so that ``nsys`` sees them too.
+never stops the job. Steps, and forward, backward, optimizer and data loading within them, carry NVTX ranges, so that ``nsys`` sees
+them too.
 """
 
 import os
 import re
 import shutil
 import sys
+
+from ringleader._ranges import Ranges
 
 ROOM_BYTES = 256 << 20
 _recording = None
@@ -33,7 +36,7 @@ class Recording:
         self.path = os.path.join(folder, f"timeline-rank{rank}.json.gz")
         self.step = 0
         self.profiler = None
-        self.range_open = False
+        self.ranges = Ranges(torch)
 
     def after_optimizer(self, optimizer, *_):
         """A step ends: with several optimizers, with the one that was first seen."""
@@ -45,12 +48,14 @@ class Recording:
             self._next()
         except Exception as error:  # a job must not fail because it is watched
             self.profiler = None
+            self.ranges.remove()
             print(f"ringleader: rank {self.rank} was not recorded: {error}", file=sys.stderr)
 
     owner = None
 
     def _next(self):
         self.step += 1
+        self.ranges.pop("optimizer")
         if self.profiler is not None:
             self._mark(False)
             self.profiler.step()
@@ -71,9 +76,11 @@ class Recording:
             kinds.append(self.torch.profiler.ProfilerActivity.CUDA)
         self.profiler = self.torch.profiler.profile(activities=kinds)
         self.profiler.__enter__()
+        self.ranges.install()
 
     def _end(self):
         profiler, self.profiler = self.profiler, None
+        self.ranges.remove()
         if self.torch.cuda.is_available():
             self.torch.cuda.synchronize()
         profiler.__exit__(None, None, None)
@@ -81,13 +88,10 @@ class Recording:
         print(f"ringleader: rank {self.rank} recorded steps {self.first} to {self.last} in {self.path}", file=sys.stderr)
 
     def _mark(self, begin):
-        if not self.torch.cuda.is_available():
-            return
         if begin:
-            self.torch.cuda.nvtx.range_push(f"step {self.step}")
-        elif self.range_open:
-            self.torch.cuda.nvtx.range_pop()
-        self.range_open = begin
+            self.ranges.push(f"step {self.step}")
+        else:
+            self.ranges.pop(f"step {self.step - 1}")
 
 
 def start():

@@ -25,13 +25,24 @@ def test_the_asked_steps_are_recorded(tmp_path, monkeypatch):
     assert profile.start()
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(9):
-        model(torch.ones(2, 4)).sum().backward()
+    loader = torch.utils.data.DataLoader([torch.ones(4)] * 18, batch_size=2)
+    for batch in loader:
+        model(batch).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
     trace = json.load(gzip.open(tmp_path / "timeline-rank2.json.gz"))
     names = [event["name"] for event in trace["traceEvents"]]
     assert sum(name.startswith("Optimizer.step") for name in names) == 3
+    events = [event for event in trace["traceEvents"] if event.get("cat") == "user_annotation"]
+    parts = {name: [e for e in events if e["name"] == name] for name in ("forward", "backward", "optimizer", "data loading")}
+    assert {name: len(found) for name, found in parts.items()} == dict.fromkeys(parts, 3)
+    steps = [e for e in events if e["name"].startswith("step ")]
+    assert [e["name"] for e in steps] == ["step 3", "step 4", "step 5"]
+    for found in parts.values():
+        for step, part in zip(steps, found):
+            assert step["ts"] <= part["ts"] and part["ts"] + part["dur"] <= step["ts"] + step["dur"] + 1
+    assert not hasattr(torch.autograd.backward, "__wrapped__"), "what was wrapped is as before"
+    assert not profile._recording.ranges.undo and not profile._recording.ranges.open
 
 
 def test_nothing_unasked(monkeypatch):
