@@ -4,3 +4,4 @@ pub mod closed;
 pub mod condition;
 pub mod fate;
 pub mod looks;
+pub mod thrown;

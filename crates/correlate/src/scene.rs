@@ -20,6 +20,7 @@ use crate::process::closed::{self, Closed};
 use crate::process::condition::{Condition, Conditions};
 use crate::process::fate::{Fate, Fates};
 use crate::process::looks::Looks;
+use crate::process::thrown::{self, Thrown};
 use crate::said::likeness::Likeness;
 use crate::said::messages::Claims;
 use crate::said::scheduler::Schedulers;
@@ -426,6 +427,11 @@ impl<'a> Scene<'a> {
     /// Connections that peers closed, as the ranks that lost them report it.
     pub fn closed_connections(&self) -> Option<Closed> {
         closed::closed(self.case, &self.roster, &self.failure)
+    }
+
+    /// The last word of a rank that aborted, if the message table knows which cause it states.
+    pub fn thrown(&self, rank: Rank) -> Option<Thrown> {
+        thrown::thrown(self.case, &self.roster, rank)
     }
 
     /// Who listens on a port, with the process that holds it, if it is known.

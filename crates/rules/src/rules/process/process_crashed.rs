@@ -10,7 +10,7 @@
 //!
 //! # What looks like it but is not
 //! SIGABRT after a collective timed out is the watchdog ending a victim. A crash while others had failed
-//! before is a consequence.
+//! before is a consequence. An abort whose C++ exception states a cause is a consequence of that cause.
 //!
 //! # What to do
 //! Read the stack; get a core dump if it is not enough.
@@ -77,6 +77,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
             draft = draft.evidence([evidence.clone()]);
         }
         draft = draft.evidence(told.map(|e| e.evidence()));
+        // What it said when it aborted names the cause.
+        if let Some(thrown) = scene.thrown(rank).filter(|_| signal.number == SIGABRT) {
+            draft = draft.weight(Weight::Echo).evidence([thrown.evidence]);
+        }
         if by_memory {
             findings.extend(replace_memory(draft).build());
             continue;
@@ -223,6 +227,17 @@ mod tests {
     fn a_watchdog_that_ends_a_victim() {
         Stage::new().timed_out(0, "ar:100", 6, 6).failed(2, -6, true).silent(&RULE);
         Stage::new().failed(2, -6, true).expect(&RULE, &["process-crashed 2"]);
+    }
+
+    #[test]
+    fn an_abort_that_says_why_is_a_consequence() {
+        let abort = |what: &str| {
+            let reason = format!("terminate called after throwing an instance of 'X'\n  what():  {what}");
+            let stage = Stage::new().failed(1, -6, true).crashed(None, &reason, &[]);
+            stage.finding(&RULE).weight
+        };
+        assert_eq!(abort("op.preamble.length <= op.nbytes. 8192 vs 4"), ringleader_model::Weight::Echo);
+        assert_eq!(abort("vector::_M_range_check"), ringleader_model::Weight::Stated);
     }
 
     #[test]

@@ -28,9 +28,11 @@
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::{Role, Row};
+use ringleader_knowledge::signal::SIGABRT;
 use ringleader_model::{Cause, Confidence, Finding, Impact, TorchEvent, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
+use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
 use ringleader_correlate::who::culprits::who;
 
@@ -99,6 +101,8 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
     let (weight, confidence) = match row.role() {
         // The wide word for everything that a program does wrong yields to all others.
         _ if cause == Cause::ApplicationException => (Weight::Echo, Confidence::Low),
+        // A process that aborts with this message says of itself why it ends.
+        Role::States if was_last_word(scene, row) => (Weight::Stated, Confidence::High),
         Role::States => (Weight::Derived, Confidence::Medium),
         _ => (Weight::Symptom, Confidence::Low),
     };
@@ -122,6 +126,14 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
         draft.advise(Impact::Harmless, row.action())
     };
     draft.build()
+}
+
+/// A rank aborted, and this message was its last word.
+fn was_last_word(scene: &Scene<'_>, row: Row) -> bool {
+    scene.fates().all().any(|(rank, fate)| {
+        let has_aborted = matches!(fate.end(), End::Crashed(signal) if signal.number == SIGABRT);
+        has_aborted && scene.thrown(rank).is_some_and(|thrown| thrown.row.id() == row.id())
+    })
 }
 
 #[cfg(test)]
@@ -153,5 +165,16 @@ mod tests {
         saying(text, Who::default()).expect(&RULE, &["oom-killed"]);
         saying("step 812 loss 2.31", Who::default()).silent(&RULE);
         saying("DeprecationWarning: this failed to be removed", Who::default()).silent(&RULE);
+    }
+
+    #[test]
+    fn the_last_word_of_an_aborted_process_is_its_own_statement() {
+        let text = "  what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 8192 vs 4.";
+        let reason = format!("terminate called after throwing an instance of 'gloo::EnforceNotMet'\n{text}");
+        let stage = || saying(text, Who::default());
+        stage().concludes(&RULE, "shape-mismatch , medium");
+        stage().failed(1, -11, true).concludes(&RULE, "shape-mismatch , medium");
+        let aborted = stage().failed(1, -6, true).crashed(None, &reason, &[]);
+        aborted.concludes(&RULE, "shape-mismatch , high");
     }
 }

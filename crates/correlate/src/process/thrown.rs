@@ -1,0 +1,60 @@
+//! The last word of a process that aborted: the message of a C++ exception that nobody caught.
+//!
+//! ```text
+//! terminate called after throwing an instance of 'gloo::EnforceNotMet'
+//!   what():  [enforce fail at …/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 8192 vs 4.
+//! ```
+//!
+//! If the message table knows which cause the message states, the abort is a consequence of that cause.
+
+use ringleader_knowledge::message::{self, Role, Row};
+use ringleader_model::{Case, Cause, Evidence, Fact, Observation, Rank, SourceKind, TorchEvent};
+
+use crate::who::roster::Roster;
+
+/// Causes that say no more than the abort itself.
+const WIDE: [Cause; 3] = [Cause::ProcessCrashed, Cause::PeerProcessDied, Cause::ApplicationException];
+
+/// What an aborted process said last.
+#[derive(Clone, Debug)]
+pub struct Thrown {
+    /// The row of the message table.
+    pub row: Row,
+    /// The cause that it states.
+    pub cause: Cause,
+    /// The exception as it was printed.
+    pub evidence: Evidence,
+}
+
+/// The last word of this rank: its own, or, if none is known to be its own, what no rank is known to have said. None if the
+/// table does not know what it states, or if there are several that state different causes.
+pub(crate) fn thrown(case: &Case, roster: &Roster, rank: Rank) -> Option<Thrown> {
+    let of = |speaker: Option<Rank>| {
+        let words = case.observations.iter().filter_map(|o| Some((o, message_of(o)?)));
+        words.filter(move |(o, _)| roster.speaker(o) == speaker).map(|(o, text)| read(o, text))
+    };
+    let mut own = of(Some(rank)).peekable();
+    if own.peek().is_some() { one(own) } else { one(of(None)) }
+}
+
+/// The first, if all others state the same.
+fn one(mut all: impl Iterator<Item = Option<Thrown>>) -> Option<Thrown> {
+    let first = all.next()??;
+    let is_same = |other: Option<Thrown>| other.is_some_and(|other| other.cause == first.cause);
+    all.all(is_same).then_some(first)
+}
+
+fn message_of(observation: &Observation) -> Option<&str> {
+    let Fact::Torch(TorchEvent::Crash { reason, .. }) = &observation.fact else { return None };
+    reason.split_once("what():").map(|(_, text)| text.trim())
+}
+
+fn read(observation: &Observation, text: &str) -> Option<Thrown> {
+    let mut rows = Vec::new();
+    message::classify(text, &mut rows);
+    let row = rows.iter().map(|found| found.row).find(|row| row.role() == Role::States)?;
+    let cause = Cause::of_id(row.cause()).filter(|cause| !WIDE.contains(cause))?;
+    let evidence =
+        Evidence { cite: observation.cite, text: observation.text.to_string(), kind: SourceKind::TorchLog };
+    Some(Thrown { row, cause, evidence })
+}
