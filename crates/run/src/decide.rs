@@ -115,9 +115,13 @@ pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Si
     let decision = |action, charged, why| Decision { action, charged, why };
     let pause_s = pause(policy.backoff, past, failure, chance).as_secs_f64();
     match class {
-        Class::External => {
+        Class::External if failure.judgement.confidence >= policy.stop_confidence => {
             why.push(format!("{}: the job was ended from outside", failure.judgement.cause));
             decision(Action::Stop, Class::External, why)
+        }
+        Class::External => {
+            why.push(unsure(policy, failure.judgement, "means that the job was ended from outside"));
+            budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why)
         }
         Class::Program => program(policy, past, failure, pause_s, why),
         Class::Node => {
@@ -152,6 +156,17 @@ fn effective_class(past: &[Failed], failure: &Failure<'_>, why: &mut Vec<String>
     judgement.class
 }
 
+/// Why a verdict that would stop the job does not.
+fn unsure(policy: &Policy, judgement: &Judgement, means: &str) -> String {
+    format!(
+        "{} {means}, but the confidence of the verdict is {}; stopping needs {}, so it is restarted within the budget \
+         for unknown failures",
+        judgement.cause,
+        confidence_name(judgement.confidence),
+        confidence_name(policy.stop_confidence)
+    )
+}
+
 /// The same program error at the same place and step again: a restart would fail, too.
 fn program(
     policy: &Policy,
@@ -162,13 +177,7 @@ fn program(
 ) -> Decision {
     let judgement = failure.judgement;
     if judgement.confidence < policy.stop_confidence {
-        why.push(format!(
-            "{} is a fault of the program, but the confidence of the verdict is {}; stopping needs {}, so it is \
-             restarted within the budget for unknown failures",
-            judgement.cause,
-            confidence_name(judgement.confidence),
-            confidence_name(policy.stop_confidence)
-        ));
+        why.push(unsure(policy, judgement, "is a fault of the program"));
         return budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why);
     }
     let place = judgement.place();

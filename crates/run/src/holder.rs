@@ -61,6 +61,8 @@ struct Holder {
     held: Held,
     signals: Vec<(i32, Arc<AtomicUsize>)>,
     is_said: bool,
+    /// The order to end was executed: no further supervisor is needed.
+    is_over: bool,
     supervisor_began: Instant,
     n_young: u32,
     next_supervisor: Instant,
@@ -85,6 +87,7 @@ pub fn hold(setup: Setup) -> io::Result<u8> {
         held,
         signals,
         is_said: false,
+        is_over: false,
         supervisor_began: Instant::now(),
         n_young: 0,
         next_supervisor: Instant::now(),
@@ -168,6 +171,7 @@ impl Holder {
             }
         }
         if self.held.supervisor.is_none()
+            && !self.is_over
             && self.n_young <= MAX_YOUNG
             && Instant::now() >= self.next_supervisor
             // Its last order may be to end the run.
@@ -239,6 +243,7 @@ impl Holder {
             }
             Order::End { code } => {
                 self.held.obeyed = number;
+                self.is_over = true;
                 self.clean(u32::MAX, GRACE);
                 self.changed();
                 return Some(code.or(self.held.ended.map(|ended| ended.code())).unwrap_or(1));
@@ -344,7 +349,7 @@ impl Holder {
         // The supervisor forwards the rest and exits; the wait for it is limited.
         let until = Instant::now() + Duration::from_secs(10);
         while self.held.supervisor.is_some() && Instant::now() < until {
-            self.n_young = MAX_YOUNG + 1;
+            self.is_over = true;
             self.reap();
             thread::sleep(NAP);
         }

@@ -78,18 +78,35 @@ impl Judgement {
         hosts
     }
 
-    /// Identifies where a program failed: the culprit's place in the code, else the summary without its numbers.
+    /// Identifies where a program failed: the culprit's place in the code, else the summary without numbers and names
+    /// that differ between attempts.
     pub fn place(&self) -> String {
         let place = self.culprits.iter().find_map(|culprit| culprit.place.clone());
         place.map_or_else(
-            || format!("{}: {}", self.cause, without_digits(&self.summary)),
+            || format!("{}: {}", self.cause, without_ids(&self.summary)),
             |place| format!("{}: {place}", self.cause),
         )
     }
 }
 
-fn without_digits(text: &str) -> String {
-    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+/// The text without words that contain a digit: step numbers, process ids, hashes of communicators. A hash may also consist
+/// of letters only.
+fn without_ids(text: &str) -> String {
+    let is_id = |word: &str| {
+        let is_hex = word.len() >= 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hex || word.bytes().any(|byte| byte.is_ascii_digit())
+    };
+    let is_in_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(is_in_word) {
+        let (before, from) = rest.split_at(at);
+        let (word, behind) = from.split_at(from.find(|c| !is_in_word(c)).unwrap_or(from.len()));
+        out.push_str(before);
+        out.push_str(if is_id(word) { "" } else { word });
+        rest = behind;
+    }
+    out + rest
 }
 
 /// The class of a cause among the nodes of a job. The table has the default. A setting or limit that is wrong on one
@@ -150,6 +167,10 @@ mod tests {
     fn places() {
         let mut judgement = Judgement::unjudged("rank 3 failed at step 17");
         assert_eq!(judgement.place(), "undecided: rank  failed at step ");
+        let of =
+            |hash: &str| Judgement::unjudged(&format!("an extra call #9 of communicator {hash}, by rank 0"));
+        assert_eq!(of("73d39ed7769f0a50").place(), of("dedfabca").place());
+        assert_eq!(of("7adf").place(), "undecided: an extra call # of communicator , by rank ");
         judgement.culprits =
             vec![Culprit { place: Some("train.py:83 in step".to_owned()), ..Culprit::default() }];
         assert_eq!(judgement.place(), "undecided: train.py:83 in step");

@@ -176,6 +176,32 @@ fn what_is_told_from_outside_is_never_restarted() {
     assert_eq!((decision.action, decision.charged), (Action::Stop, Class::External));
 }
 
+/// Whatever a single verdict says, unless it is certain that somebody outside ended the job.
+#[test]
+fn one_wrong_verdict_costs_at_most_one_restart() {
+    let policy = Policy::parse("version = 1\n[exclude]\nmax_share = 0.25").unwrap();
+    for class in [Class::Transient, Class::Node, Class::Program, Class::External, Class::Unknown] {
+        for confidence in [Confidence::Low, Confidence::Medium, Confidence::High] {
+            let wrong = judged("no-such-cause", class, confidence, Some("n2"));
+            let decision = &run(&policy, &[(wrong, Some(7))], &four())[0];
+            let is_sure = confidence == Confidence::High;
+            let expected = match class {
+                Class::External if is_sure => None,
+                Class::Node if is_sure => Some(vec!["n2".to_owned()]),
+                _ => Some(Vec::new()),
+            };
+            assert_eq!(without(decision), expected, "{class} {confidence} {:?}", decision.why);
+            if class == Class::External && !is_sure {
+                assert!(
+                    decision.why.iter().any(|why| why.contains("stopping needs high")),
+                    "{:?}",
+                    decision.why
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn memory_that_is_still_held_is_no_fault_of_the_program_once() {
     let oom = judged("cuda-oom", Class::Program, Confidence::High, Some("n0"));
