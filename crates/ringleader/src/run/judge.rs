@@ -147,8 +147,13 @@ pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf], see
         .filter_map(|file| Some(String::from_utf8_lossy(&read(file).ok()?).into_owned()))
         .collect();
     let Some((rank, code)) = texts.iter().find_map(|text| own_exit(text)) else {
-        let early = texts.iter().find_map(|text| left_early(text, seen));
-        return early.map_or(judgement.clone(), |ranks| exited_early(judgement, &ranks));
+        let Some(ranks) = texts.iter().find_map(|text| left_early(text, seen)) else { return judgement };
+        let names = numbers(&ranks);
+        return exited_early(
+            judgement,
+            &ranks,
+            format!("torchrun's table of failures does not list rank {names}"),
+        );
     };
     let summary = format!("rank {rank} exited with code {code} and no traceback");
     let citation = Citation { text: format!("exitcode  : {code}"), ..Citation::default() };
@@ -164,14 +169,42 @@ pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf], see
     }
 }
 
-/// The judgement if ranks exited with 0 while others continued.
-fn exited_early(judgement: Judgement, ranks: &[u32]) -> Judgement {
-    let names = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let summary = format!("rank {names} exited with code 0 while the others continued");
-    let citation = Citation {
-        text: format!("torchrun's table of failures does not list rank {names}"),
-        ..Citation::default()
-    };
+/// A rank of this node is gone, its peers wait, and the launcher still runs: torchrun and its like end all ranks as soon as
+/// one fails, so this one exited with 0. A launcher that is already ending them says so in its log.
+pub(crate) fn with_live_launcher(
+    judgement: Judgement,
+    files: &[std::path::PathBuf],
+    seen: &[u32],
+) -> Judgement {
+    const ENDING: [&str; 3] = ["closing signal", "failed (exitcode", "exits with return code"];
+    let ranks: Vec<u32> = judgement.culprits.iter().filter_map(|culprit| culprit.rank).collect();
+    let are_ours = !ranks.is_empty() && ranks.iter().all(|rank| seen.contains(rank));
+    if judgement.cause != "peer-process-died" || !are_ours {
+        return judgement;
+    }
+    let is_ending = files.iter().filter_map(|file| read(file).ok()).any(|bytes| {
+        let text = String::from_utf8_lossy(&bytes);
+        ENDING.iter().any(|words| text.contains(words))
+    });
+    if is_ending {
+        return judgement;
+    }
+    let names = numbers(&ranks);
+    exited_early(
+        judgement,
+        &ranks,
+        format!("rank {names} is gone and the launcher, which ends all ranks when one fails, still runs"),
+    )
+}
+
+fn numbers(ranks: &[u32]) -> String {
+    ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The judgement if ranks exited with 0 while others continued; `shown` is what shows it.
+fn exited_early(judgement: Judgement, ranks: &[u32], shown: String) -> Judgement {
+    let summary = format!("rank {} exited with code 0 while the others continued", numbers(ranks));
+    let citation = Citation { text: shown, ..Citation::default() };
     let culprit = |rank: &u32| {
         let known = judgement.culprits.iter().find(|culprit| culprit.rank == Some(*rank)).cloned();
         known.unwrap_or(Culprit { rank: Some(*rank), ..Culprit::default() })
@@ -243,12 +276,19 @@ fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Tracebacks in a text; those that ranks print at the same time are separated by the prefix of their lines.
+/// Tracebacks in a text; those that ranks print at the same time are separated by the prefix of their lines. An uncaught
+/// C++ exception has two lines: `terminate called after throwing …` and `what():  …`.
 fn tracebacks(text: &str) -> Vec<Vec<String>> {
     const HEAD: &str = "Traceback (most recent call last)";
+    const THROWN: &str = "terminate called after throwing an instance of";
     let lines: Vec<&str> = text.lines().collect();
     let mut blocks = Vec::new();
     for (at, line) in lines.iter().enumerate() {
+        let what = lines.get(at + 1).filter(|next| line.contains(THROWN) && next.contains("what():"));
+        if let Some(what) = what {
+            blocks.push(vec![(*line).to_owned(), (*what).to_owned()]);
+            continue;
+        }
         let Some(column) = line.find(HEAD) else { continue };
         let prefix = line.get(..column).unwrap_or_default();
         let mut block = vec![(*line).to_owned()];
@@ -307,8 +347,29 @@ mod tests {
         assert_eq!(left_early(&ended, &[0, 1]), None);
         let three = format!("Sending process 8 closing signal SIGTERM\n{}", table(&row(2, -15), &row(1, 1)));
         assert_eq!(left_early(&three, &[0, 1, 2]), Some(vec![0]));
-        let judgement = exited_early(Judgement::unjudged("?"), &[0]);
+        let judgement = exited_early(Judgement::unjudged("?"), &[0], "so".to_owned());
         assert_eq!((judgement.class, judgement.cause.as_str()), (Class::Program, "rank-exited-early"));
+    }
+
+    #[test]
+    fn a_rank_that_is_gone_beside_a_live_launcher_exited_with_0() {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        let file = folder.path().join("stderr-0001.log");
+        let gone = |cause: &str, rank| Judgement {
+            cause: cause.to_owned(),
+            culprits: vec![Culprit { rank: Some(rank), ..Culprit::default() }],
+            ..Judgement::unjudged("rank 1 is gone")
+        };
+        let judged = |text: &str, cause: &str, rank| {
+            std::fs::write(&file, text).unwrap_or_else(|error| panic!("{error}"));
+            with_live_launcher(gone(cause, rank), std::slice::from_ref(&file), &[0, 1]).cause
+        };
+        assert_eq!(judged("step 3\n", "peer-process-died", 1), "rank-exited-early");
+        // The launcher is ending the others; the rank is another node's; the verdict says something else.
+        let ending = "W api.py] Sending process 8 closing signal SIGTERM\n";
+        assert_eq!(judged(ending, "peer-process-died", 1), "peer-process-died");
+        assert_eq!(judged("step 3\n", "peer-process-died", 5), "peer-process-died");
+        assert_eq!(judged("step 3\n", "process-stopped", 1), "process-stopped");
     }
 
     #[test]
@@ -336,6 +397,13 @@ mod tests {
         let found = first_traceback(&[file]);
         assert_eq!(found.last().map(String::as_str), Some("[rank0]: ZeroDivisionError: division by zero"));
         assert_eq!(found.len(), 4);
+        let file = folder.path().join("stderr-0002.log");
+        let text = "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail] 8192 vs 4\n\
+                    [rank0]: Traceback (most recent call last):\n[rank0]:   File \"t.py\", line 9, in g\n\
+                    [rank0]: RuntimeError: Connection reset by peer\n";
+        std::fs::write(&file, text).unwrap_or_else(|error| panic!("{error}"));
+        let found = first_traceback(&[file]);
+        assert_eq!(found.last().map(String::as_str), Some("  what():  [enforce fail] 8192 vs 4"));
         assert!(first_traceback(&[folder.path().join("absent")]).is_empty());
     }
 }

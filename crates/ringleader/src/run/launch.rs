@@ -154,8 +154,8 @@ pub(crate) fn range(command: &[String]) -> Option<(usize, usize)> {
     (1 <= least && least <= most).then_some((least, most))
 }
 
-/// The launcher is torchrun or works like it.
-fn is_elastic(command: &[String]) -> bool {
+/// The launcher is torchrun or works like it: it ends all ranks as soon as one fails.
+pub(crate) fn is_elastic(command: &[String]) -> bool {
     command.iter().take(4).any(|word| {
         let name = word.rsplit('/').next().unwrap_or_default();
         matches!(

@@ -6,7 +6,6 @@ mod halting;
 mod stall;
 mod telling;
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -704,10 +703,11 @@ impl Supervisor<'_> {
         self.deciding = None;
         match answer {
             Some((decree, notes)) => {
-                let is_told: BTreeSet<&String> = decree.why.iter().collect();
-                for note in
-                    notes.iter().filter(|note| !is_told.contains(note) && !note.starts_with("checkpoint"))
-                {
+                // What concerns a chosen checkpoint is told together with it.
+                let has_chosen = matches!(&decree.what, What::Run { checkpoint: Some(_), .. });
+                let is_told =
+                    |note: &String| decree.why.contains(note) || has_chosen && note.starts_with("checkpoint");
+                for note in notes.iter().filter(|note| !is_told(note)) {
                     self.say(note);
                 }
                 self.council.propose(decree);

@@ -145,6 +145,8 @@ fn signals_are_passed_on_and_nothing_is_left() {
     assert_eq!(run.wait().unwrap().code(), Some(7));
     let said = fs::read_to_string(job.path("said")).unwrap();
     assert!(said.contains("saved\n") && said.contains("ended from outside (SIGTERM"), "{said}");
+    // Cleaning up takes longer than the supervisor's exit: no other supervisor follows it.
+    assert!(!said.contains("took over") && said.matches("ringleader: stopped: ").count() == 1, "{said}");
     for name in ["child", "own"] {
         let pid: u64 = fs::read_to_string(job.path(name)).unwrap().trim().parse().unwrap();
         assert!(!is_alive(pid), "{name} {pid} is left");
@@ -297,10 +299,26 @@ fn a_cut_checkpoint_is_passed_over() {
 }
 
 #[test]
+fn a_cut_checkpoint_is_told_even_if_there_is_no_other() {
+    let job = Job::new();
+    fs::create_dir(job.path("ckpt")).unwrap();
+    fs::write(job.path("cut"), &safetensors(64)[..50]).unwrap();
+    let script =
+        "test -e again && exit 0; touch again; echo step 5 loss 1; cp cut ckpt/step_5.safetensors; exit 1";
+    let output = job.run(&["--checkpoints", "ckpt"], script);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("checkpoint skipped: ckpt/step_5.safetensors: incomplete: "), "{said}");
+    assert!(said.contains("next: from the beginning, 5 steps to repeat"), "{said}");
+}
+
+#[test]
 fn a_wrong_verdict_costs_one_restart() {
     for (confidence, class, cause) in [
         ("low", "node", "gpu-fallen-off-bus"),
         ("medium", "program", "application-exception"),
+        ("low", "external", "process-stopped"),
+        ("medium", "external", "time-limit"),
         ("high", "node", "nvlink-error"),
     ] {
         let job = Job::new();
@@ -479,6 +497,8 @@ fn it_works_as_pid_1() {
     assert_eq!(run.wait().unwrap().code(), Some(9));
     let said = fs::read_to_string(job.path("said")).unwrap();
     assert!(said.contains("saved\n") && said.contains("ended from outside (SIGTERM"), "{said}");
+    // Cleaning up takes longer than the supervisor's exit: no other supervisor follows it.
+    assert!(!said.contains("took over") && said.matches("ringleader: stopped: ").count() == 1, "{said}");
     assert!(said.lines().any(|line| line == "0"), "zombies are left: {said}");
 }
 
@@ -534,6 +554,57 @@ fn the_newest_checkpoint_is_printed() {
         (Some(0), "ckpt/step_10.safetensors\n")
     );
     assert!(text(&output.stderr).contains("checkpoint skipped: ckpt/step_20.safetensors: incomplete"));
+}
+
+/// Three supervisors of one machine meet in a folder; the job needs two nodes. One rank fails once; the planted verdict is certain
+/// and blames the other node: the spare replaces an innocent node, and the job ends after one restart.
+#[test]
+fn a_false_culprit_costs_one_restart_and_a_spare() {
+    let job = Job::new();
+    fs::write(job.path("policy.toml"), format!("{POLICY}[exclude]\nmax_share = 0.5\n")).unwrap();
+    let verdict = serde_json::json!({"cause": "gpu-fallen-off-bus", "class": "node", "confidence": "high", "summary": "planted",
+                                     "culprits": [{"host": "a"}]});
+    fs::write(job.path("verdict"), verdict.to_string()).unwrap();
+    let hub = format!("dir:{}", job.path("hub").display());
+    let script = "echo \"$RINGLEADER_GENERATION $NODE\" >> started; test \"$RINGLEADER_GENERATION\" = 1 || exit 0; \
+                  sleep 4; test $NODE = b && exit 1; sleep 60";
+    let start = |node: &str| {
+        let said = fs::File::create(job.path(&format!("said-{node}"))).unwrap();
+        Command::new(env!("CARGO_BIN_EXE_ringleader"))
+            .args([
+                "run",
+                "--policy",
+                "policy.toml",
+                "--no-history",
+                "--no-ras",
+                "--end-grace",
+                "1",
+                "--hub",
+                &hub,
+            ])
+            .args(["--node", node, "--nodes", "2", "--unstable-verdict", "verdict", "--", "sh", "-c", script])
+            .env("NODE", node)
+            .current_dir(job.folder.path())
+            .stdin(Stdio::null())
+            .stdout(said.try_clone().unwrap())
+            .stderr(said)
+            .spawn()
+            .unwrap()
+    };
+    let has_begun = |node: &str| {
+        fs::read_to_string(job.path("started")).is_ok_and(|started| started.contains(&format!("1 {node}\n")))
+    };
+    let (a, b) = (start("a"), start("b"));
+    wait("the first attempt", || has_begun("a") && has_begun("b"));
+    let mut runs = [a, b, start("c")];
+    let codes: Vec<Option<i32>> = runs.iter_mut().map(|run| run.wait().unwrap().code()).collect();
+    let said = fs::read_to_string(job.path("said-b")).unwrap();
+    let started = fs::read_to_string(job.path("started")).unwrap();
+    let mut lines: Vec<&str> = started.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1 a", "1 b", "2 b", "2 c"], "{said}");
+    assert!(said.contains("excluded from the next attempt"), "{said}");
+    assert_eq!(codes, [Some(0); 3], "{said}");
 }
 
 /// Two supervisors of one machine meet in a folder. One node is found bad: the launcher's range becomes the number that is left.

@@ -37,7 +37,14 @@ impl Supervisor<'_> {
             running.span.has_failed = true;
             halting.collecting = match running.stall.found() {
                 Some(found) => {
-                    self.left.judgement = Some(found.judgement.clone());
+                    let judgement = found.judgement.clone();
+                    // The launcher has seen the end of its ranks for the length of the stall.
+                    let judgement = if exit.is_none() && launch::is_elastic(&self.asked.argv) {
+                        judge::with_live_launcher(judgement, &attempt::evidence(&running.path), &found.ranks)
+                    } else {
+                        judgement
+                    };
+                    self.left.judgement = Some(judgement);
                     self.left.bundle.clone_from(&found.judgement.bundle);
                     self.report = Some(found.text);
                     None

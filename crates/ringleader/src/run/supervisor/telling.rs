@@ -28,7 +28,8 @@ impl Supervisor<'_> {
             What::Run { checkpoint, .. } => checkpoint.clone(),
             _ => None,
         };
-        let step_lost = judged.step.map(|step| {
+        // What is stopped repeats nothing.
+        let step_lost = judged.step.filter(|_| to == State::Backoff).map(|step| {
             let from = checkpoint.as_ref().and_then(|chosen| chosen.step).unwrap_or(0);
             step.saturating_sub(from)
         });
