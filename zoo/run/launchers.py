@@ -121,7 +121,7 @@ class Site:
         with open(f"{folder}/policy.toml", "w") as file:
             file.write(POLICY)
         options = ["run", "--policy", f"{folder}/policy.toml", "--no-history", "--no-ras", "--job", job, "--checkpoints", f"{folder}/ckpt",
-                   "--silence-floor", "20", "--end-grace", "5"]
+                   "--silence-floor", "20"]
         resume = ["--resume", "{checkpoint}"]
         if name != "srun":
             return [self.args.ringleader, *options, "--state", f"{folder}/state", "--",

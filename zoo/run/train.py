@@ -63,21 +63,24 @@ def main():
     loss = torch.zeros(())
     for step in range(begin + 1, args.steps + 1):
         began = time.time()
-        strike(plan, args, rank, step)
+        left_out = strike(plan, args, rank, step, device)
         generator = torch.Generator().manual_seed(step * 1000 + rank)
         x = torch.randn(32, 64, generator=generator).to(device)
         y = x[:, :8].sum(1, keepdim=True)
         loss = ((model(x) - y) ** 2).mean()
         optimizer.zero_grad()
         loss.backward()
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad)
+        for n, parameter in enumerate(model.parameters()):
+            if n != left_out:
+                dist.all_reduce(parameter.grad)
             parameter.grad /= dist.get_world_size()
         optimizer.step()
         if rank == 0:
+            # Waits for the GPU: the step is done.
+            value = loss.item()
             with open(os.path.join(args.dir, "steps.jsonl"), "a") as file:
                 file.write(json.dumps({"step": step, "at": time.time()}) + "\n")
-            print(f"step {step} loss {loss.item():.6f}", flush=True)
+            print(f"step {step} loss {value:.6f}", flush=True)
         if step % args.save_every == 0 and rank == 0:
             torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()},
                        os.path.join(checkpoints, f"step_{step}.pt"))
@@ -90,13 +93,13 @@ def main():
     dist.destroy_process_group()
 
 
-def strike(plan, args, rank, step):
-    """Executes the plan at its step, as often as planned."""
+def strike(plan, args, rank, step, device):
+    """Executes the plan at its step, as often as planned. Returns the number of the collective to leave out, if any."""
     if plan.get("rank") != rank or plan.get("step") != step:
-        return
+        return None
     struck = [n for n in range(plan.get("times", 1)) if os.path.exists(os.path.join(args.dir, f"struck-{n}"))]
     if len(struck) >= plan.get("times", 1):
-        return
+        return None
     with open(os.path.join(args.dir, f"struck-{len(struck)}"), "w") as file:
         file.write(str(time.time()))
     fault = plan["fault"]
@@ -112,7 +115,10 @@ def strike(plan, args, rank, step):
     elif fault == "exception":
         raise ValueError(f"batch of step {step} has no label")
     elif fault == "shape":
-        dist.all_reduce(torch.zeros(3 if rank == plan["rank"] else 5))
+        # The others reduce the first gradient, which is larger.
+        dist.all_reduce(torch.zeros(3, device=device))
+    elif fault == "skip":
+        return 0
     elif fault == "early-exit":
         os._exit(0)
     elif fault == "exit":
@@ -121,14 +127,21 @@ def strike(plan, args, rank, step):
         os.kill(os.getpid(), signal.SIGSTOP)
     elif fault == "sleep":
         wait_for_the_loader()
+    elif fault == "cuda-oom" and device.type == "cuda":
+        torch.empty(1 << 42, dtype=torch.uint8, device=device)
     elif fault == "cuda-oom":
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB")
     elif fault == "memory":
         eat()
+    elif fault == "assert":
+        look_up(device)
+    elif fault == "illegal":
+        scatter()
     elif fault == "disk":
         raise OSError(28, "No space left on device", "/data/ckpt/step.pt")
     else:
         raise SystemExit(f"no fault is called {fault}")
+    return None
 
 
 def tear(args, step):
@@ -137,6 +150,21 @@ def tear(args, step):
     data = open(whole[0], "rb").read() if whole else bytes(100_000)
     with open(os.path.join(args.dir, "ckpt", f"step_{step}.pt"), "wb") as file:
         file.write(data[:len(data) // 2])
+
+
+def look_up(device):
+    """An index beyond the table: the kernel's own check fails."""
+    table = torch.zeros(16, device=device)
+    return table[torch.tensor([3, 99], device=device)].sum().item()
+
+
+def scatter():
+    """A kernel writes to an unmapped address."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "jobs"))
+    import gpu
+
+    gpu.Kernels().launch("scatter", 0x1000)
+    torch.cuda.synchronize()
 
 
 def wait_for_the_loader():
