@@ -113,6 +113,7 @@ struct Entry {
     seq: Option<u64>,
     kind: Option<OpKind>,
     size: u64,
+    end_ns: i64,
 }
 
 /// Joins the ranks.
@@ -141,6 +142,7 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
                 seq: call.seq.filter(|_| !is_pair(view, at)),
                 kind: call.kind,
                 size: call.in_elements,
+                end_ns: work.end_ns,
             });
         }
     }
@@ -256,7 +258,7 @@ fn matched(of_rank: &BTreeMap<u32, Vec<Entry>>) -> Vec<Vec<(u32, u32)>> {
                 *n += 1;
                 (step, *n)
             } else {
-                (0, (at as i64 + shifts.get(view).copied().unwrap_or(0)).max(0) as u64)
+                (0, (at as i64 + shifts.get(view).copied().unwrap_or(0) + MAX_SHIFT) as u64)
             };
             buckets.entry(place).or_default().push((*view, entry.work));
         }
@@ -264,10 +266,16 @@ fn matched(of_rank: &BTreeMap<u32, Vec<Entry>>) -> Vec<Vec<(u32, u32)>> {
     buckets.into_values().filter(|members| members.len() >= 2).collect()
 }
 
-/// How far the sequence of each rank is moved so that kinds and sizes agree with the longest one.
+/// Calls by which one recorder may have begun earlier than another.
+const MAX_SHIFT: i64 = 400;
+/// Pairs of calls that are compared for each shift.
+const MAX_PAIRS: usize = 512;
+/// Differences of ends that vary by less are equal, ns.
+const STEADY_NS: i64 = 20_000;
+
+/// How far the sequence of each rank is moved so that kinds and sizes agree with the longest one. Steps repeat: of those that
+/// agree nearly as well as the best one, the one whose ends differ by the same time throughout, then by the least time.
 fn shifts(of_rank: &BTreeMap<u32, Vec<Entry>>) -> BTreeMap<u32, i64> {
-    /// Calls by which one recorder may have begun earlier than another.
-    const MAX_SHIFT: i64 = 400;
     let Some((_, longest)) =
         of_rank.iter().max_by_key(|(view, list)| (list.len(), std::cmp::Reverse(**view)))
     else {
@@ -275,17 +283,41 @@ fn shifts(of_rank: &BTreeMap<u32, Vec<Entry>>) -> BTreeMap<u32, i64> {
     };
     let mut shifts = BTreeMap::new();
     for (view, list) in of_rank {
-        let room = longest.len() as i64 - list.len() as i64;
-        let agree = |shift: i64| {
-            let pairs = list.iter().enumerate().filter_map(|(at, mine)| {
-                Some((mine, longest.get(usize::try_from(at as i64 + shift).ok()?)?))
-            });
-            pairs.filter(|(a, b)| a.kind == b.kind && a.size == b.size).count()
-        };
-        let best = (0..=room.min(MAX_SHIFT)).max_by_key(|shift| (agree(*shift), std::cmp::Reverse(*shift)));
-        shifts.insert(*view, best.unwrap_or(0));
+        let (n, half) = (longest.len() as i64, list.len() as i64 / 2);
+        let tried = (-half).max(-MAX_SHIFT)..=(n - half - 1).clamp(0, MAX_SHIFT);
+        let compared: Vec<(i64, usize, (i64, i64))> =
+            tried.map(|shift| (shift, agreement(list, longest, shift), spread(list, longest, shift))).collect();
+        let most = compared.iter().map(|(_, n, _)| *n).max().unwrap_or(0);
+        let near = compared.iter().filter(|(_, n, _)| *n * 10 >= most * 9);
+        let best = near.min_by_key(|(shift, n, spread)| (*spread, std::cmp::Reverse(*n), shift.abs()));
+        shifts.insert(*view, best.map_or(0, |(shift, ..)| *shift));
     }
     shifts
+}
+
+/// Calls of a rank and those of the longest sequence at this shift.
+fn moved<'a>(
+    list: &'a [Entry],
+    longest: &'a [Entry],
+    shift: i64,
+) -> impl Iterator<Item = (&'a Entry, &'a Entry)> {
+    list.iter().enumerate().filter_map(move |(at, mine)| {
+        Some((mine, longest.get(usize::try_from(at as i64 + shift).ok()?)?))
+    })
+}
+
+fn agreement(list: &[Entry], longest: &[Entry], shift: i64) -> usize {
+    moved(list, longest, shift).filter(|(a, b)| a.kind == b.kind && a.size == b.size).count()
+}
+
+/// How much the differences of ends vary, in units of [`STEADY_NS`], and the median difference, ns.
+fn spread(list: &[Entry], longest: &[Entry], shift: i64) -> (i64, i64) {
+    let each = list.len() / MAX_PAIRS + 1;
+    let ends: Vec<i64> =
+        moved(list, longest, shift).step_by(each).map(|(mine, theirs)| theirs.end_ns - mine.end_ns).collect();
+    let Some(middle) = median::lower(ends.iter().copied()) else { return (i64::MAX, i64::MAX) };
+    let varies = median::lower(ends.iter().map(|ns| (ns - middle).abs())).unwrap_or(0);
+    (varies / STEADY_NS, middle.abs())
 }
 
 fn joined(views: &[View<'_>], group: u32, n_ranks: u32, members: &[(u32, u32)]) -> Joined {

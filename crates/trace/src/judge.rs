@@ -388,16 +388,19 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
         // Work that is only distributed better does not disappear.
         let n = analysis.views.len().max(1) as i64;
         let at = straggler.view as usize;
+        let work = whatif::host_work(analysis, replays);
         let after = replays.after(analysis, |rank, model| {
             if rank == at {
-                whatif::like_the_others(analysis, rank, model);
+                whatif::like_the_others(analysis, rank, &work, model);
             }
         });
         // What the recorder itself costs a host may make one of two equal ranks late.
         let recorder = (replays.recorded_ns - base).max(0);
+        let is_replayed = is_explained(analysis.step_ns, replays.recorded_ns);
         let gain = match (cause, straggler.why) {
             (Cause::LoadImbalance, _) => straggler.lead_ns * (n - 1) / n,
-            (_, Why::Host) => (base - after).max(straggler.lead_ns - recorder),
+            // Of two hosts that bound the step alike, the one that is ahead waits for the other: the lead is no gain.
+            (_, Why::Host | Why::Data) if is_replayed => base - after,
             (_, Why::Unknown) => straggler.lead_ns - recorder,
             _ => (base - after).max(straggler.lead_ns),
         };

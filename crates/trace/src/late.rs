@@ -89,7 +89,7 @@ pub fn lateness(views: &[View<'_>], steps: &[Steps], splits: &[Vec<Split>], join
     let waiting: Vec<(Intervals, Intervals)> =
         views.iter().enumerate().map(|(place, view)| waiting(views, place, view, join, &alone)).collect();
     let mut p2p = 0;
-    for places in crate::steps::shared(steps) {
+    for places in crate::steps::shared(steps, &join.shift_ns) {
         let mut waits = Vec::new();
         for ((place, step), (all, pairs)) in places.iter().zip(steps).zip(&waiting) {
             let (from, to) = step.all.get(*place as usize).map_or((0, 0), |s| s.window);

@@ -119,6 +119,7 @@ impl Model {
             }
         }
         let ends = EndIndex::new(work);
+        let is_blocking = launches_block(view);
         let mut hosts = Vec::with_capacity(view.runtime.len());
         let mut end_before = view.call(0)?.start_ns;
         let begin_ns = end_before + shift;
@@ -126,7 +127,11 @@ impl Model {
             let call = view.call(at)?;
             let launched = by_launch.get(at as usize).map_or(&[][..], Vec::as_slice);
             let from = end_before.min(call.start_ns);
-            hosts.push(host(view, steps, &ends, at, (from, call.start_ns), launched));
+            let mut host = host(view, steps, &ends, at, (from, call.start_ns), launched);
+            if host.act == Act::BlockingLaunch && !is_blocking {
+                (host.act, host.waits_for) = (Act::Plain, NONE);
+            }
+            hosts.push(host);
             end_before = end_before.max(call.end_ns);
         }
         let (pieces, n_streams) = pieces(views, place, steps, join)?;
@@ -185,14 +190,17 @@ fn host(
     let works = |at: &u32| view.work().get(*at as usize);
     let own_end = launched.iter().filter_map(works).map(|w| w.end_ns).max();
     let own = launched.last().copied().unwrap_or(NONE);
+    // Within the GPU a copy is a launch.
+    let is_with_host =
+        launched.iter().filter_map(works).any(|w| matches!(w.kind, WorkKind::Copy { with_host: true, .. }));
     // Pageable memory goes through a buffer of the driver: the call may end a little before its copy does.
     let is_staged = duration > LONG_NS
         && launched.iter().filter_map(works).any(|w| matches!(w.kind, WorkKind::Copy { pageable: true, .. }));
     let waited_for_own =
         is_staged || own_end.is_some_and(|end| call.end_ns + CLOSE_NS >= end) && duration > CLOSE_NS;
     let (act, waits_for) = match kind {
-        RuntimeCall::Copy if waited_for_own => (Act::BlockingCopy, own),
-        RuntimeCall::Launch if waited_for_own && duration > 2 * SUBMIT_NS => (Act::BlockingLaunch, own),
+        RuntimeCall::Copy if waited_for_own && is_with_host => (Act::BlockingCopy, own),
+        RuntimeCall::Launch | RuntimeCall::Copy if waited_for_own && duration > 2 * SUBMIT_NS => (Act::BlockingLaunch, own),
         RuntimeCall::Synchronize => {
             (Act::Sync, ends.last_in(call.start_ns, call.end_ns + CLOSE_NS).unwrap_or(NONE))
         }
@@ -218,7 +226,7 @@ fn host(
         data_ns,
         outside_ns,
         busy_ns,
-        recorder_ns: view.n_recorded(from, call.end_ns) as i64 * RECORD_NS,
+        recorder_ns: view.n_recorded(from, call.end_ns) as i64 * view.record_ns,
         own_ns,
         act,
         waits_for,
@@ -228,11 +236,22 @@ fn host(
     }
 }
 
-/// What the recorder costs the host for each event that it keeps, ns.
-pub const RECORD_NS: i64 = 1_600;
-
 /// See [`crate::split`].
 const OUTSIDE_NS: i64 = 400_000;
+
+/// Share of launches, percent, that end with their own work where launches block: a slow host is behind the GPU in some.
+const BLOCKING_PCT: usize = 80;
+
+/// Whether the program has set that every launch waits for its work.
+fn launches_block(view: &View<'_>) -> bool {
+    let (mut n, mut n_waited) = (0_usize, 0_usize);
+    for (at, work) in view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Compute) {
+        let Some(call) = view.launch(at) else { continue };
+        n += 1;
+        n_waited += usize::from(call.end_ns + CLOSE_NS >= work.end_ns);
+    }
+    n > 0 && n_waited * 100 >= n * BLOCKING_PCT
+}
 
 /// A call that does nothing.
 const NOTHING: Host = Host {

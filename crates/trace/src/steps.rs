@@ -54,31 +54,41 @@ pub struct Steps {
     pub usual: Vec<u32>,
 }
 
-/// Usual steps that all ranks have, in order: for each, its place in each rank. By number where all are annotated; else
-/// counted from the end, since recorders end together more often than they begin together.
-pub fn shared(steps: &[Steps]) -> Vec<Vec<u32>> {
+/// Usual steps that all ranks have, in order: for each, its place in each rank. By number where all are annotated; else those
+/// that end at the same time on the common clock (`shift_ns` is added to each rank's times).
+pub fn shared(steps: &[Steps], shift_ns: &[i64]) -> Vec<Vec<u32>> {
     let number = |of: &Steps, at: &u32| of.all.get(*at as usize).map(|step| step.number);
-    if let Some((first, others)) = steps.split_first()
-        && steps.iter().all(|of| of.found == Found::Annotated)
-    {
-        let by_number = first.usual.iter().filter_map(|at| {
+    let Some((first, others)) = steps.split_first() else { return Vec::new() };
+    if steps.iter().all(|of| of.found == Found::Annotated) {
+        let by_number = pairs(first, others, |_, of, at| {
             let wanted = number(first, at)?;
-            let same = |of: &Steps| of.usual.iter().copied().find(|at| number(of, at) == Some(wanted));
-            let mut places = vec![*at];
-            for of in others {
-                places.push(same(of)?);
-            }
-            Some(places)
+            of.usual.iter().copied().find(|at| number(of, at) == Some(wanted))
         });
-        let by_number: Vec<Vec<u32>> = by_number.collect();
         if !by_number.is_empty() {
             return by_number;
         }
     }
-    let n = steps.iter().map(|s| s.usual.len()).min().unwrap_or(0);
-    let from_end =
-        |back: usize| steps.iter().map(|s| s.usual.iter().rev().nth(back).copied().unwrap_or(0)).collect();
-    (0..n).rev().map(from_end).collect()
+    let shift = |rank: usize| shift_ns.get(rank).copied().unwrap_or(0);
+    let step = |of: &'_ Steps, at: u32| of.all.get(at as usize).map(|step| (step.window.1, step.length_ns()));
+    pairs(first, others, |rank, of, at| {
+        let (end, length) = step(first, *at)?;
+        let distance =
+            |at: &u32| step(of, *at).map_or(i64::MAX, |(other, _)| (other + shift(rank) - end - shift(0)).abs());
+        of.usual.iter().copied().min_by_key(distance).filter(|at| distance(at) * 2 < length)
+    })
+}
+
+/// For each usual step of the first rank that all others have: its place in each rank. `same` finds it in another one.
+fn pairs(
+    first: &Steps,
+    others: &[Steps],
+    same: impl Fn(usize, &Steps, &u32) -> Option<u32>,
+) -> Vec<Vec<u32>> {
+    let of_step = |at: &u32| {
+        let rest = others.iter().enumerate().map(|(rank, of)| same(rank + 1, of, at));
+        std::iter::once(Some(*at)).chain(rest).collect::<Option<Vec<u32>>>()
+    };
+    first.usual.iter().filter_map(of_step).collect()
 }
 
 /// Steps longer than this many medians are left out.

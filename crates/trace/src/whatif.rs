@@ -1,6 +1,6 @@
 //! The job replayed with one thing changed.
 
-use ringleader_model::WorkKind;
+use ringleader_model::{WorkKind, median};
 
 use crate::Analysis;
 use crate::replay::{self, Act, Host, Model, Played};
@@ -183,15 +183,39 @@ pub(crate) fn n_syncs(analysis: &Analysis<'_>, replays: &Replays) -> usize {
     replays.models.iter().enumerate().map(of).max().unwrap_or(0)
 }
 
-/// One rank computes as fast as the median of the others, step by step, and its host loses no time outside.
-pub(crate) fn like_the_others(analysis: &Analysis<'_>, rank: usize, model: &mut Model) {
+/// What the host of a rank itself does in a step, ns: input, outside of the framework, the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HostWork {
+    data_ns: i64,
+    outside_ns: i64,
+    busy_ns: i64,
+}
+
+/// The same of each rank, mean over its usual steps. Waiting for the GPU is no work.
+pub(crate) fn host_work(analysis: &Analysis<'_>, replays: &Replays) -> Vec<HostWork> {
+    let of = |(rank, model): (usize, &Model)| {
+        let usual = analysis.steps.get(rank).map_or(&[][..], |s| &s.usual);
+        let mut sum = HostWork::default();
+        for host in model.hosts.iter().filter(|host| usual.contains(&host.step)) {
+            sum.data_ns += host.data_ns;
+            sum.outside_ns += host.outside_ns;
+            sum.busy_ns += host.busy_ns + host.own_ns;
+        }
+        let n = (usual.len() as i64).max(1);
+        HostWork { data_ns: sum.data_ns / n, outside_ns: sum.outside_ns / n, busy_ns: sum.busy_ns / n }
+    };
+    replays.models.iter().enumerate().map(of).collect()
+}
+
+/// One rank computes as fast as the median of the others, step by step, and its host does no more than theirs.
+pub(crate) fn like_the_others(analysis: &Analysis<'_>, rank: usize, work: &[HostWork], model: &mut Model) {
     let compute = |view: usize, places: &[u32]| -> Option<i64> {
         Some(analysis.splits.get(view)?.get(*places.get(view)? as usize)?.compute_ns)
     };
     for places in &analysis.lateness.steps {
         let others = (0..analysis.views.len()).filter(|v| *v != rank).filter_map(|v| compute(v, places));
         let (Some(mine), Some(theirs), Some(step)) =
-            (compute(rank, places), ringleader_model::median::lower(others), places.get(rank))
+            (compute(rank, places), median::lower(others), places.get(rank))
         else {
             continue;
         };
@@ -201,6 +225,19 @@ pub(crate) fn like_the_others(analysis: &Analysis<'_>, rank: usize, model: &mut 
             }
         }
     }
-    without_loading(model);
-    without_outside(model);
+    let share = |part: &dyn Fn(&HostWork) -> i64| -> f64 {
+        let mine = work.get(rank).map_or(0, part);
+        let others = work.iter().enumerate().filter(|(at, _)| *at != rank).map(|(_, work)| part(work));
+        match median::lower(others) {
+            Some(theirs) if theirs < mine => theirs as f64 / mine as f64,
+            _ => 1.0,
+        }
+    };
+    let (data, outside, busy) = (share(&|w| w.data_ns), share(&|w| w.outside_ns), share(&|w| w.busy_ns));
+    let less = |ns: i64, share: f64| (ns as f64 * share) as i64;
+    for host in &mut model.hosts {
+        host.data_ns = less(host.data_ns, data);
+        host.outside_ns = less(host.outside_ns, outside);
+        (host.busy_ns, host.own_ns) = (less(host.busy_ns, busy), less(host.own_ns, busy));
+    }
 }
