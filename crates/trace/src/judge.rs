@@ -256,8 +256,9 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
     }
     if ns_per_byte < f64::MAX {
         let after = replays.after(analysis, |_, model| whatif::with_buckets(analysis, model, ns_per_byte));
-        let small = analysis.sizes.iter().filter(|c| (1..whatif::SMALL_BYTES).contains(&c.size_bytes));
+        let small = analysis.sizes.iter().filter(|c| whatif::is_gatherable(c.kind, c.size_bytes));
         let n = small.map(|c| c.n).sum::<usize>() as i64 / n_steps;
+        let n_all = analysis.sizes.iter().map(|c| c.n).sum::<usize>() as i64 / n_steps;
         let mut one = advise(
             base,
             after,
@@ -265,7 +266,7 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
             format!("{n} collectives per step carry less than 8 MiB each"),
             "gather gradients into buckets (bucket_cap_mb, coalesced calls)",
         );
-        one.is_structural = n >= MANY_SMALL && one.gain_pct >= BARE_PCT;
+        one.is_structural = n >= MANY_SMALL && n * 2 >= n_all && one.gain_pct >= BARE_PCT;
         let is_small = one.is_structural;
         advice.push(one);
         if is_small {
@@ -315,8 +316,18 @@ fn overlap(
             "start communication earlier: smaller buckets, prefetching, a stream of its own"
         },
     );
-    one.is_structural = analysis.pct(bare.0) > BARE_PCT;
+    one.is_structural = analysis.pct(bare.0) > BARE_PCT && !has_idle_gpus(analysis, base);
     advice.push(one);
+}
+
+/// Share of a step, percent, in which the GPUs have nothing to do beyond what the recorder itself causes: communication then
+/// delays nothing, whatever it overlaps.
+const IDLE_PCT: i64 = 25;
+
+fn has_idle_gpus(analysis: &Analysis<'_>, base: i64) -> bool {
+    let recorder = (analysis.replayed_ns - base).max(0);
+    let idle = analysis.means.iter().map(Split::all_idle_ns).max().unwrap_or(0) - recorder;
+    idle * 100 > base * IDLE_PCT
 }
 
 /// Whether most communication is queued in the stream that computes: then nothing of it can be hidden.
@@ -415,7 +426,10 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
         // Lateness of a single rank is its own fault, for any reason.
         let host_side = advice.iter().map(|a| a.gain_pct).fold(0.0, f64::max);
         one.is_structural = one.gain_pct >= LEAST_PCT && one.gain_pct > host_side * 0.6;
-        advice.push(one);
+        let is_of_host = is_replayed && matches!(straggler.why, Why::Host | Why::Data);
+        if !is_of_host || whatif::does_more(&work, at) {
+            advice.push(one);
+        }
     } else if analysis.pct(late.imbalance_ns.min(late.mean_wait_ns)) > LATE_PCT {
         advice.push(advise(
             base,

@@ -1,6 +1,6 @@
 //! The job replayed with one thing changed.
 
-use ringleader_model::{WorkKind, median};
+use ringleader_model::{OpKind, WorkKind, median};
 
 use crate::Analysis;
 use crate::replay::{self, Act, Host, Model, Played};
@@ -144,23 +144,33 @@ pub(crate) const SMALL_BYTES: u64 = 8 << 20;
 /// PyTorch's usual bucket, bytes.
 pub(crate) const BUCKET_BYTES: u64 = 25 << 20;
 
+/// Whether calls of this kind and size can be gathered. Transfers between two ranks and exchanges of all cannot.
+pub(crate) fn is_gatherable(kind: Option<OpKind>, size_bytes: u64) -> bool {
+    (1..SMALL_BYTES).contains(&size_bytes)
+        && matches!(kind, None | Some(OpKind::AllReduce | OpKind::AllGather | OpKind::ReduceScatter))
+}
+
 /// Small collectives are gathered into buckets: their bytes take the time that they take in large messages, and a call
 /// is made for each bucket. `ns_per_byte` is that of large messages.
 pub(crate) fn with_buckets(analysis: &Analysis<'_>, model: &mut Model, ns_per_byte: f64) {
-    let mut n_bytes: u64 = 0;
-    let mut n_small: u64 = 0;
-    for piece in &mut model.pieces {
+    let (mut n_bytes, mut n_small, mut n_all): (u64, u64, u64) = (0, 0, 0);
+    for piece in model.pieces.iter_mut().filter(|piece| piece.kind == WorkKind::Comm) {
+        n_all += 1;
         let op = (piece.op as usize).checked_sub(1).and_then(|at| analysis.join.ops.get(at));
-        let Some(size) = op.map(|op| op.size_bytes).filter(|size| (1..SMALL_BYTES).contains(size)) else {
+        let Some(size) = op.filter(|op| is_gatherable(op.kind, op.size_bytes)).map(|op| op.size_bytes) else {
             continue;
         };
         piece.cost_ns = piece.cost_ns.min((size as f64 * ns_per_byte) as i64);
         n_bytes += size;
         n_small += 1;
     }
-    let merged = (n_small * BUCKET_BYTES).checked_div(n_bytes).map_or(1, |n| n.clamp(1, 1_000)) as i64;
+    // So many calls become one; the calls for large messages remain.
+    let merged = (n_small * BUCKET_BYTES).checked_div(n_bytes).map_or(1, |n| n.clamp(1, 1_000)) as f64;
+    let small = n_small as f64 / n_all.max(1) as f64;
+    let left = 1.0 - small * (1.0 - 1.0 / merged);
     for host in model.hosts.iter_mut().filter(|host| host.is_comm) {
-        (host.busy_ns, host.own_ns) = (host.busy_ns / merged, host.own_ns / merged);
+        host.busy_ns = (host.busy_ns as f64 * left) as i64;
+        host.own_ns = (host.own_ns as f64 * left) as i64;
     }
 }
 
@@ -190,6 +200,22 @@ pub(crate) struct HostWork {
     outside_ns: i64,
     busy_ns: i64,
 }
+
+impl HostWork {
+    fn all_ns(&self) -> i64 {
+        self.data_ns + self.outside_ns + self.busy_ns
+    }
+}
+
+/// Whether the host of a rank does more than the others': two equal hosts differ by up to a third while they are recorded.
+pub(crate) fn does_more(work: &[HostWork], rank: usize) -> bool {
+    let others = work.iter().enumerate().filter(|(at, _)| *at != rank).map(|(_, work)| work.all_ns());
+    let mine = work.get(rank).map_or(0, HostWork::all_ns);
+    median::lower(others).is_some_and(|theirs| mine * 100 > theirs * MORE_PCT)
+}
+
+/// Work of a host that is more than another's, percent.
+const MORE_PCT: i64 = 135;
 
 /// The same of each rank, mean over its usual steps. Waiting for the GPU is no work.
 pub(crate) fn host_work(analysis: &Analysis<'_>, replays: &Replays) -> Vec<HostWork> {
