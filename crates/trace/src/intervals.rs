@@ -54,10 +54,19 @@ impl Intervals {
         cut.map(|i| (i.1.min(to) - i.0.max(from)).max(0)).sum()
     }
 
+    /// Those of its intervals that may touch another set's: a few intervals are compared with many thousand.
+    fn beside(&self, other: &Self) -> &[Interval] {
+        let (Some((from, _)), Some((_, to))) = (other.0.first(), other.0.last()) else { return &[] };
+        let first = self.0.partition_point(|i| i.1 <= *from);
+        let rest = self.0.get(first..).unwrap_or_default();
+        let n = rest.partition_point(|i| i.0 < *to);
+        rest.get(..n).unwrap_or_default()
+    }
+
     /// What is in both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let (mut a, mut b) = (self.0.iter().peekable(), other.beside(self).iter().peekable());
         let mut both = Vec::new();
         while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
             let (from, to) = (x.0.max(y.0), x.1.min(y.1));
@@ -77,7 +86,7 @@ impl Intervals {
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut rest = Vec::new();
-        let mut others = other.0.iter().peekable();
+        let mut others = other.beside(self).iter().peekable();
         for &(from, to) in &self.0 {
             let mut from = from;
             while let Some(&&(other_from, other_to)) = others.peek() {
