@@ -262,23 +262,29 @@ impl Core {
         self.mask.unwrap_or(mask)
     }
 
-    /// Begins a communicator: returns its context and the mask to request. NCCL keeps the mask at `mask`.
+    /// Begins a communicator: returns its context and the mask to request. NCCL keeps the mask at `mask`. `more` are the
+    /// events that a second plugin requests; if they follow operations, this one follows all, since they are paid for.
     ///
     /// # Safety
     /// `init.name` is null or a string; `mask` is null or a variable that lives as long as NCCL does.
-    pub(crate) unsafe fn begin(&self, init: &Init, mask: *mut c_int) -> (*mut c_void, c_int) {
+    pub(crate) unsafe fn begin(&self, init: &Init, mask: *mut c_int, more: c_int) -> (*mut c_void, c_int) {
         // SAFETY: the address is only looked up.
         let counts_wrong =
             || unsafe { release::of(mask.cast()) }.is_some_and(|release| release < COUNTS_RIGHT);
         let have_parted = self.broadcasts.have_parted();
         let without = if have_parted || init.version == 3 && counts_wrong() { events::KERNEL_CH } else { 0 };
         let followed = followed(init.version) & !without;
-        self.pace.at(mask, followed as c_int, recorded(init.version) as c_int);
+        // Kernels whose counts are wrong are reported to nobody.
+        let more = more & !(without as c_int);
+        self.pace.at(mask, followed as c_int & !more, recorded(init.version) as c_int | more);
+        if more as u32 as u64 & self::followed(init.version) != 0 {
+            self.pace.settle(true);
+        }
         if followed & events::KERNEL_CH != 0 && recorded(init.version) & events::COLL_API == 0 {
             self.pace.settle(true);
         }
         let is_bound = self.mask.is_some() && !have_parted;
-        let asked = self.mask(init.version) & if is_bound { u64::MAX } else { !without };
+        let asked = self.mask(init.version) & if is_bound { u64::MAX } else { !without } | more as u32 as u64;
         if self.version.swap(c_int::from(init.version), Ordering::Relaxed) != c_int::from(init.version) {
             self.writer.interface(init.version);
             self.broadcasts.of_interface(init.version);

@@ -5,6 +5,8 @@
 //! what all versions share; `guard` separates NCCL from everything here. Events are recorded in a file-backed ring
 //! (crate `ring`), which an agent reads while the job runs or after it died.
 //!
+//! A second plugin can be named to it (`next`): it is called with all that NCCL would have told it.
+//!
 //! In an event the plugin never allocates, locks, waits, formats or makes a system call. It lets no panic out and
 //! returns nothing but success.
 
@@ -14,6 +16,7 @@ pub mod abi;
 mod broadcasts;
 mod core;
 mod guard;
+mod next;
 mod pace;
 mod release;
 

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::core::{Event, Init, Logger, Quick, log};
 use crate::guard::{SUCCESS, guarded, guarded_init};
+use crate::next::{self, Begun};
 
 /// The table that NCCL looks up as `ncclProfiler_vN`: five functions and a name.
 #[derive(Debug)]
@@ -155,6 +156,12 @@ pub(crate) trait Part {
     fn quick(&self) -> Quick {
         Quick::Other
     }
+
+    /// The handle of the launch, if the part holds it besides the parent.
+    #[inline]
+    fn launch(&mut self) -> Option<&mut *mut c_void> {
+        None
+    }
 }
 
 impl Part for ProxyOp {
@@ -198,13 +205,16 @@ pub(crate) trait StateArgs {
 
 /// One version of the interface: its layouts, and the part of the union that each type of event fills. The callbacks
 /// below are generic over it. [`parts!`] implements it for the union.
-pub(crate) trait Interface: Sized {
+pub(crate) trait Interface: Copy {
     /// Its number.
     const VERSION: u8;
     /// Type of `kind` in a descriptor.
     type Kind: Copy + Into<u64>;
     /// Arguments of `recordEventState`.
     type Args: StateArgs;
+
+    /// The address of our table.
+    fn own() -> *const c_void;
 
     /// The event that a descriptor of this type describes.
     ///
@@ -218,16 +228,26 @@ pub(crate) trait Interface: Sized {
     /// # Safety
     /// As above.
     unsafe fn quick(&self, kind: u64) -> Quick;
+
+    /// The handle of the launch that a descriptor of this type holds besides its parent.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn launch(&mut self, kind: u64) -> Option<&mut *mut c_void>;
 }
 
 /// Describes the version of the file that uses it, whose types are `Descriptor`, `Of` and `Args`: its number, and for
 /// each type of event the field of the union, or what is in it.
 macro_rules! parts {
-    ($version:literal, $type:ty: $($kind:ident => $field:ident $(. $within:ident)?),+ $(,)?) => {
+    ($version:literal, $type:ty, $table:ident: $($kind:ident => $field:ident $(. $within:ident)?),+ $(,)?) => {
         impl super::Interface for Of {
             const VERSION: u8 = $version;
             type Kind = $type;
             type Args = Args;
+
+            fn own() -> *const std::ffi::c_void {
+                (&raw const $table).cast()
+            }
 
             #[inline]
             unsafe fn event(&self, kind: u64, head: &super::Head) -> crate::core::Event {
@@ -255,6 +275,18 @@ macro_rules! parts {
                     _ => crate::core::Quick::Other,
                 }
             }
+
+            #[inline]
+            unsafe fn launch(&mut self, kind: u64) -> Option<&mut *mut std::ffi::c_void> {
+                use crate::core::events;
+                match kind {
+                    $(
+                        // SAFETY: as above.
+                        events::$kind => super::Part::launch(unsafe { &mut self.$field $(. $within)? }),
+                    )+
+                    _ => None,
+                }
+            }
         }
     };
 }
@@ -266,9 +298,9 @@ const fn profiler<V: Interface, I: Copy>(init: I) -> Profiler<I, Descriptor<V::K
         name: c"ringleader".as_ptr(),
         init,
         start_event: start_event::<V>,
-        stop_event,
+        stop_event: stop_event::<V>,
         record_event_state: record_event_state::<V>,
-        finalize,
+        finalize: finalize::<V>,
     }
 }
 
@@ -278,8 +310,16 @@ const fn profiler<V: Interface, I: Copy>(init: I) -> Profiler<I, Descriptor<V::K
 /// Called by NCCL: pointers are null or valid.
 unsafe extern "C" fn init1<V: Interface>(context: *mut *mut c_void, mask: *mut c_int) -> c_int {
     let told = Init { version: V::VERSION, id: 0, name: std::ptr::null(), nodes: 0, size: 0, rank: -1 };
+    let call = |init: *const c_void, context: *mut *mut c_void, mask: *mut c_int| {
+        // SAFETY: the `init` of a table of this interface.
+        let init = unsafe { std::mem::transmute::<*const c_void, Init1>(init) };
+        // SAFETY: NCCL's arguments, and valid places.
+        unsafe { init(context, mask) }
+    };
+    // SAFETY: the logger is NCCL's, the table that of this version.
+    let second = unsafe { next::begin(V::VERSION, V::own(), None, call) };
     // SAFETY: NCCL's pointers, as they are.
-    unsafe { begin(context, mask, None, &told) }
+    unsafe { begin(context, mask, None, &told, second) }
 }
 
 /// `init` of interface 4.
@@ -297,8 +337,16 @@ unsafe extern "C" fn init4<V: Interface>(
     logger: Option<Logger>,
 ) -> c_int {
     let told = Init { version: V::VERSION, id, name, nodes, size, rank };
+    let call = |init: *const c_void, context: *mut *mut c_void, mask: *mut c_int| {
+        // SAFETY: the `init` of a table of this interface.
+        let init = unsafe { std::mem::transmute::<*const c_void, Init4>(init) };
+        // SAFETY: NCCL's arguments, and valid places.
+        unsafe { init(context, mask, name, id, nodes, size, rank, logger) }
+    };
+    // SAFETY: the logger is NCCL's, the table that of this version.
+    let second = unsafe { next::begin(V::VERSION, V::own(), logger, call) };
     // SAFETY: NCCL's pointers, as they are.
-    unsafe { begin(context, mask, logger, &told) }
+    unsafe { begin(context, mask, logger, &told, second) }
 }
 
 /// `init` of interfaces 5 to 7.
@@ -316,16 +364,39 @@ unsafe extern "C" fn init5<V: Interface>(
     logger: Option<Logger>,
 ) -> c_int {
     let told = Init { version: V::VERSION, id, name, nodes, size, rank };
+    let call = |init: *const c_void, context: *mut *mut c_void, mask: *mut c_int| {
+        // SAFETY: the `init` of a table of this interface.
+        let init = unsafe { std::mem::transmute::<*const c_void, Init5>(init) };
+        // SAFETY: NCCL's arguments, and valid places.
+        unsafe { init(context, id, mask, name, nodes, size, rank, logger) }
+    };
+    // SAFETY: the logger is NCCL's, the table that of this version.
+    let second = unsafe { next::begin(V::VERSION, V::own(), logger, call) };
     // SAFETY: NCCL's pointers, as they are.
-    unsafe { begin(context, mask, logger, &told) }
+    unsafe { begin(context, mask, logger, &told, second) }
 }
 
 /// The common part of every `init`.
 ///
 /// # Safety
 /// Called by NCCL: pointers are null or valid.
-unsafe fn begin(context: *mut *mut c_void, mask: *mut c_int, logger: Option<Logger>, told: &Init) -> c_int {
+unsafe fn begin(
+    context: *mut *mut c_void,
+    mask: *mut c_int,
+    logger: Option<Logger>,
+    told: &Init,
+    second: Option<Begun>,
+) -> c_int {
+    // What the second plugin requests, and its context, which leads to ours.
+    let more = second.map_or(0, |second| second.mask);
     let put = |handle: *mut c_void| {
+        let handle = match (second, next::of(told.version)) {
+            (Some(second), Some(next)) => {
+                next.join(second.context, handle);
+                second.context
+            }
+            _ => handle,
+        };
         // SAFETY: NCCL's place for the context, or null.
         if let Some(context) = unsafe { context.as_mut() } {
             *context = handle;
@@ -342,16 +413,16 @@ unsafe fn begin(context: *mut *mut c_void, mask: *mut c_int, logger: Option<Logg
     guarded_init(|core| match core {
         Ok(core) => {
             // SAFETY: the name is NCCL's string, or null; the mask is NCCL's variable, or null.
-            let (handle, bits) = unsafe { core.begin(told, mask) };
+            let (handle, bits) = unsafe { core.begin(told, mask, more) };
             put(handle);
             set(bits);
             let text = format!("recording to {}", core.path().display());
             // SAFETY: the logger is NCCL's.
             unsafe { log(logger, &text) };
         }
-        Err(why) if why.is_empty() => set(0),
+        Err(why) if why.is_empty() => set(more),
         Err(why) => {
-            set(0);
+            set(more);
             // SAFETY: the logger is NCCL's.
             unsafe { log(logger, &format!("off: failed to {why}")) };
         }
@@ -372,50 +443,113 @@ unsafe extern "C" fn start_event<V: Interface>(
     *handle = std::ptr::null_mut();
     // SAFETY: NCCL's descriptor, or null.
     let Some(descriptor) = (unsafe { descriptor.as_ref() }) else { return SUCCESS };
+    let next = next::of(V::VERSION);
+    let own = |handle: *mut c_void| next.map_or(handle, |next| next.own(handle));
+    let kind = descriptor.kind.into();
     guarded(|core| {
-        let (kind, parent) = (descriptor.kind.into(), descriptor.parent);
+        let (context, parent) = (own(context), own(descriptor.parent));
         // SAFETY: NCCL fills the part of this type.
         let quick = unsafe { descriptor.of.quick(kind) };
         // SAFETY: the strings are NCCL's, or null.
         *handle = unsafe { core.pass(context, parent, &quick) }.unwrap_or_else(|| {
             let head = Head { parent, rank: descriptor.rank };
             // SAFETY: NCCL fills the part of this type.
-            let event = unsafe { descriptor.of.event(kind, &head) };
+            let mut event = unsafe { descriptor.of.event(kind, &head) };
+            if let Event::Launch { plan, .. } = &mut event {
+                *plan = own(*plan);
+            }
             // SAFETY: the strings are NCCL's, or null.
             unsafe { core.start(context, parent, &event) }
         });
-    })
+    });
+    if let Some(next) = next
+        && next.is_told(context, kind)
+    {
+        // SAFETY: the context is the second plugin's, the descriptor NCCL's.
+        let theirs = unsafe { tell(next, context, *descriptor) };
+        if !theirs.is_null() {
+            if !next.join(theirs, *handle) {
+                // Nobody would stop it.
+                guarded(|core| core.stop(*handle));
+            }
+            *handle = theirs;
+        }
+    }
+    SUCCESS
+}
+
+/// Tells the second plugin of an event; returns its handle. It never gets a handle of ours.
+///
+/// # Safety
+/// The context is its own, the descriptor is NCCL's.
+unsafe fn tell<V: Interface>(
+    next: &next::Next,
+    context: *mut c_void,
+    mut descriptor: Descriptor<V::Kind, V>,
+) -> *mut c_void {
+    let not_ours = |handle: &mut *mut c_void| {
+        if !next::is_theirs(*handle) {
+            *handle = std::ptr::null_mut();
+        }
+    };
+    not_ours(&mut descriptor.parent);
+    let kind = descriptor.kind.into();
+    // SAFETY: NCCL fills the part of this type.
+    if let Some(launch) = unsafe { descriptor.of.launch(kind) } {
+        not_ours(launch);
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { next.start(context, (&raw mut descriptor).cast()) }
 }
 
 /// `recordEventState` of every version.
 ///
 /// # Safety
-/// Called by NCCL: a handle is a number, the arguments are null or valid.
+/// Called by NCCL: a handle is one that it got, the arguments are null or valid.
 unsafe extern "C" fn record_event_state<V: Interface>(
     handle: *mut c_void,
     state: c_int,
     args: *mut V::Args,
 ) -> c_int {
+    let next = next::of(V::VERSION);
     guarded(|core| {
-        core.record(handle, state, || {
+        core.record(next.map_or(handle, |next| next.own(handle)), state, || {
             // SAFETY: NCCL's arguments, or null.
             unsafe { args.as_ref() }.map_or(0, StateArgs::gpu_ns)
         });
-    })
+    });
+    if let Some(next) = next {
+        // SAFETY: NCCL's handle and arguments.
+        unsafe { next.record(handle, state, args.cast()) };
+    }
+    SUCCESS
 }
 
 /// `stopEvent` of every version.
 ///
 /// # Safety
-/// None: a handle is a number.
-unsafe extern "C" fn stop_event(handle: *mut c_void) -> c_int {
-    guarded(|core| core.stop(handle))
+/// A handle is one that NCCL got.
+unsafe extern "C" fn stop_event<V: Interface>(handle: *mut c_void) -> c_int {
+    let next = next::of(V::VERSION);
+    // Ours first: afterwards the second plugin may give the same address to another event.
+    guarded(|core| core.stop(next.map_or(handle, |next| next.own(handle))));
+    if let Some(next) = next {
+        // SAFETY: NCCL's handle.
+        unsafe { next.stop(handle) };
+    }
+    SUCCESS
 }
 
 /// `finalize` of every version.
 ///
 /// # Safety
-/// None: a context is a number.
-unsafe extern "C" fn finalize(context: *mut c_void) -> c_int {
-    guarded(|core| core.end(context))
+/// A context is one that NCCL got.
+unsafe extern "C" fn finalize<V: Interface>(context: *mut c_void) -> c_int {
+    let next = next::of(V::VERSION);
+    guarded(|core| core.end(next.map_or(context, |next| next.own(context))));
+    if let Some(next) = next {
+        // SAFETY: NCCL's context.
+        unsafe { next.end(context) };
+    }
+    SUCCESS
 }

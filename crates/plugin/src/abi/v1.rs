@@ -98,7 +98,7 @@ const _: () = assert!(size_of::<Args>() == 16);
 impl StateArgs for Args {}
 
 parts! {
-    1, u8:
+    1, u8, ncclProfiler_v1:
     COLL => coll,
     P2P => p2p,
     PROXY_OP => proxy_op,

@@ -84,7 +84,7 @@ const _: () = {
 const _: () = assert!(size_of::<Args>() == 16);
 
 parts! {
-    2, u8:
+    2, u8, ncclProfiler_v2:
     COLL => coll,
     P2P => p2p,
     PROXY_OP => proxy_op,

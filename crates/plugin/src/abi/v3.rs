@@ -82,7 +82,7 @@ const _: () = {
 const _: () = assert!(size_of::<Args>() == 16);
 
 parts! {
-    3, u8:
+    3, u8, ncclProfiler_v3:
     COLL => coll,
     P2P => p2p,
     PROXY_OP => proxy_op,

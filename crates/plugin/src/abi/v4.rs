@@ -99,7 +99,7 @@ impl StateArgs for Args {
 }
 
 parts! {
-    4, u8:
+    4, u8, ncclProfiler_v4:
     COLL => coll,
     P2P => p2p,
     PROXY_OP => proxy_op,

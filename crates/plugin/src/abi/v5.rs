@@ -98,7 +98,7 @@ const _: () = {
 };
 
 parts! {
-    5, u64:
+    5, u64, ncclProfiler_v5:
     COLL => coll,
     P2P => p2p,
     PROXY_OP => proxy_op,
@@ -167,10 +167,18 @@ impl Part for Coll {
     fn event(&self, _: &Head) -> Event {
         Event::Launch { call: self.coll.call(), plan: self.parent_group }
     }
+
+    fn launch(&mut self) -> Option<&mut *mut c_void> {
+        Some(&mut self.parent_group)
+    }
 }
 
 impl Part for P2p {
     fn event(&self, _: &Head) -> Event {
         Event::Launch { call: self.p2p.call(), plan: self.parent_group }
+    }
+
+    fn launch(&mut self) -> Option<&mut *mut c_void> {
+        Some(&mut self.parent_group)
     }
 }

@@ -72,7 +72,7 @@ const _: () = {
 };
 
 parts! {
-    6, u64:
+    6, u64, ncclProfiler_v6:
     COLL => coll,
     P2P => p2p,
     PROXY_OP => proxy_op,

@@ -107,7 +107,7 @@ const _: () = {
 };
 
 parts! {
-    7, u64:
+    7, u64, ncclProfiler_v7:
     COLL => coll.coll,
     P2P => p2p.p2p,
     PROXY_OP => proxy_op,

@@ -17,7 +17,7 @@ fn own_pid() -> u32 {
 }
 
 /// One event of each kind.
-fn all_events(nccl: &Nccl) {
+pub(crate) fn all_events(nccl: &Nccl) {
     nccl.all_reduce(2);
     let send = nccl.p2p(nccl.p2p_api(c"Send", 4), nccl.group(), c"Send", 0, 1);
     let proxy = nccl.proxy(send, own_pid(), 0, 0, true);

