@@ -3,6 +3,7 @@
 All processes start at once and wait, since starting takes longer than most jobs; they work one after the other. In order:
 pipelines; the plants of `other_plants.py`; those with settings of their own; `trace record` on a DDP and an FSDP2 job;
 `watch --record-late` on a job with a slow host and on one with more work on a GPU, at the same time. Nsight Systems, if there is any.
+`--second` records what a first session of 270 s had no time for, and the jobs of `trace record` with TEARDOWN_CUPTI=1.
 Results lie in OUT; `--pack DIR` also packs them into files of at most 15 MB.
 """
 
@@ -29,6 +30,8 @@ PLANTS = [
     "c-micro-control", "c-loader", "c-loader-control", "c-pageable", "c-pageable-control", "c-host-bound", "c-host-bound-control",
     "c-small-control", "c-tiny-conv", "c-tiny-conv-control", "c-slow-gpu", "c-host-late", "c-tiny-bucket",
 ]
+SECOND = ["c-control", "c-host-late", "c-tiny-bucket", "a-control", "a-item", "a-item-control", "a-tiny-bucket", "a-tiny-bucket-control",
+          "a-lengths", "a-lengths-control", "b-pipeline"]
 
 
 def say(*words):
@@ -181,6 +184,7 @@ def main():
     a.add_argument("--pack")
     a.add_argument("--budget", type=float, default=275)
     a.add_argument("--multiple", type=int, default=400)
+    a.add_argument("--second", action="store_true", help="what the first session left out")
     a.add_argument("--quick", action="store_true", help="few plants, to test this program")
     a = a.parse_args()
     os.makedirs(f"{a.out}/plants", exist_ok=True)
@@ -191,14 +195,16 @@ def main():
 
     # Watching and packing need this long at the end, and each of two recordings this long before.
     end, each = (62, 38) if not a.quick else (75, 38)
+    main_plants = SECOND if a.second else PLANTS[:3] if a.quick else PLANTS
     stages = [
-        plants(a.out, "pipelines", PIPELINES[:2] if a.quick else PIPELINES, 40),
-        plants(a.out, "main", PLANTS[:3] if a.quick else PLANTS, 95),
         plants(a.out, "no-p2p", ["c-no-p2p"], 20, {"NCCL_P2P_DISABLE": "1"}),
         plants(a.out, "blocking", ["c-blocking"], 20, {"CUDA_LAUNCH_BLOCKING": "1"}),
+        plants(a.out, "pipelines", PIPELINES[:2] if a.quick or a.second else PIPELINES, 40),
+        plants(a.out, "main", main_plants, 95),
     ]
-    ddp = plain(a.out, "record-ddp", "ddp", 31, ["--phase", "250"])
-    fsdp = plain(a.out, "record-fsdp", "fsdp", 31, ["--phase", "250"])
+    settings = {"TEARDOWN_CUPTI": "1"} if a.second else {}
+    ddp = plain(a.out, "record-ddp", "ddp", 31, ["--phase", "250"], settings)
+    fsdp = plain(a.out, "record-fsdp", "fsdp", 31, ["--phase", "250"], settings)
     own = f"{a.out}/sockets"
     os.makedirs(own, exist_ok=True)
     watched = [
@@ -206,7 +212,7 @@ def main():
         ("watch-compute", watch(a, "watch-compute", "compute", 1, 60, 42, {"KINETO_IPC_SOCKET_DIR": own})),
     ]
     wait_until_ready(a.out, ["pipelines", "main", "no-p2p", "blocking", "record-ddp", "record-fsdp"], 60)
-    for stage, most in zip(stages, [40, 100, 14, 14]):
+    for stage, most in zip(stages, [14, 14, 40, 100]):
         stage.work()
         stage.end(max(1, min(most, left() - end - 2 * each)))
     for job in (ddp, fsdp):
