@@ -13,6 +13,8 @@ pub enum Recorder {
     Inspector,
     /// NCCL's example profiler plugin.
     NcclExample,
+    /// Ringleader's own plugin of NCCL, whose rings show communication alone.
+    NcclPlugin,
     /// XLA's profiler (JAX, TensorFlow).
     Xla,
     /// A Perfetto trace.
@@ -27,6 +29,7 @@ impl Recorder {
             Self::Nsight => "Nsight Systems",
             Self::Inspector => "NCCL Inspector",
             Self::NcclExample => "NCCL example profiler",
+            Self::NcclPlugin => "NCCL plugin's ring",
             Self::Xla => "XLA profiler",
             Self::Perfetto => "Perfetto",
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use ringleader_model::{Case, Fact, Timeline};
+use ringleader_model::{Case, Fact, Observation, Timeline};
 use ringleader_report::trace::{TraceReport, compare, html, merged, svg, text};
 use ringleader_trace::Analysis;
 
@@ -68,7 +68,8 @@ impl Subcommand for TraceArgs {
             return record.run();
         }
         let case = gather::gather(&self.paths, true)?;
-        let timelines: Vec<(&Timeline, Option<u32>)> = timelines(&case).collect();
+        let rings = rings(&case);
+        let timelines: Vec<(&Timeline, Option<u32>)> = timelines(&case).chain(shown(&rings)).collect();
         if timelines.is_empty() {
             let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
             return Err(Failure::NoUsableEvidence { n_files });
@@ -78,7 +79,9 @@ impl Subcommand for TraceArgs {
         self.write_files(&report, &analysis)?;
         if !self.against.is_empty() {
             let other = gather::gather(&self.against, true)?;
-            let there = TraceReport::new(&ringleader_trace::analyse(self::timelines(&other)), &other);
+            let rings = self::rings(&other);
+            let there = ringleader_trace::analyse(self::timelines(&other).chain(shown(&rings)));
+            let there = TraceReport::new(&there, &other);
             print(&compare::render(&there, &report))?;
             return Ok(Code::NothingFound.into());
         }
@@ -127,4 +130,22 @@ pub(crate) fn timelines(case: &Case) -> impl Iterator<Item = (&Timeline, Option<
         Fact::Timeline(timeline) => Some((&**timeline, o.who.rank.map(|rank| rank.0))),
         _ => None,
     })
+}
+
+/// The rings of the plugin as timelines, where nothing else was recorded.
+fn rings(case: &Case) -> Vec<Timeline> {
+    if timelines(case).next().is_some() {
+        return Vec::new();
+    }
+    let of = |o: &Observation| match &o.fact {
+        Fact::Ring(ring) => {
+            ringleader_trace::rings::timeline(ring, o.who.rank, o.who.host.clone(), o.who.pid)
+        }
+        _ => None,
+    };
+    case.observations.iter().filter_map(of).collect()
+}
+
+fn shown(rings: &[Timeline]) -> impl Iterator<Item = (&Timeline, Option<u32>)> {
+    rings.iter().map(|timeline| (timeline, None))
 }

@@ -285,8 +285,9 @@ fn shifts(of_rank: &BTreeMap<u32, Vec<Entry>>) -> BTreeMap<u32, i64> {
     for (view, list) in of_rank {
         let (n, half) = (longest.len() as i64, list.len() as i64 / 2);
         let tried = (-half).max(-MAX_SHIFT)..=(n - half - 1).clamp(0, MAX_SHIFT);
-        let compared: Vec<(i64, usize, (i64, i64))> =
-            tried.map(|shift| (shift, agreement(list, longest, shift), spread(list, longest, shift))).collect();
+        let compared: Vec<(i64, usize, (i64, i64))> = tried
+            .map(|shift| (shift, agreement(list, longest, shift), spread(list, longest, shift)))
+            .collect();
         let most = compared.iter().map(|(_, n, _)| *n).max().unwrap_or(0);
         let near = compared.iter().filter(|(_, n, _)| *n * 10 >= most * 9);
         let best = near.min_by_key(|(shift, n, spread)| (*spread, std::cmp::Reverse(*n), shift.abs()));
@@ -301,9 +302,9 @@ fn moved<'a>(
     longest: &'a [Entry],
     shift: i64,
 ) -> impl Iterator<Item = (&'a Entry, &'a Entry)> {
-    list.iter().enumerate().filter_map(move |(at, mine)| {
-        Some((mine, longest.get(usize::try_from(at as i64 + shift).ok()?)?))
-    })
+    list.iter()
+        .enumerate()
+        .filter_map(move |(at, mine)| Some((mine, longest.get(usize::try_from(at as i64 + shift).ok()?)?)))
 }
 
 fn agreement(list: &[Entry], longest: &[Entry], shift: i64) -> usize {

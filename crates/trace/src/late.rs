@@ -213,7 +213,7 @@ fn why(
     let data = more(&|s| s.idle(Idle::Data));
     let host = more(&|s| s.all_idle_ns() + s.exposed_copy_ns) - data;
     let (most, _) = [compute, data, host].into_iter().zip(0..).max().unwrap_or((0, 0));
-    if most * 3 < lead_ns {
+    if most * 3 < lead_ns || !views.iter().any(View::computes) {
         return Why::Unknown;
     }
     if most == compute {

@@ -10,6 +10,7 @@ pub mod judge;
 pub mod late;
 mod place;
 pub mod replay;
+pub mod rings;
 mod sets;
 pub mod split;
 pub mod steps;
@@ -65,6 +66,11 @@ impl Analysis<'_> {
     /// Whether any GPU did anything.
     pub fn has_work(&self) -> bool {
         self.views.iter().any(|view| !view.work().is_empty())
+    }
+
+    /// Whether the recorders show what GPUs compute, and not their communication alone.
+    pub fn shows_computation(&self) -> bool {
+        self.views.iter().any(View::computes)
     }
 
     /// Whether only one rank is recorded and waits so long that the rank holding it up matters but is unknown.

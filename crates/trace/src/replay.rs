@@ -200,7 +200,9 @@ fn host(
         is_staged || own_end.is_some_and(|end| call.end_ns + CLOSE_NS >= end) && duration > CLOSE_NS;
     let (act, waits_for) = match kind {
         RuntimeCall::Copy if waited_for_own && is_with_host => (Act::BlockingCopy, own),
-        RuntimeCall::Launch | RuntimeCall::Copy if waited_for_own && duration > 2 * SUBMIT_NS => (Act::BlockingLaunch, own),
+        RuntimeCall::Launch | RuntimeCall::Copy if waited_for_own && duration > 2 * SUBMIT_NS => {
+            (Act::BlockingLaunch, own)
+        }
         RuntimeCall::Synchronize => {
             (Act::Sync, ends.last_in(call.start_ns, call.end_ns + CLOSE_NS).unwrap_or(NONE))
         }

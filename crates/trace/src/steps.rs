@@ -72,8 +72,9 @@ pub fn shared(steps: &[Steps], shift_ns: &[i64]) -> Vec<Vec<u32>> {
     let step = |of: &'_ Steps, at: u32| of.all.get(at as usize).map(|step| (step.window.1, step.length_ns()));
     pairs(first, others, |rank, of, at| {
         let (end, length) = step(first, *at)?;
-        let distance =
-            |at: &u32| step(of, *at).map_or(i64::MAX, |(other, _)| (other + shift(rank) - end - shift(0)).abs());
+        let distance = |at: &u32| {
+            step(of, *at).map_or(i64::MAX, |(other, _)| (other + shift(rank) - end - shift(0)).abs())
+        };
         of.usual.iter().copied().min_by_key(distance).filter(|at| distance(at) * 2 < length)
     })
 }
@@ -246,11 +247,12 @@ const OPTIMIZER: [&str; 4] = ["multi_tensor_apply", "adam", "sgd", "optimizer"];
 
 /// Starts of what repeats, where at least three rounds of the same kernels follow one another.
 fn repetition(view: &View<'_>) -> Option<Vec<i64>> {
+    let kind = if view.computes() { WorkKind::Compute } else { WorkKind::Comm };
     let kernels: Vec<(usize, u32)> = view
         .work()
         .iter()
         .enumerate()
-        .filter(|(_, w)| w.stream == view.main_stream && w.kind == WorkKind::Compute)
+        .filter(|(_, w)| w.stream == view.main_stream && w.kind == kind)
         .map(|(at, w)| (at, w.name))
         .take(MAX_SEQUENCE)
         .collect();

@@ -19,7 +19,7 @@ pub struct View<'a> {
     pub launch_of: Vec<u32>,
     /// Runtime calls of threads that launch work, as places in `host_spans`, by start.
     pub runtime: Vec<u32>,
-    /// The stream with most compute time.
+    /// The stream with most compute time; of a recording of communication alone, with most of that.
     pub main_stream: u32,
     /// When the program loads input, by its annotations.
     pub loading: Intervals,
@@ -52,7 +52,9 @@ fn record_ns(spans: &[HostSpan]) -> i64 {
     let mut gaps = Vec::new();
     for span in spans.iter().filter(|s| s.kind == SpanKind::Operator) {
         let before = last.insert(span.thread, span);
-        gaps.extend(before.filter(|outer| span.end_ns <= outer.end_ns).map(|outer| span.start_ns - outer.start_ns));
+        gaps.extend(
+            before.filter(|outer| span.end_ns <= outer.end_ns).map(|outer| span.start_ns - outer.start_ns),
+        );
     }
     if gaps.len() < LEAST_PAIRS {
         return RECORD_NS;
@@ -160,6 +162,11 @@ impl<'a> View<'a> {
         self.recorded.partition_point(|at| *at < to) - self.recorded.partition_point(|at| *at < from)
     }
 
+    /// Whether the recorder shows any computation.
+    pub fn computes(&self) -> bool {
+        self.work().iter().any(|work| work.kind == WorkKind::Compute)
+    }
+
     /// What the GPU did.
     pub fn work(&self) -> &'a [DeviceWork] {
         &self.timeline.work
@@ -212,7 +219,9 @@ fn launching_threads(spans: &[HostSpan]) -> Vec<u32> {
 
 fn main_stream(work: &[DeviceWork]) -> u32 {
     let mut time: BTreeMap<u32, i64> = BTreeMap::new();
-    for work in work.iter().filter(|w| w.kind == WorkKind::Compute) {
+    let has_compute = work.iter().any(|w| w.kind == WorkKind::Compute);
+    let kind = if has_compute { WorkKind::Compute } else { WorkKind::Comm };
+    for work in work.iter().filter(|w| w.kind == kind) {
         *time.entry(work.stream).or_default() += work.end_ns - work.start_ns;
     }
     time.into_iter()

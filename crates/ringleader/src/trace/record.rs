@@ -4,7 +4,7 @@
 //! shall record. The protocol is dynolog's: a datagram is a size (8 bytes), a type (32 bytes) and a body. Source: PyTorch
 //! Kineto, `IpcFabricConfigClient.cpp` and `ipcfabric/FabricManager.h`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
@@ -55,6 +55,13 @@ const NAME: &[u8] = b"dynolog";
 const HEAD_BYTES: usize = 40;
 /// Two rounds of requests: every process that asks at all has asked by then.
 const TWO_POLLS: Duration = Duration::from_secs(12);
+/// From the first answer to a common start. A profiler looks once a second, from the answer on, whether the start is near, and
+/// gives up if less than its warm-up is left then: a start at whole seconds would meet that limit.
+const TO_START: Duration = Duration::from_millis(12_500);
+/// Time between two questions of a process.
+const POLL: Duration = Duration::from_secs(5);
+/// Questions come this much earlier or later.
+const JITTER: Duration = Duration::from_millis(300);
 /// Room that a rank's timeline may take, bytes: five steps of a large model are a tenth of it.
 const ROOM_BYTES: u64 = 256 << 20;
 /// A file that has not grown for this long is written.
@@ -80,23 +87,77 @@ impl RecordArgs {
             "waiting for ranks to ask; they ask every few seconds if they were started with KINETO_USE_DAEMON=1.\n\
              Recording slows the recorded steps (by half where they are short) and writes some megabytes a rank.\n",
         );
-        let recorded = recording.record(&|text| say(&format!("{text}\n")), &AtomicBool::new(false))?;
+        let (recorded, mut seen) = self.until_they_step(recording)?;
         let mut text = String::new();
         let mut total = 0;
+        let mut windows = Vec::new();
         for (pid, path) in &recorded.files {
             let size = std::fs::metadata(path).map_or(0, |m| m.len());
             total += size;
-            let _ = writeln!(text, "pid {pid}: {} ({:.1} MB)", path.display(), size as f64 / 1e6);
+            let _ = write!(text, "pid {pid}: {} ({:.1} MB", path.display(), size as f64 / 1e6);
+            match seen.remove(pid) {
+                Some((window, n_steps)) => {
+                    let _ = write!(text, ", {n_steps} steps");
+                    windows.push(window);
+                }
+                None => text.push_str(", nothing: it made no step"),
+            }
+            text.push_str(")\n");
         }
         let _ = writeln!(text, "{:.1} MB in all.", total as f64 / 1e6);
+        let is_same = share_time(&windows);
         if self.duration_ms.is_some() {
             text.push_str("The ranks recorded the same time, not the same steps.\n");
+        } else if !is_same {
+            text.push_str(
+                "The ranks did not record the same steps: they were told on two sides of a multiple. Record again, with a \
+                 larger --at-multiple.\n",
+            );
         }
         let _ = writeln!(text, "Now: ringleader trace {}", self.out.display());
         print(&text)?;
-        let is_whole = recorded.files.len() == recorded.n_told;
+        let is_whole = windows.len() == recorded.n_told && is_same;
         Ok(if is_whole { Code::NothingFound } else { Code::Undecided }.into())
     }
+
+    /// Records; once more where a rank has recorded nothing, since it had made no step yet. Answers with what each rank's
+    /// timeline holds.
+    fn until_they_step(&self, mut recording: Recording) -> Result<(Recorded, Held), Failure> {
+        let begun = Instant::now();
+        loop {
+            let recorded = recording.record(&|text| say(&format!("{text}\n")), &AtomicBool::new(false))?;
+            let held: Held =
+                recorded.files.iter().filter_map(|(pid, p)| Some((*pid, window_of(p)?))).collect();
+            let left = Duration::from_secs(self.timeout).saturating_sub(begun.elapsed());
+            if held.len() == recorded.files.len() || left < TWO_POLLS * 2 {
+                return Ok((recorded, held));
+            }
+            say("a rank has not made a step yet; recording again\n");
+            recording.timeout = left;
+        }
+    }
+}
+
+/// What the timeline of each process holds.
+type Held = BTreeMap<u32, ((i64, i64), usize)>;
+
+/// Start and end of what a timeline holds, ns, and how many steps of the optimizer.
+fn window_of(path: &Path) -> Option<((i64, i64), usize)> {
+    let case = crate::gather::gather(&[path.to_owned()], true).ok()?;
+    let (timeline, _) = super::timelines(&case).next()?;
+    let spans = timeline.host_spans.iter();
+    let window = spans.clone().map(|s| (s.start_ns, s.end_ns)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    let n_steps = spans.filter(|s| timeline.name(s.name).starts_with("Optimizer.step")).count();
+    Some((window, n_steps))
+}
+
+/// Whether all of these times have half of the shortest in common: ranks that wait for one another in each step do the
+/// same step at the same time.
+fn share_time(windows: &[(i64, i64)]) -> bool {
+    let shortest = windows.iter().map(|(from, to)| to - from).min().unwrap_or(0);
+    let from = windows.iter().map(|(from, _)| *from).max().unwrap_or(0);
+    let to = windows.iter().map(|(_, to)| *to).min().unwrap_or(0);
+    (to - from) * 2 >= shortest
 }
 
 /// What the ranks record.
@@ -170,7 +231,8 @@ impl Recording {
         socket: &UnixDatagram,
         is_over: &dyn Fn() -> bool,
     ) -> Result<BTreeMap<u32, PathBuf>, Failure> {
-        let mut seen: BTreeMap<u32, Instant> = BTreeMap::new();
+        let mut seen: BTreeMap<u32, Asked> = BTreeMap::new();
+        let mut launchers: BTreeSet<u32> = BTreeSet::new();
         let mut told = BTreeMap::new();
         let wanted = self.n_ranks.or((!self.pids.is_empty()).then_some(self.pids.len()));
         let mut start_ms = None;
@@ -184,30 +246,36 @@ impl Recording {
                 );
                 return Err(Failure::Absent { why });
             }
-            let first = seen.values().min().copied();
             let all_here = match wanted {
                 Some(n) => seen.len() >= n,
-                None => first.is_some_and(|at| at.elapsed() > TWO_POLLS),
+                None => seen.values().any(|asked| asked.first.elapsed() > TWO_POLLS),
             };
             if all_here && !seen.is_empty() && told.len() == seen.len() {
                 return Ok(told);
             }
-            let Some((pid, kind, from)) = question(socket) else { continue };
-            if !self.pids.is_empty() && !self.pids.contains(&pid) {
-                answer(socket, &from, &kind, b"");
-                continue;
-            }
+            let Some(Question { pid, ancestors, kind, from }) = question(socket) else { continue };
             if kind == b"ctxt" {
                 answer(socket, &from, &kind, &1_i32.to_le_bytes());
                 continue;
             }
-            if !all_here || told.contains_key(&pid) {
-                seen.entry(pid).or_insert_with(Instant::now);
+            // A launcher that imports PyTorch asks, too.
+            launchers.extend(ancestors);
+            seen.retain(|pid, _| !launchers.contains(pid));
+            if launchers.contains(&pid) || !self.pids.is_empty() && !self.pids.contains(&pid) {
                 answer(socket, &from, &kind, b"");
                 continue;
             }
-            seen.entry(pid).or_insert_with(Instant::now);
-            let start = *start_ms.get_or_insert_with(|| now_ms() + TWO_POLLS.as_millis() as u64);
+            let now = Instant::now();
+            let asked = seen.entry(pid).or_insert(Asked { first: now, last: now });
+            let round = if asked.last < now { POLL.min(now - asked.last) } else { POLL };
+            asked.last = now;
+            let others = seen.iter().filter(|(other, _)| **other != pid);
+            let waits = others.map(|(_, asked)| round.saturating_sub(now - asked.last)).collect();
+            if !all_here || told.contains_key(&pid) || told.is_empty() && !begins_round(waits, round) {
+                answer(socket, &from, &kind, b"");
+                continue;
+            }
+            let start = *start_ms.get_or_insert_with(|| now_ms() + TO_START.as_millis() as u64);
             // Newer profilers write below /tmp and nowhere else.
             let path = PathBuf::from(format!("/tmp/ringleader-trace-{tag}-{pid}.json"));
             answer(socket, &from, &kind, self.order(&path, start).as_bytes());
@@ -240,7 +308,7 @@ impl Recording {
         let mut sizes: BTreeMap<u32, (u64, Instant)> = BTreeMap::new();
         let mut taken = BTreeMap::new();
         while taken.len() < told.len() && !is_over() {
-            if let Some((_, kind, from)) = question(socket) {
+            if let Some(Question { kind, from, .. }) = question(socket) {
                 let nothing: &[u8] = if kind == b"ctxt" { &[1, 0, 0, 0] } else { b"" };
                 answer(socket, &from, &kind, nothing);
             }
@@ -268,6 +336,27 @@ impl Recording {
         }
         Ok(taken)
     }
+}
+
+/// When a process asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    first: Instant,
+    last: Instant,
+}
+
+/// Whether the longest pause between questions lies before this process's own: if the ranks are told from it on, all are
+/// told within the shortest time, and hardly ever on two sides of the step at which the recording begins. `waits` are the
+/// times until the others ask again.
+fn begins_round(mut waits: Vec<Duration>, round: Duration) -> bool {
+    waits.sort_unstable();
+    let mut before = Duration::ZERO;
+    let mut longest = Duration::ZERO;
+    for wait in waits {
+        longest = longest.max(wait.saturating_sub(before));
+        before = wait;
+    }
+    round.saturating_sub(before) + JITTER >= longest
 }
 
 /// The file as the process names it: some versions put the pid in front of the ending.
@@ -330,8 +419,19 @@ fn bind() -> Result<UnixDatagram, Failure> {
     })
 }
 
-/// The next question: who asks, its type, and where to answer. None if none comes for a while, or it is malformed.
-fn question(socket: &UnixDatagram) -> Option<(u32, Vec<u8>, SocketAddr)> {
+/// A question of a process.
+struct Question {
+    pid: u32,
+    /// Its parent, the parent of that, and so on.
+    ancestors: Vec<u32>,
+    /// Its type.
+    kind: Vec<u8>,
+    /// Where to answer.
+    from: SocketAddr,
+}
+
+/// The next question. None if none comes for a while, or it is malformed.
+fn question(socket: &UnixDatagram) -> Option<Question> {
     let mut bytes = [0; 4096];
     let (n, from) = socket.recv_from(&mut bytes).ok()?;
     let datagram = bytes.get(..n)?;
@@ -339,12 +439,17 @@ fn question(socket: &UnixDatagram) -> Option<(u32, Vec<u8>, SocketAddr)> {
     let kind: Vec<u8> = head.get(8..)?.iter().copied().take_while(|b| *b != 0).collect();
     let number = |at: usize| Some(u32::from_le_bytes(*body.get(at..)?.first_chunk::<4>()?));
     // A context is gpu, pid, job; a request is type, count, job, then the pid and those of its ancestors.
-    let pid = match kind.as_slice() {
-        b"ctxt" => number(4)?,
-        b"req" if number(4)? > 0 => number(16)?,
+    let (pid, ancestors) = match kind.as_slice() {
+        b"ctxt" => (number(4)?, Vec::new()),
+        b"req" if number(4)? > 0 => {
+            let n_pids = (number(4)? as usize).min(bytes.len() / 4);
+            // The first process of a container is the ancestor of everything in it, and may be a rank of another one.
+            let ancestors = (1..n_pids).map_while(|at| number(16 + 4 * at)).filter(|pid| *pid > 1);
+            (number(16)?, ancestors.collect())
+        }
         _ => return None,
     };
-    Some((pid, kind, from))
+    Some(Question { pid, ancestors, kind, from })
 }
 
 fn answer(socket: &UnixDatagram, to: &SocketAddr, kind: &[u8], body: &[u8]) {
@@ -363,20 +468,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_round_begins_after_the_longest_pause() {
+        let after =
+            |waits: &[u64]| begins_round(waits.iter().map(|ms| Duration::from_millis(*ms)).collect(), POLL);
+        // The other one asks soon: now. It has just asked: not now.
+        assert!(after(&[700]) && !after(&[4_300]));
+        // Out of order by a little: it is awaited at any moment.
+        assert!(after(&[0]) && !after(&[4_990]));
+        assert!(after(&[100, 200, 300]) && !after(&[100, 4_800, 4_900]));
+        assert!(after(&[]), "a single rank is told at once");
+    }
+
+    #[test]
+    fn ranks_share_their_time_or_not() {
+        assert!(share_time(&[(0, 100), (20, 110)]) && share_time(&[(5, 6)]) && share_time(&[]));
+        assert!(!share_time(&[(0, 100), (80, 180)]) && !share_time(&[(0, 100), (400, 500)]));
+    }
+
+    #[test]
     fn a_question_and_its_answer() {
         let address =
             |name: &str| SocketAddr::from_abstract_name(format!("{name}-{}", std::process::id())).unwrap();
         let daemon = UnixDatagram::bind_addr(&address("daemon")).unwrap();
         let rank = UnixDatagram::bind_addr(&address("rank")).unwrap();
-        let mut request = (16_u64 + 8).to_le_bytes().to_vec();
+        let mut request = (16_u64 + 12).to_le_bytes().to_vec();
         request.extend_from_slice(b"req");
         request.resize(HEAD_BYTES, 0);
-        for number in [2_i32, 2, 0, 0, 4711, 1] {
+        for number in [2_i32, 3, 0, 0, 4711, 4700, 1] {
             request.extend_from_slice(&number.to_le_bytes());
         }
         rank.send_to_addr(&request, &address("daemon")).unwrap();
-        let (pid, kind, from) = question(&daemon).unwrap();
-        assert_eq!((pid, kind.as_slice()), (4711, &b"req"[..]));
+        let Question { pid, ancestors, kind, from } = question(&daemon).unwrap();
+        assert_eq!((pid, ancestors, kind.as_slice()), (4711, vec![4700], &b"req"[..]));
         answer(&daemon, &from, &kind, b"A=1");
         let mut bytes = [0; 100];
         let n = rank.recv(&mut bytes).unwrap();

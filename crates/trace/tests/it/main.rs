@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_types, reason = "tests read recorded cases")]
 
 mod found;
+mod hosts;
 mod pipeline;
 
 use std::path::{Path, PathBuf};
