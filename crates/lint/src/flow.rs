@@ -4,13 +4,16 @@
 //! outcome of all conditions that do not depend on the process. What they call is compared by group.
 
 pub(crate) mod attributes;
+mod branches;
 pub(crate) mod calls;
 pub(crate) mod catalog;
 pub(crate) mod compare;
 pub(crate) mod eval;
 pub(crate) mod facts;
 pub(crate) mod held;
+mod known;
 pub(crate) mod machine;
+mod memo;
 pub(crate) mod mentions;
 pub(crate) mod outside;
 pub(crate) mod scope;

@@ -47,3 +47,53 @@ impl Hasher for Folding {
 pub(crate) type LookupMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Folding>>;
 #[expect(clippy::disallowed_types, reason = "asked only; nothing is listed in its order")]
 pub(crate) type LookupSet<K> = std::collections::HashSet<K, BuildHasherDefault<Folding>>;
+
+/// A table by name that most questions miss: a look at the first letter and the length answers those.
+#[derive(Debug)]
+pub(crate) struct Names<V> {
+    map: LookupMap<&'static str, V>,
+    /// Lengths of the names with each first byte; the longest share a bit.
+    lengths: [u64; 256],
+}
+
+impl<V: Copy> Names<V> {
+    /// The first row of each name counts.
+    pub(crate) fn first_of(rows: impl Iterator<Item = (&'static str, V)>) -> Self {
+        let mut names = Self { map: LookupMap::default(), lengths: [0; 256] };
+        for (name, value) in rows {
+            if let Some(first) = name.as_bytes().first() {
+                names.lengths[usize::from(*first)] |= length(name);
+                names.map.entry(name).or_insert(value);
+            }
+        }
+        names
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<V> {
+        let first = *name.as_bytes().first()?;
+        if self.lengths[usize::from(first)] & length(name) == 0 {
+            return None;
+        }
+        self.map.get(name).copied()
+    }
+}
+
+fn length(name: &str) -> u64 {
+    1 << name.len().min(63)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_others_are_not() {
+        let long = "a_name_that_is_longer_than_sixty_three_bytes_and_shares_its_bit_with_others";
+        let names = Names::first_of([("rank", 1), ("rang", 2), ("rank", 3), (long, 4)].into_iter());
+        assert_eq!(names.get("rank"), Some(1));
+        assert_eq!(names.get("rang"), Some(2));
+        assert_eq!(names.get(long), Some(4));
+        assert_eq!(names.get(&long.replace("others", "another")), None);
+        assert_eq!(["", "r", "rant", "bank", "ranks"].map(|name| names.get(name)), [None; 5]);
+    }
+}

@@ -137,8 +137,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some(value) = self.known.get(&cached) {
             return Some(value.clone());
         }
+        let n_answers = self.oracle.answers.len();
         let value = self.assigned_member(class, base, name, origin, values)?;
-        if self.muted <= 1 {
+        if self.muted <= 1 && self.oracle.answers.len() == n_answers {
             self.known.insert(cached, value.clone());
         }
         Some(value)
@@ -153,20 +154,21 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         origin: Origin,
         values: &'p [(FuncId, &'p Expr<'s>, Option<usize>)],
     ) -> Option<Val> {
-        self.muted += 1;
-        let mut found: Option<Val> = None;
-        for (method, value, n) in values.iter().take(4) {
-            self.push_frame(*method, Some(base.clone()));
-            // Names that the method does not assign before are its parameters.
-            let mut value = self.eval_in(*method, value);
-            if let Some(n) = n {
-                value = Self::part(&value, *n);
+        let number = hash(&[63, class as u64, base.sym, hash_text(name), base.taint.print()]);
+        let value = self.known_value(number, &mut |machine| {
+            let mut found: Option<Val> = None;
+            for (method, value, n) in values.iter().take(4) {
+                machine.push_frame(*method, Some(base.clone()));
+                // Names that the method does not assign before are its parameters.
+                let mut value = machine.eval_in(*method, value);
+                if let Some(n) = n {
+                    value = Self::part(&value, *n);
+                }
+                machine.frames.pop();
+                found = Some(found.map_or(value.clone(), |old| old.join(&value)));
             }
-            self.frames.pop();
-            found = Some(found.map_or(value.clone(), |old| old.join(&value)));
-        }
-        self.muted -= 1;
-        let value = found?;
+            found
+        })?;
         let classes = self.project.ancestry(class);
         if classes.iter().any(|id| self.facts.signalled.contains(&(*id, name))) {
             let sym = hash(&[82, class as u64, hash_text(name)]);

@@ -7,6 +7,7 @@ use ringleader_knowledge::collective::{Axis, When, Who};
 
 use super::catalog::{self, Row};
 use super::machine::{Flow, Frame, Machine, Seen};
+use super::memo::Done;
 use super::scope::{Key, dotted};
 use super::trace::{Event, Op, WORLD};
 use super::value::{Data, Group, Locally, Origin, Taint, Val, chain, hash, hash_text};
@@ -544,20 +545,17 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if !self.passes_guards(func) {
             return Val::none();
         }
-        self.push_frame(func, this);
-        for param in &f.def.params {
-            let given = bound.iter().find(|(name, _)| *name == param.name).map(|(_, value)| value.clone());
-            let value = match (given, &param.default) {
-                (Some(value), _) => value,
-                (None, Some(default)) => self.eval(default),
-                (None, None) => self.parameter(func, param),
-            };
-            self.frame().scope.set(param.name, value);
-        }
-        let project = self.project;
-        let flow = self.block(&project.functions[func].def.body);
-        let frame = self.frames.pop();
-        let (agreed, decided) = frame.map(|frame| (frame.agreed, frame.decided)).unwrap_or_default();
+        let key = self.call_number(func, this.as_ref(), bound);
+        let repeated = key.and_then(|key| self.repeat_call(key));
+        let done = repeated.unwrap_or_else(|| {
+            let mark = key.map(|key| self.start_call(key));
+            let done = self.follow(func, this, bound);
+            if let Some(mark) = mark {
+                self.keep_call(mark, &done);
+            }
+            done
+        });
+        let Done { flow, agreed, decided } = done;
         // What the function made equal in place is equal here, too.
         let skip = usize::from(f.def.params.first().is_some_and(|p| matches!(p.name, "self" | "cls")));
         for (n, arg) in args.iter().enumerate() {
@@ -581,6 +579,26 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             _ => Val::none(),
         }
+    }
+
+    /// Executes a function of the project.
+    fn follow(&mut self, func: FuncId, this: Option<Val>, bound: &[(&'s str, Val)]) -> Done<'s> {
+        self.push_frame(func, this);
+        let project = self.project;
+        let def = &project.functions[func].def;
+        for param in &def.params {
+            let given = bound.iter().find(|(name, _)| *name == param.name).map(|(_, value)| value.clone());
+            let value = match (given, &param.default) {
+                (Some(value), _) => value,
+                (None, Some(default)) => self.eval(default),
+                (None, None) => self.parameter(func, param),
+            };
+            self.frame().scope.set(param.name, value);
+        }
+        let flow = self.block(&def.body);
+        let frame = self.frames.pop();
+        let (agreed, decided) = frame.map(|frame| (frame.agreed, frame.decided)).unwrap_or_default();
+        Done { flow, agreed, decided }
     }
 
     /// The function behind a context manager, with its arguments, if it is a generator of the project.

@@ -7,8 +7,8 @@ use ringleader_knowledge::collective::{
     RankValue,
 };
 
-use super::value::Locally;
-use crate::lookup::{LookupMap, LookupSet};
+use super::value::{Locally, chain, hash_text};
+use crate::lookup::{LookupMap, Names};
 use crate::python::index::{ClassId, FuncId, Project};
 
 /// A collective and the call that it is.
@@ -33,51 +33,52 @@ impl Row {
 }
 
 struct Tables {
-    functions: LookupMap<String, Row>,
-    distinctive: LookupMap<&'static str, Row>,
-    names: LookupSet<&'static str>,
+    /// By the numbers of what a call belongs to and of its name.
+    functions: LookupMap<u64, Row>,
+    distinctive: Names<Row>,
+    names: Names<()>,
+}
+
+fn number(of: &str, name: &str) -> u64 {
+    chain(hash_text(of), hash_text(name))
 }
 
 fn tables() -> &'static Tables {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     TABLES.get_or_init(|| {
-        let mut tables = Tables {
-            functions: LookupMap::default(),
-            distinctive: LookupMap::default(),
-            names: LookupSet::default(),
-        };
-        for of in COLLECTIVES {
-            for call in of.calls {
-                let row = Row { of, call };
-                tables.names.insert(call.name);
-                for path in of.paths {
-                    tables.functions.entry(format!("{path}.{}", call.name)).or_insert(row);
-                }
-                if of.distinctive.contains(&call.name) {
-                    tables.distinctive.entry(call.name).or_insert(row);
-                }
+        let calls = || COLLECTIVES.iter().flat_map(|of| of.calls.iter().map(move |call| Row { of, call }));
+        let mut functions = LookupMap::default();
+        for row in calls() {
+            for path in row.of.paths {
+                functions.entry(number(path, row.call.name)).or_insert(row);
             }
         }
-        tables
+        let telling = calls().filter(|row| row.of.distinctive.contains(&row.call.name));
+        Tables {
+            functions,
+            distinctive: Names::first_of(telling.map(|row| (row.call.name, row))),
+            names: Names::first_of(calls().map(|row| (row.call.name, ()))),
+        }
     })
 }
 
 /// The collective at a dotted path.
 pub(crate) fn at(path: &str) -> Option<Row> {
-    let (_, name) = path.rsplit_once('.')?;
-    let tables = tables();
-    tables.names.contains(name).then(|| tables.functions.get(path).copied())?
+    let (of, name) = path.rsplit_once('.')?;
+    method(of, name)
 }
 
 /// The method of a class outside of the project.
 pub(crate) fn method(kind: &str, name: &str) -> Option<Row> {
     let tables = tables();
-    tables.names.contains(name).then(|| tables.functions.get(&format!("{kind}.{name}")).copied())?
+    tables.names.get(name)?;
+    tables.functions.get(&number(kind, name)).copied()
 }
 
 /// The collective that a function of the project is, by its path.
 pub(crate) fn of_function(project: &Project<'_>, func: FuncId) -> Option<Row> {
-    tables().names.contains(project.functions[func].def.name).then(|| at(&project.path_of(func)))?
+    tables().names.get(project.functions[func].def.name)?;
+    at(&project.path_of(func))
 }
 
 /// A method that a library wraps in a collective wherever a class of the project defines it: `compute` of a metric.
@@ -91,7 +92,7 @@ pub(crate) fn wrapped_method(project: &Project<'_>, class: ClassId, name: &str) 
 
 /// The collective that this name means on any object.
 pub(crate) fn distinctive(name: &str) -> Option<Row> {
-    tables().distinctive.get(name).copied()
+    tables().distinctive.get(name)
 }
 
 /// Whether a helper of this name can hardly do anything but communicate: what a file imports from a part of the project
@@ -147,7 +148,7 @@ pub(crate) fn is_property(name: &str) -> bool {
 
 /// Whether some collective has this name.
 pub(crate) fn is_name(name: &str) -> bool {
-    tables().names.contains(name)
+    tables().names.get(name).is_some()
         || matches!(
             name,
             "send"
@@ -170,84 +171,75 @@ pub(crate) type Rank = (Axis, RankValue);
 
 fn by_name(
     pick: impl Fn(&'static ringleader_knowledge::collective::RankSource) -> &'static [&'static str],
-) -> LookupMap<&'static str, Rank> {
-    let rows = RANKS.iter().flat_map(|row| pick(row).iter().map(move |name| (*name, (row.axis, row.value))));
-    rows.collect()
+) -> Names<Rank> {
+    let rows = RANKS.iter().rev();
+    Names::first_of(
+        rows.flat_map(|row| pick(row).iter().rev().map(move |name| (*name, (row.axis, row.value)))),
+    )
 }
 
 pub(crate) fn rank_call(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<LookupMap<&'static str, Rank>> = OnceLock::new();
-    MAP.get_or_init(|| by_name(|row| row.calls)).get(name).copied()
+    static MAP: OnceLock<Names<Rank>> = OnceLock::new();
+    MAP.get_or_init(|| by_name(|row| row.calls)).get(name)
 }
 
 pub(crate) fn rank_attribute(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<LookupMap<&'static str, Rank>> = OnceLock::new();
-    MAP.get_or_init(|| by_name(|row| row.attributes)).get(name).copied()
+    static MAP: OnceLock<Names<Rank>> = OnceLock::new();
+    MAP.get_or_init(|| by_name(|row| row.attributes)).get(name)
 }
 
 pub(crate) fn rank_name(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<LookupMap<&'static str, Rank>> = OnceLock::new();
-    MAP.get_or_init(|| by_name(|row| row.names)).get(name).copied()
+    static MAP: OnceLock<Names<Rank>> = OnceLock::new();
+    MAP.get_or_init(|| by_name(|row| row.names)).get(name)
 }
 
 pub(crate) fn rank_variable(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<LookupMap<&'static str, Rank>> = OnceLock::new();
-    MAP.get_or_init(|| by_name(|row| row.variables)).get(name).copied()
+    static MAP: OnceLock<Names<Rank>> = OnceLock::new();
+    MAP.get_or_init(|| by_name(|row| row.variables)).get(name)
 }
 
 pub(crate) fn guard(name: &str) -> Option<&'static Guard> {
-    static MAP: OnceLock<LookupMap<&'static str, &'static Guard>> = OnceLock::new();
+    static MAP: OnceLock<Names<&'static Guard>> = OnceLock::new();
     let rows = || GUARDS.iter().flat_map(|guard| guard.names.iter().map(move |name| (*name, guard)));
-    MAP.get_or_init(|| first_of(rows())).get(name).copied()
-}
-
-/// The first row of each name.
-fn first_of<T>(rows: impl Iterator<Item = (&'static str, T)>) -> LookupMap<&'static str, T> {
-    let mut map = LookupMap::default();
-    for (name, row) in rows {
-        map.entry(name).or_insert(row);
-    }
-    map
+    MAP.get_or_init(|| Names::first_of(rows())).get(name)
 }
 
 /// True or a number of processes: what a call says of the job.
 pub(crate) fn fact(name: &str) -> Option<bool> {
-    static MAP: OnceLock<LookupMap<&'static str, bool>> = OnceLock::new();
+    static MAP: OnceLock<Names<bool>> = OnceLock::new();
     let rows = || JOB_FACTS.iter().flat_map(|(names, is_true)| names.iter().map(|name| (*name, *is_true)));
-    MAP.get_or_init(|| first_of(rows())).get(name).copied()
+    MAP.get_or_init(|| Names::first_of(rows())).get(name)
 }
 
 pub(crate) fn local_call(path: &str) -> Option<Locally> {
-    static MAP: OnceLock<LookupMap<&'static str, Locally>> = OnceLock::new();
+    static MAP: OnceLock<Names<Locally>> = OnceLock::new();
     let rows = || LOCALS.iter().flat_map(|row| row.calls.iter().map(|call| (*call, row.kind.into())));
     if !path.contains('.') {
         return None;
     }
-    MAP.get_or_init(|| rows().collect()).get(path).copied()
+    MAP.get_or_init(|| Names::first_of(rows())).get(path)
 }
 
 pub(crate) fn local_method(name: &str) -> Option<Locally> {
-    static MAP: OnceLock<LookupMap<&'static str, Locally>> = OnceLock::new();
+    static MAP: OnceLock<Names<Locally>> = OnceLock::new();
     let rows = || LOCALS.iter().flat_map(|row| row.methods.iter().map(|name| (*name, row.kind.into())));
-    MAP.get_or_init(|| first_of(rows())).get(name).copied()
+    MAP.get_or_init(|| Names::first_of(rows())).get(name)
 }
 
 /// The class that a variable of this name usually has.
 pub(crate) fn receiver(name: &str, imports: impl Fn(&[&str]) -> bool) -> Option<&'static str> {
-    static NAMES: OnceLock<LookupSet<&'static str>> = OnceLock::new();
-    let names = || RECEIVERS.iter().flat_map(|row| row.names.iter().copied()).collect();
-    if !NAMES.get_or_init(names).contains(name) {
-        return None;
-    }
+    static NAMES: OnceLock<Names<()>> = OnceLock::new();
+    let names = || RECEIVERS.iter().flat_map(|row| row.names.iter().map(|name| (*name, ())));
+    NAMES.get_or_init(|| Names::first_of(names())).get(name)?;
     RECEIVERS.iter().find(|row| row.names.contains(&name) && imports(row.imports)).map(|row| row.kind)
 }
 
 /// The class of what a call outside of the project returns.
 pub(crate) fn made_by(path: &str) -> Option<&'static str> {
-    static MAP: OnceLock<LookupMap<&'static str, &'static str>> = OnceLock::new();
+    static MAP: OnceLock<Names<&'static str>> = OnceLock::new();
     if !path.contains('.') {
         return None;
     }
     let rows = || MAKERS.iter().flat_map(|(calls, kind)| calls.iter().map(|call| (*call, *kind)));
-    MAP.get_or_init(|| first_of(rows())).get(path).copied()
+    MAP.get_or_init(|| Names::first_of(rows())).get(path)
 }

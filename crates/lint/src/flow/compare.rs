@@ -6,6 +6,7 @@ use ringleader_knowledge::collective::Axis;
 
 use super::facts::Facts;
 use super::machine::{MAX_FRAMES, Machine, Seen};
+use super::memo::Memo;
 use super::trace::{Decider, Decision, Event, Exit, Op, Oracle, Paths, Process, Trace, share};
 use super::value::{Axes, Dtype, Group, Origin, PLACE, Taint, bit};
 use crate::lookup::LookupSet;
@@ -122,16 +123,19 @@ struct Effort {
     is_survey: bool,
 }
 
-fn run(
-    project: &Project<'_>,
-    facts: &Facts<'_, '_>,
+fn run<'p, 's>(
+    project: &'p Project<'s>,
+    facts: &'p Facts<'p, 's>,
     (func, class): Tested,
     process: &Process,
     oracle: &mut Oracle,
+    memo: Option<&mut Memo<'s>>,
     effort: Effort,
 ) -> Run {
     oracle.asked.clear();
+    oracle.answers.clear();
     let mut machine = Machine::new(project, facts, process, oracle);
+    machine.memo = memo;
     machine.with_local = effort.with_local;
     machine.max_frames = effort.max_frames;
     machine.with_seen = effort.with_seen;
@@ -147,6 +151,7 @@ fn run(
     }
     let Machine { trace, seen, local, settled, steps, .. } = machine;
     let work = super::machine::MAX_STEPS.saturating_sub(steps);
+    let settled = settled.into_iter().collect();
     Run { trace, seen, local, work, settled, choices: oracle.asked.clone() }
 }
 
@@ -161,6 +166,10 @@ struct Trial<'t, 'p, 's> {
     work: usize,
     /// Conditions on local data that were tried.
     local_done: BTreeSet<u64>,
+    /// Condition and call of what is reported.
+    reported: BTreeSet<(Origin, Origin)>,
+    /// None: one run is all.
+    memo: Option<Memo<'s>>,
 }
 
 /// Tries one function.
@@ -174,15 +183,23 @@ pub(crate) fn try_function<'p, 's>(
     let mut tried = Tried::default();
     let mut paths = Paths::new(MAX_PATHS);
     let mut is_usual = true;
-    let mut reported: BTreeSet<(Origin, Origin)> = BTreeSet::new();
     let mut n_paths = 0;
     let mut traces = LookupSet::default();
     let mut is_open = false;
     let is_asked = (facts.decides[func] && facts.branches[func]) || with_local || class.is_some();
     let max_frames = if is_asked { MAX_FRAMES } else { 2 };
     let effort = Effort { with_local, max_frames, with_seen: false, is_survey: false };
-    let mut trial =
-        Trial { project, facts, tested, effort, tried: &mut tried, work: 0, local_done: BTreeSet::new() };
+    let mut trial = Trial {
+        project,
+        facts,
+        tested,
+        effort,
+        tried: &mut tried,
+        work: 0,
+        local_done: BTreeSet::new(),
+        reported: BTreeSet::new(),
+        memo: is_asked.then(Memo::default),
+    };
     while let Some(mut oracle) = paths.next() {
         if trial.work > MAX_WORK {
             break;
@@ -199,8 +216,8 @@ pub(crate) fn try_function<'p, 's>(
             divergence.is_usual = is_usual;
             let is_here = divergence.op.at == divergence.op.from;
             divergence.is_near = is_here || is_near(project, func, &divergence.decision);
-            let key = (divergence.decision.test, divergence.op.at);
-            if trial.tried.divergences.len() < MAX_DIVERGENCES && reported.insert(key) {
+            if trial.is_new(&divergence) {
+                trial.reported.insert((divergence.decision.test, divergence.op.at));
                 trial.tried.divergences.push(divergence);
             }
         }
@@ -222,9 +239,15 @@ pub(crate) fn try_function<'p, 's>(
 
 impl Trial<'_, '_, '_> {
     fn run(&mut self, process: &Process, oracle: &mut Oracle, effort: Effort) -> Run {
-        let run = run(self.project, self.facts, self.tested, process, oracle, effort);
+        let run = run(self.project, self.facts, self.tested, process, oracle, self.memo.as_mut(), effort);
         self.work += run.work;
         run
+    }
+
+    /// Whether a divergence would be reported that is not yet.
+    fn is_new(&self, divergence: &Divergence) -> bool {
+        self.tried.divergences.len() < MAX_DIVERGENCES
+            && !self.reported.contains(&(divergence.decision.test, divergence.op.at))
     }
 
     /// Whether the function decides by the rank.
@@ -256,7 +279,7 @@ impl Trial<'_, '_, '_> {
 
     /// Tries the other processes on the path of the first.
     fn others(&mut self, first: &Run, oracle: &mut Oracle) -> Vec<Divergence> {
-        let (project, facts, tested) = (self.project, self.facts, self.tested);
+        let (project, tested) = (self.project, self.tested);
         let with_local = self.effort.with_local;
         let mut found = Vec::new();
         for process in others(&first.trace, |d| with_local || is_near(project, tested.0, d)) {
@@ -267,14 +290,37 @@ impl Trial<'_, '_, '_> {
             let own: BTreeSet<u64> = first.choices.difference(&other.choices).copied().collect();
             let theirs: BTreeSet<u64> = other.choices.difference(&first.choices).copied().collect();
             self.work += (own.len().min(3) + 1) * (theirs.len().min(3) + 1) * other.work / 2;
-            if own.is_empty()
-                || theirs.is_empty()
-                || !can_agree(project, facts, tested, &process, oracle, [&own, &theirs], self.effort)
+            if self.is_new(&divergence)
+                && (own.is_empty() || theirs.is_empty() || !self.can_agree(&process, oracle, [&own, &theirs]))
             {
                 found.push(divergence);
             }
         }
         found
+    }
+
+    /// Whether two processes that each have choices of their own can fall out alike: the size that one sends is the size
+    /// that the others got.
+    fn can_agree(&mut self, process: &Process, oracle: &Oracle, [own, theirs]: [&BTreeSet<u64>; 2]) -> bool {
+        let value = |key: &u64| oracle.fixed.get(key).copied().unwrap_or_default();
+        let flips = own.iter().take(3).map(|key| vec![(*key, !value(key))]);
+        let other_flips = theirs.iter().take(3).map(|key| vec![(*key, !value(key))]);
+        let pairs = own
+            .iter()
+            .take(3)
+            .flat_map(|a| theirs.iter().take(3).map(move |b| vec![(*a, !value(a)), (*b, !value(b))]));
+        let all: Vec<_> = flips.chain(other_flips).chain(pairs).collect();
+        all.into_iter().any(|changes| {
+            let mut oracle = Oracle { fixed: oracle.fixed.clone(), ..Oracle::default() };
+            oracle.fixed.extend(changes);
+            let mut one = |process: &Process, oracle: &mut Oracle| {
+                let memo = self.memo.as_mut();
+                run(self.project, self.facts, self.tested, process, oracle, memo, self.effort)
+            };
+            let a = one(&Process::first(), &mut oracle);
+            let b = one(process, &mut oracle);
+            part(&a.trace, &b.trace, process).is_none()
+        })
     }
 
     /// Tries both outcomes of the conditions on local data that the first process met.
@@ -322,35 +368,12 @@ fn is_near(project: &Project<'_>, func: FuncId, decision: &Decision) -> bool {
         })
 }
 
-/// Whether two processes that each have choices of their own can fall out alike: the size that one sends is the size
-/// that the others got.
-fn can_agree(
-    project: &Project<'_>,
-    facts: &Facts<'_, '_>,
-    tested: Tested,
-    process: &Process,
-    oracle: &Oracle,
-    [own, theirs]: [&BTreeSet<u64>; 2],
-    effort: Effort,
-) -> bool {
-    let value = |key: &u64| oracle.fixed.get(key).copied().unwrap_or_default();
-    let flips = own.iter().take(3).map(|key| vec![(*key, !value(key))]);
-    let other_flips = theirs.iter().take(3).map(|key| vec![(*key, !value(key))]);
-    let pairs = own
-        .iter()
-        .take(3)
-        .flat_map(|a| theirs.iter().take(3).map(move |b| vec![(*a, !value(a)), (*b, !value(b))]));
-    flips.chain(other_flips).chain(pairs).any(|changes| {
-        let mut oracle = Oracle { fixed: oracle.fixed.clone(), ..Oracle::default() };
-        oracle.fixed.extend(changes);
-        let a = run(project, facts, tested, &Process::first(), &mut oracle, effort);
-        let b = run(project, facts, tested, process, &mut oracle, effort);
-        part(&a.trace, &b.trace, process).is_none()
-    })
-}
-
 /// Whether the callers of a function make up for what it leaves open, as halves of a barrier in two functions do.
-pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, divergence: &Divergence) -> bool {
+pub(crate) fn is_made_up_for<'p, 's>(
+    project: &'p Project<'s>,
+    facts: &'p Facts<'p, 's>,
+    divergence: &Divergence,
+) -> bool {
     let effort = Effort {
         with_local: divergence.is_local,
         max_frames: MAX_FRAMES,
@@ -359,17 +382,20 @@ pub(crate) fn is_made_up_for(project: &Project<'_>, facts: &Facts<'_, '_>, diver
     };
     let callers = &facts.callers[divergence.decision.func];
     callers.iter().take(MAX_CALLERS).any(|caller| {
+        let mut memo = Memo::default();
         let mut paths = Paths::new(MAX_CALLER_PATHS);
         while let Some(mut oracle) = paths.next() {
             let start = oracle.fixed.clone();
-            let first = run(project, facts, (*caller, None), &Process::first(), &mut oracle, effort);
+            let first =
+                run(project, facts, (*caller, None), &Process::first(), &mut oracle, Some(&mut memo), effort);
             let own = outcomes(&first.trace, divergence.decision.test);
             if own.is_empty() {
                 return false;
             }
             let (mut is_equal, mut differs) = (true, false);
             for process in others(&first.trace, |_| true) {
-                let other = run(project, facts, (*caller, None), &process, &mut oracle, effort);
+                let other =
+                    run(project, facts, (*caller, None), &process, &mut oracle, Some(&mut memo), effort);
                 is_equal &= part(&first.trace, &other.trace, &process).is_none();
                 differs |= outcomes(&other.trace, divergence.decision.test) != own;
             }

@@ -160,7 +160,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Some(value) = self.lazily(entry.main, name) {
             return value;
         }
-        if let Some(meaning) = self.project.resolve(file, name) {
+        if entry.has_stars()
+            && let Some(meaning) = self.project.resolve(file, name)
+        {
             return self.meaning(meaning, name);
         }
         let origin = self.origin(span);
@@ -213,22 +215,25 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let taint = Taint::local(Locally::Signal, self.origin(span));
             return Some(Val::unknown(hash(&[83, func as u64, hash_text(key)])).tainted(taint));
         }
-        self.muted += 1;
-        let class = project.class_of_self(func);
-        let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
-        self.push_frame(func, this);
-        let mut found: Option<Val> = parameter.map(|param| self.parameter(func, param));
-        for (value, n) in values.into_iter().flatten().take(3) {
-            let mut value = self.eval(value);
-            if let Some(n) = n {
-                value = Self::part(&value, *n);
+        let n_answers = self.oracle.answers.len();
+        let found = self.known_value(cached, &mut |machine| {
+            let class = project.class_of_self(func);
+            let this = class.map(|class| Val::new(Data::Instance(class), hash(&[10, class as u64])));
+            machine.push_frame(func, this);
+            let mut found: Option<Val> = parameter.map(|param| machine.parameter(func, param));
+            for (value, n) in values.into_iter().flatten().take(3) {
+                let mut value = machine.eval(value);
+                if let Some(n) = n {
+                    value = Self::part(&value, *n);
+                }
+                found = Some(found.map_or(value.clone(), |old| old.join(&value)));
             }
-            found = Some(found.map_or(value.clone(), |old| old.join(&value)));
-        }
-        self.frames.pop();
-        self.muted -= 1;
-        // Deeper down names are only looked up in part.
-        if let (Some(value), true) = (&found, self.muted <= 1) {
+            machine.frames.pop();
+            found
+        });
+        // Deeper down names are only looked up in part, and other answers may give another value.
+        let is_whole = self.muted <= 1 && self.oracle.answers.len() == n_answers;
+        if let (Some(value), true) = (&found, is_whole) {
             self.known.insert(cached, value.clone());
         }
         found

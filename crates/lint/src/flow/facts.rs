@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 
 use super::catalog;
 use super::held::{Attributes, Context};
+use super::known::Known;
 use super::mentions::mentions;
 use super::value::Global;
-use crate::lookup::LookupMap;
+use crate::lookup::{LookupMap, Names};
 use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
 use crate::python::walk;
@@ -69,6 +70,8 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) unordered: std::collections::BTreeSet<(ClassId, &'s str)>,
     /// Assignments to attributes of self, by class.
     pub(crate) attributes: Vec<Attributes<'p, 's>>,
+    /// Values that were found.
+    pub(super) known: Known,
 }
 
 pub(crate) type Assigned<'p, 's> = LookupMap<&'s str, Vec<(&'p Expr<'s>, Option<usize>)>>;
@@ -189,6 +192,7 @@ impl<'p, 's> Facts<'p, 's> {
             signalled_names,
             unordered,
             attributes,
+            known: Known::default(),
         }
     }
 }
@@ -464,20 +468,20 @@ pub(crate) fn is_sized_name(name: &str) -> bool {
 
 /// Whether a word in a name stands for a process's own data, and whether for a tensor.
 fn local_word(name: &str) -> Option<bool> {
-    static WORDS: OnceLock<LookupMap<&'static str, bool>> = OnceLock::new();
+    static WORDS: OnceLock<Names<bool>> = OnceLock::new();
     // A number that the configuration says.
     if name.ends_with("_size") || name.ends_with("_dim") {
         return None;
     }
     let words = WORDS.get_or_init(|| {
         let lists = LISTS.iter().map(|word| (*word, false));
-        lists.chain(SIZED.iter().map(|word| (*word, true))).collect()
+        Names::first_of(lists.chain(SIZED.iter().map(|word| (*word, true))))
     });
     let found = name.split('_').filter_map(|part| {
         if part.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            words.get(part.to_ascii_lowercase().as_str()).copied()
+            words.get(part.to_ascii_lowercase().as_str())
         } else {
-            words.get(part).copied()
+            words.get(part)
         }
     });
     found.max()

@@ -4,23 +4,21 @@
 //! are the same on all processes are decided by the `Oracle`; those on the rank by the process itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use super::catalog;
 use super::facts::{Facts, guard_name};
-use super::scope::{Dotted, Key, Scope, Values, dotted};
+use super::memo::Memo;
+use super::scope::{Dotted, Key, Scope, dotted};
 use super::trace::{Decider, Decision, Event, Exit, Oracle, Process, Trace};
-use super::value::{Cond, Data, Group, Items, Locally, Origin, Taint, Val, hash, hash_text};
-use crate::lookup::LookupMap;
-use crate::python::ast::{Arm, Expr, ExprKind, Param, ParamKind, Span, Stmt, StmtKind};
+use super::value::{Data, Group, Items, Locally, Origin, Taint, Val, hash, hash_text};
+use crate::lookup::{LookupMap, LookupSet};
+use crate::python::ast::{Expr, ExprKind, Param, ParamKind, Span, Stmt, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Project};
 
 /// Statements and expressions of one run.
 pub(crate) const MAX_STEPS: usize = 8_000;
 /// Depth of calls that are followed.
 pub(super) const MAX_FRAMES: usize = 7;
-/// Depth of calls down to which conditions are tried both ways.
-const NEAR: usize = 2;
 /// How a statement ends.
 #[derive(Debug)]
 pub(crate) enum Flow {
@@ -97,7 +95,25 @@ pub(crate) struct Machine<'m, 'p, 's> {
     /// What the loops go over that are being executed.
     pub(crate) loops: Vec<Origin>,
     /// Loops that all processes leave together.
-    pub(crate) settled: BTreeSet<Origin>,
+    pub(crate) settled: Vec<Origin>,
+    /// What calls did in other runs of the function under test.
+    pub(super) memo: Option<&'m mut Memo<'s>>,
+    /// Conditions on local data, each time that they were met.
+    pub(super) noted: Vec<(u64, Taint, Origin)>,
+    /// Functions that were entered.
+    pub(super) entered: Vec<FuncId>,
+    /// The lowest frame whose function was not entered again.
+    pub(super) lowest: usize,
+    pub(super) process_number: u64,
+    /// The number of the process without what is decided for it.
+    pub(super) place_number: u64,
+    pub(super) has_overrides: bool,
+    /// Calls under way while a value is found as if there were none.
+    pub(super) below: usize,
+    /// Values that the run paid for.
+    pub(super) paid: LookupSet<u64>,
+    /// How often a condition fell out as it is decided for the process.
+    pub(super) n_overridden: usize,
     /// A checkpoint that is being written while the process goes on, on the default group.
     pub(crate) in_background: Option<Origin>,
     /// Above 0, a method is followed that only its name tells.
@@ -107,7 +123,7 @@ pub(crate) struct Machine<'m, 'p, 's> {
     /// Whether the default group was destroyed: what follows is local.
     pub(crate) is_over: bool,
     /// Whether the last condition fell out by the rank without saying how.
-    guessed: bool,
+    pub(super) guessed: bool,
     /// Depth of calls that are followed.
     pub(crate) max_frames: usize,
     /// Whether conditions on a process's own data matter.
@@ -145,7 +161,17 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             order: Vec::new(),
             known: LookupMap::default(),
             loops: Vec::new(),
-            settled: BTreeSet::new(),
+            settled: Vec::new(),
+            memo: None,
+            noted: Vec::new(),
+            entered: Vec::new(),
+            lowest: usize::MAX,
+            process_number: process.number(),
+            place_number: process.place_number(),
+            has_overrides: !process.overrides.is_empty(),
+            n_overridden: 0,
+            below: 0,
+            paid: LookupSet::default(),
             in_background: None,
             guessing: 0,
             carried: BTreeMap::new(),
@@ -335,6 +361,11 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         }
         let last = self.frames.len() - 1;
         &mut self.frames[last]
+    }
+
+    /// Calls under way.
+    pub(super) fn depth(&self) -> usize {
+        self.below + self.frames.len()
     }
 
     pub(crate) fn file(&self) -> FileId {
@@ -549,162 +580,17 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         }
     }
 
-    fn branch(&mut self, arms: &'p [Arm<'s>], span: Span) -> Flow {
-        let matters = self.facts.file(self.file()).matters(span);
-        for (n, arm) in arms.iter().enumerate() {
-            let Some(test) = &arm.test else { return self.block(&arm.body) };
-            let value = self.eval(test).counted();
-            let cond = value.cond();
-            let is_open = !matches!(*cond, Cond::Known(_));
-            if is_open && !matters && value.taint.axes == 0 {
-                return self.all_arms(arms.get(n..).unwrap_or_default(), &value);
-            }
-            if value.agreed
-                && leaves_loop(&arm.body)
-                && let Some(at) = self.loops.last()
-            {
-                self.settled.insert(*at);
-            }
-            let usual = usually(test, arm);
-            let holds = self.decide(&cond, &value, usual, span, test.span, arm_span(arm), Decider::If);
-            if holds || arms.get(n + 1).is_none_or(|next| next.test.is_none()) {
-                let taint = Taint { local: None, ..value.taint };
-                let is_ranked = taint.axes != 0;
-                if is_ranked {
-                    self.frame().control.push(taint);
-                }
-                self.open_arms += usize::from(is_open && !is_ranked);
-                let flow = if holds {
-                    self.block(&arm.body)
-                } else {
-                    arms.get(n + 1).map_or(Flow::Next, |next| self.block(&next.body))
-                };
-                self.open_arms -= usize::from(is_open && !is_ranked);
-                if is_ranked {
-                    self.frame().control.pop();
-                    let taken = if holds { n } else { n + 1 };
-                    self.differ_elsewhere(arms, taken, taint);
-                }
-                return flow;
-            }
+    /// Whether a call is followed: to a bounded depth, and no function within itself.
+    pub(crate) fn can_enter(&mut self, func: FuncId) -> bool {
+        if self.frames.len() >= self.max_frames {
+            return false;
         }
-        Flow::Next
-    }
-
-    /// What the branches of other ranks assign differs from what this one has.
-    fn differ_elsewhere(&mut self, arms: &'p [Arm<'s>], taken: usize, taint: Taint) {
-        for (_, arm) in arms.iter().enumerate().filter(|(n, _)| *n != taken) {
-            crate::python::walk::stmts(&arm.body, &mut |stmt| {
-                let StmtKind::Assign(targets, _) = &stmt.kind else { return };
-                for target in targets {
-                    if let ExprKind::Name(name) = &target.kind
-                        && let Some(old) = self.frame().scope.name(name).filter(|old| !old.agreed)
-                    {
-                        let value = old.clone().tainted(taint);
-                        self.frame().scope.set(name, value);
-                    }
-                }
-            });
+        if let Some(at) = self.frames.iter().position(|frame| frame.func == func) {
+            self.lowest = self.lowest.min(at);
+            return false;
         }
-    }
-
-    /// Tries branches in which nothing communicates or leaves, and joins what they assign.
-    fn all_arms(&mut self, arms: &'p [Arm<'s>], first: &Val) -> Flow {
-        let mut ends: Vec<Values<'s>> = Vec::new();
-        let mut has_else = false;
-        for arm in arms {
-            has_else |= arm.test.is_none();
-            let mark = self.frame().scope.mark();
-            let flow = self.block(&arm.body);
-            ends.push(self.frame().scope.undo(mark));
-            if let Flow::Cut = flow {
-                return Flow::Cut;
-            }
-        }
-        let touched: BTreeSet<Key<'s>> = ends.iter().flat_map(|end| end.keys().copied()).collect();
-        for key in touched {
-            let old = self.frame().scope.get(key).cloned();
-            let in_arms = ends.iter().map(|end| end.get(&key).cloned().unwrap_or_else(|| old.clone()));
-            let mut values = in_arms.chain((!has_else).then(|| old.clone()));
-            let first_end = values.next().flatten();
-            let joined = values.fold(first_end, |mine, other| match (mine, other) {
-                (Some(mine), Some(other)) if mine.sym != other.sym => {
-                    Some(mine.join(&other).tainted(first.taint))
-                }
-                (mine, other) => mine.or(other),
-            });
-            self.frame().scope.put(key, joined);
-        }
-        Flow::Next
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "places of one decision")]
-    pub(super) fn decide(
-        &mut self,
-        cond: &Arc<Cond>,
-        value: &Val,
-        usual: bool,
-        at: Span,
-        test: Span,
-        arm: Span,
-        kind: Decider,
-    ) -> bool {
-        self.guessed = false;
-        let holds = self.outcome(cond, usual, test);
-        let is_known = !self.guessed;
-        if !value.taint.is_clean() {
-            let decision = Decision {
-                kind,
-                at: self.origin(at),
-                test: self.origin(test),
-                arm: self.origin(arm),
-                outcome: u64::from(holds),
-                taint: value.taint,
-                is_known,
-                func: self.func(),
-            };
-            self.record(Event::Decision(decision));
-            let frame = self.frame();
-            frame.decided = frame.decided.join(Taint { local: None, ..value.taint });
-        }
-        holds
-    }
-
-    /// How a condition falls out on this process.
-    pub(crate) fn outcome(&mut self, cond: &Arc<Cond>, usual: bool, at: Span) -> bool {
-        match &**cond {
-            Cond::Known(value) => *value,
-            Cond::Not(inner) => !self.outcome(inner, !usual, at),
-            Cond::And(a, b) => self.outcome(a, usual, at) && self.outcome(b, usual, at),
-            Cond::Or(a, b) => self.outcome(a, usual, at) || self.outcome(b, usual, at),
-            Cond::Atom(key, taint) => {
-                if let Some(value) = self.process.overrides.get(key) {
-                    return *value;
-                }
-                if taint.axes != 0 {
-                    // A progress bar that is switched off does not count.
-                    self.guessed |= taint.local != Some(Locally::Signal);
-                    return self.process.is_first_on(taint.axes);
-                }
-                if taint.local.is_some() {
-                    self.note_local(*key, *taint, at);
-                }
-                let is_near = self.frames.len() <= NEAR;
-                self.oracle.choose(*key, usual, is_near)
-            }
-        }
-    }
-
-    pub(super) fn note_local(&mut self, key: u64, taint: Taint, at: Span) {
-        let at = self.origin(at);
-        if self.muted == 0 && !self.local.iter().any(|(known, ..)| *known == key) {
-            self.local.push((key, taint, at));
-        }
-    }
-
-    pub(crate) fn can_enter(&self, func: FuncId) -> bool {
-        self.frames.len() < self.max_frames
-            && self.frames.iter().filter(|frame| frame.func == func).count() == 0
+        self.entered.push(func);
+        true
     }
 }
 
@@ -715,28 +601,6 @@ fn is_end_of_process(expr: &Expr<'_>) -> bool {
         return false;
     }
     matches!(call.func.dotted().as_deref(), Some("sys.exit" | "exit" | "quit" | "os._exit"))
-}
-
-/// Whether a branch ends with leaving the loop.
-fn leaves_loop(block: &[Stmt<'_>]) -> bool {
-    block.last().is_some_and(|stmt| matches!(stmt.kind, StmtKind::Break | StmtKind::Return(_)))
-}
-
-/// How a condition falls out in the common run: a branch that leaves is the exception, and what may be absent is there.
-fn usually(test: &Expr<'_>, arm: &Arm<'_>) -> bool {
-    let leaves = arm.body.last().is_some_and(|stmt| {
-        matches!(stmt.kind, StmtKind::Return(_) | StmtKind::Raise(_) | StmtKind::Continue | StmtKind::Break)
-    });
-    let is_none_test = matches!(&test.kind, ExprKind::Compare(_, rest)
-        if rest.iter().any(|(op, right)| *op == crate::python::ast::Cmp::Is && matches!(right.kind, ExprKind::None)));
-    !leaves && !is_none_test
-}
-
-/// Where a branch's statements are.
-fn arm_span(arm: &Arm<'_>) -> Span {
-    let at = arm.body.first().map_or(arm.span.at, |stmt| stmt.span.at);
-    let end = arm.body.last().map_or(arm.span.end, |stmt| stmt.span.end);
-    Span { at, end }
 }
 
 /// Whether a name usually stands for the model that is trained.

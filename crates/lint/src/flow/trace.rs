@@ -8,6 +8,8 @@ use super::catalog::Row;
 use super::value::{Axes, Dtype, Group, Origin, PLACE, Taint, bit, chain, hash, hash_text};
 use crate::python::index::FuncId;
 
+/// Depth of calls down to which conditions are tried both ways: the function under test, and those that it calls.
+const NEAR: usize = 2;
 /// Ranks of the job in which code is tried.
 pub(crate) const WORLD: i64 = 4;
 
@@ -87,6 +89,18 @@ impl Process {
     /// Whether it is first on all these axes.
     pub(crate) fn is_first_on(&self, axes: Axes) -> bool {
         self.coords.iter().enumerate().all(|(n, at)| axes & (1 << n) == 0 || *at == 0)
+    }
+
+    /// Another number for each process.
+    pub(crate) fn number(&self) -> u64 {
+        self.overrides
+            .iter()
+            .fold(self.place_number(), |state, (key, value)| chain(chain(state, *key), u64::from(*value)))
+    }
+
+    /// Another number for each place in the job.
+    pub(crate) fn place_number(&self) -> u64 {
+        self.coords.iter().fold(u64::from(self.differs), |state, at| chain(state, *at as u64))
     }
 
     /// Its name in a message.
@@ -247,20 +261,40 @@ pub(crate) struct Oracle {
     pub(crate) met: Vec<(u64, bool)>,
     /// Asked for in this run.
     pub(crate) asked: std::collections::BTreeSet<u64>,
+    /// All answers of this run, in order.
+    pub(crate) answers: Vec<Answer>,
+}
+
+/// How one condition fell out when it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) key: u64,
+    pub(crate) usual: bool,
+    /// Calls under way.
+    pub(crate) depth: usize,
+    pub(crate) holds: bool,
 }
 
 impl Oracle {
-    /// `is_near`: the function under test, or one that it calls, asks.
-    pub(crate) fn choose(&mut self, key: u64, usual: bool, is_near: bool) -> bool {
+    /// How a condition falls out that was not asked for before, or was: then as before.
+    pub(crate) fn choose(&mut self, asked: Answer) -> bool {
+        let Answer { key, usual, depth, .. } = asked;
         self.asked.insert(key);
-        if let Some(value) = self.fixed.get(&key) {
-            return *value;
+        let known = self.fixed.get(&key).copied();
+        let holds = known.unwrap_or(usual);
+        self.answers.push(Answer { holds, ..asked });
+        if known.is_none() {
+            self.fixed.insert(key, usual);
+            if depth <= NEAR {
+                self.met.push((key, usual));
+            }
         }
-        self.fixed.insert(key, usual);
-        if is_near {
-            self.met.push((key, usual));
-        }
-        usual
+        holds
+    }
+
+    /// Whether the condition would fall out as it did.
+    pub(crate) fn would_answer(&self, answer: &Answer) -> bool {
+        self.fixed.get(&answer.key).copied().unwrap_or(answer.usual) == answer.holds
     }
 }
 

@@ -86,6 +86,14 @@ impl Taint {
         Self { axes: 0, local: Some(kind), origin: Some(origin) }
     }
 
+    /// A number for all of it.
+    pub(crate) fn print(self) -> u64 {
+        let at = self
+            .origin
+            .map_or(0, |at| hash(&[at.file as u64, u64::from(at.span.at), u64::from(at.span.end)]));
+        hash(&[u64::from(self.axes), self.local.map_or(0, |local| local as u64 + 1), at])
+    }
+
     pub(crate) fn is_clean(self) -> bool {
         self.axes == 0 && self.local.is_none()
     }
@@ -237,6 +245,19 @@ pub(crate) enum Cond {
     Or(Arc<Cond>, Arc<Cond>),
 }
 
+impl Cond {
+    fn print(&self, left: &mut usize) -> Option<u64> {
+        *left = left.checked_sub(1)?;
+        Some(match self {
+            Self::Known(value) => chain(1, u64::from(*value)),
+            Self::Atom(key, taint) => hash(&[2, *key, taint.print()]),
+            Self::Not(inner) => chain(3, inner.print(left)?),
+            Self::And(a, b) => hash(&[4, a.print(left)?, b.print(left)?]),
+            Self::Or(a, b) => hash(&[5, a.print(left)?, b.print(left)?]),
+        })
+    }
+}
+
 impl Val {
     pub(crate) fn unknown(sym: u64) -> Self {
         Self::new(Data::Unknown, sym)
@@ -294,6 +315,38 @@ impl Val {
             },
             _ => None,
         }
+    }
+
+    /// A number for all of it. None: it has more than `left` parts.
+    pub(crate) fn print(&self, left: &mut usize) -> Option<u64> {
+        *left = left.checked_sub(1)?;
+        let data = match &self.data {
+            Data::Unknown => 1,
+            Data::None => 2,
+            Data::Cond(cond) => chain(3, cond.print(left)?),
+            Data::Int(n) => chain(4, *n as u64),
+            Data::Str(text) => chain(5, hash_text(text)),
+            Data::Items(kind, items) => {
+                let mut state = chain(6, *kind as u64);
+                for item in items.iter() {
+                    state = chain(state, item.print(left)?);
+                }
+                state
+            }
+            Data::Many(one) => chain(7, one.print(left)?),
+            Data::Func(id, None) => chain(8, *id as u64),
+            Data::Func(id, Some(this)) => hash(&[9, *id as u64, this.print(left)?]),
+            Data::Class(id) => chain(10, *id as u64),
+            Data::Instance(id) => chain(11, *id as u64),
+            Data::External(path) => chain(12, hash_text(path)),
+            Data::Object(kind) => chain(13, hash_text(kind)),
+            Data::Group(group) => chain(14, group.number()),
+            Data::Range(from, to) => hash(&[15, *from as u64, *to as u64]),
+            Data::View => 16,
+        };
+        let flags = u64::from(self.agreed) | u64::from(self.is_sharded) << 1;
+        let dtype = self.dtype.map_or(0, |dtype| dtype as u64 + 1);
+        Some(hash(&[self.sym, data, self.taint.print(), self.shape.print(), flags, dtype]))
     }
 
     /// This value as a condition.

@@ -439,6 +439,11 @@ impl<'s> PyFile<'s> {
         })
     }
 
+    /// Whether it imports all names of some module.
+    pub(crate) fn has_stars(&self) -> bool {
+        !self.stars.is_empty()
+    }
+
     pub(crate) fn imports_any(&self, packages: &[&str]) -> bool {
         packages.iter().any(|package| self.packages.contains(package))
     }

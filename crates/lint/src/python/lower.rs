@@ -23,6 +23,8 @@ const MAX_DEPTH: usize = 120;
 const MAX_OPERATORS: usize = 3000;
 /// Stack of the parser: the bounds above at some kilobytes a level.
 const STACK_BYTES: usize = 64 << 20;
+/// Stack that is enough: what the pool's threads have but for a few calls.
+const LEFT_BYTES: usize = 62 << 20;
 
 /// A file as syntax.
 #[derive(Debug)]
@@ -57,7 +59,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree<'_>, Refusal> {
     if is_deep(text) {
         return Err(Refusal::TooDeep);
     }
-    Ok(stacker::grow(STACK_BYTES, || {
+    Ok(stacker::maybe_grow(LEFT_BYTES, STACK_BYTES, || {
         let parsed = parse_unchecked(text, ParseOptions::from(py::PySourceType::Python));
         let n_errors = parsed.errors().len();
         let lower = Lower { text };
