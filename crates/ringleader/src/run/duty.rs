@@ -337,7 +337,9 @@ fn judged_together(wanted: &ToDecide, nodes: &[String], notes: &mut Vec<String>)
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| incident::judge(&bundles))) {
         Ok(Ok(judged)) => {
             let joint = judge::judged(&judged.report, &judged.bundle, nodes);
-            if matches!(joint.cause.as_str(), "none" | "undecided") { apart } else { joint }
+            // A node's own verdict also rests on how its launcher ended, which no bundle shows.
+            let is_weaker = judge::says_no_cause(&joint) && !judge::says_no_cause(&apart);
+            if is_weaker || matches!(joint.cause.as_str(), "none" | "undecided") { apart } else { joint }
         }
         _ => apart,
     }

@@ -139,7 +139,7 @@ pub(crate) fn with_told(judgement: Judgement, told: &str) -> Judgement {
 ///
 /// A rank that is missing from the table, and that the launcher did not end, exited with 0 before its peers failed.
 pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf], seen: &[u32]) -> Judgement {
-    if !matches!(judgement.cause.as_str(), "none" | "undecided" | "peer-process-died") {
+    if !says_no_cause(&judgement) {
         return judgement;
     }
     let texts: Vec<String> = files
@@ -195,6 +195,11 @@ pub(crate) fn with_live_launcher(
         &ranks,
         format!("rank {names} is gone and the launcher, which ends all ranks when one fails, still runs"),
     )
+}
+
+/// Nothing is known of the cause, or only that a rank is gone.
+pub(crate) fn says_no_cause(judgement: &Judgement) -> bool {
+    matches!(judgement.cause.as_str(), "none" | "undecided" | "peer-process-died")
 }
 
 fn numbers(ranks: &[u32]) -> String {
