@@ -50,6 +50,20 @@ fn one_screen_says_it() {
 }
 
 #[test]
+fn rings_show_who_is_late_where_nothing_else_was_recorded() {
+    let (text, code) = trace("ring-slow-gpu", &["--format", "json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(report["verdict"]["cause"], "straggler", "{text}");
+    assert_eq!(report["verdict"]["culprits"], serde_json::json!([2]), "{text}");
+    assert!(report["ranks"].as_array().unwrap().iter().all(|rank| rank["recorder"] == "NCCL plugin's ring"));
+    // Communication alone is no proof that nothing can be gained.
+    let (text, code) = trace("ring-healthy-at-work", &["--format", "json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((report["verdict"]["cause"].as_str(), code), (Some("undecided"), Some(5)), "{text}");
+}
+
+#[test]
 fn what_is_no_timeline_is_no_evidence() {
     let (text, code) = trace("healthy", &[]);
     assert_eq!((text.as_str(), code), ("", Some(3)));

@@ -129,6 +129,14 @@ impl<'i> Feed<'i> {
     pub(super) fn next(&mut self) -> Piece<'_> {
         loop {
             let bytes = self.window.get(self.used..self.filled).unwrap_or_default();
+            if self.place == Place::Events
+                && let Some(quick) = quick(bytes)
+            {
+                let bytes = self.window.get(self.used..self.filled).unwrap_or_default();
+                let at = self.offset + self.used as u64;
+                self.used += quick.whole.1;
+                return Piece::Event(quick.event(bytes, at));
+            }
             let look = look(bytes, self.place, self.is_over);
             match look {
                 Look::Event(start, end, is_mended) => {
@@ -297,6 +305,91 @@ fn look_at_key(bytes: &[u8], at: usize) -> Look {
         Ok(value_end) => Look::Value { key: (at + 1, end), value: (value, value_end) },
         Err(Stop::Short) => Look::Short,
         Err(Stop::Bad) => Look::Bad,
+    }
+}
+
+/// Fields of an event, as places in the window; `(0, 0)` for what it lacks.
+#[derive(Clone, Copy, Default)]
+struct Quick {
+    whole: (usize, usize),
+    phase: (usize, usize),
+    category: (usize, usize),
+    name: (usize, usize),
+    pid: (usize, usize),
+    tid: (usize, usize),
+    id: (usize, usize),
+    start: (usize, usize),
+    duration: (usize, usize),
+    args: (usize, usize),
+}
+
+impl Quick {
+    fn event<'w>(&self, bytes: &'w [u8], at: u64) -> Event<'w> {
+        let part = |(from, to): (usize, usize)| scan::unquoted(bytes.get(from..to).unwrap_or_default());
+        Event {
+            phase: part(self.phase).first().copied().unwrap_or_default(),
+            category: part(self.category),
+            name: part(self.name),
+            pid: part(self.pid),
+            tid: part(self.tid),
+            id: part(self.id),
+            start: part(self.start),
+            duration: part(self.duration),
+            args: part(self.args),
+            is_mended: false,
+            bytes: (at + self.whole.0 as u64, at + self.whole.1 as u64),
+        }
+    }
+}
+
+/// An event that is plain JSON, in one pass. None for everything else, which takes a second look.
+#[inline]
+fn quick(bytes: &[u8]) -> Option<Quick> {
+    let mut from = scan::space(bytes, 0);
+    while bytes.get(from) == Some(&b',') {
+        from = scan::space(bytes, from + 1);
+    }
+    if bytes.get(from) != Some(&b'{') {
+        return None;
+    }
+    let mut found = Quick::default();
+    let mut at = scan::space(bytes, from + 1);
+    loop {
+        if bytes.get(at) != Some(&b'"') {
+            return None;
+        }
+        let key_end = scan::string_end(bytes, at + 1, false).ok()?;
+        let colon = scan::space(bytes, key_end + 1);
+        if bytes.get(colon) != Some(&b':') {
+            return None;
+        }
+        let value = scan::space(bytes, colon + 1);
+        let end = scan::value_end(bytes, value, false).ok()?;
+        let field = match bytes.get(at + 1..key_end)? {
+            b"ph" => Some(&mut found.phase),
+            b"cat" => Some(&mut found.category),
+            b"name" => Some(&mut found.name),
+            b"pid" => Some(&mut found.pid),
+            b"tid" => Some(&mut found.tid),
+            b"id" => Some(&mut found.id),
+            b"ts" => Some(&mut found.start),
+            b"dur" => Some(&mut found.duration),
+            b"args" => Some(&mut found.args),
+            _ => None,
+        };
+        if let Some(field) = field {
+            *field = (value, end);
+        }
+        let next = scan::space(bytes, end);
+        match bytes.get(next)? {
+            b',' => at = scan::space(bytes, next + 1),
+            b'}' => {
+                found.whole = (from, next + 1);
+                let is_whole = is_sound(bytes.get(from..next + 1)?);
+                return is_whole.then_some(found);
+            }
+            _ => return None,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `None` always means that the bytes end too early. Positions are indices into the slice given.
 
-use memchr::{memchr, memchr2};
+use memchr::memchr;
 
 /// What is wrong with bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,17 @@ pub(super) fn space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// Strings up to this long are looked through byte by byte: keys and most values, for which a vector search costs more.
+const SHORT_BYTES: usize = 20;
+
+#[inline]
+fn quote(bytes: &[u8]) -> Option<usize> {
+    match bytes.iter().take(SHORT_BYTES).position(|b| *b == b'"') {
+        Some(at) => Some(at),
+        None => Some(SHORT_BYTES + memchr(b'"', bytes.get(SHORT_BYTES..)?)?),
+    }
+}
+
 /// Position of the quote that ends a string whose content starts at `at`. With `mend`, a quote that nothing of JSON
 /// follows belongs to the string: some profilers write names unescaped.
 #[inline]
@@ -32,7 +43,7 @@ pub(super) fn string_end(bytes: &[u8], at: usize, mend: bool) -> Result<usize, S
     let mut from = at;
     loop {
         let rest = bytes.get(from..).ok_or(Stop::Short)?;
-        let end = from + memchr(b'"', rest).ok_or(Stop::Short)?;
+        let end = from + quote(rest).ok_or(Stop::Short)?;
         let content = bytes.get(at..end).unwrap_or_default();
         let n_slashes = content.iter().rev().take_while(|b| **b == b'\\').count();
         if n_slashes % 2 == 0 {
@@ -67,11 +78,19 @@ pub(super) fn value_end(bytes: &[u8], at: usize, mend: bool) -> Result<usize, St
     }
 }
 
+/// Whether a byte begins or ends a string, an object or an array. Brackets differ from braces in one bit.
+#[inline]
+fn is_structure(byte: u8) -> bool {
+    byte == b'"' || matches!(byte | 0x20, b'{' | b'}')
+}
+
 /// Position behind the object or array that starts at `at`.
 fn container_end(bytes: &[u8], at: usize, mend: bool) -> Result<usize, Stop> {
     let mut depth = 0_u32;
     let mut at = at;
     loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        at += rest.iter().position(|b| is_structure(*b)).ok_or(Stop::Short)?;
         match bytes.get(at).ok_or(Stop::Short)? {
             b'"' => at = string_end(bytes, at + 1, mend)?,
             b'{' | b'[' => depth += 1,
@@ -106,7 +125,8 @@ impl<'a> Iterator for Entries<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let key_at = self.at + memchr2(b'"', b'}', self.bytes.get(self.at..)?)?;
+        // The next quote or brace is hardly ever more than a few bytes away.
+        let key_at = self.at + self.bytes.get(self.at..)?.iter().position(|b| matches!(b, b'"' | b'}'))?;
         if self.bytes.get(key_at) != Some(&b'"') {
             return None;
         }
@@ -145,7 +165,7 @@ pub(super) fn integer(value: &[u8]) -> Option<i64> {
 pub(super) fn micros(value: &[u8]) -> Option<i64> {
     let whole = integer(value)?;
     let mut ns = whole.saturating_mul(1000);
-    let Some(dot) = memchr2(b'.', b'e', value) else { return Some(ns) };
+    let Some(dot) = value.iter().position(|b| matches!(b, b'.' | b'e')) else { return Some(ns) };
     let rest = value.get(dot + 1..).unwrap_or_default();
     if value.get(dot) == Some(&b'e') || rest.contains(&b'e') || rest.contains(&b'E') {
         let exact: f64 = std::str::from_utf8(value).ok()?.parse().ok()?;
