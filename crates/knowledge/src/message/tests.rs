@@ -81,6 +81,51 @@ fn rows_are_complete_and_found_by_id() {
     assert_eq!(get("no-such-row"), None);
 }
 
+/// A report shows the meaning of a row below a line of the user's: what the example happens to hold must not be in it.
+#[test]
+fn a_meaning_holds_no_reading_of_its_example() {
+    use Hole::{Host, Hosts, Node, Op, Pid, Rank, Ranks, Seq, Step, Task};
+    let letters = |text: &str| -> String {
+        text.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let numbers = |text: &str| -> BTreeSet<String> {
+        let digits = text.split(|c: char| !c.is_ascii_digit()).filter(|d| !d.is_empty() && *d != "0");
+        digits.map(str::to_owned).collect()
+    };
+    let mut wrong = Vec::new();
+    for row in all() {
+        let meaning = format!("{} {}", row.says(), row.action());
+        let own = numbers(&row.pattern());
+        for line in row.examples().flat_map(str::lines) {
+            for capture in found(line).iter().filter(|m| m.row == row).flat_map(|m| &m.captures) {
+                let is_count = ["size", "joined", "enq", "done", "device"].contains(&capture.name);
+                let is_identity =
+                    matches!(capture.hole, Rank | Ranks | Host | Hosts | Node | Pid | Seq | Step | Task);
+                let said = numbers(&meaning);
+                let read = numbers(capture.text);
+                let is_repeated = if matches!(capture.hole, Host | Hosts | Node) {
+                    capture.text.len() > 1 && meaning.contains(capture.text)
+                } else {
+                    // A share, and one of something, are no counts of the example.
+                    let is_general = |n: &str| is_count && (n == "1" || meaning.contains(&format!("{n}%")));
+                    read.iter().any(|n| said.contains(n) && !own.contains(n) && !is_general(n))
+                };
+                let op = letters(capture.text);
+                let is_same_op = capture.hole == Op
+                    && capture.text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
+                    && op.len() > 3
+                    && letters(&meaning).contains(&op);
+                if (is_identity || is_count) && is_repeated || is_same_op {
+                    wrong.push(format!("{}: {} of the example, in `{meaning}`", row.id(), capture.text));
+                }
+            }
+        }
+    }
+    wrong.sort();
+    wrong.dedup();
+    assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[test]
 fn identities_are_typed() {
     let line = "RuntimeError: Ranks 1, 3 failed to pass monitoredBarrier in 300000 ms";
