@@ -211,3 +211,94 @@ fn a_baseline_leaves_out_what_is_known() {
     let left = linted(folder.path(), &["--baseline", "known.txt", "--format", "github", "."]);
     insta::assert_snapshot!(format!("{written}--- known.txt\n{known}--- with it\n{left}"));
 }
+
+/// Runs git in a folder, without the settings of whoever tests.
+fn git(folder: &Path, args: &[&str]) {
+    let output = std::process::Command::new("git")
+        .current_dir(folder)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_SYSTEM", "/dev/null")
+        .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"])
+        .args(args)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {args:?}: {}", err(&output));
+}
+
+#[test]
+fn changed_lines_alone_are_shown() {
+    let folder = project();
+    for args in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "first"]] {
+        git(folder.path(), args);
+    }
+    let changed = ["--changed-since", "HEAD", "--format", "github"];
+    let said = linted(folder.path(), &changed);
+    assert!(!said.contains("::error") && said.ends_with("exit code: 0\n"), "{said}");
+    // A function below the old faults, and a file that git does not know yet.
+    let more = "\n\ndef more(x):\n    if dist.get_rank() == 1:\n        dist.barrier()\n";
+    std::fs::write(folder.path().join("train.py"), format!("{TRAIN}{more}")).unwrap();
+    std::fs::write(folder.path().join("new.py"), format!("import torch.distributed as dist\n{more}"))
+        .unwrap();
+    let said = linted(folder.path(), &changed);
+    let places: Vec<&str> = said.lines().filter(|line| line.starts_with("::error")).collect();
+    assert_eq!(places.len(), 2, "{said}");
+    assert!(places[0].contains("file=new.py,line=6"), "{said}");
+    assert!(places[1].contains("file=train.py,line=28"), "{said}");
+    assert!(said.ends_with("exit code: 4\n"), "{said}");
+    // A revision that is none is no empty answer.
+    let output = ringleader()
+        .current_dir(folder.path())
+        .args(["lint", "--changed-since", "no-such-revision"])
+        .output()
+        .unwrap();
+    assert!(!matches!(output.status.code(), Some(0 | 4)), "{output:?}");
+    assert!(err(&output).contains("no-such-revision"), "{}", err(&output));
+}
+
+#[test]
+fn what_git_ignores_and_tests_are_left_out() {
+    let folder = project();
+    git(folder.path(), &["init", "-q"]);
+    for path in ["made/train.py", "tests/train.py", "test_train.py"] {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, TRAIN).unwrap();
+    }
+    std::fs::write(folder.path().join(".gitignore"), "made/\n").unwrap();
+    let files = |args: &[&str]| {
+        let said = linted(folder.path(), &[args, &["--format", "json-v1", "."]].concat());
+        let report: serde_json::Value =
+            serde_json::from_str(said.split("exit code: ").next().unwrap()).unwrap();
+        let findings = report["findings"].as_array().unwrap();
+        let mut files: Vec<String> =
+            findings.iter().map(|f| f["place"]["path"].as_str().unwrap().to_owned()).collect();
+        files.dedup();
+        files
+    };
+    assert_eq!(files(&[]), ["job.sh", "train.py"]);
+    assert_eq!(files(&["--tests"]), ["job.sh", "test_train.py", "tests/train.py", "train.py"]);
+    // Who names a file wants it read.
+    let named = linted(folder.path(), &["--format", "github", "made/train.py"]);
+    assert!(named.contains("file=made/train.py,line=6"), "{named}");
+}
+
+/// Both run `ringleader lint` with the options that it has.
+#[test]
+fn the_hook_and_the_action_run_the_command() {
+    let read = |path: &str| std::fs::read_to_string(crate::root().join(path)).unwrap();
+    let entry = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix(key).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("no {key} in {text}"))
+    };
+    let hook = entry(&read(".pre-commit-hooks.yaml"), "entry: ");
+    let action = entry(&read("action.yml"), "run: ");
+    let action = action.replace("$ARGUMENTS", "--select unread-variable").replace("$PATHS", ".");
+    let folder = project();
+    for (command, sign, n) in [(hook, ": error [", 2), (action, "::warning ", 1)] {
+        let mut words = command.split(' ');
+        assert_eq!(words.next(), Some("ringleader"));
+        let output = ringleader().current_dir(folder.path()).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{command}: {}", err(&output));
+        assert_eq!(out(&output).matches(sign).count(), n, "{command}: {}", out(&output));
+    }
+}
