@@ -418,3 +418,52 @@ fn fields(bytes: &[u8], at: u64, is_mended: bool) -> Event<'_> {
     }
     event
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Look, Place, fields, look, quick};
+    use proptest::prelude::*;
+
+    /// Pieces of events, whole and broken.
+    const PIECES: [&str; 18] = [
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        ":",
+        ",",
+        " ",
+        "\\",
+        "a",
+        "1.5",
+        "\"name\":",
+        "\"ph\":\"X\",",
+        "\"ts\":12,",
+        "\"x\"",
+        "\"args\":{\"a\":[1,2]}",
+        "{}",
+        "\n",
+    ];
+
+    proptest! {
+        // Few of them are whole events.
+        #![proptest_config(ProptestConfig::with_cases(8_192))]
+
+        /// What one pass takes is what the two passes with all their care take.
+        #[test]
+        fn one_pass_sees_what_two_see(picked in prop::collection::vec(0..PIECES.len(), 1..24)) {
+            let text: String = picked.iter().map(|at| PIECES[*at]).collect();
+            let text = format!("{{\"ph\":\"X\",{text}");
+            let bytes = text.as_bytes();
+            if let Some(quick) = quick(bytes) {
+                let Look::Event(start, end, false) = look(bytes, Place::Events, false) else {
+                    return Err(TestCaseError::fail(text));
+                };
+                prop_assert_eq!((start, end), quick.whole, "{}", text);
+                let two = fields(&bytes[start..end], start as u64, false);
+                prop_assert_eq!(format!("{:?}", quick.event(bytes, 0)), format!("{two:?}"), "{}", text);
+            }
+        }
+    }
+}
