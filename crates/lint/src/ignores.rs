@@ -4,12 +4,18 @@
 //! is a finding.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
+use aho_corasick::AhoCorasick;
+use rayon::prelude::*;
 use ringleader_model::Confidence;
 
 use crate::finding::{Finding, Fix, Place};
 use crate::rules::{ignore_without_reason, unused_ignore};
 use crate::{Language, Options, Source};
+
+/// How such a comment starts.
+const MARK: &str = "ringleader: ignore[";
 
 /// A comment to this program.
 #[derive(Debug)]
@@ -25,19 +31,27 @@ struct Ignore {
     span: (usize, usize),
 }
 
+/// Whether a text has such a comment.
+fn may_ignore(text: &str) -> bool {
+    static MARK_FINDER: OnceLock<Option<AhoCorasick>> = OnceLock::new();
+    let finder = MARK_FINDER.get_or_init(|| AhoCorasick::new([MARK]).ok());
+    finder.as_ref().is_none_or(|finder| finder.is_match(text))
+}
+
 /// Takes findings out that a comment ignores. Answers with the rest and how many were ignored.
 pub(crate) fn apply(
     files: &[(Language, &Source)],
     findings: Vec<Finding>,
     options: &Options,
 ) -> (Vec<Finding>, usize) {
-    let mut comments: BTreeMap<&str, Vec<(Ignore, bool)>> = BTreeMap::new();
-    for (language, source) in files {
-        if *language != Language::Other && source.text.contains("ringleader: ignore[") {
+    let mut comments: BTreeMap<&str, Vec<(Ignore, bool)>> = files
+        .par_iter()
+        .filter(|(language, source)| *language != Language::Other && may_ignore(&source.text))
+        .map(|(_, source)| {
             let list = read(&source.text).into_iter().map(|ignore| (ignore, false)).collect();
-            comments.insert(&source.path, list);
-        }
-    }
+            (source.path.as_str(), list)
+        })
+        .collect();
     let mut kept = Vec::new();
     let mut n_ignored = 0;
     for finding in findings {
@@ -120,7 +134,6 @@ fn finding(rule: &crate::Rule, path: &str, ignore: &Ignore) -> Finding {
 }
 
 fn read(text: &str) -> Vec<Ignore> {
-    const MARK: &str = "ringleader: ignore[";
     let lines: Vec<&str> = text.lines().collect();
     let starts: Vec<usize> = text
         .split_inclusive('\n')

@@ -1,5 +1,9 @@
 //! What language a file is in, told by its content; its name decides only what content leaves open.
 
+use std::sync::OnceLock;
+
+use aho_corasick::AhoCorasick;
+
 /// A language that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
@@ -117,8 +121,10 @@ fn by_content(name: &str, text: &str) -> Language {
 
 /// Whether a configuration asks for sharded parameters: FSDP, or ZeRO stage 3.
 pub(crate) fn configures_sharding(text: &str) -> bool {
-    if !["distributed_type", "zero_stage", "fsdp", "zero_optimization"].iter().any(|word| text.contains(word))
-    {
+    static WORDS: OnceLock<Option<AhoCorasick>> = OnceLock::new();
+    let words = ["distributed_type", "zero_stage", "fsdp", "zero_optimization"];
+    let words = WORDS.get_or_init(|| AhoCorasick::new(words).ok());
+    if words.as_ref().is_some_and(|words| !words.is_match(text)) {
         return false;
     }
     let squeezed: String = text.chars().filter(|c| !c.is_whitespace() && *c != '"').take(1 << 20).collect();

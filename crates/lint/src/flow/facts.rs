@@ -1,6 +1,7 @@
 //! What a first look at all functions tells, before any is tried: where collectives may be called, and which functions can
 //! differ between processes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -625,8 +626,12 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
         ExprKind::Name(name) | ExprKind::Attr(_, name) => *name,
         _ => return Target::Nothing,
     };
-    let Some(dotted) = call.func.dotted() else {
-        return of_name(name);
+    let dotted = match &call.func.kind {
+        ExprKind::Name(name) => Cow::Borrowed(*name),
+        _ => match call.func.dotted() {
+            Some(dotted) => Cow::Owned(dotted),
+            None => return of_name(name),
+        },
     };
     if let Some(class) = project.class_of_self(id)
         && let Some(rest) = dotted.strip_prefix("self.").or_else(|| dotted.strip_prefix("cls."))

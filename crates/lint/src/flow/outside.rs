@@ -352,7 +352,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
 /// Whether a name has a word in it, in any case.
 fn says(name: &str, word: &str) -> bool {
-    name.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+    let first = word.as_bytes().first().copied().unwrap_or_default();
+    let starts = |part: &[u8]| part.first().is_some_and(|byte| byte.eq_ignore_ascii_case(&first));
+    let mut parts = name.as_bytes().windows(word.len().max(1));
+    parts.any(|part| starts(part) && part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// Calls of Python itself.

@@ -117,6 +117,8 @@ pub(crate) struct Func<'s> {
     pub(crate) parent: Option<FuncId>,
     /// `Class.method`, `outer.inner`.
     pub(crate) qualified: String,
+    /// Whether functions are defined in it.
+    has_nested: bool,
 }
 
 #[derive(Debug)]
@@ -208,7 +210,14 @@ impl<'s> Project<'s> {
             lines: OnceLock::new(),
         });
         let qualified = "<module>".to_owned();
-        self.functions.push(Func { def: Arc::clone(&def), file, class: None, parent: None, qualified });
+        self.functions.push(Func {
+            def: Arc::clone(&def),
+            file,
+            class: None,
+            parent: None,
+            qualified,
+            has_nested: false,
+        });
         let mut collector = Collector { project: self, file };
         collector.block(&def.body, None, None, "", true);
     }
@@ -245,10 +254,13 @@ impl<'s> Project<'s> {
         let mut at = Some(func);
         for _ in 0..8 {
             let id = at?;
-            if let Some(found) = self.nested.get(&(id, name)) {
+            let outer = self.functions.get(id)?;
+            if outer.has_nested
+                && let Some(found) = self.nested.get(&(id, name))
+            {
                 return Some(*found);
             }
-            at = self.functions.get(id)?.parent;
+            at = outer.parent;
         }
         None
     }
@@ -508,9 +520,19 @@ impl<'s> Collector<'_, 's> {
         let qualified = format!("{prefix}{}", def.name);
         let inner = format!("{qualified}.");
         let file = self.file;
-        self.project.functions.push(Func { def: Arc::clone(def), file, class, parent, qualified });
+        self.project.functions.push(Func {
+            def: Arc::clone(def),
+            file,
+            class,
+            parent,
+            qualified,
+            has_nested: false,
+        });
         if let (Some(parent), None) = (parent, class) {
             self.project.nested.insert((parent, def.name), id);
+            if let Some(outer) = self.project.functions.get_mut(parent) {
+                outer.has_nested = true;
+            }
         }
         self.project.by_definition.insert(Arc::as_ptr(def) as usize, id);
         self.block(&def.body, Some(id), None, &inner, false);

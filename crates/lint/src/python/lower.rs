@@ -75,44 +75,40 @@ pub(crate) fn parse(text: &str) -> Result<Tree<'_>, Refusal> {
 /// this only errs towards refusal, and only for absurd files.
 fn is_deep(text: &str) -> bool {
     let (mut depth, mut operators) = (0_usize, 0_usize);
-    let mut is_start = true;
-    let mut indent = 0_usize;
-    let mut before = b' ';
-    for byte in text.bytes() {
-        if is_start && matches!(byte, b' ' | b'\t') {
-            indent += if byte == b'\t' { 4 } else { 1 };
-            if indent > MAX_DEPTH * 8 {
-                return true;
-            }
-            continue;
-        }
-        is_start = false;
-        match byte {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => {
-                depth = depth.saturating_sub(1);
-                if before != byte {
-                    operators = operators.saturating_sub(1);
-                }
-            }
-            b'+' | b'-' | b'*' | b'/' | b'%' | b'~' | b'.' | b'&' | b'|' | b'^' | b'<' | b'>' | b'@' => {
-                operators += 1;
-            }
-            b',' => operators = 0,
-            b'\n' => {
-                is_start = true;
-                indent = 0;
-                if depth == 0 && before != b'\\' {
-                    operators = 0;
-                }
-            }
-            b' ' if matches!(before, b't' | b'r' | b'd' | b':' | b'f' | b'e' | b'n') => operators += 1,
-            _ => {}
-        }
-        if depth > MAX_DEPTH * 2 || operators > MAX_OPERATORS {
+    for line in text.split_inclusive('\n').map(str::as_bytes) {
+        let blanks = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
+        let (indent, n_blanks) = blanks
+            .fold((0_usize, 0), |(indent, n), byte| (indent + if *byte == b'\t' { 4 } else { 1 }, n + 1));
+        if indent > MAX_DEPTH * 8 {
             return true;
         }
-        before = byte;
+        let mut before = b'\n';
+        for byte in line.iter().skip(n_blanks).copied() {
+            if byte.is_ascii_alphanumeric() || byte == b'_' {
+                before = byte;
+                continue;
+            }
+            match byte {
+                b'(' | b'[' | b'{' => depth += 1,
+                b')' | b']' | b'}' => {
+                    depth = depth.saturating_sub(1);
+                    if before != byte {
+                        operators = operators.saturating_sub(1);
+                    }
+                }
+                b'+' | b'-' | b'*' | b'/' | b'%' | b'~' | b'.' | b'&' | b'|' | b'^' | b'<' | b'>' | b'@' => {
+                    operators += 1;
+                }
+                b',' => operators = 0,
+                b'\n' if depth == 0 && before != b'\\' => operators = 0,
+                b' ' if matches!(before, b't' | b'r' | b'd' | b':' | b'f' | b'e' | b'n') => operators += 1,
+                _ => {}
+            }
+            if depth > MAX_DEPTH * 2 || operators > MAX_OPERATORS {
+                return true;
+            }
+            before = byte;
+        }
     }
     false
 }
