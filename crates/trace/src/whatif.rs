@@ -195,6 +195,7 @@ pub(crate) fn n_syncs(analysis: &Analysis<'_>, replays: &Replays) -> usize {
 
 /// What the host of a rank itself does in a step, ns: input, outside of the framework, the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "all are times, and units come last")]
 pub(crate) struct HostWork {
     data_ns: i64,
     outside_ns: i64,
