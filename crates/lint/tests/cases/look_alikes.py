@@ -328,3 +328,40 @@ def share(model, args):
 
 def main(model, data, args):
     evaluate(model, data, args)
+#: silent one-helper-in-both-branches
+import torch.distributed as dist
+
+def finish(kind, x):
+    if kind == "full":
+        dist.barrier()
+        log(x, "a full state is written by all ranks, one after the other")
+    else:
+        dist.all_reduce(x)
+        log(x, "the parts are summed, and each rank keeps its own of them")
+
+def save(x, args, rank):
+    finish(args.kind, x)
+    if rank == 0:
+        print("saved")
+        finish(args.kind, x)
+    else:
+        finish(args.kind, x)
+#: silent attribute-that-decides-alike-in-both-branches
+import torch.distributed as dist
+
+def choose(args):
+    if args.full:
+        return "full"
+    return "part"
+
+class Saver:
+    def __init__(self, args):
+        self.mode = choose(args)
+
+    def save(self, rank):
+        if rank == 0:
+            if self.mode == "full":
+                dist.barrier()
+            print("saved")
+        elif self.mode == "full":
+            dist.barrier()
