@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use ringleader_model::Fact;
 
 use crate::command::print;
 use crate::exit::Code;
@@ -145,7 +146,10 @@ type Held = BTreeMap<u32, ((i64, i64), usize)>;
 /// Start and end of what a timeline holds, ns, and how many steps of the optimizer.
 fn window_of(path: &Path) -> Option<((i64, i64), usize)> {
     let case = crate::gather::gather(&[path.to_owned()], true).ok()?;
-    let (timeline, _) = super::timelines(&case).next()?;
+    let timeline = case.observations.iter().find_map(|o| match &o.fact {
+        Fact::Timeline(timeline) => Some(timeline),
+        _ => None,
+    })?;
     let spans = timeline.host_spans.iter();
     let window = spans.clone().map(|s| (s.start_ns, s.end_ns)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let n_steps = spans.filter(|s| timeline.name(s.name).starts_with("Optimizer.step")).count();
