@@ -77,6 +77,8 @@ def build_public_plugins(folder, source):
         ("example", "example", ["-ldl", "-lpthread"]),
     ):
         here = copy / directory
+        if not here.is_dir():
+            continue
         version = here / "version.cc"
         if directory == "inspector" and not version.exists():
             version.write_text('#include "version.h"\nconst char* get_git_version_info() { return "unknown"; }\n')

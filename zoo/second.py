@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""NCCL's Inspector and ringleader in one job, on two GPUs: does each see what it sees alone?
+
+    zoo/second.py --ringleader target/release/ringleader --plugin target/release/libringleader_nccl.so --source NCCL/plugins/profiler
+
+Two ranks call 300 collectives, then rank 1 stays away and both are killed. Inspector is built from NCCL's public source. Printed for
+each of the three ways: how many collectives Inspector has written, whether `diagnose` of the rings names rank 1, and the time of a
+call. Needs torch and g++.
+"""
+
+import argparse
+import glob
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "overhead"))
+from overhead import build_public_plugins  # noqa: E402
+
+JOB = """
+import os, time, torch, torch.distributed as dist
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+x = torch.ones(1 << 18, device="cuda")
+for step in range(310):
+    if step == 10:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+    dist.all_reduce(x)
+    x.fill_(1)
+    time.sleep(0.004)
+    torch.cuda.synchronize()
+print("rank %d: %.1f us" % (rank, (time.perf_counter() - start) / 300 * 1e6), flush=True)
+time.sleep(1.5)
+if rank == 1:
+    time.sleep(100)
+dist.all_reduce(x)
+torch.cuda.synchronize()
+"""
+
+
+def job(folder, environment):
+    """Runs both ranks until rank 0 waits for rank 1, and kills them; answers with the times of a call."""
+    (folder / "job.py").write_text(JOB)
+    ranks = []
+    for rank in range(2):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29541"}
+        with open(folder / f"rank{rank}.log", "w") as log:
+            ranks.append(subprocess.Popen([sys.executable, "job.py"], cwd=folder, env={**os.environ, **environment, **own},
+                                          stdout=log, stderr=log))
+    until = time.monotonic() + 60
+    texts = []
+    while time.monotonic() < until:
+        texts = [(folder / f"rank{rank}.log").read_text() for rank in range(2)]
+        if all(" us" in text for text in texts) or any(rank.poll() is not None for rank in ranks):
+            time.sleep(6)
+            break
+        time.sleep(0.5)
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.send_signal(signal.SIGKILL)
+        rank.wait()
+    return [line.split(": ")[1] for text in texts for line in text.splitlines() if line.endswith(" us")]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ringleader", required=True)
+    parser.add_argument("--plugin", required=True)
+    parser.add_argument("--source", required=True)
+    given = parser.parse_args()
+    ringleader, plugin = os.path.abspath(given.ringleader), os.path.abspath(given.plugin)
+    with tempfile.TemporaryDirectory() as made:
+        top = pathlib.Path(made)
+        built = build_public_plugins(top, given.source)
+        if "inspector" not in built:
+            sys.exit("Inspector does not build here")
+        inspector = str(built["inspector"])
+        ways = {
+            "Inspector alone": {"NCCL_PROFILER_PLUGIN": inspector},
+            "ringleader alone": {"NCCL_PROFILER_PLUGIN": plugin},
+            "both": {"NCCL_PROFILER_PLUGIN": plugin, "RINGLEADER_PLUGIN_NEXT": inspector},
+        }
+        for name, environment in ways.items():
+            folder = top / name.replace(" ", "-")
+            rings, dumps = folder / "rings", folder / "inspector"
+            rings.mkdir(parents=True)
+            times = job(folder, {
+                **environment,
+                "RINGLEADER_RING_DIR": str(rings),
+                "NCCL_INSPECTOR_ENABLE": "1",
+                "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "1000",
+                "NCCL_INSPECTOR_DUMP_DIR": str(dumps),
+                "NCCL_DEBUG": "INFO",
+                "NCCL_DEBUG_SUBSYS": "INIT",
+            })
+            written = [sum('"coll_perf"' in line for line in open(path, errors="replace"))
+                       for path in sorted(glob.glob(f"{dumps}/**/*", recursive=True)) if os.path.isfile(path)]
+            said = "no rings"
+            if list(rings.iterdir()):
+                out = subprocess.run([ringleader, "diagnose", "--format", "json", "--fail-on", "never", str(rings)],
+                                     capture_output=True, text=True).stdout
+                verdict = json.loads(out)["verdict"]
+                said = f"{verdict['cause']} {[culprit.get('rank') for culprit in verdict['culprits']]} {verdict['confidence']}"
+            print(f"{name}: Inspector wrote {written} collectives; diagnose: {said}; a call {times}", flush=True)
+            for line in (folder / "rank0.log").read_text().splitlines():
+                if "PROFILER/Plugin" in line or "Error" in line:
+                    print("   ", line[-160:])
+
+
+if __name__ == "__main__":
+    main()
