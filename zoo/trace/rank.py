@@ -81,7 +81,7 @@ def run(r, name, out):
 
 
 def wait_for_go(r):
-    """Starting takes long; a session starts its processes early and lets them work one after the other."""
+    """Starting takes long; `two_gpus.py` starts its processes early and lets them work one after the other."""
     go = os.environ.get("ZOO_GO")
     if not go:
         return

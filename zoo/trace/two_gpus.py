@@ -1,9 +1,9 @@
-"""One session on a machine with two GPUs, everything that `trace` has to show there: `session.py OUT --ringleader BIN --plugin LIB`.
+"""Everything, on a machine with two GPUs, that `trace` has to show there: `two_gpus.py OUT --ringleader BIN --plugin LIB`.
 
 All processes start at once and wait, since starting takes longer than most jobs; they work one after the other. In order:
 pipelines; the plants of `other_plants.py`; those with settings of their own; `trace record` on a DDP and an FSDP2 job;
 `watch --record-late` on a job with a slow host and on one with more work on a GPU, at the same time. Nsight Systems, if there is any.
-`--second` records what a first session of 270 s had no time for, and the jobs of `trace record` with TEARDOWN_CUPTI=1.
+`--second` records what a first run of 270 s had no time for, and the jobs of `trace record` with TEARDOWN_CUPTI=1.
 Results lie in OUT; `--pack DIR` also packs them into files of at most 15 MB.
 """
 
@@ -184,7 +184,7 @@ def main():
     a.add_argument("--pack")
     a.add_argument("--budget", type=float, default=275)
     a.add_argument("--multiple", type=int, default=400)
-    a.add_argument("--second", action="store_true", help="what the first session left out")
+    a.add_argument("--second", action="store_true", help="what the first run left out")
     a.add_argument("--quick", action="store_true", help="few plants, to test this program")
     a = a.parse_args()
     os.makedirs(f"{a.out}/plants", exist_ok=True)
