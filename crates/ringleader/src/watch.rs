@@ -47,7 +47,7 @@ pub(crate) use self::args::WatchArgs;
 use self::child::Running;
 use self::events::Teller;
 use self::eye::Eye;
-use self::incident::{Judged, ToCollect};
+use self::incident::{Judged, Reason, ToCollect};
 use self::nodes::Nodes;
 use self::picture::Picture;
 use self::template::Template;
@@ -103,7 +103,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     let told = Arc::new(AtomicBool::new(false));
     let (target, child) = if args.command.is_empty() {
         listen(&stop, args.stay);
-        (named(args)?, None)
+        (named(args, &teller)?, None)
     } else {
         let running = started(args, &folder, &teller, &told)?;
         (Target::Pids(vec![running.pid()]), Some(running))
@@ -138,7 +138,6 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             n_verdicts: 0,
             worst: Code::NothingFound,
             stalled: BTreeSet::new(),
-            is_unsure: false,
             recording: None,
             words: mpsc::channel(),
             seat,
@@ -243,8 +242,9 @@ fn is_unheard() -> bool {
 }
 
 /// The job that is named, or any.
-fn named(args: &WatchArgs) -> Result<Target, Failure> {
+fn named(args: &WatchArgs, teller: &Teller) -> Result<Target, Failure> {
     if let Some(job) = &args.job {
+        is_here(job, args.stay, teller)?;
         return Ok(Target::Slurm(job.clone()));
     }
     if args.pid.is_empty() {
@@ -303,14 +303,28 @@ fn out_folder(args: &WatchArgs) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
+/// A job of Slurm of which nothing runs here: who stays waits for it, anybody else hears why there is nothing to see.
+fn is_here(job: &str, stays: bool, teller: &Teller) -> Result<(), Failure> {
+    let proc = Path::new("/proc");
+    let is_of = |pid: &u32| ringleader_collect::follow::is_of_slurm(proc, *pid, job);
+    if ringleader_collect::follow::processes(proc).keys().any(is_of) {
+        return Ok(());
+    }
+    let known = crate::fanout::slurm::nodes(job, Path::new("squeue"));
+    let known = known.map_or_else(|(why, _)| why, |hosts| format!("it runs on {}", hosts.join(",")));
+    let why = format!("no process of Slurm job {job} runs here ({known})");
+    if !stays {
+        return Err(Failure::Absent { why });
+    }
+    teller.note(format!("{why}; it is waited for"));
+    Ok(())
+}
+
 /// A pid that does not exist is a mistake of the user.
 fn known(pids: &[u32]) -> Result<(), Failure> {
     for pid in pids {
         if ringleader_collect::follow::process("/proc".as_ref(), *pid).is_none() {
-            return Err(Failure::Nodes {
-                why: format!("follow pid {pid}: there is no such process"),
-                help: "name the launcher or a rank: ringleader watch --pid PID",
-            });
+            return Err(Failure::Absent { why: format!("there is no process {pid}") });
         }
     }
     Ok(())
@@ -345,8 +359,6 @@ struct Watch {
     worst: Code,
     /// Communicators whose stall has been taken up.
     stalled: BTreeSet<String>,
-    /// Nothing says that the job failed: what is collected of it at its end speaks only if it found something.
-    is_unsure: bool,
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
     /// What the threads of incidents say.
@@ -431,7 +443,7 @@ impl Watch {
                 let is_new = self.stalled.insert(stall.comm.clone());
                 // Communicators that stall together have one cause, and the evidence is of the whole job.
                 if is_analyser && !self.args.once && is_new && !self.is_fresh(SAME_INCIDENT) {
-                    self.begin(format!("stall: {}", words::headline(stall)));
+                    self.begin(format!("stall: {}", words::headline(stall)), Reason::Incident);
                 }
             }
             What::Recovered { comm, .. } => {
@@ -477,7 +489,7 @@ impl Watch {
     }
 
     /// Collects, judges and passes on, in a thread.
-    fn begin(&mut self, why: String) {
+    fn begin(&mut self, why: String, reason: Reason) {
         if self.n_incidents >= MAX_INCIDENTS && !self.args.stay {
             self.teller
                 .note(format!("no more than {MAX_INCIDENTS} incidents are collected in one run: {why}"));
@@ -489,7 +501,10 @@ impl Watch {
         self.doing(Some("collecting evidence"));
         let wanted = self.wanted(why);
         let (folder, sender) = (self.folder.clone(), self.words.0.clone());
-        let asker = self.eye.nodes.as_ref().map(Nodes::asker);
+        let asker = match reason {
+            Reason::Incident => self.eye.nodes.as_ref().map(Nodes::asker),
+            Reason::Doubt { .. } => None,
+        };
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         let template = self.args.webhook_template.clone();
         thread::spawn(move || {
@@ -500,6 +515,16 @@ impl Watch {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let asked = asker.and_then(|asker| asker.ask(&wanted.why));
                 let (bundle, failed) = incident::collect(&wanted, &folder)?;
+                if let Reason::Doubt { was_seen } = reason {
+                    let judged = incident::judge(std::slice::from_ref(&bundle))?;
+                    if !judged.shows_failure(was_seen) {
+                        // It is ours, and nobody was told of it.
+                        let _ = std::fs::remove_file(&bundle);
+                        return Ok(None);
+                    }
+                    say(What::Bundle { path: bundle.display().to_string() });
+                    return Ok(Some(judged));
+                }
                 if let Some(failed) = failed {
                     say(What::Note { text: failed.message().trim_end().to_owned() });
                 }
@@ -512,10 +537,11 @@ impl Watch {
                         say(What::Note { text });
                     }
                 }
-                incident::judge(&bundles)
+                incident::judge(&bundles).map(Some)
             }));
             match outcome {
-                Ok(Ok(judged)) => {
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(judged))) => {
                     let _ = sender.send(Word::Judged(Box::new(judged.clone())));
                     for text in pass_on(&judged, hooks, template.as_ref()) {
                         say(What::Note { text });
@@ -568,13 +594,6 @@ impl Watch {
                     self.keep(PathBuf::from(path));
                 }
                 self.teller.say(&Event::new(now_ns(), what));
-            }
-            // A job that ended in an unknown way: that nothing was found is not reported.
-            Word::Judged(judged)
-                if self.is_unsure
-                    && (judged.report.verdict.cause == "none" || judged.report.findings.is_empty()) =>
-            {
-                self.doing(None);
             }
             Word::Judged(judged) => {
                 self.n_verdicts += 1;
@@ -652,10 +671,18 @@ impl Watch {
                 self.teller.note(format!("its last words: {line}"));
             }
         }
-        // Jobs that fail before their first communicator leave their words in logs alone.
-        self.is_unsure = !is_bad && status.is_none() && self.eye.agent.never_seen();
-        if (is_bad || self.is_unsure) && !is_judged && !self.args.once {
-            self.begin(how);
+        let reason = if is_bad {
+            Some(Reason::Incident)
+        } else {
+            // Its exit code went to somebody else. Jobs that fail before their first communicator, and ranks that end
+            // their communicators in order after an error, leave their words in logs alone.
+            status.is_none().then(|| Reason::Doubt { was_seen: !self.eye.agent.never_seen() })
+        };
+        if let Some(reason) = reason
+            && !is_judged
+            && !self.args.once
+        {
+            self.begin(how, reason);
             self.wait_for_incidents();
         }
         let code = match status {

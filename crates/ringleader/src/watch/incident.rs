@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_collect::collectors::{Ask, RingImage};
 use ringleader_collect::{Request, Target};
-use ringleader_report::json::Report;
+use ringleader_report::json::{Category, Confidence, Report};
 
 use crate::collect::{self, CONNECT_MS, WINDOW_MS};
 use crate::failure::Failure;
@@ -46,6 +46,29 @@ pub(crate) struct Judged {
     pub(crate) report: Report,
     /// `ringleader.report.v1`.
     pub(crate) json: String,
+}
+
+/// Why evidence is collected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reason {
+    /// A stall, or a job that did not end in order: the verdict is reported whatever it is.
+    Incident,
+    /// A job that has ended, nobody knows how: only a verdict that says that it failed is reported, and only then is the
+    /// bundle kept.
+    Doubt {
+        /// Operations of it were seen. It ran, so a guess or a remark on its speed is no reason to speak.
+        was_seen: bool,
+    },
+}
+
+impl Judged {
+    /// Whether the verdict on a job that has ended says that it failed.
+    pub(crate) fn shows_failure(&self, was_seen: bool) -> bool {
+        let verdict = &self.report.verdict;
+        let is_certain = verdict.cause != "undecided" && verdict.confidence != Confidence::Low;
+        let is_failure = !matches!(verdict.category, Category::None | Category::Performance);
+        verdict.cause != "none" && !self.report.findings.is_empty() && (!was_seen || is_certain && is_failure)
+    }
 }
 
 /// A bundle, and what went wrong before it could be written.

@@ -117,6 +117,9 @@ fn a_pretended_rank() {
     if let (Ok(folder), Some(rank)) = (std::env::var("PRETENDED_JOB"), number("RANK")) {
         let size = number("WORLD_SIZE").unwrap() as u32;
         train(folder.as_ref(), rank as u32, size, number("PRETENDED_STEPS").unwrap());
+        if let (Ok(words), 1) = (std::env::var("PRETENDED_WORDS"), rank) {
+            println!("{words}");
+        }
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -415,6 +418,39 @@ fn a_job_that_ends_in_order_is_no_incident() {
         "{events:#?}"
     );
     assert!(std::fs::read_dir(job.out()).unwrap().next().is_none(), "nothing was written");
+}
+
+/// Of a job that is followed by its pid the exit code goes to somebody else.
+#[test]
+fn a_job_that_ends_its_communicators_after_an_error_is_judged_by_its_output() {
+    let outcome = |words: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        ["rings", "out"].iter().for_each(|name| std::fs::create_dir(folder.path().join(name)).unwrap());
+        let log = std::fs::File::create(folder.path().join("train.log")).unwrap();
+        let start = |rank| {
+            let mut command = rank_command(folder.path(), rank, 2, 150);
+            command.env("PRETENDED_WORDS", words).stdout(log.try_clone().unwrap()).spawn().unwrap()
+        };
+        let ranks = (0..2).map(start).collect();
+        let mut job = Job { folder, ranks };
+        let watcher = job.watch(&["--pid", &job.pids(), "--for", "120"]);
+        job.ranks.iter_mut().for_each(|rank| assert!(rank.wait().unwrap().success()));
+        let (_, events) = watcher.end();
+        assert_eq!(count(&events, "ended"), 1, "{events:#?}");
+        let verdict = events.iter().find(|event| event["event"] == "verdict");
+        assert_eq!(count(&events, "bundle"), usize::from(verdict.is_some()), "{events:#?}");
+        assert_eq!(std::fs::read_dir(job.out()).unwrap().count(), usize::from(verdict.is_some()));
+        verdict.map(|event| event["report"]["verdict"].clone())
+    };
+    let traceback = "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/srv/tune.py\", line 40, in <module>\n\
+                     [rank1]:     main()\n[rank1]:   File \"/srv/tune.py\", line 31, in main\n\
+                     [rank1]: KeyError: 'dialogue'";
+    let verdict = outcome(traceback).expect("a verdict");
+    assert_eq!(verdict["cause"], "application-exception", "{verdict}");
+    assert_eq!(verdict["culprits"][0]["rank"], 1, "{verdict}");
+    // What a healthy job says is no reason to speak.
+    assert_eq!(outcome("step 150 loss 1.92, 31 samples/s"), None);
+    assert_eq!(outcome("WARNING: destroy_process_group() was not called before program exit"), None);
 }
 
 #[test]
