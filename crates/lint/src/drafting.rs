@@ -76,7 +76,7 @@ fn parting(scan: &Scan<'_, '_>, rule: &Rule, d: &Divergence) -> Finding {
         related
             .push(Related { place: place(project, d.op.at, None), text: format!("{call} is called here") });
     }
-    if let Some(origin) = d.decision.taint.origin
+    if let Some(origin) = d.decision.taint.origin()
         && origin != d.decision.test
     {
         let text = if d.is_local { "each process finds this for itself" } else { "this depends on the rank" };

@@ -109,7 +109,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 // An object that is called: the forward pass of a wrapped model.
                 let is_quiet = kind.ends_with("DistributedDataParallel")
                     && self.process.overrides.is_empty()
-                    && !self.facts.file(origin.file).has_buffers;
+                    && !self.facts.file(origin.file).has_buffers();
                 if let Some(row) = catalog::method(kind, "__call__").filter(|_| !is_quiet) {
                     let mut value = self.collective(row, false, None, call, &args, &keywords, span, sym);
                     value = value.tainted(Taint::local(Locally::Data, origin));
@@ -334,14 +334,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             self.look(&path, origin, args, keywords, Some(row));
         }
         let is_maybe =
-            self.guessing > 0 || (row.of.when == When::Sharded && !self.facts.file(origin.file).is_sharded);
+            self.guessing > 0 || (row.of.when == When::Sharded && !self.facts.file(origin.file).is_sharded());
         let is_silent = match row.of.when {
             When::Always => {
                 is_true(keyword("no_dist"))
                     || (row.call.name == "new_group" && is_true(keyword("use_local_synchronization")))
             }
             When::Sharded => {
-                (!self.facts.file(origin.file).is_sharded && !self.with_local)
+                (!self.facts.file(origin.file).is_sharded() && !self.with_local)
                     || self.is_sharded_later(call, span)
             }
             When::Sync => !is_true(keyword("sync_dist")) || is_true(keyword("rank_zero_only")),
@@ -424,7 +424,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     /// Whether a rank is a parameter, of which the caller knows whose rank it is.
     fn is_given(&self, rank: Taint) -> bool {
-        let Some(origin) = rank.origin else { return false };
+        let Some(origin) = rank.origin() else { return false };
         self.frames.iter().any(|frame| {
             let func = &self.project.functions[frame.func];
             func.file == origin.file && func.def.name_span == origin.span

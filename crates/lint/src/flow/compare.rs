@@ -363,7 +363,7 @@ impl Tried {
 fn is_near(project: &Project<'_>, func: FuncId, decision: &Decision) -> bool {
     let f = &project.functions[func];
     decision.func == func
-        || decision.taint.origin.is_some_and(|origin| {
+        || decision.taint.origin().is_some_and(|origin| {
             origin.file == f.file && f.def.span.holds(origin.span) && f.qualified != "<module>"
         })
 }

@@ -456,7 +456,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let iter = self.iterable(iter_expr);
             sym = chain(sym, iter.sym);
             shape = shape.join(iter.shape);
-            taint = taint.join(Taint { local: iter.taint.local, axes: 0, origin: iter.taint.origin });
+            taint = taint.join(Taint { axes: 0, ..iter.taint });
             is_unordered |=
                 iter.taint.local == Some(Locally::Order) || matches!(&iter.data, Data::Items(Items::Set, _));
             let item = match &iter.data {
@@ -492,7 +492,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         value.shape = shape;
         if c.kind == Kind::Set {
             value.taint = Taint { local: Some(Locally::Order), ..value.taint };
-            value.taint.origin = Some(self.origin(span));
+            value.taint = value.taint.at(self.origin(span));
         }
         value
     }

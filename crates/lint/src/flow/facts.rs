@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use super::catalog;
 use super::held::{Attributes, Context};
 use super::known::Known;
-use super::mentions::mentions;
+use super::mentions::{Mentions, mentions};
 use super::value::Global;
 use crate::lookup::{LookupMap, Names};
 use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
@@ -16,25 +16,24 @@ use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
 use crate::python::walk;
 
 /// Where something may happen in a file.
-#[derive(Debug, Default)]
-pub(crate) struct FileFacts {
+#[derive(Debug)]
+pub(crate) struct FileFacts<'s> {
     /// Starts of calls that may communicate, in order.
     calls: Vec<u32>,
     /// Starts of return, break, continue and raise, in order.
     exits: Vec<u32>,
-    /// Whether the file, or a configuration beside it, shards parameters.
-    pub(crate) is_sharded: bool,
-    /// Whether a model holds buffers, which DDP sends before each forward pass.
-    pub(crate) has_buffers: bool,
-    /// Whether the file imports what runs on several ranks.
-    pub(crate) is_distributed: bool,
-    /// Whether a model is wrapped so that its backward pass communicates.
-    pub(crate) is_wrapped: bool,
+    /// Whether a configuration beside it shards parameters.
+    is_beside_sharding: bool,
+    /// Whether it imports a library that wraps models.
+    imports_wrapper: bool,
+    text: &'s str,
+    /// What its words say, once somebody asks.
+    said: OnceLock<Mentions>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Facts<'p, 's> {
-    pub(crate) files: Vec<FileFacts>,
+    pub(crate) files: Vec<FileFacts<'s>>,
     /// Functions that may communicate.
     pub(crate) may: Vec<bool>,
     /// Functions that call something themselves that may communicate.
@@ -77,10 +76,37 @@ pub(crate) struct Facts<'p, 's> {
 
 pub(crate) type Assigned<'p, 's> = LookupMap<&'s str, Vec<(&'p Expr<'s>, Option<usize>)>>;
 
-impl FileFacts {
+impl FileFacts<'_> {
     fn any(list: &[u32], span: Span) -> bool {
         let at = list.partition_point(|start| *start < span.at);
         list.get(at).is_some_and(|start| *start < span.end)
+    }
+
+    fn said(&self) -> Mentions {
+        *self.said.get_or_init(|| mentions(self.text))
+    }
+
+    /// Whether the file, or a configuration beside it, shards parameters.
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.is_beside_sharding || self.said().sharding
+    }
+
+    /// Whether a model holds buffers, which DDP sends before each forward pass.
+    pub(crate) fn has_buffers(&self) -> bool {
+        let said = self.said();
+        said.buffers && !said.no_buffers
+    }
+
+    /// Whether the file imports what runs on several ranks.
+    pub(crate) fn is_distributed(&self) -> bool {
+        let said = self.said();
+        // Who reduces gradients by hand wraps nothing.
+        self.is_wrapped() || (!said.by_hand && said.processes)
+    }
+
+    /// Whether a model is wrapped so that its backward pass communicates.
+    pub(crate) fn is_wrapped(&self) -> bool {
+        self.imports_wrapper || self.is_sharded() || self.said().wrapping
     }
 
     /// Whether a collective may be called there.
@@ -146,7 +172,8 @@ impl<'p, 's> Facts<'p, 's> {
         spread(&mut may, &callers);
         spread(&mut differs, &callers);
         spread(&mut ranked, &callers);
-        let mut files: Vec<FileFacts> = project.files.par_iter().map(|file| of_file(file, sharded)).collect();
+        let mut files: Vec<FileFacts<'s>> =
+            project.files.par_iter().map(|file| of_file(file, sharded)).collect();
         let mut assigned = Vec::with_capacity(n);
         for (id, (sketch, names)) in sketches.into_iter().enumerate() {
             let file = &mut files[project.functions[id].file];
@@ -198,21 +225,17 @@ impl<'p, 's> Facts<'p, 's> {
     }
 }
 
-fn of_file(file: &crate::python::index::PyFile<'_>, sharded: &[String]) -> FileFacts {
+fn of_file<'s>(file: &crate::python::index::PyFile<'s>, sharded: &[String]) -> FileFacts<'s> {
     let is_below = |folder: &String| {
         folder.is_empty() || file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
     };
-    let said = mentions(file.text);
-    let is_sharded = said.sharding || sharded.iter().any(is_below);
-    let is_wrapped = is_sharded || said.wrapping || file.imports_any(&["deepspeed", "accelerate"]);
     FileFacts {
         calls: Vec::new(),
         exits: Vec::new(),
-        is_sharded,
-        has_buffers: said.buffers && !said.no_buffers,
-        // Who reduces gradients by hand wraps nothing.
-        is_distributed: is_wrapped || (!said.by_hand && said.processes),
-        is_wrapped,
+        is_beside_sharding: sharded.iter().any(is_below),
+        imports_wrapper: file.imports_any(&["deepspeed", "accelerate"]),
+        text: file.text,
+        said: OnceLock::new(),
     }
 }
 
@@ -771,8 +794,8 @@ fn unordered<'s>(project: &Project<'s>, class: ClassId) -> Vec<(ClassId, &'s str
     list
 }
 
-impl Facts<'_, '_> {
-    pub(crate) fn file(&self, id: FileId) -> &FileFacts {
+impl<'s> Facts<'_, 's> {
+    pub(crate) fn file(&self, id: FileId) -> &FileFacts<'s> {
         &self.files[id]
     }
 }

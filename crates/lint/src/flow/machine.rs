@@ -261,7 +261,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             return this.clone();
         }
         if let Some(kind) = param.annotation.as_ref().and_then(|a| self.annotated(f.file, a)) {
-            let is_sharded = is_model_name(param.name) && self.facts.file(f.file).is_sharded;
+            let is_sharded = is_model_name(param.name) && self.facts.file(f.file).is_sharded();
             return Val { is_sharded, ..kind.with_sym(sym) };
         }
         if let Some(rank) = catalog::rank_name(param.name)
@@ -327,7 +327,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         if is_group_name(name) {
             return Val::new(Data::Group(group_of_name(name, sym)), sym);
         }
-        let is_sharded = is_model_name(name) && self.facts.file(file).is_sharded;
+        let is_sharded = is_model_name(name) && self.facts.file(file).is_sharded();
         let mut value = Val { is_sharded, ..Val::unknown(sym) };
         if super::facts::is_local_name(name) {
             let is_loader =

@@ -309,7 +309,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let is_here = site.base.is_none()
             && is_model_name(site.name)
             && !self.process.overrides.is_empty()
-            && self.facts.file(site.origin.file).is_sharded;
+            && self.facts.file(site.origin.file).is_sharded();
         if is_here || (is_handed_on && self.with_local) {
             let op = self.op("forward", None, site.origin);
             self.record(Event::Op(Op { is_maybe: !is_here, ..op }));
@@ -341,7 +341,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     fn backward(&mut self, origin: Origin, sym: u64) -> Val {
         // Where files speak of ranks, who trains most likely trains together: enough to ask who leaves before the others.
         let file = self.facts.file(origin.file);
-        let is_wrapped = file.is_wrapped || (file.is_distributed && !self.process.overrides.is_empty());
+        let is_wrapped = file.is_wrapped() || (file.is_distributed() && !self.process.overrides.is_empty());
         if self.no_sync == 0 && is_wrapped {
             let op = self.op("backward", None, origin);
             self.record(Event::Op(op));

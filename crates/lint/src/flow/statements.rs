@@ -83,7 +83,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 Data::Many(one) => Val { sym: hash(&[17, iter.sym, turn as u64]), ..(**one).clone() },
                 _ => {
                     let kind = iter.taint.local.map(|_| Locally::Data);
-                    let taint = Taint { local: kind, axes: 0, origin: iter.taint.origin };
+                    let taint = Taint { local: kind, axes: 0, ..iter.taint };
                     let mut item = Val::unknown(hash(&[17, iter.sym, turn as u64])).tainted(taint);
                     item.shape = taint;
                     item

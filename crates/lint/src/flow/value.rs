@@ -1,5 +1,6 @@
 //! What is known of a value on one process, and in what it may differ from the same value on another.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ringleader_knowledge::collective::{Axis, LocalKind};
@@ -72,24 +73,49 @@ impl From<LocalKind> for Locally {
 pub(crate) struct Taint {
     pub(crate) axes: Axes,
     pub(crate) local: Option<Locally>,
-    pub(crate) origin: Option<Origin>,
+    pub(super) from: Option<Source>,
+}
+
+/// An origin in twelve bytes, because values hold two and are copied all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    /// The number of the file and 1.
+    file: NonZeroU32,
+    span: Span,
+}
+
+impl Source {
+    fn of(origin: Origin) -> Option<Self> {
+        let file = u32::try_from(origin.file).ok()?.checked_add(1)?;
+        Some(Self { file: NonZeroU32::new(file)?, span: origin.span })
+    }
 }
 
 impl Taint {
-    pub(crate) const NONE: Self = Self { axes: 0, local: None, origin: None };
+    pub(crate) const NONE: Self = Self { axes: 0, local: None, from: None };
 
     pub(crate) fn rank(axes: Axes, origin: Origin) -> Self {
-        Self { axes, local: None, origin: Some(origin) }
+        Self { axes, local: None, from: Source::of(origin) }
     }
 
     pub(crate) fn local(kind: Locally, origin: Origin) -> Self {
-        Self { axes: 0, local: Some(kind), origin: Some(origin) }
+        Self { axes: 0, local: Some(kind), from: Source::of(origin) }
+    }
+
+    /// The same, from another place.
+    pub(crate) fn at(self, origin: Origin) -> Self {
+        Self { from: Source::of(origin), ..self }
+    }
+
+    /// Where it comes from.
+    pub(crate) fn origin(self) -> Option<Origin> {
+        self.from.map(|from| Origin { file: from.file.get() as usize - 1, span: from.span })
     }
 
     /// A number for all of it.
     pub(crate) fn print(self) -> u64 {
         let at = self
-            .origin
+            .origin()
             .map_or(0, |at| hash(&[at.file as u64, u64::from(at.span.at), u64::from(at.span.end)]));
         hash(&[u64::from(self.axes), self.local.map_or(0, |local| local as u64 + 1), at])
     }
@@ -100,17 +126,17 @@ impl Taint {
 
     pub(crate) fn join(self, other: Self) -> Self {
         // The place of a rank is more telling than that of data.
-        let origin = match (self.axes != 0, other.axes != 0) {
-            (false, true) => other.origin,
-            _ if self.is_clean() => other.origin,
-            _ => self.origin,
+        let from = match (self.axes != 0, other.axes != 0) {
+            (false, true) => other.from,
+            _ if self.is_clean() => other.from,
+            _ => self.from,
         };
         // An order or a random draw says more than that a value is the process's own.
         let local = match (self.local, other.local) {
             (Some(Locally::Data), Some(more @ (Locally::Random | Locally::Order))) => Some(more),
             (own, more) => own.or(more),
         };
-        Self { axes: self.axes | other.axes, local, origin }
+        Self { axes: self.axes | other.axes, local, from }
     }
 }
 

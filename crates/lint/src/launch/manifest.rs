@@ -1,5 +1,8 @@
 //! YAML: Kubernetes, Compose, and configuration with variables; templates of Helm and Jinja are blanked.
 
+use std::sync::OnceLock;
+
+use aho_corasick::AhoCorasick;
 use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
 
 use super::{Batch, Container, Launch, Setting, Spot, last_number, shell};
@@ -9,7 +12,43 @@ const MAX_DEPTH: usize = 60;
 /// Longest file: the parser's time grows faster than its input.
 const MAX_BYTES: usize = 1 << 20;
 
+/// Keys that are read wherever they stand.
+const KEYS: &[&str] = &["env", "environment", "envVars", "env_vars", "args", "command", "run", "services"];
+/// Words without which nothing else is read.
+const WORDS: &[&str] = &[
+    "nvidia.com/gpu",
+    "pytorchReplicaSpecs",
+    "numNodes",
+    "completionMode",
+    "num_processes",
+    "train_micro_batch_size_per_gpu",
+    // Keys may be spelt with an escape or an alias, or stand on a line of their own.
+    "\\",
+    "? ",
+    " :",
+    "\t:",
+    "\n:",
+    "?\n",
+    "?\t",
+];
+
+/// Whether a file has a key that is read. Most configurations have none, and parsing them takes long.
+fn may_matter(text: &str) -> bool {
+    static FINDER: OnceLock<Option<AhoCorasick>> = OnceLock::new();
+    let build = || AhoCorasick::builder().build(KEYS.iter().chain(WORDS)).ok();
+    let Some(finder) = FINDER.get_or_init(build) else { return true };
+    finder.find_overlapping_iter(text).any(|found| {
+        found.pattern().as_usize() >= KEYS.len() || {
+            let after = text.get(found.end()..).unwrap_or_default();
+            after.trim_start_matches(['"', '\'']).starts_with(':')
+        }
+    })
+}
+
 pub(super) fn read(text: &str, launch: &mut Launch<'_>) {
+    if !may_matter(text) {
+        return;
+    }
     let depth = text.lines().map(|line| line.len() - line.trim_start().len()).max().unwrap_or_default();
     let brackets = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
     if text.len() > MAX_BYTES || depth > MAX_DEPTH * 8 || brackets > 20_000 || is_nested(text) {
@@ -322,5 +361,21 @@ fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_with_a_key_that_is_read_are_parsed_and_others_are_not() {
+        assert!(may_matter("job:\n  env:\n    - name: X\n"));
+        assert!(may_matter("{\"envVars\": {}}"));
+        assert!(may_matter("'command' : [sh]"));
+        assert!(may_matter("? run\n: x"));
+        assert!(may_matter("\"\\x65nv\": x"));
+        assert!(may_matter("limits: {nvidia.com/gpu: 8}"));
+        assert!(!may_matter("model:\n  hidden: 4096\n  environments: [a, run, env]\n"));
     }
 }

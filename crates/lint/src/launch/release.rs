@@ -1,5 +1,8 @@
 //! Which release of NCCL an image or a file of requirements leads to.
 
+use std::sync::OnceLock;
+
+use aho_corasick::AhoCorasick;
 use ringleader_knowledge::version::NcclVersion;
 
 /// PyTorch's releases for Linux, and the NCCL that the metadata of their wheels on PyPI pins (read on 23 November 2026). The
@@ -18,14 +21,24 @@ const WHEELS: &[(&str, [u16; 3])] = &[
     ("2.11", [2, 28, 9]),
 ];
 
+/// What stands before a release.
+const WHEEL: &str = "nvidia-nccl-cu";
+const TORCH: &str = "torch==";
+const IMAGE: &str = "pytorch/pytorch:";
+
 /// The release that a text pins: `nvidia-nccl-cu12==2.21.5`, `torch==2.4.0`, `pytorch/pytorch:2.4.0-cuda12.1`.
 pub(crate) fn pinned(text: &str) -> Option<NcclVersion> {
-    let wheel = after(text, "nvidia-nccl-cu").find_map(|rest| {
+    static WORDS: OnceLock<Option<AhoCorasick>> = OnceLock::new();
+    let words = WORDS.get_or_init(|| AhoCorasick::new([WHEEL, TORCH, IMAGE]).ok());
+    if words.as_ref().is_some_and(|words| !words.is_match(text)) {
+        return None;
+    }
+    let wheel = after(text, WHEEL).find_map(|rest| {
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
         version(rest.strip_prefix("==")?)
     });
     let torch = || {
-        let pins = after(text, "torch==").chain(after(text, "pytorch/pytorch:"));
+        let pins = after(text, TORCH).chain(after(text, IMAGE));
         pins.filter_map(version).find_map(of_torch)
     };
     wheel.or_else(torch)

@@ -71,6 +71,18 @@ pub(crate) fn parse(text: &str) -> Result<Tree<'_>, Refusal> {
     }))
 }
 
+/// The bytes that `is_deep` looks at.
+const NESTS: [bool; 256] = {
+    let mut table = [false; 256];
+    let bytes = b"()[]{}+-*/%~.&|^<>@,\n ";
+    let mut at = 0;
+    while at < bytes.len() {
+        table[bytes[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
 /// Whether brackets, indentation or operators nest deeper than any program that people write. Strings and comments count too:
 /// this only errs towards refusal, and only for absurd files.
 fn is_deep(text: &str) -> bool {
@@ -82,12 +94,12 @@ fn is_deep(text: &str) -> bool {
         if indent > MAX_DEPTH * 8 {
             return true;
         }
-        let mut before = b'\n';
-        for byte in line.iter().skip(n_blanks).copied() {
-            if byte.is_ascii_alphanumeric() || byte == b'_' {
-                before = byte;
+        let code = line.get(n_blanks..).unwrap_or_default();
+        for (at, byte) in code.iter().copied().enumerate() {
+            if !NESTS[usize::from(byte)] {
                 continue;
             }
+            let before = at.checked_sub(1).map_or(b'\n', |at| code[at]);
             match byte {
                 b'(' | b'[' | b'{' => depth += 1,
                 b')' | b']' | b'}' => {
@@ -107,7 +119,6 @@ fn is_deep(text: &str) -> bool {
             if depth > MAX_DEPTH * 2 || operators > MAX_OPERATORS {
                 return true;
             }
-            before = byte;
         }
     }
     false
@@ -386,9 +397,12 @@ impl<'s> Lower<'s> {
         let text = literal.value.to_str();
         let source = self.slice(literal.range);
         // The common case borrows: one literal without escapes.
+        let quoted = source.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+        let start = source.len() - quoted.len() + if is_tripled(quoted) { 3 } else { 1 };
         source
-            .find(text)
-            .and_then(|at| source.get(at..at + text.len()))
+            .get(start..start + text.len())
+            .filter(|literal| *literal == text)
+            .or_else(|| source.find(text).and_then(|at| source.get(at..at + text.len())))
             .map_or_else(|| Cow::Owned(text.to_owned()), Cow::Borrowed)
     }
 
@@ -402,6 +416,11 @@ impl<'s> Lower<'s> {
         let loops = loops.map(|g| (self.expr(&g.target), self.expr(&g.iter), self.exprs(&g.ifs))).collect();
         ExprKind::Comprehension(Box::new(Comprehension { kind, parts, loops }))
     }
+}
+
+/// Whether a literal opens with three quotes.
+fn is_tripled(quoted: &str) -> bool {
+    matches!(quoted.as_bytes(), [a @ (b'\'' | b'"'), b, c, ..] if a == b && b == c)
 }
 
 fn cmp(op: py::CmpOp) -> Cmp {

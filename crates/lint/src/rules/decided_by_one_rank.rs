@@ -47,7 +47,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
             let title = "each rank looks at its own data, and all take the answer of one".to_owned();
             let mut finding = finding(scan, &RULE, func, seen.at, title);
-            if let Some(origin) = flag.taint.origin {
+            if let Some(origin) = flag.taint.origin() {
                 let text = "each process finds this for itself".to_owned();
                 finding.related.push(Related { place: place(scan.project, origin, None), text });
             }

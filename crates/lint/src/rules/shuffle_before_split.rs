@@ -41,7 +41,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         .map(|(func, seen)| {
             let title = "each rank takes its part of a list that it shuffled for itself: samples come twice or never".to_owned();
             let mut finding = finding(scan, &RULE, func, seen.at, title);
-            if let Some(origin) = seen.args.first().and_then(|list| list.taint.origin) {
+            if let Some(origin) = seen.args.first().and_then(|list| list.taint.origin()) {
                 let text = "shuffled here".to_owned();
                 finding.related.push(crate::Related { place: crate::drafting::place(scan.project, origin, Some(func)), text });
             }

@@ -99,7 +99,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
             let title = format!("the size of what {} gets differs from rank to rank", row.call.name);
             let mut finding = finding(scan, &RULE, func, seen.at, title);
-            if let Some(origin) = shape.origin {
+            if let Some(origin) = shape.origin() {
                 let text = "the size comes from here".to_owned();
                 finding.related.push(crate::Related { place: crate::drafting::place(scan.project, origin, None), text });
             }

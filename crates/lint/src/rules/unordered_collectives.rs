@@ -46,9 +46,9 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             // A call further down is shown at the loop.
             let is_here = scan.project.functions[func].def.span.holds(seen.at.span)
                 && scan.project.functions[func].file == seen.at.file;
-            let at = if is_here { seen.at } else { seen.order.origin.unwrap_or(seen.at) };
+            let at = if is_here { seen.at } else { seen.order.origin().unwrap_or(seen.at) };
             let mut finding = finding(scan, &RULE, func, at, title);
-            let other = if is_here { seen.order.origin } else { Some(seen.at) };
+            let other = if is_here { seen.order.origin() } else { Some(seen.at) };
             if let Some(origin) = other.filter(|origin| *origin != at) {
                 let text = if is_here { "the order comes from here" } else { "the collective" }.to_owned();
                 finding.related.push(crate::Related {
