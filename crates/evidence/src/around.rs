@@ -32,8 +32,10 @@ pub struct Around {
 
 /// Before the first line that is wanted, this much is searched for the lines before it, bytes.
 const BACK_BYTES: u64 = 16 << 10;
-/// Of a longer place only the line that is meant counts, or its first lines.
+/// Of a longer place only the line that is meant counts, or its first lines; of a traceback its last ones.
 const MAX_LINES: usize = 8;
+/// Lines of a traceback that are read for its end.
+const MAX_TRACEBACK: u64 = 200;
 /// Lines that are held while the next ones are read.
 const HELD_LINES: usize = 256;
 /// Bytes of one line.
@@ -126,8 +128,10 @@ impl<'i> Lines<'i> {
         while self.held.back().is_some_and(is_meant) && self.line() {}
         let is_long =
             self.held.back().is_some_and(|held| held.start < end && held.number >= first + MAX_LINES as u64);
+        let is_traceback = is_long && line <= first && self.is_traceback(first);
         let (low, high) = match is_long {
             true if line > first => (line, line),
+            true if is_traceback => self.end_of(first, end),
             true => (first, first + MAX_LINES as u64 / 2 - 1),
             false => {
                 let last = self.held.iter().filter(|held| is_meant(held)).map(|held| held.number).max()?;
@@ -143,6 +147,21 @@ impl<'i> Lines<'i> {
         let before = text(low.saturating_sub(n_lines as u64), low - 1);
         let after = text(high + 1, high + n_lines as u64);
         (!lines.is_empty()).then_some(Around { line: low, before, lines, after })
+    }
+
+    /// Python prints the innermost call and the error last.
+    fn is_traceback(&self, first: u64) -> bool {
+        let is_head = |held: &Line| held.text.contains("Traceback (most recent call last)");
+        self.held.iter().any(|held| held.number == first && is_head(held))
+    }
+
+    /// The last lines before the offset `end`, of at most [`MAX_TRACEBACK`] from `first` on.
+    fn end_of(&mut self, first: u64, end: u64) -> (u64, u64) {
+        let is_within = |held: &Line| held.start < end && held.number < first + MAX_TRACEBACK;
+        while self.held.back().is_some_and(is_within) && self.line() {}
+        let last = self.held.iter().filter(|held| is_within(held)).map(|held| held.number).max();
+        let last = last.unwrap_or(first);
+        ((last + 1).saturating_sub(MAX_LINES as u64 / 2).max(first), last)
     }
 
     /// A line by its number, with those around it.
@@ -279,6 +298,18 @@ mod tests {
         let by_number = [Place { source: "t".into(), span: (0, 0), line: 45 }];
         let found = around("t", &mut text.as_bytes(), &by_number, 2, &Limits::default()).remove(0).unwrap();
         assert_eq!((found.lines, found.before.len(), found.after.len()), (vec!["row 45".to_owned()], 2, 2));
+    }
+
+    #[test]
+    fn of_a_long_traceback_its_end() {
+        let frames: String =
+            (1..=9).map(|n| format!("  File \"a.py\", line {n}, in f{n}\n    f{n}()\n")).collect();
+        let trace = format!("Traceback (most recent call last):\n{frames}ValueError: x\n");
+        let text = format!("step 1\n{trace}after\n");
+        let places = [Place { source: "t".into(), span: (7, 7 + trace.len() as u64), line: 2 }];
+        let found = around("t", &mut text.as_bytes(), &places, 1, &Limits::default()).remove(0).unwrap();
+        assert_eq!(found.lines[1..], ["  File \"a.py\", line 9, in f9", "    f9()", "ValueError: x"]);
+        assert_eq!((found.line, found.lines.len(), &found.after[..]), (18, 4, &["after".to_owned()][..]));
     }
 
     #[test]

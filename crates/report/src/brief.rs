@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use crate::json::{Evidence, Fact, Finding, Report, Role, Severity, Spot};
 use crate::quote::plain;
 use crate::redact::redact;
-use crate::text::{citation, decider, difference, headline, notes, others, place, ranks, tally, who};
-use crate::{Detail, missing};
+use crate::text::{citation, decider, difference, headline_of, notes, others, place, ranks, tally, who};
+use crate::{Detail, missing, open};
 
 /// Default size of a brief, bytes.
 pub const USUAL_BYTES: usize = 16 << 10;
@@ -179,7 +179,7 @@ fn finding(lines: &mut Vec<String>, finding: &Finding, n_cited: usize) {
 
 fn verdict(report: &Report) -> Vec<String> {
     let verdict = &report.verdict;
-    let mut lines = vec![plain(&headline(verdict))];
+    let mut lines = vec![plain(&headline_of(report))];
     if !verdict.summary.is_empty() {
         lines.push(redact(&plain(&verdict.summary)));
     }
@@ -191,8 +191,13 @@ fn verdict(report: &Report) -> Vec<String> {
         lines.push(format!("victims: {}", ranks(&verdict.victims)));
     }
     if let Some(first) = decider(report) {
-        lines.push("proof:".to_owned());
-        first.evidence.iter().take(8).for_each(|e| cited(&mut lines, e));
+        if open::is_guess(report) {
+            lines.push("lines whose words led to the guess:".to_owned());
+            open::resembling(&first.evidence, false).iter().for_each(|e| cited(&mut lines, e));
+        } else {
+            lines.push("proof:".to_owned());
+            first.evidence.iter().take(8).for_each(|e| cited(&mut lines, e));
+        }
     }
     for (n, candidate) in report.candidates.iter().enumerate() {
         lines.push(format!(
@@ -346,7 +351,7 @@ fn missing(report: &Report) -> Vec<String> {
     for open in report
         .undecided
         .iter()
-        .filter(|open| !open.question.starts_with("nothing explains this line"))
+        .filter(|open| !open.question.starts_with("no finding accounts for this line"))
         .take(10)
     {
         let command =

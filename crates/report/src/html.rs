@@ -17,7 +17,7 @@ use crate::Detail;
 use crate::json::{Report, SpanState};
 use crate::markdown;
 use crate::quote::plain;
-use crate::text::{headline, in_short, place, ranks};
+use crate::text::{headline, headline_of, in_short, place, ranks};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -97,7 +97,7 @@ fn head(out: &mut String, report: &Report) {
          <a class=\"skip\" href=\"#report\">Skip to the report</a>\n",
         digest(SCRIPT),
         digest(STYLE),
-        text(&headline(&report.verdict)),
+        text(&headline_of(report)),
     );
 }
 
@@ -136,6 +136,9 @@ fn header(out: &mut String, report: &Report) {
     let _ = write!(out, "<span class=\"chip id {style}\">{}</span> ", text(cause));
     if verdict.cause != "none" {
         let _ = write!(out, "<span class=\"chip\">{}</span> ", verdict.category.name());
+        if crate::open::is_guess(report) {
+            out.push_str("<span class=\"chip warn\">a guess</span> ");
+        }
         if verdict.cause != "undecided" {
             let _ = write!(out, "<span class=\"chip\">{} confidence</span> ", verdict.confidence.name());
         }

@@ -293,6 +293,13 @@ impl Evidence {
         self.context.as_ref().map(|context| context.lines.join("\n"))
     }
 
+    /// What to quote: the lines as they are, where the text is their meaning or only one of them; else the text.
+    pub fn quoted(&self) -> String {
+        let raw =
+            self.raw().filter(|raw| self.is_meaning() || raw.lines().count() > self.text.lines().count());
+        raw.unwrap_or_else(|| self.text.clone())
+    }
+
     /// Whether the text says what the line means instead of repeating it.
     pub fn is_meaning(&self) -> bool {
         let bare = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -313,7 +320,7 @@ pub struct Context {
     /// Lines before it.
     pub before: Vec<String>,
     /// The cited lines as they are in the file; `text` may say what they mean instead. Of a long citation the line that
-    /// is meant, or its first lines.
+    /// is meant, or its first lines, of a traceback its last ones.
     pub lines: Vec<String>,
     /// Lines after it.
     pub after: Vec<String>,

@@ -4,12 +4,12 @@
 use std::fmt::Write as _;
 
 use crate::Detail;
-use crate::json::{Action, Evidence, Report};
+use crate::json::{Action, Confidence, Evidence, Report};
 use crate::open;
 use crate::quote::{plain, plain_lines, wrap};
 use crate::text::{
-    MAX_RANKS, citation, decider, difference, headline, is_live, notes, others, place, ranks, standing,
-    tally, who,
+    MAX_RANKS, citation, decider, difference, headline, headline_of, is_live, notes, others, place, ranks,
+    standing, tally, who,
 };
 
 /// Citations shown of one finding unless everything is asked for.
@@ -28,7 +28,7 @@ pub fn render(report: &Report, detail: Detail) -> String {
     let all = detail == Detail::Everything;
     let limit = |usual: usize| if all { usize::MAX } else { usual };
     let verdict = &report.verdict;
-    line(&mut out, &format!("## ringleader: {}", plain(&headline(&report.verdict))));
+    line(&mut out, &format!("## ringleader: {}", plain(&headline_of(report))));
     out.push('\n');
     for job in &report.jobs {
         let text = format!("{}: {}", job.id, headline(&job.verdict));
@@ -50,11 +50,14 @@ pub fn render(report: &Report, detail: Detail) -> String {
         return out;
     }
     rank_rows(&mut out, report, limit(MAX_RANKS));
+    let is_guess = open::is_guess(report);
     if let Some(finding) = decider(report).filter(|finding| !finding.evidence.is_empty()) {
-        heading(&mut out, "Proof");
-        evidence(&mut out, "", &finding.evidence, limit(MAX_CITATIONS));
+        heading(&mut out, if is_guess { "Lines whose words led to the guess" } else { "Proof" });
+        let lines =
+            if is_guess { open::resembling(&finding.evidence, all) } else { finding.evidence.clone() };
+        evidence(&mut out, "", &lines, limit(MAX_CITATIONS));
     }
-    if !verdict.actions.is_empty() {
+    if !verdict.actions.is_empty() && !is_guess {
         heading(&mut out, "What to do");
         for (n, action) in verdict.actions.iter().enumerate() {
             self::action(&mut out, &format!("{}. ", n + 1), action);
@@ -82,9 +85,11 @@ pub fn render(report: &Report, detail: Detail) -> String {
     }
     if !report.not_looked_at.is_empty() && verdict.cause != "undecided" && !all {
         let kinds: Vec<&str> = report.not_looked_at.iter().map(|missing| missing.kind.as_str()).collect();
-        line(&mut out, &format!("\nNot looked at: {}", kinds.join(", ")));
+        if verdict.confidence != Confidence::High {
+            line(&mut out, &format!("\nNot given: {}", kinds.join(", ")));
+        }
     } else if !report.not_looked_at.is_empty() {
-        heading(&mut out, "Not looked at, and what would collect it");
+        heading(&mut out, "Not given, and what would collect it");
         for missing in &report.not_looked_at {
             line(
                 &mut out,
@@ -163,10 +168,8 @@ fn open_questions(out: &mut String, report: &Report, most: usize) {
     }
     let questions = open::questions(report);
     if !questions.is_empty() {
-        heading(
-            out,
-            if report.verdict.cause == "undecided" { "What would decide" } else { "What would show more" },
-        );
+        let is_open = report.verdict.cause == "undecided" || open::is_guess(report);
+        heading(out, if is_open { "What would decide" } else { "What would show more" });
         for open in questions {
             line(out, &format!("- {}", prose(&plain(&open.question))));
             fence(out, "  ", "sh", &plain_lines(&open.command).join("\n"));
@@ -207,10 +210,8 @@ fn more(out: &mut String, n_all: usize, shown: usize, what: &str) {
 fn evidence(out: &mut String, indent: &str, evidence: &[Evidence], limit: usize) {
     for cited in evidence.iter().take(limit) {
         line(out, &format!("{indent}- {}", code(&citation(cited))));
-        let raw = cited.raw().filter(|_| cited.is_meaning());
-        let quoted = raw.as_deref().unwrap_or(&cited.text);
-        fence(out, &format!("{indent}  "), "text", &plain_lines(quoted).join("\n"));
-        if raw.is_some() {
+        fence(out, &format!("{indent}  "), "text", &plain_lines(&cited.quoted()).join("\n"));
+        if cited.is_meaning() {
             line(out, &format!("{indent}  {}", prose(&plain(&cited.text))));
         }
     }

@@ -1,15 +1,45 @@
-//! An undecided verdict: causes that come into question, unexplained error statements, and what would decide.
+//! An undecided verdict, and one that is a guess: causes that come into question, unexplained error statements, and what
+//! would decide.
 //!
 //! The open questions of a report repeat both for readers that know neither list; here each is printed once.
 
-use crate::json::{Report, Role, Statement, Undecided};
+use crate::json::{Evidence, Finding, Report, Role, Statement, Undecided};
 
 /// Statements that are shown unfolded unless everything is asked for.
 pub(crate) const MAX_STATEMENTS: usize = 4;
 
+/// The finding that the verdict rests on.
+pub(crate) fn decider(report: &Report) -> Option<&Finding> {
+    report.findings.first().filter(|first| first.cause == report.verdict.cause)
+}
+
+/// Id of the finding that only says what the wording resembles.
+const GUESS: &str = "likeness";
+
+/// The verdict is what the wording of the evidence resembles: no line and no record shows it.
+pub(crate) fn is_guess(report: &Report) -> bool {
+    decider(report).is_some_and(|finding| finding.id == GUESS)
+}
+
+/// A guess cites single words with their weights: each line once, with its words; without their weights unless asked for.
+pub(crate) fn resembling(evidence: &[Evidence], with_weights: bool) -> Vec<Evidence> {
+    let mut lines: Vec<Evidence> = Vec::new();
+    for cited in evidence {
+        let word = match cited.text.rsplit_once(" +") {
+            Some((word, _)) if !with_weights => word.to_owned(),
+            _ => cited.text.clone(),
+        };
+        match lines.iter_mut().find(|line| line.source == cited.source && line.line == cited.line) {
+            Some(line) => line.text = format!("{}, {word}", line.text),
+            None => lines.push(Evidence { text: word, ..cited.clone() }),
+        }
+    }
+    lines
+}
+
 /// Unexplained error statements, if they keep the verdict open.
 pub(crate) fn statements(report: &Report) -> Vec<&Statement> {
-    if report.verdict.cause != "undecided" {
+    if report.verdict.cause != "undecided" && !is_guess(report) {
         return Vec::new();
     }
     report.statements.iter().filter(|s| s.role == Role::Unexplained).collect()
@@ -18,16 +48,60 @@ pub(crate) fn statements(report: &Report) -> Vec<&Statement> {
 /// Questions that no candidate and no statement answers.
 pub(crate) fn questions(report: &Report) -> Vec<&Undecided> {
     let (quoted, weighed) = (!statements(report).is_empty(), !report.candidates.is_empty());
+    // Of a guess the first line says enough.
+    let is_line = |question: &str| question.starts_with("no finding accounts for this line");
+    let first = report.undecided.iter().map(|open| open.question.as_str()).find(|q| is_line(q));
+    let is_guess = is_guess(report);
     let is_told = |question: &str| {
-        quoted && question.starts_with("nothing explains this line")
+        is_line(question) && (quoted || is_guess && Some(question) != first)
             || weighed && question.starts_with("candidates that fit these lines")
+            || has_jobs(report) && question.starts_with(JOBS)
     };
     report.undecided.iter().filter(|open| !is_told(&open.question)).collect()
 }
 
+/// Start of the question of which of several jobs the reader means.
+pub const JOBS: &str = "the evidence holds records of ";
+
+/// The evidence is of several jobs, and the report lists them before everything else.
+pub(crate) fn has_jobs(report: &Report) -> bool {
+    report.jobs.len() > 1
+}
+
+/// The commands that diagnose each of several recorded jobs by itself.
+pub(crate) fn of_each_job(report: &Report) -> Option<&str> {
+    report.undecided.iter().find(|open| open.question.starts_with(JOBS)).map(|open| open.command.as_str())
+}
+
+/// Why there is nothing to judge, if no part of the evidence could be read or was of a known kind.
+pub(crate) fn nothing(report: &Report) -> Option<String> {
+    let is_blank = |kind: &str| matches!(kind, "not-read" | "empty" | "unknown");
+    let is_empty = report.verdict.cause == "undecided"
+        && report.findings.is_empty()
+        && report.statements.is_empty()
+        && report.looked_at.iter().all(|entry| is_blank(&entry.kind));
+    if !is_empty {
+        return None;
+    }
+    let Some(first) = report.looked_at.first() else {
+        return Some("nothing to read: there is no file in what was given".to_owned());
+    };
+    let source = crate::quote::plain(&first.source);
+    let why = match first.notes.first() {
+        Some(note) => note.text.trim_start_matches("not read: ").to_owned(),
+        None => "it is empty".to_owned(),
+    };
+    let more = match report.looked_at.len() - 1 {
+        0 => String::new(),
+        n => format!(" (and {n} more files)"),
+    };
+    Some(format!("nothing readable: {source}: {}{more}", crate::quote::plain(&why)))
+}
+
 /// What the questions are for.
 pub(crate) fn title(report: &Report) -> &'static str {
-    if report.verdict.cause == "undecided" { "what would decide" } else { "what would show more" }
+    let is_open = report.verdict.cause == "undecided" || is_guess(report);
+    if is_open { "what would decide" } else { "what would show more" }
 }
 
 /// Where a statement occurs first.

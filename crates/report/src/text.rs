@@ -1,11 +1,13 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
 use crate::json::{
-    Action, Culprit, Difference, Evidence, Finding, LookedAt, RankRow, Report, Severity, Verdict,
+    Action, Confidence, Culprit, Difference, Evidence, Finding, LookedAt, NotLookedAt, RankRow, Report,
+    Severity, Verdict,
 };
 use crate::missing::NOT_GIVEN;
 use crate::page::{Page, Style};
 use crate::quote::{columns, fold, plain, plain_lines, wrap, wrap_words};
+pub(crate) use crate::open::decider;
 pub(crate) use crate::sets::{in_short, ranks};
 use crate::{Detail, Look, open};
 
@@ -25,15 +27,26 @@ pub(crate) const MAX_RANKS: usize = 32;
 /// The whole report as text, a newline at its end.
 pub fn render(report: &Report, look: &Look) -> String {
     let mut page = Page::new(*look);
+    if let Some(why) = open::nothing(report) {
+        page.nothing(report, &why);
+        return page.out;
+    }
     page.jobs(report);
     page.verdict(report);
     if look.detail > Detail::Verdict {
         page.ranks(report);
-        page.proof(report);
-        page.actions(&report.verdict.actions);
+        if open::is_guess(report) {
+            page.candidates(report);
+            page.resembling(report);
+        } else {
+            page.proof(report);
+            page.actions(&report.verdict.actions);
+        }
         page.findings(report);
         page.against(report);
-        page.candidates(report);
+        if !open::is_guess(report) {
+            page.candidates(report);
+        }
         page.unexplained(report);
         page.undecided(report);
         page.looked_at(report);
@@ -50,6 +63,12 @@ pub(crate) fn headline(verdict: &Verdict) -> String {
         "undecided" => "undecided".to_owned(),
         cause => format!("{cause} ({}, {} confidence)", verdict.category.name(), verdict.confidence.name()),
     }
+}
+
+/// The headline of a report: a guess says that it is one.
+pub(crate) fn headline_of(report: &Report) -> String {
+    let guess = if open::is_guess(report) { "guess: " } else { "" };
+    format!("{guess}{}", headline(&report.verdict))
 }
 
 /// Everything known of a culprit, on one line: `rank 2, host vm, pid 1347, local rank 2, GPU 0000:00:08.0`.
@@ -152,11 +171,6 @@ pub(crate) fn others(report: &Report) -> &[Finding] {
     report.findings.get(usize::from(decided)..).unwrap_or_default()
 }
 
-/// The finding that the verdict rests on.
-pub(crate) fn decider(report: &Report) -> Option<&Finding> {
-    report.findings.first().filter(|first| first.cause == report.verdict.cause)
-}
-
 impl Page {
     fn verdict(&mut self, report: &Report) {
         let verdict = &report.verdict;
@@ -166,7 +180,7 @@ impl Page {
             _ => Style::Red,
         };
         // Wrapped before it is painted: colour takes no columns.
-        for row in wrap(&plain(&headline(&report.verdict)), self.look.width) {
+        for row in wrap(&plain(&headline_of(report)), self.look.width) {
             let row = self.paint(style, &row);
             self.row(&row);
         }
@@ -204,14 +218,8 @@ impl Page {
         let pad = " ".repeat(indent);
         for cited in evidence.iter().take(shown) {
             self.item(&pad, &citation(cited));
-            let is_meaning = cited.is_meaning();
-            let raw = cited.raw().filter(|_| is_meaning);
-            self.quote(
-                indent,
-                raw.as_deref().unwrap_or(&cited.text),
-                if all { usize::MAX } else { most_rows },
-            );
-            if is_meaning {
+            self.quote(indent, &cited.quoted(), if all { usize::MAX } else { most_rows });
+            if cited.is_meaning() {
                 self.item(&format!("{pad}    "), &plain(&cited.text));
             }
         }
@@ -237,6 +245,38 @@ impl Page {
             self.heading("proof");
             self.evidence(2, &finding.evidence, MAX_CITATIONS, MAX_PROOF_ROWS);
         }
+    }
+
+    /// The lines that a guess rests on, each once.
+    fn resembling(&mut self, report: &Report) {
+        let Some(finding) = decider(report) else { return };
+        let all = self.look.detail == Detail::Everything;
+        let lines = open::resembling(&finding.evidence, all);
+        self.heading("lines whose words led to the guess");
+        self.evidence(2, &lines, MAX_CITATIONS, MAX_QUOTE_ROWS);
+    }
+
+    /// Nothing could be read: why, and what to give.
+    fn nothing(&mut self, report: &Report, why: &str) {
+        for row in wrap(why, self.look.width) {
+            let row = self.paint(Style::Yellow, &row);
+            self.row(&row);
+        }
+        if self.look.detail == Detail::Verdict {
+            return;
+        }
+        let shown = if self.look.detail == Detail::Everything { usize::MAX } else { MAX_OTHERS };
+        let notes = notes(report, self.look.detail);
+        if notes.len() > 1 {
+            self.heading("notes");
+            for (place, text) in notes.iter().take(shown) {
+                self.item("  ", &format!("{place}: {text}"));
+            }
+            self.more("  ", notes.len().saturating_sub(shown), "notes");
+        }
+        self.heading("what to give");
+        self.item("  ", "logs, dumps and stacks of the job; what is read, and how to get it:");
+        self.command("    ", "ringleader help evidence");
     }
 
     fn actions(&mut self, actions: &[Action]) {
@@ -330,6 +370,13 @@ impl Page {
             return;
         }
         let all = self.look.detail == Detail::Everything;
+        if open::is_guess(report) && !all {
+            let n = statements.len() + report.statements_left_out;
+            let (what, are) = if n == 1 { ("statement", "is") } else { ("statements", "are") };
+            self.out.push('\n');
+            self.row(&format!("{n} error {what} {are} unexplained: --verbose shows them"));
+            return;
+        }
         let shown = if all { usize::MAX } else { open::MAX_STATEMENTS };
         self.heading("unexplained error statements");
         for one in statements.iter().take(shown) {
@@ -351,24 +398,43 @@ impl Page {
             return;
         }
         self.heading(open::title(report));
+        // Several questions may have one answer.
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
         for open in questions {
-            self.item("  ", &plain(&open.question));
-            self.command("    ", &open.command);
+            match groups.iter_mut().find(|(command, _)| !command.is_empty() && *command == open.command) {
+                Some((_, asked)) => asked.push(&open.question),
+                None => groups.push((&open.command, vec![&open.question])),
+            }
+        }
+        for (command, asked) in groups {
+            for question in asked {
+                self.item("  ", &plain(question));
+            }
+            self.command("    ", command);
         }
     }
 
     /// Every job of the node with its verdict, where there are several. Those of recorded evidence are an open question.
     fn jobs(&mut self, report: &Report) {
-        let Some(first) = report.jobs.first().filter(|_| is_live(report)) else { return };
-        self.row(&format!("{} jobs run on this node", report.jobs.len()));
+        let Some(first) = report.jobs.first().filter(|_| open::has_jobs(report)) else { return };
+        let is_live = is_live(report);
+        let title = if is_live { "jobs run on this node" } else { "jobs or attempts in what was given" };
+        self.row(&format!("{} {title}", report.jobs.len()));
         for job in &report.jobs {
             let summary = &job.verdict.summary;
             let colon = if summary.is_empty() { "" } else { ": " };
             let text = format!("{}{colon}{summary}", headline(&job.verdict));
             self.item(&format!("  {}  ", plain(&job.id)), &plain(&text));
         }
-        let rest = "for another: ringleader diagnose --live --pid PID";
-        self.item("", &format!("below: the report of {}; {rest}", plain(&first.id)));
+        if is_live {
+            let rest = "for another: ringleader diagnose --live --pid PID";
+            self.item("", &format!("below: the report of {}; {rest}", plain(&first.id)));
+        } else {
+            self.item("", "each by itself (below: the report of the one that failed worst, or last):");
+            if let Some(commands) = open::of_each_job(report) {
+                self.command("  ", commands);
+            }
+        }
         self.out.push('\n');
     }
 
@@ -413,17 +479,29 @@ impl Page {
             return;
         }
         if report.verdict.cause != "undecided" && self.look.detail != Detail::Everything {
+            // Nothing more would make it surer.
+            if report.verdict.confidence == Confidence::High {
+                return;
+            }
             let kinds: Vec<&str> = report.not_looked_at.iter().map(|missing| missing.kind.as_str()).collect();
             self.out.push('\n');
-            self.item("not looked at: ", &plain(&kinds.join(", ")));
+            self.item("not given: ", &plain(&kinds.join(", ")));
             return;
         }
-        self.heading("not looked at, and what would collect it");
+        self.heading("not given, and what would collect it");
+        // One command may collect several kinds.
+        let mut groups: Vec<(&NotLookedAt, Vec<&str>)> = Vec::new();
         for missing in &report.not_looked_at {
-            let label = format!("  {:<15}  ", plain(&missing.kind));
-            self.command(&label, &missing.command);
+            match groups.iter_mut().find(|(m, _)| m.command == missing.command && m.why == missing.why) {
+                Some((_, kinds)) => kinds.push(&missing.kind),
+                None => groups.push((missing, vec![&missing.kind])),
+            }
+        }
+        for (missing, kinds) in groups {
+            self.item("  ", &plain(&kinds.join(", ")));
+            self.command("    ", &missing.command);
             if missing.why != NOT_GIVEN {
-                self.item(&" ".repeat(columns(&label)), &plain(&missing.why));
+                self.item("    ", &plain(&missing.why));
             }
         }
     }

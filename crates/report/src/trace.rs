@@ -280,9 +280,10 @@ fn verdict(analysis: &Analysis<'_>) -> Verdict {
         _ if !judge::is_explained(analysis.step_ns, analysis.replayed_ns) => {
             none("undecided", "a replay of the recorded dependencies does not explain the recorded steps")
         }
-        _ if !analysis.shows_computation() => {
-            none("undecided", "no rank is late, but only communication was recorded: what else takes time is unknown")
-        }
+        _ if !analysis.shows_computation() => none(
+            "undecided",
+            "no rank is late, but only communication was recorded: what else takes time is unknown",
+        ),
         Some(_) => none("none", "nothing to gain: no single change makes a step 5 % shorter"),
         None => none("undecided", "the timelines do not show what delayed the GPU's work"),
     }

@@ -113,8 +113,9 @@ pub(crate) struct BenchArgs {
 pub(crate) enum ProbeFormat {
     /// For people.
     Text,
+    /// The same as json-v1.
+    Json,
     /// For programs.
-    #[value(alias = "json")]
     JsonV1,
 }
 
@@ -332,7 +333,7 @@ impl BenchArgs {
                     table::who(report).iter().map(|line| format!("# {line}") + "\n").collect::<String>();
                 print(&format!("#\n{who}{}", table::verdicts(report)))?;
             }
-            ProbeFormat::JsonV1 => print(&json()?)?,
+            ProbeFormat::Json | ProbeFormat::JsonV1 => print(&json()?)?,
         }
         if let Some(path) = &self.save {
             write(path, &json()?)?;

@@ -113,7 +113,7 @@ enum Purpose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CheckFormat {
     Text,
-    #[value(alias = "json")]
+    Json,
     JsonV1,
     Jsonl,
     Junit,
@@ -173,7 +173,7 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
         }
     }
     match args.format {
-        CheckFormat::JsonV1 => {
+        CheckFormat::Json | CheckFormat::JsonV1 => {
             out.write(&(serde_json::to_string_pretty(&report).map_err(Failure::Json)? + "\n"))?;
         }
         CheckFormat::Jsonl => out.write(&(serde_json::to_string(&report).map_err(Failure::Json)? + "\n"))?,

@@ -1,5 +1,6 @@
 //! `ringleader diagnose`: evidence of a failed job, or of one that runs here, to a verdict.
 
+use std::io::{self, Write as _};
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,19 +9,21 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use ringleader_model::{Case, Fact, Observation, Severity, Verdict};
 use ringleader_report::json::{JobRow, Report};
-use ringleader_report::{against, brief, html, markdown, text, timeline};
-use tempfile::TempDir;
+use ringleader_report::{against, brief, html, markdown, quote, text, timeline};
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
 use crate::failure::Failure;
-use crate::gather::{context, excerpts};
+use crate::gather::{self, context, excerpts, folders};
 use crate::jobs::{self, LocalJob};
-use crate::terminal::{LookArgs, detail};
+use crate::terminal::{self, LookArgs, detail};
 use crate::{Diagnosis, collect};
 
 /// Diagnose a failed job from its evidence: the rank at fault, the cause, and what to do
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "ringleader diagnose [OPTIONS] <PATH>...\n       ringleader diagnose [OPTIONS] --live [PATH]..."
+)]
 pub(crate) struct DiagnoseArgs {
     /// Folders, files or archives; `-` is standard input
     #[arg(value_name = "PATH", required_unless_present = "live")]
@@ -37,7 +40,7 @@ pub(crate) struct DiagnoseArgs {
     /// Do not query NCCL's RAS service
     #[arg(long, requires = "live")]
     no_ras: bool,
-    /// Keep the collected bundle in this file
+    /// Write the collected bundle to this file [default: a new folder for temporary files]
     #[arg(long, value_name = "FILE", requires = "live")]
     keep: Option<PathBuf>,
     /// Form of the report; json is json-v1
@@ -78,7 +81,7 @@ pub(crate) struct DiagnoseArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Text,
-    #[value(alias = "json")]
+    Json,
     JsonV1,
     Markdown,
 }
@@ -98,14 +101,9 @@ impl Subcommand for DiagnoseArgs {
             return self.several(&found);
         }
         let mut paths = self.paths.clone();
-        // Removed once the report is printed.
-        let _scratch = if self.live {
-            let (bundle, scratch) = self.collect(&self.pid, self.keep.clone())?;
-            paths.insert(0, bundle);
-            scratch
-        } else {
-            None
-        };
+        if self.live {
+            paths.insert(0, self.collect(&self.pid, self.keep.clone())?);
+        }
         let diagnosis = self.judge(&paths)?;
         self.print(&self.report(&diagnosis, &paths)?, &diagnosis.case, &paths)?;
         self.outcome(&diagnosis).map(ExitCode::from)
@@ -121,6 +119,7 @@ impl DiagnoseArgs {
     /// The report, with the lines around its citations, and compared with a good run if one was named.
     fn report(&self, diagnosis: &Diagnosis, paths: &[PathBuf]) -> Result<Report, Failure> {
         let mut report = diagnosis.report();
+        folders::name(&mut report, paths);
         // The verdict alone quotes nothing.
         if !self.quiet || self.html.is_some() {
             context::add(&mut report, paths);
@@ -137,11 +136,11 @@ impl DiagnoseArgs {
 
     fn print(&self, report: &Report, case: &Case, paths: &[PathBuf]) -> Result<(), Failure> {
         if let Some(path) = &self.html {
-            let create = |source| Failure::Create { path: path.clone(), source };
+            let create = |source| Failure::CannotWrite { path: path.clone(), source };
             std::fs::write(path, html::render(report)).map_err(create)?;
         }
         if let Some(path) = &self.perfetto {
-            let create = |source| Failure::Create { path: path.clone(), source };
+            let create = |source| Failure::CannotWrite { path: path.clone(), source };
             let mut bytes = Vec::new();
             timeline::perfetto(report, &mut bytes).map_err(create)?;
             std::fs::write(path, bytes).map_err(create)?;
@@ -152,9 +151,9 @@ impl DiagnoseArgs {
         }
         let detail = detail(self.quiet, self.verbose);
         print(&match self.format {
-            Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
+            Format::Json | Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
             Format::Markdown => markdown::render(report, detail),
-            Format::Text => text::render(report, &self.look.look(detail)),
+            Format::Text => terminal::spelled(text::render(report, &self.look.look(detail))),
         })
     }
 
@@ -163,6 +162,9 @@ impl DiagnoseArgs {
         // Error statements and signs of progress are understood in text of any program.
         let is_understood = |o: &Observation| matches!(o.fact, Fact::Said(_) | Fact::Progress(_));
         let is_known = case.sources.iter().any(ringleader_rules::is_known);
+        if let Some(why) = gather::refused(case) {
+            return Err(Failure::Unreadable { why });
+        }
         if !is_known && !case.observations.iter().any(is_understood) {
             let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
             return Err(Failure::NoUsableEvidence { n_files });
@@ -175,7 +177,7 @@ impl DiagnoseArgs {
         let mut reports = Vec::new();
         for job in found {
             let keep = self.keep.as_ref().map(|path| jobs::named_after(path, job.root));
-            let (bundle, _scratch) = self.collect(&job.pids, keep)?;
+            let bundle = self.collect(&job.pids, keep)?;
             let mut paths = self.paths.clone();
             paths.insert(0, bundle);
             let diagnosis = self.judge(&paths)?;
@@ -198,13 +200,13 @@ impl DiagnoseArgs {
             return Ok(Code::NothingFound.into());
         };
         report.jobs = rows;
-        // Each bundle is gone by now: quotations are in the report.
+        // Quotations are in the report.
         self.print(&report, &Case::default(), &[])?;
         Ok(code.into())
     }
 
-    /// Collects from a job that runs here. Returns the bundle, and its temporary folder unless it is kept.
-    fn collect(&self, pids: &[u32], keep: Option<PathBuf>) -> Result<(PathBuf, Option<TempDir>), Failure> {
+    /// Collects from a job that runs here. Returns the bundle. It stays: the report cites it.
+    fn collect(&self, pids: &[u32], keep: Option<PathBuf>) -> Result<PathBuf, Failure> {
         let is_named = keep.is_some();
         let failed = |path: PathBuf| {
             move |source| match source {
@@ -224,7 +226,15 @@ impl DiagnoseArgs {
         };
         collect::for_diagnosis(pids, self.job.as_deref(), !self.no_ras, &bundle)
             .map_err(failed(bundle.clone()))?;
-        Ok((bundle, scratch))
+        // Only now: a folder without a whole bundle is removed.
+        if let Some(folder) = scratch {
+            let _ = folder.keep();
+            let shown = quote::plain(&bundle.display().to_string());
+            // Nobody is left to tell if standard error is gone.
+            let _ =
+                writeln!(io::stderr().lock(), "note: the evidence is in {shown}; --keep names another file");
+        }
+        Ok(bundle)
     }
 }
 

@@ -7,6 +7,7 @@ mod plan;
 mod show;
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,7 +17,7 @@ use ringleader_knowledge::version::NcclVersion as Release;
 use ringleader_report::quote::plain;
 
 use crate::command::{Subcommand, print};
-use crate::env::answer::{Answer, Check, Standing, State, Variable};
+use crate::env::answer::{Answer, Check, Compared, Standing, State, Variable};
 use crate::env::installed::Installed;
 use crate::env::job::Job;
 use crate::env::plan::{Fate, Setting, Wants, fate};
@@ -61,7 +62,7 @@ pub(crate) struct EnvArgs {
 enum Format {
     /// Lines for a shell, or what `--check` found, for people
     Shell,
-    #[value(alias = "json")]
+    Json,
     JsonV1,
     /// NAME=value
     Dotenv,
@@ -75,6 +76,10 @@ impl Subcommand for EnvArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let here = std::env::current_dir().unwrap_or_default();
         let dir = here.join(self.dir.as_deref().unwrap_or(Path::new(FOLDER)));
+        if let Some(python) = &self.python {
+            let missing = |source| Failure::NoSuchFile { path: python.clone(), source };
+            std::fs::metadata(python).map_err(missing)?;
+        }
         let mut installed = installed::find(self.python.as_deref());
         let job = match self.check {
             Some(pid) => Some(Job::read(Path::new("/proc"), pid).map_err(|source| unreadable(pid, &source))?),
@@ -91,13 +96,17 @@ impl Subcommand for EnvArgs {
             ..Wants::of(&installed, plugin::find(), &dir)
         };
         let settings = wants.settings();
-        let check = job.map(|job| job.check(&settings, wants.torch, wants.nccl));
+        let check = job.map(|job| {
+            let mut check = job.check(&settings, wants.torch, wants.nccl);
+            check.settings.splice(0..0, without_plugin(&job, &wants));
+            check
+        });
         let lacks = check
             .as_ref()
             .is_some_and(|check| check.settings.iter().any(|setting| setting.standing != Standing::Good));
         let answer = answer(&installed, &wants, &settings, check);
         let text = match (self.format, &answer.check) {
-            (Format::JsonV1, _) => {
+            (Format::Json | Format::JsonV1, _) => {
                 serde_json::to_string_pretty(&answer).map(|text| text + "\n").map_err(Failure::Json)?
             }
             (Format::Shell, Some(check)) => said(&answer, check, self.quiet),
@@ -106,9 +115,50 @@ impl Subcommand for EnvArgs {
             (Format::Slurm, _) => show::slurm(&answer),
             (Format::K8s, _) => show::k8s(&answer),
         };
+        if !self.quiet {
+            self.remark(&answer);
+        }
         print(&text)?;
         Ok(if lacks { Code::Findings } else { Code::NothingFound }.into())
     }
+}
+
+impl EnvArgs {
+    /// What must be known where the printed lines go to a shell or a file: on standard error.
+    fn remark(&self, answer: &Answer) {
+        let mut remarks = Vec::new();
+        if answer.installed.plugin.is_none() {
+            remarks.push(format!("{}; without it nothing sees single operations of NCCL", plugin::missing()));
+        }
+        if matches!(self.format, Format::Dotenv | Format::Slurm | Format::K8s) {
+            remarks.push(format!(
+                "these lines do not create {}, into which logs and dumps go: create it on every node (mkdir -p), or name a \
+                 shared folder with --dir",
+                plain(&answer.directory)
+            ));
+        }
+        let mut out = std::io::stderr().lock();
+        for remark in remarks {
+            // Nobody is left to tell if standard error is gone.
+            let _ = writeln!(out, "note: {remark}");
+        }
+    }
+}
+
+/// The plugin, as a setting that a job lacks: it was not found, so no value for it can be named.
+fn without_plugin(job: &Job, wants: &Wants) -> Option<Compared> {
+    const NAME: &str = "NCCL_PROFILER_PLUGIN";
+    let row = ringleader_knowledge::export::all().iter().find(|row| row.name == NAME)?;
+    let pids = job.without(NAME);
+    let is_wanted = wants.plugin.is_none() && wants.nccl.is_some() && row.is_read_by(wants.nccl);
+    (is_wanted && !pids.is_empty()).then(|| Compared {
+        name: NAME.to_owned(),
+        standing: Standing::Missing,
+        is: None,
+        should: None,
+        why: format!("{} ({})", row.without, plugin::missing()),
+        pids,
+    })
 }
 
 fn unreadable(pid: u32, source: &std::io::Error) -> Failure {
@@ -162,8 +212,7 @@ fn answer(installed: &Installed, wants: &Wants, settings: &[Setting], check: Opt
         }
     }
     if wants.plugin.is_none() {
-        let so = plugin::LIBRARY;
-        notes.push(format!("{so} was not found beside this program: RINGLEADER_PLUGIN names it"));
+        notes.push(plugin::missing());
     }
     Answer {
         schema: SCHEMA.to_owned(),

@@ -12,6 +12,7 @@ mod line;
 mod listed;
 mod nearest;
 mod settings;
+mod terms;
 pub mod text;
 mod topics;
 mod words;
@@ -80,7 +81,8 @@ pub fn explain(query: &str) -> Explanation {
     topics.truncate(MAX_TOPICS);
     let nearest = if topics.is_empty() {
         let names = names();
-        nearest::nearest(&name, names.iter().map(String::as_str))
+        let alike = nearest::nearest(&name, names.iter().map(String::as_str));
+        if alike.is_empty() { nearest::symptoms(&name) } else { alike }
     } else {
         Vec::new()
     };
@@ -164,7 +166,8 @@ fn by_message(text: &str) -> Vec<Topic> {
 /// Topics with exactly this name, in any case.
 fn by_name(name: &str) -> Vec<Topic> {
     let lower = name.to_lowercase();
-    let mut topics = by_number(&lower);
+    let mut topics: Vec<Topic> = terms::get(&lower).into_iter().collect();
+    topics.extend(by_number(&lower));
     let id = lower.replace([' ', '_'], "-");
     topics.extend(cause::get(&id).map(topics::of_cause));
     topics.extend(
@@ -280,8 +283,15 @@ fn by_number(lower: &str) -> Vec<Topic> {
     let words = words.join(" ");
     // Verbs' completions are what `error 12` is asked for; a bare number is none of these.
     let of_families: Vec<Topic> = status::numbered(&words, number).map(topics::status).collect();
-    let errnos = ["errno", "os error"].contains(&&*words);
-    if is(&["cuda", "cuda error", "cudaerror", "cuda failure", "cudaerror t"]) {
+    // Of an error without a name all that it may be; verbs' completions, which it mostly is, come first.
+    let is_any = words == "error";
+    if is_any {
+        topics.extend(of_families.iter().cloned());
+        topics.extend(status::numbered("cuda error", number).map(topics::status));
+        topics.extend(u8::try_from(number).ok().and_then(nccl_result::get).map(topics::result));
+    }
+    let errnos = is_any || ["errno", "os error"].contains(&&*words);
+    if is_any || is(&["cuda", "cuda error", "cudaerror", "cuda failure", "cudaerror t"]) {
         topics.extend(code.and_then(cuda_error::get).map(topics::cuda_error));
     }
     topics.extend(

@@ -54,6 +54,12 @@ pub enum Failure {
         /// Files that were read.
         n_files: usize,
     },
+    /// The system gave no access to any of it.
+    #[error("read what was given: {why}")]
+    Unreadable {
+        /// Which file, and why not.
+        why: String,
+    },
     /// The process, or the job, that was asked for does not run here.
     #[error("find what was asked for: {why}")]
     Absent {
@@ -213,6 +219,7 @@ impl Failure {
             | Self::Stdin(_)
             | Self::Gpu { .. } => Code::NoUsableEvidence,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
+            Self::Unreadable { .. } => Code::Refused,
             // A full disk is no finding, no usage error and no bug; a script must not take it for one.
             Self::Write(_) | Self::Program(_) | Self::Bundle(BundleTrouble::Write(_)) => Code::Refused,
             Self::Json(_) | Self::Bundle(BundleTrouble::Manifest(_)) => Code::OurBug,
@@ -222,14 +229,26 @@ impl Failure {
     /// What to print on standard error: what failed, why, and what to type next. Empty if there is nothing to say.
     pub fn message(&self) -> String {
         let (why, help) = match self {
-            Self::Usage(error) => return error.render().to_string(),
+            Self::Usage(error) => return format!("{}{}", error.render(), tip(error)),
             Self::Config { report } => return report.clone(),
             Self::Variable { why, .. } => {
                 (why.clone(), "`ringleader help configuration` lists what sets options")
             }
             Self::Unknown { nearest, .. } => {
+                let titles: Vec<String> = nearest
+                    .iter()
+                    .filter_map(|name| ringleader_knowledge::symptom::get(name.strip_prefix("symptom ")?))
+                    .map(|row| format!("\n    ringleader explain symptom {:<16} {}", row.id, row.title))
+                    .collect();
                 let help = if nearest.is_empty() {
-                    "`ringleader explain` lists what can be explained".to_owned()
+                    "`ringleader explain` lists what can be explained, `ringleader explain --list symptoms` what users see"
+                        .to_owned()
+                } else if titles.len() == nearest.len() {
+                    let lines = titles.concat();
+                    return format!(
+                        "error: failed to {}\n  help: the nearest symptoms are{lines}\n",
+                        quote::plain(&self.to_string())
+                    );
                 } else {
                     format!("did you mean {}?", nearest.join(", "))
                 };
@@ -285,6 +304,9 @@ impl Failure {
             Self::NoUsableEvidence { .. } => {
                 (String::new(), "`ringleader help evidence` lists what is read and how to get it")
             }
+            Self::Unreadable { .. } => {
+                (String::new(), "run as the owner of the files, or grant access to them")
+            }
             Self::Absent { .. } => (
                 String::new(),
                 "without --pid and --job all processes that carry a rank or use a GPU are meant",
@@ -299,6 +321,23 @@ impl Failure {
         let why = if why.is_empty() { why } else { format!(": {why}") };
         format!("error: failed to {}\n  help: {help}\n", quote::plain(&format!("{self}{why}")))
     }
+}
+
+/// What a frequent slip on the command line means.
+fn tip(error: &clap::Error) -> String {
+    use clap::error::{ContextKind, ContextValue};
+    let said = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let name = said(ContextKind::InvalidSubcommand);
+    if name.contains(['/', '.']) || !name.is_empty() && std::path::Path::new(name).exists() {
+        return format!("  tip: to diagnose files: ringleader diagnose {}\n", quote::plain(name));
+    }
+    if said(ContextKind::InvalidValue) == "html" && said(ContextKind::InvalidArg).starts_with("--format") {
+        return "  tip: the page is written to a file: --html FILE\n".to_owned();
+    }
+    String::new()
 }
 
 /// The code for what the system answered about a path or an address that was named: it is wrong, or it is refused.

@@ -4,6 +4,7 @@
 
 pub(crate) mod context;
 pub(crate) mod excerpts;
+pub(crate) mod folders;
 mod walk;
 
 use std::any::Any;
@@ -85,10 +86,23 @@ fn our_bug(_panic: &(dyn Any + Send)) -> String {
     )
 }
 
+/// What to do about a file that the system does not let this user read.
+const DENIED: &str = "read it as its owner, or grant access: chmod a+r";
+
+/// The first file and why, if the system let this user read nothing of what was given.
+pub(crate) fn refused(case: &Case) -> Option<String> {
+    let note = |source: usize| {
+        case.notes.iter().find(|n| n.cite.source.0 as usize == source && n.text.ends_with(DENIED))
+    };
+    let first = case.sources.first()?;
+    let why = note(0)?.text.trim_start_matches("not read: ").to_owned();
+    (0..case.sources.len()).all(|at| note(at).is_some()).then(|| format!("{}: {why}", first.path))
+}
+
 /// Why a file could not be opened, and what to do.
 fn unreadable(error: &io::Error) -> String {
     let next = match error.kind() {
-        io::ErrorKind::PermissionDenied => "read it as its owner, or grant access: chmod a+r",
+        io::ErrorKind::PermissionDenied => DENIED,
         io::ErrorKind::NotFound => "it disappeared while the folder was read; run again",
         _ => "copy it to a local disk and run again",
     };

@@ -5,6 +5,14 @@ use std::path::{Path, PathBuf};
 /// What it is called.
 pub(crate) const LIBRARY: &str = "libringleader_nccl.so";
 
+/// What to say where it is not found.
+pub(crate) fn missing() -> String {
+    format!(
+        "the NCCL plugin ({LIBRARY}) was not found: a package or wheel installs it beside this program; in the source \
+         `cargo build --release -p ringleader-plugin` makes target/release/{LIBRARY}, and RINGLEADER_PLUGIN names it"
+    )
+}
+
 /// The plugin: `$RINGLEADER_PLUGIN`, else where an archive, a package or a wheel puts it.
 pub(crate) fn find() -> Option<PathBuf> {
     // `0` is the plugin's own word for off.

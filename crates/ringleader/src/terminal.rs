@@ -31,6 +31,19 @@ impl LookArgs {
     }
 }
 
+/// The text with its ellipses in ASCII, where the locale is set to one without UTF-8.
+pub(crate) fn spelled(text: String) -> String {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
+    if takes_utf8(&locale) { text } else { text.replace('…', "...") }
+}
+
+/// Whether a locale of this name takes UTF-8; one that is not set is taken to.
+fn takes_utf8(locale: &str) -> bool {
+    let lower = locale.to_ascii_lowercase();
+    lower.is_empty() || lower.contains("utf-8") || lower.contains("utf8")
+}
+
 /// What `--quiet` and `--verbose` mean. The command line refuses both at once.
 pub(crate) fn detail(quiet: bool, verbose: bool) -> Detail {
     match (quiet, verbose) {

@@ -214,7 +214,7 @@ impl VerifyArgs {
         let is_whole = right == n && n_false == 0;
         match self.format {
             ProbeFormat::Text => print(&table::proofs(&proofs, n_false))?,
-            ProbeFormat::JsonV1 => {
+            ProbeFormat::Json | ProbeFormat::JsonV1 => {
                 let score = Score {
                     schema: "ringleader.verify-proof.v1",
                     planted: proofs.len(),
@@ -231,7 +231,7 @@ impl VerifyArgs {
     fn tell(&self, report: &Report) -> Result<(), Failure> {
         match self.format {
             ProbeFormat::Text => print(&table::render(report)),
-            ProbeFormat::JsonV1 => {
+            ProbeFormat::Json | ProbeFormat::JsonV1 => {
                 print(&(serde_json::to_string_pretty(report).map_err(Failure::Json)? + "\n"))
             }
         }

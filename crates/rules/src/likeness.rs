@@ -37,7 +37,7 @@ pub(crate) const ENDS: [Cause; 6] = [
 ];
 
 /// Sources that a reader knows line by line.
-const FORMED: [SourceKind; 12] = [
+pub(crate) const FORMED: [SourceKind; 12] = [
     SourceKind::KernelLog,
     SourceKind::NvidiaSmi,
     SourceKind::Dcgmi,
@@ -143,7 +143,8 @@ fn are_events(scene: &Scene<'_>, likely: &Likely) -> bool {
 
 fn draft(likely: &Likely) -> Draft {
     let named = |cause: Cause| cause.id();
-    let title = format!("the wording resembles {}", named(likely.cause));
+    let title =
+        format!("a guess: no statement proves it, but the wording resembles that of {}", named(likely.cause));
     let slow = cause::category(likely.cause) == Category::Performance;
     let next: Vec<&str> = likely.next.iter().copied().map(named).collect();
     // Why a collective hangs, the complaints of those who wait do not say.

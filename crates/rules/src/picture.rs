@@ -4,6 +4,7 @@
 mod calls;
 mod events;
 mod facts;
+mod guess;
 mod machines;
 mod ranks;
 mod statements;
@@ -21,7 +22,7 @@ pub(crate) fn picture(scene: &Scene<'_>, verdict: &Verdict) -> Picture {
     let (statements, n_statements_left_out) = statements::statements(scene, &verdict.findings);
     let candidates = match verdict.cause {
         Cause::Undecided => statements::candidates(scene, verdict),
-        _ => Vec::new(),
+        _ => guess::candidates(scene, verdict),
     };
     Picture {
         statements,

@@ -131,7 +131,7 @@ pub(crate) fn needs(open: &[&Stated<'_>]) -> Vec<Need> {
     open.iter()
         .take(SHOWN)
         .map(|stated| {
-            let known = stated.row().map_or_else(String::new, |row| format!(": {}", row.says()));
+            let known = stated.row().map_or_else(String::new, |row| format!(" - it means: {}", row.says()));
             let n = if stated.count() > 1 { format!(" ({} times)", stated.count()) } else { String::new() };
             // Advice is prose, no command.
             let action = stated.row().map(ringleader_knowledge::message::Row::action);
@@ -139,7 +139,7 @@ pub(crate) fn needs(open: &[&Stated<'_>]) -> Vec<Need> {
             let asked =
                 stated.row().map_or_else(|| "'<the line>'".to_owned(), |row| format!("message {}", row.id()));
             Need {
-                question: format!("nothing explains this line{n}: {}{known}{action}", line(stated)),
+                question: format!("no finding accounts for this line{n}: {}{known}{action}", line(stated)),
                 command: format!("ringleader explain {asked}"),
             }
         })

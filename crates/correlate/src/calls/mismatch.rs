@@ -45,6 +45,8 @@ pub struct Mismatch {
     pub is_bygone: bool,
     /// Views that saw it.
     pub views: Vec<View>,
+    /// Of a skipped call: where the others make the call that the odd rank makes here.
+    pub shifted: Option<Evidence>,
 }
 
 /// What a proof is made of: the calls, and where in the program they were made.
@@ -74,6 +76,7 @@ pub fn mismatches(proof: Proof<'_, '_>, divergences: &[Divergence]) -> Vec<Misma
             Some(known) => {
                 known.evidence.extend(fresh.evidence);
                 known.views.extend(fresh.views);
+                known.shifted = known.shifted.take().or(fresh.shifted);
                 // Records keep more than lines do: the explanation that more calls confirm wins.
                 if fresh.n_confirmed > known.n_confirmed && class(fresh.fault) != class(known.fault) {
                     known.fault = fresh.fault;
@@ -88,6 +91,12 @@ pub fn mismatches(proof: Proof<'_, '_>, divergences: &[Divergence]) -> Vec<Misma
         }
     }
     found.sort_by_key(|m| (m.at_ns.is_none(), m.at_ns, m.seq));
+    for one in &mut found {
+        // Behind the two calls that differ.
+        let at = one.evidence.len().min(2);
+        let shifted = one.shifted.take().filter(|_| matches!(one.fault, Fault::Skipped(_)));
+        one.evidence.splice(at..at, shifted);
+    }
     found
 }
 
@@ -158,7 +167,26 @@ fn describe(proof: Proof<'_, '_>, divergence: &Divergence) -> Option<Mismatch> {
         n_confirmed: divergence.n_confirmed,
         is_bygone: divergence.is_bygone,
         views: vec![group.view],
+        shifted: track(first_odd).zip(track(divergence.reference)).and_then(|(odd, usual)| {
+            let Fault::Skipped(n) = divergence.fault else { return None };
+            shifted(proof, odd, usual, divergence.seq, n)
+        }),
     })
+}
+
+/// The call of the others that the odd rank makes `n` numbers earlier, with what that means.
+fn shifted(proof: Proof<'_, '_>, odd: &Track<'_>, usual: &Track<'_>, seq: u32, n: u32) -> Option<Evidence> {
+    let later = seq.checked_add(n)?;
+    let call = |track: &Track<'_>, seq: u32| proof.ledger.get(track.call(seq)?);
+    call(odd, seq)?.fits(call(usual, later)?).then_some(())?;
+    let mut evidence = proof.evidence_of(usual, later)?;
+    let who = odd.rank.map_or_else(|| "the other rank".to_owned(), |rank| format!("rank {}", rank.0));
+    let skipped = if n == 1 { format!("#{seq}") } else { format!("#{seq} to #{}", later.saturating_sub(1)) };
+    let _ = write!(
+        evidence.text,
+        "; {who} makes this call as its #{seq}: it skipped the others' {skipped}, so its later calls are {n} behind"
+    );
+    Some(evidence)
 }
 
 impl<'s> Proof<'s, '_> {

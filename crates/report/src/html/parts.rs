@@ -103,7 +103,12 @@ fn more(out: &mut String, n_all: usize, n_shown: usize, what: &str) {
 pub(super) fn proof(report: &Report) -> String {
     let mut out = String::new();
     if let Some(finding) = decider(report) {
-        citations(&mut out, &finding.evidence);
+        if open::is_guess(report) {
+            out.push_str("<p>No line and no record shows this cause; these lines have its words.</p>\n");
+            citations(&mut out, &open::resembling(&finding.evidence, true));
+        } else {
+            citations(&mut out, &finding.evidence);
+        }
     }
     out
 }

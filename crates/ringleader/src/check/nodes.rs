@@ -71,7 +71,7 @@ pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
     let report = fleet.report();
     match args.format {
         CheckFormat::Text => out.write(&fleet_table::render(&report, look))?,
-        CheckFormat::JsonV1 => {
+        CheckFormat::Json | CheckFormat::JsonV1 => {
             out.write(&(serde_json::to_string_pretty(&report).map_err(Failure::Json)? + "\n"))?;
         }
         CheckFormat::Jsonl => {

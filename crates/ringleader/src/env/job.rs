@@ -80,6 +80,11 @@ impl Job {
         Ok(Self { pid, torch: of("libtorch_cuda.so"), nccl: of("libnccl.so.2"), ranks })
     }
 
+    /// Processes of the job in which this name is not set.
+    pub(super) fn without(&self, name: &str) -> Vec<u32> {
+        self.ranks.iter().filter(|(_, own)| !own.contains_key(name)).map(|(pid, _)| *pid).collect()
+    }
+
     /// Compares them.
     pub(super) fn check(&self, settings: &[Setting], torch: Option<Release>, nccl: Option<Release>) -> Check {
         let mut found: BTreeMap<(Standing, usize, String, Option<String>), Compared> = BTreeMap::new();

@@ -104,6 +104,8 @@ pub enum Kind {
     Status,
     /// A check of a node.
     Check,
+    /// A word of a report.
+    Term,
 }
 
 impl Kind {
@@ -126,6 +128,7 @@ impl Kind {
             Self::Symptom => "symptom",
             Self::Status => "status",
             Self::Check => "check",
+            Self::Term => "word of a report",
         }
     }
 }

@@ -9,12 +9,13 @@ use ringleader_report::page::Page;
 use ringleader_rules::rules;
 
 use crate::explain::answer::Topic;
-use crate::explain::topics;
+use crate::explain::{terms, topics};
 
 /// Every topic with a name that people type: all but texts of messages.
 pub(super) fn topics() -> impl Iterator<Item = Topic> {
     let rules = rules::ALL.iter().filter(|r| cause::get(r.id).is_none());
     (symptom::all().iter().map(topics::symptom))
+        .chain(terms::all())
         .chain(cause::all().iter().map(topics::of_cause))
         .chain(rules.map(|r| topics::of_rule(r)))
         .chain(xid::all().iter().map(topics::xid))
@@ -59,6 +60,7 @@ pub fn names() -> Vec<String> {
     names.extend(symptom::all().iter().map(|s| format!("symptom {}", s.id)));
     names.extend(status::all().iter().filter(|s| !is_cuda_error(s)).map(status::Status::full_name));
     names.extend(errno::all().iter().map(|e| e.name.to_owned()));
+    names.extend(terms::all().map(|term| term.name));
     names
 }
 
@@ -72,9 +74,10 @@ pub fn messages() -> impl Iterator<Item = String> {
 pub fn catalog(look: &Look) -> String {
     let mut page = Page::new(*look);
     page.item("", "What can be explained, and how to ask for it:");
-    let rows: [(&str, String, &str); 14] = [
+    let rows: [(&str, String, &str); 15] = [
         ("symptoms", format!("{}, in your own words", symptom::all().len()), "my job hangs"),
         ("causes", format!("{}, by what a verdict names", cause::all().len()), "skipped-collective"),
+        ("words", format!("{}, of a report", terms::all().count()), "culprit"),
         ("Xids", format!("{}, of NVIDIA's driver in the kernel log", xid::all().len()), "xid 79"),
         ("SXids", format!("{}, of NVSwitches in the kernel log", sxid::all().len()), "sxid 11001"),
         ("NCCL results", format!("{} codes", nccl_result::all().len()), "ncclSystemError"),

@@ -14,7 +14,7 @@ use crate::explain::answer::{Explanation, Schema};
 use crate::explain::{catalog, explain, kinds, listed, page, text};
 use crate::failure::Failure;
 use crate::pager;
-use crate::terminal::LookArgs;
+use crate::terminal::{LookArgs, spelled};
 
 /// Bytes of a question that are read from standard input.
 const MAX_STDIN: u64 = 1 << 20;
@@ -46,7 +46,7 @@ pub(crate) struct ExplainArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Text,
-    #[value(alias = "json")]
+    Json,
     JsonV1,
 }
 
@@ -61,7 +61,7 @@ impl Subcommand for ExplainArgs {
             })?;
             match self.format {
                 Format::Text => show(&page(&topics, &look))?,
-                Format::JsonV1 => {
+                Format::Json | Format::JsonV1 => {
                     let query = format!("--list {kind}");
                     let all = Explanation { schema: Schema::V1, query, topics, nearest: Vec::new() };
                     print(&all.to_json().map_err(Failure::Json)?)?;
@@ -75,9 +75,9 @@ impl Subcommand for ExplainArgs {
         }
         let answer = explain(&self.question()?);
         match self.format {
-            Format::JsonV1 => print(&answer.to_json().map_err(Failure::Json)?)?,
+            Format::Json | Format::JsonV1 => print(&answer.to_json().map_err(Failure::Json)?)?,
             Format::Text if answer.topics.is_empty() => {}
-            Format::Text => show(&text::render(&answer, &look))?,
+            Format::Text => show(&spelled(text::render(&answer, &look)))?,
         }
         if answer.topics.is_empty() {
             return Err(Failure::Unknown { query: answer.query, nearest: answer.nearest });

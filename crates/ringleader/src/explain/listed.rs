@@ -10,7 +10,7 @@ use ringleader_report::quote::{columns, plain};
 use ringleader_rules::rules;
 
 use crate::explain::answer::Topic;
-use crate::explain::topics;
+use crate::explain::{terms, topics};
 
 /// Widest name that titles are aligned behind.
 const MAX_NAME: usize = 34;
@@ -22,6 +22,7 @@ const KINDS: &[&str] = &[
     "lint",
     "checks",
     "symptoms",
+    "words",
     "xids",
     "sxids",
     "nccl-results",
@@ -57,6 +58,7 @@ pub fn listed(kind: &str) -> Option<Vec<Topic>> {
         "rules" => rules::ALL.iter().map(|r| topics::of_rule(r)).collect(),
         "lint" => ringleader_lint::rules::all().map(topics::of_lint).collect(),
         "checks" => ringleader_check::checks::ALL.iter().map(|c| topics::of_check(c)).collect(),
+        "words" => terms::all().collect(),
         "symptoms" => symptom::all().iter().map(topics::symptom).collect(),
         "xids" => xid::all().iter().map(topics::xid).collect(),
         "sxids" => sxid::all().iter().map(topics::sxid).collect(),

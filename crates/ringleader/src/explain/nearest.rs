@@ -1,4 +1,6 @@
-//! Names that are spelled like one that is not known.
+//! Names that are spelled like one that is not known, and symptoms whose words are like those of a question.
+
+use ringleader_knowledge::symptom;
 
 /// Longer than any name.
 const MAX_CHARS: usize = 80;
@@ -27,6 +29,59 @@ pub(super) fn nearest<'a>(query: &str, names: impl Iterator<Item = &'a str>) -> 
     found.into_iter().take(MAX_NAMES).map(|(_, name)| name.to_owned()).collect()
 }
 
+/// Symptoms offered.
+const MAX_SYMPTOMS: usize = 3;
+/// Letters of a word that says something: fewer are in every text, more are no word.
+const MIN_LETTERS: usize = 3;
+const MAX_LETTERS: usize = 32;
+
+/// The names of the symptoms that share most words with a question, spelling mistakes allowed; at most three.
+pub(super) fn symptoms(query: &str) -> Vec<String> {
+    let words = |text: &str| -> Vec<String> {
+        let lower = text.to_lowercase();
+        let split = lower.split(|c: char| !c.is_alphanumeric());
+        split
+            .filter(|word| (MIN_LETTERS..=MAX_LETTERS).contains(&word.chars().count()))
+            .map(str::to_owned)
+            .collect()
+    };
+    let asked: Vec<String> = words(query).into_iter().take(MAX_CHARS).collect();
+    let mut found: Vec<(usize, usize, &str)> = symptom::all()
+        .iter()
+        .enumerate()
+        .map(|(at, symptom)| {
+            let own = words(&format!("{} {}", symptom.title, symptom.asked.join(" ")));
+            let score = |word: &String| own.iter().map(|other| alike(word, other)).max().unwrap_or(0);
+            (asked.iter().map(score).sum::<usize>(), at, symptom.id)
+        })
+        .filter(|(score, ..)| *score > 0)
+        .collect();
+    // The frequent ones are first in the table.
+    found.sort_by_key(|(score, at, _)| (std::cmp::Reverse(*score), *at));
+    found.into_iter().take(MAX_SYMPTOMS).map(|(_, _, id)| format!("symptom {id}")).collect()
+}
+
+/// How alike two words are: the same, one begins with the other, or a letter or two differ.
+fn alike(word: &str, other: &str) -> usize {
+    // Few mistakes are in the first letter, and most pairs end here.
+    if word.bytes().next() != other.bytes().next() {
+        return 0;
+    }
+    let (short, long) = if word.len() < other.len() { (word, other) } else { (other, word) };
+    if word == other {
+        3
+    } else if short.chars().count() > MIN_LETTERS && long.starts_with(short) {
+        2
+    } else if short.chars().count() > MIN_LETTERS
+        && long.len() - short.len() <= short.len() / 4
+        && strsim::osa_distance(word, other) <= short.len() / 4
+    {
+        1
+    } else {
+        0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +90,15 @@ mod tests {
     fn check(query: &str, expected: &[&str]) {
         let names = ["NCCL_IB_TIMEOUT", "NCCL_IB_HCA", "NCCL_IB_TC", "skipped-collective", "ncclSystemError"];
         assert_eq!(nearest(query, names.into_iter()), expected);
+    }
+
+    #[test]
+    fn a_question_is_near_the_symptoms_that_share_its_words() {
+        let first = |query: &str| symptoms(query).into_iter().next();
+        assert_eq!(first("my infinibnd card is odd").as_deref(), Some("symptom network"));
+        assert!(symptoms("odd chekpoint things").contains(&"symptom checkpoint".to_owned()));
+        assert!(symptoms("slow gpu checkpoint data timeout").len() == 3);
+        assert_eq!(first("xyzzy plugh"), None);
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn holds_word(text: &str, word: &str) -> bool {
 /// What is met often comes first: 0 most often.
 fn often(kind: Kind) -> u8 {
     match kind {
-        Kind::Symptom => 0,
+        Kind::Symptom | Kind::Term => 0,
         Kind::Cause => 1,
         Kind::Rule | Kind::Message | Kind::NcclResult | Kind::NcclMessage => 2,
         Kind::CudaError | Kind::Variable => 3,

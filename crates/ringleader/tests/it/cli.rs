@@ -163,6 +163,75 @@ fn no_usable_evidence_is_3_and_still_a_report() {
     ");
 }
 
+/// The cause is the first line, whatever there was nothing of.
+#[test]
+fn where_nothing_can_be_read_the_first_line_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = || ringleader().arg("diagnose").arg(folder.path()).output().unwrap();
+    let empty = run();
+    assert_eq!(empty.status.code(), Some(3));
+    assert!(out(&empty).starts_with("nothing to read: there is no file"), "{}", out(&empty));
+    std::fs::write(folder.path().join("x.bin"), [0xa5, 0x00, 0xff, 0x17, 0x9c, 0x00]).unwrap();
+    let binary = run();
+    assert_eq!(binary.status.code(), Some(3));
+    assert!(out(&binary).starts_with("nothing readable: x.bin: binary content"), "{}", out(&binary));
+    assert!(out(&binary).lines().count() < 10, "{}", out(&binary));
+}
+
+/// Frequent slips are answered with what was meant.
+#[test]
+fn slips_are_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = case("segfault");
+    let path = logs.to_str().unwrap();
+    let page = folder.path().join("none/x.html");
+    for (args, said) in [
+        (vec!["logs/"], "ringleader diagnose logs/"),
+        (vec!["diagnose", "--format", "html", path], "--html FILE"),
+        (vec!["diagnose", "--html", page.to_str().unwrap(), path], "does the folder exist"),
+        (vec!["diagnose"], "ringleader diagnose [OPTIONS] <PATH>..."),
+    ] {
+        let output = ringleader().args(&args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(err(&output).contains(said) && !err(&output).contains(" -o"), "{args:?}: {}", err(&output));
+    }
+    let listed = help(&["diagnose", "--help"]);
+    assert!(listed.contains("json, json-v1"), "{listed}");
+}
+
+#[test]
+fn without_utf_8_the_reports_own_signs_are_ascii() {
+    let run = |locale: &str| {
+        let mut command = ringleader();
+        command.arg("diagnose").arg(case("missing-rank")).env("LC_ALL", locale);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert!(!run("C").contains('…'));
+    assert_eq!(run("C"), run("C.UTF-8").replace('…', "..."));
+}
+
+/// Jobs that have folders of their own are told first, each with its command.
+#[test]
+fn jobs_in_folders_are_told_first() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, job) in [("a", "skipped-allreduce"), ("b", "kernel-memory-failure")] {
+        let to = folder.path().join(name);
+        std::fs::create_dir(&to).unwrap();
+        for entry in std::fs::read_dir(case(job)).unwrap().flatten() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+    let output = ringleader().arg("diagnose").arg(folder.path()).output().unwrap();
+    let text = out(&output);
+    assert!(text.starts_with("2 jobs or attempts in what was given\n"), "{text}");
+    let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for name in ["a", "b"] {
+        let command = format!("$ ringleader diagnose {}/{name} ", folder.path().display());
+        assert!(words.contains(&command), "{text}");
+    }
+    assert!(!text.contains("<the files of one attempt>"), "{text}");
+}
+
 #[test]
 fn never_failing_is_0() {
     let run =

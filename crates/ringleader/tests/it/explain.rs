@@ -226,6 +226,11 @@ fn a_symptom_in_the_words_of_whoever_has_it() {
         ("gpu missing", "gpu-lost"),
         ("works on one node but not on two nodes", "multi-node"),
         ("dataloader is slow", "data-loading"),
+        ("gpu disappeared", "gpu-lost"),
+        ("why is my training so slow on two nodes", "slow-multi-node"),
+        ("training stuck at the first step", "first-step"),
+        ("one gpu at 100% and others at 0", "one-gpu-busy"),
+        ("segfault", "segfault"),
     ] {
         assert_eq!(found(query), format!("Symptom symptom {symptom}"), "{query}");
     }
@@ -250,7 +255,6 @@ fn a_symptom_in_the_words_of_whoever_has_it() {
 #[test]
 fn a_status_by_its_name_and_by_its_number() {
     for (query, expected) in [
-        ("error 12", "Status IBV_WC_RETRY_EXC_ERR"),
         ("status=12", "Status IBV_WC_RETRY_EXC_ERR"),
         ("transport retry counter exceeded", "Status IBV_WC_RETRY_EXC_ERR"),
         ("ibv_wc_retry_exc_err", "Status IBV_WC_RETRY_EXC_ERR"),
@@ -269,8 +273,28 @@ fn a_status_by_its_name_and_by_its_number() {
     ] {
         assert_eq!(found(query), expected, "{query}");
     }
+    // An error without a library's name: all that it may be.
+    let error = found("error 12");
+    assert!(error.starts_with("Status IBV_WC_RETRY_EXC_ERR | "), "{error}");
+    assert!(error.contains("ENOMEM") && error.contains("cudaErrorInvalidPitchValue"), "{error}");
     // A number alone is an Xid, as before, and no status of a library.
     assert_eq!(found("48"), "Xid xid 48");
+}
+
+#[test]
+fn the_words_of_a_report() {
+    for word in ["culprit", "victims", "proof", "confidence", "high", "medium", "low", "disruptive", "guess"]
+    {
+        assert!(found(word).starts_with("Term "), "{word}: {}", found(word));
+    }
+    // Every label of the README's first report is a word or a cause.
+    let readme = std::fs::read_to_string(crate::root().join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("<!-- output -->\n").unwrap();
+    let (shown, _) = rest.split_once("<!-- /output -->").unwrap();
+    for label in ["culprit", "victims", "proof", "looked at"] {
+        assert!(shown.contains(label) && found(label).starts_with("Term "), "{label}");
+    }
+    assert!(explain("undecided").topics[0].sources.iter().all(|s| !s.contains("ARCHITECTURE")));
 }
 
 /// `diagnose` and `explain` have one classifier: what a line is to one it is to the other.
@@ -415,6 +439,14 @@ fn a_misspelt_name_is_2_and_names_are_offered() {
     assert_eq!(output.status.code(), Some(2));
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["nearest"][0], "skipped-collective");
+    // Of a question the symptoms that share its words.
+    let output = run(&["chekpoint infinibnd datalodr"]);
+    let said = err(&output);
+    assert_eq!(
+        (output.status.code(), said.matches("ringleader explain symptom ").count()),
+        (Some(2), 3),
+        "{said}"
+    );
     let output = run(&["xyzzy plugh"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("`ringleader explain` lists what can be explained"), "{}", err(&output));

@@ -194,7 +194,7 @@ pub(crate) fn undecided() -> Verdict {
         findings: hang().findings.split_off(1),
         needs: vec![
             need("is rank 2 stopped?", "ps -eo pid,ppid,stat,wchan:32,pcpu,etime,args"),
-            need("where does rank 2 stand?", "py-spy dump --pid PID_OF_RANK_2 --json"),
+            need("where does rank 2 stand?", "ringleader diagnose --live --pid PID_OF_RANK_2"),
         ],
         ..healthy()
     }

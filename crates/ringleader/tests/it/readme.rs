@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Lines that need what a test does not have: other nodes, a cluster, or a job and time to follow it.
-const NOT_HERE: &[&str] = &["kubectl ", "--hosts", "watch ", "--live"];
+const NOT_HERE: &[&str] = &["kubectl ", "torchrun ", "torchrun ", "--hosts", "watch ", "--live"];
 
 /// The commands of a section, without the remarks behind them.
 fn commands(readme: &str, section: &str) -> Vec<String> {

@@ -73,6 +73,8 @@ fn a_shell_takes_the_lines() {
             "{text}"
         );
         assert!(text.contains("TORCH_FR_BUFFER_SIZE"), "{text}");
+        // The folder is only named.
+        assert!(err(&output).contains("do not create") && err(&output).contains("--dir"), "{}", err(&output));
     }
 }
 
@@ -97,13 +99,23 @@ fn a_running_job_is_compared() {
         "{said}"
     );
     assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+    // No plugin is installed here, and the job has none: that lacks, too.
+    let without = env(root.path()).output().unwrap();
+    let has_plugin = !err(&without).contains("libringleader_nccl.so) was not found");
+    assert!(said.contains("missing  NCCL_PROFILER_PLUGIN"), "{said}");
     let mut job = Command::new("sleep");
+    if !has_plugin {
+        job.env("NCCL_PROFILER_PLUGIN", "other");
+    }
     let exports = env(root.path()).args(["--format", "dotenv"]).output().unwrap();
     for (name, value) in out(&exports).lines().filter_map(|line| line.split_once('=')) {
         job.env(name, value);
     }
     let good = check(job.env("RANK", "0"));
     assert_eq!(good.status.code(), Some(0), "{}", out(&good));
+    let nowhere = env(root.path()).args(["--python", "/no/such/python"]).output().unwrap();
+    assert_eq!((nowhere.status.code(), out(&nowhere)), (Some(2), ""), "{}", err(&nowhere));
+    assert!(err(&nowhere).contains("/no/such/python"), "{}", err(&nowhere));
     let gone = env(root.path()).args(["--check", "4194305"]).output().unwrap();
     assert_eq!(gone.status.code(), Some(3), "{}", err(&gone));
 }

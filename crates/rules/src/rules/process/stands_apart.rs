@@ -115,7 +115,7 @@ fn apart(
                 "{rank} sleeps while its peers run{}: is it still there a few seconds later?",
                 drafting::at(look.place)
             ),
-            command: format!("py-spy dump --pid {pid}; sleep 5; py-spy dump --pid {pid}"),
+            command: format!("ringleader diagnose --live --pid {pid}"),
         });
         return None;
     }
@@ -137,7 +137,7 @@ fn apart(
         .advise_made(
             Impact::Harmless,
             "take its stack again a few seconds later: the same place means stuck, another means slow",
-            Some(format!("py-spy dump --native --pid {pid}")),
+            Some(format!("ringleader diagnose --live --pid {pid}")),
         )
         .build()
 }

@@ -140,7 +140,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .advise_made(
                     Impact::Harmless,
                     "take its stack twice, a few seconds apart: the same place means stuck, another means slow",
-                    Some(format!("py-spy dump --native --pid {pid}")),
+                    Some(format!("ringleader diagnose --live --pid {pid}")),
                 )
                 .build(),
         );

@@ -93,7 +93,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise_made(
             Impact::Harmless,
             "take the stacks again: the same place means stuck, another means slow",
-            Some(format!("py-spy dump --native --pid {pid}")),
+            Some(format!("ringleader diagnose --live --pid {pid}")),
         )
         .build();
     Outcome::from_findings(found.into_iter().collect())

@@ -1,0 +1,152 @@
+//! The words of a report: what the lines and labels of `diagnose` mean.
+
+use crate::explain::answer::{Kind, Topic};
+
+/// One word.
+struct Term {
+    name: &'static str,
+    /// Other forms by which it is asked for.
+    also: &'static [&'static str],
+    title: &'static str,
+    means: &'static str,
+    is_not: &'static str,
+    see: &'static [&'static str],
+}
+
+const TERMS: &[Term] = &[
+    Term {
+        name: "culprit",
+        also: &["culprits"],
+        title: "whom the verdict names",
+        means: "the rank, process, GPU or host to look at first: the fault is there, or what the others wait for is missing there",
+        is_not: "it is usually not the rank that complains: who reports a timeout is a victim",
+        see: &["victim", "proof"],
+    },
+    Term {
+        name: "victim",
+        also: &["victims"],
+        title: "who suffers from the fault",
+        means: "ranks that wait for the culprit or fail because of it; their own logs are full of errors, and nothing is wrong with them",
+        is_not: "",
+        see: &["culprit"],
+    },
+    Term {
+        name: "proof",
+        also: &["evidence", "citation"],
+        title: "the lines that the verdict rests on",
+        means: "each entry gives the file and line, then the text there behind a bar, and below it what it means, where that is not the text itself",
+        is_not: "a guess has no proof: its report lists the lines whose words led to it",
+        see: &["confidence", "guess"],
+    },
+    Term {
+        name: "confidence",
+        also: &[],
+        title: "how sure the verdict is",
+        means: "high, medium or low, by what shows the cause: how many independent kinds of evidence, and whether the failing rank says it itself",
+        is_not: "it is no probability",
+        see: &["high", "medium", "low"],
+    },
+    Term {
+        name: "high",
+        also: &["high confidence"],
+        title: "the surest of three degrees of confidence",
+        means: "two independent kinds of evidence agree, or the failing rank states the fault itself: act on it",
+        is_not: "",
+        see: &["confidence", "medium", "low"],
+    },
+    Term {
+        name: "medium",
+        also: &["medium confidence"],
+        title: "the middle one of three degrees of confidence",
+        means: "one kind of evidence points clearly at the cause: check it with the first command of the report before costly actions",
+        is_not: "",
+        see: &["confidence", "high", "low"],
+    },
+    Term {
+        name: "low",
+        also: &["low confidence"],
+        title: "the least of three degrees of confidence",
+        means: "an indirect sign, or a guess by the wording: run the commands under `what would decide` first",
+        is_not: "it does not mean that little is wrong",
+        see: &["confidence", "high", "medium"],
+    },
+    Term {
+        name: "guess",
+        also: &["guesses", "likeness"],
+        title: "a verdict by the wording of the evidence alone",
+        means: "no statement and no record shows a cause, but the words resemble those of known jobs with it; the report lists the candidates in order and the commands that would decide",
+        is_not: "not a proof: the second candidate is often the right one",
+        see: &["undecided", "low"],
+    },
+    Term {
+        name: "harmless",
+        also: &[],
+        title: "an action that costs the job nothing",
+        means: "it only reads, or changes the next run alone; of a message: healthy jobs print it, too",
+        is_not: "",
+        see: &["disruptive", "destructive"],
+    },
+    Term {
+        name: "disruptive",
+        also: &[],
+        title: "an action that stops or restarts something",
+        means: "the job or a service stops or starts anew: do it when you would restart anyway",
+        is_not: "",
+        see: &["harmless", "destructive"],
+    },
+    Term {
+        name: "destructive",
+        also: &[],
+        title: "an action that loses something",
+        means: "state that cannot be had again is lost: keep what you need first",
+        is_not: "",
+        see: &["harmless", "disruptive"],
+    },
+    Term {
+        name: "looked at",
+        also: &["not given", "not looked at"],
+        title: "the kinds of evidence that were there",
+        means: "how many files of each kind were read; `not given` names the kinds that were not among the files",
+        is_not: "not given is not healthy: nothing is known of it",
+        see: &["undecided"],
+    },
+    Term {
+        name: "what would decide",
+        also: &["what would show more", "possible causes"],
+        title: "open questions, each with a command",
+        means: "run the command and diagnose again with its output beside the other files",
+        is_not: "",
+        see: &["undecided", "guess"],
+    },
+    Term {
+        name: "rank",
+        also: &["ranks", "local rank"],
+        title: "the number of a process in the job",
+        means: "each process of a job has one, from 0 on, and mostly drives one GPU; the local rank counts within its node",
+        is_not: "a rank within a process group may be another number than that in the job",
+        see: &["culprit"],
+    },
+];
+
+/// All words, as topics.
+pub(super) fn all() -> impl Iterator<Item = Topic> {
+    TERMS.iter().map(topic)
+}
+
+/// The word that is asked for, in lower case.
+pub(super) fn get(lower: &str) -> Option<Topic> {
+    TERMS.iter().find(|term| term.name == lower || term.also.contains(&lower)).map(topic)
+}
+
+fn topic(term: &Term) -> Topic {
+    let mut topic = Topic::new(Kind::Term, term.name, term.title);
+    topic.meaning = super::topics::sentence(term.means);
+    if !term.is_not.is_empty() {
+        topic.is_not.push(super::topics::sentence(term.is_not));
+    }
+    for other in term.see {
+        topic.see(*other);
+    }
+    topic.sources.push("README.md, Understand the verdict".to_owned());
+    topic
+}
