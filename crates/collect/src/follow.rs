@@ -106,6 +106,12 @@ pub fn wchan(proc: &Path, pid: u32) -> Option<String> {
     text(&proc.join(pid.to_string()).join("wchan")).filter(|rank_env| !rank_env.is_empty() && rank_env != "0")
 }
 
+/// How many times its main thread has gone to sleep so far.
+pub fn switches(proc: &Path, pid: u32) -> Option<u64> {
+    let facts = text(&proc.join(pid.to_string()).join("status"))?;
+    status(&facts, "voluntary_ctxt_switches")?.parse().ok()
+}
+
 /// Clock ticks of a second.
 pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second().max(1)

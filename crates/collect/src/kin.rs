@@ -182,10 +182,18 @@ impl Kin {
             let mut line = std::iter::successors(parents.get(&pid).copied(), |at| parents.get(at).copied());
             line.by_ref().take(64).any(|above| chosen.contains(&above) || has_gpu_code(&above))
         };
+        // A launcher may have loaded the same, too: what is above a rank is none.
+        let launchers: BTreeSet<u32> = chosen
+            .iter()
+            .flat_map(|pid| {
+                std::iter::successors(parents.get(pid).copied(), |at| parents.get(at).copied()).take(64)
+            })
+            .collect();
         let bare: Vec<u32> = all
             .keys()
             .copied()
-            .filter(|pid| has_gpu_code(pid) && !numbers.contains_key(pid) && !is_below(*pid, &chosen))
+            .filter(|pid| has_gpu_code(pid) && !numbers.contains_key(pid) && !launchers.contains(pid))
+            .filter(|pid| !is_below(*pid, &chosen))
             .collect();
         chosen.extend(bare);
         let writer = |pid: u32| {

@@ -4,7 +4,7 @@
 
 use std::io::Read;
 
-use ringleader_watch::digest::{Digest, SCHEMA};
+use ringleader_watch::digest::{Digest, RankDigest, SCHEMA};
 
 /// Largest packed digest, bytes. etcd refuses a request above 1.5 MiB; a digest of 8 ranks takes a few KiB.
 pub const MAX_DIGEST_BYTES: usize = 128 << 10;
@@ -148,11 +148,12 @@ pub(crate) fn is_news(old: &Digest, new: &Digest) -> bool {
         || old.notes != new.notes
         || old.ranks.len() != new.ranks.len()
         || old.ranks.iter().zip(&new.ranks).any(|(old, new)| {
-            if old.cpu_ms == new.cpu_ms && old.tcp == new.tcp {
+            let counts = |rank: &RankDigest| (rank.cpu_ms, rank.below_cpu_ms, rank.switches);
+            if counts(old) == counts(new) && old.tcp == new.tcp {
                 return old != new;
             }
             let mut new = new.clone();
-            new.cpu_ms = old.cpu_ms;
+            (new.cpu_ms, new.below_cpu_ms, new.switches) = (old.cpu_ms, old.below_cpu_ms, old.switches);
             new.tcp.clone_from(&old.tcp);
             *old != new
         })
@@ -162,7 +163,7 @@ pub(crate) fn is_news(old: &Digest, new: &Digest) -> bool {
 mod tests {
     use std::fmt::Write as _;
 
-    use ringleader_watch::digest::{CommDigest, DoneDigest, RankDigest, StepDigest, TcpDigest};
+    use ringleader_watch::digest::{CommDigest, DoneDigest, StepDigest, TcpDigest};
 
     use super::*;
 

@@ -52,6 +52,12 @@ pub struct RankDigest {
     /// Processor time so far, milliseconds: two digests show whether it runs.
     #[serde(skip_serializing_if = "is_default")]
     pub cpu_ms: Option<u64>,
+    /// The same of the processes that it has started, while they live.
+    #[serde(skip_serializing_if = "is_default")]
+    pub below_cpu_ms: Option<u64>,
+    /// How many times its main thread has gone to sleep so far: one that sleeps on shows the same number.
+    #[serde(skip_serializing_if = "is_default")]
+    pub switches: Option<u64>,
     /// By what it is seen.
     #[serde(skip_serializing_if = "is_default")]
     pub seen_by: SeenBy,
@@ -76,6 +82,9 @@ pub struct RankDigest {
     /// Where its main thread is, outermost frame first, at most [`MAX_FRAMES`]: only while it is requested.
     #[serde(skip_serializing_if = "is_default")]
     pub stack: Vec<String>,
+    /// When that stack was taken, by its node's clock: the same one is in several digests. 0 if that is not told.
+    #[serde(skip_serializing_if = "is_default")]
+    pub stack_ns: i64,
     /// What TCP counts of its connections to other hosts; none where it has none, or they cannot be seen.
     #[serde(skip_serializing_if = "is_default")]
     pub tcp: Option<TcpDigest>,

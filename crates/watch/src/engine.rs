@@ -9,6 +9,7 @@ use crate::event::{CommProgress, Event, Lag, MAX_COMMS, Shape, Slowest, Stall, S
 use crate::history::History;
 use crate::ledger::{Group, Ledger, Stage};
 use crate::links::{SlowLink, slow_link};
+use crate::places;
 use crate::roster::Roster;
 pub use crate::settings::Settings;
 use crate::stall::{Still, stalls};
@@ -99,6 +100,7 @@ pub struct Engine {
     ended_since_ns: Option<i64>,
     is_ended: bool,
     asks_stacks: bool,
+    asks_often: bool,
     view: View,
 }
 
@@ -149,7 +151,10 @@ impl Engine {
         let histories = &mut self.histories;
         let found = judge(&self.settings, &ledger, &waits, histories);
         self.view = picture::view(&ledger, &waits, histories, &found.stalls);
-        self.asks_stacks = start::asks_stacks(&ledger, &self.settings) || !found.waiting.is_empty();
+        let by_places = places::asks_stacks(&ledger);
+        self.asks_stacks =
+            start::asks_stacks(&ledger, &self.settings) || by_places.is_some() || !found.waiting.is_empty();
+        self.asks_often = by_places == Some(true);
         histories.retain(|_, t| now_ns - t.seen_ns < FORGET_NS);
         let link = slow_link(&ledger);
         drop(waits);
@@ -185,6 +190,11 @@ impl Engine {
     /// Whether agents should take stacks of their ranks: something stalls, or nothing else shows whether it does.
     pub fn asks_stacks(&self) -> bool {
         self.asks_stacks || self.view.job == JobState::Stalled
+    }
+
+    /// Whether the newest stacks are news: ranks have just come to rest.
+    pub fn asks_often(&self) -> bool {
+        self.asks_often || self.view.job == JobState::Stalled
     }
 
     fn tell_watching(&mut self, now_ns: i64, events: &mut Vec<Event>) {
@@ -424,6 +434,13 @@ fn judge(
     if !found.is_ended {
         found.stalls.extend(picture::broken_alone(ledger));
         found.stalls.extend(start::stall(ledger, settings));
+    }
+    if found.stalls.is_empty()
+        && !found.is_ended
+        && let Some(place) = places::look(ledger, settings)
+    {
+        let list = if place.is_alarm { &mut found.stalls } else { &mut found.waiting };
+        list.push(place.stall);
     }
     found.stalls.truncate(MAX_STALLS);
     found

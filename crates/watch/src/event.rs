@@ -233,7 +233,7 @@ pub struct Stall {
     pub since: f64,
     /// Seconds since then.
     pub after_s: f64,
-    /// Seconds that it may usually pause.
+    /// Seconds that it may usually pause; 0 where no rhythm is known.
     pub expected_s: f64,
     /// What kind of stall it is.
     pub shape: Shape,

@@ -16,6 +16,7 @@ pub mod membership;
 mod network;
 pub mod outside;
 mod period;
+mod places;
 pub mod rhythm;
 mod roster;
 mod settings;

@@ -21,7 +21,7 @@ const WAITS: &str = "waits-at-start";
 const MAX_WORLD: u32 = 1 << 20;
 
 /// The live ranks of a job of several in which no live rank has had a communicator; none if it is no such job.
-fn ranks<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<Vec<&'t Member<'a>>> {
+pub(crate) fn ranks<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<Vec<&'t Member<'a>>> {
     let live = || ledger.members.iter().filter(|member| !member.is_over() && !member.is_silent);
     if ledger.groups.iter().any(|group| !group.is_ended)
         || live().any(|member| member.word.digest.is_ended || !member.word.digest.comms.is_empty())
@@ -83,7 +83,7 @@ pub(crate) fn stall(ledger: &Ledger<'_>, settings: &Settings) -> Option<Stall> {
 }
 
 /// Whom to look at first, and why: numbers that contradict each other, then ranks that ought to be there and are not.
-fn suspects(ledger: &Ledger<'_>, members: &[&Member<'_>]) -> (Vec<u32>, String) {
+pub(crate) fn suspects(ledger: &Ledger<'_>, members: &[&Member<'_>]) -> (Vec<u32>, String) {
     let digests = || members.iter().map(|member| &member.word.digest);
     let mut by_rank: BTreeMap<u32, u32> = BTreeMap::new();
     let mut by_world: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();

@@ -9,6 +9,9 @@ const WINDOW_NS: i64 = 2_000_000_000;
 /// A rank that uses more of one processor works. Threads that wake now and then use less.
 const BUSY: f64 = 0.05;
 
+/// Looks that must find a rank in one place before it counts as standing there.
+const LOOKS: u32 = 2;
+
 /// Whether a process works or waits, as far as it has been watched.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
@@ -22,8 +25,41 @@ pub(crate) struct Waiting {
     window: Option<(i64, u64)>,
     /// Since when its stacks show it on its way to the others.
     meets_ns: Option<i64>,
-    /// Hash of its newest stack, and since when it has been that one.
-    place: Option<(u64, i64)>,
+    /// Where its stacks show it.
+    place: Option<Place>,
+    /// How many times its main thread had gone to sleep, and since when it has been that many.
+    switches: Option<(u64, i64)>,
+}
+
+/// One place, as long as no other stack is seen in between.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    hash: u64,
+    /// Since when it is there, as far as stacks show.
+    since_ns: i64,
+    /// When its newest stack was taken, by its node's clock.
+    taken_ns: i64,
+    /// How many looks have shown it there.
+    n_looks: u32,
+}
+
+/// Where a rank stands.
+pub(crate) struct Stand {
+    /// Since when it has been asleep there; none if it runs, or that is not known.
+    pub(crate) asleep_ns: Option<i64>,
+    /// The call in which it waits for other ranks.
+    pub(crate) call: Option<Call>,
+    /// It is asleep in a place in which nothing ends by itself.
+    pub(crate) is_stuck: bool,
+}
+
+/// A call that brings ranks together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Call {
+    /// Such as `all_reduce`.
+    pub(crate) function: String,
+    /// The frame of the program that made it; empty if none is seen.
+    pub(crate) from: String,
 }
 
 impl Waiting {
@@ -33,14 +69,10 @@ impl Waiting {
             self.seen_ns = now_ns;
         }
         self.meets_ns = is_on_its_way(digest).then(|| self.meets_ns.unwrap_or(now_ns));
-        if !digest.stack.is_empty() {
-            let hash = digest.stack.iter().flat_map(|frame| frame.bytes().chain([b'\n']));
-            let hash = hash.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-            self.place = self.place.filter(|(old, _)| *old == hash).or(Some((hash, now_ns)));
-        }
-        let Some(cpu_ms) = digest.cpu_ms else {
+        self.place = place(self.place, digest, at_ns, now_ns);
+        self.switches =
+            digest.switches.map(|n| self.switches.filter(|(old, _)| *old == n).unwrap_or((n, now_ns)));
+        let Some(cpu_ms) = processor_ms(digest) else {
             return Self { window: None, idle_ns: now_ns, ..self };
         };
         let (began_ns, before_ms) = match self.window {
@@ -75,7 +107,7 @@ impl Waiting {
     /// Since when it sleeps in one place in which nothing ends by itself: a lock, a sleep, a store, a debugger. None if
     /// it works, or may wait for work that another process does for it.
     pub(crate) fn stuck_ns(&self, digest: &RankDigest) -> Option<i64> {
-        let (_, place_ns) = self.place?;
+        let place_ns = self.place?.since_ns;
         let is_debugger =
             digest.stack.iter().any(|frame| frame.contains("pdb.py:") || frame.contains("bdb.py:"));
         let place = outside::outside(&digest.stack, None)?;
@@ -90,17 +122,79 @@ impl Waiting {
         (is_debugger || ends_not && self.window.is_some()).then_some(place_ns.max(self.idle_ns))
     }
 
+    /// Since when its main thread has not run once, and neither it nor what it has started has used more than almost no
+    /// processor time. None if that is not so, or not known.
+    pub(crate) fn asleep_ns(&self, now_ns: i64) -> Option<i64> {
+        let since_ns = self.switches?.1.max(self.idle_ns);
+        (self.window.is_some() && now_ns - since_ns >= WINDOW_NS).then_some(since_ns)
+    }
+
+    /// Where it stands, as far as looks at its stack tell.
+    pub(crate) fn stand(&self, digest: &RankDigest, now_ns: i64) -> Stand {
+        // A thread that has not run has been in that place all the time, before the first look, too.
+        let is_sure = self.place.is_some_and(|place| place.n_looks >= LOOKS);
+        let asleep_ns = self.asleep_ns(now_ns).filter(|_| is_sure);
+        let wait = digest.wchan.as_deref().and_then(ringleader_knowledge::place::of_wait);
+        let sleeps = wait.is_some_and(|place| place.id == "sleep");
+        Stand {
+            asleep_ns,
+            call: call(&digest.stack),
+            is_stuck: asleep_ns.is_some() && (sleeps || self.stuck_ns(digest).is_some()),
+        }
+    }
+
     /// What it does, in words.
     pub(crate) fn detail(&self, digest: &RankDigest, now_ns: i64) -> String {
-        let place = outside::outside(&digest.stack, None).map(|place| place.text).unwrap_or_default();
+        let wchan = digest.wchan.as_deref();
+        let place = outside::outside(&digest.stack, wchan).map(|place| place.text).unwrap_or_default();
         let for_s = seconds(now_ns - self.idle_ns);
         if for_s < seconds(WINDOW_NS) {
             return if place.is_empty() { "busy".to_owned() } else { place };
         }
-        let used_s = digest.cpu_ms.unwrap_or_default().saturating_sub(self.idle_cpu_ms) as f64 / 1e3;
+        let used_s = processor_ms(digest).unwrap_or_default().saturating_sub(self.idle_cpu_ms) as f64 / 1e3;
         let idle = format!("idle: {used_s:.1} s of processor time in {for_s:.0} s");
         if place.is_empty() { idle } else { format!("{place}; {idle}") }
     }
+}
+
+/// Processor time of a process and of what it has started.
+fn processor_ms(digest: &RankDigest) -> Option<u64> {
+    digest.cpu_ms.map(|own| own + digest.below_cpu_ms.unwrap_or_default())
+}
+
+/// The place after another digest. One without a stack ends it: what happens between two looks far apart is unknown.
+fn place(before: Option<Place>, digest: &RankDigest, at_ns: i64, now_ns: i64) -> Option<Place> {
+    if digest.stack.is_empty() {
+        return None;
+    }
+    let hash = digest.stack.iter().flat_map(|frame| frame.bytes().chain([b'\n']));
+    let hash = hash.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let taken_ns = if digest.stack_ns == 0 { at_ns } else { digest.stack_ns };
+    Some(match before.filter(|before| before.hash == hash) {
+        Some(before) if before.taken_ns == taken_ns => before,
+        Some(before) => Place { taken_ns, n_looks: before.n_looks.saturating_add(1), ..before },
+        None => Place { hash, since_ns: now_ns, taken_ns, n_looks: 1 },
+    })
+}
+
+/// The call of a stack, outermost frame first, that brings ranks together, and who made it.
+fn call(stack: &[String]) -> Option<Call> {
+    let meets = |frame: &String| {
+        frame.contains("torch/distributed/distributed_c10d.py:")
+            || outside::outside(std::slice::from_ref(frame), None)
+                .and_then(|seen| {
+                    ringleader_knowledge::place::all().iter().find(|place| place.id == seen.label)
+                })
+                .is_some_and(|place| place.waits_for_ranks || place.id == "torch-distributed")
+    };
+    let at = stack.iter().position(meets)?;
+    let function = stack.get(at)?.split(" (").next()?.to_owned();
+    // Wrappers of the library are no place of the program.
+    let is_own = |frame: &&String| !frame.contains("torch/distributed/");
+    let from = stack.iter().take(at).rev().find(is_own).cloned().unwrap_or_default();
+    Some(Call { function, from })
 }
 
 /// Whether a stack is in a call that brings ranks together. With a plugin that shows communicators, any call of

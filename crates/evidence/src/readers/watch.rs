@@ -86,12 +86,15 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
     };
     let at = seconds("at").map(|ns| WallTime { ns, error_ns: 0, has_year: true });
     let text = match &event {
-        WatchEvent::Stall(stall) => format!(
-            "watch: no progress for {:.1} s, {:.1} s would be usual; {}",
-            stall.after_ns as f64 / 1e9,
-            stall.expected_ns as f64 / 1e9,
-            stall.text
-        ),
+        WatchEvent::Stall(stall) => {
+            let after_s = stall.after_ns as f64 / 1e9;
+            // Without a rhythm nothing is usual.
+            let usual = match stall.expected_ns {
+                0 => String::new(),
+                ns => format!(", {:.1} s would be usual", ns as f64 / 1e9),
+            };
+            format!("watch: no progress for {after_s:.1} s{usual}; {}", stall.text)
+        }
         WatchEvent::Recovered(_) => "watch: moves again".to_owned(),
         WatchEvent::Began(_) => "watch: the first process began".to_owned(),
         WatchEvent::SlowLink(link) => format!("watch: {}", link.text),

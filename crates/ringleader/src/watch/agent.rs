@@ -48,6 +48,8 @@ const LOGS: Duration = Duration::from_secs(10);
 const UNNAMED: Duration = Duration::from_secs(1);
 /// Ranks of one node.
 const MAX_RANKS: usize = 1024;
+/// Processes between a rank and one that it has started.
+const MAX_DEPTH: usize = 64;
 /// Pids that a note names, and rings that have a note each.
 const MAX_NAMED: usize = 8;
 /// Open files that the watcher asks for: one for each ring, and some for each look. Not more, where it may have more: some
@@ -113,6 +115,7 @@ pub(crate) struct Agent {
     asks_ras: bool,
     tcp: Tcp,
     stacks: BTreeMap<u32, Vec<String>>,
+    stacks_ns: i64,
     /// Why it is not known of a process whether it lives.
     trouble: Option<String>,
     began: Instant,
@@ -152,6 +155,7 @@ impl Agent {
             had_ranks: false,
             had_target: false,
             stacks: BTreeMap::new(),
+            stacks_ns: 0,
             began: Instant::now(),
             logs_scan: None,
             next_logs: Instant::now(),
@@ -182,6 +186,10 @@ impl Agent {
         self.had_ranks |= !pids.is_empty();
         let mut digests: Vec<RankDigest> =
             pids.into_iter().take(MAX_RANKS).map(|pid| self.rank(pid, all.get(&pid))).collect();
+        let below = below(&all, &digests);
+        for digest in &mut digests {
+            digest.below_cpu_ms = below.get(&digest.pid).copied();
+        }
         self.read_logs();
         let mut notes = self.notes();
         if self.asks_ras {
@@ -200,6 +208,7 @@ impl Agent {
         for digest in &mut digests {
             digest.tcp = self.tcp.of(digest.pid);
             digest.stack = self.stacks.get(&digest.pid).cloned().unwrap_or_default();
+            digest.stack_ns = if digest.stack.is_empty() { 0 } else { self.stacks_ns };
         }
         self.sequence += 1;
         Digest {
@@ -285,7 +294,7 @@ impl Agent {
         for pid in here {
             let Some(stat) = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X")) else { continue };
             let proc = self.proc.clone();
-            let known = self.slot(*pid, stat);
+            let known = self.slot(*pid, stat, now);
             // A process has its parent's environment until it starts its own program.
             let is_settled =
                 known.env_pause > SETTLED && known.env.as_ref().is_some_and(|env| env.rank.is_some());
@@ -377,11 +386,12 @@ impl Agent {
         numbers.retain(|pid, _| !orphans.contains(pid) && !is_beside(pid));
     }
 
-    fn slot(&mut self, pid: u32, stat: &Stat) -> &mut Member {
-        let member = self.members.entry(pid).or_insert_with(|| Member::new(stat));
+    /// `now`: when this look began, so that what is due at once is due in it.
+    fn slot(&mut self, pid: u32, stat: &Stat, now: Instant) -> &mut Member {
+        let member = self.members.entry(pid).or_insert_with(|| Member::new(stat, now));
         if member.start_ticks != stat.started_ticks {
             // Another process has the number now.
-            *member = Member::new(stat);
+            *member = Member::new(stat, now);
         }
         member
     }
@@ -491,6 +501,7 @@ impl Agent {
         digest.would_show = env.has_plugin && !member.is_dumb();
         digest.process = process;
         digest.wchan = stat.and_then(|_| follow::wchan(&proc, pid));
+        digest.switches = stat.and_then(|_| follow::switches(&proc, pid));
         digest.cpu_ms = stat.map(|stat| stat.cpu_ticks * 1000 / follow::ticks_per_second());
         // A zombie does nothing more, whether its parent collects it or not.
         member.is_gone = is_gone;
@@ -585,15 +596,16 @@ impl Agent {
 
     /// Stacks that were taken since, by pid.
     pub(crate) fn put_stacks(&mut self, stacks: BTreeMap<u32, Vec<String>>) {
+        self.stacks_ns = crate::watch::now_ns();
         self.stacks = stacks;
     }
 
-    /// Processes of the job that live.
     /// Folders of rings.
     pub(crate) fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
+    /// Processes of the job that live.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.members.iter().filter(|(_, member)| !member.is_gone).map(|(pid, _)| *pid).collect()
     }
@@ -620,6 +632,8 @@ impl Agent {
         };
         let is_left = match &self.target {
             Target::Pids(roots) => roots.iter().any(|pid| is_there(*pid)),
+            // As long as none was seen to be a rank, each of its processes may become one.
+            _ if !self.had_ranks => self.members.keys().any(|pid| is_there(*pid)),
             Target::Slurm(_) | Target::Rings | Target::Group(_) => false,
         };
         self.had_target && !is_left && self.members.values().all(|member| member.is_gone || !member.is_rank)
@@ -666,8 +680,7 @@ impl Agent {
 }
 
 impl Member {
-    fn new(stat: &Stat) -> Self {
-        let now = Instant::now();
+    fn new(stat: &Stat, now: Instant) -> Self {
         Self {
             start_ticks: stat.started_ticks,
             env: None,
@@ -709,6 +722,22 @@ fn number(env: &RankEnv) -> Number {
 /// The parent of each process.
 fn parents(all: &BTreeMap<u32, Stat>) -> Parents {
     all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect()
+}
+
+/// Processor time, milliseconds, of the processes that each rank has started: workers of a loader, compilers.
+fn below(all: &BTreeMap<u32, Stat>, ranks: &[RankDigest]) -> BTreeMap<u32, u64> {
+    let ranks: BTreeSet<u32> = ranks.iter().map(|digest| digest.pid).collect();
+    let mut out = BTreeMap::new();
+    for (pid, stat) in all.iter().filter(|(pid, _)| !ranks.contains(pid)) {
+        let mut above = std::iter::successors(Some(stat.ppid), |at| all.get(at).map(|stat| stat.ppid));
+        // Numbers that are reused while they are read could form a circle.
+        if let Some(rank) =
+            above.by_ref().take(MAX_DEPTH).take_while(|at| at != pid).find(|at| ranks.contains(at))
+        {
+            *out.entry(rank).or_default() += stat.cpu_ticks * 1000 / follow::ticks_per_second();
+        }
+    }
+    out
 }
 
 /// `17, 18 and 4 more`.

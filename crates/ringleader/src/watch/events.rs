@@ -32,6 +32,8 @@ pub(crate) struct Teller {
     picture: Arc<Mutex<Picture>>,
     /// Which job it describes, once there are several.
     name: Arc<Mutex<Option<String>>>,
+    /// What was last said of what is watched: lines say what is new.
+    watching: Arc<Mutex<Option<What>>>,
     /// Who else hears of incidents.
     exporter: Option<Exporter>,
 }
@@ -43,12 +45,17 @@ impl Teller {
             (false, true) => Form::Quiet,
             (false, false) => Form::Lines { to_error: has_command },
         };
-        Self { form, picture, name: Arc::default(), exporter: None }
+        Self { form, picture, name: Arc::default(), watching: Arc::default(), exporter: None }
     }
 
     /// The same for one of several jobs.
     pub(crate) fn of_job(&self, name: &Arc<Mutex<Option<String>>>, picture: &Arc<Mutex<Picture>>) -> Self {
-        Self { name: Arc::clone(name), picture: Arc::clone(picture), ..self.clone() }
+        Self {
+            name: Arc::clone(name),
+            picture: Arc::clone(picture),
+            watching: Arc::default(),
+            ..self.clone()
+        }
     }
 
     /// Incidents are exported by this, too.
@@ -84,7 +91,15 @@ impl Teller {
                 print(&(serde_json::to_string(&event).unwrap_or_default() + "\n"), false);
             }
             Form::Lines { to_error } => {
-                if let Some(lines) = words::lines(event) {
+                let lines = if let What::Watching { .. } = event.what {
+                    let mut before = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+                    let lines = words::watching(&event.what, before.as_ref());
+                    *before = Some(event.what.clone());
+                    lines
+                } else {
+                    words::lines(event)
+                };
+                if let Some(lines) = lines {
                     let of = self.name().map_or_else(String::new, |name| format!("[{}] ", plain(&name)));
                     print(&format!("{} {of}{lines}\n", clock(event.at)), to_error);
                 }

@@ -126,9 +126,8 @@ impl Eye {
             return;
         }
         // Before the first communicator there is time.
-        let is_stalled = self.engine.view().job == JobState::Stalled;
         let first_floor_s = self.settings.first_floor_ns as f64 / 1e9;
-        let pause = if is_stalled { 0.0 } else { first_floor_s / STACKS_AT_START };
+        let pause = if self.engine.asks_often() { 0.0 } else { first_floor_s / STACKS_AT_START };
         self.sampler.sample(self.agent.rank_pids(), Duration::from_secs_f64(pause));
     }
 

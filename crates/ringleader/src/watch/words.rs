@@ -15,19 +15,7 @@ const MAX_COMMS: usize = 4;
 /// nothing to tell. A verdict's report is printed by its own means.
 pub(crate) fn lines(event: &Event) -> Option<String> {
     Some(match &event.what {
-        What::Watching { nodes, ranks, sees, cannot_see } => {
-            let mut out = format!(
-                "watching {} on {}, by {}",
-                count(*ranks as usize, "rank"),
-                count(*nodes as usize, "node"),
-                means(*sees)
-            );
-            for text in cannot_see {
-                // Writing to a String cannot fail; so below.
-                let _ = write!(out, "\n  cannot see: {}", plain(text));
-            }
-            out
-        }
+        What::Watching { .. } => watching(&event.what, None)?,
         What::Progress { comms, slowest } => progress(comms, slowest.as_ref())?,
         What::Straggler(late) if !late.text.is_empty() => format!("late: {}", plain(&late.text)),
         What::Straggler(late) => format!(
@@ -56,6 +44,29 @@ pub(crate) fn lines(event: &Event) -> Option<String> {
     })
 }
 
+/// What is watched, as far as it was not said before. None if all of it was.
+pub(crate) fn watching(now: &What, before: Option<&What>) -> Option<String> {
+    let What::Watching { nodes, ranks, sees, cannot_see } = now else { return None };
+    let (is_same, known) = match before {
+        Some(What::Watching { nodes: old_nodes, ranks: old_ranks, sees: old_sees, cannot_see }) => {
+            ((nodes, ranks, sees) == (old_nodes, old_ranks, old_sees), cannot_see.as_slice())
+        }
+        _ => (false, &[][..]),
+    };
+    let mut lines: Vec<String> = Vec::new();
+    if !is_same {
+        lines.push(format!(
+            "watching {} on {}, by {}",
+            count(*ranks as usize, "rank"),
+            count(*nodes as usize, "node"),
+            means(*sees)
+        ));
+    }
+    let new = cannot_see.iter().filter(|text| !known.contains(text));
+    lines.extend(new.map(|text| format!("cannot see: {}", plain(text))));
+    (!lines.is_empty()).then(|| lines.join("\n  "))
+}
+
 /// What is stalled, which ranks are suspected, what each rank does.
 pub(crate) fn stalled(stall: &Stall) -> String {
     let mut out = format!("STALL: {}", headline(stall));
@@ -77,10 +88,11 @@ pub(crate) fn headline(stall: &Stall) -> String {
         ("", comm) => plain(comm),
         (kind, comm) => format!("{} #{} of {}", plain(kind), stall.op.number, plain(comm)),
     };
-    let mut out = format!(
-        "{what} has made no progress for {:.1} s; up to {:.1} s would be usual",
-        stall.after_s, stall.expected_s
-    );
+    let mut out = format!("{what} has made no progress for {:.1} s", stall.after_s);
+    // Without a rhythm nothing is usual.
+    if stall.expected_s > 0.0 {
+        let _ = write!(out, "; up to {:.1} s would be usual", stall.expected_s);
+    }
     if !stall.text.is_empty() {
         let _ = write!(out, "; {}", plain(&stall.text));
     }

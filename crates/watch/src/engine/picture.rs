@@ -254,13 +254,12 @@ pub(super) fn broken_alone(ledger: &Ledger<'_>) -> Option<Stall> {
     let broken: Vec<&Member<'_>> =
         ledger.members.iter().filter(is_stuck).filter(|r| r.word.digest.rank.is_some()).collect();
     let since = broken.iter().map(|r| r.word.state_since_ns).min()?;
-    let after_ns = broken.iter().map(|r| after_ns(r)).min()?;
     if broken.len() == ledger.members.len() {
         return None;
     }
     let suspects: BTreeSet<u32> = broken.iter().filter_map(|r| r.word.digest.rank).collect();
     let suspects: Vec<u32> = suspects.into_iter().collect();
-    let text = format!("{}: stopped, gone or stuck in the kernel, while others live", list(&suspects));
+    let text = format!("{}, while the others live", how_broken(&broken));
     let states: Vec<RankState> = broken
         .iter()
         .map(|r| {
@@ -283,11 +282,28 @@ pub(super) fn broken_alone(ledger: &Ledger<'_>) -> Option<Stall> {
     Some(Stall {
         since: seconds(since),
         after_s: seconds(ledger.now_ns - since),
-        expected_s: seconds(after_ns),
         states,
         suspects,
         ..unseen(Shape::Process, text)
     })
+}
+
+/// `rank 1 is stopped and ranks 2-3 are gone`.
+fn how_broken(broken: &[&Member<'_>]) -> String {
+    let mut by_state: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for member in broken {
+        let how = match member.word.state {
+            ProcessState::Stopped => "stopped",
+            ProcessState::Zombie => "a zombie",
+            ProcessState::Dead => "gone",
+            _ => "hanging in the kernel",
+        };
+        by_state.entry(how).or_default().extend(member.word.digest.rank);
+    }
+    let told = by_state.iter().map(|(how, ranks)| {
+        format!("{} {how}", crate::words::are(&ranks.iter().copied().collect::<Vec<_>>()))
+    });
+    told.collect::<Vec<_>>().join(" and ")
 }
 
 /// In words.

@@ -15,5 +15,6 @@ mod jobs;
 mod late;
 mod laws;
 mod links;
+mod places;
 mod sim;
 mod start;
