@@ -193,7 +193,9 @@ fn verdict(report: &Report) -> Vec<String> {
     if let Some(first) = decider(report) {
         if open::is_guess(report) {
             lines.push("lines whose words led to the guess:".to_owned());
-            open::resembling(&first.evidence, false).iter().for_each(|e| cited(&mut lines, e));
+            for e in &open::resembling(&first.evidence, false) {
+                cited(&mut lines, e);
+            }
         } else {
             lines.push("proof:".to_owned());
             first.evidence.iter().take(8).for_each(|e| cited(&mut lines, e));

@@ -72,13 +72,11 @@ fn alike(word: &str, other: &str) -> usize {
         3
     } else if short.chars().count() > MIN_LETTERS && long.starts_with(short) {
         2
-    } else if short.chars().count() > MIN_LETTERS
-        && long.len() - short.len() <= short.len() / 4
-        && strsim::osa_distance(word, other) <= short.len() / 4
-    {
-        1
     } else {
-        0
+        let is_close = short.chars().count() > MIN_LETTERS
+            && long.len() - short.len() <= short.len() / 4
+            && strsim::osa_distance(word, other) <= short.len() / 4;
+        usize::from(is_close)
     }
 }
 
