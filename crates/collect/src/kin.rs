@@ -183,12 +183,7 @@ impl Kin {
             line.by_ref().take(64).any(|above| chosen.contains(&above) || has_gpu_code(&above))
         };
         // A launcher may have loaded the same, too: what is above a rank is none.
-        let launchers: BTreeSet<u32> = chosen
-            .iter()
-            .flat_map(|pid| {
-                std::iter::successors(parents.get(pid).copied(), |at| parents.get(at).copied()).take(64)
-            })
-            .collect();
+        let launchers = above(&parents, &chosen);
         let bare: Vec<u32> = all
             .keys()
             .copied()
@@ -254,6 +249,13 @@ impl Kin {
     }
 }
 
+/// All processes above these.
+fn above(parents: &Parents, pids: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let line = |pid: &u32| std::iter::successors(parents.get(pid).copied(), |at| parents.get(at).copied());
+    // Numbers that are reused while they are read could form a circle.
+    pids.iter().flat_map(|pid| line(pid).take(64)).collect()
+}
+
 impl Known {
     fn env_rank(&self) -> Option<u32> {
         self.rank.or_else(|| self.env.as_ref()?.rank)
@@ -288,6 +290,14 @@ mod tests {
             std::thread::yield_now();
         }
         child
+    }
+
+    /// torchrun has loaded NCCL, too, and is no rank.
+    #[test]
+    fn what_is_above_a_rank_is_its_launcher() {
+        let all = BTreeMap::from([(10, 1), (11, 10), (12, 10), (20, 1)]);
+        assert_eq!(above(&all, &BTreeSet::from([11, 12])), BTreeSet::from([1, 10]));
+        assert_eq!(above(&all, &BTreeSet::from([20])), BTreeSet::from([1]));
     }
 
     #[test]

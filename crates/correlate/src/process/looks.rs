@@ -44,6 +44,17 @@ pub struct Looks {
 /// Ranks that are reported as missing.
 const MAX_MISSING: usize = 64;
 
+impl Look {
+    /// By a signal or a debugger: whatever its stack shows, it does nothing there.
+    pub fn is_stopped(&self) -> bool {
+        is_stopped(&self.state)
+    }
+}
+
+fn is_stopped(state: &str) -> bool {
+    matches!(state, "T" | "t")
+}
+
 impl Looks {
     /// Collects them. Empty unless a snapshot looked twice.
     pub fn new(case: &Case, roster: &Roster, conditions: &Conditions) -> Self {
@@ -68,7 +79,11 @@ impl Looks {
                 busy: used as f64 / again.after_ms.max(1) as f64,
                 wchan: Some(again.wchan.clone()).filter(|wchan| !wchan.is_empty()),
                 place: stand.and_then(Stand::place).cloned(),
-                doing: stand.and_then(Stand::activity).map(|busy| busy.words()),
+                doing: if is_stopped(&again.state) {
+                    Some("stopped".to_owned())
+                } else {
+                    stand.and_then(Stand::activity).map(|busy| busy.words())
+                },
                 waits: stand.is_some_and(super::condition::Stand::waits_in_gpu_or_collective),
                 has_moved: stacks.get(&pid).and_then(|stacks| has_moved(stacks)),
             });

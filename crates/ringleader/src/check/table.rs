@@ -10,15 +10,19 @@ use ringleader_report::{Detail, Look, quote};
 pub fn render(report: &NodeReport, look: &Look) -> String {
     let mut out = String::new();
     let n_of = |verdict| report.checks.iter().filter(|check| check.verdict == verdict).count();
+    // A node that shows no GPU is not one whose GPUs are well.
+    let is_unseen = |check: &CheckResult| check.id == "gpus-present" && check.verdict == Verdict::Skipped;
+    let is_without_gpus = report.checks.iter().any(is_unseen);
     // Writing to a String does not fail.
     let _ = writeln!(
         out,
-        "{}: {} fail, {} warn, {} ok, {} skipped; read in {} ms",
+        "{}: {} fail, {} warn, {} ok, {} skipped{}; read in {} ms",
         quote::plain(&report.host),
         n_of(Verdict::Fail),
         n_of(Verdict::Warn),
         n_of(Verdict::Ok),
         n_of(Verdict::Skipped),
+        if is_without_gpus { ", no GPU was checked" } else { "" },
         report.took_ms
     );
     let width = report.checks.iter().map(|check| check.id.len()).max().unwrap_or(0);

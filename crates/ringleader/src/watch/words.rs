@@ -199,6 +199,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_watched_is_not_said_twice() {
+        let watching = |ranks, cannot_see: &[&str]| What::Watching {
+            nodes: 1,
+            ranks,
+            sees: Sees::Processes,
+            cannot_see: cannot_see.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        let first = watching(2, &["operations"]);
+        let said = super::watching(&first, None).unwrap();
+        assert_eq!(said, "watching 2 ranks on 1 node, by only their processes\n  cannot see: operations");
+        let more = watching(2, &["operations", "RAS"]);
+        assert_eq!(super::watching(&more, Some(&first)).unwrap(), "cannot see: RAS");
+        assert_eq!(super::watching(&first, Some(&more)), None);
+        let fewer = watching(1, &["operations"]);
+        let said = super::watching(&fewer, Some(&first)).unwrap();
+        assert_eq!(said, "watching 1 rank on 1 node, by only their processes");
+    }
+
+    #[test]
+    fn without_a_rhythm_nothing_is_usual() {
+        let stall = Stall { after_s: 15.0, text: "rank 1 is stopped".to_owned(), ..Stall::default() };
+        assert_eq!(headline(&stall), "the job has made no progress for 15.0 s; rank 1 is stopped");
+    }
+
+    #[test]
     fn progress_tells_of_the_busiest_and_is_silent_about_nothing() {
         let comm = |name: &str, rate: f64| CommProgress {
             name: name.to_owned(),

@@ -116,6 +116,59 @@ fn a_prolog_refuses_the_node_for_findings_alone() {
     }
 }
 
+/// Slurm starts scripts with an empty environment, in which the program is rarely found.
+#[test]
+fn scripts_of_slurm_say_that_the_program_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    for script in ["prolog", "epilog", "task-prolog"] {
+        let output = Command::new("sh")
+            .arg(crate::root().join(format!("deploy/slurm/{script}.sh")))
+            .env_clear()
+            .env("RINGLEADER", folder.path().join("nowhere"))
+            .env("RINGLEADER_EVIDENCE", folder.path().join("kept"))
+            .envs([("SLURM_JOB_ID", "7"), ("SLURM_JOB_EXIT_CODE", "768")])
+            .env("SLURM_SUBMIT_DIR", folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{script}: {said}");
+        assert!(said.contains("nowhere could not be started"), "{script}: {said}");
+        // Slurm takes what a TaskProlog prints for orders.
+        assert!(output.stdout.is_empty(), "{script}");
+    }
+}
+
+#[test]
+fn a_prolog_asks_for_the_gpus_that_slurm_gave() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = || std::fs::read_to_string(folder.path().join("asked")).unwrap_or_default();
+    for (variables, want) in [
+        (&[("SLURM_JOB_GPUS", "0,1,2")][..], " --gpus 3\n"),
+        (&[("SLURM_JOB_GPUS", "0-3,6")], " --gpus 5\n"),
+        (&[("SLURM_JOB_GPUS", "0"), ("RINGLEADER_GPUS", "8")], " --gpus 8\n"),
+        (&[("SLURM_JOB_GPUS", "gpu")], " --color never\n"),
+        (&[], " --color never\n"),
+    ] {
+        run("slurm/prolog.sh", folder.path(), 0, variables);
+        assert!(asked().ends_with(want), "{variables:?}: {}", asked());
+    }
+}
+
+/// Who writes the textfile and who is told to read it mean one folder.
+#[test]
+fn there_is_one_folder_of_textfiles() {
+    const FOLDER: &str = "/var/lib/node_exporter/textfile_collector";
+    for path in ["systemd/ringleader-check.service", "kubernetes/check.yaml", "prometheus/prometheus.yml"] {
+        assert!(read(path).contains(FOLDER), "{path}");
+    }
+    let output = ringleader().args(["check", "--help"]).output().unwrap();
+    assert!(crate::cli::out(&output).contains(FOLDER));
+    // The alert on a watcher that is gone looks for a job that is scraped.
+    let rules = read("prometheus/rules.yml");
+    let job = rules.split("up{job=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(read("prometheus/prometheus.yml").contains(&format!("job_name: {job}\n")));
+}
+
 #[test]
 fn an_epilog_keeps_evidence_of_failed_jobs_and_never_fails() {
     let folder = tempfile::tempdir().unwrap();

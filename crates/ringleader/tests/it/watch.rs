@@ -601,16 +601,18 @@ fn two_nodes_judge_together() {
 
 #[test]
 fn what_cannot_be_watched_is_told() {
-    for arguments in [
-        &["--pid", "4294967294"][..],
-        &["--interval", "0"],
-        &["--webhook", "nowhere"],
-        &["--serve", "nonsense"],
-        &["--hub", "carrier-pigeon"],
-        &["--pid", "1", "--", "true"],
+    for (arguments, code) in [
+        // More than any kernel counts to, and a job that no Slurm has.
+        (&["--pid", "4294967294"][..], 3),
+        (&["--job", "4294967294"], 3),
+        (&["--interval", "0"], 2),
+        (&["--webhook", "nowhere"], 2),
+        (&["--serve", "nonsense"], 2),
+        (&["--hub", "carrier-pigeon"], 2),
+        (&["--pid", "1", "--", "true"], 2),
     ] {
         let output = ringleader().arg("watch").args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
         assert!(output.stderr.starts_with(b"error: "), "{arguments:?}");
     }
 }

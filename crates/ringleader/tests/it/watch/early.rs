@@ -102,6 +102,33 @@ fn contradictions_of_the_launch_are_named() {
     assert_eq!(differs("MASTER_ADDR", "127.0.0.9"), ("missing-rank".to_owned(), vec![2]));
 }
 
+/// Nothing but processes is there to see, and nobody has named them: the job is followed as long as it lives.
+#[test]
+fn a_job_without_rings_that_nobody_named_is_followed() {
+    let job = job(2, |_| Some(waits()));
+    let out = job.out();
+    // It stays over jobs that end meanwhile: tests run beside each other.
+    let mut watcher =
+        Watcher::start(&["--json", "--stay", "--interval", "0.2", "--for", "120", "--out", &out, "--no-ras"]);
+    watcher.until("watching");
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    job.signal(1, "-STOP");
+    let stopped = job.ranks[1].id();
+    let stall = loop {
+        let stall = watcher.until("stall");
+        if stall["states"][0]["pid"] == stopped {
+            break stall;
+        }
+    };
+    assert_eq!(stall["suspects"], json!([1]), "{stall}");
+    assert_eq!(
+        (&stall["text"], &stall["expected_s"]),
+        (&json!("rank 1 is stopped, while the others live"), &json!(0.0))
+    );
+    let ended = watcher.seen.iter().filter(|event| event["event"] == "ended" && event["job"] == stall["job"]);
+    assert_eq!(ended.count(), 0, "{:#?}", watcher.seen);
+}
+
 #[test]
 fn ranks_that_work_and_single_processes_are_left_alone() {
     for job in [

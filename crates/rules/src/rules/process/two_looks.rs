@@ -46,7 +46,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let waits = |group: &Vec<&Look>| group.iter().all(|look| look.waits);
     let most = groups.last().filter(|group| group.len() * 2 > n_all);
     let waiting: Vec<&Look> = groups.iter().filter(|group| waits(group)).flatten().copied().collect();
-    let others: Vec<&Look> = match most {
+    let mut others: Vec<&Look> = match most {
         Some(most) => {
             let place = most.first().and_then(|look| look.place.as_ref());
             looks.ranks().iter().filter(|look| look.place.as_ref() != place && !look.waits).collect()
@@ -54,6 +54,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         // Without a majority it is those that do not wait for others.
         None => looks.ranks().iter().filter(|look| !look.waits && !waiting.is_empty()).collect(),
     };
+    // Where a stopped process stands, it was stopped: that is its own finding.
+    let n_apart = others.len();
+    others.retain(|look| !look.is_stopped());
+    if others.is_empty() && n_apart > 0 {
+        return Outcome::Clear;
+    }
     if others.is_empty() || others.len() == n_all || others.iter().all(|look| look.place.is_none()) {
         return Outcome::Undecided(vec![Need {
             question: format!(
@@ -146,6 +152,24 @@ mod tests {
     fn the_one_that_does_not_wait_for_others() {
         let stuck = || job([&[LOAD], &[GATHER, REDUCE]], [&[LOAD], &[GATHER, REDUCE]]);
         stuck().concludes(&RULE, "stuck-outside-collective 0 at load_batch:4, medium");
+    }
+
+    #[test]
+    fn a_stopped_one_is_not_elsewhere() {
+        let stopped = |state: &'static str| {
+            Stage::new()
+                .seen(1_000, "S S", move |rank, picked| {
+                    let state = if rank == 0 { state } else { "S" };
+                    let look = SecondLook { after_ms: 3_000, state: state.into(), ..SecondLook::default() };
+                    picked.again = Some(look);
+                })
+                .stands(0, &[LOAD])
+                .stands(1, &[GATHER, REDUCE])
+                .stands(0, &[LOAD])
+                .stands(1, &[GATHER, REDUCE])
+        };
+        stopped("S").concludes(&RULE, "stuck-outside-collective 0 at load_batch:4, medium");
+        stopped("T").silent(&RULE);
     }
 
     #[test]
