@@ -5,9 +5,9 @@ use crate::json::{
     Severity, Verdict,
 };
 use crate::missing::NOT_GIVEN;
+pub(crate) use crate::open::decider;
 use crate::page::{Page, Style};
 use crate::quote::{columns, fold, plain, plain_lines, wrap, wrap_words};
-pub(crate) use crate::open::decider;
 pub(crate) use crate::sets::{in_short, ranks};
 use crate::{Detail, Look, open};
 
