@@ -82,7 +82,7 @@ fn a_rank_that_was_never_started_is_named() {
     let job = job(4, |rank| (rank != 1).then(waits));
     let (stall, verdict) = watched(&job);
     assert_eq!((&stall["shape"], &stall["suspects"]), (&json!("start"), &json!([1])), "{stall}");
-    assert!(stall["states"][0]["detail"].as_str().unwrap().starts_with("idle: "), "{stall}");
+    assert!(stall["states"][0]["detail"].as_str().unwrap().contains("idle: "), "{stall}");
     assert_eq!((&verdict["cause"], ranks(&verdict)), (&json!("missing-rank"), vec![1]), "{verdict}");
 }
 
