@@ -182,8 +182,8 @@ fn usually(test: &Expr<'_>, arm: &Arm<'_>) -> bool {
     let leaves = arm.body.last().is_some_and(|stmt| {
         matches!(stmt.kind, StmtKind::Return(_) | StmtKind::Raise(_) | StmtKind::Continue | StmtKind::Break)
     });
-    let is_none_test = matches!(&test.kind, ExprKind::Compare(_, rest)
-        if rest.iter().any(|(op, right)| *op == crate::python::ast::Cmp::Is && matches!(right.kind, ExprKind::None)));
+    let is_none_test = matches!(&test.kind, ExprKind::Compare(c)
+        if c.rest.iter().any(|(op, right)| *op == crate::python::ast::Cmp::Is && matches!(right.kind, ExprKind::None)));
     !leaves && !is_none_test
 }
 

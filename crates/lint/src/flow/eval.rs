@@ -32,7 +32,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             ExprKind::Bool(value) => Val::truth(*value),
             ExprKind::None => Val::none(),
             ExprKind::Float => Val::new(Data::Unknown, hash(&[31, hash_text(self.slice(expr.span))])),
-            ExprKind::Compare(left, rest) => self.compare(left, rest),
+            ExprKind::Compare(c) => self.compare(&c.left, &c.rest),
             ExprKind::And(list) => self.fold(list, true),
             ExprKind::Or(list) => self.fold(list, false),
             ExprKind::Not(inner) => {

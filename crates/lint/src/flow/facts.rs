@@ -351,8 +351,10 @@ fn sketch<'p, 's>(project: &'p Project<'s>, context: &Context<'s>, id: FuncId) -
                     assign(&mut names, target, value);
                 }
             }
-            StmtKind::Annotated(target, _, Some(value)) | StmtKind::Augmented(target, value) => {
-                assign(&mut names, target, value);
+            StmtKind::Annotated(_) | StmtKind::Augmented(_) => {
+                if let Some((target, value)) = stmt.single_assignment() {
+                    assign(&mut names, target, value);
+                }
             }
             StmtKind::For(f) => sketch.differs |= f.iter.last_name().is_some_and(is_local_name),
             _ => {}
@@ -753,10 +755,11 @@ fn attributes<'p, 's>(project: &'p Project<'s>, class: ClassId) -> Attributes<'p
                     }
                 }
             }
-            StmtKind::Annotated(target, _, Some(value)) | StmtKind::Augmented(target, value) => {
-                add(target, value, None);
+            _ => {
+                if let Some((target, value)) = stmt.single_assignment() {
+                    add(target, value, None);
+                }
             }
-            _ => {}
         });
     }
     map

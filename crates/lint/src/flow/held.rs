@@ -94,11 +94,10 @@ fn under_ranks<'s>(
                         }
                     }
                 }
-                StmtKind::Assign(_, value)
-                | StmtKind::Annotated(_, _, Some(value))
-                | StmtKind::Augmented(_, value)
-                    if is_main && names_rank(value, known) =>
-                {
+                StmtKind::Assign(_, value) if is_main && names_rank(value, known) => {
+                    targets(stmt).for_each(&mut add);
+                }
+                _ if is_main && stmt.single_assignment().is_some_and(|(_, v)| names_rank(v, known)) => {
                     targets(stmt).for_each(&mut add);
                 }
                 _ => {}
@@ -137,7 +136,8 @@ fn last_part(path: &str) -> &str {
 fn targets<'a, 's>(stmt: &'a Stmt<'s>) -> impl Iterator<Item = &'a Expr<'s>> {
     let list: &[Expr<'s>] = match &stmt.kind {
         StmtKind::Assign(targets, _) => targets,
-        StmtKind::Annotated(target, ..) | StmtKind::Augmented(target, _) => std::slice::from_ref(target),
+        StmtKind::Annotated(a) => std::slice::from_ref(&a.target),
+        StmtKind::Augmented(parts) => std::slice::from_ref(&parts[0]),
         _ => &[],
     };
     list.iter().flat_map(|target| match &target.kind {

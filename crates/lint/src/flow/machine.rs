@@ -445,7 +445,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 }
                 Flow::Next
             }
-            StmtKind::Augmented(target, value) => {
+            StmtKind::Augmented(parts) => {
+                let [target, value] = &**parts;
                 let (old, new) = (self.eval(target), self.eval(value));
                 let sym = hash(&[12, old.sym, new.sym, u64::from(stmt.span.at)]);
                 let mut joined = Val::unknown(sym).tainted(old.taint).tainted(new.taint);
@@ -453,16 +454,16 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 self.assign(target, joined);
                 Flow::Next
             }
-            StmtKind::Annotated(target, annotation, value) => {
-                if let Some(value) = value {
+            StmtKind::Annotated(a) => {
+                if let Some(value) = &a.value {
                     let mut value = self.eval(value);
                     let file = self.file();
                     if matches!(value.data, Data::Unknown)
-                        && let Some(kind) = self.annotated(file, annotation)
+                        && let Some(kind) = self.annotated(file, &a.annotation)
                     {
                         value = kind.with_sym(value.sym);
                     }
-                    self.assign(target, value);
+                    self.assign(&a.target, value);
                 }
                 Flow::Next
             }

@@ -32,9 +32,9 @@ pub(crate) enum StmtKind<'s> {
     /// Several targets: `a = b = value`.
     Assign(Vec<Expr<'s>>, Expr<'s>),
     /// `target += value`.
-    Augmented(Expr<'s>, Expr<'s>),
+    Augmented(Box<[Expr<'s>; 2]>),
     /// `target: annotation = value`.
-    Annotated(Expr<'s>, Expr<'s>, Option<Expr<'s>>),
+    Annotated(Box<Annotated<'s>>),
     Return(Option<Expr<'s>>),
     Raise(Option<Expr<'s>>),
     Assert(Expr<'s>),
@@ -51,6 +51,13 @@ pub(crate) enum StmtKind<'s> {
     Class(Arc<Class<'s>>),
     Import(Vec<Import<'s>>),
     Other,
+}
+
+#[derive(Debug)]
+pub(crate) struct Annotated<'s> {
+    pub(crate) target: Expr<'s>,
+    pub(crate) annotation: Expr<'s>,
+    pub(crate) value: Option<Expr<'s>>,
 }
 
 #[derive(Debug)]
@@ -157,7 +164,7 @@ pub(crate) enum ExprKind<'s> {
     Format(Vec<Expr<'s>>),
     Bool(bool),
     None,
-    Compare(Box<Expr<'s>>, Vec<(Cmp, Expr<'s>)>),
+    Compare(Box<Compare<'s>>),
     And(Vec<Expr<'s>>),
     Or(Vec<Expr<'s>>),
     Not(Box<Expr<'s>>),
@@ -180,6 +187,12 @@ pub(crate) enum ExprKind<'s> {
     Yield(Option<Box<Expr<'s>>>),
     /// Parts that are evaluated without another meaning.
     Other(Vec<Expr<'s>>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Compare<'s> {
+    pub(crate) left: Expr<'s>,
+    pub(crate) rest: Vec<(Cmp, Expr<'s>)>,
 }
 
 #[derive(Debug)]
@@ -229,6 +242,17 @@ pub(crate) enum Op {
     BitAnd,
     BitOr,
     Other,
+}
+
+impl<'s> Stmt<'s> {
+    /// The target and the value of `target += value` and `target: annotation = value`.
+    pub(crate) fn single_assignment(&self) -> Option<(&Expr<'s>, &Expr<'s>)> {
+        match &self.kind {
+            StmtKind::Augmented(parts) => Some((&parts[0], &parts[1])),
+            StmtKind::Annotated(a) => Some((&a.target, a.value.as_ref()?)),
+            _ => None,
+        }
+    }
 }
 
 impl<'s> Expr<'s> {

@@ -11,8 +11,8 @@ use ruff_python_parser::{ParseOptions, parse_unchecked};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::ast::{
-    Arm, Block, Call, Class, Cmp, Comprehension, Expr, ExprKind, For, Function, Handler, Import, Kind, Op,
-    Param, ParamKind, Span, Stmt, StmtKind, Try, While,
+    Annotated, Arm, Block, Call, Class, Cmp, Compare, Comprehension, Expr, ExprKind, For, Function, Handler,
+    Import, Kind, Op, Param, ParamKind, Span, Stmt, StmtKind, Try, While,
 };
 
 /// Longest file that is read.
@@ -153,10 +153,13 @@ impl<'s> Lower<'s> {
         match stmt {
             py::Stmt::Expr(s) => StmtKind::Expr(self.expr(&s.value)),
             py::Stmt::Assign(s) => StmtKind::Assign(self.exprs(&s.targets), self.expr(&s.value)),
-            py::Stmt::AugAssign(s) => StmtKind::Augmented(self.expr(&s.target), self.expr(&s.value)),
+            py::Stmt::AugAssign(s) => {
+                StmtKind::Augmented(Box::new([self.expr(&s.target), self.expr(&s.value)]))
+            }
             py::Stmt::AnnAssign(s) => {
                 let value = s.value.as_deref().map(|value| self.expr(value));
-                StmtKind::Annotated(self.expr(&s.target), self.expr(&s.annotation), value)
+                let (target, annotation) = (self.expr(&s.target), self.expr(&s.annotation));
+                StmtKind::Annotated(Box::new(Annotated { target, annotation, value }))
             }
             py::Stmt::Return(s) => StmtKind::Return(self.option(s.value.as_deref())),
             py::Stmt::Raise(s) => StmtKind::Raise(self.option(s.exc.as_deref())),
@@ -239,10 +242,10 @@ impl<'s> Lower<'s> {
                     py::Pattern::MatchAs(p) if p.pattern.is_none() && case.guard.is_none() => None,
                     py::Pattern::MatchValue(p) => Some(Expr {
                         span,
-                        kind: ExprKind::Compare(
-                            Box::new(self.expr(subject)),
-                            vec![(Cmp::Eq, self.expr(&p.value))],
-                        ),
+                        kind: ExprKind::Compare(Box::new(Compare {
+                            left: self.expr(subject),
+                            rest: vec![(Cmp::Eq, self.expr(&p.value))],
+                        })),
                     }),
                     other => Some(Expr {
                         span: Self::span(other.range()),
@@ -342,7 +345,7 @@ impl<'s> Lower<'s> {
             py::Expr::Compare(e) => {
                 let rest = e.ops.iter().zip(&e.comparators);
                 let rest = rest.map(|(op, value)| (cmp(*op), self.expr(value))).collect();
-                ExprKind::Compare(self.boxed(&e.left), rest)
+                ExprKind::Compare(Box::new(Compare { left: self.expr(&e.left), rest }))
             }
             py::Expr::BoolOp(e) => match e.op {
                 py::BoolOp::And => ExprKind::And(self.exprs(&e.values)),

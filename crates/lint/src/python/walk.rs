@@ -10,13 +10,14 @@ pub(crate) fn own_exprs<'a, 's>(stmt: &'a Stmt<'s>, visit: &mut impl FnMut(&'a E
             visit(value);
             targets.iter().for_each(visit);
         }
-        StmtKind::Augmented(target, value) => {
+        StmtKind::Augmented(parts) => {
+            let [target, value] = &**parts;
             visit(value);
             visit(target);
         }
-        StmtKind::Annotated(target, _, value) => {
-            value.iter().for_each(&mut *visit);
-            visit(target);
+        StmtKind::Annotated(a) => {
+            a.value.iter().for_each(&mut *visit);
+            visit(&a.target);
         }
         StmtKind::Return(e) | StmtKind::Raise(e) => e.iter().for_each(visit),
         StmtKind::Delete(list) => list.iter().for_each(visit),
@@ -78,9 +79,9 @@ pub(crate) fn parts<'a, 's>(expr: &'a Expr<'s>, visit: &mut dyn FnMut(&'a Expr<'
         | ExprKind::Tuple(list)
         | ExprKind::Set(list)
         | ExprKind::Other(list) => list.iter().for_each(visit),
-        ExprKind::Compare(left, rest) => {
-            visit(left);
-            for (_, value) in rest {
+        ExprKind::Compare(c) => {
+            visit(&c.left);
+            for (_, value) in &c.rest {
                 visit(value);
             }
         }
