@@ -112,6 +112,7 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
 
 /// What a rank of a pretended job runs. Called without a job it is one of a single rank, and its ring tells so.
 #[test]
+#[expect(clippy::print_stdout, reason = "a rank's own words go to its log")]
 fn a_pretended_rank() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     if let (Ok(folder), Some(rank)) = (std::env::var("PRETENDED_JOB"), number("RANK")) {
@@ -425,7 +426,9 @@ fn a_job_that_ends_in_order_is_no_incident() {
 fn a_job_that_ends_its_communicators_after_an_error_is_judged_by_its_output() {
     let outcome = |words: &str| {
         let folder = tempfile::tempdir().unwrap();
-        ["rings", "out"].iter().for_each(|name| std::fs::create_dir(folder.path().join(name)).unwrap());
+        for name in ["rings", "out"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
         let log = std::fs::File::create(folder.path().join("train.log")).unwrap();
         let start = |rank| {
             let mut command = rank_command(folder.path(), rank, 2, 150);
