@@ -302,8 +302,10 @@ mod tests {
 
     #[test]
     fn of_a_long_traceback_its_end() {
-        let frames: String =
-            (1..=9).map(|n| format!("  File \"a.py\", line {n}, in f{n}\n    f{n}()\n")).collect();
+        let frames: String = (1..=9)
+            .map(|n| format!("  File \"a.py\", line {n}, in f{n}\n    f{n}()\n"))
+            .collect::<Vec<_>>()
+            .concat();
         let trace = format!("Traceback (most recent call last):\n{frames}ValueError: x\n");
         let text = format!("step 1\n{trace}after\n");
         let places = [Place { source: "t".into(), span: (7, 7 + trace.len() as u64), line: 2 }];
