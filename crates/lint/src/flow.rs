@@ -14,6 +14,7 @@ pub(crate) mod held;
 mod known;
 pub(crate) mod machine;
 mod memo;
+mod recall;
 pub(crate) mod mentions;
 pub(crate) mod outside;
 pub(crate) mod scope;

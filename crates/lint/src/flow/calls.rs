@@ -7,7 +7,7 @@ use ringleader_knowledge::collective::{Axis, When, Who};
 
 use super::catalog::{self, Row};
 use super::machine::{Flow, Frame, Machine, Seen};
-use super::memo::Done;
+use super::recall::Done;
 use super::scope::{Key, dotted};
 use super::trace::{Event, Op, WORLD};
 use super::value::{Data, Group, Locally, Origin, Taint, Val, chain, hash, hash_text};
