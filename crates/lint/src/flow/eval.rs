@@ -564,7 +564,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let ExprKind::Call(call) = &expr.kind
             && value.taint.is_clean()
             && matches!(value.data, Data::Unknown | Data::None)
-            && (call.func.last_name().is_some_and(super::facts::is_local_name) || cuts_data(call))
+            && (call.func.last_name().is_some_and(super::names::is_local_name) || cuts_data(call))
         {
             let taint = Taint::local(Locally::Loader, self.origin(expr.span));
             return Val::unknown(hash(&[64, u64::from(expr.span.at)])).tainted(taint).shaped(taint);
@@ -633,7 +633,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 fn cuts_data(call: &crate::python::ast::Call<'_>) -> bool {
     let name = call.func.last_name().unwrap_or_default();
     ["split", "chunk", "part", "micro", "batch", "pack"].iter().any(|word| name.contains(word))
-        && call.args.first().and_then(Expr::last_name).is_some_and(super::facts::is_local_name)
+        && call.args.first().and_then(Expr::last_name).is_some_and(super::names::is_local_name)
 }
 
 /// Whether a list holds those parameters of a model that are of some kind: with pipeline or expert parallelism each rank

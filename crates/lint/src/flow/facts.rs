@@ -9,8 +9,9 @@ use super::catalog;
 use super::held::{Attributes, Context};
 use super::known::Known;
 use super::mentions::{Mentions, mentions};
+use super::names::is_local_name;
 use super::value::Global;
-use crate::lookup::{LookupMap, Names};
+use crate::lookup::LookupMap;
 use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
 use crate::python::walk;
@@ -435,82 +436,6 @@ pub(crate) fn guard_name(decorator: &Expr<'_>) -> Option<&'static ringleader_kno
         _ => decorator.last_name(),
     };
     catalog::guard(name?)
-}
-
-/// Names of tensors and loaders that hold a process's own data: their sizes are its own, too.
-const SIZED: &[&str] = &[
-    "batch",
-    "buffer",
-    "batches",
-    "loader",
-    "dataloader",
-    "dataset",
-    "loss",
-    "losses",
-    "iter",
-    "iterator",
-    "logits",
-    "grad",
-    "grads",
-    "tokens",
-    "mask",
-    "images",
-    "boxes",
-    "labels",
-];
-/// Names of lists that hold it: whether they are empty is its own affair.
-const LISTS: &[&str] = &[
-    "chunks",
-    "completions",
-    "examples",
-    "features",
-    "messages",
-    "microbatches",
-    "outputs",
-    "predictions",
-    "preds",
-    "prompts",
-    "queries",
-    "records",
-    "results",
-    "rollouts",
-    "samples",
-    "sentences",
-    "sequences",
-    "targets",
-    "texts",
-    "trajectories",
-];
-
-/// Whether a name is that of a value that holds a process's own data.
-pub(crate) fn is_local_name(name: &str) -> bool {
-    local_word(name).is_some()
-}
-
-/// Whether the size of such a value is the process's own, too.
-pub(crate) fn is_sized_name(name: &str) -> bool {
-    local_word(name) == Some(true)
-}
-
-/// Whether a word in a name stands for a process's own data, and whether for a tensor.
-fn local_word(name: &str) -> Option<bool> {
-    static WORDS: OnceLock<Names<bool>> = OnceLock::new();
-    // A number that the configuration says.
-    if name.ends_with("_size") || name.ends_with("_dim") {
-        return None;
-    }
-    let words = WORDS.get_or_init(|| {
-        let lists = LISTS.iter().map(|word| (*word, false));
-        Names::first_of(lists.chain(SIZED.iter().map(|word| (*word, true))))
-    });
-    let found = name.split('_').filter_map(|part| {
-        if part.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            words.get(part.to_ascii_lowercase().as_str())
-        } else {
-            words.get(part)
-        }
-    });
-    found.max()
 }
 
 fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {

@@ -329,13 +329,13 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         }
         let is_sharded = is_model_name(name) && self.facts.file(file).is_sharded();
         let mut value = Val { is_sharded, ..Val::unknown(sym) };
-        if super::facts::is_local_name(name) {
+        if super::names::is_local_name(name) {
             let is_loader =
                 ["loader", "iterator", "dataset", "batches"].iter().any(|word| name.contains(word));
             let kind = if is_loader { Locally::Loader } else { Locally::Data };
             value = value.tainted(Taint::local(kind, origin));
             // A gradient is as large as its parameter, and a loss is a number.
-            if !matches!(name, "grad" | "loss") && super::facts::is_sized_name(name) {
+            if !matches!(name, "grad" | "loss") && super::names::is_sized_name(name) {
                 value.shape = value.taint;
             }
         }

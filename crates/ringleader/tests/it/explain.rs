@@ -562,7 +562,8 @@ fn processor_time() -> Duration {
     Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap())
 }
 
-/// The goal is 20 ms of processor time for the whole program; this is the part that can be slow.
+/// The goal is 20 ms of processor time for the whole program; this is the part that can be slow. Without optimisation, beside
+/// other tests, it may take twice as long.
 #[test]
 fn an_answer_takes_less_than_20_ms() {
     for query in [
@@ -583,7 +584,8 @@ fn an_answer_takes_less_than_20_ms() {
                 processor_time().saturating_sub(start)
             })
             .min();
-        assert!(best < Some(Duration::from_millis(20)), "{query}: {best:?}");
+        let limit = if cfg!(debug_assertions) { 40 } else { 20 };
+        assert!(best < Some(Duration::from_millis(limit)), "{query}: {best:?}");
     }
 }
 
