@@ -15,7 +15,7 @@ use ringleader_model::{
 
 use crate::likeness::Opinion;
 use crate::rule::{Outcome, Rule};
-use crate::{good_signs, health, likeness, rules, unexplained};
+use crate::{health, likeness, rules, unexplained};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
@@ -424,14 +424,12 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     needs.extend(unexplained::needs(&open));
     needs.extend(unexplained::likely(&open));
     let unproven = !nothing && !unexplained::shows_health(scene);
-    let doubtful = !nothing && good_signs::are_doubtful(scene);
     let undecided = nothing
         || trouble.is_some()
         || unseen.is_some()
         || reported
         || !open.is_empty()
         || unproven
-        || doubtful
         || !needs.is_empty();
     let summary = match (&trouble, undecided) {
         _ if nothing => {
@@ -444,7 +442,6 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
                 "the kernel reports a fault of the machine, and nothing shows whether it affects the job".to_owned()
             }
             None if unproven && open.is_empty() => unexplained::unproven(scene).to_owned(),
-            None if doubtful && open.is_empty() && needs.is_empty() => unexplained::doubtful(scene),
             None => unexplained::summary(&open)
                 .unwrap_or_else(|| "the evidence does not single out a cause".to_owned()),
         },

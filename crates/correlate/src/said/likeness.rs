@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ringleader_knowledge::likeness::{self, Word};
-use ringleader_model::{Case, Cause, Cite, Fact, SourceId};
+use ringleader_model::{Case, Cause, Cite, Fact};
 
 /// The words of a case, each with its first place.
 #[derive(Clone, Debug, Default)]
@@ -48,27 +48,13 @@ impl Likeness {
         Self { words }
     }
 
-    /// All causes with their scores, and `none` with that of health, the likeliest first; nothing if the words tell
-    /// nothing.
-    pub fn ranked(&self) -> Vec<(Cause, f32)> {
-        let words: Vec<Word> = self.words.keys().copied().collect();
-        if words.len() < MIN_WORDS { Vec::new() } else { likeness::rank(&words) }
-    }
-
-    /// How much the words of the sources that `counts` resemble those of healthy jobs; None if they tell nothing.
-    pub fn health(&self, counts: impl Fn(SourceId) -> bool) -> Option<f32> {
-        let words: Vec<Word> =
-            self.words.iter().filter(|(_, cite)| counts(cite.source)).map(|(word, _)| *word).collect();
-        if words.len() < MIN_WORDS {
-            return None;
-        }
-        likeness::rank(&words).into_iter().find(|(cause, _)| *cause == Cause::None).map(|(_, score)| score)
-    }
-
     /// The likeliest cause; None if the words tell nothing.
     pub fn likeliest(&self) -> Option<Likely> {
         let words: Vec<Word> = self.words.keys().copied().collect();
-        let ranked = self.ranked();
+        if words.len() < MIN_WORDS {
+            return None;
+        }
+        let ranked = likeness::rank(&words);
         let is_health = ranked.first().is_some_and(|(cause, _)| *cause == Cause::None);
         let mut faults =
             ranked.into_iter().filter(|(cause, _)| !matches!(cause, Cause::None | Cause::Undecided));
