@@ -71,9 +71,12 @@ pub(super) fn value_end(bytes: &[u8], at: usize, mend: bool) -> Result<usize, St
         _ => {
             // A number, a word, or hexadecimal digits without quotes.
             let rest = bytes.get(at..).ok_or(Stop::Short)?;
-            let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b'\n' | b' ' | b'"' | b'\r' | b'\t');
-            let n = rest.iter().position(ends).ok_or(Stop::Short)?;
-            if n == 0 || rest.get(n) == Some(&b'"') { Err(Stop::Bad) } else { Ok(at + n) }
+            let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+' | b'-' | b'_');
+            let n = rest.iter().position(|b| !is_part(b)).ok_or(Stop::Short)?;
+            match rest.get(n) {
+                Some(b',' | b'}' | b']' | b'\n' | b' ' | b'\r' | b'\t') if n > 0 => Ok(at + n),
+                _ => Err(Stop::Bad),
+            }
         }
     }
 }
