@@ -85,8 +85,8 @@ pub struct Report {
     /// What differs from the evidence of a good run, if one was given to compare with.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub against: Option<Against>,
-    /// All jobs of the evidence, or that run on the node, where there are several; the rest of the report is of one of
-    /// them.
+    /// All jobs of the evidence, or that run on the node, where there are several; the rest of the report is of the
+    /// first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub jobs: Vec<JobRow>,
 }
@@ -407,7 +407,7 @@ impl Report {
             span: picture::span(picture),
             world_size: picture.world_size,
             candidates: picture::candidates(picture),
-            jobs: picture::jobs(picture),
+            jobs: picture::jobs(picture, verdict),
             waits: picture::waits(picture),
             stacks: picture::stacks(picture),
             machines: picture::machines(picture),

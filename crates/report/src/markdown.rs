@@ -30,10 +30,11 @@ pub fn render(report: &Report, detail: Detail) -> String {
     let verdict = &report.verdict;
     line(&mut out, &format!("## ringleader: {}", plain(&headline_of(report))));
     out.push('\n');
-    for job in &report.jobs {
+    for job in report.jobs.iter().take(limit(MAX_RANKS)) {
         let text = format!("{}: {}", job.id, headline(&job.verdict));
         line(&mut out, &format!("- **job** {}", code(&plain(&text))));
     }
+    more(&mut out, report.jobs.len(), limit(MAX_RANKS), "jobs");
     if !verdict.summary.is_empty() {
         fence(&mut out, "", "text", &wrap(&plain(&verdict.summary), FENCE_COLUMNS).join("\n"));
         out.push('\n');
@@ -145,7 +146,8 @@ fn other_findings(out: &mut String, report: &Report, detail: Detail) {
 fn open_questions(out: &mut String, report: &Report, most: usize) {
     if !report.candidates.is_empty() {
         heading(out, "Possible causes, most likely first");
-        for (n, one) in report.candidates.iter().enumerate() {
+        let shown = open::n_candidates(report, most == usize::MAX);
+        for (n, one) in report.candidates.iter().take(shown).enumerate() {
             let needs =
                 one.needs.as_ref().map(|needs| format!("; {}", prose(&plain(needs)))).unwrap_or_default();
             line(out, &format!("{}. **{}** {}{needs}", n + 1, one.cause, prose(&plain(&one.why))));
@@ -153,6 +155,7 @@ fn open_questions(out: &mut String, report: &Report, most: usize) {
                 fence(out, "   ", "sh", &plain_lines(command).join("\n"));
             }
         }
+        more(out, report.candidates.len(), shown, "causes");
     }
     let statements = open::statements(report);
     if !statements.is_empty() {

@@ -8,6 +8,14 @@ use crate::json::{Evidence, Finding, Report, Role, Statement, Undecided};
 /// Statements that are shown unfolded unless everything is asked for.
 pub(crate) const MAX_STATEMENTS: usize = 4;
 
+/// Causes in question that are shown beside several statements, unless everything is asked for: the statements say more.
+const MAX_CANDIDATES: usize = 3;
+
+/// How many of the causes in question are shown.
+pub(crate) fn n_candidates(report: &Report, all: bool) -> usize {
+    if all || statements(report).len() < 2 { usize::MAX } else { MAX_CANDIDATES }
+}
+
 /// The finding that the verdict rests on.
 pub(crate) fn decider(report: &Report) -> Option<&Finding> {
     report.findings.first().filter(|first| first.cause == report.verdict.cause)

@@ -346,8 +346,9 @@ impl Page {
             return;
         }
         self.heading("possible causes, most likely first");
+        let shown = open::n_candidates(report, self.look.detail == Detail::Everything);
         let mut said = "";
-        for (n, one) in report.candidates.iter().enumerate() {
+        for (n, one) in report.candidates.iter().take(shown).enumerate() {
             // Several causes may rest on the same line.
             let why = if one.why == said { String::new() } else { format!(": {}", plain(&one.why)) };
             said = &one.why;
@@ -361,6 +362,7 @@ impl Page {
                 self.command(&pad, command);
             }
         }
+        self.more("  ", report.candidates.len().saturating_sub(shown), "causes");
     }
 
     /// The error statements that keep the verdict open, each whole, with what is known of it.
@@ -420,17 +422,22 @@ impl Page {
         let is_live = is_live(report);
         let title = if is_live { "jobs run on this node" } else { "jobs or attempts in what was given" };
         self.row(&format!("{} {title}", report.jobs.len()));
-        for job in &report.jobs {
+        let shown = if self.look.detail == Detail::Everything { usize::MAX } else { MAX_RANKS };
+        for job in report.jobs.iter().take(shown) {
             let summary = &job.verdict.summary;
             let colon = if summary.is_empty() { "" } else { ": " };
             let text = format!("{}{colon}{summary}", headline(&job.verdict));
             self.item(&format!("  {}  ", plain(&job.id)), &plain(&text));
         }
+        self.more("  ", report.jobs.len().saturating_sub(shown), "jobs");
         if is_live {
             let rest = "for another: ringleader diagnose --live --pid PID";
             self.item("", &format!("below: the report of {}; {rest}", plain(&first.id)));
         } else {
-            self.item("", "each by itself (below: the report of the one that failed worst, or last):");
+            self.item(
+                "",
+                "each by itself (below: the report of the first, which failed worst or is the newest):",
+            );
             if let Some(commands) = open::of_each_job(report) {
                 self.command("  ", commands);
             }

@@ -22,7 +22,7 @@ use crate::env::installed::Installed;
 use crate::env::job::Job;
 use crate::env::plan::{Fate, Setting, Wants, fate};
 use crate::exit::Code;
-use crate::failure::Failure;
+use crate::failure::{Failure, has_proc};
 use crate::plugin;
 
 /// Name of the format.
@@ -162,6 +162,9 @@ fn without_plugin(job: &Job, wants: &Wants) -> Option<Compared> {
 }
 
 fn unreadable(pid: u32, source: &std::io::Error) -> Failure {
+    if let Err(failure) = has_proc() {
+        return failure;
+    }
     match source.kind() {
         std::io::ErrorKind::NotFound => Failure::Absent { why: format!("no process {pid} runs here") },
         kind => Failure::NoSuchFile { path: format!("/proc/{pid}/environ").into(), source: kind.into() },

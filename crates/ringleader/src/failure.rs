@@ -295,7 +295,7 @@ impl Failure {
             Self::Start { source, .. } => {
                 (source.to_string(), "is it a program that can be found? ringleader watch -- CMD ARGS…")
             }
-            Self::Program(error) => (error.to_string(), "was it deleted while it ran?"),
+            Self::Program(error) => (error.to_string(), "is /proc mounted, and is the program still there?"),
             Self::NoSuchPath { source, .. } => (
                 source.to_string(),
                 "name a folder, files, or - for standard input: ringleader diagnose PATH…",
@@ -338,6 +338,11 @@ fn tip(error: &clap::Error) -> String {
         return "  tip: the page is written to a file: --html FILE\n".to_owned();
     }
     String::new()
+}
+
+/// What is asked about processes has an answer only where /proc is mounted: without it no process is missing, nothing is known.
+pub(crate) fn has_proc() -> Result<(), Failure> {
+    std::env::current_exe().map(drop).map_err(Failure::Program)
 }
 
 /// The code for what the system answered about a path or an address that was named: it is wrong, or it is refused.

@@ -53,7 +53,7 @@ use self::picture::Picture;
 use self::template::Template;
 use crate::command::Subcommand;
 use crate::exit::Code;
-use crate::failure::Failure;
+use crate::failure::{Failure, has_proc};
 
 /// At the end an incident that is under way is waited for.
 const LAST_WAIT: Duration = Duration::from_secs(20);
@@ -310,6 +310,7 @@ fn is_here(job: &str, stays: bool, teller: &Teller) -> Result<(), Failure> {
     if ringleader_collect::follow::processes(proc).keys().any(is_of) {
         return Ok(());
     }
+    has_proc()?;
     let known = crate::fanout::slurm::nodes(job, Path::new("squeue"));
     let known = known.map_or_else(|(why, _)| why, |hosts| format!("it runs on {}", hosts.join(",")));
     let why = format!("no process of Slurm job {job} runs here ({known})");
@@ -324,6 +325,7 @@ fn is_here(job: &str, stays: bool, teller: &Teller) -> Result<(), Failure> {
 fn known(pids: &[u32]) -> Result<(), Failure> {
     for pid in pids {
         if ringleader_collect::follow::process("/proc".as_ref(), *pid).is_none() {
+            has_proc()?;
             return Err(Failure::Absent { why: format!("there is no process {pid}") });
         }
     }

@@ -401,9 +401,20 @@ pub(super) fn candidates(picture: &model::Picture) -> Vec<Candidate> {
     picture.candidates.iter().map(one).collect()
 }
 
-pub(super) fn jobs(picture: &model::Picture) -> Vec<JobRow> {
+/// The row of the job that the report is about comes first, the others keep their order.
+pub(super) fn jobs(picture: &model::Picture, verdict: &model::Verdict) -> Vec<JobRow> {
     let one = |(id, verdict): &(String, model::Verdict)| JobRow { id: id.clone(), verdict: verdict.into() };
-    picture.jobs.iter().map(one).collect()
+    let mut rows: Vec<JobRow> = picture.jobs.iter().map(one).collect();
+    // Of jobs with the same answer the report is that of the last.
+    let is_told = |(_, of_job): &(String, model::Verdict)| {
+        of_job.cause == verdict.cause
+            && of_job.summary == verdict.summary
+            && of_job.confidence == verdict.confidence
+    };
+    if let Some(at) = picture.jobs.iter().rposition(is_told) {
+        rows[..=at].rotate_right(1);
+    }
+    rows
 }
 
 pub(super) fn waits(picture: &model::Picture) -> Vec<Wait> {

@@ -127,6 +127,64 @@ fn a_full_disk_is_6() {
     }
 }
 
+/// A command inside namespaces of its own; `None`, with a message, where they are not allowed.
+#[cfg(target_os = "linux")]
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn apart(options: &[&str], script: &str) -> Option<Command> {
+    let make = |script: &str| {
+        let mut command = Command::new("unshare");
+        command
+            .args(options)
+            .args(["sh", "-c", script, env!("CARGO_BIN_EXE_ringleader")])
+            .stdin(Stdio::null());
+        command
+    };
+    let tried = make(&script.replace("exec \"$0\" \"$@\"", "true")).output();
+    if tried.is_ok_and(|tried| tried.status.success()) {
+        return Some(make(script));
+    }
+    eprintln!("skipped: no namespaces of one's own are allowed here");
+    None
+}
+
+/// Without /proc nothing is known of any process: that is neither a bug nor a process that is missing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_machine_without_proc_is_6() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = [
+        "check --quick",
+        "collect -o b.tar.zst",
+        "diagnose --live",
+        "watch --once --pid 1",
+        "env --check 1",
+        "run -- true",
+    ];
+    for command in commands {
+        let script = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
+        let Some(mut apart) = apart(&["--user", "--map-root-user", "--mount"], script) else { return };
+        let output = apart.args(command.split(' ')).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(Code::Refused as i32), "{command}: {}", err(&output));
+        assert!(err(&output).contains("/proc mounted"), "{command}: {}", err(&output));
+    }
+}
+
+/// Files that nobody lets us read are refused, not absent.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_without_permission_are_6() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("rank0.log");
+    std::fs::write(&log, "NCCL WARN Call to connect returned Connection refused\n").unwrap();
+    std::fs::set_permissions(&log, PermissionsExt::from_mode(0)).unwrap();
+    // Root reads everything, but not from a namespace in which it is nobody.
+    let Some(mut apart) = apart(&["--user"], "exec \"$0\" \"$@\"") else { return };
+    let output = apart.arg("diagnose").arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(Code::Refused as i32), "{}{}", out(&output), err(&output));
+    assert!(err(&output).contains("ermission denied"), "{}", err(&output));
+}
+
 /// `json` and `json-v1` are one format, whatever prints it.
 #[test]
 fn json_is_json_v1() {
@@ -210,26 +268,36 @@ fn without_utf_8_the_reports_own_signs_are_ascii() {
     assert_eq!(run("C"), run("C.UTF-8").replace('…', "..."));
 }
 
-/// Jobs that have folders of their own are told first, each with its command.
+/// Jobs that have folders of their own are told first, each with its command; the job that the report is about leads.
 #[test]
 fn jobs_in_folders_are_told_first() {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, job) in [("a", "skipped-allreduce"), ("b", "kernel-memory-failure")] {
-        let to = folder.path().join(name);
-        std::fs::create_dir(&to).unwrap();
-        for entry in std::fs::read_dir(case(job)).unwrap().flatten() {
-            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    for (first, second) in
+        [("skipped-allreduce", "kernel-memory-failure"), ("kernel-memory-failure", "skipped-allreduce")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, job) in [("a", first), ("b", second)] {
+            let to = folder.path().join(name);
+            std::fs::create_dir(&to).unwrap();
+            for entry in std::fs::read_dir(case(job)).unwrap().flatten() {
+                std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+            }
         }
+        let output = ringleader().arg("diagnose").arg(folder.path()).output().unwrap();
+        let text = out(&output);
+        assert!(text.starts_with("2 jobs or attempts in what was given\n"), "{text}");
+        let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for name in ["a", "b"] {
+            let command = format!("$ ringleader diagnose {}/{name} ", folder.path().display());
+            assert!(words.contains(&command), "{text}");
+        }
+        assert!(!text.contains("<the files of one attempt>"), "{text}");
+        let output = ringleader().args(["diagnose", "--format", "json"]).arg(folder.path()).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let cause = |verdict: &serde_json::Value| (verdict["cause"].clone(), verdict["summary"].clone());
+        let jobs = report["jobs"].as_array().unwrap();
+        assert_eq!(cause(&jobs[0]["verdict"]), cause(&report["verdict"]), "{report}");
+        assert_ne!(cause(&jobs[1]["verdict"]), cause(&report["verdict"]), "{report}");
     }
-    let output = ringleader().arg("diagnose").arg(folder.path()).output().unwrap();
-    let text = out(&output);
-    assert!(text.starts_with("2 jobs or attempts in what was given\n"), "{text}");
-    let words: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for name in ["a", "b"] {
-        let command = format!("$ ringleader diagnose {}/{name} ", folder.path().display());
-        assert!(words.contains(&command), "{text}");
-    }
-    assert!(!text.contains("<the files of one attempt>"), "{text}");
 }
 
 #[test]

@@ -330,6 +330,27 @@ fn the_page_is_text_whatever_the_evidence_says() {
     }
 }
 
+/// Beside several statements only the likeliest causes are listed; --verbose lists all.
+#[test]
+fn beside_statements_the_list_of_causes_is_short() {
+    let report =
+        ringleader::report(crate::root().join("cases/like-fabric-manager-on-pcie-cards/evidence")).unwrap();
+    let n = report.candidates.len();
+    assert!(report.statements.len() > 1 && n > 3, "the case no longer shows it: {:?}", report.candidates);
+    let all = Look { detail: Detail::Everything, ..PLAIN };
+    let listed = |text: &str| {
+        let list = text.split("ossible causes, most likely first").nth(1).unwrap();
+        let list = list.split("nexplained error statements").next().unwrap();
+        let is_item =
+            |row: &&str| row.trim_start().split_once(". ").is_some_and(|(n, _)| n.parse::<u8>().is_ok());
+        (list.lines().filter(is_item).count(), list.contains(&format!("and {} more causes", n - 3)))
+    };
+    assert_eq!(listed(&text::render(&report, &PLAIN)), (3, true));
+    assert_eq!(listed(&text::render(&report, &all)), (n, false));
+    assert_eq!(listed(&markdown::render(&report, Detail::Usual)), (3, true));
+    assert_eq!(listed(&markdown::render(&report, Detail::Everything)), (n, false));
+}
+
 /// Nothing that keeps a verdict open is shortened: candidates, the statements as they are there, what would decide.
 #[test]
 fn an_undecided_report_shows_what_there_is_to_decide_by() {
