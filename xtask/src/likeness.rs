@@ -42,7 +42,7 @@ struct Document {
 }
 
 #[derive(Default)]
-struct Corpus {
+pub(crate) struct Corpus {
     spelled: Vec<String>,
     number: BTreeMap<String, usize>,
     documents: Vec<Document>,
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &[String]) -> io::Result<()> {
     for (set, dir) in dirs.iter().enumerate() {
         corpus.add_cases(Path::new(dir), set)?;
     }
-    corpus.add_rows(dirs.len());
+    corpus.add_rows(dirs.len(), &BTreeSet::new());
     if is_check {
         for (set, dir) in dirs.iter().enumerate() {
             corpus.check(set, dir);
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &[String]) -> io::Result<()> {
 }
 
 impl Corpus {
-    fn add_cases(&mut self, dir: &Path, set: usize) -> io::Result<()> {
+    pub(crate) fn add_cases(&mut self, dir: &Path, set: usize) -> io::Result<()> {
         let mut folders: Vec<PathBuf> =
             fs::read_dir(dir)?.map(|e| e.map(|e| e.path())).collect::<io::Result<_>>()?;
         folders.sort();
@@ -106,8 +106,8 @@ impl Corpus {
         Ok(())
     }
 
-    fn add_rows(&mut self, set: usize) {
-        for row in message::all() {
+    pub(crate) fn add_rows(&mut self, set: usize, hidden: &BTreeSet<String>) {
+        for row in message::all().filter(|row| !hidden.contains(row.id())) {
             let first = || Some(row.cause()).filter(|c| !c.is_empty()).or_else(|| row.candidates().next());
             let (cause, weight) = match row.role() {
                 message::Role::States | message::Role::Suggests => (first(), 1.0),
@@ -136,9 +136,8 @@ impl Corpus {
             return Ok(());
         }
         for (n, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
-            let wanted = || {
-                form::wanted(line.as_bytes(), 0).is_some() || message::wanted(line.as_bytes(), 0).is_some()
-            };
+            let wanted =
+                || form::wanted_in_line(line.as_bytes()) || message::wanted(line.as_bytes(), 0).is_some();
             if (n < N_SURE_LINES || wanted()) && !sign::is_command(line) {
                 self.words(line, words);
             }
@@ -196,11 +195,21 @@ impl Corpus {
         Model { causes, rarity, weights, bias }.cut()
     }
 
-    #[expect(clippy::print_stdout, reason = "its output")]
-    fn check(&self, set: usize, name: &str) {
+    /// A model that has not seen the cases of this set.
+    fn learn_without(&self, set: usize) -> Model {
         let others: Vec<usize> =
             (0..self.documents.len()).filter(|n| self.documents[*n].set != set).collect();
-        let model = self.learn(&others);
+        self.learn(&others)
+    }
+
+    /// Its table.
+    pub(crate) fn table_without(&self, set: usize) -> String {
+        self.table(&self.learn_without(set))
+    }
+
+    #[expect(clippy::print_stdout, reason = "its output")]
+    fn check(&self, set: usize, name: &str) {
+        let model = self.learn_without(set);
         let (mut first, mut third, mut n) = (0, 0, 0);
         for document in self.documents.iter().filter(|d| d.set == set && d.cause != "none") {
             let scores = model.scores(&document.words);

@@ -1,7 +1,8 @@
 //! Tasks of this repository: `cargo xtask gen` regenerates generated files, `cargo xtask dist` makes what is given away,
 //! `cargo xtask site` makes the site,
-//! `cargo xtask likeness` learns the weights of words.
+//! `cargo xtask likeness` learns the weights of words, `cargo xtask blind` judges cases without what was learnt from them.
 
+mod blind;
 mod dist;
 mod likeness;
 mod site;
@@ -18,10 +19,13 @@ fn main() -> ExitCode {
     let root = root.canonicalize().unwrap_or(root);
     let done = match args.next().as_deref() {
         Some("gen") => generate().map_err(anyhow::Error::from),
+        Some("blind") => blind::run(&root, &args.collect::<Vec<_>>()),
         Some("dist") => dist::run(&root, args),
         Some("likeness") => likeness::run(&args.collect::<Vec<_>>()).map_err(anyhow::Error::from),
         Some("site") => site::run(&root, args),
-        _ => Err(anyhow::anyhow!("usage: cargo xtask gen | dist … | site [DIR] | likeness [--check] DIR…")),
+        _ => Err(anyhow::anyhow!(
+            "usage: cargo xtask gen | dist … | site [DIR] | likeness [--check] DIR… | blind [--rows] DIR…"
+        )),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

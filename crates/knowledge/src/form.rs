@@ -15,7 +15,7 @@ mod words;
 
 pub use level::{Level, level};
 pub use needle_list::NEEDLES;
-pub use needles::{wanted, wanted_blind};
+pub use needles::{wanted, wanted_blind, wanted_blind_in_line, wanted_in_line};
 pub use template::template;
 
 use crate::errno::{self, Errno};
@@ -61,7 +61,10 @@ pub fn of(line: &str) -> Option<Form<'_>> {
     let line = line.get(..line.floor_char_boundary(MAX_LINE_BYTES)).unwrap_or(line).trim_end();
     let (level, message) = level::split(line);
     let severe = level.is_some_and(|l| l >= Level::Error);
-    if !severe && !wanted_alone(line) || words::is_code(message) || words::is_deprecation(message) {
+    if !severe && !wanted_in_line(line.as_bytes())
+        || words::is_code(message)
+        || words::is_deprecation(message)
+    {
         return None;
     }
     let mut form = Form {
@@ -86,17 +89,6 @@ pub fn of(line: &str) -> Option<Form<'_>> {
         || form.wrong.is_some()
         || form.ended.is_some();
     speaks.then_some(form)
-}
-
-/// Whether a line contains a needle, including needles that begin or end with the line.
-fn wanted_alone(line: &str) -> bool {
-    if wanted(line.as_bytes(), 0).is_some() {
-        return true;
-    }
-    let (first, last) =
-        (line.floor_char_boundary(16), line.ceil_char_boundary(line.len().saturating_sub(16)));
-    let ends = [line.get(..first), line.get(last..)].map(Option::unwrap_or_default);
-    ends.iter().any(|part| wanted(format!("\n{part}\n").as_bytes(), 0).is_some())
 }
 
 impl Form<'_> {

@@ -6,6 +6,8 @@
 //! It orders candidates where no rule decides. `cargo xtask likeness` learns the weights, which are in
 //! `data/likeness.txt`; nothing in it knows an order of events, a rank or a number.
 
+use std::sync::OnceLock;
+
 use ringleader_model::Cause;
 
 use crate::tables::{LIKENESS_CAUSES, LIKENESS_STARTS, LIKENESS_WEIGHTS, LIKENESS_WORDS};
@@ -17,6 +19,60 @@ const MIN_BYTES: usize = 3;
 /// Longest word, bytes.
 const MAX_BYTES: usize = 40;
 
+/// Words with their rarity, where the weights of each begin, and the weights by cause.
+struct Table {
+    causes: &'static [Cause],
+    words: &'static [(&'static str, u16)],
+    starts: &'static [u32],
+    weights: &'static [(u8, i16)],
+}
+
+static COMPILED: Table = Table {
+    causes: LIKENESS_CAUSES,
+    words: LIKENESS_WORDS,
+    starts: LIKENESS_STARTS,
+    weights: LIKENESS_WEIGHTS,
+};
+static OTHER: OnceLock<Table> = OnceLock::new();
+
+fn table() -> &'static Table {
+    OTHER.get().unwrap_or(&COMPILED)
+}
+
+/// Takes these weights, in the form of `data/likeness.txt`, for the rest of this process: a measurement judges a case with
+/// weights that have not seen it. They stay in memory.
+///
+/// # Errors
+/// The line that cannot be read, or that other weights were taken already.
+pub fn replace(text: &str) -> Result<(), String> {
+    let (mut causes, mut words, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+    let mut starts = vec![0_u32];
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let row = || {
+            let mut fields = line.split('\t');
+            let (word, rarity, parts) = (fields.next()?, fields.next()?.parse().ok()?, fields.next()?);
+            let parts = parts.split(' ').map(|part| {
+                let (cause, weight) = part.split_once(':')?;
+                Some((Cause::of_id(cause)?, weight.parse::<i16>().ok()?))
+            });
+            Some((word, rarity, parts.collect::<Option<Vec<_>>>()?))
+        };
+        let (word, rarity, parts) = row().ok_or_else(|| line.to_owned())?;
+        words.push((&*word.to_owned().leak(), rarity));
+        for (cause, weight) in parts {
+            let number = causes.iter().position(|c| *c == cause).unwrap_or_else(|| {
+                causes.push(cause);
+                causes.len() - 1
+            });
+            weights.push((number as u8, weight));
+        }
+        starts.push(weights.len() as u32);
+    }
+    let (causes, words, starts, weights) = (causes.leak(), words.leak(), starts.leak(), weights.leak());
+    let other = Table { causes, words, starts, weights };
+    OTHER.set(other).map_err(|_| "other weights were taken already".to_owned())
+}
+
 /// A word or pair of words of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Word(u16);
@@ -24,13 +80,13 @@ pub struct Word(u16);
 impl Word {
     /// The word with this spelling.
     pub fn of(text: &str) -> Option<Self> {
-        let at = LIKENESS_WORDS.binary_search_by(|(word, _)| (*word).cmp(text)).ok()?;
+        let at = table().words.binary_search_by(|(word, _)| (*word).cmp(text)).ok()?;
         u16::try_from(at).ok().map(Self)
     }
 
     /// The word with this number.
     pub fn at(number: u16) -> Option<Self> {
-        LIKENESS_WORDS.get(usize::from(number)).map(|_| Self(number))
+        table().words.get(usize::from(number)).map(|_| Self(number))
     }
 
     /// Its number.
@@ -40,25 +96,25 @@ impl Word {
 
     /// Its spelling.
     pub fn text(self) -> &'static str {
-        LIKENESS_WORDS.get(usize::from(self.0)).map_or("", |(word, _)| word)
+        table().words.get(usize::from(self.0)).map_or("", |(word, _)| word)
     }
 
     fn rarity(self) -> f32 {
-        LIKENESS_WORDS.get(usize::from(self.0)).map_or(0.0, |(_, rarity)| f32::from(*rarity) / UNIT)
+        table().words.get(usize::from(self.0)).map_or(0.0, |(_, rarity)| f32::from(*rarity) / UNIT)
     }
 
     fn weights(self) -> impl Iterator<Item = (usize, f32)> {
         let at = usize::from(self.0);
-        let bounds = LIKENESS_STARTS.get(at).zip(LIKENESS_STARTS.get(at + 1));
+        let bounds = table().starts.get(at).zip(table().starts.get(at + 1));
         let range = bounds.map_or(0..0, |(start, end)| *start as usize..*end as usize);
-        let weights = LIKENESS_WEIGHTS.get(range).unwrap_or_default();
+        let weights = table().weights.get(range).unwrap_or_default();
         weights.iter().map(|(cause, weight)| (usize::from(*cause), f32::from(*weight) / UNIT))
     }
 }
 
 /// Number of words of the table.
 pub fn n_words() -> usize {
-    LIKENESS_WORDS.len()
+    table().words.len()
 }
 
 /// Calls `each` with the words of a line and with each two that follow one another, in small letters.
@@ -86,7 +142,7 @@ pub fn each_word(line: &str, each: &mut impl FnMut(&str)) {
 
 /// Causes by their score, the likeliest first; `words` each once.
 pub fn rank(words: &[Word]) -> Vec<(Cause, f32)> {
-    let mut scores = vec![0.0_f32; LIKENESS_CAUSES.len()];
+    let mut scores = vec![0.0_f32; table().causes.len()];
     for (cause, bias) in Word::of("").into_iter().flat_map(Word::weights) {
         if let Some(score) = scores.get_mut(cause) {
             *score = bias;
@@ -100,14 +156,14 @@ pub fn rank(words: &[Word]) -> Vec<(Cause, f32)> {
             }
         }
     }
-    let mut all: Vec<(Cause, f32)> = LIKENESS_CAUSES.iter().copied().zip(scores).collect();
+    let mut all: Vec<(Cause, f32)> = table().causes.iter().copied().zip(scores).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     all
 }
 
 /// The words that count most for `cause` and against `other`, with what each adds.
 pub fn because(words: &[Word], cause: Cause, other: Cause) -> Vec<(Word, f32)> {
-    let number = |of: Cause| LIKENESS_CAUSES.iter().position(|c| *c == of);
+    let number = |of: Cause| table().causes.iter().position(|c| *c == of);
     let (own, others) = (number(cause), number(other));
     let length = length(words);
     let mut all: Vec<(Word, f32)> = words

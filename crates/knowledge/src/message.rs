@@ -20,6 +20,7 @@ pub use pattern::Class;
 pub use scan::{Candidates, wanted, wanted_blind};
 
 use crate::tables::{MESSAGE_LISTS, MESSAGE_PARTS, MESSAGE_ROWS, MESSAGE_STARTS, MESSAGE_TEXT};
+use crate::withheld;
 use pattern::Part;
 
 /// Longer lines are classified by their first bytes.
@@ -179,7 +180,7 @@ pub fn classify<'t>(line: &'t str, out: &mut Vec<Match<'t>>) {
         parts.clear();
         parts.extend(row.parts());
         let Some(at) = pattern::find(&parts, line, &mut filled) else { continue };
-        if !row.stands(line, &at) {
+        if !row.stands(line, &at) || withheld::is_withheld(row.id()) {
             continue;
         }
         let captures = filled

@@ -6,6 +6,7 @@
 //! [`verdict`] sees all findings.
 
 mod drafting;
+mod good_signs;
 mod health;
 #[cfg(test)]
 mod hostile;
@@ -26,6 +27,7 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::prepare::{copies, jobs, owners, rings, sizes};
 use ringleader_model::{Case, Cause, Need, Picture, Verdict};
 
+pub use crate::good_signs::{GoodSign, good_signs};
 pub use crate::health::is_known;
 pub use crate::rule::{Draft, Outcome, Rule};
 
@@ -38,6 +40,11 @@ pub fn diagnose(case: &Case) -> Verdict {
 /// Diagnoses a case, and draws the picture of the job that the verdict is of.
 pub fn examine(case: &Case) -> (Verdict, Picture) {
     examine_by(case, &picture::picture)
+}
+
+/// Causes by what the words of a case resemble, and `none` by their likeness to health, the likeliest first.
+pub fn resembles(case: &Case) -> Vec<(Cause, f32)> {
+    ringleader_correlate::said::likeness::Likeness::new(case).ranked()
 }
 
 /// What draws the picture beside a verdict.

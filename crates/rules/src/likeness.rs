@@ -17,8 +17,12 @@ pub(crate) const RULE: &str = "likeness";
 /// Least score if something indicates a failure and no rule decides: of the open cases of rounds 22 to 28 above it, twelve
 /// of twenty were right.
 const LEAST: f32 = -0.85;
-/// The same if nothing indicates a failure.
-const LEAST_OF_NONE: f32 = -0.4;
+/// The same if steps advance or tools show a machine at rest, and nothing indicates a failure.
+const LEAST_OF_NONE: f32 = -0.5;
+/// The same if nothing shows that the job works: somebody took stacks of it, or it only began.
+const LEAST_OF_UNPROVEN: f32 = -0.7;
+/// Least distance to the next cause, but where lines report a failure.
+const LEAST_MARGIN: f32 = 0.05;
 /// Least score that overrules a rule.
 const LEAST_OVER_RULE: f32 = -0.3;
 /// The same over a cause that shows how a process ended and not why.
@@ -87,27 +91,38 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     if likely.next.contains(&cause) { Opinion::Agrees } else { Opinion::Doubts }
 }
 
-/// The most likely cause as a finding; `is_clean`: nothing indicates a failure; `is_running`: steps continue.
-pub(crate) fn finding(scene: &Scene<'_>, is_clean: bool, is_running: bool) -> Option<Finding> {
+/// What stands against a clean bill where no rule decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// Lines report a failure.
+    Failure,
+    /// Nothing reports a failure, and nothing shows that the job works.
+    Unproven,
+    /// Nothing reports a failure; steps advance, or tools show nothing wrong.
+    Likeness,
+}
+
+/// The most likely cause as a finding; `is_running`: steps continue.
+pub(crate) fn finding(scene: &Scene<'_>, doubt: Doubt, is_running: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
     let is_judged = is_judged(scene, &likely);
     // A few lines of a kernel or a tool and nothing of a job: no rule may know them.
-    let least = if is_judged {
-        SURE
-    } else if is_clean {
-        LEAST_OF_NONE
-    } else {
-        LEAST
+    let least = match doubt {
+        _ if is_judged => SURE,
+        Doubt::Failure => LEAST,
+        Doubt::Unproven => LEAST_OF_UNPROVEN,
+        Doubt::Likeness => LEAST_OF_NONE,
     };
     if likely.score < least
-        || likely.is_health
+        || doubt != Doubt::Failure && likely.margin < LEAST_MARGIN
+        || likely.is_health && doubt != Doubt::Unproven
         || is_judged && (scene.has_job() || are_events(scene, &likely))
     {
         return None;
     }
     // The calls of a job that runs resemble those of one that hangs.
     let category = cause::category(likely.cause);
-    if is_clean && category == Category::Hang
+    if doubt == Doubt::Likeness && category == Category::Hang
         || is_running && matches!(category, Category::Crash | Category::Init)
     {
         return None;

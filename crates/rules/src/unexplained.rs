@@ -59,6 +59,20 @@ pub(crate) fn unproven(scene: &Scene<'_>) -> &'static str {
     }
 }
 
+/// Why signs of health do not suffice, in words.
+pub(crate) fn doubtful(scene: &Scene<'_>) -> String {
+    let seen = if goes_on(scene) {
+        "steps advance and no line reports a failure"
+    } else {
+        "no line reports a failure"
+    };
+    let alike = scene
+        .likeness()
+        .likeliest()
+        .map_or_else(String::new, |likely| format!(" (most of all one of {})", likely.cause.id()));
+    format!("{seen}, but the evidence resembles that of faulty jobs{alike} more than that of healthy ones")
+}
+
 /// How one statement ends.
 pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Finding]) -> Account {
     let decisive = |f: &&Finding| f.weight > Weight::Echo && f.severity > Severity::Info;

@@ -13,9 +13,9 @@ use ringleader_model::{
     Category, Cause, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceKind, Verdict, Weight,
 };
 
-use crate::likeness::Opinion;
+use crate::likeness::{Doubt, Opinion};
 use crate::rule::{Outcome, Rule};
-use crate::{health, likeness, rules, unexplained};
+use crate::{good_signs, health, likeness, rules, unexplained};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
@@ -145,13 +145,23 @@ fn doubted(scene: &Scene<'_>, mut verdict: Verdict) -> Verdict {
 /// An open verdict with the cause that the words of the evidence resemble most, if they resemble one.
 fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     let has_findings = open.findings.iter().any(|f| f.weight > Weight::Aside);
-    if health::is_without_evidence(scene.case()) || was_recorded(scene) || has_findings {
+    if health::is_without_evidence(scene.case()) || was_recorded(scene) {
         return open;
     }
     let is_running = scene.failure().first().is_none() && unexplained::goes_on(scene);
     let speaks_of_failure = scene.failure().first().is_some()
         || !is_running && !unexplained::unexplained(scene, &open.findings).is_empty();
-    let Some(finding) = likeness::finding(scene, !speaks_of_failure, is_running) else { return open };
+    let doubt = if speaks_of_failure {
+        Doubt::Failure
+    } else if unexplained::shows_health(scene) {
+        Doubt::Likeness
+    } else {
+        Doubt::Unproven
+    };
+    let Some(finding) = likeness::finding(scene, doubt, is_running) else { return open };
+    if has_findings && !open.findings.iter().any(|f| f.cause == finding.cause) {
+        return open;
+    }
     let mut findings = vec![finding.clone()];
     findings.extend(open.findings);
     Verdict {
@@ -424,12 +434,14 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     needs.extend(unexplained::needs(&open));
     needs.extend(unexplained::likely(&open));
     let unproven = !nothing && !unexplained::shows_health(scene);
+    let doubtful = !nothing && good_signs::are_doubtful(scene);
     let undecided = nothing
         || trouble.is_some()
         || unseen.is_some()
         || reported
         || !open.is_empty()
         || unproven
+        || doubtful
         || !needs.is_empty();
     let summary = match (&trouble, undecided) {
         _ if nothing => {
@@ -442,6 +454,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
                 "the kernel reports a fault of the machine, and nothing shows whether it affects the job".to_owned()
             }
             None if unproven && open.is_empty() => unexplained::unproven(scene).to_owned(),
+            None if doubtful && open.is_empty() && needs.is_empty() => unexplained::doubtful(scene),
             None => unexplained::summary(&open)
                 .unwrap_or_else(|| "the evidence does not single out a cause".to_owned()),
         },

@@ -96,8 +96,8 @@ fn every_command_of_ours_is_accepted() {
 
 /// Whether the program takes a line as a shell splits it.
 fn accepted(line: &str) -> Result<(), String> {
-    // What is not a part of the command; between quotes it is. `$!` is a process that a shell here does not have.
-    let mut line = line.replace("$!", "1");
+    // What is not a part of the command; between quotes it is. `$!` and `<pid>` are processes that a shell here does not have.
+    let mut line = line.replace("$!", "1").replace("<pid>", "1");
     if !line.contains('\'') {
         for end in [" # ", " | ", " > "] {
             line = line.split(end).next().unwrap_or_default().to_owned();

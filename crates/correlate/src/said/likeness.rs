@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ringleader_knowledge::likeness::{self, Word};
-use ringleader_model::{Case, Cause, Cite, Fact};
+use ringleader_model::{Case, Cause, Cite, Fact, SourceId};
 
 /// The words of a case, each with its first place.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Likely {
     pub cause: Cause,
     /// Its score: above 0 where the learnt cases of this cause are, about -1 where none of them is near.
     pub score: f32,
+    /// How much higher it is than that of the cause that follows.
+    pub margin: f32,
     /// Whether the words resemble those of health more.
     pub is_health: bool,
     /// Causes that follow, in order.
@@ -48,23 +50,39 @@ impl Likeness {
         Self { words }
     }
 
-    /// The likeliest cause; None if the words tell nothing.
-    pub fn likeliest(&self) -> Option<Likely> {
+    /// All causes with their scores, and `none` with that of health, the likeliest first; nothing if the words tell
+    /// nothing.
+    pub fn ranked(&self) -> Vec<(Cause, f32)> {
         let words: Vec<Word> = self.words.keys().copied().collect();
+        if words.len() < MIN_WORDS { Vec::new() } else { likeness::rank(&words) }
+    }
+
+    /// How much the words of the sources that `counts` resemble those of healthy jobs; None if they tell nothing.
+    pub fn health(&self, counts: impl Fn(SourceId) -> bool) -> Option<f32> {
+        let words: Vec<Word> =
+            self.words.iter().filter(|(_, cite)| counts(cite.source)).map(|(word, _)| *word).collect();
         if words.len() < MIN_WORDS {
             return None;
         }
-        let ranked = likeness::rank(&words);
+        likeness::rank(&words).into_iter().find(|(cause, _)| *cause == Cause::None).map(|(_, score)| score)
+    }
+
+    /// The likeliest cause; None if the words tell nothing.
+    pub fn likeliest(&self) -> Option<Likely> {
+        let words: Vec<Word> = self.words.keys().copied().collect();
+        let ranked = self.ranked();
         let is_health = ranked.first().is_some_and(|(cause, _)| *cause == Cause::None);
         let mut faults =
             ranked.into_iter().filter(|(cause, _)| !matches!(cause, Cause::None | Cause::Undecided));
         let (cause, score) = faults.next()?;
-        let next: Vec<Cause> = faults.take(N_NEXT).map(|(cause, _)| cause).collect();
+        let next: Vec<(Cause, f32)> = faults.take(N_NEXT).collect();
+        let margin = score - next.first()?.1;
+        let next: Vec<Cause> = next.into_iter().map(|(cause, _)| cause).collect();
         let because = likeness::because(&words, cause, *next.first()?);
         let because = because
             .into_iter()
             .take(SHOWN)
             .filter_map(|(word, part)| Some((word, part, *self.words.get(&word)?)));
-        Some(Likely { cause, score, is_health, because: because.collect(), next })
+        Some(Likely { cause, score, margin, is_health, because: because.collect(), next })
     }
 }

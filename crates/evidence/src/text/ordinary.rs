@@ -228,7 +228,7 @@ fn may_matter(line: &[u8], shape: &[u8]) -> bool {
 }
 
 fn text_may_matter(line: &[u8], shape: &[u8]) -> bool {
-    if form::wanted_blind(shape) || message::wanted_blind(shape) || sign::wanted_blind(shape) {
+    if form::wanted_blind_in_line(shape) || message::wanted_blind(shape) || sign::wanted_blind(shape) {
         return true;
     }
     if WORDS.as_ref().is_none_or(|words| words.is_match(shape)) {

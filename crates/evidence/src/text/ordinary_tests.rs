@@ -147,7 +147,7 @@ fn no_line_of_a_table_is_ordinary() {
             message::classify(line, &mut rows);
             for before in ["", "[rank3]: ", "{'x': "] {
                 let line = format!("{before}{line}");
-                let is_known = !rows.is_empty() || form::wanted(line.as_bytes(), 0).is_some();
+                let is_known = !rows.is_empty() || form::wanted_in_line(line.as_bytes());
                 assert!(!is_known || !is_ordinary(line.as_bytes()), "{}: {line}", row.id());
             }
             n_rows += usize::from(!rows.is_empty());

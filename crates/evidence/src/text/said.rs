@@ -65,7 +65,7 @@ impl SaidReader {
             Offered::Nothing => false,
         };
         let is_grave = line.tag.level.is_some_and(|level| level >= Level::Error);
-        if !is_offered || !is_grave && message::wanted(body, 0).is_none() && form::wanted(body, 0).is_none() {
+        if !is_offered || !is_grave && message::wanted(body, 0).is_none() && !form::wanted_in_line(body) {
             return;
         }
         self.look(line, body, taken.is_some(), sink);

@@ -23,7 +23,7 @@ impl WordsReader {
     /// Looks at a line, if it is of the beginning or may state a failure.
     pub(super) fn line(&mut self, line: &Line<'_>, taken: Option<Name>, sink: &Sink<'_>) {
         let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
-        let is_wanted = || form::wanted(body, 0).is_some() || message::wanted(body, 0).is_some();
+        let is_wanted = || form::wanted_in_line(body) || message::wanted(body, 0).is_some();
         if line.number > N_SURE_LINES && (taken == Some(Name::kernel) || !is_wanted()) {
             return;
         }

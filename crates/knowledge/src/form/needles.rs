@@ -23,6 +23,38 @@ pub fn wanted_blind(blind: &[u8]) -> bool {
     search::<true>(blind, 0).is_some()
 }
 
+/// Bytes at either end of a line that a needle with the end of a line in it may cover.
+const END_BYTES: usize = 15;
+
+/// Whether a needle is in a line that stands without its line feed: `step 812 loss nan` ends with one.
+pub fn wanted_in_line(line: &[u8]) -> bool {
+    in_line::<false>(line)
+}
+
+/// The same for a line whose digits were all replaced by 0, see [`wanted_blind`].
+pub fn wanted_blind_in_line(blind: &[u8]) -> bool {
+    in_line::<true>(blind)
+}
+
+fn in_line<const BLIND: bool>(line: &[u8]) -> bool {
+    let line = line.trim_ascii_end();
+    if search::<BLIND>(line, 0).is_some() {
+        return true;
+    }
+    // Such needles are short.
+    let mut end = [b'\n'; END_BYTES + 1];
+    let n_bytes = line.len().min(END_BYTES);
+    for (to, from) in end.iter_mut().zip(line.get(line.len() - n_bytes..).unwrap_or_default()) {
+        *to = *from;
+    }
+    let mut start = [b'\n'; END_BYTES + 1];
+    for (to, from) in start.iter_mut().skip(1).zip(line) {
+        *to = *from;
+    }
+    let is_in = |part: &[u8]| search::<BLIND>(part, 0).is_some();
+    is_in(end.get(..=n_bytes).unwrap_or_default()) || is_in(start.get(..=n_bytes).unwrap_or_default())
+}
+
 fn search<const BLIND: bool>(block: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(Ok(bytes)) = block.get(at..at + 8).map(<[u8; 8]>::try_from) {

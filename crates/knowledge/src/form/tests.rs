@@ -88,6 +88,8 @@ fn failures_are_seen() {
     sees("{'loss': nan, 'grad_norm': nan, 'epoch': 0.1}", |f| f.nan == Some("loss"));
     sees("step 812 loss nan lr 3e-4", |f| f.nan == Some("loss"));
     sees("train_loss=inf, epoch=3", |f| f.nan == Some("train_loss"));
+    sees("epoch 1 batch 80 loss nan", |f| f.nan == Some("loss"));
+    sees("[04:32:11] (0) round 160 critic nan generator nan accuracy 0.50", |f| f.nan == Some("critic"));
     sees("Found NaN in gradients of layer 3", |f| f.nan.is_some());
     sees("# Out of bounds values : 12 FAILED", |f| f.wrong.is_some());
     sees("3 errors", |f| f.word == Some("errors"));
@@ -120,6 +122,7 @@ fn look_alikes_are_none() {
         "failures: 0",
         "    raise RuntimeError(\"gone\")",
         "number of nan iterations:   0",
+        "skipped 3 nan rows",
         "NCCL_ASYNC_ERROR_HANDLING=1",
         "this will fail in a future version",
         "error: None",

@@ -458,11 +458,28 @@ pub(super) fn not_a_number(message: &str) -> Option<&str> {
         if is_metric {
             return previous.map(|w| w.text);
         }
+        if nan && is_value(message, &all, at) {
+            return previous.map(|w| w.text);
+        }
         let says =
             |w: Option<&Word<'_>>| w.is_some_and(|w| STATES.contains(&w.text.to_ascii_lowercase().as_str()));
         let proper = matches!(word.text, "NaN" | "nan" | "NAN") && !is_taken_back(message, &all, at);
         (proper && (says(previous) || says(all.get(at + 1)))).then_some("")
     })
+}
+
+/// Whether the word at `at` stands in a row of names and values: `critic nan generator nan accuracy 0.50`.
+fn is_value(message: &str, all: &[Word<'_>], at: usize) -> bool {
+    let own = |i: Option<usize>| i.and_then(|i| all.get(i)).map_or("", |w| w.text);
+    let is_number = |text: &str| text.eq_ignore_ascii_case("nan") || text.parse::<f64>().is_ok();
+    let is_name = |text: &str| text.starts_with(char::is_alphabetic) && !is_number(text);
+    let (value, name) = (own(at.checked_sub(2)), own(at.checked_sub(1)));
+    let gap = all.get(at).zip(at.checked_sub(1).and_then(|i| all.get(i)));
+    let is_next =
+        gap.and_then(|(nan, name)| message.get(name.end..nan.start)).is_some_and(|gap| gap.trim().is_empty());
+    // A value before its name, and another pair or nothing behind it.
+    let behind = all.get(at + 1).is_none() || is_name(own(Some(at + 1))) && is_number(own(Some(at + 2)));
+    is_next && is_name(name) && is_number(value) && behind
 }
 
 /// Words that mark a result as wrong.

@@ -148,6 +148,20 @@ pub(super) fn candidates(scene: &Scene<'_>, verdict: &Verdict) -> Vec<Candidate>
             all.push(candidate(finding.cause, 1, finding.title.clone()));
         }
     }
+    // What the words of the evidence resemble comes behind what a line says.
+    if let Some(likely) = scene.likeness().likeliest() {
+        let words: Vec<&str> = likely.because.iter().map(|(word, _, _)| word.text()).collect();
+        let why = |place: usize| match place {
+            0 => format!("the words resemble those of this cause: {}", words.join(", ")),
+            _ => "the words resemble those of this cause, less than those of the one before".to_owned(),
+        };
+        let causes = std::iter::once(likely.cause).chain(likely.next.iter().copied());
+        for (place, cause) in causes.enumerate() {
+            if !all.iter().any(|c| c.cause == cause) {
+                all.push(candidate(cause, 1, why(place)));
+            }
+        }
+    }
     all.truncate(MAX_CANDIDATES);
     all
 }

@@ -41,6 +41,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 /// Lines with a NaN that no step that is passed over explains.
 const MANY: u64 = 10;
+/// Words of lines that show the values of a step.
+const OF_STEPS: [&str; 5] = ["loss", "epoch", "step", "iter", "round "];
 /// Citations of one finding.
 const CITATIONS: usize = 4;
 
@@ -69,7 +71,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// The value of a loss is not a number.
 fn is_loss(stated: &Stated<'_>) -> bool {
     stated.utterances.iter().any(|u| u.said.form.is_nan)
-        && stated.utterances.iter().any(|u| u.said.template.to_ascii_lowercase().contains("loss"))
+        && stated.utterances.iter().any(|u| {
+            let template = u.said.template.to_ascii_lowercase();
+            OF_STEPS.iter().any(|word| template.contains(word))
+        })
         && stated.row().is_none_or(|row| row.role() != ringleader_knowledge::message::Role::Harmless)
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn explained_by(scene: &Scene<'_>, finding: &Finding) -> Vec<ringlead
     if finding.rule != RULE.id {
         return Vec::new();
     }
-    let drawn = sign::conclusions().iter().filter(|c| c.cause == finding.cause && c.title == finding.title);
+    let drawn = sign::conclusions().filter(|c| c.cause == finding.cause && c.title == finding.title);
     drawn.filter(|c| scene.signs().follows(c).is_some()).flat_map(|c| c.over).copied().collect()
 }
 
