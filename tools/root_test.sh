@@ -62,7 +62,35 @@ PY
     ;;
   *.tar.gz) tar -xzf "$artefact" -C "$root" --strip-components 1 ;;
   *.deb) dpkg-deb -x "$artefact" "$root" ;;
-  *.rpm) (cd "$root" && rpm2cpio "$artefact" | cpio -idm --quiet) ;;
+  *.rpm)
+    # Lead, signature, header, then a compressed archive in the form of cpio: read here, so that no rpm is needed.
+    python3 - "$artefact" "$root" <<'PY'
+import gzip, pathlib, struct, sys
+data, root = pathlib.Path(sys.argv[1]).read_bytes(), pathlib.Path(sys.argv[2])
+at = 96
+for _ in range(2):
+    at = (at + 7) // 8 * 8
+    magic, n_entries, n_bytes = struct.unpack(">4s4xII", data[at:at + 16])
+    assert magic == b"\x8e\xad\xe8\x01", magic
+    at += 16 + 16 * n_entries + n_bytes
+data, at = gzip.decompress(data[at:]), 0
+padded = lambda n: (n + 3) // 4 * 4
+while True:
+    fields = [int(data[at + 6 + 8 * i:at + 14 + 8 * i], 16) for i in range(13)]
+    assert data[at:at + 6] in (b"070701", b"070702"), data[at:at + 6]
+    mode, size, n_name = fields[1], fields[6], fields[11]
+    name = data[at + 110:at + 109 + n_name].decode()
+    at = padded(at + 110 + n_name)
+    if name == "TRAILER!!!":
+        break
+    path = root / name.lstrip("./")
+    if mode & 0o170000 == 0o100000:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data[at:at + size])
+        path.chmod(mode & 0o7777)
+    at = padded(at + size)
+PY
+    ;;
   *) echo "no way to install $artefact" >&2; exit 2 ;;
 esac
 inside() { (cd "$root" && find . -name "$1" -type f "${@:2}" | head -n 1 | sed 's/^\.//'); }
