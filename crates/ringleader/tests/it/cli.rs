@@ -177,7 +177,7 @@ fn files_without_permission_are_6() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("rank0.log");
     std::fs::write(&log, "NCCL WARN Call to connect returned Connection refused\n").unwrap();
-    std::fs::set_permissions(&log, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&log, std::fs::Permissions::from_mode(0o000)).unwrap();
     // Root reads everything, but not from a namespace in which it is nobody.
     let Some(mut apart) = apart(&["--user"], "exec \"$0\" \"$@\"") else { return };
     let output = apart.arg("diagnose").arg(folder.path()).output().unwrap();
