@@ -201,7 +201,7 @@ fn is_fault(row: &Value) -> bool {
 
 /// `12 of 20 (60 %)`.
 fn share(part: usize, all: usize) -> String {
-    let pct = if all == 0 { 0 } else { (part * 100 + all / 2) / all };
+    let pct = (part * 100 + all / 2).checked_div(all).unwrap_or_default();
     format!("{part} of {all} ({pct} %)")
 }
 
@@ -229,7 +229,9 @@ fn print(rows: &[Value], is_verbose: bool) {
 
 fn by_set(out: &mut String, rows: &[Value]) {
     let mut sets: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
-    rows.iter().for_each(|row| sets.entry(text(row, "set")).or_default().push(row));
+    for row in rows {
+        sets.entry(text(row, "set")).or_default().push(row);
+    }
     sets.insert("all", rows.iter().collect());
     let _ = writeln!(out, "| set | right | culprit | wrong none | accused |\n|---|---|---|---|---|");
     for (set, rows) in sets {

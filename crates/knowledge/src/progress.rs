@@ -80,6 +80,9 @@ const DONE: &[&str] = &[
     "exit status: 0",
     "exited (codes: 0",
     "exits successfully",
+    "received 0 from exiting",
+    "reporting training success",
+    "run took",
     "returned 0 after",
     "succeeded",
     "state: finished",
@@ -95,7 +98,7 @@ const SERVED: [&str; 2] = ["generation throughput", "\"post "];
 /// Where a bar of Keras begins.
 const KERAS: &str = " [===";
 /// Last words of a worker.
-const LAST: [&str; 4] = [" finished", " done", "done!", "done in "];
+const LAST: [&str; 5] = [" finished", " done", "done!", "done in ", " passed"];
 /// Words that make such text a failure.
 const NOT_DONE: &[&str] = &["not ", "fail", "error", "before ", "until ", "if ", "when ", "0 succeeded"];
 
@@ -243,8 +246,20 @@ fn is_last_word(line: &str) -> bool {
         return true;
     }
     let ends = LAST.iter().any(|word| text.ends_with(word));
-    let subjects =
-        ["process", "rank", "worker", "training", "simulation", "job", "run", "fit", "(", "benchmark"];
+    let subjects = [
+        "process",
+        "rank",
+        "worker",
+        "training",
+        "simulation",
+        "job",
+        "run",
+        "fit",
+        "(",
+        "benchmark",
+        "pipeline",
+        "all ",
+    ];
     ends && text.split_whitespace().count() <= MAX_WORDS && subjects.iter().any(|word| text.contains(word))
 }
 

@@ -13,6 +13,7 @@ mod hostile;
 #[cfg(test)]
 mod laws;
 mod likeness;
+mod overcome;
 mod picture;
 #[cfg(test)]
 mod ring_laws;

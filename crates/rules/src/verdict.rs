@@ -10,12 +10,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ringleader_knowledge::signal::SIGABRT;
 use ringleader_knowledge::{cause, collecting};
 use ringleader_model::{
-    Category, Cause, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceKind, Verdict, Weight,
+    Category, Cause, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceId, SourceKind, Verdict,
+    Weight,
 };
 
 use crate::likeness::{Doubt, Opinion};
 use crate::rule::{Outcome, Rule};
-use crate::{good_signs, health, likeness, rules, unexplained};
+use crate::{good_signs, health, likeness, overcome, rules, unexplained};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
@@ -55,6 +56,8 @@ pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     yield_to_conclusions(scene, &mut findings);
     yield_to_last_words(scene, &mut findings);
     yield_to_memory(&mut findings);
+    yield_to_the_absent(&mut findings);
+    overcome::overcome(scene, &mut findings);
     order(&mut findings);
     drop_repeats(&mut findings);
     if findings.first().is_none_or(|f| SILENCE_MATTERS.contains(&f.cause)) {
@@ -274,6 +277,24 @@ fn yield_to_memory(findings: &mut [Finding]) {
         if is_end && is_sure || is_likely && finding.rule == loader && finding.cause == Cause::ProcessKilled {
             finding.weight = finding.weight.min(Weight::Echo);
         }
+    }
+}
+
+/// Who waited for a rank reports less than the rank itself, which says in its own output why it could not join.
+fn yield_to_the_absent(findings: &mut [Finding]) {
+    let is_wait = |f: &Finding| f.cause == Cause::MissingRank;
+    let waits: Vec<SourceId> =
+        findings.iter().filter(|f| is_wait(f)).flat_map(|f| &f.evidence).map(|e| e.cite.source).collect();
+    let has_reason = findings.iter().any(|f| {
+        !is_wait(f)
+            && f.category == Category::Init
+            && f.severity == Severity::Error
+            && f.weight >= Weight::Stated
+            && f.evidence.iter().all(|e| !waits.contains(&e.cite.source))
+    });
+    if has_reason {
+        let waits = findings.iter_mut().filter(|f| is_wait(f));
+        waits.for_each(|f| f.weight = f.weight.min(Weight::Echo));
     }
 }
 

@@ -27,6 +27,7 @@ mod report;
 mod run;
 mod schema;
 mod settings;
+mod small;
 mod stub;
 mod tidy;
 mod trace;

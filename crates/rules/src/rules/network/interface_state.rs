@@ -34,6 +34,7 @@ use ringleader_model::{
 };
 
 use crate::rule::{Draft, Outcome, Rule};
+use crate::rules::network::wrong_interface;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::{shown, uses};
 
@@ -90,14 +91,22 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, all: &[Seen<'_>]) -> Option<Finding>
         return None;
     }
     let failed = scene.has_failed() && seen.host.is_some();
-    let title = format!("{}{}, which NCCL uses, has no link", interface.name, of(seen.host.as_ref()));
-    Draft::new(RULE.id, Cause::NetworkLinkDown, title)
+    // A bridge of containers or virtual machines has no link of its own: NCCL should not use it.
+    let is_local = wrong_interface::is_local_only(&interface.name);
+    let cause = if is_local { Cause::WrongInterface } else { Cause::NetworkLinkDown };
+    let what = if is_local { "leads to no other host" } else { "has no link" };
+    let title = format!("{}{}, which NCCL uses, {what}", interface.name, of(seen.host.as_ref()));
+    let draft = Draft::new(RULE.id, cause, title)
         .severity(if failed { Severity::Error } else { Severity::Warning })
         .weight(if failed { Weight::Stated } else { Weight::Derived })
         .confidence(Confidence::Medium)
         .culprits(scene.culprits_of(seen.users.iter().map(|(p, _)| *p)))
         .evidence([shown(seen.observation, None, SourceKind::Network, "")])
-        .evidence(seen.users.iter().take(2).map(|(p, cite)| uses(p, *cite)))
+        .evidence(seen.users.iter().take(2).map(|(p, cite)| uses(p, *cite)));
+    if is_local {
+        return wrong_interface::advised(draft).build();
+    }
+    draft
         .advise_made(
             Impact::Harmless,
             "look at the link on that node",
@@ -257,6 +266,14 @@ mod tests {
         nodes()
             .interface("", "eth0", "DOWN", 1500, "192.0.2.2")
             .concludes(&RULE, "network-link-down 1, high");
+    }
+
+    #[test]
+    fn a_bridge_that_leads_nowhere() {
+        nodes()
+            .about(|p| p.bootstrap = Some("virbr0:192.168.122.1<0>".into()))
+            .interface("node1", "virbr0", "DOWN", 1500, "192.168.122.1")
+            .concludes(&RULE, "wrong-interface 1, high");
     }
 
     #[test]

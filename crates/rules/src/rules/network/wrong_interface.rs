@@ -51,6 +51,11 @@ pub(in crate::rules) static RULE: Rule = Rule {
 /// Prefixes of interfaces that lead nowhere beyond the host.
 const LOCAL_ONLY: [&str; 9] = ["lo", "docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "podman"];
 
+/// Whether an interface of this name leads nowhere beyond the host.
+pub(super) fn is_local_only(name: &str) -> bool {
+    LOCAL_ONLY.iter().any(|prefix| name.starts_with(prefix))
+}
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
     if let Some(told) = Told::of(scene, Cause::WrongInterface) {
@@ -69,7 +74,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-fn advised(draft: Draft) -> Draft {
+/// What to do about it.
+pub(super) fn advised(draft: Draft) -> Draft {
     draft
         .advise_command(
             Impact::Harmless,
@@ -155,7 +161,7 @@ fn bootstrap_on_local_interface(scene: &Scene<'_>) -> Option<Finding> {
     let with_address: Vec<(&NcclProcess, &str)> =
         processes.iter().filter_map(|p| p.bootstrap.as_deref().map(|b| (*p, b))).collect();
     let n_hosts = with_address.iter().filter_map(|(p, _)| p.who.host.as_ref()).collect::<BTreeSet<_>>().len();
-    let local = |b: &str| LOCAL_ONLY.iter().any(|prefix| b.starts_with(prefix)) || b.contains(":127.");
+    let local = |b: &str| is_local_only(b) || b.contains(":127.");
     let odd: Vec<&(&NcclProcess, &str)> = with_address.iter().filter(|(_, b)| local(b)).collect();
     if n_hosts < 2 || odd.is_empty() {
         return None;

@@ -1,0 +1,49 @@
+//! Small evidence, from text to verdict: each with a look-alike.
+
+use crate::recorded;
+
+fn cause(files: &[(&str, &str)]) -> &'static str {
+    let files: Vec<(String, Vec<u8>)> =
+        files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect();
+    recorded::diagnose(&files).cause.id()
+}
+
+const PLUGIN_FAILS: &str = "\
+n7:431:431 [0] NCCL INFO Bootstrap : Using eth0:10.2.0.7<0>
+n7:431:431 [0] create:96 NCCL WARN NET/OFI Only EFA provider is supported
+n7:431:431 [0] create:131 NCCL WARN NET/OFI aws-ofi-nccl initialization failed
+n7:431:431 [0] NCCL INFO Using network Socket
+n7:431:470 [0] NCCL INFO comm 0x55d2c0 rank 0 nranks 4 cudaDev 0 busId 1b0 - Init COMPLETE
+";
+
+#[test]
+fn what_a_program_states_before_its_orderly_end_was_overcome() {
+    let went_well = "\
+[2025-03-04 10:02:11] epoch 0 step 100/400 loss 1.91 8.1 it/s
+[2025-03-04 10:02:55] epoch 0 step 400/400 loss 1.22 8.1 it/s
+[2025-03-04 10:02:58] Training finished, process exited with code 0
+";
+    assert_eq!(cause(&[("job.log", &format!("{PLUGIN_FAILS}{went_well}"))]), "none");
+    // Nothing shows how it went on.
+    assert_eq!(cause(&[("job.log", PLUGIN_FAILS)]), "net-plugin-error");
+    // It ended by a failure.
+    let failed = "[rank0]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error\n";
+    assert_eq!(cause(&[("job.log", &format!("{PLUGIN_FAILS}{failed}"))]), "net-plugin-error");
+}
+
+#[test]
+fn a_rank_that_says_why_it_cannot_join_explains_the_wait_for_it() {
+    let waits = "\
+INFO 2024-06-03 08:11:01,694 Rank 0 will host the TCPStore server at trainer-a:47279
+RuntimeError: Timed out after 301 seconds waiting for clients. 1/2 clients joined.
+";
+    let fails = "\
+INFO 2024-06-03 08:11:01,702 Rank 1 connects to the TCPStore server at trainer-a:47279
+Traceback (most recent call last):
+  File \"/opt/app/main.py\", line 44, in <module>
+    store = TCPStore(host, port, world_size, is_master=False, timeout=timeout)
+ValueError: host not found: Name or service not known
+";
+    assert_eq!(cause(&[("a.log", waits), ("b.log", fails)]), "hostname-resolution");
+    assert_eq!(cause(&[("a.log", waits)]), "missing-rank");
+}
