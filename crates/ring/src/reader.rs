@@ -17,7 +17,7 @@ use rustix::fs::{self, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::clock::both_ns;
-use crate::layout::{Region, head};
+use crate::layout::{Region, comm, head};
 use crate::parse::{MOST_BYTES, ParseError, Regions, Words};
 use crate::state::State;
 use crate::{journal, slot};
@@ -129,6 +129,7 @@ impl Reader {
         let Regions { names, comms, ops, waits, journal, calls } = self.regions;
         for region in [names, comms, ops, waits] {
             let mut copies = Copies::new(&region);
+            copies.is_comm = region.at == comms.at;
             self.again(&region, &mut image, |at, bytes, words, again| {
                 let (before, after) = (Words(bytes).get(0), Words(again).get(0));
                 if slot::is_free(before) {
@@ -199,7 +200,7 @@ impl Reader {
     /// Puts a consistent copy of an entry into `bytes`, or zeros if it is free; false if it changed during every
     /// attempt.
     fn freeze(&self, at: usize, bytes: &mut [u8], copies: &mut Copies) -> Result<bool, ReadError> {
-        let Copies { words, again, tag } = copies;
+        let Copies { words, again, tag, is_comm } = copies;
         for attempt in 1..=ATTEMPTS {
             copy(&self.file, &self.path, at, tag)?;
             fence(Ordering::SeqCst);
@@ -215,6 +216,13 @@ impl Reader {
             fence(Ordering::SeqCst);
             copy(&self.file, &self.path, at, tag)?;
             let after = Words(tag).get(0);
+            if *is_comm && words != again && again.len() > 8 * comm::LAST_BEGUN {
+                // A copy does not keep the order of words. The mark behind the newest call is of a copy before its words,
+                // and the mark in front of it of one after them: they are equal only if the words are whole.
+                set(again, comm::LAST_PLACE, Words(words).get(comm::LAST_PLACE));
+                copy(&self.file, &self.path, at + 8 * comm::LAST_BEGUN, tag)?;
+                set(again, comm::LAST_BEGUN, Words(tag).get(0));
+            }
             if slot::is_live(before) && before == after && (words == again || attempt == ATTEMPTS) {
                 bytes.copy_from_slice(again);
                 set(bytes, 0, before);
@@ -231,11 +239,18 @@ struct Copies {
     words: Vec<u8>,
     again: Vec<u8>,
     tag: [u8; 8],
+    /// The entry is one of a communicator.
+    is_comm: bool,
 }
 
 impl Copies {
     fn new(region: &Region) -> Self {
-        Self { words: vec![0; region.words * 8], again: vec![0; region.words * 8], tag: [0; 8] }
+        Self {
+            words: vec![0; region.words * 8],
+            again: vec![0; region.words * 8],
+            tag: [0; 8],
+            is_comm: false,
+        }
     }
 }
 
