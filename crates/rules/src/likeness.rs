@@ -19,8 +19,10 @@ pub(crate) const RULE: &str = "likeness";
 const LEAST: f32 = -0.85;
 /// The same if steps advance or tools show a machine at rest, and nothing indicates a failure.
 const LEAST_OF_NONE: f32 = -0.5;
-/// The same if nothing shows that the job works: somebody took stacks of it, or it only began.
-const LEAST_OF_UNPROVEN: f32 = -0.7;
+/// The same if somebody took stacks of a job, and nothing shows that it works.
+const LEAST_OF_STACKS: f32 = -0.7;
+/// The same if nothing was understood: a few lines resemble much.
+const LEAST_OF_NOTHING: f32 = -0.4;
 /// Least distance to the next cause, but where lines report a failure.
 const LEAST_MARGIN: f32 = 0.05;
 /// Least score that overrules a rule.
@@ -96,8 +98,10 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
 pub(crate) enum Doubt {
     /// Lines report a failure.
     Failure,
-    /// Nothing reports a failure, and nothing shows that the job works.
-    Unproven,
+    /// Nothing reports a failure, and stacks were taken of a job that nothing else shows to work.
+    Stacks,
+    /// Nothing reports a failure, and nothing shows a job that works.
+    Nothing,
     /// Nothing reports a failure; steps advance, or tools show nothing wrong.
     Likeness,
 }
@@ -110,19 +114,20 @@ pub(crate) fn finding(scene: &Scene<'_>, doubt: Doubt, is_running: bool) -> Opti
     let least = match doubt {
         _ if is_judged => SURE,
         Doubt::Failure => LEAST,
-        Doubt::Unproven => LEAST_OF_UNPROVEN,
+        Doubt::Stacks => LEAST_OF_STACKS,
+        Doubt::Nothing => LEAST_OF_NOTHING,
         Doubt::Likeness => LEAST_OF_NONE,
     };
     if likely.score < least
         || doubt != Doubt::Failure && likely.margin < LEAST_MARGIN
-        || likely.is_health && doubt != Doubt::Unproven
+        || likely.is_health && doubt != Doubt::Stacks
         || is_judged && (scene.has_job() || are_events(scene, &likely))
     {
         return None;
     }
     // The calls of a job that runs resemble those of one that hangs.
     let category = cause::category(likely.cause);
-    if doubt == Doubt::Likeness && category == Category::Hang
+    if matches!(doubt, Doubt::Likeness | Doubt::Nothing) && category == Category::Hang
         || is_running && matches!(category, Category::Crash | Category::Init)
     {
         return None;

@@ -158,8 +158,10 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
         Doubt::Failure
     } else if unexplained::shows_health(scene) {
         Doubt::Likeness
+    } else if scene.stacks().next().is_some() {
+        Doubt::Stacks
     } else {
-        Doubt::Unproven
+        Doubt::Nothing
     };
     let Some(finding) = likeness::finding(scene, doubt, is_running) else { return open };
     if has_findings && !open.findings.iter().any(|f| f.cause == finding.cause) {
