@@ -82,7 +82,7 @@ const DONE: &[&str] = &[
     "exits successfully",
     "received 0 from exiting",
     "reporting training success",
-    "run took",
+    "pipeline finished",
     "returned 0 after",
     "succeeded",
     "state: finished",

@@ -31,6 +31,26 @@ fn what_a_program_states_before_its_orderly_end_was_overcome() {
     assert_eq!(cause(&[("job.log", &format!("{PLUGIN_FAILS}{failed}"))]), "net-plugin-error");
 }
 
+/// Last words of another rank, of a handler or of a part of the program do not make a failure harmless.
+#[test]
+fn exceptions_are_not_overcome_by_last_words() {
+    let steps = "step 1 loss 2.1\nstep 2 loss 2.0\n";
+    for (error, last) in [
+        (
+            "[rank0]: RuntimeError: CUDA error: an illegal memory access was encountered",
+            "[rank1]: evaluation run took 3.1 s",
+        ),
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+            "evaluation run took 3.1 s",
+        ),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "process group destroyed"),
+    ] {
+        let text = format!("{steps}{error}\n{last}\n");
+        assert_ne!(cause(&[("job.log", &text)]), "none", "{text}");
+    }
+}
+
 #[test]
 fn a_rank_that_says_why_it_cannot_join_explains_the_wait_for_it() {
     let waits = "\

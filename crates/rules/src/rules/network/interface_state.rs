@@ -1,6 +1,7 @@
 //! # What it shows
 //!
-//! The interface that NCCL uses has no link now, carries smaller packets than on the other hosts, or is not there under
+//! The interface that NCCL uses has no link now (a bridge of containers or virtual machines never has one: the wrong
+//! interface), carries smaller packets than on the other hosts, or is not there under
 //! the name that was set.
 //!
 //! # Why it happens

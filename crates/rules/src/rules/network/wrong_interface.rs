@@ -49,11 +49,11 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 /// Prefixes of interfaces that lead nowhere beyond the host.
-const LOCAL_ONLY: [&str; 9] = ["lo", "docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "podman"];
+const LOCAL_ONLY: [&str; 8] = ["docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "podman"];
 
-/// Whether an interface of this name leads nowhere beyond the host.
+/// Whether an interface of this name, or of the name before a colon, leads nowhere beyond the host.
 pub(super) fn is_local_only(name: &str) -> bool {
-    LOCAL_ONLY.iter().any(|prefix| name.starts_with(prefix))
+    name.split(':').next() == Some("lo") || LOCAL_ONLY.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn check(scene: &Scene<'_>) -> Outcome {
