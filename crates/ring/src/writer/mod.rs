@@ -22,6 +22,9 @@ mod proxies;
 const NEAR_PROBES: usize = 8;
 const FAR_PROBES: usize = 64;
 
+/// How often a new communicator tries to take the place of one that ended.
+const COMM_TRIES: usize = 256;
+
 /// The word for an index that no correct caller uses.
 static NOWHERE: AtomicU64 = AtomicU64::new(0);
 
@@ -308,8 +311,9 @@ impl Writer {
                 return Some((index, generation));
             }
         }
-        // No entry is free: replace the communicator that ended longest ago. Other threads may try the same.
-        for _ in 0..4 {
+        // No entry is free: replace the communicator that ended longest ago. Other threads may try the same: a try fails
+        // only where one of them succeeds, and four threads that split all the while made four tries in a row fail.
+        for _ in 0..COMM_TRIES {
             let mut oldest: Option<(u64, usize, u64)> = None;
             for index in 0..COMMS.entries {
                 let entry = self.entry(&COMMS, index);

@@ -306,6 +306,22 @@ fn thousands_of_communicators_take_turns() {
 }
 
 #[test]
+fn communicators_made_at_once_in_a_full_table_all_find_a_place() {
+    let ring = Ring::new();
+    let writer = &ring.writer;
+    let make_and_end = |count: usize| (0..count).for_each(|_| writer.comm_ends(comm(writer, "split")));
+    make_and_end(512);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| make_and_end(5000));
+        }
+    });
+    let state = ring.state();
+    assert_eq!(state.lost.comms, 0);
+    assert_eq!(state.comms.len(), 512);
+}
+
+#[test]
 fn a_full_table_drops_and_counts_and_goes_on_when_there_is_room() {
     let ring = Ring::new();
     let writer = &ring.writer;
