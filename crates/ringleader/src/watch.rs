@@ -14,6 +14,7 @@ mod guard;
 pub(crate) mod hooks;
 pub(crate) mod incident;
 mod metrics;
+mod nan;
 pub(crate) mod nodes;
 mod otlp;
 mod picture;
@@ -48,6 +49,7 @@ use self::child::Running;
 use self::events::Teller;
 use self::eye::Eye;
 use self::incident::{Judged, Reason, ToCollect};
+use self::nan::Nan;
 use self::nodes::Nodes;
 use self::picture::Picture;
 use self::template::Template;
@@ -139,6 +141,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             worst: Code::NothingFound,
             stalled: BTreeSet::new(),
             recording: None,
+            nan: Nan::new(),
             words: mpsc::channel(),
             seat,
         }
@@ -363,6 +366,7 @@ struct Watch {
     stalled: BTreeSet<String>,
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
+    nan: Nan,
     /// What the threads of incidents say.
     words: (Sender<Word>, Receiver<Word>),
     seat: Seat,
@@ -437,6 +441,19 @@ impl Watch {
         if looked.tree.is_some() {
             picture.stacks = looked.tree;
         }
+        drop(picture);
+        if !self.args.once {
+            self.look_for_nan();
+        }
+    }
+
+    fn look_for_nan(&mut self) {
+        let own = self.child.iter().flat_map(Running::logs).map(|path| (path.clone(), true));
+        let of_ranks = self.eye.agent.logs().into_iter().map(|path| (path, false));
+        self.nan.follow(own.chain(of_ranks).collect());
+        if self.nan.is_due() {
+            self.begin("NaN in its output".to_owned(), Reason::NotFinite);
+        }
     }
 
     fn react(&mut self, event: &Event, is_analyser: bool) {
@@ -497,15 +514,18 @@ impl Watch {
                 .note(format!("no more than {MAX_INCIDENTS} incidents are collected in one run: {why}"));
             return;
         }
-        self.n_incidents += 1;
-        self.last_incident = Some(Instant::now());
+        // A job that computes NaN may stall as well.
+        if !matches!(reason, Reason::NotFinite) {
+            self.n_incidents += 1;
+            self.last_incident = Some(Instant::now());
+        }
         self.n_under_way += 1;
         self.doing(Some("collecting evidence"));
         let wanted = self.wanted(why);
         let (folder, sender) = (self.folder.clone(), self.words.0.clone());
         let asker = match reason {
             Reason::Incident => self.eye.nodes.as_ref().map(Nodes::asker),
-            Reason::Doubt { .. } => None,
+            Reason::Doubt { .. } | Reason::NotFinite => None,
         };
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         let template = self.args.webhook_template.clone();
@@ -517,9 +537,9 @@ impl Watch {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let asked = asker.and_then(|asker| asker.ask(&wanted.why));
                 let (bundle, failed) = incident::collect(&wanted, &folder)?;
-                if let Reason::Doubt { was_seen } = reason {
+                if reason.is_a_question() {
                     let judged = incident::judge(std::slice::from_ref(&bundle))?;
-                    if !judged.shows_failure(was_seen) {
+                    if !judged.answers(reason) {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
                         return Ok(None);
@@ -678,7 +698,12 @@ impl Watch {
         } else {
             // Its exit code went to somebody else. Jobs that fail before their first communicator, and ranks that end
             // their communicators in order after an error, leave their words in logs alone.
-            status.is_none().then(|| Reason::Doubt { was_seen: !self.eye.agent.never_seen() })
+            match &self.child {
+                None => Some(Reason::Doubt { was_seen: !self.eye.agent.never_seen() }),
+                Some(child) => {
+                    (self.n_verdicts == 0 && nan::is_in(child.logs())).then_some(Reason::NotFinite)
+                }
+            }
         };
         if let Some(reason) = reason
             && !is_judged

@@ -671,6 +671,13 @@ impl Agent {
         self.members.iter().filter_map(|(pid, member)| image(pid, member)).collect()
     }
 
+    /// Logs that living ranks write.
+    pub(crate) fn logs(&self) -> Vec<PathBuf> {
+        let logs: BTreeSet<&PathBuf> =
+            self.members.values().filter(|m| !m.is_gone).flat_map(|m| &m.logs).collect();
+        logs.into_iter().cloned().collect()
+    }
+
     /// Logs of processes that have died: of the living the collector finds them.
     pub(crate) fn logs_of_the_dead(&self) -> Vec<PathBuf> {
         let logs: BTreeSet<PathBuf> =

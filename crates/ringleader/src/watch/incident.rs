@@ -59,15 +59,29 @@ pub(crate) enum Reason {
         /// Operations of it were seen. It ran, so a guess or a remark on its speed is no reason to speak.
         was_seen: bool,
     },
+    /// A job that prints NaN: only a verdict of corruption is reported and kept.
+    NotFinite,
+}
+
+impl Reason {
+    /// Whether only some answers are worth a word.
+    pub(crate) fn is_a_question(self) -> bool {
+        !matches!(self, Self::Incident)
+    }
 }
 
 impl Judged {
-    /// Whether the verdict on a job that has ended says that it failed.
-    pub(crate) fn shows_failure(&self, was_seen: bool) -> bool {
+    /// Whether the verdict is what somebody wants to know.
+    pub(crate) fn answers(&self, reason: Reason) -> bool {
         let verdict = &self.report.verdict;
         let is_certain = verdict.cause != "undecided" && verdict.confidence != Confidence::Low;
         let is_failure = !matches!(verdict.category, Category::None | Category::Performance);
-        verdict.cause != "none" && !self.report.findings.is_empty() && (!was_seen || is_certain && is_failure)
+        let has_cause = verdict.cause != "none" && !self.report.findings.is_empty();
+        match reason {
+            Reason::Incident => true,
+            Reason::Doubt { was_seen } => has_cause && (!was_seen || is_certain && is_failure),
+            Reason::NotFinite => has_cause && is_certain && verdict.category == Category::Corruption,
+        }
     }
 }
 

@@ -118,6 +118,35 @@ fn the_last_words_of_a_command_that_fails_are_quoted() {
     );
 }
 
+/// Nothing fails and nothing stalls, and the loss is NaN: said at the end, and while a longer job runs.
+#[test]
+fn a_loss_that_is_nan_is_reported_although_the_command_succeeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let watch = |script: &str| {
+        let args = ["watch", "--json", "--interval", "0.1", "--out", out, "--", "bash", "-c", script];
+        let output = ringleader().args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let steps = "for i in $(seq 1 30); do if [ $i -lt 12 ]; then echo \"step $i loss 1.$i\"; else echo \"step $i loss nan\"; fi; done";
+    for script in [steps.to_owned(), format!("{steps}; sleep 6; echo goes on; sleep 1")] {
+        let said = watch(&script);
+        let events: Vec<serde_json::Value> =
+            said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let at = |name: &str| events.iter().position(|event| event["event"] == name);
+        let verdict = at("verdict").unwrap_or_else(|| panic!("{said}"));
+        assert_eq!(events[verdict]["report"]["verdict"]["cause"], "nan-loss", "{said}");
+        assert_eq!(verdict < at("ended").unwrap(), script.contains("goes on"), "{said}");
+        assert_eq!(events.iter().filter(|event| event["event"] == "verdict").count(), 1, "{said}");
+    }
+    // A loss scale that is found, and words that only look like it.
+    let said = watch(
+        "for i in $(seq 1 30); do echo \"step $i loss 2.$i nan_policy=skip\"; done; echo nan detected in 0 tensors",
+    );
+    assert!(!said.contains("\"verdict\""), "{said}");
+}
+
 /// A ring that a job has left, played once more.
 #[test]
 fn recorded_rings_are_shown_once_more() {
