@@ -31,6 +31,12 @@ const N_CAUSES: usize = 12;
 const LEAST: f64 = 0.005;
 /// Weight of recordings of this repository, and of harmless messages of one line each.
 const MINOR: f64 = 0.3;
+/// Weight of a piece of written evidence.
+const WRITTEN: f64 = 0.5;
+/// What separates two of them.
+const CUT: &str = "\n-----8<-----\n";
+/// Part of its weight with which a case speaks for a cause that would be right, too.
+const ALSO: f64 = 0.3;
 
 /// One text whose causes are known.
 struct Document {
@@ -87,6 +93,10 @@ impl Corpus {
             name.starts_with("round-") || name.starts_with("cases-wild")
         });
         for folder in folders {
+            if folder.extension().is_some_and(|e| e == "txt") {
+                self.add_written(&folder, set)?;
+                continue;
+            }
             let Ok(truth) = fs::read_to_string(folder.join("case.toml")) else { continue };
             let quoted = |line: &str| -> Vec<String> {
                 line.split('"').skip(1).step_by(2).map(str::to_owned).collect()
@@ -106,6 +116,27 @@ impl Corpus {
         Ok(())
     }
 
+    /// Pieces of evidence in one file that has the name of their cause. Nothing of them happened.
+    fn add_written(&mut self, path: &Path, set: usize) -> io::Result<()> {
+        let cause = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        if ringleader_model::Cause::of_id(&cause).is_none() {
+            return Err(io::Error::other(format!("{}: no cause has this name", path.display())));
+        }
+        for piece in fs::read_to_string(path)?.split(CUT) {
+            let mut words = BTreeSet::new();
+            piece.lines().filter(|line| !sign::is_command(line)).for_each(|line| self.words(line, &mut words));
+            let (cause, right) = (cause.clone(), vec![cause.clone()]);
+            self.documents.push(Document {
+                set,
+                cause,
+                right,
+                words: words.into_iter().collect(),
+                weight: WRITTEN,
+            });
+        }
+        Ok(())
+    }
+
     pub(crate) fn add_rows(&mut self, set: usize, hidden: &BTreeSet<String>) {
         for row in message::all().filter(|row| !hidden.contains(row.id())) {
             let first = || Some(row.cause()).filter(|c| !c.is_empty()).or_else(|| row.candidates().next());
@@ -119,7 +150,10 @@ impl Corpus {
             for text in row.examples().chain([row.says()]) {
                 self.words(text, &mut words);
             }
-            let right = vec![cause.clone()];
+            let mut right = vec![cause.clone()];
+            if row.role() != message::Role::Harmless {
+                right.extend(row.candidates().map(str::to_owned));
+            }
             self.documents.push(Document { set, cause, right, words: words.into_iter().collect(), weight });
         }
     }
@@ -174,9 +208,10 @@ impl Corpus {
         let mut weights = vec![Vec::with_capacity(causes.len()); self.spelled.len()];
         let mut bias = Vec::with_capacity(causes.len());
         for cause in &causes {
-            let side = |d: &&Document| if d.cause == *cause { 1.0 } else { -1.0 };
-            let sides: Vec<f64> = documents.iter().map(side).collect();
-            let costs: Vec<f64> = documents.iter().map(|d| COST * d.weight).collect();
+            let is_right = |d: &&Document| d.right.contains(cause);
+            let sides: Vec<f64> = documents.iter().map(|d| if is_right(d) { 1.0 } else { -1.0 }).collect();
+            let part = |d: &&Document| if is_right(d) && d.cause != *cause { ALSO } else { 1.0 };
+            let costs: Vec<f64> = documents.iter().map(|d| COST * d.weight * part(d)).collect();
             let (own, own_bias) = separate(&rows, &sides, &costs, self.spelled.len());
             for (word, weight) in own.into_iter().enumerate() {
                 if rarity[word] > 0.0 {

@@ -23,6 +23,10 @@ const LEAST_OF_NONE: f32 = -0.5;
 const LEAST_OF_STACKS: f32 = -0.7;
 /// The same if nothing was understood: a few lines resemble much.
 const LEAST_OF_NOTHING: f32 = -0.4;
+/// From this score on, and this far above health, the words of a fault are plain, wherever they stand. Of such clean bills
+/// on rounds 1 to 28 five were faults, all of them the likeliest cause, and two were right.
+const PLAIN: f32 = -0.1;
+const PLAIN_LEAD: f32 = 0.4;
 /// Least distance to the next cause, but where lines report a failure.
 const LEAST_MARGIN: f32 = 0.05;
 /// Least score that overrules a rule.
@@ -109,6 +113,13 @@ pub(crate) enum Doubt {
 /// The most likely cause as a finding; `is_running`: steps continue.
 pub(crate) fn finding(scene: &Scene<'_>, doubt: Doubt, is_running: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
+    if doubt != Doubt::Failure
+        && likely.score >= PLAIN
+        && likely.score - likely.health >= PLAIN_LEAD
+        && !are_events(scene, &likely)
+    {
+        return draft(&likely).confidence(Confidence::Low).build();
+    }
     let is_judged = is_judged(scene, &likely);
     // A few lines of a kernel or a tool and nothing of a job: no rule may know them.
     let least = match doubt {

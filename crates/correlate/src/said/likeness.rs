@@ -20,6 +20,8 @@ pub struct Likely {
     pub score: f32,
     /// How much higher it is than that of the cause that follows.
     pub margin: f32,
+    /// Score of health.
+    pub health: f32,
     /// Whether the words resemble those of health more.
     pub is_health: bool,
     /// Causes that follow, in order.
@@ -72,6 +74,8 @@ impl Likeness {
         let words: Vec<Word> = self.words.keys().copied().collect();
         let ranked = self.ranked();
         let is_health = ranked.first().is_some_and(|(cause, _)| *cause == Cause::None);
+        let of_health = ranked.iter().find(|(cause, _)| *cause == Cause::None);
+        let health = of_health.map_or(f32::MIN, |(_, score)| *score);
         let mut faults =
             ranked.into_iter().filter(|(cause, _)| !matches!(cause, Cause::None | Cause::Undecided));
         let (cause, score) = faults.next()?;
@@ -83,6 +87,6 @@ impl Likeness {
             .into_iter()
             .take(SHOWN)
             .filter_map(|(word, part)| Some((word, part, *self.words.get(&word)?)));
-        Some(Likely { cause, score, margin, is_health, because: because.collect(), next })
+        Some(Likely { cause, score, margin, health, is_health, because: because.collect(), next })
     }
 }
