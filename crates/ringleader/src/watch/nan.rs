@@ -113,7 +113,7 @@ fn count(file: &mut File, from: u64) -> io::Result<(usize, u64)> {
     let mut bytes = Vec::new();
     file.take(MOST).read_to_end(&mut bytes)?;
     let is_end = |b: &u8| matches!(b, b'\n' | b'\r');
-    let whole = match bytes.iter().rposition(|b| is_end(b)) {
+    let whole = match bytes.iter().rposition(is_end) {
         Some(at) => at + 1,
         // One line longer than all that is read.
         None if bytes.len() as u64 == MOST => bytes.len(),
@@ -133,6 +133,8 @@ fn has_word(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use std::io::Write as _;
 
     use super::*;
