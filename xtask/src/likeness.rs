@@ -32,7 +32,7 @@ const LEAST: f64 = 0.005;
 /// Weight of recordings of this repository, and of harmless messages of one line each.
 const MINOR: f64 = 0.3;
 /// Weight of a piece of written evidence.
-const WRITTEN: f64 = 0.5;
+const WRITTEN: f64 = 1.0;
 /// What separates two of them.
 const CUT: &str = "\n-----8<-----\n";
 /// Part of its weight with which a case speaks for a cause that would be right, too.
@@ -124,7 +124,10 @@ impl Corpus {
         }
         for piece in fs::read_to_string(path)?.split(CUT) {
             let mut words = BTreeSet::new();
-            piece.lines().filter(|line| !sign::is_command(line)).for_each(|line| self.words(line, &mut words));
+            piece
+                .lines()
+                .filter(|line| !sign::is_command(line))
+                .for_each(|line| self.words(line, &mut words));
             let (cause, right) = (cause.clone(), vec![cause.clone()]);
             self.documents.push(Document {
                 set,

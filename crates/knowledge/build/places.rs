@@ -38,4 +38,10 @@ pub(super) fn write(out: &mut String) {
         );
     }
     out.push_str("];\n");
+    let aside = list(&table, "aside");
+    assert!(
+        aside.iter().all(|part| part.len() > 4 && *part == part.to_lowercase()),
+        "aside: too short, or not in lower case"
+    );
+    let _ = writeln!(out, "pub(crate) static ASIDE: &[&str] = &{aside:?};");
 }

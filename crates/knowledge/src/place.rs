@@ -1,7 +1,7 @@
 //! What a rank does outside of collectives, derived from a frame of its stack or the kernel function that it sleeps
 //! in.
 
-use crate::tables::PLACES;
+use crate::tables::{ASIDE, PLACES};
 
 /// An activity of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,13 @@ pub fn of_wait(wchan: &str) -> Option<&'static Place> {
 pub fn is_file_work(function: &str) -> bool {
     let name = function.to_ascii_lowercase();
     PLACES.iter().any(|place| place.file_work.iter().any(|part| name.contains(part)))
+}
+
+/// Whether a function does what one rank often does alone, beside the steps of training: an evaluation, a checkpoint, a
+/// metric.
+pub fn is_aside(function: &str) -> bool {
+    let name = function.to_ascii_lowercase();
+    ASIDE.iter().any(|part| name.contains(part))
 }
 
 impl Place {

@@ -134,6 +134,9 @@ fn doubted(scene: &Scene<'_>, mut verdict: Verdict) -> Verdict {
                 verdict.culprits.clear();
                 verdict.victims = ringleader_model::RankSet::default();
             }
+            if verdict.culprits.is_empty() {
+                verdict.culprits = likeness::culprits(scene, finding.cause, &verdict.victims);
+            }
             verdict.cause = finding.cause;
             verdict.category = finding.category;
             verdict.confidence = finding.confidence;
@@ -167,11 +170,17 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     if has_findings && !open.findings.iter().any(|f| f.cause == finding.cause) {
         return open;
     }
+    let mut finding = finding;
+    if open.culprits.is_empty() {
+        finding.culprits = likeness::culprits(scene, finding.cause, &open.victims);
+    }
+    let culprits = if open.culprits.is_empty() { finding.culprits.clone() } else { open.culprits };
     let mut findings = vec![finding.clone()];
     findings.extend(open.findings);
     Verdict {
         cause: finding.cause,
         category: finding.category,
+        culprits,
         confidence: finding.confidence,
         summary: finding.title,
         actions: finding.actions,

@@ -27,7 +27,8 @@
 //!
 //! py-spy's `active` and `idle`; proc(5) for states.
 
-use ringleader_model::{Cause, Confidence, Frame, Impact, Need, SourceKind, Weight};
+use ringleader_knowledge::place::is_aside;
+use ringleader_model::{Cause, Confidence, Frame, Impact, Need, Rank, SourceKind, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
@@ -163,10 +164,15 @@ fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
         .map(|l| format!("{}{}", drafting::rank(l.rank), drafting::at(l.place)))
         .collect();
     let title = format!("ranks wait in different calls: {}", shown.join("; "));
+    let odd: Vec<Node> = odd_ones(scene, waiting).into_iter().map(Node::Rank).collect();
+    let victims =
+        waiting.iter().map(|l| l.rank).filter(|rank| !odd.is_empty() && !odd.contains(&Node::Rank(*rank)));
     let finding = Draft::new(RULE.id, Cause::CollectiveDesync, title)
         .weight(Weight::Derived)
         .confidence(if lasts { Confidence::Medium } else { Confidence::Low })
         .at_most(if lasts { Confidence::Medium } else { Confidence::Low })
+        .culprits(drafting::culprits(scene, &odd, None))
+        .victims(victims.collect())
         .evidence(waiting.iter().take(4).flat_map(|l| l.evidence.iter().cloned()))
         .advise(
             Impact::Harmless,
@@ -174,6 +180,29 @@ fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
         )
         .build();
     Outcome::from_findings(finding.into_iter().collect())
+}
+
+/// Who left the common path: the few that stand elsewhere than most, else the few that evaluate, save or log while the
+/// others do not. Empty if that cannot be told.
+fn odd_ones(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Vec<Rank> {
+    let place = |l: &Look<'_>| (l.posture, l.place.map(|f| (f.file.clone(), f.line)));
+    let alike = |l: &Look<'_>| waiting.iter().filter(|other| place(other) == place(l)).count();
+    let is_aside = |l: &Look<'_>| {
+        let stand = scene.condition(l.rank).and_then(|c| c.stand.as_ref());
+        stand.is_some_and(|s| s.frames.iter().any(|f| !f.is_native() && is_aside(&f.function)))
+    };
+    let few = |odd: &dyn Fn(&Look<'_>) -> bool| {
+        let odd: Vec<Rank> = waiting.iter().filter(|l| odd(l)).map(|l| l.rank).collect();
+        let is_few = !odd.is_empty() && odd.len() * 2 <= waiting.len();
+        is_few.then_some(odd)
+    };
+    few(&|l| {
+        waiting.len() > 2
+            && alike(l) * 2 < waiting.len()
+            && waiting.iter().any(|o| alike(o) * 2 > waiting.len())
+    })
+    .or_else(|| few(&is_aside))
+    .unwrap_or_default()
 }
 
 #[cfg(test)]
