@@ -92,7 +92,7 @@ fn is_path(pattern: &str, file: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_stack, of_wait};
+    use super::{is_aside, of_stack, of_wait};
 
     fn id(frames: &[(&str, &str)]) -> Option<(&'static str, usize)> {
         of_stack(frames).map(|(place, at)| (place.id, at))
@@ -123,6 +123,16 @@ mod tests {
         // This runs code that was compiled earlier.
         assert_eq!(id(&[("_fn", "/opt/site-packages/torch/_dynamo/eval_frame.py")]), None);
         assert_eq!(id(&[("wait", "/srv/mythreading.py")]), None);
+    }
+
+    #[test]
+    fn beside_the_steps_of_training() {
+        for name in ["Trainer.evaluate", "_run_validation", "save_checkpoint", "gather_for_metrics"] {
+            assert!(is_aside(name), "{name}");
+        }
+        for name in ["training_step", "backward", "save_for_backward", "checkpoint", "barrier"] {
+            assert!(!is_aside(name), "{name}");
+        }
     }
 
     #[test]

@@ -210,3 +210,8 @@ fn round_3() {
 fn round_4() {
     keeps(print("lint-4"), 4, 12);
 }
+
+#[test]
+fn round_5() {
+    keeps(print("lint-5"), 0, 0);
+}

@@ -67,3 +67,28 @@ ValueError: host not found: Name or service not known
     assert_eq!(cause(&[("a.log", waits), ("b.log", fails)]), "hostname-resolution");
     assert_eq!(cause(&[("a.log", waits)]), "missing-rank");
 }
+
+/// Three of four wait for what rank 0 does; nothing states why it is not there.
+#[test]
+fn who_does_not_wait_is_named_where_a_hang_is_guessed() {
+    let mut text = String::new();
+    for (done, at) in [(4, "01:40"), (31, "09:12"), (66, "20:31"), (91, "29:40")] {
+        text += &format!(
+            "Tokenizing train dataset:  {done}%|## | {done}000/100000 [{at}<04:24, 50.11 examples/s]\n"
+        );
+    }
+    let waits = |rank: u32| {
+        format!(
+            "[rank{rank}]:   File \"/srv/sft.py\", line 74, in prepare\n[rank{rank}]:     with main_process_first():\n\
+             [rank{rank}]:   File \"torch/distributed/distributed_c10d.py\", line 4551, in barrier\n\
+             [rank{rank}]: torch.distributed.DistBackendError: [{rank}] is setting up NCCL communicator and retrieving \
+             ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: wait timeout after \
+             1800000ms, keys: /default_pg/0//cuda//0\n"
+        )
+    };
+    text.extend((1..4).map(waits));
+    let verdict = recorded::diagnose(&[("train.log".to_owned(), text.into_bytes())]);
+    assert_eq!(verdict.cause.id(), "slow-rank-stall", "{verdict:?}");
+    let named: Vec<_> = verdict.culprits.iter().filter_map(|c| c.rank).collect();
+    assert_eq!(named, [ringleader_model::Rank(0)], "{verdict:?}");
+}

@@ -28,7 +28,7 @@
 //! py-spy's `active` and `idle`; proc(5) for states.
 
 use ringleader_knowledge::place::is_aside;
-use ringleader_model::{Cause, Confidence, Frame, Impact, Need, Rank, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Frame, Impact, Need, Rank, RankSet, SourceKind, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
@@ -51,6 +51,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
 const BUSIER: f32 = 1.25;
 /// Looks at a rank, beside its own, that are cited.
 const CITED_WAITERS: usize = 3;
+/// Places that a title names.
+const SHOWN_PLACES: usize = 3;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     // Records of operations know more; the lines of a watchdog are of those that waited alone.
@@ -149,7 +151,7 @@ fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
     let lasts = scene.failure().has(Way::TimedOut) || waiting.iter().all(|l| l.n_same > 1);
     let places: Vec<&Frame> = waiting.iter().filter_map(|l| l.place).collect();
     let Some((first, rest)) = places.split_first() else { return Outcome::Clear };
-    let is_same = |other: &&Frame| other.file == first.file && other.line == first.line;
+    let is_same = |other: &&Frame| is_same_place(other, first);
     // Frames of a library in between may differ where the program stands at one line.
     let stacks_differ = waiting.iter().any(|l| l.posture != waiting[0].posture);
     if waiting.len() < 2 || places.len() < waiting.len() || rest.iter().all(is_same) && !stacks_differ {
@@ -158,10 +160,17 @@ fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
     if n_inside == 0 && !lasts {
         return Outcome::Clear;
     }
-    let shown: Vec<String> = waiting
+    let mut by_place: Vec<(&Frame, RankSet)> = Vec::new();
+    for place in &places {
+        if !by_place.iter().any(|(other, _)| is_same_place(other, place)) {
+            let here = waiting.iter().filter(|l| l.place.is_some_and(|p| is_same_place(p, place)));
+            by_place.push((*place, here.map(|l| l.rank).collect()));
+        }
+    }
+    let shown: Vec<String> = by_place
         .iter()
-        .take(4)
-        .map(|l| format!("{}{}", drafting::rank(l.rank), drafting::at(l.place)))
+        .take(SHOWN_PLACES)
+        .map(|(place, ranks)| format!("{}{}", drafting::ranks(ranks), drafting::at(Some(*place))))
         .collect();
     let title = format!("ranks wait in different calls: {}", shown.join("; "));
     let odd: Vec<Node> = odd_ones(scene, waiting).into_iter().map(Node::Rank).collect();
@@ -180,6 +189,10 @@ fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
         )
         .build();
     Outcome::from_findings(finding.into_iter().collect())
+}
+
+fn is_same_place(a: &Frame, b: &Frame) -> bool {
+    a.file == b.file && a.line == b.line
 }
 
 /// Who left the common path: the few that stand elsewhere than most, else the few that evaluate, save or log while the
@@ -235,6 +248,27 @@ mod tests {
     #[test]
     fn two_calls() {
         let other = ("/srv/train.py", 120, "evaluate");
+        seen()
+            .stands(0, &[BARRIER, MAIN])
+            .stands(1, &[BARRIER, other])
+            .expect(&RULE, &["collective-desync 1"]);
+        // Two places of the same work: nobody can tell.
+        let other = ("/srv/train.py", 120, "step");
         seen().stands(0, &[BARRIER, MAIN]).stands(1, &[BARRIER, other]).expect(&RULE, &["collective-desync"]);
+    }
+
+    #[test]
+    fn one_of_four_in_another_call() {
+        let other = ("/srv/train.py", 120, "step");
+        let most = |stage: Stage| (1..4).fold(stage, |stage, rank| stage.stands(rank, &[BARRIER, MAIN]));
+        let four = || seen().process("node0", 102, Some(2)).process("node0", 103, Some(3));
+        most(four()).stands(0, &[BARRIER, other]).expect(&RULE, &["collective-desync 0"]);
+        // Half and half.
+        four()
+            .stands(0, &[BARRIER, MAIN])
+            .stands(1, &[BARRIER, MAIN])
+            .stands(2, &[BARRIER, other])
+            .stands(3, &[BARRIER, other])
+            .expect(&RULE, &["collective-desync"]);
     }
 }
