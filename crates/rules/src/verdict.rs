@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ringleader_knowledge::signal::SIGABRT;
 use ringleader_knowledge::{cause, collecting};
 use ringleader_model::{
-    Category, Cause, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceId, SourceKind, Verdict,
-    Weight,
+    Category, Cause, Cite, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceId, SourceKind,
+    Verdict, Weight,
 };
 
 use crate::likeness::{Doubt, Opinion};
@@ -245,6 +245,14 @@ fn yield_to_machines(findings: &mut [Finding]) {
             |f: &&mut Finding| f.cause == Cause::ApplicationException && f.confidence < Confidence::High;
         findings.iter_mut().filter(unsure).for_each(|f| f.weight = f.weight.min(Weight::Echo));
     }
+    // The text of the exception itself states it, wherever it was raised.
+    let stated: Vec<Cite> =
+        findings.iter().filter(|f| is_stated(f)).flat_map(|f| &f.evidence).map(|e| e.cite).collect();
+    let is_of = |f: &Finding| {
+        f.evidence.iter().any(|e| stated.iter().any(|s| s.source == e.cite.source && s.line == e.cite.line))
+    };
+    let exceptions = findings.iter_mut().filter(|f| f.cause == Cause::ApplicationException && is_of(f));
+    exceptions.for_each(|f| f.weight = f.weight.min(Weight::Echo));
 }
 
 /// A library that finds itself called wrongly says so and aborts: the mismatch that its last words state is the cause, the abort

@@ -299,7 +299,18 @@ impl Pods {
     /// Whether a line is of the table or description at all.
     pub(super) fn fits(&self, text: &str) -> bool {
         if !self.columns.is_empty() {
-            return text.split_ascii_whitespace().count() >= self.columns.len().min(4);
+            let words: Vec<&str> = text.split_ascii_whitespace().collect();
+            let cell = |name: &str| {
+                let at = self.columns.iter().position(|c| **c == *name)?;
+                Some(words.get(at).copied().unwrap_or_default())
+            };
+            let is_ready = |cell: &str| {
+                let (up, of) = cell.split_once('/').unwrap_or_default();
+                [up, of].iter().all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+            };
+            return words.len() >= self.columns.len().min(4)
+                && cell("ready").is_none_or(is_ready)
+                && !words.first().is_some_and(|first| matches!(*first, "$" | "#" | "%" | ">"));
         }
         // A description is taken once something in it is known to be kubectl's.
         self.node.is_some() && text.contains(':')

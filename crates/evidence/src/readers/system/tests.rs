@@ -1,3 +1,4 @@
+use super::scheduler::Pods;
 use crate::tell::{read, tell};
 
 /// What is read from `input`, with the line of the source left away.
@@ -178,6 +179,23 @@ Conditions:
         line 14: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/worker-1", node: ("gpu-node-7"), exit_code: (137), container: ("log-shipper"), n_containers: (2), ended_at: (WallTime { ns: 1795080000000000000, error_ns: 500000000, has_year: true }) })
         "#,
     );
+}
+
+#[test]
+fn a_table_of_pods_takes_its_rows_alone() {
+    let table = |text: &str| {
+        let columns = ["name", "ready", "status", "restarts", "age"].map(Box::from).to_vec();
+        Pods { columns, ..Pods::default() }.fits(text)
+    };
+    assert!(table("worker-0   1/1     Running     0          5m"));
+    assert!(table("worker-0   0/2   Init:0/1   3 (41s ago)   5m"));
+    for other in [
+        "$ kubectl describe pod worker-0 | tail -3",
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8",
+        "[rank1]: RuntimeError: NCCL error",
+    ] {
+        assert!(!table(other), "{other}");
+    }
 }
 
 const SLURM: &str = "\
