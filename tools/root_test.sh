@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
-# Installs an artefact into a fresh root and makes the first diagnosis there. Prints seconds and sizes. Needs root (chroot); for
-# aarch64 run it by tools/arm64.sh.
+# Installs an artefact into a fresh root and makes the first diagnosis there. Prints seconds and sizes. Needs root (chroot). An
+# artefact for aarch64 runs by tools/arm64.sh.
 #
 #   tools/root_test.sh ARTEFACT [ROOT]
 #
 # ARTEFACT: a .tar.gz, an .oci.tar, a .deb, or a .rpm. Without ROOT the root is empty: evidence, and what is in the artefact; only
 # a static program runs there. ROOT: a folder, of which this takes a copy, or the name of a Debian suite, such as bullseye (glibc 2.31),
-# which debootstrap makes once and keeps in target/dist-roots.
+# which debootstrap makes once and keeps in target/dist-roots. For aarch64 debootstrap only unpacks the packages.
 set -euo pipefail
 here="$(cd "$(dirname "$0")/.." && pwd)"
 artefact="$(realpath "${1:?an artefact}")"
 tools="${DIST_TOOLS:-$here/target/dist-tools}"
 
+foreign=()
+case "$artefact" in *aarch64* | *arm64*) [ "$(uname -m)" = aarch64 ] || foreign=(--foreign --arch arm64) ;; esac
+
 # Where this machine's packages come from.
 suite() {
-  local dir="$here/target/dist-roots/$1" mirror debootstrap=debootstrap
+  local dir="$here/target/dist-roots/$1${foreign:+-arm64}" mirror debootstrap=debootstrap
   if [ ! -d "$dir" ]; then
     # shellcheck disable=SC2016  # apt's own variables
     mirror="$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1)"
@@ -23,19 +26,23 @@ suite() {
       export DEBOOTSTRAP_DIR="$tools/root/usr/share/debootstrap"
     fi
     mkdir -p "$dir.new"
-    "$debootstrap" --variant=minbase "$1" "$dir.new" "$mirror" >"$dir.log" 2>&1 || { tail -n 5 "$dir.log" >&2; exit 1; }
+    "$debootstrap" --variant=minbase "${foreign[@]}" "$1" "$dir.new" "$mirror" >"$dir.log" 2>&1 || { tail -n 5 "$dir.log" >&2; exit 1; }
     mv "$dir.new" "$dir"
   fi
   echo "$dir"
 }
 
+from="${2:-}"
+[ -z "$from" ] || [ -d "$from" ] || from="$(suite "$from")"
+# Not before the suite: debootstrap makes devices, which a user namespace may not.
+if [ ${#foreign[@]} -gt 0 ] && [ -z "${ARM64_QEMU:-}" ]; then
+  exec "$here/tools/arm64.sh" "$0" "$artefact" ${from:+"$from"}
+fi
+
 root="$(mktemp -d)"
 trap 'rm -rf "$root"' EXIT
-if [ $# -gt 1 ]; then
-  from="$2"
-  [ -d "$from" ] || from="$(suite "$2")"
-  cp -a "$from/." "$root"
-fi
+# Owners other than root and devices are none of the user namespace's.
+if [ -n "$from" ]; then tar -C "$from" --exclude ./dev -cf - . | tar -C "$root" --no-same-owner -xpf -; fi
 
 start=$(date +%s%N)
 case "$artefact" in
