@@ -28,3 +28,9 @@ pub mod tcp;
 pub use crate::probe::Probe;
 pub use crate::request::{FileAsk, Peer, Request, Roots, Target, Trouble};
 pub use crate::run::{answer, by_name, take};
+
+/// QEMU's user emulation runs this (tools/arm64.sh).
+#[cfg(test)]
+fn is_emulated() -> bool {
+    cfg!(target_arch = "aarch64") && std::env::var_os("ARM64_QEMU").is_some()
+}

@@ -112,8 +112,12 @@ fn stacks(pid: u32) -> Result<String, Trouble> {
     Ok((by_name("stacks-of").unwrap().take)(&request)?.as_str().unwrap().to_owned())
 }
 
-/// A folder with `program` and `libslow.so`; None where there is no compiler.
+/// A folder with `program` and `libslow.so`; None where there is no compiler, and under QEMU, where the kernel knows only QEMU's
+/// registers.
 fn built(options: &[&str]) -> Option<tempfile::TempDir> {
+    if crate::is_emulated() {
+        return None;
+    }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("slow.c"), LIBRARY).unwrap();
     std::fs::write(folder.path().join("program.c"), PROGRAM).unwrap();

@@ -3,12 +3,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringleader_node::Outcome;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::request::{FileAsk, Request, Trouble};
@@ -213,16 +215,53 @@ pub(crate) fn open(ask: &FileAsk) -> io::Result<File> {
                 rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
             let inside = ask.path.strip_prefix("/").unwrap_or(&ask.path);
             let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
-            File::from(rustix::fs::openat2(root, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT)?)
+            match rustix::fs::openat2(&root, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+                // Linux before 5.6.
+                Err(Errno::NOSYS) => open_without_links(root, inside, flags)?,
+                opened => File::from(opened?),
+            }
         }
         None => File::from(rustix::fs::open(&ask.path, flags, Mode::empty())?),
     };
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
+/// Where the kernel cannot keep links within a root, none is followed.
+fn open_without_links(root: OwnedFd, inside: &Path, flags: OFlags) -> io::Result<File> {
+    let mut at = root;
+    let mut parts = inside.components().peekable();
+    while let Some(part) = parts.next() {
+        if !matches!(part, Component::CurDir | Component::Normal(_)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = if parts.peek().is_some() { folder } else { flags };
+        at = rustix::fs::openat(&at, part.as_os_str(), flags | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(at.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_opened_within_a_root_where_no_link_is_followed() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("logs")).unwrap();
+        fs::write(root.path().join("logs/0"), "x").unwrap();
+        std::os::unix::fs::symlink("/etc", root.path().join("etc")).unwrap();
+        std::os::unix::fs::symlink("0", root.path().join("logs/1")).unwrap();
+        let open = |inside: &str| {
+            let at = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let at = rustix::fs::open(root.path(), at, Mode::empty()).unwrap();
+            open_without_links(at, Path::new(inside), OFlags::RDONLY | OFlags::CLOEXEC)
+        };
+        assert_eq!(io::read_to_string(open("logs/0").unwrap()).unwrap(), "x");
+        for not in ["logs/1", "etc/hosts", "logs/../logs/0", "logs/2"] {
+            assert!(open(not).is_err(), "{not}");
+        }
+    }
 
     fn facts(fill: impl FnOnce(&mut File)) -> (u64, u64, bool) {
         let mut file = tempfile::NamedTempFile::new().unwrap();
