@@ -85,7 +85,7 @@ fn parting(scan: &Scan<'_, '_>, rule: &Rule, d: &Divergence) -> Finding {
     Finding {
         rule: rule.id,
         severity: rule.severity,
-        confidence: confidence(d).min(if rule.severity == Severity::Error {
+        confidence: confidence(d).max(own_group(project, d)).min(if rule.severity == Severity::Error {
             Confidence::High
         } else {
             Confidence::Medium
@@ -130,6 +130,10 @@ pub(crate) fn finding(scan: &Scan<'_, '_>, rule: &Rule, func: FuncId, at: Origin
 /// How a call is written, without its arguments.
 fn call_text(project: &Project<'_>, at: Origin) -> String {
     let text = project.files[at.file].slice(at.span);
+    // What a framework calls once a step has returned its loss.
+    if text.starts_with("return ") {
+        return "the backward pass".to_owned();
+    }
     let head = text.split('(').next().unwrap_or_default();
     quote(head.trim())
 }
@@ -205,6 +209,30 @@ fn help(d: &Divergence, call: &str) -> String {
     }
 }
 
+/// How certain it is that each rank makes the groups alone to which it belongs: `if rank in ranks: new_group(ranks)`. Whatever
+/// the lists hold, who is in none of them, or in another one, does not call.
+fn own_group(project: &Project<'_>, d: &Divergence) -> Confidence {
+    let is_made =
+        d.op.row.is_some_and(|row| row.call.name == "new_group") && d.decision.arm.file == d.op.at.file;
+    let by_rank = d.decision.taint.axes & PLACE != 0 && d.decision.kind == Decider::If;
+    let (test, call) = (
+        project.files[d.decision.test.file].slice(d.decision.test.span),
+        project.files[d.op.at.file].slice(d.op.at.span),
+    );
+    let list = test.split_once(" in ").map(|(_, list)| list.trim());
+    let args = call.split_once('(').map_or("", |(_, args)| args.trim_start());
+    let args = args.strip_prefix("ranks=").unwrap_or(args);
+    let is_same = list.is_some_and(|list| {
+        args.strip_prefix(list).is_some_and(|rest| rest.trim_start().starts_with([',', ')']))
+    });
+    if is_made && by_rank && is_same && !test.contains(" not in ") && d.decision.arm.span.holds(d.op.at.span)
+    {
+        Confidence::Medium
+    } else {
+        Confidence::Low
+    }
+}
+
 /// How certain it is that processes part there.
 fn confidence(d: &Divergence) -> Confidence {
     let op = &d.op;
@@ -224,7 +252,9 @@ fn confidence(d: &Divergence) -> Confidence {
     let is_far = d.op.at != d.op.from;
     let is_helper = op.is_guess && d.decision.taint.axes & PLACE == 0;
     let is_lazy = is_far && op.row.is_some_and(|row| row.call.name == "new_group");
-    if is_helper || is_lazy {
+    // Neither is it known elsewhere which ranks hold the model that a backward pass reduces.
+    let is_backward = is_far && op.row.is_none() && op.name == "backward" && op.at.file != d.decision.at.file;
+    if is_helper || is_lazy || is_backward {
         return Confidence::Low;
     }
     let is_plain = d.decision.is_known

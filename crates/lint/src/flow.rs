@@ -11,6 +11,8 @@ pub(crate) mod compare;
 pub(crate) mod eval;
 pub(crate) mod facts;
 pub(crate) mod held;
+pub(crate) mod hooks;
+mod job;
 mod known;
 pub(crate) mod machine;
 mod memo;

@@ -48,6 +48,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if let Data::Object(kind) = &base.data
             && catalog::is_property(name)
             && let Some(row) = catalog::method(kind, name)
+            && (!catalog::is_metrics(name) || self.computes_metrics(row))
         {
             let op = self.op(row.matches(), Some(row), origin);
             self.record(Event::Op(op));

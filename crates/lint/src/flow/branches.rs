@@ -26,7 +26,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             {
                 self.settled.push(*at);
             }
-            let usual = usually(test, arm);
+            let usual = usually(test, arm, self.project.functions[self.func()].def.name);
             let holds = self.decide(&cond, &value, usual, span, test.span, arm_span(arm), Decider::If);
             if holds || arms.get(n + 1).is_none_or(|next| next.test.is_none()) {
                 let taint = Taint { local: None, ..value.taint };
@@ -178,13 +178,33 @@ fn leaves_loop(block: &[Stmt<'_>]) -> bool {
 }
 
 /// How a condition falls out in the common run: a branch that leaves is the exception, and what may be absent is there.
-fn usually(test: &Expr<'_>, arm: &Arm<'_>) -> bool {
+fn usually(test: &Expr<'_>, arm: &Arm<'_>, own_name: &str) -> bool {
+    // A handler is written for the error that it names; a function that calls itself ends somewhere.
+    if names_memory(test) {
+        return true;
+    }
+    let again = |stmt: &Stmt<'_>| match &stmt.kind {
+        StmtKind::Expr(Expr { kind: ExprKind::Call(call), .. }) => {
+            matches!(call.func.kind, ExprKind::Name(name) if name == own_name)
+        }
+        _ => false,
+    };
+    if arm.body.iter().any(again) {
+        return false;
+    }
     let leaves = arm.body.last().is_some_and(|stmt| {
         matches!(stmt.kind, StmtKind::Return(_) | StmtKind::Raise(_) | StmtKind::Continue | StmtKind::Break)
     });
     let is_none_test = matches!(&test.kind, ExprKind::Compare(c)
         if c.rest.iter().any(|(op, right)| *op == crate::python::ast::Cmp::Is && matches!(right.kind, ExprKind::None)));
     !leaves && !is_none_test
+}
+
+/// Whether a condition looks for the words of an error about memory: `"out of memory" in str(error)`.
+fn names_memory(test: &Expr<'_>) -> bool {
+    let ExprKind::Compare(c) = &test.kind else { return false };
+    matches!(&c.left.kind, ExprKind::Str(text) if text.to_ascii_lowercase().contains("out of memory"))
+        && c.rest.iter().all(|(op, _)| *op == crate::python::ast::Cmp::In)
 }
 
 /// Where a branch's statements are.

@@ -118,11 +118,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             _ => {}
         }
-        // A method that one class of the project alone has.
-        if self.with_local
-            && let (Some(Val { data: Data::Unknown, .. }), Data::Unknown) = (&base, &callee.data)
-            && let Some(func) = self.facts.only.get(name).copied()
-        {
+        // What only its name tells.
+        if let Some(func) = self.by_name(name, base.as_ref(), &callee) {
             let class = self.project.class_of_self(func);
             let this = class.map(|class| Val::new(Data::Instance(class), sym));
             let bound = bindings(self.project, func, true, &args, &keywords);
@@ -210,7 +207,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             Data::Group(_) => {
                 if let Some(row) = catalog::method("mpi4py.MPI.Comm", name)
-                    && self.project.files[self.file()].imports_any(&["mpi4py"])
+                    && self.facts.job.has_mpi
                 {
                     return Some((row, false));
                 }

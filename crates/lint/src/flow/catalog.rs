@@ -143,7 +143,12 @@ pub(crate) fn telling(name: &str) -> Option<Row> {
 
 /// Whether reading an attribute of this name communicates on some objects.
 pub(crate) fn is_property(name: &str) -> bool {
-    name == "log_dir"
+    name == "log_dir" || is_metrics(name)
+}
+
+/// Whether reading an attribute of this name computes what was logged, once.
+pub(crate) fn is_metrics(name: &str) -> bool {
+    matches!(name, "callback_metrics" | "logged_metrics")
 }
 
 /// Whether some collective has this name.

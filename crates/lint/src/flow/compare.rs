@@ -93,6 +93,8 @@ pub(crate) struct Tried {
     pub(crate) roots: Vec<Op>,
     /// Calls on the usual path of the first process, and what is known of their arguments.
     pub(crate) seen: Vec<Seen>,
+    /// Flags that one rank alone sets, and that end the loop of a framework.
+    pub(crate) stops: BTreeSet<Origin>,
     /// Whether a condition on the rank was met.
     pub(crate) has_rank_decision: bool,
 }
@@ -101,6 +103,8 @@ struct Run {
     trace: Trace,
     seen: Vec<Seen>,
     local: Vec<(u64, Taint, Origin)>,
+    /// Flags that one rank alone sets, and that end the loop of a framework.
+    left: Vec<Origin>,
     /// Statements and expressions that were tried.
     work: usize,
     /// Loops that all leave together.
@@ -149,10 +153,10 @@ fn run<'p, 's>(
     {
         machine.run(exit, class);
     }
-    let Machine { trace, seen, local, settled, steps, .. } = machine;
+    let Machine { trace, seen, local, left, settled, steps, .. } = machine;
     let work = super::machine::MAX_STEPS.saturating_sub(steps);
     let settled = settled.into_iter().collect();
-    Run { trace, seen, local, work, settled, choices: oracle.asked.clone() }
+    Run { trace, seen, local, left, work, settled, choices: oracle.asked.clone() }
 }
 
 /// One function that is tried.
@@ -228,6 +232,7 @@ pub(crate) fn try_function<'p, 's>(
         if is_usual && class.is_none() {
             trial.tried.seen = first.seen;
         }
+        trial.tried.stops.extend(first.left);
         if !is_asked || (n_paths >= MAX_CLEAN && !is_open) {
             break;
         }
@@ -610,9 +615,19 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
     if (x.is_none() && y.is_none()) || (x.is_none() && a.is_cut) || (y.is_none() && b.is_cut) {
         return None;
     }
-    let (decision, parting, op) = blame(a, b, x, y)?;
-    // A rank in a list, and a group that may be just that list: nothing is proven. Nor does a server's loop end.
-    if (!decision.is_known && matches!(group, Group::Some(_)) && decision.taint.axes != 0) || op.is_endless {
+    let (mut decision, parting, op) = blame(a, b, x, y)?;
+    // Who lacks the call because it raised may have been asked for what it never is.
+    let raised = |trace: &Trace| {
+        trace.events.iter().filter(|event| matches!(event, Event::Exit(Exit::Raise, _))).count()
+    };
+    let fails =
+        |op: Option<&(usize, Op)>, mine: &Trace, other: &Trace| op.is_none() && raised(mine) > raised(other);
+    decision.is_known &= !fails(x, a, b) && !fails(y, b, a);
+    // A rank in a list, and a group that may be just that list: nothing is proven. No more is it where a helper of another
+    // file is given a group that nobody knows. Nor does a server's loop end.
+    let is_elsewhere = op.at.file != decision.at.file;
+    let is_open = matches!(group, Group::Some(_)) && decision.taint.axes != 0;
+    if (is_open && (is_elsewhere || !decision.is_known)) || op.is_endless {
         return None;
     }
     // Who takes the group down before it fails ends the job on purpose.
@@ -695,15 +710,22 @@ fn blame(
                 _ if is_within => Parting::Branch,
                 _ => {
                     // A call of the branch itself shifts those that follow; else nobody knows why they part.
-                    let shifts = [mine, trace].iter().any(|trace| {
-                        trace.events.iter().any(|event| matches!(event, Event::Op(other) if other.group == op.1.group && (is_inside(other.at) || is_inside(other.from))))
-                    });
+                    let inside = |trace: &Trace| -> Vec<Op> {
+                        let ops = trace.events.iter().filter_map(|event| match event {
+                            Event::Op(other) if other.group == op.1.group => Some(*other),
+                            _ => None,
+                        });
+                        ops.filter(|other| is_inside(other.at) || is_inside(other.from)).collect()
+                    };
+                    let (more, fewer) = (inside(mine), inside(trace));
+                    let shifts = !more.is_empty() || !fewer.is_empty();
+                    let surplus = more.get(fewer.len()).or_else(|| fewer.get(more.len()));
                     let is_known = decision.is_known
                         && theirs_decision.is_known
                         && shifts
                         && !is_guesswork(own, theirs, op.0);
                     let unsure = Decision { is_known, ..*decision };
-                    fallback = fallback.or(Some((unsure, Parting::Branch, op.1)));
+                    fallback = fallback.or(Some((unsure, Parting::Branch, *surplus.unwrap_or(&op.1))));
                     continue;
                 }
             };

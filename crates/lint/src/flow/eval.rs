@@ -569,6 +569,13 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let taint = Taint::local(Locally::Loader, self.origin(expr.span));
             return Val::unknown(hash(&[64, u64::from(expr.span.at)])).tainted(taint).shaped(taint);
         }
+        if let Data::Instance(class) = &value.data
+            && let Some(func) = self.project.method(*class, "__iter__")
+            && super::job::packs(self.project, func)
+        {
+            let taint = Taint::local(Locally::Loader, self.origin(expr.span));
+            return Val::unknown(value.sym).tainted(taint).shaped(taint);
+        }
         if matches!(&value.data, Data::Object(kind) if &**kind == "tqdm.tqdm") {
             return Val::unknown(value.sym).shaped(value.shape);
         }

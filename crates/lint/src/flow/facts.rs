@@ -71,6 +71,10 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) unordered: std::collections::BTreeSet<(ClassId, &'s str)>,
     /// Assignments to attributes of self, by class.
     pub(crate) attributes: Vec<Attributes<'p, 's>>,
+    /// Attributes that hold a set.
+    pub(crate) sets: std::collections::BTreeSet<(ClassId, &'s str)>,
+    /// What the files say together.
+    pub(super) job: super::job::Job,
     /// Values that were found.
     pub(super) known: Known,
 }
@@ -188,6 +192,9 @@ impl<'p, 's> Facts<'p, 's> {
             file.exits.sort_unstable();
         }
         let unordered = (0..project.classes.len()).flat_map(|class| unordered(project, class)).collect();
+        let sets =
+            attributes.iter().enumerate().flat_map(|(class, held)| super::held::sets(class, held)).collect();
+        let job = super::job::Job::new(project, context.called.clone());
         let only = context
             .methods
             .iter()
@@ -220,6 +227,8 @@ impl<'p, 's> Facts<'p, 's> {
             signalled,
             signalled_names,
             unordered,
+            sets,
+            job,
             attributes,
             known: Known::default(),
         }
@@ -350,6 +359,11 @@ fn sketch<'p, 's>(project: &'p Project<'s>, context: &Context<'s>, id: FuncId) -
             StmtKind::Assign(targets, value) => {
                 for target in targets {
                     assign(&mut names, target, value);
+                    // Who ends the loop of a framework leaves the others waiting.
+                    if super::job::ends_loop(target, value) {
+                        sketch.direct.push(stmt.span.at);
+                    }
+                    sketch.looks |= super::job::keeps_local_rank(target, value);
                 }
             }
             StmtKind::Annotated(_) | StmtKind::Augmented(_) => {
@@ -634,6 +648,9 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
         }
         // A method by name: what it is called on is only known when it is tried.
         Some(Meaning::Module(_) | Meaning::Var(..)) | None => {
+            if let Some(called) = super::job::called_by_name(project, &context.called, id, &dotted) {
+                return Target::Func(called);
+            }
             match (of_name(name), project.method_in(func.file, name)) {
                 (Target::Nothing, Some(method)) if dotted.contains('.') => Target::Func(method),
                 // The only method of this name.

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::catalog;
 use crate::lookup::{LookupMap, LookupSet};
-use crate::python::ast::{Arm, Call, Expr, ExprKind, Stmt, StmtKind};
+use crate::python::ast::{Arm, Call, Expr, ExprKind, Kind, Stmt, StmtKind};
 use crate::python::index::{ClassId, FuncId, Meaning, Project};
 use crate::python::walk;
 
@@ -29,6 +29,8 @@ pub(super) struct Context<'s> {
     pub(super) ranked_names: Vec<LookupSet<&'s str>>,
     /// Attributes that are empty when some object is made, and filled as the process runs.
     pub(super) filled: LookupSet<&'s str>,
+    /// Methods `__call__`, by the last word of the class's name where no other class has one.
+    pub(super) called: BTreeMap<String, FuncId>,
 }
 
 impl<'s> Context<'s> {
@@ -56,7 +58,8 @@ impl<'s> Context<'s> {
             values.any(|(_, expr, _)| is_container(expr))
         });
         filled.extend(are_filled.map(|(name, _)| *name));
-        Self { holders, methods, wrapped, rank_attributes, ranked_attributes, ranked_names, filled }
+        let called = super::job::called(project);
+        Self { holders, methods, wrapped, rank_attributes, ranked_attributes, ranked_names, filled, called }
     }
 
     /// Whether an attribute of self is assigned under a condition on the rank, in the class or in one that it inherits from.
@@ -261,4 +264,16 @@ pub(super) fn is_container(expr: &Expr<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Attributes of a class that hold a set when its object is made.
+pub(super) fn sets<'s>(class: ClassId, held: &Attributes<'_, 's>) -> Vec<(ClassId, &'s str)> {
+    let is_set = |value: &Expr<'_>| match &value.kind {
+        ExprKind::Set(_) => true,
+        ExprKind::Call(call) => matches!(call.func.kind, ExprKind::Name("set" | "frozenset")),
+        ExprKind::Comprehension(c) => c.kind == Kind::Set,
+        _ => false,
+    };
+    let all = held.iter().filter(|(_, values)| values.iter().all(|(_, value, _)| is_set(value)));
+    all.map(|(name, _)| (class, *name)).collect()
 }

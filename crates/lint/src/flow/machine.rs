@@ -132,6 +132,10 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) with_seen: bool,
     /// Branches that are being executed and of which nobody knows who takes them.
     pub(crate) open_arms: usize,
+    /// Flags that end a framework's loop, set under a condition on the rank and not agreed upon since.
+    pub(super) stops: Vec<(&'s str, Origin)>,
+    /// Such flags at the end of the run.
+    pub(super) left: Vec<Origin>,
     /// Whether it is only asked where the function under test decides by the rank: what communicates does not matter then.
     pub(crate) is_survey: bool,
 }
@@ -181,6 +185,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             with_local: true,
             with_seen: false,
             open_arms: 0,
+            stops: Vec::new(),
+            left: Vec::new(),
             is_survey: false,
         }
     }
@@ -204,6 +210,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         if matches!(flow, Flow::Cut) {
             self.trace.is_cut = true;
         }
+        self.stepped(func, &flow);
+        self.stopped_alone(func);
         self.carried = self.frames.pop().map(|frame| frame.scope.into_attrs()).unwrap_or_default();
     }
 
@@ -270,7 +278,13 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             return self.rank_value(rank, origin);
         }
         let value = self.conventional(f.file, param.name, sym, origin);
-        if matches!(value.data, Data::Unknown) && value.taint.is_clean() && self.is_given_a_batch(func) {
+        // The number of a batch or of an optimiser is the same on all.
+        let is_number = param.name.ends_with("_idx") || param.name.ends_with("_index");
+        if matches!(value.data, Data::Unknown)
+            && value.taint.is_clean()
+            && !is_number
+            && self.is_given_a_batch(func)
+        {
             let taint = Taint::local(Locally::Data, origin);
             return Val { shape: taint, ..value.tainted(taint) };
         }
@@ -406,6 +420,11 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         control.into_iter().flatten().fold(Taint::NONE, |a, b| a.join(*b))
     }
 
+    /// Whether what is being executed, or a call that led there, may run on some processes alone.
+    pub(super) fn is_parted(&self) -> bool {
+        self.frames.iter().any(|frame| frame.control.iter().any(|taint| taint.axes != 0))
+    }
+
     fn step(&mut self) -> bool {
         self.steps = self.steps.saturating_sub(1);
         self.steps > 0
@@ -512,7 +531,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     pub(super) fn assign(&mut self, target: &'p Expr<'s>, value: Val) {
         match &target.kind {
             ExprKind::Name(name) => self.bind(name, value),
-            ExprKind::Attr(..) => {
+            ExprKind::Attr(of, name) => {
+                self.kept(of, name, target.span, &value);
                 if let Some(path) = dotted(target) {
                     let control = self.control();
                     self.frame().scope.put(Key::Attr(path), Some(value.tainted(control)));

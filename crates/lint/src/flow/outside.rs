@@ -251,7 +251,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     /// A call of all ranks.
     pub(super) fn op(&self, name: &'static str, row: Option<Row>, at: Origin) -> Op {
-        let from = if self.frames.len() == 1 { at } else { Origin { span: self.root, ..at } };
+        // The statement stands in the file of the function under test, wherever the call does.
+        let from = match self.frames.as_slice() {
+            [tested, _, ..] => Origin { file: tested.file, span: self.root },
+            _ => at,
+        };
         Op {
             name,
             row,

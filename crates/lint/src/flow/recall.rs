@@ -133,6 +133,7 @@ impl<'s> Machine<'_, '_, 's> {
             self.guessing > 0,
             self.is_over,
             self.trace.is_over,
+            self.is_parted(),
         ];
         let flags = flags.iter().fold(0, |bits, flag| bits << 1 | u64::from(*flag));
         let place = |at: Option<Origin>| {

@@ -46,6 +46,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         let taint = iter.taint.join(iter.shape);
         let is_unordered = iter.taint.local == Some(Locally::Order)
+            || self.is_kept_set(&f.iter)
             || matches!(&iter.data, Data::Items(Items::Set, items) if items.len() > 1);
         if matters && !taint.is_clean() {
             let whole = self.origin(span);
@@ -102,8 +103,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     pub(super) fn while_loop(&mut self, w: &'p While<'s>, span: Span) -> Flow {
         let matters = self.facts.file(self.file()).matters(span);
         let max = if matters && self.frame().loops < 2 { 2 } else { 1 };
-        let is_endless =
-            matches!(w.test.kind, ExprKind::Bool(true) | ExprKind::Int(1)) && self.control().axes != 0;
+        let is_endless = matches!(w.test.kind, ExprKind::Bool(true) | ExprKind::Int(1)) && self.is_parted();
         self.endless += usize::from(is_endless);
         self.frame().loops += 1;
         let mut flow = Flow::Next;
