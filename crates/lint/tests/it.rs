@@ -1,7 +1,8 @@
 //! Cases: small programs, each with what it must show or that it must show nothing.
 //!
 //! The files in `cases/` hold several programs, each below a line `#: fires NAME RULE|RULE` or `#: silent NAME`. A name
-//! that appears with `low` in front of the word is tried with low confidence.
+//! that appears with `low` in front of the word is tried with low confidence. A line `#- PATH` starts another file of the same
+//! program.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read their cases")]
 
 use ringleader_lint::{Confidence, Options, Source, lint};
@@ -10,8 +11,7 @@ struct Case {
     name: String,
     rules: Vec<String>,
     is_low: bool,
-    path: String,
-    text: String,
+    files: Vec<Source>,
 }
 
 fn cases(file: &str) -> Vec<Case> {
@@ -25,14 +25,16 @@ fn cases(file: &str) -> Vec<Case> {
             let is_low = words.next_if_eq(&"low").is_some();
             let fires = words.next() == Some("fires");
             let name = words.next().unwrap().to_owned();
-            let rules =
-                words.next().map(|rules| rules.split('|').map(str::to_owned).collect()).unwrap_or_default();
+            let rules = if fires { words.next() } else { None };
+            let rules = rules.map(|rules| rules.split('|').map(str::to_owned).collect()).unwrap_or_default();
             assert_eq!(fires, !Vec::<String>::is_empty(&rules), "{name}");
             let path = words.next().map_or(format!("case.{extension}"), str::to_owned);
-            list.push(Case { name, rules, is_low, path, text: String::new() });
-        } else if let Some(case) = list.last_mut() {
-            case.text.push_str(line);
-            case.text.push('\n');
+            list.push(Case { name, rules, is_low, files: vec![Source { path, text: String::new() }] });
+        } else if let (Some(path), Some(case)) = (line.strip_prefix("#- "), list.last_mut()) {
+            case.files.push(Source { path: path.to_owned(), text: String::new() });
+        } else if let Some(file) = list.last_mut().and_then(|case| case.files.last_mut()) {
+            file.text.push_str(line);
+            file.text.push('\n');
         }
     }
     list
@@ -44,7 +46,7 @@ fn check(file: &str) {
         let least = if case.is_low { Confidence::Low } else { Confidence::Medium };
         // Hygiene is no fault.
         let options = Options { least, ..Options::default() };
-        let report = lint(&[Source { path: case.path.clone(), text: case.text.clone() }], &options);
+        let report = lint(&case.files, &options);
         let found: Vec<_> = report
             .findings
             .iter()
@@ -81,6 +83,24 @@ fn look_alikes_stay_silent() {
 #[test]
 fn general() {
     check("general.py");
+}
+
+#[test]
+fn other_files_and_frameworks() {
+    check("frameworks.py");
+}
+
+/// Where a branch calls what comes later once more, the call in the branch is named and not the last of that name.
+#[test]
+fn the_call_in_the_branch_is_named() {
+    let text = "import torch.distributed as dist\n\ndef save(x):\n    if dist.get_rank() == 0:\n        write(x)\n\
+                \x20       dist.barrier()\n    dist.barrier()\n";
+    let source = Source { path: "a.py".to_owned(), text: text.to_owned() };
+    let found = lint(&[source], &Options::default()).findings;
+    assert_eq!(
+        found.iter().map(|f| (f.rule, f.place.line)).collect::<Vec<_>>(),
+        [("collective-under-rank-condition", 6)]
+    );
 }
 
 #[test]

@@ -213,5 +213,5 @@ fn round_4() {
 
 #[test]
 fn round_5() {
-    keeps(print("lint-5"), 0, 0);
+    keeps(print("lint-5"), 6, 13);
 }
