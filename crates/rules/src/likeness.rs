@@ -12,7 +12,6 @@ use ringleader_model::{
 };
 
 use crate::rule::Draft;
-use crate::rules;
 
 /// Name of the finding's rule.
 pub(crate) const RULE: &str = "likeness";
@@ -108,11 +107,11 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
 }
 
 /// Whether the wording knows more often than such a finding: how a process ended, but for exceptions that a traceback
-/// shows and kills that somebody saw, one message of the table, or a symptom.
+/// shows and kills that somebody saw, or a symptom.
 fn is_weak(found: &Finding) -> bool {
     let is_end = ENDS.contains(&found.cause)
         && !matches!(found.cause, Cause::ApplicationException | Cause::ProcessKilled);
-    is_end || found.rule == rules::program::message_names_cause::RULE.id || found.weight <= Weight::Symptom
+    is_end || found.weight <= Weight::Symptom
 }
 
 /// How much higher the likeliest cause scores than this one.
@@ -138,12 +137,16 @@ pub(crate) enum Doubt {
 /// The most likely cause as a finding; `is_running`: steps continue.
 pub(crate) fn finding(scene: &Scene<'_>, doubt: Doubt, is_running: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
+    // Rules know what a kernel prints: what they pass over is harmless.
+    let is_of_kernel =
+        likely.because.iter().all(|(_, _, cite)| scene.kind_of(*cite) == SourceKind::KernelLog);
+    if is_of_kernel && doubt != Doubt::Failure {
+        return None;
+    }
     if doubt != Doubt::Failure
         && likely.score >= PLAIN
         && likely.score - likely.health >= PLAIN_LEAD
         && !are_events(scene, &likely)
-        // A kernel's lines are all judged by rules: what these pass over is harmless.
-        && likely.because.iter().any(|(_, _, cite)| scene.kind_of(*cite) != SourceKind::KernelLog)
     {
         return draft(&likely).confidence(Confidence::Low).build();
     }
