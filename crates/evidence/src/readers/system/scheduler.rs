@@ -216,6 +216,11 @@ fn slurm_line(text: &str) -> Option<SchedulerEvent> {
 }
 
 impl Pods {
+    #[cfg(test)]
+    pub(super) fn with_columns(names: &[&str]) -> Self {
+        Self { columns: names.iter().map(|name| (*name).into()).collect(), ..Self::default() }
+    }
+
     fn kubernetes(&self, kind: SchedulerKind, subject: &str) -> SchedulerEvent {
         SchedulerEvent {
             scheduler: "Kubernetes".into(),

@@ -183,10 +183,7 @@ Conditions:
 
 #[test]
 fn a_table_of_pods_takes_its_rows_alone() {
-    let table = |text: &str| {
-        let columns = ["name", "ready", "status", "restarts", "age"].map(Box::from).to_vec();
-        Pods { columns, ..Pods::default() }.fits(text)
-    };
+    let table = |text: &str| Pods::with_columns(&["name", "ready", "status", "restarts", "age"]).fits(text);
     assert!(table("worker-0   1/1     Running     0          5m"));
     assert!(table("worker-0   0/2   Init:0/1   3 (41s ago)   5m"));
     for other in [
