@@ -442,16 +442,8 @@ impl Watch {
             picture.stacks = looked.tree;
         }
         drop(picture);
-        if !self.args.once {
-            self.look_for_nan();
-        }
-    }
-
-    fn look_for_nan(&mut self) {
-        let own = self.child.iter().flat_map(Running::logs).map(|path| (path.clone(), true));
-        let of_ranks = self.eye.agent.logs().into_iter().map(|path| (path, false));
-        self.nan.follow(own.chain(of_ranks).collect());
-        if self.nan.is_due() {
+        let own = self.child.as_ref().map(Running::logs).unwrap_or_default();
+        if !self.args.once && self.nan.is_due_in(own, self.eye.agent.logs()) {
             self.begin("NaN in its output".to_owned(), Reason::NotFinite);
         }
     }

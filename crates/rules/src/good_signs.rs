@@ -126,24 +126,30 @@ const TABLES: f32 = 0.0;
 /// nccl-tests and tables alone, with nobody's words beside them.
 const MEASURED_ALONE: f32 = -0.4;
 
+/// A folder that a collector filled: few of its files are anybody's words, or ranks have logs of their own.
+pub(crate) fn is_collected(case: &Case) -> bool {
+    let n_formed = case.sources.iter().filter(|source| is_formed(source)).count();
+    let n_logs = case.sources.iter().filter(|source| source.kinds.contains(&SourceKind::NcclLog)).count();
+    let has_timeline = case.sources.iter().any(|source| source.kinds.contains(&SourceKind::Timeline));
+    n_formed * 2 > case.sources.len() || n_logs > 1 || has_timeline
+}
+
+/// A source that a reader knows line by line.
+fn is_formed(source: &Source) -> bool {
+    !source.kinds.is_empty() && source.kinds.iter().all(|kind| likeness::FORMED.contains(kind))
+}
+
 /// Whether the words of the evidence speak against a clean bill: too many cases of such signs and such words had a fault.
 /// Sources of a fixed form do not count: rules judge them.
 pub(crate) fn are_doubtful(scene: &Scene<'_>) -> bool {
     let case = scene.case();
-    let is_formed = |source: &Source| {
-        !source.kinds.is_empty() && source.kinds.iter().all(|kind| likeness::FORMED.contains(kind))
-    };
     // nccl-tests prints a line of NCCL's own, too.
     let is_measured = |source: &Source| {
         source.kinds.contains(&SourceKind::NcclTests)
             && source.kinds.iter().all(|kind| matches!(kind, SourceKind::NcclTests | SourceKind::NcclLog))
     };
     let Some(least) = least(&good_signs(case)) else { return false };
-    // A folder that a collector filled: few of its files are anybody's words, or ranks have logs of their own.
-    let n_formed = case.sources.iter().filter(|source| is_formed(source)).count();
-    let n_logs = case.sources.iter().filter(|source| source.kinds.contains(&SourceKind::NcclLog)).count();
-    let has_timeline = case.sources.iter().any(|source| source.kinds.contains(&SourceKind::Timeline));
-    if n_formed * 2 > case.sources.len() || n_logs > 1 || has_timeline {
+    if is_collected(case) {
         return false;
     }
     let is_alone = case.sources.iter().all(|source| is_formed(source) || is_measured(source));

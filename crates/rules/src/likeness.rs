@@ -11,6 +11,7 @@ use ringleader_model::{
     Weight,
 };
 
+use crate::good_signs;
 use crate::rule::Draft;
 
 /// Name of the finding's rule.
@@ -82,20 +83,25 @@ pub(crate) enum Opinion {
 /// A second opinion on what a rule has `found`. What it takes from stacks or from a source of fixed form may be
 /// doubted, but the wording does not overrule it.
 pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
-    let cause = found.cause;
+    let found_cause = found.cause;
     // What a line says of a rank that it names is no resemblance either.
     let is_stated = found.weight >= Weight::Stated && found.culprits.iter().any(|c| c.rank.is_some());
     let is_by_text = !is_stated
         && !found.evidence.iter().any(|e| e.kind == SourceKind::Stacks || FORMED.contains(&e.kind));
     let Some(likely) = scene.likeness().likeliest() else { return Opinion::Agrees };
-    if likely.cause == cause || likely.next.contains(&cause) && likely.score < SURE {
+    if likely.cause == found_cause || likely.next.contains(&found_cause) && likely.score < SURE {
         return Opinion::Agrees;
     }
-    let least = if ENDS.contains(&cause) { LEAST_OVER_END } else { LEAST_OVER_RULE };
-    let is_weak = is_weak(found) && lead(scene, &likely, cause) >= LEAD_OVER_WEAK;
+    let least = if ENDS.contains(&found_cause) { LEAST_OVER_END } else { LEAST_OVER_RULE };
+    // The words of those that wait do not say why.
+    let is_weak = is_weak(found)
+        && cause::category(likely.cause) != Category::Hang
+        && lead(scene, &likely, found_cause) >= LEAD_OVER_WEAK;
     let least = if is_weak { least.min(LEAST_OVER_WEAK) } else { least };
     if likely.score >= least
         && (is_by_text || is_weak)
+        // Of findings that are stated and certain the wording was wrong more often than they.
+        && !(found.weight >= Weight::Stated && found.confidence == Confidence::High && !is_weak)
         && !likely.is_health
         && !ENDS.contains(&likely.cause)
         && !is_judged(scene, &likely)
@@ -103,7 +109,7 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
         let finding = draft(&likely).build();
         return finding.map_or(Opinion::Doubts, |finding| Opinion::Overrules(Box::new(finding)));
     }
-    if likely.next.contains(&cause) { Opinion::Agrees } else { Opinion::Doubts }
+    if likely.next.contains(&found_cause) { Opinion::Agrees } else { Opinion::Doubts }
 }
 
 /// Whether the wording knows more often than such a finding: how a process ended, but for exceptions that a traceback
@@ -137,16 +143,14 @@ pub(crate) enum Doubt {
 /// The most likely cause as a finding; `is_running`: steps continue.
 pub(crate) fn finding(scene: &Scene<'_>, doubt: Doubt, is_running: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
-    // Rules know what a kernel prints: what they pass over is harmless.
-    let is_of_kernel =
-        likely.because.iter().all(|(_, _, cite)| scene.kind_of(*cite) == SourceKind::KernelLog);
-    if is_of_kernel && doubt != Doubt::Failure {
+    if doubt != Doubt::Failure && likely.because.iter().all(|(_, _, cite)| is_read(scene, *cite)) {
         return None;
     }
     if doubt != Doubt::Failure
         && likely.score >= PLAIN
         && likely.score - likely.health >= PLAIN_LEAD
         && !are_events(scene, &likely)
+        && !good_signs::is_collected(scene.case())
     {
         return draft(&likely).confidence(Confidence::Low).build();
     }
@@ -194,6 +198,15 @@ pub(crate) fn culprits(scene: &Scene<'_>, cause: Cause, waiting: &RankSet) -> Ve
         _ => None,
     };
     named.map(|rank| roster.culprit_rank(rank)).into_iter().collect()
+}
+
+/// Whether readers know every line of this source: what rules pass over there is harmless, and NCCL's log of a start
+/// resembles that of many faults.
+fn is_read(scene: &Scene<'_>, cite: Cite) -> bool {
+    scene.case().sources.get(cite.source.0 as usize).is_some_and(|source| {
+        let is_known = |kind| FORMED.contains(kind) || *kind == SourceKind::NcclLog;
+        !source.kinds.is_empty() && source.kinds.iter().all(is_known)
+    })
 }
 
 /// Whether all words that count most for the cause are from sources of a fixed form. Rules have read those: what they

@@ -22,7 +22,7 @@ const FIRST: usize = 10;
 const AGAIN: usize = 8;
 
 /// A file, and whether what it held before belongs to the job.
-pub(crate) type Printed = (PathBuf, bool);
+type Printed = (PathBuf, bool);
 
 #[derive(Default)]
 struct Shared {
@@ -41,8 +41,14 @@ impl Nan {
         Self { shared: None, next: FIRST }
     }
 
-    /// Reads these files from now on, too.
-    pub(crate) fn follow(&mut self, files: Vec<Printed>) {
+    /// Reads the command's own files and those of ranks from now on; whether it is time to judge.
+    pub(crate) fn is_due_in(&mut self, own: &[PathBuf], of_ranks: Vec<PathBuf>) -> bool {
+        let own = own.iter().map(|path| (path.clone(), true));
+        self.follow(own.chain(of_ranks.into_iter().map(|path| (path, false))).collect());
+        self.is_due()
+    }
+
+    fn follow(&mut self, files: Vec<Printed>) {
         if files.is_empty() {
             return;
         }
@@ -56,7 +62,7 @@ impl Nan {
     }
 
     /// Whether it is time to judge: true once for so many lines.
-    pub(crate) fn is_due(&mut self) -> bool {
+    fn is_due(&mut self) -> bool {
         let n_lines = self.shared.as_ref().map_or(0, |shared| shared.n_lines.load(Ordering::Relaxed));
         let is_due = n_lines >= self.next;
         if is_due {

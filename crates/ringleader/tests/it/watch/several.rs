@@ -137,7 +137,8 @@ fn a_loss_that_is_nan_is_reported_although_the_command_succeeds() {
         let at = |name: &str| events.iter().position(|event| event["event"] == name);
         let verdict = at("verdict").unwrap_or_else(|| panic!("{said}"));
         assert_eq!(events[verdict]["report"]["verdict"]["cause"], "nan-loss", "{said}");
-        assert_eq!(verdict < at("ended").unwrap(), script.contains("goes on"), "{said}");
+        // A short command may have ended before anybody could look.
+        assert!(verdict < at("ended").unwrap() || !script.contains("goes on"), "{said}");
         assert_eq!(events.iter().filter(|event| event["event"] == "verdict").count(), 1, "{said}");
     }
     // A loss scale that is found, and words that only look like it.
