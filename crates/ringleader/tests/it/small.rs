@@ -71,12 +71,9 @@ ValueError: host not found: Name or service not known
 /// Three of four wait for what rank 0 does; nothing states why it is not there.
 #[test]
 fn who_does_not_wait_is_named_where_a_hang_is_guessed() {
-    let mut text = String::new();
-    for (done, at) in [(4, "01:40"), (31, "09:12"), (66, "20:31"), (91, "29:40")] {
-        text += &format!(
-            "Tokenizing train dataset:  {done}%|## | {done}000/100000 [{at}<04:24, 50.11 examples/s]\n"
-        );
-    }
+    let progress = [(4, "01:40"), (31, "09:12"), (66, "20:31"), (91, "29:40")].map(|(done, at)| {
+        format!("Tokenizing train dataset:  {done}%|## | {done}000/100000 [{at}<04:24, 50.11 examples/s]\n")
+    });
     let waits = |rank: u32| {
         format!(
             "[rank{rank}]:   File \"/srv/sft.py\", line 74, in prepare\n[rank{rank}]:     with main_process_first():\n\
@@ -86,7 +83,7 @@ fn who_does_not_wait_is_named_where_a_hang_is_guessed() {
              1800000ms, keys: /default_pg/0//cuda//0\n"
         )
     };
-    text.extend((1..4).map(waits));
+    let text: String = progress.into_iter().chain((1..4).map(waits)).collect();
     let verdict = recorded::diagnose(&[("train.log".to_owned(), text.into_bytes())]);
     assert_eq!(verdict.cause.id(), "slow-rank-stall", "{verdict:?}");
     let named: Vec<_> = verdict.culprits.iter().filter_map(|c| c.rank).collect();
