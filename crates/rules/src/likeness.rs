@@ -101,7 +101,10 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     if likely.score >= least
         && (is_by_text || is_weak)
         // Of findings that are stated and certain the wording was wrong more often than they.
-        && !(found.weight >= Weight::Stated && found.confidence == Confidence::High && !is_weak)
+        && !(found.weight >= Weight::Stated
+            && found.confidence == Confidence::High
+            && !ENDS.contains(&found_cause)
+            && !is_weak)
         && !likely.is_health
         && !ENDS.contains(&likely.cause)
         && !is_judged(scene, &likely)
@@ -143,16 +146,17 @@ pub(crate) enum Doubt {
 /// The most likely cause as a finding; `is_running`: steps continue.
 pub(crate) fn finding(scene: &Scene<'_>, doubt: Doubt, is_running: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
-    if doubt != Doubt::Failure && likely.because.iter().all(|(_, _, cite)| is_read(scene, *cite)) {
-        return None;
-    }
     if doubt != Doubt::Failure
         && likely.score >= PLAIN
         && likely.score - likely.health >= PLAIN_LEAD
         && !are_events(scene, &likely)
         && !good_signs::is_collected(scene.case())
+        && likely.because.iter().any(|(_, _, cite)| scene.kind_of(*cite) != SourceKind::KernelLog)
     {
         return draft(&likely).confidence(Confidence::Low).build();
+    }
+    if doubt != Doubt::Failure && likely.because.iter().all(|(_, _, cite)| is_read(scene, *cite)) {
+        return None;
     }
     let is_judged = is_judged(scene, &likely);
     // A few lines of a kernel or a tool and nothing of a job: no rule may know them.
