@@ -98,13 +98,13 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
         && cause::category(likely.cause) != Category::Hang
         && lead(scene, &likely, found_cause) >= LEAD_OVER_WEAK;
     let least = if is_weak { least.min(LEAST_OVER_WEAK) } else { least };
+    // Of findings that are stated and certain the wording was wrong more often than they.
+    let is_certain = found.weight >= Weight::Stated
+        && found.confidence == Confidence::High
+        && !ENDS.contains(&found_cause);
     if likely.score >= least
         && (is_by_text || is_weak)
-        // Of findings that are stated and certain the wording was wrong more often than they.
-        && !(found.weight >= Weight::Stated
-            && found.confidence == Confidence::High
-            && !ENDS.contains(&found_cause)
-            && !is_weak)
+        && !is_certain
         && !likely.is_health
         && !ENDS.contains(&likely.cause)
         && !is_judged(scene, &likely)
