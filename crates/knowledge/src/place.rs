@@ -130,7 +130,14 @@ mod tests {
         for name in ["Trainer.evaluate", "_run_validation", "save_checkpoint", "gather_for_metrics"] {
             assert!(is_aside(name), "{name}");
         }
-        for name in ["training_step", "backward", "save_for_backward", "checkpoint", "barrier"] {
+        for name in [
+            "training_step",
+            "backward",
+            "save_for_backward",
+            "checkpoint",
+            "barrier",
+            "get_symmetric_memory",
+        ] {
             assert!(!is_aside(name), "{name}");
         }
     }

@@ -126,19 +126,6 @@ const TABLES: f32 = 0.0;
 /// nccl-tests and tables alone, with nobody's words beside them.
 const MEASURED_ALONE: f32 = -0.4;
 
-/// A folder that a collector filled: few of its files are anybody's words, or ranks have logs of their own.
-pub(crate) fn is_collected(case: &Case) -> bool {
-    let n_formed = case.sources.iter().filter(|source| is_formed(source)).count();
-    let n_logs = case.sources.iter().filter(|source| source.kinds.contains(&SourceKind::NcclLog)).count();
-    let has_timeline = case.sources.iter().any(|source| source.kinds.contains(&SourceKind::Timeline));
-    n_formed * 2 > case.sources.len() || n_logs > 1 || has_timeline
-}
-
-/// A source that a reader knows line by line.
-fn is_formed(source: &Source) -> bool {
-    !source.kinds.is_empty() && source.kinds.iter().all(|kind| likeness::FORMED.contains(kind))
-}
-
 /// Whether the words of the evidence speak against a clean bill: too many cases of such signs and such words had a fault.
 /// Sources of a fixed form do not count: rules judge them.
 pub(crate) fn are_doubtful(scene: &Scene<'_>) -> bool {
@@ -149,11 +136,12 @@ pub(crate) fn are_doubtful(scene: &Scene<'_>) -> bool {
             && source.kinds.iter().all(|kind| matches!(kind, SourceKind::NcclTests | SourceKind::NcclLog))
     };
     let Some(least) = least(&good_signs(case)) else { return false };
-    if is_collected(case) {
+    if likeness::is_collected(case) {
         return false;
     }
-    let is_alone = case.sources.iter().all(|source| is_formed(source) || is_measured(source));
+    let is_alone = case.sources.iter().all(|source| likeness::is_formed(source) || is_measured(source));
     let least = if is_alone { MEASURED_ALONE } else { least };
-    let counts = |id: SourceId| case.sources.get(id.0 as usize).is_some_and(|source| !is_formed(source));
+    let counts =
+        |id: SourceId| case.sources.get(id.0 as usize).is_some_and(|source| !likeness::is_formed(source));
     scene.likeness().health(counts).is_some_and(|health| health < least)
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::likeness::Likely;
+use ringleader_correlate::when::failure::Way;
 use ringleader_knowledge::cause;
 use ringleader_model::{
-    Category, Cause, Cite, Confidence, Culprit, Fact, Finding, Impact, Rank, RankSet, Severity, SourceKind,
-    Weight,
+    Case, Category, Cause, Cite, Confidence, Culprit, Fact, Finding, Impact, Rank, RankSet, Severity, Source,
+    SourceKind, Weight,
 };
 
-use crate::good_signs;
 use crate::rule::Draft;
 
 /// Name of the finding's rule.
@@ -26,7 +26,7 @@ const LEAST_OF_NONE: f32 = -0.5;
 /// The same if somebody took stacks of a job, and nothing shows that it works.
 const LEAST_OF_STACKS: f32 = -0.7;
 /// The same if nothing was understood: a few lines resemble much.
-const LEAST_OF_NOTHING: f32 = -0.4;
+const LEAST_OF_NOTHING: f32 = -0.2;
 /// From this score on, and this far above health, the words of a fault are plain, wherever they stand. Of such clean bills
 /// on rounds 1 to 28 five were faults, all of them the likeliest cause, and two were right.
 const PLAIN: f32 = -0.1;
@@ -37,10 +37,6 @@ const LEAST_MARGIN: f32 = 0.05;
 const LEAST_OVER_RULE: f32 = -0.3;
 /// The same over a cause that shows how a process ended and not why.
 const LEAST_OVER_END: f32 = -0.45;
-/// The same over a weak finding (`is_weak`), and the least lead before its cause: on rounds 1 to 36 and frameworks this made five
-/// verdicts right and none wrong.
-const LEAST_OVER_WEAK: f32 = -0.5;
-const LEAD_OVER_WEAK: f32 = 0.2;
 /// From this score on more than nine of ten are right.
 const SURE: f32 = 0.0;
 
@@ -70,6 +66,19 @@ pub(crate) const FORMED: [SourceKind; 12] = [
     SourceKind::Processes,
 ];
 
+/// A folder that a collector filled: few of its files are anybody's words, or ranks have logs of their own.
+pub(crate) fn is_collected(case: &Case) -> bool {
+    let n_formed = case.sources.iter().filter(|source| is_formed(source)).count();
+    let n_logs = case.sources.iter().filter(|source| source.kinds.contains(&SourceKind::NcclLog)).count();
+    let has_timeline = case.sources.iter().any(|source| source.kinds.contains(&SourceKind::Timeline));
+    n_formed * 2 > case.sources.len() || n_logs > 1 || has_timeline
+}
+
+/// A source that a reader knows line by line.
+pub(crate) fn is_formed(source: &Source) -> bool {
+    !source.kinds.is_empty() && source.kinds.iter().all(|kind| FORMED.contains(kind))
+}
+
 /// What the wording says about a cause that a rule has found.
 pub(crate) enum Opinion {
     /// It is among the most likely ones, or the wording shows nothing.
@@ -93,18 +102,18 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
         return Opinion::Agrees;
     }
     let least = if ENDS.contains(&found_cause) { LEAST_OVER_END } else { LEAST_OVER_RULE };
-    // The words of those that wait do not say why.
-    let is_weak = is_weak(found)
-        && cause::category(likely.cause) != Category::Hang
-        && lead(scene, &likely, found_cause) >= LEAD_OVER_WEAK;
-    let least = if is_weak { least.min(LEAST_OVER_WEAK) } else { least };
     // Of findings that are stated and certain the wording was wrong more often than they.
     let is_certain = found.weight >= Weight::Stated
         && found.confidence == Confidence::High
         && !ENDS.contains(&found_cause);
+    // The rule has read that line, too.
+    let is_read =
+        |cite: &Cite| found.evidence.iter().any(|e| e.cite.source == cite.source && e.cite.line == cite.line);
     if likely.score >= least
-        && (is_by_text || is_weak)
+        && is_by_text
         && !is_certain
+        && !likely.because.iter().all(|(_, _, cite)| is_read(cite))
+        && !is_contradicted(scene, likely.cause)
         && !likely.is_health
         && !ENDS.contains(&likely.cause)
         && !is_judged(scene, &likely)
@@ -115,19 +124,9 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     if likely.next.contains(&found_cause) { Opinion::Agrees } else { Opinion::Doubts }
 }
 
-/// Whether the wording knows more often than such a finding: how a process ended, but for exceptions that a traceback
-/// shows and kills that somebody saw, or a symptom.
-fn is_weak(found: &Finding) -> bool {
-    let is_end = ENDS.contains(&found.cause)
-        && !matches!(found.cause, Cause::ApplicationException | Cause::ProcessKilled);
-    is_end || found.weight <= Weight::Symptom
-}
-
-/// How much higher the likeliest cause scores than this one.
-fn lead(scene: &Scene<'_>, likely: &Likely, over: Cause) -> f32 {
-    let ranked = scene.likeness().ranked();
-    let own = ranked.iter().find(|(cause, _)| *cause == over).map_or(f32::MIN, |(_, score)| *score);
-    likely.score - own
+/// Whether facts speak against the cause: what is stopped from outside has not failed by itself before.
+fn is_contradicted(scene: &Scene<'_>, cause: Cause) -> bool {
+    cause == Cause::StoppedFromOutside && scene.failure().has(Way::TimedOut)
 }
 
 /// What stands against a clean bill where no rule decides.
@@ -146,16 +145,22 @@ pub(crate) enum Doubt {
 /// The most likely cause as a finding; `is_running`: steps continue.
 pub(crate) fn finding(scene: &Scene<'_>, doubt: Doubt, is_running: bool) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
+    if is_contradicted(scene, likely.cause) {
+        return None;
+    }
     if doubt != Doubt::Failure
         && likely.score >= PLAIN
         && likely.score - likely.health >= PLAIN_LEAD
         && !are_events(scene, &likely)
-        && !good_signs::is_collected(scene.case())
+        && !is_collected(scene.case())
         && likely.because.iter().any(|(_, _, cite)| scene.kind_of(*cite) != SourceKind::KernelLog)
     {
         return draft(&likely).confidence(Confidence::Low).build();
     }
-    if doubt != Doubt::Failure && likely.because.iter().all(|(_, _, cite)| is_read(scene, *cite)) {
+    let are_read = likely.because.iter().all(|(_, _, cite)| is_read(scene, *cite));
+    // In a job's own log NCCL says more than a start where it failed; a kernel and tools do not.
+    let of_tools = || likely.because.iter().any(|(_, _, cite)| FORMED.contains(&scene.kind_of(*cite)));
+    if are_read && (doubt != Doubt::Failure || scene.has_job() && of_tools()) {
         return None;
     }
     let is_judged = is_judged(scene, &likely);

@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ringleader_knowledge::signal::SIGABRT;
 use ringleader_knowledge::{cause, collecting};
 use ringleader_model::{
-    Category, Cause, Cite, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceId, SourceKind,
-    Verdict, Weight,
+    Category, Cause, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceId, SourceKind, Verdict,
+    Weight,
 };
 
 use crate::likeness::{Doubt, Opinion};
@@ -134,8 +134,10 @@ fn doubted(scene: &Scene<'_>, mut verdict: Verdict) -> Verdict {
                 verdict.culprits.clear();
                 verdict.victims = ringleader_model::RankSet::default();
             }
+            let mut finding = finding;
+            finding.culprits = likeness::culprits(scene, finding.cause, &verdict.victims);
             if verdict.culprits.is_empty() {
-                verdict.culprits = likeness::culprits(scene, finding.cause, &verdict.victims);
+                verdict.culprits.clone_from(&finding.culprits);
             }
             verdict.cause = finding.cause;
             verdict.category = finding.category;
@@ -171,9 +173,7 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
         return open;
     }
     let mut finding = finding;
-    if open.culprits.is_empty() {
-        finding.culprits = likeness::culprits(scene, finding.cause, &open.victims);
-    }
+    finding.culprits = likeness::culprits(scene, finding.cause, &open.victims);
     let culprits = if open.culprits.is_empty() { finding.culprits.clone() } else { open.culprits };
     let mut findings = vec![finding.clone()];
     findings.extend(open.findings);
@@ -245,14 +245,6 @@ fn yield_to_machines(findings: &mut [Finding]) {
             |f: &&mut Finding| f.cause == Cause::ApplicationException && f.confidence < Confidence::High;
         findings.iter_mut().filter(unsure).for_each(|f| f.weight = f.weight.min(Weight::Echo));
     }
-    // The text of the exception itself states it, wherever it was raised.
-    let stated: Vec<Cite> =
-        findings.iter().filter(|f| is_stated(f)).flat_map(|f| &f.evidence).map(|e| e.cite).collect();
-    let is_of = |f: &Finding| {
-        f.evidence.iter().any(|e| stated.iter().any(|s| s.source == e.cite.source && s.line == e.cite.line))
-    };
-    let exceptions = findings.iter_mut().filter(|f| f.cause == Cause::ApplicationException && is_of(f));
-    exceptions.for_each(|f| f.weight = f.weight.min(Weight::Echo));
 }
 
 /// A library that finds itself called wrongly says so and aborts: the mismatch that its last words state is the cause, the abort

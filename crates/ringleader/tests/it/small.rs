@@ -89,3 +89,19 @@ fn who_does_not_wait_is_named_where_a_hang_is_guessed() {
     let named: Vec<_> = verdict.culprits.iter().filter_map(|c| c.rank).collect();
     assert_eq!(named, [ringleader_model::Rank(0)], "{verdict:?}");
 }
+
+/// A launcher ends its ranks with signals after a watchdog has spoken: nobody stopped the job from outside.
+#[test]
+fn a_job_that_timed_out_was_not_stopped_from_outside() {
+    let signals = "\
+W1121 01:48:08.743000 5512 torch/distributed/elastic/multiprocessing/api.py:1012] Sending process 5515 closing signal SIGTERM
+W1121 01:48:08.744000 5512 torch/distributed/elastic/multiprocessing/api.py:1012] Sending process 5516 closing signal SIGTERM
+    raise SignalException(f\"Process {os.getpid()} got signal: {sigval}\", sigval=sigval)
+torch.distributed.elastic.multiprocessing.api.SignalException: Process 5512 got signal: 15
+";
+    let timed_out = "[rank0]:[E1121 01:47:52.857003672 ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective operation \
+                     timeout: WorkNCCL(SeqNum=8, OpType=BROADCAST, NumelIn=512, NumelOut=512, Timeout(ms)=8000) ran for 8004 \
+                     milliseconds before timing out.\n";
+    assert_eq!(cause(&[("stderr.log", signals)]), "stopped-from-outside");
+    assert_ne!(cause(&[("stderr.log", &format!("{timed_out}{signals}"))]), "stopped-from-outside");
+}

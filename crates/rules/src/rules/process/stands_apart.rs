@@ -27,6 +27,8 @@
 //!
 //! py-spy's `active` and `idle`; proc(5) for states.
 
+use std::collections::BTreeMap;
+
 use ringleader_knowledge::place::is_aside;
 use ringleader_model::{Cause, Confidence, Frame, Impact, Need, Rank, RankSet, SourceKind, Weight};
 
@@ -160,20 +162,17 @@ fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
     if n_inside == 0 && !lasts {
         return Outcome::Clear;
     }
-    let mut by_place: Vec<(&Frame, RankSet)> = Vec::new();
-    for place in &places {
-        if !by_place.iter().any(|(other, _)| is_same_place(other, place)) {
-            let here = waiting.iter().filter(|l| l.place.is_some_and(|p| is_same_place(p, place)));
-            by_place.push((*place, here.map(|l| l.rank).collect()));
-        }
-    }
+    let by_place = by_place(waiting);
     let shown: Vec<String> = by_place
         .iter()
         .take(SHOWN_PLACES)
-        .map(|(place, ranks)| format!("{}{}", drafting::ranks(ranks), drafting::at(Some(*place))))
+        .map(|(place, ranks)| {
+            let ranks: RankSet = ranks.iter().copied().collect();
+            format!("{}{}", drafting::ranks(&ranks), drafting::at(Some(*place)))
+        })
         .collect();
     let title = format!("ranks wait in different calls: {}", shown.join("; "));
-    let odd: Vec<Node> = odd_ones(scene, waiting).into_iter().map(Node::Rank).collect();
+    let odd: Vec<Node> = odd_ones(scene, waiting, &by_place).into_iter().map(Node::Rank).collect();
     let victims =
         waiting.iter().map(|l| l.rank).filter(|rank| !odd.is_empty() && !odd.contains(&Node::Rank(*rank)));
     let finding = Draft::new(RULE.id, Cause::CollectiveDesync, title)
@@ -195,27 +194,35 @@ fn is_same_place(a: &Frame, b: &Frame) -> bool {
     a.file == b.file && a.line == b.line
 }
 
-/// Who left the common path: the few that stand elsewhere than most, else the few that evaluate, save or log while the
+/// The ranks of each place of their own code, in the order of the first rank of each.
+fn by_place<'c>(waiting: &[&Look<'c>]) -> Vec<(&'c Frame, Vec<Rank>)> {
+    let mut at: BTreeMap<(&str, u32), usize> = BTreeMap::new();
+    let mut groups: Vec<(&Frame, Vec<Rank>)> = Vec::new();
+    for look in waiting {
+        let Some(place) = look.place else { continue };
+        let number = *at.entry((&place.file, place.line)).or_insert(groups.len());
+        match groups.get_mut(number) {
+            Some((_, ranks)) => ranks.push(look.rank),
+            None => groups.push((place, vec![look.rank])),
+        }
+    }
+    groups
+}
+
+/// Who left the common path: all but those of the place where most stand; else the few that evaluate, save or log while the
 /// others do not. Empty if that cannot be told.
-fn odd_ones(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Vec<Rank> {
-    let place = |l: &Look<'_>| (l.posture, l.place.map(|f| (f.file.clone(), f.line)));
-    let alike = |l: &Look<'_>| waiting.iter().filter(|other| place(other) == place(l)).count();
-    let is_aside = |l: &Look<'_>| {
-        let stand = scene.condition(l.rank).and_then(|c| c.stand.as_ref());
+fn odd_ones(scene: &Scene<'_>, waiting: &[&Look<'_>], by_place: &[(&Frame, Vec<Rank>)]) -> Vec<Rank> {
+    let n = waiting.len();
+    if by_place.len() > 1 && by_place.iter().any(|(_, ranks)| n > 2 && ranks.len() * 2 > n) {
+        let few = by_place.iter().filter(|(_, ranks)| ranks.len() * 2 <= n);
+        return few.flat_map(|(_, ranks)| ranks.iter().copied()).collect();
+    }
+    let is_aside = |look: &Look<'_>| {
+        let stand = scene.condition(look.rank).and_then(|c| c.stand.as_ref());
         stand.is_some_and(|s| s.frames.iter().any(|f| !f.is_native() && is_aside(&f.function)))
     };
-    let few = |odd: &dyn Fn(&Look<'_>) -> bool| {
-        let odd: Vec<Rank> = waiting.iter().filter(|l| odd(l)).map(|l| l.rank).collect();
-        let is_few = !odd.is_empty() && odd.len() * 2 <= waiting.len();
-        is_few.then_some(odd)
-    };
-    few(&|l| {
-        waiting.len() > 2
-            && alike(l) * 2 < waiting.len()
-            && waiting.iter().any(|o| alike(o) * 2 > waiting.len())
-    })
-    .or_else(|| few(&is_aside))
-    .unwrap_or_default()
+    let aside: Vec<Rank> = waiting.iter().filter(|look| is_aside(look)).map(|look| look.rank).collect();
+    if aside.len() * 2 <= n { aside } else { Vec::new() }
 }
 
 #[cfg(test)]
