@@ -36,7 +36,11 @@ def main():
     rank = int(os.environ["RANK"])
     device = torch.device("cpu")
     if args.backend == "nccl":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        local = int(os.environ["LOCAL_RANK"])
+        if torch.cuda.device_count() < int(os.environ["LOCAL_WORLD_SIZE"]):
+            # NCCL refuses two ranks of one host on one GPU, so each rank says that it is a host.
+            os.environ.setdefault("NCCL_HOSTID", f"zoo-host-{rank}")
+        device = torch.device("cuda", local % torch.cuda.device_count())
         torch.cuda.set_device(device)
     else:
         torch.set_num_threads(1)
