@@ -177,8 +177,15 @@ fn program(
 ) -> Decision {
     let judgement = failure.judgement;
     if judgement.confidence < policy.stop_confidence {
-        why.push(unsure(policy, judgement, "is a fault of the program"));
-        return budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why);
+        if !is_repeated(past, failure) {
+            why.push(unsure(policy, judgement, "is a fault of the program"));
+            return budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why);
+        }
+        why.push(format!(
+            "the confidence of the verdict is {}, but an earlier attempt failed at the same step with the same verdict \
+             on the same line of code: that makes it certain enough",
+            confidence_name(judgement.confidence)
+        ));
     }
     let place = judgement.place();
     let is_same_step = |step: Option<u64>| step.is_none() || failure.step.is_none() || step == failure.step;
@@ -198,6 +205,21 @@ fn program(
     }
     why.push(format!("{place}{at_step} for the {}; stopped at the {}", nth(times), nth(policy.same_place)));
     Decision { action: Action::Restart { without: Vec::new(), pause_s }, charged: Class::Program, why }
+}
+
+/// Whether an earlier attempt got the same verdict, of medium confidence or above, on the same line of code at the same known
+/// step. Two attempts that agree so far are stronger evidence than one verdict.
+fn is_repeated(past: &[Failed], failure: &Failure<'_>) -> bool {
+    let judgement = failure.judgement;
+    let is_certain = |judgement: &Judgement| judgement.confidence >= Confidence::Medium;
+    let has_line = judgement.culprits.iter().any(|culprit| culprit.place.is_some());
+    let is_same = |failed: &Failed| {
+        is_certain(&failed.judgement)
+            && failed.judgement.place() == judgement.place()
+            && failed.step.is_some()
+            && failed.step == failure.step
+    };
+    is_certain(judgement) && has_line && past.iter().any(is_same)
 }
 
 /// Which nodes to exclude, and the budget to charge.

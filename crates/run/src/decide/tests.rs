@@ -80,6 +80,31 @@ fn a_scheduler_is_asked_only_where_too_few_are_left_and_as_often_as_it_may() {
 }
 
 #[test]
+fn two_uncertain_verdicts_that_agree_on_line_and_step_are_certain() {
+    let of = |confidence, place: Option<&str>| {
+        let mut judgement = judged("shape-mismatch", Class::Program, confidence, Some("n0"));
+        judgement.culprits[0].place = place.map(str::to_owned);
+        judgement
+    };
+    let line = Some("train.py:72 in main");
+    let is_stopped = |first: (Judgement, Option<u64>), second: (Judgement, Option<u64>)| {
+        run(&Policy::default(), &[first, second], &four())[1].action == Action::Stop
+    };
+    let medium = of(Confidence::Medium, line);
+    assert!(is_stopped((medium.clone(), Some(11)), (medium.clone(), Some(11))));
+    // Another line, another step, no step, no line, or a guess: restarted as an unknown failure.
+    let other = of(Confidence::Medium, Some("train.py:90 in main"));
+    assert!(!is_stopped((other, Some(11)), (medium.clone(), Some(11))));
+    assert!(!is_stopped((medium.clone(), Some(11)), (medium.clone(), Some(14))));
+    assert!(!is_stopped((medium.clone(), None), (medium.clone(), None)));
+    let nowhere = of(Confidence::Medium, None);
+    assert!(!is_stopped((nowhere.clone(), Some(11)), (nowhere, Some(11))));
+    let guess = of(Confidence::Low, line);
+    assert!(!is_stopped((guess.clone(), Some(11)), (guess.clone(), Some(11))));
+    assert!(!is_stopped((guess, Some(11)), (medium, Some(11))));
+}
+
+#[test]
 fn a_program_error_stops_at_the_second_time() {
     let error = judged("application-exception", Class::Program, Confidence::High, Some("n0"));
     let said = run(&Policy::default(), &[(error.clone(), Some(7)), (error.clone(), Some(7))], &four());
