@@ -145,7 +145,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--utterances", type=int, default=2400)
     p.add_argument("--max-frames", type=int, default=6000)
-    p.add_argument("--epochs", type=int, default=3)
+    p.add_argument("--epochs", type=int, default=4)
     p.add_argument("--width", type=int, default=256)
     p.add_argument("--layers", type=int, default=4)
     p.add_argument("--lr", type=float, default=4e-4)

@@ -10,11 +10,11 @@ import torch.distributed as dist
 from torch import nn
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-ROUNDS = int(os.environ.get("ROUNDS", "40"))
+ROUNDS = int(os.environ.get("ROUNDS", "80"))
 INNER = int(os.environ.get("INNER", "12"))
 BATCH = int(os.environ.get("BATCH", "32"))
 WIDTH = int(os.environ.get("WIDTH", "256"))
-VALIDATE = int(os.environ.get("VALIDATE", "10"))
+VALIDATE = int(os.environ.get("VALIDATE", "20"))
 TIMEOUT = int(os.environ.get("TIMEOUT", "1800"))
 OUTER_LR = float(os.environ.get("OUTER_LR", "0.7"))
 CORPUS = os.environ.get("CORPUS", "")

@@ -93,7 +93,7 @@ def main():
     p.add_argument("--accumulate", type=int, default=2)
     p.add_argument("--width", type=int, default=32)
     p.add_argument("--layers", type=int, default=4)
-    p.add_argument("--steps", type=int, default=150)
+    p.add_argument("--steps", type=int, default=200)
     p.add_argument("--log-every", type=int, default=5)
     p.add_argument("--validate-every", type=int, default=50)
     p.add_argument("--lr", type=float, default=1e-3)
