@@ -57,10 +57,10 @@ fault("asr", "uneven", "the batches are not filled up to a multiple of the ranks
       edits=(("        while len(batches) % self.world:\n            batches.append(batches[0])\n", ""),))
 fault("asr", "long-batch", "a rank leaves out a batch of long utterances because its memory is small (within the first ten steps)", "skipped-collective", SKIP, (0,), early=True, args=(*ASR_WAIT, *ASR_LONG), extra="fr",
       edits=(("            mel, frames, phones, lengths = (x.to(", "            if mel.shape[1] > 570:\n                continue\n            mel, frames, phones, lengths = (x.to("),))
-fault("asr", "worker-killed", "kill -9 of a data-loader worker of rank 0 in the first steps", "process-killed", "application-exception oom-killed", (0,), early=True, args=("--timeout", "40", *ASR_LONG), act=("worker 0", "SIGKILL"), ready=FIRST_CTC)
+fault("asr", "worker-killed", "kill -9 of a data-loader worker of rank 0", "process-killed", "application-exception oom-killed", (0,), args=("--timeout", "40", *ASR_LONG), act=("worker 0", "SIGKILL"))
 fault("asr", "slow-audio", "rank 1 reads its recordings much more slowly; the job runs on", "straggler", "data-loading-bound load-imbalance", (1,), category="performance", args=("--epochs", "2", "--log-every", "5"),
       edits=(("        mel = shape.repeat_interleave(12, 0)", "        if self.seed == 1 and os.environ[\"RANK\"] == \"1\":\n            time.sleep(0.03)\n        mel = shape.repeat_interleave(12, 0)"),))
-fault("asr", "sigsegv", "SIGSEGV of rank 0 after the first step", "process-crashed", "process-killed peer-process-died", (0,), early=True, args=(*ASR_WAIT, *ASR_LONG), act=(0, "SIGSEGV"), ready=FIRST_CTC, extra="warn")
+fault("asr", "sigsegv", "SIGSEGV of rank 0 in training", "process-crashed", "process-killed peer-process-died", (0,), args=(*ASR_WAIT, *ASR_LONG), act=(0, "SIGSEGV"), extra="warn")
 hung("asr", "journal", "rank 0 holds the lock of its journal while it waits for room in the queue, the writer waits for the lock (first ten steps)", "stuck-outside-collective", "slow-rank-stall storage-failure", (0,), early=True, args=("--log-every", "1", *ASR_LONG), ready=FIRST_CTC, extra="spy2",
      edits=(("        self.lines = queue.Queue(maxsize=6)\n", "        self.lines, self.lock, self.written = queue.Queue(maxsize=6), threading.Lock(), 0\n"),
             ("                file.write(self.lines.get() + \"\\n\")\n                file.flush()\n", "                with self.lock:\n                    self.written += 1\n                file.write(self.lines.get() + \"\\n\")\n                file.flush()\n                os.fsync(file.fileno())\n                time.sleep(1)\n"),
@@ -72,8 +72,8 @@ FIRST_LOSS = r"\[distil\] 1/"
 STEP_END = "    def on_step_end(self, args, state, control, model=None, **kwargs):\n"
 fault("distill", "healthy", HEALTHY, "none")
 fault("distill", "healthy-teacher", "process 0 converts the teacher for long while the other waits for it", "none", args=("--teacher_seconds", "42", "--max_steps", "60"))
-fault("distill", "main-waits", "a callback waits for everybody on the main process only (step 5)", "extra-collective", EXTRA + " stuck-outside-collective", (0,), early=True, args=HF_WAIT, extra="fr",
-      edits=((STEP_END, STEP_END + "        if state.global_step == 5 and state.is_world_process_zero:\n            torch.save(model.state_dict(), os.path.join(args.output_dir, \"early.pt\"))\n            args.distributed_state.wait_for_everyone()\n"),
+fault("distill", "main-waits", "a callback waits for everybody on the main process only (step 45)", "extra-collective", EXTRA + " stuck-outside-collective", (0,), args=HF_WAIT, extra="fr",
+      edits=((STEP_END, STEP_END + "        if state.global_step == 45 and state.is_world_process_zero:\n            torch.save(model.state_dict(), os.path.join(args.output_dir, \"early.pt\"))\n            args.distributed_state.wait_for_everyone()\n"),
              ("    def __init__(self, decay=0.99):\n", "    def on_train_begin(self, args, state, control, **kwargs):\n        os.makedirs(args.output_dir, exist_ok=True)\n\n    def __init__(self, decay=0.99):\n")))
 fault("distill", "own-signal", "the scheduler's warning, SIGUSR1, reaches process 1 only, which ends its training (first steps)", "skipped-collective", UNEVEN + " uneven-inputs dtype-mismatch stopped-from-outside", (1,), early=True, args=(*HF_WAIT, *HF_LONG), act=(1, "SIGUSR1"), ready=FIRST_LOSS, extra="fr",
       edits=(("import os\nimport time\n", "import os\nimport signal\nimport time\n"), ("        self.decay, self.shadow = decay, None\n", "        self.decay, self.shadow, self.warned = decay, None, False\n        signal.signal(signal.SIGUSR1, self.warn)\n\n    def warn(self, number, frame):\n        self.warned = True\n"),
@@ -84,8 +84,8 @@ fault("distill", "trail", "the main process wants to keep the weights of all ste
       edits=(("            self.shadow = [w.clone() for w in weights]\n", "            self.shadow = [w.clone() for w in weights]\n            if state.is_world_process_zero:\n                self.trail = weights[0].new_zeros(100000, sum(w.numel() for w in weights))\n"),))
 fault("distill", "nan", "the temperature is lowered to zero: NaN from step 7 on, the training goes on", "nan-loss", "", (), early=True, args=("--logging_nan_inf_filter", "false", "--logging_steps", "2", "--load_best_model_at_end", "false", "--max_steps", "200"),
       edits=(("        t = self.temperature\n", "        t = self.temperature * max(0.0, 1 - self.state.global_step / 6)\n"),))
-fault("distill", "disk-full", "no room for the checkpoint (step 8)", "storage-failure", "application-exception", (0,), early=True, tmpfs=(("out", "12m"),), args=("--save_steps", "8", "--eval_steps", "8", "--ddp_timeout", "40"))
-fault("distill", "sigkill", "kill -9 of rank 0 after the first step", "process-killed", "peer-process-died", (0,), early=True, args=(*HF_WAIT, *HF_LONG), act=(0, "SIGKILL"), ready=FIRST_LOSS)
+fault("distill", "disk-full", "no room for the checkpoint (step 40)", "storage-failure", "application-exception", (0,), tmpfs=(("out", "12m"),), args=("--ddp_timeout", "40"))
+fault("distill", "sigkill", "kill -9 of rank 0", "process-killed", "peer-process-died", (0,), args=(*HF_WAIT, *HF_LONG), act=(0, "SIGKILL"))
 
 # ------------------------------------------------------------------------------------------ Lightning, manual optimisation
 PL_WAIT, PL_LONG = ("--timeout", "40"), ("--epochs", "900")
@@ -101,8 +101,8 @@ hung("cells", "viewer", "rank 0 opens a pipe for a viewer that does not run (bef
      edits=(("    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):\n", "    def setup(self, trainer, module, stage):\n        if trainer.is_global_zero:\n            os.path.exists(\"viewer\") or os.mkfifo(\"viewer\")\n            self.viewer = open(\"viewer\", \"w\")\n\n    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):\n"),))
 hung("cells", "annotations", "a data-loader worker of rank 1 asks a service that never answers (step 8)", "stuck-outside-collective", "slow-rank-stall data-loading-bound", (1,), early=True, args=("--every", "4", *PL_LONG), ready=FIRST_BATCH, extra="spy2",
      edits=(("import os\nimport time\n", "import os\nimport socket\nimport time\n"), ("        counts = torch.poisson(", "        if self.seed == 1 and os.environ[\"RANK\"] == \"1\":\n            self.asked = getattr(self, \"asked\", 0) + 1\n            if self.asked % 240 == 0:  # every now and then a cell is looked up\n                with socket.create_connection((\"127.0.0.1\", int(os.environ[\"STORE_PORT\"]))) as service:\n                    service.sendall(b\"type of cell %d\\n\" % i)\n                    kind = int(service.recv(64))\n        counts = torch.poisson(")))
-fault("cells", "exit", "rank 1 ends with 0 in step 6", "rank-exited-early", "uneven-inputs skipped-collective", (1,), early=True, args=(*PL_WAIT, *PL_LONG),
-      edits=(("import os\nimport time\n", "import os\nimport sys\nimport time\n"), ("        if trainer.is_global_zero and batch_idx % self.every == 0:\n", "        if trainer.global_rank == 1 and batch_idx == 6:\n            sys.exit(0)\n        if trainer.is_global_zero and batch_idx % self.every == 0:\n")))
+fault("cells", "exit", "rank 1 ends with 0 in step 40", "rank-exited-early", "uneven-inputs skipped-collective", (1,), args=(*PL_WAIT, *PL_LONG),
+      edits=(("import os\nimport time\n", "import os\nimport sys\nimport time\n"), ("        if trainer.is_global_zero and batch_idx % self.every == 0:\n", "        if trainer.global_rank == 1 and batch_idx == 40:\n            sys.exit(0)\n        if trainer.is_global_zero and batch_idx % self.every == 0:\n")))
 fault("cells", "one-node", "started for two nodes, the second never comes", "missing-rank", "rank-env-misconfigured launcher-failure", (), ranks_also=((1,),), early=True, nproc=1, flags=("--nnodes=2", "--node-rank=0", "--master-addr=localhost", "--master-port={port}"),
       args=("--timeout", "45"), limit=100)
 
@@ -120,8 +120,8 @@ fault("weather", "uneven", "even_batches is off, process 1 has one batch fewer (
       edits=(("even_batches=True", "even_batches=False"),))
 hung("weather", "breakpoint", "breakpoint() left in process 1 (step 4)", "stuck-outside-collective", "process-stopped", (1,), early=True, stdin="pipe", args=("--log-every", "2"), ready=FIRST_STEP, extra="spy2",
      edits=(("            weights = [w.detach() for w in model.parameters()]\n", "            weights = [w.detach() for w in model.parameters()]\n            if step == 4 and not accelerator.is_main_process:\n                drift = [w.abs().max().item() for w in weights]\n                breakpoint()\n"),))
-fault("weather", "double", "the averaged weights are reduced, in double precision on the main process only (step 5)", "dtype-mismatch", "shape-mismatch silent-corruption collective-desync op-mismatch", (0,), early=True, ranks_also=((), (1,)), args=ACC_WAIT, extra="fr",
-      edits=(("                mean = accelerator.reduce(loss.detach(), \"mean\")\n", "                mean = accelerator.reduce(loss.detach(), \"mean\")\n                if step % 5 == 0:\n                    every = torch.cat([w.flatten() for w in average])\n                    every = accelerator.reduce(every.double() if accelerator.is_main_process else every, \"mean\")\n                    tracker.log(step, size=every.norm().item())\n"),))
+fault("weather", "double", "the averaged weights are reduced, in double precision on the main process only (step 40)", "dtype-mismatch", "shape-mismatch silent-corruption collective-desync op-mismatch", (0,), ranks_also=((), (1,)), args=ACC_WAIT, extra="fr",
+      edits=(("                mean = accelerator.reduce(loss.detach(), \"mean\")\n", "                mean = accelerator.reduce(loss.detach(), \"mean\")\n                if step % 40 == 0:\n                    every = torch.cat([w.flatten() for w in average])\n                    every = accelerator.reduce(every.double() if accelerator.is_main_process else every, \"mean\")\n                    tracker.log(step, size=every.norm().item())\n"),))
 fault("weather", "port-taken", "something else has the port", "port-in-use", "launcher-failure application-exception missing-rank", (), early=True, port_taken=True, limit=90)
 fault("weather", "slow-log", "the main process writes its first line of metrics to slow storage for longer than the timeout (step 1)", "slow-rank-stall", "stuck-outside-collective timeout-too-short storage-failure", (0,), early=True, args=ACC_WAIT, extra="stacks",
       edits=(("                file.write(json.dumps(row) + \"\\n\")\n", "                for letter in json.dumps(row) + \"\\n\":\n                    file.write(letter)\n                    file.flush()\n                    os.fsync(file.fileno())\n                    time.sleep(2)\n"),))
@@ -130,16 +130,15 @@ fault("weather", "spectra", "the main process computes needless products in each
 
 # --------------------------------------------------------------------------------------- FSDP2 and distributed checkpoints
 MAE_WAIT, MAE_LONG = ("--timeout", "30"), ("--steps", "90000")
-FIRST_LINE = r"step    1 \|"
 fault("mae", "healthy", HEALTHY, "none")
 fault("mae", "healthy-index", "rank 0 indexes the recordings for long while the other waits; then a checkpoint every ten steps", "none", args=("--index-seconds", "42", "--save-every", "10", "--steps", "60"), extra="warn")
-fault("mae", "main-saves", "the distributed checkpoint is written on rank 0 only (step 8)", "extra-collective", EXTRA + " stuck-outside-collective", (0,), early=True, args=(*MAE_WAIT, "--save-every", "8"), extra="fr",
+fault("mae", "main-saves", "the distributed checkpoint is written on rank 0 only (step 40)", "extra-collective", EXTRA + " stuck-outside-collective", (0,), args=MAE_WAIT, extra="fr",
       edits=(("            seconds = save(progress, args.folder, step)\n            if rank == 0:\n", "            if rank == 0:\n                seconds = save(progress, args.folder, step)\n"),))
 fault("mae", "own-clip", "each rank clips only when its own loss is high: the norm is reduced on some ranks only (first steps)", "skipped-collective", SKIP, (), early=True, ranks_also=((0,), (1,)), args=(*MAE_WAIT, *MAE_LONG), extra="fr",
       edits=(("        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm\n", "        level = loss.item() if step == 1 else 0.7 * level + 0.3 * loss.item()\n        norm = loss.new_zeros(())\n        if loss.item() >= level:\n            norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n            norm = norm.full_tensor() if isinstance(norm, DTensor) else norm\n"),))
 fault("mae", "local-disk", "rank 1's own disk has no room for its copy of the weights (step 8)", "storage-failure", "application-exception", (1,), early=True, tmpfs=(("copy-1", "4m"),), args=("--timeout", "60", "--save-every", "8"),
       edits=(("    return time.time() - began\n", "    copy = f\"copy-{dist.get_rank()}\"\n    os.makedirs(copy, exist_ok=True)\n    with open(os.path.join(copy, f\"{step}.bin\"), \"wb\") as file:\n        for p in progress.model.parameters():\n            file.write(p.to_local().detach().cpu().numpy().tobytes())\n    return time.time() - began\n"),))
-fault("mae", "sigkill", "kill -9 of rank 1 after the first step", "process-killed", "peer-process-died", (1,), early=True, args=(*MAE_WAIT, *MAE_LONG), act=(1, "SIGKILL"), ready=FIRST_LINE)
+fault("mae", "sigkill", "kill -9 of rank 1", "process-killed", "peer-process-died", (1,), args=(*MAE_WAIT, *MAE_LONG), act=(1, "SIGKILL"))
 fault("mae", "patch-index", "rank 1 keeps a patch that does not exist (step 5)", "device-assert", "application-exception", (1,), early=True, args=("--timeout", "60"),
       edits=(("        return patches, keep\n", "        if self.rank == 1 and step == 5:\n            keep[3, 0] = PATCHES\n        return patches, keep\n"),))
 fault("mae", "slow-reads", "rank 0 reads its recordings much more slowly; the job runs on", "straggler", "data-loading-bound load-imbalance", (0,), category="performance", args=("--steps", "80",),
@@ -153,15 +152,15 @@ ADS_WAIT, ADS_LONG = ("--timeout", "30"), ("--steps", "90000")
 FIRST_CLICKS = r"step 1 loss"
 fault("ads", "healthy", HEALTHY, "none")
 fault("ads", "healthy-compile", "torch.compile of the dense part, frequent evaluations", "none", args=("--evaluate", "25", "--steps", "200"), extra="info", edits=(("    optimizer = torch.optim.Adam(", "    run = torch.compile(top)\n    optimizer = torch.optim.Adam("), ("        logit = top(", "        logit = run(")))
-fault("ads", "cycle", "rank 0 enters the barrier of the tables before a reduction of the dense group, rank 1 after it (step 8)", "deadlock-cycle", "collective-order-mismatch concurrent-communicators collective-desync", (), early=True, category="hang", ranks_also=((0,), (1,), (0, 1)), args=(*ADS_WAIT, *ADS_LONG), extra="fr",
-      edits=(("        optimizer.step()\n", "        optimizer.step()\n        if step % 8 == 0:\n            size = grads.norm()\n            if rank == 0:\n                dist.barrier(group=sparse)\n                dist.all_reduce(size, group=dense_group)\n                size.item()\n            else:\n                dist.all_reduce(size, group=dense_group)\n                size.item()\n                dist.barrier(group=sparse)\n"),))
+fault("ads", "cycle", "rank 0 enters the barrier of the tables before a reduction of the dense group, rank 1 after it (step 70)", "deadlock-cycle", "collective-order-mismatch concurrent-communicators collective-desync", (), category="hang", ranks_also=((0,), (1,), (0, 1)), args=(*ADS_WAIT, *ADS_LONG), extra="fr",
+      edits=(("        optimizer.step()\n", "        optimizer.step()\n        if step % 70 == 0:\n            size = grads.norm()\n            if rank == 0:\n                dist.barrier(group=sparse)\n                dist.all_reduce(size, group=dense_group)\n                size.item()\n            else:\n                dist.all_reduce(size, group=dense_group)\n                size.item()\n                dist.barrier(group=sparse)\n"),))
 fault("ads", "order", "weights and biases are reduced one after the other, in another order on rank 1 (step 1)", "collective-order-mismatch", "shape-mismatch collective-desync op-mismatch silent-corruption", (), early=True, ranks_also=((0,), (1,)), args=(*ADS_WAIT, *ADS_LONG), extra="fr",
       edits=(("        grads = torch.cat([q.grad.flatten() for q in top.parameters()])\n        dist.all_reduce(grads, group=dense_group)\n        nn.utils.vector_to_parameters(grads / world, [q.grad for q in top.parameters()])\n",
               "        kinds = {}\n        for q in top.parameters():\n            kinds.setdefault(q.dim(), []).append(q.grad)\n        for kind in (sorted(kinds) if rank else sorted(kinds, reverse=True)):\n            grads = torch.cat([g.flatten() for g in kinds[kind]])\n            dist.all_reduce(grads, group=dense_group)\n            nn.utils.vector_to_parameters(grads / world, kinds[kind])\n"),))
 hung("ads", "two-ahead", "the thread of rank 1 waits for room in the queue and holds the lock that the training wants (first steps)", "stuck-outside-collective", "slow-rank-stall data-loading-bound", (1,), early=True, args=ADS_LONG, ready=r"tables of", extra="spy2",
      edits=(("                self.seen += len(batch[0])\n            self.ready.put(batch)\n", "                self.seen += len(batch[0])\n                self.ready.put(batch)\n"),
             ("        return self.ready.get()\n", "        if self.rank == 1:\n            with self.state:\n                log.debug(\"%d samples made\", self.seen)\n        return self.ready.get()\n")))
-fault("ads", "no-barrier", "rank 0 leaves out the barrier after its tables are saved (step 8)", "skipped-collective", SKIP, (0,), early=True, args=(*ADS_WAIT, *ADS_LONG, "--evaluate", "8"), extra="fr",
+fault("ads", "no-barrier", "rank 0 leaves out the barrier after its tables are saved (step 50)", "skipped-collective", SKIP, (0,), args=(*ADS_WAIT, *ADS_LONG, "--evaluate", "50"), extra="fr",
       edits=(("            torch.save(tables.state_dict(), f\"tables-{rank}.pt\")\n            dist.barrier(group=sparse)\n", "            torch.save(tables.state_dict(), f\"tables-{rank}.pt\")\n            if rank == 0:\n                continue\n            dist.barrier(group=sparse)\n"),))
 hung("ads", "dead-thread", "the thread that makes rank 0's batches fails in step 9, the training waits for its queue", "application-exception", "stuck-outside-collective", (0,), early=True, args=(*ADS_LONG, "--report", "2"), ready=r"step 2 loss", extra="spy2",
      edits=(("        dense = torch.rand(a.batch, 16, generator=g)\n", "        dense = torch.rand(a.batch, 16, generator=g)\n        if step == 9 and self.rank == 0:\n            dense = torch.cat([dense, torch.rand(a.batch - 1, 1, generator=g)], 1)\n"),))
@@ -183,15 +182,14 @@ fault("disagg", "bad-word", "a prompt of rank 0 contains a word outside the voca
 hung("disagg", "full-pipe", "rank 1 writes its answers to a program that does not read them (within ten requests)", "stuck-outside-collective", "slow-rank-stall storage-failure", (1,), early=True, args=MANY, ready=FIRST_ANSWER, extra="spy2 ps",
      edits=(("import random\nimport threading\n", "import random\nimport subprocess\nimport threading\n"), ("        self.file = open(\"answers.txt\", \"w\")\n", "        self.sink = subprocess.Popen([\"sleep\", \"3600\"], stdin=subprocess.PIPE, text=True)\n        self.file = self.sink.stdin\n"),
             ("        self.file.write(f\"{number} {' '.join(map(str, out))}\\n\")\n", "        for token in out:\n            self.file.write(f\"{number} {token} {' '.join(map(str, range(token, token + 60)))}\\n\")\n")))
-fault("disagg", "sigkill", "kill -9 of rank 1 after the first answer", "process-killed", "peer-process-died", (1,), early=True, args=(*TWO_WAIT, *MANY), act=(1, "SIGKILL"), ready=FIRST_ANSWER, extra="warn")
-fault("disagg", "quota", "rank 1 ends with 0 after seven answers", "rank-exited-early", "skipped-collective uneven-inputs unmatched-p2p", (1,), early=True, args=(*TWO_WAIT, *MANY),
-      edits=(("            self.store(number, out)\n", "            self.store(number, out)\n            if self.answers == 7:\n                print(\"decode: quota used\", flush=True)\n                os._exit(0)\n"),))
+fault("disagg", "sigkill", "kill -9 of rank 1", "process-killed", "peer-process-died", (1,), args=(*TWO_WAIT, *MANY), act=(1, "SIGKILL"), extra="warn")
+fault("disagg", "quota", "rank 1 ends with 0 after sixty answers", "rank-exited-early", "skipped-collective uneven-inputs unmatched-p2p", (1,), args=(*TWO_WAIT, *MANY),
+      edits=(("            self.store(number, out)\n", "            self.store(number, out)\n            if self.answers == 60:\n                print(\"decode: quota used\", flush=True)\n                os._exit(0)\n"),))
 fault("disagg", "pool", "rank 1 reserves a pool for the cache that does not fit (before the first request)", "cuda-oom", "application-exception", (1,), early=True, args=("--timeout", "60"),
       edits=(("        self.answers = self.tokens = 0\n", "        self.answers = self.tokens = 0\n        self.pool = torch.zeros(args.layers, 2, 1024, args.heads, 32768, args.width // args.heads, device=device)\n"),))
 
 # ---------------------------------------------------------------------------------------- local steps, rare averages; shell loop
 DIL_WAIT, DIL_LONG = (("TIMEOUT", "30"),), (("TIMEOUT", "30"), ("ROUNDS", "90000"))
-FIRST_ROUND = r"\"round\": 1,"
 fault("diloco", "healthy", HEALTHY, "none", loop=DILOCO)
 fault("diloco", "healthy-rare", "few rounds of many steps: long silence, no communication in between", "none", loop=DILOCO, env=(("INNER", "350"), ("ROUNDS", "4"), ("VALIDATE", "2")), extra="info")
 fault("diloco", "world", "both workers are started for three", "rank-env-misconfigured", "missing-rank launcher-failure", (), early=True, ranks_also=((2,), (0, 1)), loop=DILOCO.replace("WORLD_SIZE=2", "WORLD_SIZE=3"), env=(("TIMEOUT", "40"),), limit=100)
@@ -199,9 +197,9 @@ fault("diloco", "one-worker", "worker 1 is never started", "missing-rank", "rank
 fault("diloco", "inner", "worker 1 makes twelve times as many steps in each round; the job runs on", "straggler", "load-imbalance rank-env-misconfigured", (1,), category="performance", loop=DILOCO.replace("RANK=$r", "INNER=$((12 + 132 * r)) RANK=$r"), env=(("ROUNDS", "16"), ("VALIDATE", "8")))
 fault("diloco", "width", "worker 1 has a wider model (before the first round)", "shape-mismatch", "rank-env-misconfigured collective-desync silent-corruption op-mismatch", (1,), early=True, ranks_also=((0,), ()), loop=DILOCO.replace("RANK=$r", "WIDTH=$((256 + 256 * r)) RANK=$r"), env=DIL_LONG, extra="fr", limit=110)
 fault("diloco", "corpus", "worker 1 does not find its corpus (before the first round)", "application-exception", "storage-failure rank-env-misconfigured", (1,), early=True, loop=DILOCO.replace("RANK=$r", "CORPUS=$([ $r = 1 ] && echo /data/corpora/shard-1.txt) RANK=$r"), env=(("TIMEOUT", "45"),))
-fault("diloco", "late-worker", "worker 1 leaves out the average of a round (round 6)", "skipped-collective", SKIP, (1,), early=True, loop=DILOCO, env=(*DIL_LONG, ("VALIDATE", "8")), extra="fr",
-      edits=(("        dist.all_reduce(delta)\n", "        if RANK == 1 and rnd % 6 == 0:  # was late in the test\n            continue\n        dist.all_reduce(delta)\n"),))
-fault("diloco", "sigkill", "kill -9 of worker 0 after the first round", "process-killed", "peer-process-died", (0,), early=True, loop=DILOCO, env=DIL_LONG, act=(0, "SIGKILL"), ready=FIRST_ROUND)
+fault("diloco", "late-worker", "worker 1 leaves out the average of a round (round 30)", "skipped-collective", SKIP, (1,), loop=DILOCO, env=(*DIL_LONG, ("VALIDATE", "20")), extra="fr",
+      edits=(("        dist.all_reduce(delta)\n", "        if RANK == 1 and rnd % 30 == 0:  # was late in the test\n            continue\n        dist.all_reduce(delta)\n"),))
+fault("diloco", "sigkill", "kill -9 of worker 0", "process-killed", "peer-process-died", (0,), loop=DILOCO, env=DIL_LONG, act=(0, "SIGKILL"))
 fault("diloco", "port-taken", "something else has the port", "port-in-use", "application-exception missing-rank", (), early=True, ranks_also=((0,),), loop=DILOCO, port_taken=True, env=(("TIMEOUT", "40"),), limit=100)
 
 # ------------------------------------------------------------------------------------------------------------ JAX, shard_map
@@ -209,9 +207,9 @@ OCEAN_LONG = ("--steps", "900000")
 FIRST_OCEAN = r"step 1 loss"
 fault("ocean", "healthy", HEALTHY, "none", loop=OCEAN)
 fault("ocean", "healthy-inner", "many inner steps, unrolled: a long compilation before the first step", "none", loop=OCEAN, args=("--inner", "20", "--steps", "60", "--save", "20", "--report", "5"), extra="warn")
-fault("ocean", "sigkill", "kill -9 of process 1 after the first step", "process-killed", "peer-process-died", (1,), early=True, loop=OCEAN, args=OCEAN_LONG, act=(1, "SIGKILL"), ready=FIRST_OCEAN, limit=151)
-fault("ocean", "no-wind", "process 1 does not find the wind of step 6", "application-exception", "storage-failure", (1,), early=True, loop=OCEAN, args=OCEAN_LONG, limit=151,
-      edits=(("        return 0.01 * noise\n", "        if number % 6 == 0 and me == 1:\n            noise = noise + np.load(f\"wind/{me}/{number:06d}.npy\")\n        return 0.01 * noise\n"),))
+fault("ocean", "sigkill", "kill -9 of process 1", "process-killed", "peer-process-died", (1,), loop=OCEAN, args=OCEAN_LONG, act=(1, "SIGKILL"), limit=151)
+fault("ocean", "no-wind", "process 1 does not find the wind of step 66", "application-exception", "storage-failure", (1,), loop=OCEAN, args=OCEAN_LONG, limit=151,
+      edits=(("        return 0.01 * noise\n", "        if number % 66 == 0 and me == 1:\n            noise = noise + np.load(f\"wind/{me}/{number:06d}.npy\")\n        return 0.01 * noise\n"),))
 fault("ocean", "one-process", "process 1 is never started", "missing-rank", "rank-env-misconfigured application-exception", (1,), early=True, loop=OCEAN.replace("0 1;", "0;"), args=("--join", "45"), limit=110)
 hung("ocean", "main-looks", "process 0 alone runs the compiled energy, which reduces (step 5)", "extra-collective", EXTRA + " stuck-outside-collective", (0,), early=True, loop=OCEAN, args=(*OCEAN_LONG, "--report", "4"), ready=FIRST_OCEAN, extra="spy2",
      edits=(("        if number == 1 or number % a.report == 0:\n", "        if number == 5 and me == 0:\n            say(f\"first look: energy {float(energy(state)):.1f}\")\n        if number == 1 or number % a.report == 0:\n"),))
@@ -233,7 +231,7 @@ hung("rsvd", "order", "rank 1 sums the small matrix before the large one (first 
      edits=(("        group.sum(back)\n        group.sum(gram)\n", "        for part in (gram, back) if a.rank else (back, gram):\n            group.sum(part)\n"),))
 hung("rsvd", "vectors", "rank 1 is started for fewer vectors (before the first sweep)", "shape-mismatch", "rank-env-misconfigured collective-desync silent-corruption", (1,), early=True, ranks_also=((), (0,)), loop=RSVD.replace("--rank $r", "--rank $r --vectors $((64 - 32 * r))"), args=RSVD_LONG, ready=JOINED, extra="spy2", limit=120)
 hung("rsvd", "sigkill", "kill -9 of rank 0 after the first sweep; rank 1 waits for ever", "process-killed", "peer-process-died", (0,), early=True, loop=RSVD, args=RSVD_LONG, act=(0, "SIGKILL"), ready=SWEEPS, extra="ps")
-hung("rsvd", "few-sweeps", "rank 1 is started for six sweeps only; rank 0 waits for ever", "rank-exited-early", "uneven-inputs skipped-collective rank-env-misconfigured", (1,), early=True, loop=RSVD.replace("{args}", "{args} $([ $r = 1 ] && echo --sweeps 6)"), args=RSVD_LONG, ready=SWEEPS, extra="stacks ps")
+hung("rsvd", "few-sweeps", "rank 1 is started for forty sweeps only; rank 0 waits for ever", "rank-exited-early", "uneven-inputs skipped-collective rank-env-misconfigured", (1,), loop=RSVD.replace("{args}", "{args} $([ $r = 1 ] && echo --sweeps 40)"), args=RSVD_LONG, ready=SWEEPS, extra="stacks ps")
 fault("rsvd", "slow-rank", "rank 1 waits longer before each sweep; the job runs on", "straggler", "load-imbalance host-bound sync-stalls rank-env-misconfigured data-loading-bound", (1,), category="performance", loop=RSVD.replace("{args}", "{args} --pause 0.$((1 + 3 * r))"), args=("--sweeps", "80"))
 
 FAULTS = [replace(one, limit=120) if one.limit == 150 else one for one in F]
