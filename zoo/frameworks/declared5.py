@@ -50,7 +50,7 @@ RSVD = ("for r in 0 1; do\n  python -u {script} --rank $r {args} > logs/rank-$r.
 ASR_WAIT, ASR_LONG = ("--timeout", "30"), ("--epochs", "900")
 FIRST_CTC = r"epoch 0 step 1 "
 fault("asr", "healthy", HEALTHY, "none")
-fault("asr", "healthy-validation", "long validations, in Python, utterance by utterance; the ranks wait for each other", "none", args=("--valid", "500", "--epochs", "2", "--utterances", "1200"), extra="warn")
+fault("asr", "healthy-validation", "long validations, in Python, utterance by utterance; the ranks wait for each other", "none", args=("--valid", "2000", "--epochs", "2", "--utterances", "1200"), extra="warn")
 fault("asr", "silence", "an utterance of rank 1's validation is empty (before the first step)", "application-exception", "", (1,), early=True, args=("--timeout", "60"),
       edits=(("        mel, phones = corpus[i]\n", "        mel, phones = corpus[i]\n        if i % 40 == 5:  # recorded with the microphone off\n            mel, phones = mel[:0], phones[:0]\n"),))
 fault("asr", "uneven", "the batches are not filled up to a multiple of the ranks: rank 1 has one fewer (within the first ten steps)", "uneven-inputs", UNEVEN + " shape-mismatch", (1,), early=True, args=(*ASR_WAIT, "--utterances", "300", "--log-every", "50", *ASR_LONG), extra="fr",

@@ -415,6 +415,7 @@ def main():
     parser.add_argument("--jobs", default="all")
     parser.add_argument("--faults", default="all")
     parser.add_argument("--only", help="JOB/FAULT,… instead of --jobs and --faults")
+    parser.add_argument("--in-order", action="store_true", help="in the order of --only")
     parser.add_argument("--out", default="recorded")
     parser.add_argument("--work", default="/workspace")
     parser.add_argument("--at-once", type=int, default=12)
@@ -453,6 +454,8 @@ def main():
     # Long jobs first, so that short ones start last; the rest shuffled, so that not all hang at once.
     random.Random(given.seed).shuffle(chosen)
     chosen.sort(key=lambda f: -bool(f.restarts))
+    if given.in_order:
+        chosen.sort(key=lambda f: only.index(f"{f.job}/{f.name}"))
     deadline = time.time() + given.seconds
     os.makedirs(given.out, exist_ok=True)
     lock, queue = threading.Lock(), list(chosen)

@@ -121,6 +121,7 @@ def main():
         if count < int(os.environ["LOCAL_WORLD_SIZE"]):
             os.environ["NCCL_HOSTID"] = f"n{rank}"
         torch.cuda.set_device(local % count)
+        torch.cuda.init()
     dist.init_process_group("cpu:gloo,cuda:nccl" if count else "gloo", timeout=timedelta(seconds=args.timeout))
     world = dist.get_world_size()
     device = torch.device(kind, local % count if count else None)
