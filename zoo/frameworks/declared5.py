@@ -175,7 +175,7 @@ fault("disagg", "healthy", HEALTHY, "none")
 fault("disagg", "healthy-lull", "no request comes for 40 s, both ranks are idle", "none", args=("--lull", "40", "--requests", "90"), extra="warn")
 fault("disagg", "no-acknowledgement", "rank 1 does not acknowledge a short answer, rank 0 waits for it (within ten requests)", "unmatched-p2p", "skipped-collective collective-desync op-mismatch", (1,), early=True, ranks_also=((0,), ()), args=(*TWO_WAIT, *MANY, "--acknowledge", "4"), extra="fr",
       edits=(("            if number % a.acknowledge == 0:\n", "            if len(out) < 30:\n                continue\n            if number % a.acknowledge == 0:\n"),))
-fault("disagg", "padded", "rank 1 receives the cache with a length that is rounded up (first request)", "shape-mismatch", "unmatched-p2p collective-desync silent-corruption", (1,), early=True, ranks_also=((0,), ()), args=(*TWO_WAIT, *MANY), extra="fr",
+fault("disagg", "padded", "rank 1 receives the cache with a length that is rounded up (first request)", "shape-mismatch", "unmatched-p2p collective-desync silent-corruption", (1,), early=True, ranks_also=((0,), ()), args=(*TWO_WAIT, *MANY, "--acknowledge", "1"), extra="fr",
       edits=(("            cache = torch.empty(*shape[:4], length, shape[5], device=self.device)\n", "            length = -(-length // 512) * 512\n            cache = torch.empty(*shape[:4], length, shape[5], device=self.device)\n"),))
 fault("disagg", "bad-word", "a prompt of rank 0 contains a word outside the vocabulary (request 5)", "device-assert", "application-exception", (0,), early=True, args=("--timeout", "60", *MANY),
       edits=(("            with self.lock:\n                self.open[number] = time.time()\n", "            if number % 50 == 5:  # a newer tokenizer\n                prompt[-1] += VOCAB\n            with self.lock:\n                self.open[number] = time.time()\n"),))
@@ -221,15 +221,16 @@ hung("ocean", "wind-server", "process 0 asks a server for the wind of step 7, wh
 
 # ---------------------------------------------------------------------------------------------------------- CuPy, plain NCCL
 RSVD_LONG = ("--sweeps", "900000")
+WIDE = ("--columns", "16384", "--rows", "24000")
 JOINED, SWEEPS, STARTED = r"\[0\] joined", r"\[0\] sweep 1:", r"\[0\] pid"
 fault("rsvd", "healthy", HEALTHY, "none", loop=RSVD)
 fault("rsvd", "healthy-late", "process 1 is started 35 s after process 0", "none", loop=RSVD.replace("  python", "  sleep $((35 * r))\n  python"), extra="info", args=("--sweeps", "120"))
 hung("rsvd", "one-rank", "rank 1 is never started", "missing-rank", "rank-env-misconfigured", (1,), early=True, loop=RSVD.replace("0 1;", "0;"), ready=STARTED, extra="stacks")
 hung("rsvd", "exception", "rank 1 fails on its part of the matrix, rank 0 waits in NCCL (before the first sweep)", "application-exception", "", (1,), early=True, loop=RSVD, args=RSVD_LONG, ready=JOINED, extra="spy2 ps",
      edits=(("    for at in range(0, own, 50000):\n", "    if a.rank == 1:\n        weight = cp.concatenate([weight, weight[:, -1:]], 1)\n        matrix = weight @ strong\n    for at in range(0, own, 50000):\n"),))
-hung("rsvd", "order", "rank 1 sums the small matrix before the large one (first sweep)", "collective-order-mismatch", "shape-mismatch collective-desync op-mismatch silent-corruption", (), early=True, ranks_also=((0,), (1,)), loop=RSVD, args=RSVD_LONG, ready=JOINED, extra="spy2", limit=120,
+hung("rsvd", "order", "rank 1 sums the small matrix before the large one (first sweep)", "collective-order-mismatch", "shape-mismatch collective-desync op-mismatch silent-corruption", (), early=True, ranks_also=((0,), (1,)), loop=RSVD, args=(*RSVD_LONG, *WIDE), ready=JOINED, extra="spy2", limit=120,
      edits=(("        group.sum(back)\n        group.sum(gram)\n", "        for part in (gram, back) if a.rank else (back, gram):\n            group.sum(part)\n"),))
-hung("rsvd", "vectors", "rank 1 is started for fewer vectors (before the first sweep)", "shape-mismatch", "rank-env-misconfigured collective-desync silent-corruption", (1,), early=True, ranks_also=((), (0,)), loop=RSVD.replace("--rank $r", "--rank $r --vectors $((64 - 32 * r))"), args=RSVD_LONG, ready=JOINED, extra="spy2", limit=120)
+hung("rsvd", "vectors", "rank 1 is started for fewer vectors (before the first sweep)", "shape-mismatch", "rank-env-misconfigured collective-desync silent-corruption", (1,), early=True, ranks_also=((), (0,)), loop=RSVD.replace("--rank $r", "--rank $r --vectors $((64 - 56 * r))"), args=(*RSVD_LONG, *WIDE), ready=JOINED, extra="spy2", limit=120)
 hung("rsvd", "sigkill", "kill -9 of rank 0 after the first sweep; rank 1 waits for ever", "process-killed", "peer-process-died", (0,), early=True, loop=RSVD, args=RSVD_LONG, act=(0, "SIGKILL"), ready=SWEEPS, extra="ps")
 hung("rsvd", "few-sweeps", "rank 1 is started for forty sweeps only; rank 0 waits for ever", "rank-exited-early", "uneven-inputs skipped-collective rank-env-misconfigured", (1,), loop=RSVD.replace("{args}", "{args} $([ $r = 1 ] && echo --sweeps 40)"), args=RSVD_LONG, ready=SWEEPS, extra="stacks ps")
 fault("rsvd", "slow-rank", "rank 1 waits longer before each sweep; the job runs on", "straggler", "load-imbalance host-bound sync-stalls rank-env-misconfigured data-loading-bound", (1,), category="performance", loop=RSVD.replace("{args}", "{args} --pause 0.$((1 + 3 * r))"), args=("--sweeps", "80"))
