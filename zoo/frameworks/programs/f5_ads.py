@@ -27,8 +27,9 @@ class Swap(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
+        grad = grad.contiguous()
         out = torch.empty_like(grad)
-        dist.all_to_all_single(out, grad.contiguous(), group=ctx.group)
+        dist.all_to_all_single(out, grad, group=ctx.group)
         return out, None
 
 

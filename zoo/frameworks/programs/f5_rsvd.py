@@ -37,7 +37,7 @@ class Group:
         while not os.path.exists(a.id_file):
             time.sleep(0.1)
         with open(a.id_file) as file:
-            unique = tuple(int(x) for x in file.read().split(","))
+            unique = bytes(int(x) for x in file.read().split(","))
         self.comm = nccl.NcclCommunicator(a.size, unique, a.rank)
 
     def sum(self, x):
