@@ -38,6 +38,7 @@ use crate::when::window::{Lies, Window, has_job};
 use crate::who::culprits::add_culprit;
 use crate::who::dumps::{self, OwnedDump};
 use crate::who::gpus::Gpus;
+use crate::who::hosts::Hosts;
 use crate::who::roster::Roster;
 use crate::who::settings;
 use crate::who::tools::{self, Listener, Tools, VerbsUser};
@@ -57,6 +58,7 @@ pub struct Scene<'a> {
     window: Window,
     failure: Failure,
     signs: Signs,
+    hosts: Hosts,
     kernel: KernelLogs<'a>,
     gpus: Gpus<'a>,
     ledger: Ledger<'a>,
@@ -94,6 +96,7 @@ impl<'a> Scene<'a> {
         let roster = Roster::new(case);
         let dumps = dumps::own(case, &roster);
         let tools = Tools::new(case, &roster);
+        let hosts = Hosts::new(case, &roster);
         // Said: what texts, watchdogs and a watcher report, each by itself.
         let claims = Claims::new(case);
         let stated = Statements::new(case, &roster);
@@ -137,6 +140,7 @@ impl<'a> Scene<'a> {
             window,
             failure,
             signs,
+            hosts,
             kernel,
             gpus,
             ledger,
@@ -208,6 +212,11 @@ impl<'a> Scene<'a> {
     /// Signs, from which causes follow where several are there together.
     pub fn signs(&self) -> &Signs {
         &self.signs
+    }
+
+    /// The machines, and which line is of which.
+    pub fn machines(&self) -> &Hosts {
+        &self.hosts
     }
 
     /// What the machines' kernels say.

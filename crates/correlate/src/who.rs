@@ -3,6 +3,7 @@
 pub mod culprits;
 pub mod dumps;
 pub mod gpus;
+pub mod hosts;
 pub mod launch;
 pub mod roster;
 pub mod settings;

@@ -24,7 +24,12 @@ pub(crate) fn read_all(path: &str, bytes: &[u8]) -> Extract {
     extract.observations.retain(|o| {
         !matches!(
             o.fact,
-            Fact::Sign(_) | Fact::StepTimes(_) | Fact::Pace(_) | Fact::Outlier(_) | Fact::Words(_)
+            Fact::Sign(_)
+                | Fact::StepTimes(_)
+                | Fact::Pace(_)
+                | Fact::Outlier(_)
+                | Fact::Words(_)
+                | Fact::Hosts(_)
         )
     });
     extract

@@ -7,6 +7,7 @@ mod averages;
 mod docker;
 mod ends;
 mod genre;
+mod hosts;
 mod json;
 mod ordinary;
 mod outliers;
@@ -215,7 +216,7 @@ impl Pump {
     fn pass_ordinary(&mut self, line: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) -> bool {
         let raw = line.strip_suffix(b"\r").unwrap_or(line);
         let may_be = self.pace == Pace::Runs
-            && self.counter.number >= N_SURE_LINES
+            && self.counter.next() > N_SURE_LINES
             && line.len() <= sink.limits.max_line_bytes
             && raw.first() != Some(&0)
             && !self.readers.may_be_nccls(raw);
@@ -367,6 +368,7 @@ struct Readers {
     times: times::TimesReader,
     words: words::WordsReader,
     outliers: outliers::OutlierReader,
+    hosts: hosts::HostReader,
     progress: progress::ProgressReader,
     /// Number of the last line that the kernel's reader took, or 0.
     last_of_kernel: u32,
@@ -521,6 +523,9 @@ impl Readers {
         self.words.line(line, taken, sink);
         let is_early = line.number <= N_SURE_LINES;
         self.progress.pace.start(line, is_early);
+        if is_early {
+            self.hosts.line(line, sink);
+        }
         if taken.is_none() && is_early {
             self.times.line(line, sink);
             self.outliers.line(line, sink);
@@ -551,6 +556,7 @@ impl Readers {
             self.said.is_no_log();
         }
         self.said.finish(sink);
+        self.hosts.finish(sink);
         if is_log {
             self.signs.finish(sink);
             self.averages.finish(sink);

@@ -70,6 +70,26 @@ pub struct Named {
     pub pids: Vec<Pid>,
 }
 
+/// Where a text changes its machine: a prompt of a shell, or a line that names the machine that it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostAt {
+    /// Line, counted from 1.
+    pub line: u32,
+    /// The machine; None from a prompt on that names none.
+    pub host: Option<Host>,
+    /// How far it reaches.
+    pub reach: HostReach,
+}
+
+/// How far the name of a machine reaches in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostReach {
+    /// Up to the next of this kind: what a command printed.
+    Session,
+    /// This line.
+    Line,
+}
+
 /// Signs in one source that the job makes progress or ended successfully.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {

@@ -31,7 +31,12 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
         Fact::Ras(report) => !report.comms.is_empty() || !report.missing_processes.is_empty(),
         Fact::Timeline(timeline) => !timeline.work.is_empty(),
         Fact::Processes(table) => !table.rows.is_empty(),
-        Fact::Words(_) | Fact::Sign(_) | Fact::StepTimes(_) | Fact::Pace(_) | Fact::Outlier(_) => false,
+        Fact::Words(_)
+        | Fact::Sign(_)
+        | Fact::StepTimes(_)
+        | Fact::Pace(_)
+        | Fact::Outlier(_)
+        | Fact::Hosts(_) => false,
         _ => true,
     };
     let quiet = |s: &Source| s.kinds.contains(&SourceKind::PlainText) && s.size_bytes > 0;

@@ -5,6 +5,7 @@
 //! nor reads its findings; shared facts are in [`ringleader_correlate`], shared forms of findings in `drafting`; only
 //! [`verdict`] sees all findings.
 
+mod blame;
 mod drafting;
 mod good_signs;
 mod health;

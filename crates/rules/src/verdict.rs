@@ -16,13 +16,19 @@ use ringleader_model::{
 
 use crate::likeness::{Doubt, Opinion};
 use crate::rule::{Outcome, Rule};
-use crate::{good_signs, health, likeness, overcome, rules, unexplained};
+use crate::{blame, good_signs, health, likeness, overcome, rules, unexplained};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
 
-/// Runs every rule and names the root.
+/// Runs every rule, names the root and whom it accuses.
 pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
+    let mut verdict = root(scene, rules);
+    blame::complete(scene, &mut verdict);
+    verdict
+}
+
+fn root(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     let mut findings = Vec::new();
     let mut needs = Vec::new();
     for rule in rules {

@@ -105,3 +105,55 @@ torch.distributed.elastic.multiprocessing.api.SignalException: Process 5512 got 
     assert_eq!(cause(&[("stderr.log", signals)]), "stopped-from-outside");
     assert_ne!(cause(&[("stderr.log", &format!("{timed_out}{signals}"))]), "stopped-from-outside");
 }
+
+/// Machines that the verdict names.
+fn machines(files: &[(&str, &str)]) -> Vec<String> {
+    let files: Vec<(String, Vec<u8>)> =
+        files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect();
+    let culprits = recorded::diagnose(&files).culprits;
+    culprits.iter().filter_map(|c| c.host.as_ref().map(ToString::to_string)).collect()
+}
+
+const LOST_GPU: &str =
+    "[41211.8] NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, name=python3, GPU has fallen off the bus.\n";
+
+#[test]
+fn the_machine_is_named_by_the_prompt_the_command_or_the_file() {
+    let prompt = format!("ops@cn-41:~$ dmesg | tail -3\n{LOST_GPU}");
+    assert_eq!(machines(&[("paste.txt", &prompt)]), ["cn-41"]);
+    let ssh = format!("$ ssh cn-42 'dmesg | tail -3'\n{LOST_GPU}");
+    assert_eq!(machines(&[("paste.txt", &ssh)]), ["cn-42"]);
+    assert_eq!(machines(&[("dmesg_cn-43.txt", LOST_GPU)]), ["cn-43"]);
+    // The one that is broken, not the one that was looked at last.
+    let two = format!(
+        "ops@cn-41:~$ dmesg | tail -3\n{LOST_GPU}ops@cn-44:~$ dmesg | tail -3\nops@cn-44:~$ uptime\n"
+    );
+    assert_eq!(machines(&[("paste.txt", &two)]), ["cn-41"]);
+    // No name of a machine.
+    assert!(machines(&[("dmesg.txt", LOST_GPU)]).is_empty());
+    let bare = format!("$ dmesg | tail -3\n{LOST_GPU}");
+    assert!(machines(&[("attempt-2.txt", &bare)]).is_empty());
+}
+
+#[test]
+fn who_reports_a_lost_machine_is_not_the_lost_one() {
+    let text = "\
+ops@login1:~$ squeue -j 41
+srun: error: Node failure on cn-07
+slurmstepd: error: *** JOB 41 ON cn-03 CANCELLED AT 2025-02-03T10:11:12 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***
+";
+    assert!(!machines(&[("slurm-41.out", text)]).contains(&"login1".to_owned()));
+}
+
+#[test]
+fn the_one_rank_with_an_error_of_its_own_is_named() {
+    let text = "\
+[rank2]: OSError: [Errno 28] No space left on device: '/ckpt/step_400/rank2.pt'
+[rank0]: torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error
+[rank1]: torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error
+";
+    let files = [("job.log".to_owned(), text.as_bytes().to_vec())];
+    let verdict = recorded::diagnose(&files);
+    let ranks: Vec<u32> = verdict.culprits.iter().filter_map(|c| c.rank.map(|r| r.0)).collect();
+    assert_eq!(ranks, [2], "{verdict:#?}");
+}
