@@ -10,6 +10,7 @@ pub(crate) mod catalog;
 pub(crate) mod compare;
 pub(crate) mod eval;
 pub(crate) mod facts;
+mod given;
 pub(crate) mod held;
 pub(crate) mod hooks;
 mod job;

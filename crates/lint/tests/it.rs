@@ -104,6 +104,11 @@ fn the_call_in_the_branch_is_named() {
 }
 
 #[test]
+fn training_loops() {
+    check("training_loops.py");
+}
+
+#[test]
 fn other_rules() {
     check("others.py");
 }

@@ -19,7 +19,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return value.clone();
         }
         let base = self.eval(of);
-        self.attribute(&base, name, expr.span, of)
+        let value = self.attribute(&base, name, expr.span, of);
+        let fed = self.fed(&base);
+        if fed.is_clean() || value.agreed { value } else { value.tainted(fed) }
     }
 
     pub(crate) fn attribute(&mut self, base: &Val, name: &'s str, span: Span, of: &Expr<'s>) -> Val {

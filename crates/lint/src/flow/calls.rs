@@ -43,6 +43,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let args: Vec<Val> = call.args.iter().map(|arg| self.eval(arg)).collect();
         let keywords: Vec<(&'s str, Val)> =
             call.keywords.iter().map(|(key, value)| (key.unwrap_or("**"), self.eval(value))).collect();
+        if self.with_local {
+            self.feed(super::given::object(&call.func), base.as_ref().unwrap_or(&callee), &args, &keywords);
+        }
         let start = hash(&[70, hash_text(name), callee.sym, base.as_ref().map_or(0, |base| base.sym)]);
         let sym = args.iter().fold(start, |sym, value| chain(sym, value.sym));
         let sym = keywords.iter().fold(sym, |sym, (key, value)| chain(chain(sym, hash_text(key)), value.sym));
@@ -76,6 +79,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 let this = this.as_ref().map(|this| (**this).clone());
                 let bound = bindings(self.project, *func, this.is_some(), &args, &keywords);
                 let value = self.enter(*func, this, &bound, &call.args, span);
+                let value = self.of_given(*func, &bound, value);
                 if matches!(value.data, Data::Unknown | Data::None)
                     && value.taint.is_clean()
                     && let Some(class) = self.project.made_by(*func)
@@ -117,6 +121,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 }
             }
             _ => {}
+        }
+        // An object of the project that is called.
+        if let Data::Instance(class) = &callee.data
+            && let Some(func) = self.project.called(*class)
+        {
+            let bound = bindings(self.project, func, true, &args, &keywords);
+            let value = self.enter(func, Some(callee.clone()), &bound, &call.args, span);
+            return self.of_given(func, &bound, value);
         }
         // What only its name tells.
         if let Some(func) = self.by_name(name, base.as_ref(), &callee) {

@@ -631,7 +631,7 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
         return None;
     }
     // Who takes the group down before it fails ends the job on purpose.
-    let ends = (x.is_none() && a.is_over) || (y.is_none() && b.is_over);
+    let ends = (x.is_none() && a.is_over && !b.is_over) || (y.is_none() && b.is_over && !a.is_over);
     if ends && decision.taint.axes == 0 {
         return None;
     }

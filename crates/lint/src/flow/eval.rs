@@ -313,6 +313,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if op == Op::FloorDiv && taint.axes & GLOBAL != 0 && b.as_int().is_none() {
             taint.axes = taint.axes & !GLOBAL | NODE;
         }
+        // What is divided among the ranks is what all of them hold.
+        if matches!(op, Op::FloorDiv | Op::Mod) && is_number_of_ranks(right) && taint.axes == 0 {
+            taint = Taint::NONE;
+        }
         let a_agreed = a.agreed || b.agreed;
         if let (Data::Int(x), Data::Int(y)) = (&a.data, &b.data) {
             let number = match op {
@@ -367,7 +371,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     fn choice(&mut self, [test, yes, no]: &'p [Expr<'s>; 3]) -> Val {
-        let value = self.eval(test);
+        let value = self.eval(test).counted();
         let cond = value.cond();
         if matches!(*cond, Cond::Known(_)) || value.taint.axes != 0 {
             let holds = self.outcome(&cond, true, test.span);
@@ -634,6 +638,17 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn size_of(group: Group) -> i64 {
         if group == Group::World { WORLD } else { Process::size(Axis::Group) }
     }
+}
+
+/// Whether an expression is named as the number of ranks: `world_size`, `self.num_replicas`, `dist.get_world_size()`.
+fn is_number_of_ranks(expr: &Expr<'_>) -> bool {
+    let name = match &expr.kind {
+        ExprKind::Call(call) => call.func.last_name(),
+        _ => expr.last_name(),
+    };
+    name.is_some_and(|name| {
+        ["world", "replicas", "num_proc", "n_ranks"].iter().any(|word| name.contains(word))
+    })
 }
 
 /// Whether a call cuts the process's own data into parts: `split(batch, n)`.

@@ -463,6 +463,9 @@ fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Exp
             if catalog::is_property(name) {
                 sketch.direct.push(expr.span.at);
             }
+            if let Some(property) = context.properties.get(name).filter(|property| **property != id) {
+                sketch.calls.push((*property, expr.span.at));
+            }
             let is_own = || {
                 matches!(of.kind, ExprKind::Name("self"))
                     && project.class_of_self(id).is_some_and(|class| context.is_ranked(project, class, name))

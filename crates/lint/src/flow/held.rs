@@ -31,6 +31,8 @@ pub(super) struct Context<'s> {
     pub(super) filled: LookupSet<&'s str>,
     /// Methods `__call__`, by the last word of the class's name where no other class has one.
     pub(super) called: BTreeMap<String, FuncId>,
+    /// Properties by name, where one class alone has it.
+    pub(super) properties: LookupMap<&'s str, FuncId>,
 }
 
 impl<'s> Context<'s> {
@@ -59,7 +61,22 @@ impl<'s> Context<'s> {
         });
         filled.extend(are_filled.map(|(name, _)| *name));
         let called = super::job::called(project);
-        Self { holders, methods, wrapped, rank_attributes, ranked_attributes, ranked_names, filled, called }
+        let properties = methods.iter().filter_map(|(name, list)| {
+            let [one] = list.as_slice() else { return None };
+            project.functions[*one].def.decorators.iter().any(is_property).then_some((*name, *one))
+        });
+        let properties = properties.collect();
+        Self {
+            holders,
+            methods,
+            wrapped,
+            rank_attributes,
+            ranked_attributes,
+            ranked_names,
+            filled,
+            called,
+            properties,
+        }
     }
 
     /// Whether an attribute of self is assigned under a condition on the rank, in the class or in one that it inherits from.
@@ -180,6 +197,11 @@ fn makes_object(call: &Call<'_>) -> bool {
     })
 }
 
+/// Whether a decorator makes a method an attribute.
+fn is_property(decorator: &Expr<'_>) -> bool {
+    matches!(decorator.last_name(), Some("property" | "cached_property"))
+}
+
 /// Names of attributes to which something of a rank is assigned, and of properties that look at one.
 fn made_of_ranks<'s>(
     project: &Project<'s>,
@@ -189,7 +211,6 @@ fn made_of_ranks<'s>(
     let assigned = attributes.iter().flatten().filter(|(name, values)| {
         !known.contains(*name) && values.iter().any(|(_, expr, _)| names_rank(expr, known))
     });
-    let is_property = |d: &Expr<'_>| matches!(d.last_name(), Some("property" | "cached_property"));
     let properties = project.functions.iter().filter(|func| {
         let mut found = false;
         if !known.contains(func.def.name) && func.def.decorators.iter().any(is_property) {
@@ -232,6 +253,13 @@ fn wrapped<'s>(
     attributes: &Attributes<'_, 's>,
 ) -> std::collections::BTreeSet<&'s str> {
     let wraps = |func: FuncId, expr: &Expr<'s>, n: Option<usize>| {
+        // `nn.ModuleList(...)`
+        let expr = match &expr.kind {
+            ExprKind::Call(call) if call.func.last_name() == Some("ModuleList") => {
+                call.args.first().unwrap_or(expr)
+            }
+            _ => expr,
+        };
         let expr = match (&expr.kind, n) {
             (ExprKind::Tuple(parts), Some(n)) => parts.get(n).unwrap_or(expr),
             // `[FSDP(layer) for layer in layers]`
@@ -242,7 +270,8 @@ fn wrapped<'s>(
         let ExprKind::Call(call) = &expr.kind else { return false };
         let path =
             call.func.dotted().and_then(|dotted| project.resolve(project.functions[func].file, &dotted));
-        matches!(path, Some(Meaning::External(path)) if catalog::method(&path, "__call__").is_some())
+        let is_called = |kind: &str| catalog::method(kind, "__call__").is_some();
+        matches!(path, Some(Meaning::External(path)) if is_called(&path) || catalog::made_by(&path).is_some_and(is_called))
     };
     let names = attributes.iter().filter(|(_, values)| values.iter().any(|(f, e, n)| wraps(*f, e, *n)));
     names.map(|(name, _)| *name).collect()

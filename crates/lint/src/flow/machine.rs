@@ -67,6 +67,8 @@ pub(crate) struct Frame<'p, 's> {
     /// What a `yield` of a context manager runs.
     pub(crate) hook: Option<&'p [Stmt<'s>]>,
     pub(crate) after_hook: Option<Flow>,
+    /// Objects that were told of the process's own data, by number.
+    pub(super) fed: Vec<(u64, Taint)>,
 }
 
 #[derive(Debug)]
@@ -227,6 +229,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             agreed: BTreeSet::new(),
             hook: None,
             after_hook: None,
+            fed: Vec::new(),
         });
     }
 
@@ -285,7 +288,13 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             && !is_number
             && self.is_given_a_batch(func)
         {
-            let taint = Taint::local(Locally::Data, origin);
+            let is_optional = matches!(param.default.as_ref().map(|d| &d.kind), Some(ExprKind::None));
+            let kind = if is_optional && super::names::is_of_some_samples(param.name) {
+                Locally::Part
+            } else {
+                Locally::Data
+            };
+            let taint = Taint::local(kind, origin);
             return Val { shape: taint, ..value.tainted(taint) };
         }
         value

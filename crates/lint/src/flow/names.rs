@@ -79,3 +79,10 @@ fn local_word(name: &str) -> Option<bool> {
     });
     found.max()
 }
+
+/// Whether a value of this name comes with some samples alone: a batch may be of text.
+pub(crate) fn is_of_some_samples(name: &str) -> bool {
+    const WORDS: &[&str] =
+        &["pixel", "image", "video", "audio", "speech", "visual", "vision", "media", "mel", "waveform"];
+    WORDS.iter().any(|word| name.contains(word))
+}

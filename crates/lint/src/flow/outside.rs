@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::calls::{BACKGROUND, Site, bindings};
 use super::catalog::{self, Row};
+use super::given::{may_agree, own_data};
 use super::machine::{Machine, is_model_name};
 use super::trace::{Event, Message, Op};
 use super::value::{Data, Dtype, Group, Items, Locally, OUTPUT, Origin, PARTS, Taint, Val, hash};
@@ -121,11 +122,32 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return loader;
         }
         if let Some(base) = base {
-            return Val { dtype: dtype_of(&site), ..method(name, base, callee, args, origin, sym) };
+            let mut value = Val { dtype: dtype_of(&site), ..method(name, base, callee, args, origin, sym) };
+            let is_open = self.with_local && matches!(value.data, Data::Unknown);
+            if is_open && value.taint.is_clean() && !value.agreed && !may_agree(name) {
+                value = value.tainted(own_data(args.iter()));
+            }
+            return value;
+        }
+        // A list of modules is what it lists.
+        if let ("torch.nn.ModuleList" | "torch.nn.Sequential", [list]) = (path, args)
+            && matches!(list.data, Data::Many(_) | Data::Items(..))
+        {
+            return list.clone();
+        }
+        // A device is its name.
+        if let ("torch.device", [Val { data: Data::Str(_), .. }]) = (path, args) {
+            return args[0].clone();
         }
         let (joined, shapes) = site.joined();
         if path.starts_with("torch.") || path.starts_with("numpy.") {
             return Val { dtype: dtype_of(&site), ..of_tensor(path, joined, shapes, args, origin, sym) };
+        }
+        if path.starts_with("math.") {
+            return Val::unknown(sym).tainted(joined);
+        }
+        if ["copy.", "itertools.", "functools.", "operator."].iter().any(|of| path.starts_with(of)) {
+            return Val::unknown(sym).tainted(joined).shaped(shapes);
         }
         if let Some(last) = path.rsplit('.').next()
             && last.starts_with(|c: char| c.is_ascii_uppercase())
@@ -142,7 +164,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 value
             };
         }
-        Val::unknown(sym)
+        let own = if self.with_local && !may_agree(name) { own_data(args.iter()) } else { Taint::NONE };
+        Val::unknown(sym).tainted(own)
     }
 
     /// What frameworks make, and the backward pass.
@@ -492,6 +515,15 @@ fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sy
         "nonzero" | "unique" => {
             let taint = Taint::local(Locally::Data, origin);
             return Val::unknown(sym).tainted(taint).shaped(taint);
+        }
+        // Texts end where they end.
+        "generate" | "batch_generate" => {
+            let taint = Taint::local(Locally::Data, origin);
+            return Val::unknown(sym).tainted(taint).shaped(taint);
+        }
+        // An order drawn by a generator that each rank seeds with its number.
+        "permutation" | "permuted" | "sample" | "choice" if base.taint.axes != 0 => {
+            return Val::unknown(sym).tainted(Taint::local(Locally::Random, origin));
         }
         "t" | "transpose" | "permute" | "swapaxes" => {
             return Val { data: Data::View, sym, ..base.clone() };

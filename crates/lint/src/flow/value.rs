@@ -397,11 +397,11 @@ impl Val {
 
     /// This value as a condition on whether a list holds anything.
     pub(crate) fn counted(self) -> Self {
+        let (shape, sym) = (self.shape, self.sym);
         match self.data {
-            Data::Many(_) => {
-                let (shape, sym) = (self.shape, self.sym);
-                Self::unknown(sym).tainted(self.taint).tainted(shape)
-            }
+            Data::Many(_) => Self::unknown(sym).tainted(self.taint).tainted(shape),
+            // A listing of files.
+            Data::Unknown if shape.local == Some(Locally::File) => self.tainted(shape),
             _ => self,
         }
     }

@@ -385,6 +385,14 @@ impl<'s> Project<'s> {
         None
     }
 
+    /// What runs when an object of a class is called: `__call__`, or `forward` of a module of torch.
+    pub(crate) fn called(&self, class: ClassId) -> Option<FuncId> {
+        self.method(class, "__call__").or_else(|| {
+            let is_module = self.external_bases(class).iter().any(|base| base.ends_with("Module"));
+            if is_module { self.method(class, "forward") } else { None }
+        })
+    }
+
     /// The class and those it inherits from in the project, nearest first.
     pub(crate) fn ancestry(&self, class: ClassId) -> &[ClassId] {
         self.families.get(class).map_or(&[], |family| family.classes.as_slice())

@@ -53,7 +53,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let last = seen.path.rsplit('.').next().unwrap_or_default();
             let is_setting = match last {
                 "set_device" => seen.path == "torch.cuda.set_device" && is_first(seen.args.first()),
-                "cuda" => is_first(seen.args.first()),
+                "cuda" | "to" => is_first(seen.args.first()),
                 "DistributedDataParallel" | "DDP" => false,
                 _ => false,
             };

@@ -1,0 +1,92 @@
+//! What calls that are not followed make of what they are given, and objects that are told of a process's own data.
+
+use super::machine::Machine;
+use super::value::{Data, Locally, Taint, Val};
+use crate::python::ast::{Expr, ExprKind};
+use crate::python::index::{ClassId, FuncId};
+
+/// Words of functions that make a value equal on all processes, as far as their names tell.
+const AGREEING: &[&str] =
+    &["reduce", "gather", "sync", "broadcast", "agree", "all_", "dist", "across", "global", "world"];
+/// Words of objects that watch what a process measures.
+const WATCHERS: &[&str] = &["stop", "early", "patience", "monitor", "meter", "tracker", "watch", "detector"];
+
+/// In what a value that is made of these may differ: of the process's own data comes the process's own.
+pub(super) fn own_data<'a>(values: impl Iterator<Item = &'a Val>) -> Taint {
+    let own = values.filter(|value| !value.agreed).map(|value| value.taint);
+    let own = own.filter(|taint| {
+        taint.axes == 0
+            && matches!(
+                taint.local,
+                Some(Locally::Data | Locally::File | Locally::Time | Locally::Random | Locally::Signal)
+            )
+    });
+    own.fold(Taint::NONE, Taint::join)
+}
+
+/// Whether a function of this name may make its value equal on all processes.
+pub(super) fn may_agree(name: &str) -> bool {
+    AGREEING.iter().any(|word| name.contains(word))
+}
+
+impl<'p, 's> Machine<'_, 'p, 's> {
+    /// What a function of the project returns, that does not communicate and was given the process's own data.
+    pub(super) fn of_given(&self, func: FuncId, bound: &[(&'s str, Val)], value: Val) -> Val {
+        let is_open = matches!(value.data, Data::Unknown | Data::Cond(_))
+            && value.taint.is_clean()
+            && !value.agreed
+            && self.with_local
+            && !self.facts.may[func];
+        if !is_open {
+            return value;
+        }
+        let own = own_data(bound.iter().map(|(_, value)| value));
+        value.tainted(own)
+    }
+
+    /// An object is told of the process's own data: what it answers afterwards depends on that.
+    pub(super) fn feed(&mut self, of: &Expr<'s>, base: &Val, args: &[Val], keywords: &[(&'s str, Val)]) {
+        if !self.with_local || self.muted > 0 {
+            return;
+        }
+        let Some(name) = of.last_name().filter(|name| *name != "self") else { return };
+        let is_watcher = match &base.data {
+            Data::Instance(class) => !self.communicates(*class),
+            Data::Unknown => WATCHERS.iter().any(|word| name.contains(word)),
+            _ => false,
+        };
+        if !is_watcher {
+            return;
+        }
+        let own = own_data(args.iter().chain(keywords.iter().map(|(_, value)| value)));
+        let sym = base.sym;
+        let fed = &mut self.frame().fed;
+        fed.retain(|(known, _)| *known != sym);
+        if !own.is_clean() {
+            fed.push((sym, own));
+        }
+    }
+
+    /// In what an attribute of an object may differ that was told of the process's own data.
+    pub(super) fn fed(&self, base: &Val) -> Taint {
+        let fed = self.frames.last().map(|frame| frame.fed.as_slice()).unwrap_or_default();
+        fed.iter().find(|(sym, _)| *sym == base.sym).map(|(_, taint)| *taint).unwrap_or_default()
+    }
+
+    /// Whether some method of a class may communicate.
+    fn communicates(&self, class: ClassId) -> bool {
+        let classes = self.project.ancestry(class);
+        !self.project.external_bases(class).is_empty()
+            || classes
+                .iter()
+                .any(|id| self.project.classes[*id].methods.values().any(|id| self.facts.may[*id]))
+    }
+}
+
+/// The object of a call: `x` of `x(...)` and of `x.method(...)`.
+pub(super) fn object<'a, 's>(func: &'a Expr<'s>) -> &'a Expr<'s> {
+    match &func.kind {
+        ExprKind::Attr(of, _) => of,
+        _ => func,
+    }
+}
