@@ -11,6 +11,7 @@ pub(crate) mod compare;
 pub(crate) mod eval;
 pub(crate) mod facts;
 mod given;
+mod guards;
 pub(crate) mod held;
 pub(crate) mod hooks;
 mod job;

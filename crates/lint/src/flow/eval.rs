@@ -344,6 +344,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             value.shape = a.shape.join(b.shape);
             return value;
         }
+        // Keys of one dict and not of another are a set.
+        if matches!(op, Op::Sub | Op::BitAnd | Op::BitOr) && (is_keys(left) || is_keys(right)) {
+            taint = taint.join(Taint::local(Locally::Order, self.origin(left.span)));
+        }
         let sym = hash(&[49, op as u64, a.sym, b.sym]);
         if let (Op::BitAnd | Op::BitOr, Data::Cond(x), Data::Cond(y)) = (op, &a.data, &b.data) {
             let cond = if op == Op::BitAnd { and(x, y) } else { or(x, y) };
@@ -638,6 +642,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn size_of(group: Group) -> i64 {
         if group == Group::World { WORLD } else { Process::size(Axis::Group) }
     }
+}
+
+/// Whether an expression is the keys of a dict.
+fn is_keys(expr: &Expr<'_>) -> bool {
+    matches!(&expr.kind, ExprKind::Call(call) if call.args.is_empty() && call.func.last_name() == Some("keys"))
 }
 
 /// Whether an expression is named as the number of ranks: `world_size`, `self.num_replicas`, `dist.get_world_size()`.

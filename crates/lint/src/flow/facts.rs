@@ -75,6 +75,8 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) sets: std::collections::BTreeSet<(ClassId, &'s str)>,
     /// What the files say together.
     pub(super) job: super::job::Job,
+    /// Functions that a decorator of the project keeps from some processes.
+    pub(super) guarded: LookupMap<FuncId, super::guards::Guarding>,
     /// Values that were found.
     pub(super) known: Known,
 }
@@ -230,6 +232,7 @@ impl<'p, 's> Facts<'p, 's> {
             sets,
             job,
             attributes,
+            guarded: context.guarded.clone(),
             known: Known::default(),
         }
     }
@@ -338,11 +341,12 @@ fn sketch<'p, 's>(project: &'p Project<'s>, context: &Context<'s>, id: FuncId) -
     let mut sketch = Sketch::default();
     let mut names: Assigned<'p, 's> = Assigned::default();
     let def = &*func.def;
-    sketch.differs = def.params.iter().any(|p| catalog::rank_name(p.name).is_some() || is_local_name(p.name))
-        || def.decorators.iter().any(|d| guard_name(d).is_some());
-    sketch.ranked = def.params.iter().any(|p| catalog::rank_name(p.name).is_some())
-        || def.decorators.iter().any(|d| guard_name(d).is_some());
-    sketch.branches = def.decorators.iter().any(|d| guard_name(d).is_some());
+    let is_guarded =
+        context.guarded.contains_key(&id) || def.decorators.iter().any(|d| guard_name(d).is_some());
+    sketch.differs = is_guarded
+        || def.params.iter().any(|p| catalog::rank_name(p.name).is_some() || is_local_name(p.name));
+    sketch.ranked = is_guarded || def.params.iter().any(|p| catalog::rank_name(p.name).is_some());
+    sketch.branches = is_guarded;
     let wrapped_turns = turns_over_wrapped(project, context, id);
     walk::stmts(&def.body, &mut |stmt| {
         let is_loop = matches!(stmt.kind, StmtKind::For(_) | StmtKind::While(_));
@@ -376,7 +380,7 @@ fn sketch<'p, 's>(project: &'p Project<'s>, context: &Context<'s>, id: FuncId) -
         }
         walk::own_exprs(stmt, &mut |expr| {
             walk::exprs(expr, &mut |expr| {
-                note(project, context, id, expr, &mut sketch);
+                note(project, context, id, expr, &names, &mut sketch);
                 if let ExprKind::Call(call) = &expr.kind
                     && let ExprKind::Name(name) = &call.func.kind
                     && wrapped_turns.contains(name)
@@ -452,7 +456,14 @@ pub(crate) fn guard_name(decorator: &Expr<'_>) -> Option<&'static ringleader_kno
     catalog::guard(name?)
 }
 
-fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Expr<'s>, sketch: &mut Sketch) {
+fn note<'s>(
+    project: &Project<'s>,
+    context: &Context<'s>,
+    id: FuncId,
+    expr: &Expr<'s>,
+    names: &Assigned<'_, 's>,
+    sketch: &mut Sketch,
+) {
     match &expr.kind {
         ExprKind::Name(name) => {
             sketch.ranked |= catalog::rank_name(name).is_some()
@@ -518,7 +529,14 @@ fn note<'s>(project: &Project<'s>, context: &Context<'s>, id: FuncId, expr: &Exp
             {
                 sketch.handlers.push(handler);
             }
-            match target(project, context, id, call) {
+            let target = match target(project, context, id, call) {
+                Target::Nothing => {
+                    super::given::of_local_object(project, project.functions[id].file, names, call)
+                        .map_or(Target::Nothing, Target::Func)
+                }
+                target => target,
+            };
+            match target {
                 Target::Func(callee) => sketch.calls.push((callee, expr.span.at)),
                 Target::May => sketch.direct.push(expr.span.at),
                 Target::Nothing => {}
@@ -615,6 +633,10 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
             }) {
                 Some(_) if is_wrapped => Target::May,
                 Some(method) if catalog::of_function(project, method).is_none() => Target::Func(method),
+                // `self.stopper(score)`
+                _ if let Some(called) = held_and_called(project, context, class, rest) => {
+                    Target::Func(called)
+                }
                 // `self.model(batch)`
                 _ if project.ancestry(class).iter().any(|id| context.wrapped[*id].contains(rest)) => {
                     Target::May
@@ -665,6 +687,17 @@ fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<
             }
         }
     }
+}
+
+/// What runs when an object of the project is called that an attribute holds.
+fn held_and_called(
+    project: &Project<'_>,
+    context: &Context<'_>,
+    class: ClassId,
+    name: &str,
+) -> Option<FuncId> {
+    let holder = project.ancestry(class).iter().find_map(|id| context.holders[*id].get(name))?;
+    project.called(*holder)
 }
 
 fn of_name(name: &str) -> Target {

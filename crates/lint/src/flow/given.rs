@@ -1,9 +1,10 @@
 //! What calls that are not followed make of what they are given, and objects that are told of a process's own data.
 
+use super::facts::Assigned;
 use super::machine::Machine;
 use super::value::{Data, Locally, Taint, Val};
-use crate::python::ast::{Expr, ExprKind};
-use crate::python::index::{ClassId, FuncId};
+use crate::python::ast::{Call, Expr, ExprKind};
+use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
 
 /// Words of functions that make a value equal on all processes, as far as their names tell.
 const AGREEING: &[&str] =
@@ -13,13 +14,18 @@ const WATCHERS: &[&str] = &["stop", "early", "patience", "monitor", "meter", "tr
 
 /// In what a value that is made of these may differ: of the process's own data comes the process's own.
 pub(super) fn own_data<'a>(values: impl Iterator<Item = &'a Val>) -> Taint {
-    let own = values.filter(|value| !value.agreed).map(|value| value.taint);
-    let own = own.filter(|taint| {
-        taint.axes == 0
-            && matches!(
-                taint.local,
-                Some(Locally::Data | Locally::File | Locally::Time | Locally::Random | Locally::Signal)
-            )
+    let own = values.filter(|value| !value.agreed && value.taint.axes == 0);
+    let own = own.filter(|value| match value.taint.local {
+        Some(Locally::Data | Locally::File | Locally::Time | Locally::Random | Locally::Signal) => true,
+        // A number of what a loader yields, and not the loader.
+        Some(Locally::Loader | Locally::Part | Locally::End) => value.shape.is_clean(),
+        _ => false,
+    });
+    let own = own.map(|value| match value.taint.local {
+        Some(Locally::Loader | Locally::Part | Locally::End) => {
+            Taint { local: Some(Locally::Data), ..value.taint }
+        }
+        _ => value.taint,
     });
     own.fold(Taint::NONE, Taint::join)
 }
@@ -88,5 +94,29 @@ pub(super) fn object<'a, 's>(func: &'a Expr<'s>) -> &'a Expr<'s> {
     match &func.kind {
         ExprKind::Attr(of, _) => of,
         _ => func,
+    }
+}
+
+/// The method of the project that a call on an object reaches which the function itself makes.
+pub(super) fn of_local_object(
+    project: &Project<'_>,
+    file: FileId,
+    names: &Assigned<'_, '_>,
+    call: &Call<'_>,
+) -> Option<FuncId> {
+    let (name, method) = match &call.func.kind {
+        ExprKind::Name(name) => (*name, None),
+        ExprKind::Attr(of, method) => match of.kind {
+            ExprKind::Name(name) => (name, Some(*method)),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let (value, None) = names.get(name)?.last()? else { return None };
+    let ExprKind::Call(maker) = &value.kind else { return None };
+    let Meaning::Class(class) = project.resolve(file, &maker.func.dotted()?)? else { return None };
+    match method {
+        Some(method) => project.method(class, method),
+        None => project.called(class),
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Context<'s> {
     pub(super) called: BTreeMap<String, FuncId>,
     /// Properties by name, where one class alone has it.
     pub(super) properties: LookupMap<&'s str, FuncId>,
+    /// Functions that a decorator of the project keeps from some processes.
+    pub(super) guarded: LookupMap<FuncId, super::guards::Guarding>,
 }
 
 impl<'s> Context<'s> {
@@ -66,6 +68,7 @@ impl<'s> Context<'s> {
             project.functions[*one].def.decorators.iter().any(is_property).then_some((*name, *one))
         });
         let properties = properties.collect();
+        let guarded = super::guards::guarded(project, |test| names_rank(test, &rank_attributes));
         Self {
             holders,
             methods,
@@ -76,6 +79,7 @@ impl<'s> Context<'s> {
             filled,
             called,
             properties,
+            guarded,
         }
     }
 

@@ -255,7 +255,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 return false;
             }
         }
-        true
+        self.passes_wrapper(func)
     }
 
     /// What is known of a parameter without a caller.
@@ -355,7 +355,12 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         if super::names::is_local_name(name) {
             let is_loader =
                 ["loader", "iterator", "dataset", "batches"].iter().any(|word| name.contains(word));
-            let kind = if is_loader { Locally::Loader } else { Locally::Data };
+            let kind = match name {
+                // A parameter that the process's batch did not use has none.
+                "grad" => Locally::Part,
+                _ if is_loader => Locally::Loader,
+                _ => Locally::Data,
+            };
             value = value.tainted(Taint::local(kind, origin));
             // A gradient is as large as its parameter, and a loss is a number.
             if !matches!(name, "grad" | "loss") && super::names::is_sized_name(name) {

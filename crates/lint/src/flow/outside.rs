@@ -201,17 +201,23 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if matches!(path, "random.shuffle" | "numpy.random.shuffle") {
             return None;
         }
-        if site.keyword("generator").is_some_and(|generator| !matches!(generator.data, Data::None)) {
-            return None;
+        if let Some(generator) = site.keyword("generator").filter(|value| !matches!(value.data, Data::None)) {
+            // Seeded with the rank, it draws another order on each.
+            let is_own = generator.taint.axes != 0 && catalog::local_call(path) == Some(Locally::Random);
+            return is_own.then(|| Val::unknown(sym).tainted(Taint::local(Locally::Random, origin)));
         }
         let kind = catalog::local_call(path)?;
         // What is asked of a value that all hold alike is answered alike.
         if kind == Locally::Data && !site.args.is_empty() && site.args.iter().all(|arg| arg.agreed) {
             return Some(Val { agreed: true, ..Val::unknown(sym) });
         }
-        let shape = if kind == Locally::File { Taint::local(Locally::Order, origin) } else { Taint::NONE };
         let value = Val::unknown(hash(&[76, sym, u64::from(origin.span.at)]));
-        Some(value.tainted(Taint::local(kind, origin)).shaped(shape))
+        let lists = ["listdir", "scandir", "glob", "iglob"].iter().any(|name| path.ends_with(name));
+        if lists {
+            let order = Taint::local(Locally::Order, origin);
+            return Some(value.tainted(order).shaped(Taint::local(kind, origin)));
+        }
+        Some(value.tainted(Taint::local(kind, origin)))
     }
 
     /// A function that is started beside the caller, in a thread or by a pool, and what it calls on the default group.
@@ -303,6 +309,27 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let shuffled = Val { data: Data::Unknown, sym: hash(&[79, sym]), ..old };
             self.bind(list, shuffled.tainted(Taint::local(Locally::Random, origin)));
             return Some(Val::none());
+        }
+        // A generator that is seeded with the rank draws what is its own.
+        if let Some(base) = base
+            && let ExprKind::Attr(of, _) = &call.func.kind
+        {
+            if name == "manual_seed" {
+                let by = args.first().map(|seed| Taint { local: None, ..seed.taint }).unwrap_or_default();
+                let seeded = Val { sym: hash(&[86, sym]), ..base.clone() }.tainted(by);
+                if let ExprKind::Name(generator) = of.kind {
+                    self.bind(generator, seeded.clone());
+                }
+                return Some(seeded);
+            }
+            if name == "shuffle"
+                && base.taint.axes != 0
+                && let Some(ExprKind::Name(list)) = call.args.first().map(|arg| &arg.kind)
+            {
+                let shuffled = Val { data: Data::Unknown, sym: hash(&[79, sym]), ..args[0].clone() };
+                self.bind(list, shuffled.tainted(Taint::local(Locally::Random, origin)));
+                return Some(Val::none());
+            }
         }
         if matches!(name, "append" | "extend" | "add" | "update" | "insert")
             && let ExprKind::Attr(of, _) = &call.func.kind
@@ -504,6 +531,10 @@ fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sy
         "numel" | "nelement" | "size" | "dim" => {
             let taint = if base.shape.is_clean() { base.taint } else { base.shape };
             return Val::unknown(sym).tainted(taint);
+        }
+        // A queue, and the judge of a trial.
+        "empty" | "should_prune" if args.is_empty() => {
+            return Val::unknown(hash(&[78, sym])).tainted(Taint::local(Locally::Time, origin));
         }
         "exists" | "is_file" | "is_dir" => {
             return Val::unknown(sym).tainted(Taint::local(Locally::File, origin));

@@ -45,6 +45,7 @@ fn shared_seed(seen: &Seen) -> Option<(&'static str, &Val)> {
             ("the seed of the split", seen.argument("random_state", 99).or(seen.argument("seed", 99)))
         }
         "shuffle" => ("the seed of the shuffle", seen.argument("seed", 99)),
+        "random_split" => ("the seed of the split", seen.argument("generator", 2)),
         _ => return None,
     };
     Some((name, seed?))

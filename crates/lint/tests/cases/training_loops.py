@@ -920,3 +920,621 @@ def embed_all(encoder, chunks, rank, world):
         vectors.append(encoder.encode(chunk))
         dist.barrier()
     return vectors
+#: fires main-flag-of-the-accelerator-around-evaluation collective-under-rank-condition|exit-before-collective
+from accelerate import Accelerator
+
+class Trainer:
+    def __init__(self, cfg, model, loader):
+        self.accelerator = Accelerator(mixed_precision=cfg.precision)
+        self.is_main = self.accelerator.is_main_process
+        self.model, self.loader = self.accelerator.prepare(model, loader)
+
+    def evaluate(self):
+        hits = []
+        for batch in self.loader:
+            out = self.model(batch["x"]).argmax(-1)
+            hits.append(self.accelerator.gather_for_metrics(out == batch["y"]))
+        return sum(h.float().mean() for h in hits) / len(hits)
+
+    def after_epoch(self, epoch):
+        if self.is_main:
+            score = self.evaluate()
+            self.accelerator.log({"score": score}, step=epoch)
+#: fires samples-are-made-on-rank-0-with-a-sharded-model collective-under-rank-condition|sharded-call-under-rank-condition
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def preview(model, prompts, tokenizer):
+    model.eval()
+    for prompt in prompts:
+        ids = tokenizer(prompt, return_tensors="pt").input_ids.cuda()
+        out = model(ids)
+        print(tokenizer.decode(out.logits.argmax(-1)[0]))
+    model.train()
+
+def train(model, loader, optimizer, prompts, tokenizer, every):
+    model = FSDP(model)
+    for step, batch in enumerate(loader):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        if step % every == 0 and dist.get_rank() == 0:
+            preview(model, prompts, tokenizer)
+#: fires log-text-is-reduced-only-where-it-is-printed collective-under-rank-condition
+import logging
+import torch.distributed as dist
+
+log = logging.getLogger(__name__)
+
+def mean_over_ranks(x):
+    x = x.clone()
+    dist.all_reduce(x)
+    return (x / dist.get_world_size()).item()
+
+def after_step(step, loss, norm, args):
+    if args.rank == 0 and step % args.log_interval == 0:
+        log.info("step %d: loss %.3f, norm %.3f", step, mean_over_ranks(loss), norm)
+#: fires save-helper-of-another-file-waits collective-under-rank-condition|exit-before-collective fit.py
+from checkpoint import Checkpointer
+from distributed import rank
+
+def fit(cfg, model, optimizer, data):
+    keeper = Checkpointer(cfg.out)
+    for step, batch in enumerate(data):
+        optimizer.step(model, batch)
+        if step % cfg.save_every == 0 and rank() == 0:
+            keeper.write(model, optimizer, step)
+#- checkpoint.py
+import os
+import torch
+from distributed import synchronize
+
+class Checkpointer:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def write(self, model, optimizer, step):
+        path = os.path.join(self.folder, f"{step}.pt")
+        torch.save({"model": model.state_dict(), "step": step}, path)
+        synchronize()
+        self.prune()
+
+    def prune(self):
+        for old in sorted(os.listdir(self.folder))[:-3]:
+            os.remove(os.path.join(self.folder, old))
+#- distributed.py
+import torch.distributed as dist
+
+def rank():
+    return dist.get_rank() if dist.is_initialized() else 0
+
+def synchronize():
+    if not dist.is_initialized():
+        return
+    if dist.get_world_size() == 1:
+        return
+    dist.barrier()
+#: silent save-helper-of-another-file-decides-itself fit.py
+from checkpoint import Checkpointer
+
+def fit(cfg, model, optimizer, data):
+    keeper = Checkpointer(cfg.out)
+    for step, batch in enumerate(data):
+        optimizer.step(model, batch)
+        if step % cfg.save_every == 0:
+            keeper.write(model, optimizer, step)
+#- checkpoint.py
+import os
+import torch
+from distributed import synchronize, rank
+
+class Checkpointer:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def write(self, model, optimizer, step):
+        if rank() == 0:
+            torch.save({"model": model.state_dict(), "step": step}, os.path.join(self.folder, f"{step}.pt"))
+        synchronize()
+#- distributed.py
+import torch.distributed as dist
+
+def rank():
+    return dist.get_rank() if dist.is_initialized() else 0
+
+def synchronize():
+    if not dist.is_initialized():
+        return
+    dist.barrier()
+#: fires decorator-of-the-project-keeps-others-out collective-in-rank-zero-function|collective-under-rank-condition
+import functools
+import torch.distributed as dist
+
+def only_on_master(func):
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        if dist.get_rank() == 0:
+            return func(*args, **kwargs)
+    return wrapper
+
+class Recorder:
+    @only_on_master
+    def record(self, values):
+        dist.all_reduce(values)
+        self.writer.add_scalar("v", values.item())
+#: silent decorator-of-the-project-runs-on-all
+import functools
+import torch.distributed as dist
+
+def timed(func):
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        out = func(*args, **kwargs)
+        if dist.get_rank() == 0:
+            print(func.__name__)
+        return out
+    return wrapper
+
+class Recorder:
+    @timed
+    def record(self, values):
+        dist.all_reduce(values)
+#: fires local-main-process-waits collective-under-rank-condition
+from accelerate import PartialState
+
+def prepare_data(cfg, build):
+    state = PartialState()
+    if state.is_local_main_process:
+        build(cfg.data_dir)
+        state.wait_for_everyone()
+    return cfg.data_dir
+#: fires last-stage-broadcasts-in-the-world collective-under-rank-condition
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state as mpu
+
+def sync_stop_flag(flag):
+    t = torch.tensor([int(flag)], device="cuda")
+    if mpu.is_pipeline_last_stage():
+        dist.broadcast(t, src=dist.get_world_size() - 1)
+    return bool(t.item())
+#: silent last-stage-broadcasts-to-all
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state as mpu
+
+def sync_stop_flag(flag):
+    t = torch.tensor([int(flag)], device="cuda")
+    dist.broadcast(t, src=dist.get_world_size() - 1)
+    return bool(t.item())
+#: low fires others-leave-before-the-device-mesh exit-before-collective|collective-under-rank-condition
+import os
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def setup(cfg):
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("nccl")
+    if rank >= cfg.dp * cfg.tp:
+        return None
+    return init_device_mesh("cuda", (cfg.dp, cfg.tp), mesh_dim_names=("dp", "tp"))
+#: fires tokenizer-built-by-rank-0-then-broadcast-by-rank-0 collective-under-rank-condition
+import torch.distributed as dist
+
+def shared_vocab(texts, rank):
+    box = [None]
+    if rank == 0:
+        box[0] = build_vocab(texts)
+        dist.broadcast_object_list(box, src=0)
+    return box[0]
+#: fires jax-gather-on-process-0 collective-under-rank-condition|exit-before-collective
+import jax
+from jax.experimental import multihost_utils
+
+def write_metrics(metrics, writer, step):
+    if jax.process_index() != 0:
+        return
+    host = multihost_utils.process_allgather(metrics)
+    writer.write_scalars(step, host)
+#: fires orbax-save-on-process-0 collective-under-rank-condition
+import jax
+import orbax.checkpoint as ocp
+
+def save(path, step, state):
+    manager = ocp.CheckpointManager(path)
+    if jax.process_index() == 0:
+        manager.save(step, args=ocp.args.StandardSave(state))
+        manager.wait_until_finished()
+#: fires horovod-metric-on-rank-0 collective-under-rank-condition
+import horovod.torch as hvd
+import torch
+
+def metric_average(value, name):
+    return hvd.allreduce(torch.tensor(value), name=name).item()
+
+def test(model, loader):
+    loss = run(model, loader)
+    if hvd.rank() == 0:
+        print("test loss", metric_average(loss, "loss"))
+#: fires mpi-reduce-in-a-log-line collective-under-rank-condition
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank = comm.Get_rank()
+
+def report(residual, it):
+    if rank == 0:
+        print(it, comm.allreduce(residual, op=MPI.MAX))
+#: fires fabric-saves-on-zero collective-under-rank-condition
+import lightning as L
+
+def main(cfg, model, optimizer, loader):
+    fabric = L.Fabric(devices=cfg.devices, strategy="fsdp")
+    fabric.launch()
+    model, optimizer = fabric.setup(model, optimizer)
+    for step, batch in enumerate(loader):
+        loss = model(batch)
+        fabric.backward(loss)
+        optimizer.step()
+        if step % cfg.every == 0 and fabric.global_rank == 0:
+            fabric.save(f"{step}.ckpt", {"model": model})
+#: low fires handed-rank-is-a-number-of-the-node local-rank-as-rank
+import torch.multiprocessing as mp
+import torch.distributed as dist
+
+def worker(local_rank, args):
+    dist.init_process_group("nccl", init_method=args.url, rank=local_rank, world_size=args.nodes * args.gpus)
+    run(local_rank, args)
+
+def main(args):
+    mp.spawn(worker, nprocs=args.gpus, args=(args,))
+#: silent handed-rank-counts-the-nodes
+import torch
+import torch.multiprocessing as mp
+import torch.distributed as dist
+
+def worker(local_rank, args):
+    torch.cuda.set_device(local_rank)
+    rank = args.node * args.gpus + local_rank
+    dist.init_process_group("nccl", init_method=args.url, rank=rank, world_size=args.nodes * args.gpus)
+    run(local_rank, args)
+    dist.destroy_process_group()
+
+def main(args):
+    mp.spawn(worker, nprocs=args.gpus, args=(args,))
+#: low fires flag-of-the-stopper-is-local local-stop-decision|collective-under-local-condition train.py
+import torch
+from stopping import EarlyStopping
+
+def run(model, train_loader, val_loader, optimizer, epochs):
+    model = torch.nn.parallel.DistributedDataParallel(model)
+    stopping = EarlyStopping(patience=7)
+    for epoch in range(epochs):
+        for x, y in train_loader:
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            val_loss = sum(torch.nn.functional.mse_loss(model.module(x), y).item() for x, y in val_loader)
+        stopping(val_loss, model)
+        if stopping.early_stop:
+            break
+#- stopping.py
+class EarlyStopping:
+    def __init__(self, patience):
+        self.patience = patience
+        self.counter = 0
+        self.best = None
+        self.early_stop = False
+
+    def __call__(self, val_loss, model):
+        if self.best is None or val_loss < self.best:
+            self.best = val_loss
+            self.counter = 0
+        else:
+            self.counter += 1
+            if self.counter >= self.patience:
+                self.early_stop = True
+#: low silent flag-of-the-stopper-is-common train.py
+import torch
+import torch.distributed as dist
+from stopping import EarlyStopping
+
+def run(model, train_loader, val_loader, optimizer, epochs):
+    stopping = EarlyStopping(patience=7)
+    for epoch in range(epochs):
+        train_one_epoch(model, train_loader, optimizer)
+        val_loss = validate(model, val_loader)
+        val_loss = torch.tensor(val_loss, device="cuda")
+        dist.all_reduce(val_loss)
+        stopping(val_loss.item(), model)
+        if stopping.early_stop:
+            break
+#- stopping.py
+class EarlyStopping:
+    def __init__(self, patience):
+        self.patience = patience
+        self.counter = 0
+        self.best = None
+        self.early_stop = False
+
+    def __call__(self, val_loss, model):
+        if self.best is None or val_loss < self.best:
+            self.best = val_loss
+            self.counter = 0
+        else:
+            self.counter += 1
+            if self.counter >= self.patience:
+                self.early_stop = True
+#: low fires trial-is-pruned-locally local-stop-decision|collective-under-local-condition|handler-skips-collective
+import torch
+import torch.distributed as dist
+
+def objective(trial, model, loader, optimizer, epochs):
+    model = torch.nn.parallel.DistributedDataParallel(model)
+    for epoch in range(epochs):
+        score = 0.0
+        for batch in loader:
+            loss = model(batch).loss
+            loss.backward()
+            optimizer.step()
+            score += loss.item()
+        trial.report(score, epoch)
+        if trial.should_prune():
+            raise RuntimeError("pruned")
+    return score
+#: low fires scaler-skips-the-reduction-on-overflow collective-under-local-condition|local-stop-decision
+import torch
+import torch.distributed as dist
+
+class MasterOptimizer:
+    def has_overflow(self):
+        return any(torch.isinf(p.grad).any() for p in self.params if p.grad is not None)
+
+    def step(self):
+        if self.has_overflow():
+            self.scale /= 2
+            return
+        for p in self.params:
+            dist.all_reduce(p.grad)
+        self.inner.step()
+#: low silent scaler-agrees-on-the-overflow
+import torch
+import torch.distributed as dist
+
+class MasterOptimizer:
+    def has_overflow(self):
+        flag = torch.tensor(float(any(torch.isinf(p.grad).any() for p in self.params)), device="cuda")
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return flag.item() > 0
+
+    def step(self):
+        if self.has_overflow():
+            self.scale /= 2
+            return
+        for p in self.params:
+            dist.all_reduce(p.grad)
+        self.inner.step()
+#: low fires unused-parameters-are-left-out-of-the-reduction collective-under-local-condition|local-stop-decision|unordered-collectives
+import torch.distributed as dist
+
+def average_gradients(model):
+    for p in model.parameters():
+        if p.grad is None:
+            continue
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+#: low silent unused-parameters-are-reduced-as-zeros
+import torch
+import torch.distributed as dist
+
+def average_gradients(model):
+    for p in model.parameters():
+        if p.grad is None:
+            p.grad = torch.zeros_like(p)
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+#: low fires sequence-lengths-of-the-batch-say-how-often loop-count-by-rank|uneven-loader|collective-under-local-condition
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+class Critic:
+    def __init__(self, net, micro):
+        self.net = FSDP(net)
+        self.micro = micro
+
+    def values(self, batch):
+        longest = batch["lengths"].max().item()
+        out = []
+        for start in range(0, longest, self.micro):
+            out.append(self.net(batch["ids"][:, start:start + self.micro]))
+        return torch.cat(out, dim=1)
+#: low fires rollout-until-enough local-stop-decision|collective-under-local-condition|uneven-loader|loop-count-by-rank
+import torch
+import torch.distributed as dist
+
+def collect(policy, env, target):
+    done = 0
+    while done < target:
+        episode = env.run(policy)
+        done += int(episode.success.sum().item())
+        dist.all_reduce(episode.reward)
+    return done
+#: low fires retry-in-a-loop-with-a-barrier handler-skips-collective|local-stop-decision|collective-under-local-condition
+import time
+import torch.distributed as dist
+
+def load_with_retries(path, read, n):
+    for attempt in range(n):
+        try:
+            data = read(path)
+            break
+        except IOError:
+            time.sleep(2 ** attempt)
+            dist.barrier()
+    return data
+#: low fires only-ranks-with-work-reduce collective-under-local-condition|local-stop-decision|exit-before-collective
+import torch
+import torch.distributed as dist
+
+def reduce_scores(scores):
+    values = [s for s in scores if s is not None]
+    if values:
+        t = torch.stack(values).sum(0)
+        dist.all_reduce(t)
+        return t
+    return None
+#: low fires queue-of-requests-differs local-stop-decision|collective-under-local-condition
+import queue
+import torch.distributed as dist
+
+class Engine:
+    def __init__(self):
+        self.requests = queue.Queue()
+
+    def step(self, model):
+        if self.requests.empty():
+            return None
+        request = self.requests.get()
+        out = model(request.tokens)
+        dist.all_reduce(out)
+        return out
+#: low fires disk-is-full-on-one-node collective-under-local-condition|local-stop-decision|handler-skips-collective
+import shutil
+import torch.distributed.checkpoint as dcp
+
+def save(state, path, need):
+    free = shutil.disk_usage(path).free
+    if free < need:
+        print("not enough space, no checkpoint")
+        return
+    dcp.save(state, checkpoint_id=path)
+#: low fires file-handles-run-out-in-the-middle handler-skips-collective
+import torch.distributed as dist
+
+def index_files(files, rank, world):
+    sizes = {}
+    for name in files[rank::world]:
+        try:
+            sizes[name] = count_lines(name)
+        except UnicodeDecodeError:
+            print("bad file", name)
+            return None
+    out = [None] * world
+    dist.all_gather_object(out, sizes)
+    return out
+#: low fires names-of-modules-from-a-set unordered-collectives
+import torch.distributed as dist
+
+def sync_lora(model, targets, src):
+    wanted = set(targets) & set(dict(model.named_modules()))
+    for name in wanted:
+        dist.broadcast(model.get_submodule(name).weight.data, src)
+#: low silent names-of-modules-sorted
+import torch.distributed as dist
+
+def sync_lora(model, targets, src):
+    wanted = sorted(set(targets) & set(dict(model.named_modules())))
+    for name in wanted:
+        dist.broadcast(model.get_submodule(name).weight.data, src)
+#: low fires files-in-the-order-of-the-disk unordered-collectives
+import os
+import torch
+import torch.distributed as dist
+
+def load_parts(folder, rank):
+    out = {}
+    for name in os.listdir(folder):
+        box = [torch.load(os.path.join(folder, name)) if rank == 0 else None]
+        dist.broadcast_object_list(box, src=0)
+        out[name] = box[0]
+    return out
+#: low fires dict-difference-decides-the-order unordered-collectives
+import torch.distributed as dist
+
+def push_changed(old, new, group):
+    for key in new.keys() - old.keys():
+        dist.broadcast(new[key], src=0, group=group)
+#: low fires scores-of-variable-length-reduced size-by-rank
+import torch
+import torch.distributed as dist
+
+class Ranker:
+    def loss(self, batch):
+        scores = self.head(batch["pairs"])
+        mask = batch["mask"].bool()
+        kept = torch.masked_select(scores, mask)
+        dist.all_reduce(kept)
+        return kept.mean()
+#: low fires last-batch-is-smaller size-by-rank
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+def embed(dataset, model, dim):
+    accelerator = Accelerator()
+    loader = accelerator.prepare(DataLoader(dataset, batch_size=64))
+    rows = []
+    for batch in loader:
+        rows.append(model(batch))
+    rows = torch.cat(rows)
+    return accelerator.gather(rows)
+#: low fires one-rank-picks-another-dtype type-by-rank
+import torch
+import torch.distributed as dist
+
+def share(weights, rank, shape):
+    if rank == 0:
+        t = torch.tensor(weights, dtype=torch.float64, device="cuda")
+    else:
+        t = torch.empty(shape, dtype=torch.float32, device="cuda")
+    dist.broadcast(t, src=0)
+    return t
+#: low fires noise-of-the-diffusion-is-the-same-on-all seed-equal-on-all-ranks
+import torch
+import torch.distributed as dist
+
+def restore(path, model):
+    box = [torch.load(path) if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(box, src=0)
+    model.load_state_dict(box[0]["model"])
+    torch.set_rng_state(box[0]["rng"])
+#: low fires epoch-of-the-sampler-is-the-rank seed-by-rank
+import torch.distributed as dist
+from torch.utils.data import DistributedSampler
+
+def loaders(dataset, epochs):
+    sampler = DistributedSampler(dataset)
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch * dist.get_world_size() + dist.get_rank())
+        yield sampler
+#: low fires shuffled-by-the-global-generator shuffle-before-split|seed-by-rank
+import random
+import torch.distributed as dist
+
+def my_files(files):
+    random.shuffle(files)
+    per = len(files) // dist.get_world_size()
+    rank = dist.get_rank()
+    return files[rank * per:(rank + 1) * per]
+#: low fires split-is-drawn-anew-by-each-rank seed-by-rank|shuffle-before-split
+import torch
+import torch.distributed as dist
+from torch.utils.data import random_split, DataLoader, DistributedSampler
+
+def loaders(dataset, n_val):
+    seed = torch.initial_seed() + dist.get_rank()
+    g = torch.Generator().manual_seed(seed)
+    train, val = random_split(dataset, [len(dataset) - n_val, n_val], generator=g)
+    return DataLoader(train, sampler=DistributedSampler(train)), DataLoader(val)
+#: low fires permutation-of-a-generator-seeded-by-rank shuffle-before-split|seed-by-rank
+import torch
+import torch.distributed as dist
+
+class BucketSampler:
+    def __iter__(self):
+        g = torch.Generator()
+        g.manual_seed(self.seed + self.epoch + dist.get_rank())
+        order = torch.randperm(len(self.data), generator=g).tolist()
+        return iter(order[self.rank::self.world_size])
