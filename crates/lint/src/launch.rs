@@ -4,6 +4,7 @@ mod image;
 mod manifest;
 pub(crate) mod release;
 mod shell;
+mod variables;
 
 use ringleader_knowledge::version::NcclVersion;
 
@@ -30,9 +31,17 @@ pub(crate) struct Setting {
 }
 
 /// A command with its words.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Command {
     pub(crate) words: Vec<String>,
+    /// Variables that it alone gets: `NAME=value command`.
+    pub(crate) own: Vec<Setting>,
+    /// Whether the shell goes on while it runs.
+    pub(crate) is_background: bool,
+    /// Whether it stands in a loop.
+    pub(crate) is_repeated: bool,
+    /// Whether its variables are put in where it runs, and not by the script: `bash -c '... $X'`.
+    pub(crate) is_late: bool,
     pub(crate) at: Spot,
 }
 
@@ -106,6 +115,13 @@ impl Launch<'_> {
         let n = self.directives.iter().filter(|(key, ..)| key == "nodes").count();
         // Several jobs in one file: nobody knows which command is whose.
         if self.is_controlled && n > 1 { None } else { self.directive(&["nodes"]) }
+    }
+
+    /// Whether the script itself sets a variable, and no shell that it starts.
+    pub(crate) fn is_of_script(&self, setting: &Setting) -> bool {
+        let line = self.text.lines().nth(setting.at.line.saturating_sub(1) as usize).unwrap_or_default();
+        let line = line.trim_start();
+        line.starts_with(setting.name.as_str()) || line.starts_with("export ")
     }
 
     /// The number that a directive or an option of a command gives.
@@ -207,6 +223,12 @@ impl Command {
             });
         }
         None
+    }
+
+    /// Whether it starts Python, directly or through a shell.
+    pub(crate) fn starts_python(&self) -> bool {
+        let is_python = |word: &str| matches!(word.rsplit('/').next(), Some("python" | "python3"));
+        self.words.iter().any(|word| is_python(word))
     }
 
     /// The number of its node, as it is written.

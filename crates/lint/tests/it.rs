@@ -124,6 +124,16 @@ fn manifests() {
 }
 
 #[test]
+fn more_scripts() {
+    check("launch_more.sh");
+}
+
+#[test]
+fn more_manifests() {
+    check("manifests_more.yaml");
+}
+
+#[test]
 fn rules_are_documented() {
     for rule in ringleader_lint::rules::all() {
         let text = rule.explanation();

@@ -204,7 +204,7 @@ fn script(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
     }
     let words: Vec<String> = items.iter().filter_map(text_of).collect();
     if words.len() > 1 {
-        launch.commands.push(super::Command { words, at: spot(node) });
+        launch.commands.push(super::Command { words, at: spot(node), ..super::Command::default() });
     }
 }
 
@@ -232,19 +232,51 @@ fn controlled(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
     } else if let Some(trainer) = get(node, "trainer") {
         number(get(trainer, "numNodes")).map(|n| (n, spot(trainer)))
     } else if get(node, "completionMode").and_then(text_of).as_deref() == Some("Indexed") {
-        number(get(node, "completions")).map(|n| (n, spot(node)))
+        // Those that run at once.
+        let at_once = number(get(node, "parallelism"));
+        number(get(node, "completions")).map(|n| (at_once.map_or(n, |at_once| at_once.min(n)), spot(node)))
+    } else if get(node, "run").is_some() && get(node, "num_nodes").is_some() {
+        // A task of SkyPilot.
+        number(get(node, "num_nodes")).map(|n| (n, spot(node)))
+    } else if list(get(node, "replicatedJobs"))
+        .iter()
+        .any(|job| get(job, "replicas").is_some_and(|n| text_of(n).as_deref() != Some("1")))
+    {
+        // As many jobs of its kind: how many nodes, no single number says.
+        launch.directives.push(("nodes".to_owned(), String::new(), spot(node)));
+        None
     } else {
         None
     };
     if let Some((n, at)) = found {
         launch.is_controlled = true;
         launch.directives.push(("nodes".to_owned(), n.to_string(), at));
+        per_node(node, at, launch);
+    }
+}
+
+/// The processes of each node that a controller starts itself: `nprocPerNode`, `numProcPerNode`.
+fn per_node(node: &MarkedYaml<'_>, at: Spot, launch: &mut Launch<'_>) {
+    let trainer = get(node, "trainer");
+    let wanted = get(node, "nprocPerNode").or_else(|| trainer.and_then(|t| get(t, "numProcPerNode")));
+    if let Some(n) = wanted.and_then(text_of).filter(|n| n.parse::<u64>().is_ok()) {
+        let words = ["torchrun", "--nproc-per-node", &n].map(str::to_owned).to_vec();
+        let at = wanted.map_or(at, spot);
+        launch.commands.push(super::Command { words, at, ..super::Command::default() });
+    }
+    let asked = trainer.and_then(|t| get(t, "resourcesPerNode"));
+    let gpus = ["limits", "requests"]
+        .iter()
+        .find_map(|kind| get(get(asked?, kind)?, "nvidia.com/gpu").and_then(text_of));
+    if let Some(n) = gpus {
+        launch.directives.push(("gpus-per-node".to_owned(), n, at));
     }
 }
 
 /// A configuration of accelerate says what its command line would.
 fn of_accelerate(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
-    const KEYS: &[&str] = &["num_machines", "num_processes", "main_process_ip", "main_process_port"];
+    const KEYS: &[&str] =
+        &["num_machines", "num_processes", "main_process_ip", "main_process_port", "gpu_ids"];
     if get(node, "num_processes").is_none() || get(node, "distributed_type").is_none() {
         return;
     }
@@ -260,7 +292,7 @@ fn of_accelerate(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
             }
         }
     }
-    launch.commands.push(super::Command { words, at });
+    launch.commands.push(super::Command { words, at, ..super::Command::default() });
 }
 
 /// Batch sizes of a configuration of DeepSpeed.
@@ -299,12 +331,12 @@ fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
             get(list, "nvidia.com/gpu").and_then(text_of).and_then(|n| last_number(&n))
         });
         let mounts = list(get(container, "volumeMounts")).iter();
-        let is_mounted = mounts
-            .filter_map(|mount| get(mount, "mountPath"))
-            .filter_map(text_of)
-            .any(|path| path == "/dev/shm");
+        let mut paths = mounts.filter_map(|mount| get(mount, "mountPath")).filter_map(text_of);
+        // What a template fills in may be anything.
+        let is_mounted =
+            paths.any(|path| path.trim_end_matches('/') == "/dev/shm" || (in_memory && path == "x"));
         if let Some(n_gpus) = asked {
-            let has_shared_memory = is_host_ipc || in_memory || is_mounted;
+            let has_shared_memory = is_host_ipc || is_mounted;
             let security = get(container, "securityContext");
             let is_privileged =
                 security.and_then(|s| get(s, "privileged")).and_then(text_of).as_deref() == Some("true");
@@ -341,6 +373,10 @@ fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
                 count.unwrap_or_else(|| list(get(device, "device_ids")).len() as u64)
             });
             let n_gpus = counts.max().unwrap_or_default();
+            let all = list(devices)
+                .iter()
+                .any(|device| get(device, "count").and_then(text_of).as_deref() == Some("all"));
+            let n_gpus = if all { n_gpus.max(started(service)) } else { n_gpus };
             let has_shared_memory = get(service, "shm_size").is_some() || get(service, "ipc").is_some();
             if n_gpus > 0 {
                 let texts = |key: &str| -> Vec<String> {
@@ -362,6 +398,19 @@ fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
             }
         }
     }
+}
+
+/// How many processes the command of a service of Compose starts; 0 if it does not say.
+fn started(service: &MarkedYaml<'_>) -> u64 {
+    let Some(command) = get(service, "command") else { return 0 };
+    let parts = list(Some(command));
+    let text = match text_of(command) {
+        Some(text) => text,
+        None => parts.iter().filter_map(text_of).collect::<Vec<_>>().join(" "),
+    };
+    let words = text.split_whitespace().map(str::to_owned).collect();
+    let command = super::Command { words, ..super::Command::default() };
+    command.number(&["nproc-per-node"]).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use tree_sitter::{Node, Parser};
 
+use super::variables::{Variables, is_repeated};
 use super::{Command, Container, Launch, Setting, Spot};
 
 /// Nodes of one script.
 const MAX_NODES: usize = 400_000;
+/// What `--gpus all` and `--nproc-per-node=gpu` most likely mean.
+const GPUS_OF_A_NODE: u64 = 8;
 
 /// Reads a script; `line` is added to lines, for scripts within other files.
 pub(super) fn read(text: &str, line: u32, launch: &mut Launch<'_>) {
@@ -17,6 +20,7 @@ pub(super) fn read(text: &str, line: u32, launch: &mut Launch<'_>) {
     let Some(tree) = parser.parse(text, None) else { return };
     let mut assigned: Vec<(Setting, bool)> = Vec::new();
     let mut exported: Vec<String> = Vec::new();
+    let variables = variables(text, tree.root_node());
     let mut stack = vec![tree.root_node()];
     let mut left = MAX_NODES;
     while let Some(node) = stack.pop() {
@@ -31,7 +35,8 @@ pub(super) fn read(text: &str, line: u32, launch: &mut Launch<'_>) {
                 for child in node.named_children(&mut cursor) {
                     match child.kind() {
                         "variable_assignment" => {
-                            assigned.extend(assignment(text, child, line).map(|s| (s, is_export)));
+                            assigned
+                                .extend(assignment(text, child, line, &variables).map(|s| (s, is_export)));
                         }
                         "variable_name" if is_export => exported.push(slice(text, child).to_owned()),
                         _ => {}
@@ -40,9 +45,9 @@ pub(super) fn read(text: &str, line: u32, launch: &mut Launch<'_>) {
                 continue;
             }
             "variable_assignment" => {
-                assigned.extend(assignment(text, node, line).map(|s| (s, false)));
+                assigned.extend(assignment(text, node, line, &variables).map(|s| (s, false)));
             }
-            "command" => command(text, node, line, launch, &mut assigned),
+            "command" => command(text, node, line, &variables, launch, &mut assigned),
             _ => {}
         }
         let mut cursor = node.walk();
@@ -58,6 +63,27 @@ pub(super) fn read(text: &str, line: u32, launch: &mut Launch<'_>) {
     launch.settings.extend(kept.map(|(setting, _)| setting));
 }
 
+/// The variables of a script.
+fn variables(text: &str, root: Node<'_>) -> Variables {
+    let mut variables = Variables::default();
+    let mut stack = vec![root];
+    let mut left = MAX_NODES;
+    while let Some(node) = stack.pop() {
+        left = left.saturating_sub(1);
+        if left == 0 {
+            break;
+        }
+        let mut cursor = node.walk();
+        // What stands before a command is its alone.
+        if node.kind() != "command" {
+            variables.add(text, node);
+        }
+        let inner = node.named_children(&mut cursor);
+        stack.extend(inner.filter(|child| node.kind() != "command" || child.kind() != "variable_assignment"));
+    }
+    variables
+}
+
 fn slice<'s>(text: &'s str, node: Node<'_>) -> &'s str {
     text.get(node.byte_range()).unwrap_or_default()
 }
@@ -68,10 +94,11 @@ fn spot(node: Node<'_>, line: u32) -> Spot {
     Spot { line: start.row as u32 + 1 + line, column: start.column as u32 + 1, end_column }
 }
 
-fn assignment(text: &str, node: Node<'_>, line: u32) -> Option<Setting> {
+fn assignment(text: &str, node: Node<'_>, line: u32, variables: &Variables) -> Option<Setting> {
     let name = slice(text, node.child_by_field_name("name")?).to_owned();
     let raw = node.child_by_field_name("value").map_or("", |value| slice(text, value));
-    Some(Setting { name, value: literal(raw), raw: raw.to_owned(), at: spot(node, line) })
+    let value = if raw.starts_with('\'') { literal(raw) } else { literal(&variables.expand(raw)) };
+    Some(Setting { name, value, raw: raw.to_owned(), at: spot(node, line) })
 }
 
 /// A word without its quotes, if the shell does not compute it.
@@ -87,22 +114,42 @@ fn command(
     text: &str,
     node: Node<'_>,
     line: u32,
+    variables: &Variables,
     launch: &mut Launch<'_>,
     assigned: &mut Vec<(Setting, bool)>,
 ) {
     let mut words = Vec::new();
+    let mut own = Vec::new();
+    let mut is_late = false;
     let mut cursor = node.walk();
     for child in node.named_children(&mut cursor) {
         match child.kind() {
-            "variable_assignment" => assigned.extend(assignment(text, child, line).map(|s| (s, true))),
+            "variable_assignment" => own.extend(assignment(text, child, line, variables)),
             "file_redirect" | "herestring_redirect" | "comment" => {}
             _ => {
                 let raw = slice(text, child);
-                words.push(literal(raw).unwrap_or_else(|| raw.trim_matches('"').to_owned()));
+                is_late |=
+                    raw.contains(char::is_whitespace) && (raw.starts_with('\'') || raw.contains("\\$"));
+                if raw.starts_with('\'') {
+                    words.push(raw.trim_matches('\'').to_owned());
+                } else if raw.starts_with('"') {
+                    words.push(variables.expand(raw.trim_matches('"')));
+                } else {
+                    let expanded = variables.expand(raw);
+                    if expanded == raw {
+                        words.push(expanded.trim_matches('"').to_owned());
+                    } else {
+                        let parts = expanded.split_whitespace().filter(|part| *part != "\\");
+                        words.extend(parts.map(|part| part.trim_matches('"').to_owned()));
+                    }
+                }
             }
         }
     }
-    let command = Command { words, at: spot(node, line) };
+    assigned.extend(own.iter().cloned().map(|setting| (setting, true)));
+    let is_background = node.next_sibling().is_some_and(|next| next.kind() == "&");
+    let is_repeated = is_repeated(node);
+    let command = Command { words, own, is_background, is_repeated, is_late, at: spot(node, line) };
     if matches!(command.program(), "docker" | "podman" | "nvidia-docker")
         && command.words.get(1).is_some_and(|w| w == "run")
     {
@@ -120,7 +167,7 @@ fn command(
     {
         let outer = command.words.iter().take(inner).cloned();
         let words = outer.chain(command.words[inner].split_whitespace().map(str::to_owned)).collect();
-        launch.commands.push(Command { words, at: command.at });
+        launch.commands.push(Command { words, ..command.clone() });
     }
     if command.words.len() > 1 {
         launch.commands.push(command);
@@ -130,14 +177,25 @@ fn command(
 fn container(command: &Command, launch: &mut Launch<'_>) {
     let gpus = command.option(&["gpus"]).unwrap_or_default();
     let listed = gpus.split_once("device=").map(|(_, list)| list.split(',').count() as u64);
-    let n_gpus = listed.or_else(|| gpus.parse().ok()).unwrap_or_default();
+    // As many as what runs in it starts processes.
+    let started = || match command.option(&["nproc-per-node"])? {
+        "gpu" | "auto" => Some(GPUS_OF_A_NODE),
+        n => n.parse().ok(),
+    };
+    let all = || if gpus.trim_matches(['"', '\'']) == "all" { started() } else { None };
+    let n_gpus = listed.or_else(|| gpus.parse().ok()).or_else(all).unwrap_or_default();
     let has_shared_memory = command.option(&["shm-size", "ipc"]).is_some()
-        || command.words.iter().any(|word| word.contains("/dev/shm") || word.contains('$'));
+        || command.words.iter().any(|word| word.contains("/dev/shm") || is_open(word));
     let has = |parts: &[&str]| command.words.iter().any(|word| parts.iter().any(|part| word.contains(part)));
-    let is_privileged = has(&["--privileged", "$"]);
+    let is_privileged = has(&["--privileged"]) || command.words.iter().any(|word| is_open(word));
     let has_rdma = is_privileged || has(&["/dev/infiniband"]);
     let can_lock = is_privileged || has(&["memlock", "IPC_LOCK"]);
     launch.containers.push(Container { n_gpus, has_shared_memory, has_rdma, can_lock, at: command.at });
+}
+
+/// Whether a word is a variable that may hold any options.
+fn is_open(word: &str) -> bool {
+    word.starts_with('$') && !word.contains(['/', ':', '='])
 }
 
 /// `-e NAME=value` of docker, `-x NAME=value` of mpirun.

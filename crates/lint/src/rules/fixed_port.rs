@@ -18,6 +18,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
+use crate::launch::Launch;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -33,11 +34,13 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
+/// What launchers take if nobody names one.
+const DEFAULT_PORT: &str = "29500";
 /// What to do.
 const HELP: &str = "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 50000))";
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = scan.launch.iter().flat_map(side_by_side).collect();
     // Only where a scheduler may put two jobs on one node.
     for launch in scan.launch.iter().filter(|launch| !launch.directives.is_empty()) {
         if launch.directives.iter().any(|(key, ..)| key == "exclusive") {
@@ -56,6 +59,30 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 findings.push(launch.finding(&RULE, setting.at, title, HELP));
             }
         }
+    }
+    findings
+}
+
+/// Jobs that one script starts side by side on its node.
+fn side_by_side(launch: &Launch<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut taken: Vec<&str> = Vec::new();
+    for command in launch.commands.iter().filter(|command| command.is_background && !command.is_repeated) {
+        let Some(launcher) = command.launcher() else { continue };
+        let is_here = !matches!(command.program(), "ssh" | "srun" | "pdsh" | "docker" | "kubectl" | "nohup");
+        let picks = command.words.iter().any(|word| word == "--standalone")
+            || command.option(&["rdzv-endpoint", "rdzv-backend"]).is_some();
+        let has_own_port = command.own.iter().any(|setting| setting.name == "MASTER_PORT");
+        if !is_here || picks || has_own_port || launcher.nodes.is_some_and(|n| n > 1) {
+            continue;
+        }
+        let port = command.option(&["master-port", "main-process-port"]).unwrap_or(DEFAULT_PORT);
+        if taken.contains(&port) {
+            let title = format!("a job beside this one takes port {port}, too: the second does not start");
+            let help = "give each its own --master-port, or --standalone";
+            findings.push(launch.finding(&RULE, command.at, title, help));
+        }
+        taken.push(port);
     }
     findings
 }

@@ -18,6 +18,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
+use crate::launch::{Command, Launch};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -36,7 +37,12 @@ pub(crate) static RULE: Rule = Rule {
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
-        let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]);
+        let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]).or_else(|| {
+            // Of the whole job, where nothing is said of a node.
+            let (n, at) = launch.directive(&["ntasks"])?;
+            Some((n.div_ceil(launch.nodes().map_or(1, |(nodes, _)| nodes).max(1)), at))
+        });
+        findings.extend(launch.commands.iter().filter_map(|command| by_mpi(launch, command)));
         for command in &launch.commands {
             let Some(launcher) = command.launcher().filter(|_| command.program() == "srun") else { continue };
             let name = launcher.name;
@@ -58,4 +64,23 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// mpirun that starts a launcher more often than there are nodes.
+fn by_mpi(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+    if !matches!(command.program(), "mpirun" | "mpiexec") {
+        return None;
+    }
+    let launcher = command.launcher()?;
+    let n = command.number(&["np", "n"])?;
+    let is_placed = ["npernode", "ppn", "map-by", "N"].iter().any(|name| command.option(&[name]).is_some());
+    let n_nodes = launcher.nodes?;
+    (n > n_nodes && !is_placed).then(|| {
+        let name = launcher.name;
+        let title = format!(
+            "mpirun starts {name} {n} times for {n_nodes} nodes, and each starts all processes of its node"
+        );
+        let help = "one process a node: mpirun -np NODES --map-by ppr:1:node, or start python directly";
+        launch.finding(&RULE, command.at, title, help)
+    })
 }

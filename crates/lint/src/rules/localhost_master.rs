@@ -64,9 +64,25 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
         }
         for command in &launch.commands {
+            // A rendezvous of its own on each node.
+            let runs_everywhere = command.program() == "srun" || launch.is_controlled;
+            let is_alone = command.words.iter().any(|word| word == "--standalone");
+            if is_alone && runs_everywhere && by_slurm > 1 && command.starts("torchrun") {
+                let title = format!("--standalone on {by_slurm} nodes: each node trains a job of its own");
+                let help = "name the first host of the job: --rdzv-backend=c10d --rdzv-endpoint=$MASTER_ADDR:29500 --nnodes=$SLURM_NNODES";
+                let mut finding = launch.finding(&RULE, command.at, title, help);
+                finding.confidence = Confidence::Medium;
+                findings.push(finding);
+            }
             let address =
                 command.option(&["master-addr", "rdzv-endpoint", "main-process-ip"]).unwrap_or_default();
             let host = address.split(':').next().unwrap_or_default();
+            // The first node may name itself so in a script of its own; the others need its real name.
+            let is_first =
+                command.node_rank() == Some("0") && command.program() != "srun" && !command.is_repeated;
+            if is_first && !launch.is_controlled {
+                continue;
+            }
             if matches!(host, "localhost" | "127.0.0.1")
                 && command.launcher().and_then(|l| l.nodes).unwrap_or(by_slurm) > 1
             {

@@ -18,7 +18,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::launch::Command;
+use crate::launch::{Command, Launch};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -64,6 +64,18 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 findings.push(finding);
             }
         }
+        findings.extend(put_in_early(launch));
+        // The same number for each turn of a loop over hosts.
+        let in_loops = started().filter(|(command, launcher)| {
+            command.is_repeated && command.program() == "ssh" && launcher.nodes.is_some_and(|n| n > 1)
+        });
+        for (command, launcher) in in_loops {
+            if let Some(rank) = command.node_rank().filter(|rank| rank.parse::<u64>().is_ok()) {
+                let n_nodes = launcher.nodes.unwrap_or(1);
+                let title = format!("each host of the loop gets node rank {rank}, of {n_nodes} nodes");
+                findings.push(launch.finding(&RULE, command.at, title, "count the hosts from 0"));
+            }
+        }
         // One line for each host: the second with the number of the first.
         let mut seen: Vec<(&str, &str)> = Vec::new();
         for (command, launcher) in started().filter(|(_, launcher)| launcher.nodes.is_some_and(|n| n > 1)) {
@@ -86,4 +98,42 @@ fn remote_host(command: &Command) -> Option<&str> {
         return None;
     }
     command.words.iter().skip(1).find(|word| !word.starts_with('-')).map(String::as_str)
+}
+
+/// Variables of a task that the batch script puts in, which runs once, on the first node.
+fn put_in_early(launch: &Launch<'_>) -> Vec<Finding> {
+    const OF_A_TASK: &[&str] = &["SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID"];
+    let n_nodes = launch.directive(&["nodes"]).map_or(1, |(n, _)| n);
+    let n_tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]).map_or(1, |(n, _)| n);
+    if launch.is_controlled || n_nodes * n_tasks < 2 {
+        return Vec::new();
+    }
+    let names = |text: &str| OF_A_TASK.iter().copied().find(|name| text.contains(name));
+    let mut findings = Vec::new();
+    for command in launch.commands.iter().filter(|command| command.program() == "srun" && !command.is_late) {
+        let is_ignored =
+            command.option(&["rdzv-backend"]).is_some() || command.option(&["rdzv-endpoint"]).is_some();
+        let n = command.launcher().and_then(|launcher| launcher.nodes).unwrap_or(n_nodes);
+        if let Some(name) = command.node_rank().and_then(names).filter(|_| !is_ignored && n > 1) {
+            let title =
+                format!("the batch script puts in {name}: all {n} nodes get the node rank of the first");
+            let help = "let each task put it in: srun bash -c 'torchrun --node-rank=$SLURM_NODEID ...', in single quotes";
+            findings.push(launch.finding(&RULE, command.at, title, help));
+        }
+    }
+    // `export RANK=$SLURM_PROCID` before srun.
+    let is_started = launch.commands.iter().any(|command| {
+        command.program() == "srun" && command.launcher().is_none() && command.starts_python()
+    });
+    for setting in
+        launch.settings.iter().filter(|setting| matches!(setting.name.as_str(), "RANK" | "LOCAL_RANK"))
+    {
+        let is_early = launch.is_of_script(setting);
+        if let Some(name) = names(&setting.raw).filter(|_| is_early && is_started) {
+            let title = format!("{} is {name} of the batch script: all tasks get the same", setting.name);
+            let help = "set it in each task: srun bash -c 'export RANK=$SLURM_PROCID; python train.py', in single quotes";
+            findings.push(launch.finding(&RULE, setting.at, title, help));
+        }
+    }
+    findings
 }

@@ -18,7 +18,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::launch::{Command, Launch};
+use crate::launch::{Command, Launch, Setting};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -71,6 +71,10 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             findings.push(finding);
         }
         findings.extend(launch.commands.iter().flat_map(|command| of_launcher(launch, command)));
+        findings.extend(launch.commands.iter().filter_map(|command| on_first_node(launch, command)));
+        findings.extend(launch.commands.iter().filter_map(|command| visible(launch, command)));
+        findings.extend(launch.commands.iter().filter_map(|command| of_trainer(launch, command)));
+        findings.extend(world_of_nodes(launch));
         if let Some(batch) = launch.batch
             && batch.micro * batch.accumulation > 0
             && batch.train % (batch.micro * batch.accumulation) != 0
@@ -132,4 +136,110 @@ fn of_launcher(launch: &Launch<'_>, command: &Command) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// A launcher that waits for several nodes and that the batch script starts on the first alone.
+fn on_first_node(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+    const ELSEWHERE: &[&str] = &["srun", "ssh", "mpirun", "mpiexec", "pdsh", "clush", "parallel", "sbatch"];
+    let launcher = command.launcher()?;
+    let (have, _) = launch.nodes().filter(|(n, _)| *n > 1 && !launch.is_controlled)?;
+    let want = launcher.nodes.filter(|n| *n > 1)?;
+    let is_batch = launch.text.contains("#SBATCH");
+    let goes_out = ELSEWHERE.iter().any(|name| {
+        launch.text.lines().filter(|line| !line.trim_start().starts_with('#')).any(|line| line.contains(name))
+    });
+    (is_batch && launcher.name == "torchrun" && !goes_out).then(|| {
+        let title =
+            format!("torchrun waits for {want} nodes, and the batch script starts it on the first of {have}");
+        let mut finding =
+            launch.finding(&RULE, command.at, title, "start it on each node: srun torchrun ...");
+        finding.confidence = Confidence::Medium;
+        finding
+    })
+}
+
+/// More processes than CUDA_VISIBLE_DEVICES shows GPUs.
+fn visible(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+    let listed = |value: &str| {
+        let is_number = |part: &str| part.trim().parse::<u32>().is_ok();
+        value.split(',').all(is_number).then(|| value.split(',').count() as u64)
+    };
+    let launcher = command.launcher()?;
+    let is_list = |setting: &&Setting| setting.name == "CUDA_VISIBLE_DEVICES";
+    let own = command.own.iter().find(is_list);
+    let mut all = launch.settings.iter().filter(is_list);
+    let exported = all.next().filter(|setting| all.next().is_none() && setting.at.line < command.at.line);
+    let setting = own.or(exported);
+    let listed_ids = command.option(&["gpu-ids"]).and_then(listed);
+    let have = setting.and_then(|setting| listed(setting.value.as_deref()?)).or(listed_ids)?;
+    let n_nodes = launcher.nodes.unwrap_or(1).max(1);
+    let want = launcher.per_node.or(launcher.total.map(|n| n / n_nodes))?;
+    (want > have && !command.starts("--cpu") && !command.starts("ssh")).then(|| {
+        let title = format!(
+            "{want} processes of a node, and they see {have} GPU{}",
+            if have == 1 { "" } else { "s" }
+        );
+        let help = "as many processes as there are GPUs in CUDA_VISIBLE_DEVICES";
+        launch.finding(&RULE, command.at, title, help)
+    })
+}
+
+/// What a trainer is told on the command line, against what srun starts.
+fn of_trainer(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+    if command.program() != "srun" || command.launcher().is_some() || !command.starts_python() {
+        return None;
+    }
+    let told = |names: &[&str]| {
+        command.words.iter().enumerate().find_map(|(n, word)| {
+            let (key, value) = match word.split_once('=') {
+                Some((key, value)) => (key, value),
+                None => (word.as_str(), command.words.get(n + 1)?.as_str()),
+            };
+            let last = key.trim_start_matches('-').rsplit('.').next()?.replace('-', "_");
+            if names.contains(&last.as_str()) && key.contains("trainer.") {
+                value.parse::<u64>().ok()
+            } else {
+                None
+            }
+        })
+    };
+    let help = "let the trainer's num_nodes and devices be --nodes and --ntasks-per-node of the job";
+    let mut title = None;
+    if let (Some((have, _)), Some(want)) = (launch.nodes(), told(&["num_nodes"]))
+        && have != want
+    {
+        title = Some(format!("the trainer is told of {want} nodes, and the job has {have}"));
+    }
+    let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]);
+    if let (Some((have, _)), Some(want)) = (tasks, told(&["devices", "gpus"]))
+        && have != want
+        && have > 1
+    {
+        title =
+            Some(format!("the trainer is told of {want} devices a node, and srun starts {have} tasks there"));
+    }
+    let mut finding = launch.finding(&RULE, command.at, title?, help);
+    finding.confidence = Confidence::Medium;
+    Some(finding)
+}
+
+/// The number of nodes as the number of processes.
+fn world_of_nodes(launch: &Launch<'_>) -> Option<Finding> {
+    let (n_tasks, _) = launch.directive(&["ntasks-per-node", "tasks-per-node"]).filter(|(n, _)| *n > 1)?;
+    let is_nodes = |raw: &str| {
+        let name = raw.trim_matches(['"', '$', '{', '}']);
+        matches!(name, "SLURM_NNODES" | "SLURM_JOB_NUM_NODES")
+    };
+    let setting =
+        launch.settings.iter().find(|setting| setting.name == "WORLD_SIZE" && is_nodes(&setting.raw))?;
+    let is_plain = launch.commands.iter().any(|command| {
+        command.program() == "srun" && command.launcher().is_none() && command.starts_python()
+    });
+    is_plain.then(|| {
+        let title = format!("WORLD_SIZE is the number of nodes, and each node runs {n_tasks} processes");
+        let mut finding =
+            launch.finding(&RULE, setting.at, title, "WORLD_SIZE counts processes: $SLURM_NTASKS");
+        finding.confidence = Confidence::Medium;
+        finding
+    })
 }

@@ -90,7 +90,7 @@ srun accelerate launch --num_machines 4 --num_processes 8 --machine_rank $SLURM_
 #: silent accelerate-counts-the-job
 #SBATCH --nodes=4
 #SBATCH --gpus-per-node=8
-srun accelerate launch --num_machines 4 --num_processes 32 --machine_rank $SLURM_NODEID train.py
+srun bash -c 'accelerate launch --num_machines 4 --num_processes 32 --machine_rank $SLURM_NODEID train.py'
 #: fires accelerate-at-localhost localhost-master
 accelerate launch --num_machines 2 --num_processes 16 --main_process_ip 127.0.0.1 train.py
 #: fires accelerate-with-one-machine-rank node-rank-fixed
