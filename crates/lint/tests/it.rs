@@ -109,6 +109,11 @@ fn training_loops() {
 }
 
 #[test]
+fn loops_of_other_frameworks() {
+    check("other_frameworks.py");
+}
+
+#[test]
 fn other_rules() {
     check("others.py");
 }

@@ -361,9 +361,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if value.taint.axes == 0 || !self.facts.file(self.file()).communicates(rest) {
             return;
         }
+        // What is called further down stands at the statement.
+        let whole = if self.frames.len() == 1 && self.root.holds(rest) { self.root } else { rest };
         let decision = Decision {
             kind: Decider::If,
-            at: self.origin(rest),
+            at: self.origin(whole),
             test: self.origin(test),
             arm: self.origin(rest),
             outcome,
@@ -433,6 +435,13 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         value.agreed = base.agreed;
         value.shape = base.shape;
+        if is_slice && matches!(base.data, Data::View) {
+            value.data = Data::View;
+        }
+        // So does a comparison that is written there.
+        if self.with_local && is_mask(at) && !base.agreed {
+            value.shape = value.shape.join(Taint::local(Locally::Data, origin));
+        }
         if is_slice || index.taint.local == Some(Locally::Data) {
             value.shape = value.shape.join(index.taint);
         }
@@ -464,6 +473,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let iter = self.iterable(iter_expr);
             sym = chain(sym, iter.sym);
             shape = shape.join(iter.shape);
+            // A list of the process's own is as long as it is.
+            if self.with_local && iter.taint.local == Some(Locally::Data) && !iter.agreed {
+                shape = shape.join(Taint { axes: 0, ..iter.taint });
+            }
             taint = taint.join(Taint { axes: 0, ..iter.taint });
             is_unordered |=
                 iter.taint.local == Some(Locally::Order) || matches!(&iter.data, Data::Items(Items::Set, _));
@@ -641,6 +654,16 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     pub(crate) fn size_of(group: Group) -> i64 {
         if group == Group::World { WORLD } else { Process::size(Axis::Group) }
+    }
+}
+
+/// Whether an index is a mask: `x[y > 0]`, `x[~done]`.
+fn is_mask(at: &Expr<'_>) -> bool {
+    let compares = |op: Cmp| matches!(op, Cmp::Lt | Cmp::LtE | Cmp::Gt | Cmp::GtE | Cmp::Eq | Cmp::NotEq);
+    match &at.kind {
+        ExprKind::Compare(c) => c.rest.iter().all(|(op, _)| compares(*op)),
+        ExprKind::Binary(Op::BitAnd | Op::BitOr, a, b) => is_mask(a) && is_mask(b),
+        _ => false,
     }
 }
 

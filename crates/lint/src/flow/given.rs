@@ -89,6 +89,37 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 }
 
+/// Names of what a process measures or is told by its own part of the world.
+const MEASURED: &[&str] =
+    &["done", "terminated", "truncated", "finished", "residual", "loss", "score", "reward", "kl"];
+
+/// Whether a value comes from a call that is not named as one that makes it equal on all processes.
+pub(super) fn measures(value: &Expr<'_>) -> bool {
+    match &value.kind {
+        ExprKind::Call(call) => !call.func.last_name().is_some_and(may_agree),
+        _ => false,
+    }
+}
+
+impl<'s> Machine<'_, '_, 's> {
+    /// What is named as a measurement, and of which nothing else is known, is the process's own.
+    pub(super) fn measured(&mut self, target: &Expr<'s>) {
+        match &target.kind {
+            ExprKind::Tuple(parts) => parts.iter().for_each(|part| self.measured(part)),
+            ExprKind::Name(name) if MEASURED.contains(name) => {
+                let origin = self.origin(target.span);
+                let open = self.frame().scope.name(name).filter(|value| {
+                    matches!(value.data, Data::Unknown) && value.taint.is_clean() && !value.agreed
+                });
+                if let Some(value) = open.cloned() {
+                    self.frame().scope.set(name, value.tainted(Taint::local(Locally::Data, origin)));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The object of a call: `x` of `x(...)` and of `x.method(...)`.
 pub(super) fn object<'a, 's>(func: &'a Expr<'s>) -> &'a Expr<'s> {
     match &func.kind {

@@ -341,6 +341,9 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         if matches!(name, "world_size" | "num_processes" | "nprocs" | "n_ranks") {
             return Val::int(super::trace::WORLD);
         }
+        if matches!(name, "num_stages" | "pp_size" | "pipeline_parallel_size" | "num_pipeline_stages") {
+            return Val::int(super::trace::Process::size(ringleader_knowledge::collective::Axis::Pipeline));
+        }
         if matches!(
             name,
             "distributed" | "is_distributed" | "use_distributed" | "is_ddp" | "use_ddp" | "multi_gpu"
@@ -472,9 +475,13 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 Flow::Next
             }
             StmtKind::Assign(targets, value) => {
+                let is_measured = self.with_local && super::given::measures(value);
                 let value = self.eval(value);
                 for target in targets {
                     self.assign(target, value.clone());
+                    if is_measured {
+                        self.measured(target);
+                    }
                 }
                 Flow::Next
             }
@@ -483,7 +490,10 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 let (old, new) = (self.eval(target), self.eval(value));
                 let sym = hash(&[12, old.sym, new.sym, u64::from(stmt.span.at)]);
                 let mut joined = Val::unknown(sym).tainted(old.taint).tainted(new.taint);
-                joined.shape = old.shape.join(new.shape);
+                // A tensor keeps its size.
+                let is_tensor = old.dtype.is_some();
+                joined.shape = if is_tensor { old.shape } else { old.shape.join(new.shape) };
+                joined.dtype = old.dtype;
                 self.assign(target, joined);
                 Flow::Next
             }

@@ -129,6 +129,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             return value;
         }
+        // The process's share of a graph or of a data set.
+        if matches!(path.rsplit('.').next(), Some("node_split" | "edge_split" | "split_dataset_by_node")) {
+            let share = Taint::local(Locally::Loader, origin);
+            return Val::unknown(sym).tainted(share).shaped(share);
+        }
         // A list of modules is what it lists.
         if let ("torch.nn.ModuleList" | "torch.nn.Sequential", [list]) = (path, args)
             && matches!(list.data, Data::Many(_) | Data::Items(..))
@@ -141,7 +146,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         let (joined, shapes) = site.joined();
         if path.starts_with("torch.") || path.starts_with("numpy.") {
-            return Val { dtype: dtype_of(&site), ..of_tensor(path, joined, shapes, args, origin, sym) };
+            let has_minimum = site.keyword("minlength").is_some();
+            return Val {
+                dtype: dtype_of(&site),
+                ..of_tensor(path, joined, shapes, args, has_minimum, origin, sym)
+            };
         }
         if path.starts_with("math.") {
             return Val::unknown(sym).tainted(joined);
@@ -217,7 +226,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let order = Taint::local(Locally::Order, origin);
             return Some(value.tainted(order).shaped(Taint::local(kind, origin)));
         }
-        Some(value.tainted(Taint::local(kind, origin)))
+        let own = Taint::local(kind, origin);
+        let value = value.tainted(own);
+        // As many as differ, or are not zero.
+        let is_sized = path.ends_with(".unique") || path.ends_with(".nonzero");
+        Some(if is_sized { value.shaped(own) } else { value })
     }
 
     /// A function that is started beside the caller, in a thread or by a pool, and what it calls on the default group.
@@ -634,7 +647,15 @@ fn dtype_of(site: &Site<'_, '_, '_>) -> Option<Dtype> {
 }
 
 /// A tensor that torch or numpy makes.
-fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Origin, sym: u64) -> Val {
+fn of_tensor(
+    path: &str,
+    joined: Taint,
+    shapes: Taint,
+    args: &[Val],
+    has_minimum: bool,
+    origin: Origin,
+    sym: u64,
+) -> Val {
     let last = path.rsplit('.').next().unwrap_or_default();
     let value = Val { agreed: args.iter().any(|arg| arg.agreed), ..Val::unknown(sym) };
     match last {
@@ -655,8 +676,9 @@ fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Ori
             value.shaped(shape)
         }
         "tensor" | "as_tensor" | "from_numpy" | "array" => {
-            let is_scalar =
-                args.first().is_some_and(|arg| !matches!(arg.data, Data::Unknown) || arg.shape.is_clean());
+            let is_scalar = args.first().is_some_and(|arg| {
+                !matches!(arg.data, Data::Unknown | Data::Many(_)) || arg.shape.is_clean()
+            });
             let data = match args.first().map(|arg| &arg.data) {
                 Some(data @ Data::Cond(_)) => data.clone(),
                 Some(Data::Items(Items::Ordered, items)) => match items.as_slice() {
@@ -675,6 +697,15 @@ fn of_tensor(path: &str, joined: Taint, shapes: Taint, args: &[Val], origin: Ori
                 _ => shapes.join(joined),
             };
             value.tainted(joined).shaped(parts)
+        }
+        "where" | "argwhere" if args.len() == 1 => {
+            value.tainted(Taint::local(Locally::Data, origin)).shaped(Taint::local(Locally::Data, origin))
+        }
+        // As long as the largest value, if nothing says how long at least.
+        "bincount" if args.len() == 1 => {
+            let is_short = !has_minimum;
+            let own = Taint::local(Locally::Data, origin);
+            if is_short { value.tainted(joined).shaped(own) } else { value.tainted(joined) }
         }
         "nonzero" | "unique" | "masked_select" => {
             value.tainted(Taint::local(Locally::Data, origin)).shaped(Taint::local(Locally::Data, origin))

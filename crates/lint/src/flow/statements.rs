@@ -157,6 +157,13 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 .set(model, Val::object("torch.distributed.fsdp.FullyShardedDataParallel", sym));
         }
         if let Some(target) = target {
+            // Each process gets its share.
+            let value = if name == "split_between_processes" && !pads(manager) {
+                let share = Taint::local(Locally::Loader, self.origin(manager.span));
+                Val::unknown(hash(&[24, value.sym])).tainted(share).shaped(share)
+            } else {
+                value
+            };
             self.assign(target, value);
         }
         if FIRSTS.contains(&name) {
@@ -312,6 +319,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             other => other,
         }
     }
+}
+
+/// Whether shares are made equally long.
+fn pads(manager: &Expr<'_>) -> bool {
+    let ExprKind::Call(call) = &manager.kind else { return false };
+    call.keyword("apply_padding").is_some_and(|value| matches!(value.kind, ExprKind::Bool(true)))
 }
 
 /// Whether anything but a collective may raise in a block.
