@@ -193,7 +193,7 @@ fn look(sources: &[Source], options: &Options) -> Report {
 
 fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Vec<(FuncId, Tried)> {
     let mut candidates: Vec<(FuncId, Option<ClassId>)> = (0..project.functions.len())
-        .filter(|id| is_worth_it(facts, *id, with_local))
+        .filter(|id| is_worth_it(facts, *id, with_local) && !is_second_half(project, facts, *id))
         .map(|id| (id, None))
         .collect();
     candidates.extend(
@@ -219,6 +219,16 @@ fn try_all(project: &Project<'_>, facts: &Facts<'_, '_>, with_local: bool) -> Ve
 fn is_worth_it(facts: &Facts<'_, '_>, id: FuncId, with_local: bool) -> bool {
     let parts = facts.may[id] && facts.branches[id] && (facts.decides[id] || with_local);
     parts || facts.direct[id] || facts.looks[id] || (facts.may[id] && facts.loops[id])
+}
+
+/// Whether a function leaves a context manager whose first half communicates: both are tried as one.
+fn is_second_half(project: &Project<'_>, facts: &Facts<'_, '_>, id: FuncId) -> bool {
+    let func = &project.functions[id];
+    func.def.name == "__exit__"
+        && func
+            .class
+            .and_then(|class| project.method(class, "__enter__"))
+            .is_some_and(|enter| facts.may[enter])
 }
 
 /// A condition that parts processes does so in all callers, too: the function that says most about it is kept.

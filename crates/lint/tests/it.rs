@@ -114,6 +114,11 @@ fn loops_of_other_frameworks() {
 }
 
 #[test]
+fn spellings_of_a_rank() {
+    check("rank_spellings.py");
+}
+
+#[test]
 fn other_rules() {
     check("others.py");
 }

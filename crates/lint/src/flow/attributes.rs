@@ -103,7 +103,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// Whether `.rank` is that of a matrix or tensor.
-    fn is_matrix_rank(&self, of: &Expr<'s>, name: &str) -> bool {
+    pub(super) fn is_matrix_rank(&self, of: &Expr<'s>, name: &str) -> bool {
         if name != "rank" {
             return false;
         }

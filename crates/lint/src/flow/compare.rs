@@ -367,7 +367,13 @@ impl Tried {
 /// it is tried on its own.
 fn is_near(project: &Project<'_>, func: FuncId, decision: &Decision) -> bool {
     let f = &project.functions[func];
+    // Both halves of a context manager are tried as one.
+    let is_half = || {
+        f.def.name == "__enter__"
+            && f.class.is_some_and(|class| project.method(class, "__exit__") == Some(decision.func))
+    };
     decision.func == func
+        || is_half()
         || decision.taint.origin().is_some_and(|origin| {
             origin.file == f.file && f.def.span.holds(origin.span) && f.qualified != "<module>"
         })

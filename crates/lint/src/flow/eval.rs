@@ -405,6 +405,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return self.variable(key, origin);
         }
         let index = self.eval(at);
+        // `info["rank"]`
+        if let (ExprKind::Str(key), Data::Unknown) = (&at.kind, &base.data)
+            && let Some(rank) = catalog::rank_name(key)
+            && !self.is_matrix_rank(of, key)
+            && !self.is_low_rank(self.func())
+        {
+            return self.rank_value(rank, origin);
+        }
         if let (Data::Items(Items::Ordered, items), Some(n)) = (&base.data, index.as_int())
             && let Some(item) = usize::try_from(n).ok().and_then(|n| items.get(n))
         {

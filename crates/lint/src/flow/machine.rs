@@ -468,8 +468,8 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             StmtKind::Expr(Expr { kind: ExprKind::Str(_), .. }) => Flow::Next,
             StmtKind::Expr(e) | StmtKind::Assert(e) => {
                 self.eval(e);
-                if is_end_of_process(e) {
-                    self.exit(Exit::Raise, stmt.span);
+                if let Some(exit) = end_of_process(e) {
+                    self.exit(exit, stmt.span);
                     return Flow::Raise;
                 }
                 Flow::Next
@@ -639,13 +639,18 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     }
 }
 
-/// Whether an expression ends the process.
-fn is_end_of_process(expr: &Expr<'_>) -> bool {
-    let ExprKind::Call(call) = &expr.kind else { return false };
+/// How an expression ends the process: where it says that all is well, nobody stops the others.
+fn end_of_process(expr: &Expr<'_>) -> Option<Exit> {
+    let ExprKind::Call(call) = &expr.kind else { return None };
     if !matches!(call.func.last_name(), Some("exit" | "quit" | "_exit")) {
-        return false;
+        return None;
     }
-    matches!(call.func.dotted().as_deref(), Some("sys.exit" | "exit" | "quit" | "os._exit"))
+    let is_well = match call.args.first().map(|status| &status.kind) {
+        None | Some(ExprKind::None) => true,
+        Some(status) => matches!(status, ExprKind::Int(0)),
+    };
+    let is_end = matches!(call.func.dotted().as_deref(), Some("sys.exit" | "exit" | "quit" | "os._exit"));
+    is_end.then_some(if is_well { Exit::Return } else { Exit::Raise })
 }
 
 /// Whether a name usually stands for the model that is trained.

@@ -583,6 +583,17 @@ fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sy
     {
         return Val::unknown(hash(&[78, sym])).tainted(Taint::local(kind, origin));
     }
+    // A module is moved in place.
+    let is_module = match &base.data {
+        Data::Object(kind) => !matches!(&**kind, PARTS | OUTPUT),
+        Data::Instance(_) => true,
+        _ => false,
+    };
+    if is_module
+        && matches!(name, "to" | "cuda" | "cpu" | "half" | "float" | "double" | "bfloat16" | "eval" | "train")
+    {
+        return base.clone();
+    }
     if HANDED_ON.contains(&name) {
         let mut value = Val::unknown(sym).tainted(base.taint);
         let reduces = matches!(name, "mean" | "sum" | "norm" | "max" | "min") && args.is_empty();
