@@ -54,7 +54,7 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "loop-count-by-rank",
             "collective-under-local-condition",
         ],
-        "seed" => &["seed-by-rank", "shuffle-before-split"],
+        "seed" | "sampler-epoch" => &["seed-by-rank", "seed-equal-on-all-ranks", "shuffle-before-split"],
         "set-device" => &[
             "same-device-on-all-ranks",
             "no-set-device",
@@ -71,7 +71,8 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "sharded-call-under-rank-condition",
         ],
         "local-rank-as-rank" => &["local-rank-as-rank", "same-device-on-all-ranks"],
-        "launch" => &[
+        // Gatherers name so numbers of nodes, tasks, GPUs and processes that do not fit.
+        "launch" | "numbers" => &[
             "unread-variable",
             "misread-value",
             "debugging-left-in",
@@ -80,6 +81,7 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "launcher-per-task",
             "node-rank-fixed",
             "no-shared-memory",
+            "rdma-out-of-reach",
             "fixed-port",
             "gloo-on-another-network",
         ],
@@ -214,4 +216,9 @@ fn round_4() {
 #[test]
 fn round_5() {
     keeps(print("lint-5"), 6, 13);
+}
+
+#[test]
+fn round_6() {
+    keeps(print("lint-6"), 0, 0);
 }
