@@ -134,8 +134,12 @@ fn call_text(project: &Project<'_>, at: Origin) -> String {
     if text.starts_with("return ") {
         return "the backward pass".to_owned();
     }
-    let head = text.split('(').next().unwrap_or_default();
-    quote(head.trim())
+    let head = match text.split('(').next().unwrap_or_default().trim() {
+        // `(a / b).backward()`
+        "" => text.rsplit_once(").").map_or(text, |(_, method)| method.split('(').next().unwrap_or_default()),
+        head => head,
+    };
+    quote(head)
 }
 
 fn sequence(calls: &[&str]) -> String {

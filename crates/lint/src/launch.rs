@@ -2,6 +2,7 @@
 
 mod image;
 mod manifest;
+pub(crate) mod network;
 pub(crate) mod release;
 mod shell;
 mod variables;
@@ -63,6 +64,8 @@ pub(crate) struct Launch<'s> {
     pub(crate) path: &'s str,
     pub(crate) text: &'s str,
     pub(crate) settings: Vec<Setting>,
+    /// All that a script sets, exported or not.
+    pub(crate) assigned: Vec<Setting>,
     pub(crate) commands: Vec<Command>,
     /// `#SBATCH --key=value`, the key without dashes in its long form.
     pub(crate) directives: Vec<(String, String, Spot)>,
@@ -91,6 +94,7 @@ pub(crate) fn read(language: Language, source: &Source) -> Option<Launch<'_>> {
         path: &source.path,
         text: &source.text,
         settings: Vec::new(),
+        assigned: Vec::new(),
         commands: Vec::new(),
         directives: Vec::new(),
         containers: Vec::new(),

@@ -35,6 +35,7 @@ mod processes_do_not_multiply;
 mod rdma_out_of_reach;
 mod root_by_rank;
 mod same_device_on_all_ranks;
+mod sampler_without_epoch;
 mod seed_by_rank;
 mod seed_equal_on_all_ranks;
 mod sharded_call_under_rank_condition;
@@ -71,6 +72,7 @@ pub static ALL: &[&Rule] = &[
     &same_device_on_all_ranks::RULE,
     &seed_by_rank::RULE,
     &seed_equal_on_all_ranks::RULE,
+    &sampler_without_epoch::RULE,
     &no_timeout::RULE,
     &group_never_destroyed::RULE,
     &destroyed_while_in_use::RULE,

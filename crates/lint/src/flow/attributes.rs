@@ -20,6 +20,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         let base = self.eval(of);
         let value = self.attribute(&base, name, expr.span, of);
+        if self.with_local
+            && !value.agreed
+            && value.taint.is_clean()
+            && let Some(set) = self.facts.job.stops.get(name)
+        {
+            let sym = hash(&[87, base.sym, hash_text(name)]);
+            return Val::unknown(sym).tainted(Taint::local(Locally::Data, *set));
+        }
         let fed = self.fed(&base);
         if fed.is_clean() || value.agreed { value } else { value.tainted(fed) }
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::value::Origin;
 use crate::lookup::LookupMap;
 use crate::python::ast::{Block, Expr, ExprKind, Stmt, StmtKind};
-use crate::python::index::{FuncId, Project};
+use crate::python::index::{ClassId, FuncId, Project};
 use crate::python::walk;
 
 /// What the files of a project say together.
@@ -16,6 +17,10 @@ pub(crate) struct Job {
     pub(crate) syncs_logs: bool,
     /// Whether Lightning is told how several processes train.
     pub(crate) has_strategy: bool,
+    /// The class of the project's one module of Lightning.
+    pub(crate) module: Option<ClassId>,
+    /// Flags that stop a loop and that somebody sets by what a process measured: where.
+    pub(crate) stops: LookupMap<String, Origin>,
     /// Methods `__call__`, by the last word of the class's name where no other class has one.
     pub(crate) called: LookupMap<String, FuncId>,
 }
@@ -23,6 +28,12 @@ pub(crate) struct Job {
 impl Job {
     pub(super) fn new(project: &Project<'_>, called: BTreeMap<String, FuncId>) -> Self {
         let mut job = Self { called: called.into_iter().collect(), ..Self::default() };
+        let is_module = |class: &ClassId| {
+            project.external_bases(*class).iter().any(|base| base.ends_with("LightningModule"))
+        };
+        let mut modules = (0..project.classes.len()).filter(is_module);
+        job.module = modules.next().filter(|_| modules.next().is_none());
+        job.stops = super::stops::by_measure(project);
         for file in &project.files {
             job.has_mpi |= file.imports_any(&["mpi4py"]);
             if file.imports_any(&["lightning", "pytorch_lightning"]) {

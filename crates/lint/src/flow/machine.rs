@@ -326,8 +326,16 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         };
         match self.project.resolve(file, &dotted)? {
             Meaning::Class(class) => Some(Val::new(Data::Instance(class), 0)),
-            Meaning::External(path) if catalog::is_class(&path) => Some(Val::object(&path, 0)),
+            Meaning::External(path) if catalog::is_class(&path) => Some(self.object_of(&path)),
             _ => None,
+        }
+    }
+
+    /// An object of a class outside of the project, or of the one class in it that inherits from that.
+    fn object_of(&self, kind: &str) -> Val {
+        match self.facts.job.module.filter(|_| kind.ends_with("LightningModule")) {
+            Some(class) => Val::new(Data::Instance(class), 0),
+            None => Val::object(kind, 0),
         }
     }
 
@@ -335,7 +343,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     pub(crate) fn conventional(&mut self, file: FileId, name: &str, sym: u64, origin: Origin) -> Val {
         let entry = &self.project.files[file];
         if let Some(kind) = catalog::receiver(name, |packages| entry.imports_any(packages)) {
-            return Val::object(kind, sym);
+            return self.object_of(kind).with_sym(sym);
         }
         // Nobody asks what a job of one process does.
         if matches!(name, "world_size" | "num_processes" | "nprocs" | "n_ranks") {

@@ -90,7 +90,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                     item
                 }
             };
+            let is_open = matches!(item.data, Data::Unknown);
             self.assign(&f.target, item);
+            if is_open && let Some(number) = counted(f) {
+                // The number of a batch is the same on all.
+                self.bind(number, Val::unknown(hash(&[88, iter.sym, turn as u64])));
+            }
             match self.block(&f.body) {
                 Flow::Next | Flow::Continue => {}
                 Flow::Break => return Flow::Next,
@@ -318,6 +323,16 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             Flow::Next => flow,
             other => other,
         }
+    }
+}
+
+/// The name that counts the turns of a loop: `for n, x in enumerate(...)`.
+fn counted<'s>(f: &For<'s>) -> Option<&'s str> {
+    let ExprKind::Call(call) = &f.iter.kind else { return None };
+    let ExprKind::Tuple(parts) = &f.target.kind else { return None };
+    match (call.func.last_name(), parts.first().map(|part| &part.kind)) {
+        (Some("enumerate"), Some(ExprKind::Name(name))) => Some(name),
+        _ => None,
     }
 }
 

@@ -13,7 +13,8 @@ const MAX_DEPTH: usize = 60;
 const MAX_BYTES: usize = 1 << 20;
 
 /// Keys that are read wherever they stand.
-const KEYS: &[&str] = &["env", "environment", "envVars", "env_vars", "args", "command", "run", "services"];
+const KEYS: &[&str] =
+    &["env", "environment", "envVars", "env_vars", "args", "command", "run", "script", "services"];
 /// Words without which nothing else is read.
 const WORDS: &[&str] = &[
     "nvidia.com/gpu",
@@ -147,7 +148,7 @@ fn visit(node: &MarkedYaml<'_>, depth: usize, launch: &mut Launch<'_>) {
             for (key, value) in map {
                 match text_of(key).as_deref() {
                     Some("env" | "environment" | "envVars" | "env_vars") => variables(value, launch),
-                    Some("args" | "command" | "run") => script(value, launch),
+                    Some("args" | "command" | "run" | "script") => script(value, launch),
                     _ => {}
                 }
                 visit(value, depth + 1, launch);
@@ -196,13 +197,19 @@ fn script(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
         if let Some(text) = text_of(item)
             && (text.contains('\n') || text.contains("export ") || text.contains("torchrun"))
         {
-            let line = item.span.start.line().max(1) as u32;
-            // A block starts on the line after its mark.
-            let is_block = text.contains('\n');
-            shell::read(&text, if is_block { line } else { line - 1 }, launch);
+            // A block starts with its first line, after its mark.
+            shell::read(&text, item.span.start.line().max(1) as u32 - 1, launch);
         }
     }
-    let words: Vec<String> = items.iter().filter_map(text_of).collect();
+    let mut words: Vec<String> = items.iter().filter_map(text_of).collect();
+    // `command: serve --nnodes 2`
+    if items.is_empty()
+        && let Some(text) = text_of(node)
+        && !text.contains('\n')
+        && !text.contains("torchrun")
+    {
+        words = text.split_whitespace().map(str::to_owned).collect();
+    }
     if words.len() > 1 {
         launch.commands.push(super::Command { words, at: spot(node), ..super::Command::default() });
     }

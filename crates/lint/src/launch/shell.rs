@@ -59,6 +59,7 @@ pub(super) fn read(text: &str, line: u32, launch: &mut Launch<'_>) {
                 .filter(|child| !(node.kind() == "command" && child.kind() == "variable_assignment")),
         );
     }
+    launch.assigned.extend(assigned.iter().map(|(setting, _)| setting.clone()));
     let kept = assigned.into_iter().filter(|(s, is_passed)| *is_passed || exported.contains(&s.name));
     launch.settings.extend(kept.map(|(setting, _)| setting));
 }
@@ -178,9 +179,10 @@ fn container(command: &Command, launch: &mut Launch<'_>) {
     let gpus = command.option(&["gpus"]).unwrap_or_default();
     let listed = gpus.split_once("device=").map(|(_, list)| list.split(',').count() as u64);
     // As many as what runs in it starts processes.
-    let started = || match command.option(&["nproc-per-node"])? {
-        "gpu" | "auto" => Some(GPUS_OF_A_NODE),
-        n => n.parse().ok(),
+    let started = || match command.option(&["nproc-per-node"]) {
+        Some("gpu" | "auto") => Some(GPUS_OF_A_NODE),
+        Some(n) => n.parse().ok(),
+        None => by_mpi(command),
     };
     let all = || if gpus.trim_matches(['"', '\'']) == "all" { started() } else { None };
     let n_gpus = listed.or_else(|| gpus.parse().ok()).or_else(all).unwrap_or_default();
@@ -191,6 +193,14 @@ fn container(command: &Command, launch: &mut Launch<'_>) {
     let has_rdma = is_privileged || has(&["/dev/infiniband"]);
     let can_lock = is_privileged || has(&["memlock", "IPC_LOCK"]);
     launch.containers.push(Container { n_gpus, has_shared_memory, has_rdma, can_lock, at: command.at });
+}
+
+/// How many processes mpirun starts within a container.
+fn by_mpi(command: &Command) -> Option<u64> {
+    let text = command.words.join(" ");
+    let mut words = text.split_whitespace().skip_while(|word| !matches!(*word, "mpirun" | "mpiexec"));
+    words.find(|word| matches!(*word, "-n" | "-np" | "--np"))?;
+    words.next()?.parse().ok()
 }
 
 /// Whether a word is a variable that may hold any options.

@@ -38,11 +38,13 @@ pub(crate) static RULE: Rule = Rule {
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
-        let n_nodes = launch.directive(&["nodes"]).map_or(0, |(n, _)| n);
+        let told = launch.commands.iter().filter_map(|command| command.number(&["nnodes", "num-machines"]));
+        let n_nodes = launch.directive(&["nodes"]).map(|(n, _)| n).into_iter().chain(told).max().unwrap_or(0);
         let has_gloo = launch.text.contains("GLOO_SOCKET_IFNAME");
         let named = launch.settings.iter().find(|setting| {
             setting.name == "NCCL_SOCKET_IFNAME"
-                && setting.value.as_deref().is_some_and(|v| !v.is_empty() && !v.starts_with('^'))
+                && !setting.raw.trim_matches(['"', '\'']).is_empty()
+                && !setting.raw.contains('^')
         });
         if let Some(setting) = named
             && n_nodes > 1

@@ -18,6 +18,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
+use crate::launch::{Launch, Spot};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -40,6 +41,10 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         let by_command = launch.commands.iter().filter_map(|c| c.launcher()?.nodes).max().unwrap_or(1);
         let is_spread = by_slurm.max(by_command) > 1;
         for setting in launch.settings.iter().filter(|setting| setting.name == "MASTER_ADDR") {
+            if let Some(finding) = of_submitter(launch, &setting.raw, setting.at) {
+                findings.push(finding);
+                continue;
+            }
             let is_here =
                 matches!(setting.value.as_deref(), Some("localhost" | "127.0.0.1" | "0.0.0.0" | "::1"));
             let falls_back =
@@ -76,6 +81,8 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
             let address =
                 command.option(&["master-addr", "rdzv-endpoint", "main-process-ip"]).unwrap_or_default();
+            findings
+                .extend(of_submitter(launch, address, command.at).filter(|_| command.launcher().is_some()));
             let host = address.split(':').next().unwrap_or_default();
             // The first node may name itself so in a script of its own; the others need its real name.
             let is_first =
@@ -94,4 +101,21 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The host where the job was submitted is no node of it.
+fn of_submitter(launch: &Launch<'_>, address: &str, at: Spot) -> Option<Finding> {
+    const NAME: &str = "SLURM_SUBMIT_HOST";
+    // Where a variable takes it over.
+    let taken = launch.assigned.iter().find(|one| one.raw.contains(NAME) && !address.contains(&one.name));
+    let at = taken.map_or(at, |one| one.at);
+    address.contains(NAME).then(|| {
+        let title =
+            "the rendezvous address is the host where the job was submitted: no rank runs there".to_owned();
+        let help =
+            "take the first host of the job: $(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)";
+        let mut finding = launch.finding(&RULE, at, title, help);
+        finding.confidence = Confidence::Medium;
+        finding
+    })
 }

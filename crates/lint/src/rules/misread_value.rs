@@ -21,6 +21,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use ringleader_knowledge::variable;
 
+use crate::launch::network;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -39,6 +40,17 @@ pub(crate) static RULE: Rule = Rule {
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let settings =
         scan.launch.iter().flat_map(|launch| launch.settings.iter().map(move |setting| (launch, setting)));
+    let misnamed = scan.launch.iter().flat_map(|launch| {
+        network::misnamed(launch).into_iter().map(move |one| {
+            let title = format!("{}={}: {}", one.setting.name, one.setting.raw, one.what);
+            let help = "name the interface: ip -o route get ADDRESS says which one holds an address";
+            let mut finding = launch.finding(&RULE, one.setting.at, title, help);
+            if !one.is_written {
+                finding.confidence = Confidence::Medium;
+            }
+            finding
+        })
+    });
     settings
         .filter_map(|(launch, setting)| {
             let known = variable::get(&setting.name)?;
@@ -46,5 +58,6 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let title = format!("{}={}: {}: {}", setting.name, setting.raw, misread.what, misread.trap.means);
             Some(launch.finding(&RULE, setting.at, title, misread.trap.instead))
         })
+        .chain(misnamed)
         .collect()
 }

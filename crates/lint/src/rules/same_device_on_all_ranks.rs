@@ -20,7 +20,9 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::finding;
-use crate::flow::value::Data;
+use crate::flow::value::{Data, Origin};
+use crate::python::ast::{Expr, ExprKind, StmtKind};
+use crate::python::walk;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -72,6 +74,45 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             finding.help =
                 "use the local rank: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))".into();
             finding.page = "https://docs.pytorch.org/docs/stable/elastic/run.html";
+            findings.push(finding);
+        }
+    }
+    findings.extend(first_of_all(scan));
+    findings
+}
+
+/// `jax.devices()[0]`, which belongs to the first process alone, where several processes run.
+fn first_of_all(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    const FIRST: &str = "jax.devices()[0]";
+    let project = scan.project;
+    if !project.files.iter().any(|file| file.text.contains("jax.distributed.initialize(")) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (id, func) in project.functions.iter().enumerate() {
+        if !project.files[func.file].text.contains(FIRST) {
+            continue;
+        }
+        let mut places = Vec::new();
+        // What is asked of it is the same for all: `.platform`.
+        let mut note = |value: &crate::python::ast::Expr<'_>| {
+            let text = project.files[func.file].slice(value.span);
+            if text == FIRST {
+                places.push(value.span);
+            }
+        };
+        walk::stmts(&func.def.body, &mut |stmt| match &stmt.kind {
+            StmtKind::Assign(_, value) | StmtKind::Return(Some(value)) => note(value),
+            StmtKind::Expr(Expr { kind: ExprKind::Call(call), .. }) => call.args.iter().for_each(&mut note),
+            _ => {}
+        });
+        for span in places {
+            let at = Origin { file: func.file, span };
+            let title = "the first of all devices belongs to process 0: the others cannot address it";
+            let mut finding = finding(scan, &RULE, id, at, title.to_owned());
+            finding.confidence = Confidence::Low;
+            finding.help = "take a device of this process: jax.local_devices()[0]".into();
+            finding.page = "https://docs.jax.dev/en/latest/multi_process.html";
             findings.push(finding);
         }
     }
