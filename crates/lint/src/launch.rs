@@ -246,6 +246,21 @@ impl Command {
     }
 }
 
+/// Whether a size of shared memory is hardly more than the default: `64m`, `128mb`.
+pub(crate) fn is_tiny(size: &str) -> bool {
+    const LEAST_BYTES: f64 = 256.0 * 1024.0 * 1024.0;
+    let size = size.trim().trim_matches(['"', '\'']).to_ascii_lowercase();
+    let end = size.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(size.len());
+    let (number, unit) = size.split_at(end);
+    let factor = match unit.trim().chars().next() {
+        None | Some('b') => 1.0,
+        Some('k') => 1024.0,
+        Some('m') => 1024.0 * 1024.0,
+        _ => return false,
+    };
+    number.parse::<f64>().is_ok_and(|n| n * factor < LEAST_BYTES)
+}
+
 /// The last number in a value: `gpu:a100:8`, `2-4`.
 pub(crate) fn last_number(value: &str) -> Option<u64> {
     if value.contains(['$', '<', '{']) {

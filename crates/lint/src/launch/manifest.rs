@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use aho_corasick::AhoCorasick;
 use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
 
-use super::{Batch, Container, Launch, Setting, Spot, last_number, shell};
+use super::{Batch, Container, Launch, Setting, Spot, is_tiny, last_number, shell};
 
 /// Depth of what is looked at.
 const MAX_DEPTH: usize = 60;
@@ -384,7 +384,9 @@ fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
                 .iter()
                 .any(|device| get(device, "count").and_then(text_of).as_deref() == Some("all"));
             let n_gpus = if all { n_gpus.max(started(service)) } else { n_gpus };
-            let has_shared_memory = get(service, "shm_size").is_some() || get(service, "ipc").is_some();
+            let is_large =
+                get(service, "shm_size").is_some_and(|size| text_of(size).is_none_or(|size| !is_tiny(&size)));
+            let has_shared_memory = is_large || get(service, "ipc").is_some();
             if n_gpus > 0 {
                 let texts = |key: &str| -> Vec<String> {
                     list(get(service, key)).iter().filter_map(text_of).collect()

@@ -3,7 +3,7 @@
 use tree_sitter::{Node, Parser};
 
 use super::variables::{Variables, is_repeated};
-use super::{Command, Container, Launch, Setting, Spot};
+use super::{Command, Container, Launch, Setting, Spot, is_tiny};
 
 /// Nodes of one script.
 const MAX_NODES: usize = 400_000;
@@ -186,7 +186,9 @@ fn container(command: &Command, launch: &mut Launch<'_>) {
     };
     let all = || if gpus.trim_matches(['"', '\'']) == "all" { started() } else { None };
     let n_gpus = listed.or_else(|| gpus.parse().ok()).or_else(all).unwrap_or_default();
-    let has_shared_memory = command.option(&["shm-size", "ipc"]).is_some()
+    let is_large = command.option(&["shm-size"]).is_some_and(|size| !is_tiny(size));
+    let has_shared_memory = is_large
+        || command.option(&["ipc"]).is_some()
         || command.words.iter().any(|word| word.contains("/dev/shm") || is_open(word));
     let has = |parts: &[&str]| command.words.iter().any(|word| parts.iter().any(|part| word.contains(part)));
     let is_privileged = has(&["--privileged"]) || command.words.iter().any(|word| is_open(word));

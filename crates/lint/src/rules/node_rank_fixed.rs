@@ -65,6 +65,18 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
         }
         findings.extend(put_in_early(launch));
+        // All pods of a controller start the same command.
+        let several = launch.nodes().filter(|(n, _)| launch.is_controlled && *n > 1);
+        let mut of_pods = started().filter(|(command, _)| command.program() != "ssh");
+        if let (Some((n_pods, _)), Some((command, launcher)), None) =
+            (several, of_pods.next(), of_pods.next())
+            && launcher.nodes.is_none_or(|n| n > 1)
+            && let Some(rank) = command.node_rank().filter(|rank| rank.parse::<u64>().is_ok())
+        {
+            let title = format!("all {n_pods} pods are started with node rank {rank}");
+            let help = "take it from the pod: $JOB_COMPLETION_INDEX, or the controller's variables";
+            findings.push(launch.finding(&RULE, command.at, title, help));
+        }
         // The same number for each turn of a loop over hosts.
         let in_loops = started().filter(|(command, launcher)| {
             command.is_repeated && command.program() == "ssh" && launcher.nodes.is_some_and(|n| n > 1)

@@ -96,10 +96,13 @@ fn of_launcher(launch: &Launch<'_>, command: &Command) -> Vec<Finding> {
     let Some(launcher) = command.launcher() else { return Vec::new() };
     let mut findings = Vec::new();
     let nodes = launch.nodes();
+    // Of a command that a container runs, the parts are listed by themselves, too.
+    let launchers = launch.commands.iter().filter(|command| command.launcher().is_some()).count();
     let of_containers = || {
         let mut counts = launch.containers.iter().map(|container| container.n_gpus);
         let first = counts.next()?;
-        (launch.is_controlled && counts.all(|n| n == first)).then_some(first)
+        let is_single = launch.containers.len() == 1 && launchers == 1;
+        ((launch.is_controlled || is_single) && counts.all(|n| n == first)).then_some(first)
     };
     let gpus = launch.directive(GPUS).map(|(n, _)| n).or_else(of_containers).filter(|n| *n > 0);
     let name = launcher.name;

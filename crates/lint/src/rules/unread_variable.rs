@@ -22,6 +22,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use ringleader_knowledge::variable;
 
+use crate::launch::Launch;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Fix, Scan};
 
@@ -41,6 +42,7 @@ pub(crate) static RULE: Rule = Rule {
 const MAX_DISTANCE: usize = 2;
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let unexported = scan.launch.iter().flat_map(unexported);
     let settings =
         scan.launch.iter().flat_map(|launch| launch.settings.iter().map(move |setting| (launch, setting)));
     settings
@@ -97,7 +99,39 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
             Some(finding)
         })
+        .chain(unexported)
         .collect()
+}
+
+/// Names that NCCL or PyTorch read, which a script sets for itself and neither exports nor uses.
+fn unexported(launch: &Launch<'_>) -> Vec<Finding> {
+    let text = launch.text;
+    let starts = launch.commands.iter().any(|command| command.launcher().is_some());
+    let exports_all = text.contains("set -a") || text.contains("allexport") || text.contains("export $(");
+    if !starts || exports_all || launch.assigned.is_empty() {
+        return Vec::new();
+    }
+    let is_passed = |name: &str| launch.settings.iter().any(|setting| setting.name == name);
+    let is_used = |name: &str| {
+        text.contains(&format!("${name}"))
+            || text.contains(&format!("${{{name}"))
+            || text.contains(&format!("export {name}"))
+    };
+    let mut found: Vec<Finding> = Vec::new();
+    for one in &launch.assigned {
+        let name = one.name.as_str();
+        let is_ours = name.starts_with("NCCL_") || name.starts_with("TORCH_NCCL_");
+        // In a list of words for another program it is no variable of the shell.
+        let line = text.lines().nth(one.at.line.saturating_sub(1) as usize).unwrap_or_default();
+        let is_alone = line.trim_start().starts_with(name) && !line.trim_end().ends_with('\\');
+        if is_ours && is_alone && variable::get(name).is_some() && !is_passed(name) && !is_used(name) {
+            let title = format!("{name} is set and not exported: what the script starts does not get it");
+            let mut finding = launch.finding(&RULE, one.at, title, "write export in front of it");
+            finding.confidence = Confidence::Medium;
+            found.push(finding);
+        }
+    }
+    found
 }
 
 /// The change of a name in its line, if the line has it once.

@@ -187,3 +187,45 @@ srun bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID; python train.
 nnodes=2
 nproc_per_node=4
 torchrun --master_port 29500 --nproc_per_node=$nproc_per_node --nnodes=$nnodes --node_rank=0 --master_addr=127.0.0.1 train.py
+#: fires known-name-that-is-not-exported unread-variable
+#!/bin/bash
+NCCL_IB_HCA=mlx5_0,mlx5_1
+NCCL_SOCKET_IFNAME=ib0
+torchrun --nnodes=1 --nproc_per_node=8 train.py
+#: silent known-name-that-is-used
+#!/bin/bash
+NCCL_IB_HCA=mlx5_0,mlx5_1
+docker run --gpus 8 --ipc=host --privileged -e NCCL_IB_HCA=$NCCL_IB_HCA image torchrun --nproc_per_node=8 train.py
+#: silent known-name-exported-later
+#!/bin/bash
+NCCL_IB_HCA=mlx5_0,mlx5_1
+NCCL_DEBUG=INFO
+export NCCL_IB_HCA NCCL_DEBUG
+torchrun --nproc_per_node=8 train.py
+#: silent all-names-are-exported
+#!/bin/bash
+set -a
+NCCL_IB_HCA=mlx5_0,mlx5_1
+set +a
+torchrun --nproc_per_node=8 train.py
+#: fires docker-with-fewer-gpus-than-processes processes-do-not-multiply
+docker run --gpus 4 --ipc=host image torchrun --nproc_per_node=8 train.py
+#: fires docker-with-tiny-shared-memory no-shared-memory
+docker run --gpus 8 --shm-size=64m image torchrun --nproc_per_node=8 train.py
+#: fires interface-of-gloo-as-an-exclusion misread-value
+export NCCL_SOCKET_IFNAME=^lo,docker0
+export GLOO_SOCKET_IFNAME=^lo,docker0
+torchrun --nnodes=$NNODES --nproc_per_node=8 train.py
+#: fires address-as-an-interface misread-value
+export NCCL_SOCKET_IFNAME=$(hostname -I | awk '{print $1}')
+torchrun --nnodes=$NNODES --nproc_per_node=8 train.py
+#: silent interface-found-by-its-address
+IP=$(hostname -I | awk '{print $1}')
+export NCCL_SOCKET_IFNAME=$(ip -o -4 addr show | grep "$IP" | awk '{print $2}')
+torchrun --nnodes=$NNODES --nproc_per_node=8 train.py
+#: fires master-is-where-it-was-submitted localhost-master
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+export MASTER_ADDR=$SLURM_SUBMIT_HOST
+srun torchrun --nnodes=2 --nproc_per_node=8 --rdzv-endpoint=$MASTER_ADDR:29500 --rdzv-backend=c10d train.py
