@@ -53,6 +53,30 @@ const LISTS: &[&str] = &[
     "trajectories",
 ];
 
+/// Ends of names of what the configuration says.
+const SETTINGS: &[&str] = &[
+    "_size",
+    "_dim",
+    "_type",
+    "_fn",
+    "_func",
+    "_name",
+    "_mode",
+    "_config",
+    "_cfg",
+    "_kwargs",
+    "_cls",
+    "_class",
+    "_coef",
+    "_scale",
+    "_reduction",
+    "_key",
+    "_path",
+    "_dir",
+];
+/// Starts of names of what it switches on.
+const SWITCHES: &[&str] = &["use_", "with_", "enable_", "return_", "log_", "is_"];
+
 /// Whether a name is that of a value that holds a process's own data.
 pub(crate) fn is_local_name(name: &str) -> bool {
     local_word(name).is_some()
@@ -67,7 +91,10 @@ pub(crate) fn is_sized_name(name: &str) -> bool {
 fn local_word(name: &str) -> Option<bool> {
     static WORDS: OnceLock<Names<bool>> = OnceLock::new();
     // A number that the configuration says.
-    if name.ends_with("_size") || name.ends_with("_dim") {
+    let said = |list: &[&str], is_it: fn(&str, &str) -> bool| list.iter().any(|part| is_it(name, part));
+    if said(SETTINGS, |name, end| name.ends_with(end))
+        || said(SWITCHES, |name, start| name.starts_with(start))
+    {
         return None;
     }
     let words = WORDS.get_or_init(|| {

@@ -437,6 +437,11 @@ fn builtin(site: &Site<'_, '_, '_>) -> Option<Val> {
             }
             Some(Val::unknown(sym).tainted(taint))
         }
+        // The types of what processes hold are the same.
+        "isinstance" | "issubclass" | "hasattr" | "callable" | "type" if base.is_none() => {
+            let by_rank = Taint { local: None, ..joined };
+            Some(Val::unknown(sym).tainted(if by_rank.axes == 0 { Taint::NONE } else { by_rank }))
+        }
         "next" if base.is_none() => {
             let kind = if args.len() == 2 { Locally::End } else { Locally::Data };
             let kind = Taint::local(kind, origin);
