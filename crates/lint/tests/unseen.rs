@@ -199,7 +199,7 @@ fn keeps(
 
 #[test]
 fn round_1() {
-    keeps(print("lint-1"), 3, 13);
+    keeps(print("lint-1"), 3, 14);
 }
 
 #[test]

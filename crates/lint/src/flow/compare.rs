@@ -8,7 +8,7 @@ use super::facts::Facts;
 use super::machine::{MAX_FRAMES, Machine, Seen};
 use super::memo::Memo;
 use super::trace::{Decider, Decision, Event, Exit, Op, Oracle, Paths, Process, Trace, share};
-use super::value::{Axes, Dtype, Group, Origin, PLACE, Taint, bit};
+use super::value::{Axes, Dtype, Group, Locally, Origin, PLACE, Taint, bit};
 use crate::lookup::LookupSet;
 use crate::python::index::{ClassId, FuncId, Project};
 
@@ -634,6 +634,12 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
     let is_elsewhere = op.at.file != decision.at.file;
     let is_open = matches!(group, Group::Some(_)) && decision.taint.axes != 0;
     if (is_open && (is_elsewhere || !decision.is_known)) || op.is_endless {
+        return None;
+    }
+    // The ranks of a tensor-parallel group work on the same batch.
+    let is_of_batch =
+        matches!(decision.taint.local, Some(Locally::Data | Locally::Loader | Locally::Part | Locally::End));
+    if group == Group::Axes(bit(Axis::Tensor)) && decision.taint.axes == 0 && is_of_batch {
         return None;
     }
     // Who takes the group down before it fails ends the job on purpose.

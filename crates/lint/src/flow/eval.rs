@@ -249,7 +249,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         for (op, right) in rest {
             let b = self.eval(right);
             agreed |= a.agreed || b.agreed;
-            let joined = compared_taint(*op, &a, &b);
+            let is_key = matches!(op, Cmp::In | Cmp::NotIn) && self.with_local && names_usual_key(&a);
+            let joined = if is_key { Taint { local: None, ..b.taint } } else { compared_taint(*op, &a, &b) };
+            let joined = if joined.axes == 0 && joined.local.is_none() { Taint::NONE } else { joined };
             let cond = compare_two(*op, &a, &b, joined);
             taint = taint.join(joined);
             sym = chain(sym, hash(&[*op as u64, a.sym, b.sym]));
@@ -664,6 +666,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     pub(crate) fn size_of(group: Group) -> i64 {
         if group == Group::World { WORLD } else { Process::size(Axis::Group) }
     }
+}
+
+/// Whether a value is a key that all batches have or none: not one of pictures or sounds, which some samples come with.
+pub(super) fn names_usual_key(key: &Val) -> bool {
+    matches!(&key.data, Data::Str(text) if !super::names::is_of_some_samples(text))
 }
 
 /// What the answer of a comparison may differ in.

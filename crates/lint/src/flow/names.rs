@@ -73,6 +73,7 @@ const SETTINGS: &[&str] = &[
     "_key",
     "_path",
     "_dir",
+    "_impl",
 ];
 /// Starts of names of what it switches on.
 const SWITCHES: &[&str] = &["use_", "with_", "enable_", "return_", "log_", "is_"];
@@ -91,6 +92,7 @@ pub(crate) fn is_sized_name(name: &str) -> bool {
 fn local_word(name: &str) -> Option<bool> {
     static WORDS: OnceLock<Names<bool>> = OnceLock::new();
     // A number that the configuration says.
+    let name = name.trim_start_matches('_');
     let said = |list: &[&str], is_it: fn(&str, &str) -> bool| list.iter().any(|part| is_it(name, part));
     if said(SETTINGS, |name, end| name.ends_with(end))
         || said(SWITCHES, |name, start| name.starts_with(start))

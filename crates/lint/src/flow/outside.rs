@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::calls::{BACKGROUND, Site, bindings};
 use super::catalog::{self, Row};
+use super::eval::names_usual_key;
 use super::given::{may_agree, own_data};
 use super::machine::{Machine, is_model_name};
 use super::trace::{Event, Message, Op};
@@ -540,7 +541,7 @@ fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sy
         "item" | "any" | "all" | "tolist" | "isnan" | "isfinite" | "isinf" => {
             return Val::unknown(sym).tainted(base.taint).tainted(Taint::local(Locally::Data, origin));
         }
-        "get" if base.taint.local == Some(Locally::Data) => {
+        "get" if base.taint.local == Some(Locally::Data) && !args.first().is_some_and(names_usual_key) => {
             return Val::unknown(sym).tainted(Taint::local(Locally::Part, origin)).shaped(base.shape);
         }
         "numel" | "nelement" if base.shape.is_clean() && base.taint.is_clean() => {

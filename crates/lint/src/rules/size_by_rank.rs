@@ -18,10 +18,11 @@
 //! # References
 //! PyTorch documentation, torch.distributed. trl#2890, DeepSpeed#5117.
 
+use ringleader_knowledge::collective::Axis;
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::flow::value::Data;
+use crate::flow::value::{Data, Group, Val, bit};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -96,6 +97,11 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             // Objects and MPI's small letters may be of any size.
             let is_small = row.call.name.starts_with(|c: char| c.is_ascii_lowercase());
             if row.of.framework == "mpi4py" && is_small {
+                return None;
+            }
+            // The ranks of a tensor-parallel group work on the same batch.
+            let group = row.call.group.and_then(|n| seen.argument("group", usize::from(n)));
+            if matches!(group, Some(Val { data: Data::Group(Group::Axes(axes)), .. }) if *axes == bit(Axis::Tensor)) {
                 return None;
             }
             let at = usize::from(matches!(row.call.name, "all_gather") && row.of.framework == "torch.distributed");
