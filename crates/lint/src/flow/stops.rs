@@ -1,5 +1,7 @@
 //! Flags that end a loop and that a hook sets by what its process measured.
 
+use rayon::prelude::*;
+
 use super::value::Origin;
 use crate::lookup::{LookupMap, LookupSet};
 use crate::python::ast::{Block, Cmp, Expr, ExprKind, StmtKind};
@@ -21,9 +23,9 @@ const AGREEING: &[&str] = &[
 pub(super) fn by_measure(project: &Project<'_>) -> LookupMap<String, Origin> {
     let mut found = LookupMap::default();
     let mut agreed: Option<LookupSet<&str>> = None;
-    for func in &project.functions {
-        let text = project.files[func.file].text;
-        if !text.contains("stop") || !project.files[func.file].slice(func.def.span).contains("stop") {
+    let speaks: Vec<bool> = project.files.par_iter().map(|file| file.text.contains("stop")).collect();
+    for func in project.functions.iter().filter(|func| speaks[func.file]) {
+        if !project.files[func.file].slice(func.def.span).contains("stop") {
             continue;
         }
         for (name, at) in flags(func) {

@@ -89,10 +89,8 @@ fn first_of_all(scan: &Scan<'_, '_>) -> Vec<Finding> {
         return Vec::new();
     }
     let mut findings = Vec::new();
-    for (id, func) in project.functions.iter().enumerate() {
-        if !project.files[func.file].text.contains(FIRST) {
-            continue;
-        }
+    let names: Vec<bool> = project.files.iter().map(|file| file.text.contains(FIRST)).collect();
+    for (id, func) in project.functions.iter().enumerate().filter(|(_, func)| names[func.file]) {
         let mut places = Vec::new();
         // What is asked of it is the same for all: `.platform`.
         let mut note = |value: &crate::python::ast::Expr<'_>| {
