@@ -43,9 +43,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let args: Vec<Val> = call.args.iter().map(|arg| self.eval(arg)).collect();
         let keywords: Vec<(&'s str, Val)> =
             call.keywords.iter().map(|(key, value)| (key.unwrap_or("**"), self.eval(value))).collect();
-        if self.with_local {
-            self.feed(super::given::object(&call.func), base.as_ref().unwrap_or(&callee), &args, &keywords);
-        }
+        self.feed(super::given::object(&call.func), base.as_ref().unwrap_or(&callee), &args, &keywords);
         let start = hash(&[70, hash_text(name), callee.sym, base.as_ref().map_or(0, |base| base.sym)]);
         let sym = args.iter().fold(start, |sym, value| chain(sym, value.sym));
         let sym = keywords.iter().fold(sym, |sym, (key, value)| chain(chain(sym, hash_text(key)), value.sym));
@@ -122,13 +120,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             }
             _ => {}
         }
-        // An object of the project that is called.
-        if let Data::Instance(class) = &callee.data
-            && let Some(func) = self.project.called(*class)
-        {
-            let bound = bindings(self.project, func, true, &args, &keywords);
-            let value = self.enter(func, Some(callee.clone()), &bound, &call.args, span);
-            return self.of_given(func, &bound, value);
+        if let Some(value) = self.called_object(&callee, &args, &keywords, call, span) {
+            return value;
         }
         // What only its name tells.
         if let Some(func) = self.by_name(name, base.as_ref(), &callee) {

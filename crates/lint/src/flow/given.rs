@@ -1,9 +1,10 @@
 //! What calls that are not followed make of what they are given, and objects that are told of a process's own data.
 
+use super::calls::bindings;
 use super::facts::Assigned;
 use super::machine::Machine;
 use super::value::{Data, Locally, Taint, Val};
-use crate::python::ast::{Call, Expr, ExprKind};
+use crate::python::ast::{Call, Expr, ExprKind, Span};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
 
 /// Words of functions that make a value equal on all processes, as far as their names tell.
@@ -36,6 +37,22 @@ pub(super) fn may_agree(name: &str) -> bool {
 }
 
 impl<'p, 's> Machine<'_, 'p, 's> {
+    /// The call of an object of the project.
+    pub(super) fn called_object(
+        &mut self,
+        callee: &Val,
+        args: &[Val],
+        keywords: &[(&'s str, Val)],
+        call: &'p Call<'s>,
+        span: Span,
+    ) -> Option<Val> {
+        let Data::Instance(class) = &callee.data else { return None };
+        let func = self.project.called(*class)?;
+        let bound = bindings(self.project, func, true, args, keywords);
+        let value = self.enter(func, Some(callee.clone()), &bound, &call.args, span);
+        Some(self.of_given(func, &bound, value))
+    }
+
     /// What a function of the project returns, that does not communicate and was given the process's own data.
     pub(super) fn of_given(&self, func: FuncId, bound: &[(&'s str, Val)], value: Val) -> Val {
         let is_open = matches!(value.data, Data::Unknown | Data::Cond(_))
