@@ -335,8 +335,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let path = format!("{}.{}", row.of.paths.first().unwrap_or(&""), row.call.name);
             self.look(&path, origin, args, keywords, Some(row));
         }
-        let is_maybe =
-            self.guessing > 0 || (row.of.when == When::Sharded && !self.facts.file(origin.file).is_sharded());
+        let is_maybe = self.guessing > 0
+            || (row.of.when == When::Sharded
+                && (!self.facts.file(origin.file).is_sharded() || self.is_made_here(call)));
         let is_silent = match row.of.when {
             When::Always => {
                 is_true(keyword("no_dist"))
@@ -431,6 +432,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             let func = &self.project.functions[frame.func];
             func.file == origin.file && func.def.name_span == origin.span
         })
+    }
+
+    /// Whether the function itself makes the model that a call is about, in a file that shards nothing.
+    fn is_made_here(&self, call: &Call<'s>) -> bool {
+        let Some(ExprKind::Name(model)) = call.args.first().map(|arg| &arg.kind) else { return false };
+        let made = self.facts.assigned[self.func()]
+            .get(model)
+            .is_some_and(|values| values.iter().all(|(value, _)| matches!(value.kind, ExprKind::Call(_))));
+        made && self.facts.file(self.file()).is_sharded_elsewhere()
     }
 
     /// Whether the model that a call is about is sharded further down in the function: there, it is not yet.

@@ -98,6 +98,11 @@ impl FileFacts<'_> {
         self.is_beside_sharding || self.said().sharding
     }
 
+    /// Whether a configuration alone says that parameters are sharded, and not the file itself.
+    pub(crate) fn is_sharded_elsewhere(&self) -> bool {
+        self.is_beside_sharding && !self.said().sharding
+    }
+
     /// Whether a model holds buffers, which DDP sends before each forward pass.
     pub(crate) fn has_buffers(&self) -> bool {
         let said = self.said();

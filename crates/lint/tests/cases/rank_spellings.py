@@ -348,3 +348,19 @@ def share(path):
         box = [read(path)]
         dist.broadcast_object_list(box, src=0)
     return box[0]
+#: silent converter-of-a-model-made-there convert.py
+import torch.distributed as dist
+import torch.distributed.checkpoint.state_dict as sd
+from models import ModelConfig
+
+def convert(path, out):
+    model = ModelConfig.load(path).build(init_device="meta")
+    weights = sd.get_model_state_dict(model)
+    write(weights, out)
+
+def after_training(path, out):
+    if dist.get_rank() == 0:
+        convert(path, out)
+    dist.barrier()
+#- deepspeed.json
+{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}
