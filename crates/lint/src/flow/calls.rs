@@ -440,7 +440,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let made = self.facts.assigned[self.func()]
             .get(model)
             .is_some_and(|values| values.iter().all(|(value, _)| matches!(value.kind, ExprKind::Call(_))));
-        made && self.facts.file(self.file()).is_sharded_elsewhere()
+        let text = self.slice(self.project.functions[self.func()].def.span);
+        let is_wrapped = ["prepare(", "initialize(", "setup(", "boost(", "wrap(", "parallel"]
+            .iter()
+            .any(|name| text.contains(name));
+        made && !is_wrapped && self.facts.file(self.file()).is_sharded_elsewhere()
     }
 
     /// Whether the model that a call is about is sharded further down in the function: there, it is not yet.

@@ -364,3 +364,15 @@ def after_training(path, out):
     dist.barrier()
 #- deepspeed.json
 {"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}
+#: fires model-prepared-there-is-sharded sharded-call-under-rank-condition|collective-under-rank-condition train.py
+from accelerate import Accelerator
+
+def main(cfg, make):
+    accelerator = Accelerator()
+    model, optimizer = accelerator.prepare(*make(cfg))
+    train(model, optimizer)
+    if accelerator.is_main_process:
+        weights = accelerator.get_state_dict(model)
+        write(weights, cfg.out)
+#- deepspeed.json
+{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}
