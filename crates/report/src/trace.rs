@@ -3,7 +3,9 @@
 pub mod compare;
 pub mod html;
 pub mod merged;
-pub mod svg;
+pub mod picture;
+pub mod plot;
+mod png;
 pub mod text;
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use ringleader_model::{Case, Fact, Observation, Timeline};
-use ringleader_report::trace::{TraceReport, compare, html, merged, svg, text};
+use ringleader_report::trace::{TraceReport, compare, html, merged, plot, text};
 use ringleader_trace::Analysis;
 
 use crate::command::{Subcommand, print};
@@ -43,9 +43,12 @@ pub(crate) struct TraceArgs {
     /// Write all ranks as one timeline on one clock, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
-    /// Write the plots as pictures: steps.svg, bandwidth.svg, timeline.svg and lateness.svg
+    /// Write the plots as pictures: steps.svg, bandwidth.svg, timeline.svg and lateness.svg (the last two if there is something to show)
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    /// The same pictures as PNG
+    #[arg(long, value_name = "DIR")]
+    png: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -100,25 +103,44 @@ impl Subcommand for TraceArgs {
 
 impl TraceArgs {
     fn write_files(&self, report: &TraceReport, analysis: &Analysis<'_>) -> Result<(), Failure> {
-        let write = |path: &Path, text: &str| {
-            std::fs::write(path, text)
+        let write = |path: &Path, bytes: &[u8]| {
+            std::fs::write(path, bytes)
                 .map_err(|source| Failure::CannotWrite { path: path.to_owned(), source })
         };
+        let create = |folder: &Path| {
+            std::fs::create_dir_all(folder)
+                .map_err(|source| Failure::CannotWrite { path: folder.to_owned(), source })
+        };
         if let Some(path) = &self.html {
-            write(path, &html::render(report, analysis))?;
+            write(path, html::render(report, analysis).as_bytes())?;
         }
         if let Some(path) = &self.perfetto {
             let failed = |source| Failure::CannotWrite { path: path.clone(), source };
             let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
             merged::write(analysis, &mut file).and_then(|()| file.flush()).map_err(failed)?;
         }
-        if let Some(folder) = &self.svg {
-            std::fs::create_dir_all(folder)
-                .map_err(|source| Failure::CannotWrite { path: folder.clone(), source })?;
-            write(&folder.join("steps.svg"), &svg::steps(report))?;
-            write(&folder.join("bandwidth.svg"), &svg::bandwidth(report))?;
-            write(&folder.join("timeline.svg"), &svg::timeline(analysis))?;
-            write(&folder.join("lateness.svg"), &svg::lateness(analysis))?;
+        if self.svg.is_none() && self.png.is_none() {
+            return Ok(());
+        }
+        let pictures = [
+            ("steps", Some(plot::steps(report))),
+            ("bandwidth", Some(plot::bandwidth(report))),
+            ("timeline", plot::timeline(analysis)),
+            ("lateness", plot::lateness(analysis)),
+        ];
+        for (name, picture) in pictures.iter().filter_map(|(name, picture)| Some((name, picture.as_ref()?))) {
+            if let Some(folder) = &self.svg {
+                create(folder)?;
+                write(&folder.join(format!("{name}.svg")), picture.to_svg().as_bytes())?;
+            }
+            if let Some(folder) = &self.png {
+                let path = folder.join(format!("{name}.png"));
+                let failed =
+                    |error| Failure::CannotWrite { path: path.clone(), source: std::io::Error::other(error) };
+                let image = picture.to_png().map_err(failed)?;
+                create(folder)?;
+                write(&path, &image)?;
+            }
         }
         Ok(())
     }

@@ -4,13 +4,9 @@ use std::fmt::Write as _;
 
 use ringleader_trace::Analysis;
 
-use super::{TraceReport, svg, text};
+use super::picture::escaped;
+use super::{TraceReport, plot, text};
 use crate::{Detail, Look};
-
-/// Characters that mean something to a browser.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
 
 /// The page.
 pub fn render(report: &TraceReport, analysis: &Analysis<'_>) -> String {
@@ -22,16 +18,18 @@ pub fn render(report: &TraceReport, analysis: &Analysis<'_>) -> String {
     );
     let verdict = &report.verdict;
     let _ = writeln!(out, "<h1>{}</h1><p>{}</p>", escaped(&verdict.cause), escaped(&verdict.summary));
-    let _ = writeln!(out, "<h2>A typical step of each rank (ms)</h2>{}", svg::steps(report));
-    let _ = writeln!(out, "<h2>One step of each rank on a common clock</h2>{}", svg::timeline(analysis));
-    let waits = svg::lateness(analysis);
-    if !waits.is_empty() {
+    let _ = writeln!(out, "<h2>A typical step of each rank (ms)</h2>{}", plot::steps(report).to_svg());
+    if let Some(timeline) = plot::timeline(analysis) {
+        let _ = writeln!(out, "<h2>One step of each rank on a common clock</h2>{}", timeline.to_svg());
+    }
+    if let Some(waits) = plot::lateness(analysis) {
         let _ = writeln!(
             out,
-            "<h2>Waiting for other ranks (ms a step)</h2><p>The rank that waits least is the one that the others wait for.</p>{waits}"
+            "<h2>Waiting for other ranks (ms a step)</h2><p>The rank that waits least is the one that the others wait for.</p>{}",
+            waits.to_svg()
         );
     }
-    let _ = writeln!(out, "<h2>Bus bandwidth over message size</h2>{}", svg::bandwidth(report));
+    let _ = writeln!(out, "<h2>Bus bandwidth over message size</h2>{}", plot::bandwidth(report).to_svg());
     out.push_str(
         "<h2>What to change</h2><table><tr><th>gain<th>step after<th>cause<th>seen<th>what to do</tr>\n",
     );

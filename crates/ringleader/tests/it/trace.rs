@@ -73,8 +73,8 @@ fn what_is_no_timeline_is_no_evidence() {
 fn pages_and_pictures_fetch_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let (html, svg) = (at("page.html"), at("pictures"));
-    let (_, code) = trace("trace-slow-gpu", &["--html", &html, "--svg", &svg]);
+    let (html, svg, png) = (at("page.html"), at("pictures"), at("images"));
+    let (_, code) = trace("trace-slow-gpu", &["--html", &html, "--svg", &svg, "--png", &png]);
     assert_eq!(code, Some(0));
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.contains("on a common clock") && page.contains("Waiting for other ranks"));
@@ -84,7 +84,36 @@ fn pages_and_pictures_fetch_nothing() {
             std::fs::read_to_string(folder.path().join("pictures").join(format!("{name}.svg"))).unwrap();
         assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"), "{name}");
         assert_eq!(picture.matches("rank 0").count().min(1), usize::from(name != "bandwidth"), "{name}");
+        let image = std::fs::read(folder.path().join("images").join(format!("{name}.png"))).unwrap();
+        assert!(image.starts_with(b"\x89PNG\r\n\x1a\n") && image.ends_with(b"IEND\xaeB`\x82"), "{name}");
+        // Twice the picture's size, and room for its title.
+        let width = u32::from_be_bytes(image[16..20].try_into().unwrap());
+        assert_eq!(width, 1_520, "{name}");
+        assert!(image.len() < 64 << 10, "{name}: {} bytes", image.len());
     }
+}
+
+#[test]
+fn a_picture_of_nothing_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let evidence = folder.path().join("one");
+    std::fs::create_dir(&evidence).unwrap();
+    let name = "trace_rank0.json.xz";
+    std::fs::copy(crate::root().join("cases/trace-control/evidence").join(name), evidence.join(name))
+        .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_ringleader"))
+        .args(["trace", "--png"])
+        .arg(folder.path().join("images"))
+        .arg(&evidence)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut names: Vec<String> = std::fs::read_dir(folder.path().join("images"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["bandwidth.png", "steps.png", "timeline.png"], "nobody to wait for");
 }
 
 /// A stand-in for nsys writes down what it was told, and an export.

@@ -1,11 +1,10 @@
-//! Plots of `ringleader trace` as SVG: step bars of the ranks, and bandwidth over message size.
-
-use std::fmt::Write as _;
+//! Plots of `ringleader trace`: step bars of the ranks, one step on a common clock, waiting, and bandwidth over message size.
 
 use ringleader_model::WorkKind;
 use ringleader_trace::Analysis;
 use ringleader_trace::intervals::Intervals;
 
+use super::picture::{Color, Picture, Shape};
 use super::{Collective, RankTime, TraceReport};
 
 /// Ranks that are drawn.
@@ -13,14 +12,23 @@ const MAX_RANKS: usize = 64;
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 60.0;
 
+const BLUE: Color = 0x00_72b2;
+const RED: Color = 0xd5_5e00;
+const ORANGE: Color = 0xe6_9f00;
+const PINK: Color = 0xcc_79a7;
+const SKIN: Color = 0xf0_c8a8;
+const GREY: Color = 0x99_9999;
+const PALE: Color = 0xdd_dddd;
+const LINE: Color = 0xee_eeee;
+
 /// Colours by part, of a palette that people with colour blindness tell apart (Okabe and Ito).
-const PARTS: [(&str, &str); 6] = [
-    ("computation", "#0072b2"),
-    ("exposed communication", "#d55e00"),
-    ("exposed copies", "#e69f00"),
-    ("host, input, allocator, synchronisation", "#cc79a7"),
-    ("launch and events", "#999999"),
-    ("unexplained", "#dddddd"),
+const PARTS: [(&str, Color); 6] = [
+    ("computation", BLUE),
+    ("exposed communication", RED),
+    ("exposed copies", ORANGE),
+    ("host, input, allocator, synchronisation", PINK),
+    ("launch and events", GREY),
+    ("unexplained", PALE),
 ];
 
 fn parts(rank: &RankTime) -> [f64; 6] {
@@ -44,43 +52,32 @@ fn parts(rank: &RankTime) -> [f64; 6] {
 }
 
 /// What a usual step of each rank is made of.
-pub fn steps(report: &TraceReport) -> String {
+pub fn steps(report: &TraceReport) -> Picture {
     let longest = report.ranks.iter().map(|r| r.step).fold(0.001, f64::max);
     let n = report.ranks.len().min(MAX_RANKS);
-    let height = 40.0 + n as f64 * 18.0 + 22.0;
-    let mut out = open(height, "a typical step of each rank, milliseconds");
+    let mut out = Picture::new("a typical step of each rank, milliseconds", WIDTH, 62.0 + n as f64 * 18.0);
     for (at, (name, color)) in PARTS.iter().enumerate() {
-        let x = LEFT + at as f64 % 3.0 * 230.0;
-        let y = 4.0 + (at / 3) as f64 * 14.0;
-        let _ = write!(
-            out,
-            "<rect x='{x}' y='{y}' width='9' height='9' fill='{color}'/><text x='{}' y='{}'>{name}</text>",
-            x + 13.0,
-            y + 9.0
-        );
+        out.legend(LEFT + at as f64 % 3.0 * 230.0, 4.0 + (at / 3) as f64 * 14.0, *color, name);
     }
     for (row, rank) in report.ranks.iter().take(MAX_RANKS).enumerate() {
         let y = 38.0 + row as f64 * 18.0;
-        let _ = write!(out, "<text x='4' y='{}'>rank {}</text>", y + 11.0, rank.rank);
+        out.text(4.0, y + 11.0, format!("rank {}", rank.rank));
         let mut x = LEFT;
         for (ms, (name, color)) in parts(rank).into_iter().zip(PARTS) {
             let width = ms / longest * (WIDTH - LEFT - 60.0);
             if width > 0.05 {
-                let _ = write!(
-                    out,
-                    "<rect x='{x:.1}' y='{y}' width='{width:.1}' height='14' fill='{color}'><title>rank {}: {name} {ms:.2} ms</title></rect>",
-                    rank.rank
-                );
+                let tip = format!("rank {}: {name} {ms:.2} ms", rank.rank);
+                out.rect((x, y), (width, 14.0), color, tip);
             }
             x += width;
         }
-        let _ = write!(out, "<text x='{:.1}' y='{}'>{:.1}</text>", x + 4.0, y + 11.0, rank.step);
+        out.text(x + 4.0, y + 11.0, format!("{:.1}", rank.step));
     }
-    out + "</svg>\n"
+    out
 }
 
-/// Bus bandwidth of each kind and size, and what is usual.
-pub fn bandwidth(report: &TraceReport) -> String {
+/// Bus bandwidth of each kind and size, and what is expected.
+pub fn bandwidth(report: &TraceReport) -> Picture {
     let classes: Vec<&Collective> =
         report.collectives.iter().filter(|c| c.size_bytes > 0 && c.busbw_gbs.is_some()).collect();
     let top = classes.iter().flat_map(|c| [c.busbw_gbs, c.expected_gbs]).flatten().fold(1.0, f64::max) * 1.1;
@@ -89,54 +86,43 @@ pub fn bandwidth(report: &TraceReport) -> String {
         LEFT + ((bytes as f64).log2().clamp(low, high) - low) / (high - low) * (WIDTH - LEFT - 20.0)
     };
     let y = |gbs: f64| 200.0 - gbs / top * 180.0;
-    let mut out = open(230.0, "bus bandwidth over message size");
+    let mut out = Picture::new("bus bandwidth over message size", WIDTH, 230.0);
     for power in [10, 15, 20, 25, 30] {
         let at = x(1 << power);
         let label =
             ["1 KiB", "32 KiB", "1 MiB", "32 MiB", "1 GiB"].get((power - 10) / 5).copied().unwrap_or("");
-        let _ = write!(
-            out,
-            "<line x1='{at:.0}' y1='20' x2='{at:.0}' y2='200' stroke='#eee'/><text x='{at:.0}' y='216'>{label}</text>"
-        );
+        out.rect((at, 20.0), (1.0, 180.0), LINE, String::new());
+        out.text(at, 216.0, label);
     }
     for share in [0.0, 0.5, 1.0] {
         let gbs = top * share;
-        let _ = write!(out, "<text x='4' y='{:.0}'>{gbs:.0} GB/s</text>", y(gbs) + 4.0);
+        out.text(4.0, y(gbs) + 4.0, format!("{gbs:.0} GB/s"));
+    }
+    out.legend(LEFT + 230.0, 4.0, BLUE, "measured");
+    if classes.iter().any(|class| class.expected_gbs.is_some()) {
+        out.legend(LEFT + 330.0, 4.0, RED, "expected at this size");
     }
     for class in classes {
         let (at, gbs) = (x(class.size_bytes), class.busbw_gbs.unwrap_or(0.0));
         let name = class.op.as_deref().unwrap_or("unknown");
-        let _ = write!(
-            out,
-            "<circle cx='{at:.1}' cy='{:.1}' r='4' fill='#0072b2' fill-opacity='0.7'><title>{name}: {} bytes, {gbs:.1} GB/s, {} times</title></circle>",
-            y(gbs),
-            class.size_bytes,
-            class.count
-        );
-        if let Some(usual) = class.expected_gbs {
-            let _ = write!(
-                out,
-                "<path d='M{:.1} {:.1}h12' stroke='#d55e00' stroke-width='2'><title>usual: {usual:.0} GB/s</title></path>",
-                at - 6.0,
-                y(usual)
-            );
+        let tip = format!("{name}: {} bytes, {gbs:.1} GB/s, {} times", class.size_bytes, class.count);
+        out.shapes.push(Shape::Dot { x: at, y: y(gbs), radius: 4.0, fill: BLUE, tip });
+        if let Some(expected) = class.expected_gbs {
+            let tip = format!("expected: {expected:.0} GB/s");
+            out.rect((at - 6.0, y(expected) - 1.0), (12.0, 2.0), RED, tip);
         }
     }
-    out + "</svg>\n"
+    out
 }
 
 /// Rows of the timeline; ranks beyond it are left out, the ranks at fault never.
 const MAX_ROWS: usize = 24;
 /// What is drawn of a rank, one lane each.
-const LANES: [(&str, &str); 4] = [
-    ("computation", "#0072b2"),
-    ("communication", "#d55e00"),
-    ("waiting for other ranks", "#f0c8a8"),
-    ("copies", "#e69f00"),
-];
+const LANES: [(&str, Color); 4] =
+    [("computation", BLUE), ("communication", RED), ("waiting for other ranks", SKIN), ("copies", ORANGE)];
 
-/// One usual step of each rank on the common clock: what computes, communicates, waits and copies.
-pub fn timeline(analysis: &Analysis<'_>) -> String {
+/// One usual step of each rank on the common clock: what computes, communicates, waits and copies. None if no rank has one.
+pub fn timeline(analysis: &Analysis<'_>) -> Option<Picture> {
     let last = |view: usize| analysis.steps.get(view).and_then(|s| s.usual.last().copied());
     let places: Vec<Option<u32>> = (0..analysis.views.len())
         .map(|view| analysis.lateness.steps.last().and_then(|p| p.get(view).copied()).or_else(|| last(view)))
@@ -152,47 +138,31 @@ pub fn timeline(analysis: &Analysis<'_>) -> String {
     rows.sort_by_key(|view| (!is_at_fault(view), *view));
     rows.truncate(MAX_ROWS);
     rows.sort_unstable();
-    let Some((from, to)) =
-        rows.iter().filter_map(|view| window(*view)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-    else {
-        return String::new();
-    };
+    let (from, to) =
+        rows.iter().filter_map(|view| window(*view)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let scale = (WIDTH - LEFT - 10.0) / (to - from).max(1) as f64;
-    let mut out = open(44.0 + rows.len() as f64 * 26.0, "one step of each rank on a common clock");
+    let height = 44.0 + rows.len() as f64 * 26.0;
+    let mut out = Picture::new("one step of each rank on a common clock", WIDTH, height);
     for (at, (name, color)) in LANES.iter().enumerate() {
-        let x = LEFT + at as f64 * 165.0;
-        let _ = write!(
-            out,
-            "<rect x='{x}' y='4' width='9' height='9' fill='{color}'/><text x='{}' y='13'>{name}</text>",
-            x + 13.0
-        );
+        out.legend(LEFT + at as f64 * 165.0, 4.0, *color, name);
     }
     for (row, view) in rows.iter().enumerate() {
         let y = 24.0 + row as f64 * 26.0;
         let rank = analysis.views.get(*view).map_or(0, |v| v.rank);
-        let weight = if culprits.contains(&rank) { " font-weight='bold'" } else { "" };
-        let _ = write!(out, "<text x='4' y='{}'{weight}>rank {rank}</text>", y + 13.0);
+        let (text, is_bold) = (format!("rank {rank}"), culprits.contains(&rank));
+        out.shapes.push(Shape::Text { x: 4.0, y: y + 13.0, text, is_bold });
         for (lane, set) in lanes(analysis, *view, (from, to)).iter().enumerate() {
-            let (_, color) = LANES.get(lane).copied().unwrap_or(("", "#000"));
+            let color = LANES.get(lane).map_or(0, |(_, color)| *color);
             // Communication and its waiting share a lane.
             let top = y + [0.0, 8.0, 8.0, 16.0].get(lane).copied().unwrap_or(0.0);
             for (a, b) in merged(set, (0.25 / scale) as i64) {
-                let _ = write!(
-                    out,
-                    "<rect x='{:.1}' y='{top}' width='{:.1}' height='6' fill='{color}'/>",
-                    LEFT + (a - from) as f64 * scale,
-                    ((b - a) as f64 * scale).max(0.2)
-                );
+                let width = ((b - a) as f64 * scale).max(0.2);
+                out.rect((LEFT + (a - from) as f64 * scale, top), (width, 6.0), color, String::new());
             }
         }
     }
-    let _ = writeln!(
-        out,
-        "<text x='{LEFT}' y='{}'>{:.1} ms</text></svg>",
-        38.0 + rows.len() as f64 * 26.0,
-        (to - from) as f64 / 1e6
-    );
-    out
+    out.text(LEFT, 38.0 + rows.len() as f64 * 26.0, format!("{:.1} ms", (to - from) as f64 / 1e6));
+    Some(out)
 }
 
 /// What a rank does within a time of the common clock, by lane.
@@ -236,11 +206,11 @@ fn merged(set: &Intervals, gap: i64) -> Vec<(i64, i64)> {
     out
 }
 
-/// How long each rank waits for others in a step: who waits least is who the others wait for.
-pub fn lateness(analysis: &Analysis<'_>) -> String {
+/// How long each rank waits for others in a step: who waits least is who the others wait for. None if that is unknown.
+pub fn lateness(analysis: &Analysis<'_>) -> Option<Picture> {
     let waits = &analysis.lateness.waits;
     if waits.is_empty() {
-        return String::new();
+        return None;
     }
     let mean = |view: usize| {
         waits.iter().filter_map(|step| step.get(view)).sum::<i64>() as f64 / waits.len() as f64 / 1e6
@@ -248,24 +218,14 @@ pub fn lateness(analysis: &Analysis<'_>) -> String {
     let rows: Vec<(u32, f64)> =
         analysis.views.iter().enumerate().take(MAX_RANKS).map(|(at, view)| (view.rank, mean(at))).collect();
     let longest = rows.iter().map(|row| row.1).fold(0.001, f64::max);
-    let mut out = open(10.0 + rows.len() as f64 * 18.0, "waiting for other ranks in a step, milliseconds");
+    let height = 10.0 + rows.len() as f64 * 18.0;
+    let mut out = Picture::new("waiting for other ranks in a step, milliseconds", WIDTH, height);
     for (row, (rank, ms)) in rows.iter().enumerate() {
         let y = 4.0 + row as f64 * 18.0;
         let width = ms / longest * (WIDTH - LEFT - 60.0);
-        let _ = write!(
-            out,
-            "<text x='4' y='{}'>rank {rank}</text><rect x='{LEFT}' y='{y}' width='{width:.1}' height='14' fill='#f0c8a8'/><text x='{:.1}' y='{}'>{ms:.2}</text>",
-            y + 11.0,
-            LEFT + width + 4.0,
-            y + 11.0
-        );
+        out.text(4.0, y + 11.0, format!("rank {rank}"));
+        out.rect((LEFT, y), (width, 14.0), SKIN, String::new());
+        out.text(LEFT + width + 4.0, y + 11.0, format!("{ms:.2}"));
     }
-    out + "</svg>\n"
-}
-
-fn open(height: f64, title: &str) -> String {
-    format!(
-        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' \
-         font-family='sans-serif' font-size='11'><title>{title}</title>\n"
-    )
+    Some(out)
 }
