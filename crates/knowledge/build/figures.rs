@@ -14,6 +14,7 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
     let table = read("rates.toml");
     links(out, &table);
     bandwidths(out, &table);
+    reaches(out, &table);
     factors(out, &table);
 }
 
@@ -143,6 +144,45 @@ fn bandwidths(out: &mut String, table: &Table) {
             text(row, "operation"),
             text(row, "way"),
             optional(row, "at"),
+            cites(row, table),
+        );
+    }
+    out.push_str("];\n");
+}
+
+/// Bandwidth over size. Sizes and bandwidths rise.
+fn reaches(out: &mut String, table: &Table) {
+    out.push_str("pub(crate) static REACHES: &[crate::rate::Reach] = &[\n");
+    for row in array(table, "reach") {
+        let whole = |key: &str| row.get(key).and_then(Value::as_integer).filter(|n| *n > 0);
+        let points: Vec<(u64, f64)> = row
+            .get("points")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .map(|point| {
+                let pair: Vec<i64> =
+                    point.as_array().into_iter().flatten().filter_map(Value::as_integer).collect();
+                let [bytes, gbs] = pair.as_slice() else {
+                    panic!("a point of {row:?} is no pair of numbers")
+                };
+                (u64::try_from(*bytes).unwrap_or(0), *gbs as f64)
+            })
+            .collect();
+        assert!(
+            !points.is_empty() && points.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1),
+            "points of {row:?}"
+        );
+        let _ = writeln!(
+            out,
+            "crate::rate::Reach {{ node: {:?}, gpu: &{:?}, n_gpus: {}, n_nodes: {}, operation: {:?}, points: &{points:?}, \
+             latency_us: {:?}, cite: &{:?} }},",
+            text(row, "node"),
+            list(row, "gpu"),
+            whole("n_gpus").unwrap_or_else(|| panic!("no n_gpus in {row:?}")),
+            whole("n_nodes").unwrap_or_else(|| panic!("no n_nodes in {row:?}")),
+            text(row, "operation"),
+            number(row, "latency_us").unwrap_or_else(|| panic!("no latency in {row:?}")),
             cites(row, table),
         );
     }

@@ -3,7 +3,7 @@
 //! Source: data sheets and standards for rates, public measurements for bandwidths; `data/rates.toml` names them in
 //! each row.
 
-use crate::tables::{BANDWIDTHS, FACTORS, LINKS};
+use crate::tables::{BANDWIDTHS, FACTORS, LINKS, REACHES};
 
 /// A kind of link.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +43,27 @@ pub struct Bandwidth {
     pub cite: &'static [&'static str],
 }
 
+/// Bus bandwidth over message size, measured on a kind of machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reach {
+    /// The GPUs, their interconnect, and the network.
+    pub node: &'static str,
+    /// Parts of the GPU's name, all of which it contains, ignoring case.
+    pub gpu: &'static [&'static str],
+    /// Ranks of the group on each node.
+    pub n_gpus: u32,
+    /// Nodes. Of several, the network decides, which the GPU's name does not tell.
+    pub n_nodes: u32,
+    /// nccl-tests' name of the operation.
+    pub operation: &'static str,
+    /// Bytes and GB/s, rising.
+    pub points: &'static [(u64, f64)],
+    /// Time of a message of no bytes, µs: below the first point, times fall towards it.
+    pub latency_us: f64,
+    /// Sources.
+    pub cite: &'static [&'static str],
+}
+
 /// How nccl-tests converts algorithm bandwidth to bus bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Factor {
@@ -69,6 +90,14 @@ pub fn link(name: &str) -> Option<&'static Link> {
 /// All measured bandwidths.
 pub fn bandwidths() -> &'static [Bandwidth] {
     BANDWIDTHS
+}
+
+/// The bandwidth over size that was measured on machines like this one.
+pub fn reach(gpu: &str, n_gpus: u32, n_nodes: u32, operation: &str) -> Option<&'static Reach> {
+    let gpu = gpu.to_ascii_uppercase();
+    let is_named = |reach: &Reach| reach.gpu.iter().all(|part| gpu.contains(&part.to_ascii_uppercase()));
+    let is_alike = |reach: &Reach| (reach.n_gpus, reach.n_nodes) == (n_gpus, n_nodes);
+    REACHES.iter().find(|reach| is_alike(reach) && reach.operation == operation && is_named(reach))
 }
 
 /// All factors.

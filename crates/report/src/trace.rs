@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use ringleader_model::Case;
 use ringleader_trace::bandwidth::SizeClass;
+use ringleader_trace::expected::{Baseline, Basis};
 use ringleader_trace::judge::{self, Advice};
 use ringleader_trace::split::{Idle, Split};
 use ringleader_trace::steps::Found;
@@ -38,6 +39,8 @@ pub struct TraceReport {
     pub ranks: Vec<RankTime>,
     /// Communication by kind and size, the largest share of time first.
     pub collectives: Vec<Collective>,
+    /// What bus bandwidths are compared with.
+    pub compared_with: Vec<String>,
     /// Who waits for whom.
     pub lateness: Lateness,
     /// What to change, the largest gain first; those below the threshold too.
@@ -141,8 +144,12 @@ pub struct Collective {
     pub cost_us: f64,
     /// Bus bandwidth at that cost, GB/s.
     pub busbw_gbs: Option<f64>,
-    /// What a healthy node of these GPUs reaches at this size, GB/s.
+    /// Nodes that the group spans, if all of its ranks are recorded and their hosts are known.
+    pub nodes: Option<u32>,
+    /// What such a group should reach at this size, GB/s.
     pub expected_gbs: Option<f64>,
+    /// Where `expected_gbs` is from: one of `compared_with`.
+    pub expected_by: Option<String>,
     /// The bandwidth is a lower bound: ranks are missing, or clocks disagree.
     pub lower_bound: bool,
 }
@@ -220,7 +227,8 @@ impl TraceReport {
                 alone: analysis.join.n_alone,
             },
             ranks: ranks(analysis),
-            collectives: analysis.sizes.iter().map(collective).collect(),
+            collectives: analysis.sizes.iter().map(|class| collective(analysis, class)).collect(),
+            compared_with: compared_with(analysis),
             lateness: lateness(analysis),
             advice: analysis.advice.iter().map(suggestion).collect(),
             notes: notes.collect(),
@@ -244,6 +252,14 @@ fn limits(analysis: &Analysis<'_>) -> Vec<String> {
             "these ranks have {} recordings, one after the other; the newest is shown. For an earlier one, give only its files",
             analysis.n_sets
         ));
+    }
+    // If one group fits, it is compared.
+    let large = analysis.sizes.iter().filter(|class| class.size_bytes > 0 && class.n_ranks > 1);
+    let groups: Vec<(u32, Option<u32>)> = large.map(|class| (class.n_ranks, class.n_nodes)).collect();
+    if let Some(why) =
+        groups.iter().map(|group| analysis.references.misfit(*group)).reduce(Option::and).flatten()
+    {
+        notes.push(format!("the baseline is not compared with: {why}"));
     }
     if analysis.waits_unseen() {
         notes.push(format!(
@@ -318,7 +334,29 @@ fn ranks(analysis: &Analysis<'_>) -> Vec<RankTime> {
     .collect()
 }
 
-fn collective(class: &SizeClass) -> Collective {
+/// Where an expected bandwidth is from.
+fn basis(analysis: &Analysis<'_>, by: Basis) -> String {
+    match by {
+        Basis::Baseline => format!("baseline {}", analysis.baseline.map(Baseline::words).unwrap_or_default()),
+        Basis::NvLink => {
+            "78 % of NVLink's rate with a latency of 25 µs, as fits 2 H100 and 2 H200".to_owned()
+        }
+        Basis::Table(reach) => format!("measured by others on {} ({})", reach.node, reach.cite.join("; ")),
+    }
+}
+
+fn compared_with(analysis: &Analysis<'_>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for expected in analysis.sizes.iter().filter_map(|class| class.expected) {
+        let words = basis(analysis, expected.by);
+        if !all.contains(&words) {
+            all.push(words);
+        }
+    }
+    all
+}
+
+fn collective(analysis: &Analysis<'_>, class: &SizeClass) -> Collective {
     let short = |gbs: f64| (gbs * 10.0).round() / 10.0;
     Collective {
         op: class.kind.map(|kind| kind.name().to_owned()),
@@ -327,7 +365,9 @@ fn collective(class: &SizeClass) -> Collective {
         count: class.n,
         cost_us: class.cost_ns as f64 / 1e3,
         busbw_gbs: class.busbw_gbs.map(short),
-        expected_gbs: class.expected_gbs.map(short),
+        nodes: class.n_nodes,
+        expected_gbs: class.expected.map(|expected| short(expected.gbs)),
+        expected_by: class.expected.map(|expected| basis(analysis, expected.by)),
         lower_bound: class.is_lower_bound,
     }
 }

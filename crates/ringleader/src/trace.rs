@@ -1,5 +1,6 @@
 //! `ringleader trace`: timelines of a job's ranks, read together.
 
+mod baseline;
 #[cfg(target_os = "linux")]
 mod nsys;
 #[cfg(target_os = "linux")]
@@ -37,6 +38,9 @@ pub(crate) struct TraceArgs {
     /// Other timelines of the same program (before a change, another node): what differs, and what it costs
     #[arg(long, value_name = "PATH")]
     against: Vec<PathBuf>,
+    /// Compare bandwidths with what was measured here: of `ringleader bench --save`, or output of nccl-tests
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// Write the report as one page that fetches nothing
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -77,13 +81,15 @@ impl Subcommand for TraceArgs {
             let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
             return Err(Failure::NoUsableEvidence { n_files });
         }
-        let analysis = ringleader_trace::analyse(timelines);
+        let baseline = self.baseline.as_deref().map(baseline::load).transpose()?;
+        let analysis = ringleader_trace::analyse_against(timelines, baseline.as_ref());
         let report = TraceReport::new(&analysis, &case);
         self.write_files(&report, &analysis)?;
         if !self.against.is_empty() {
             let other = gather::gather(&self.against, true)?;
             let rings = self::rings(&other);
-            let there = ringleader_trace::analyse(self::timelines(&other).chain(shown(&rings)));
+            let timelines = self::timelines(&other).chain(shown(&rings));
+            let there = ringleader_trace::analyse_against(timelines, baseline.as_ref());
             let there = TraceReport::new(&there, &other);
             print(&compare::render(&there, &report))?;
             return Ok(Code::NothingFound.into());

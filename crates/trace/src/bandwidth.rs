@@ -1,9 +1,10 @@
 //! What communication costs, by kind and size, and what these GPUs should reach.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{CommCall, OpKind, WorkKind, median};
 
+use crate::expected::{Expected, References};
 use crate::join::{Join, Joined};
 use crate::steps::Steps;
 use crate::view::{View, is_one_node};
@@ -23,8 +24,10 @@ pub struct SizeClass {
     pub cost_ns: i64,
     /// Bus bandwidth at the median cost, GB/s (10^9 bytes); None if the size is unknown.
     pub busbw_gbs: Option<f64>,
-    /// What this kind of machine reaches at this size, GB/s; None if it is not known.
-    pub expected_gbs: Option<f64>,
+    /// Nodes that the group spans; None if it is not known.
+    pub n_nodes: Option<u32>,
+    /// What it is compared with; None if nothing is known of such a group.
+    pub expected: Option<Expected>,
     /// Not all ranks were recorded, or their clocks disagree: the bandwidth is a lower bound.
     pub is_lower_bound: bool,
 }
@@ -44,39 +47,6 @@ pub fn busbw_gbs(op: &Joined, cost_ns: i64) -> Option<f64> {
     let kind = op.kind?;
     (op.size_bytes > 0 && cost_ns > 0)
         .then(|| op.size_bytes as f64 / cost_ns as f64 * bus_factor(kind, op.n_ranks))
-}
-
-/// NVLink of a kind of GPU: bytes a second in one direction, and what is usual of it.
-struct Link {
-    /// Part of the GPU's name.
-    name: &'static str,
-    /// One direction, GB/s.
-    rate_gbs: f64,
-}
-
-/// One-way NVLink rates by product. Source: NVIDIA's data sheets (half of the bidirectional figure).
-const LINKS: [Link; 8] = [
-    Link { name: "GB200", rate_gbs: 900.0 },
-    Link { name: "B200", rate_gbs: 900.0 },
-    Link { name: "B300", rate_gbs: 900.0 },
-    Link { name: "H200", rate_gbs: 450.0 },
-    Link { name: "H100", rate_gbs: 450.0 },
-    Link { name: "H20", rate_gbs: 450.0 },
-    Link { name: "A100-SXM", rate_gbs: 300.0 },
-    Link { name: "V100-SXM", rate_gbs: 150.0 },
-];
-
-/// Share of the link rate that large messages reach on a healthy node.
-const USUAL: f64 = 0.78;
-/// Latency of a small collective inside a node, ns: half of the peak is reached where the transfer takes as long.
-const LATENCY_NS: f64 = 25_000.0;
-
-/// Bus bandwidth that a healthy node of these GPUs reaches at this size, GB/s.
-pub fn expected_gbs(device: &str, size_bytes: u64) -> Option<f64> {
-    let link = LINKS.iter().find(|link| device.contains(link.name))?;
-    let peak = link.rate_gbs * USUAL;
-    let transfer_ns = size_bytes as f64 / peak;
-    Some(peak * transfer_ns / (transfer_ns + LATENCY_NS))
 }
 
 /// Kind, bytes and ranks of an operation.
@@ -138,9 +108,30 @@ impl Alone {
     }
 }
 
+/// Nodes that an operation's group spans, if all of its ranks are recorded; 0 if it is not known.
+fn n_nodes(views: &[View<'_>], op: &Joined) -> u32 {
+    if op.members.len() < op.n_ranks as usize {
+        return 0;
+    }
+    let members = || op.members.iter().filter_map(|(view, _)| views.get(*view as usize));
+    let hosts: BTreeSet<&str> = members().filter_map(|view| view.timeline.host.as_deref()).collect();
+    let all_named = members().all(|view| view.timeline.host.is_some());
+    match (all_named, is_one_node(views)) {
+        (true, _) => hosts.len() as u32,
+        (false, true) => 1,
+        (false, false) => 0,
+    }
+}
+
 /// Costs by kind and size, largest share of time first.
-pub fn sizes(views: &[View<'_>], steps: &[Steps], join: &Join, alone: &Alone) -> Vec<SizeClass> {
-    let mut classes: BTreeMap<Class, (Vec<i64>, bool)> = BTreeMap::new();
+pub fn sizes(
+    views: &[View<'_>],
+    steps: &[Steps],
+    join: &Join,
+    alone: &Alone,
+    references: &References<'_>,
+) -> Vec<SizeClass> {
+    let mut classes: BTreeMap<(Class, u32), (Vec<i64>, bool)> = BTreeMap::new();
     for op in &join.ops {
         let is_usual = op.members.iter().any(|(view, work)| {
             let of = steps.get(*view as usize);
@@ -149,7 +140,7 @@ pub fn sizes(views: &[View<'_>], steps: &[Steps], join: &Join, alone: &Alone) ->
         if !is_usual {
             continue;
         }
-        let class = classes.entry((op.kind, op.size_bytes, op.n_ranks)).or_default();
+        let class = classes.entry(((op.kind, op.size_bytes, op.n_ranks), n_nodes(views, op))).or_default();
         class.0.push(join.cost_ns(views, op));
         class.1 |= op.members.len() < op.n_ranks as usize || !join.is_aligned();
     }
@@ -158,25 +149,24 @@ pub fn sizes(views: &[View<'_>], steps: &[Steps], join: &Join, alone: &Alone) ->
     for (place, (view, steps)) in views.iter().zip(steps).enumerate().filter(|_| is_alone) {
         for (at, class) in Alone::of(place, view, join) {
             if steps.of_work.get(at).is_some_and(|step| steps.usual.contains(step)) {
-                let class_of = classes.entry(class).or_default();
+                let class_of = classes.entry((class, 0)).or_default();
                 class_of.0.push(alone.shortest.get(&class).copied().unwrap_or(0));
                 class_of.1 = true;
             }
         }
     }
-    let device = views.iter().find_map(|v| v.timeline.device_name.as_deref()).unwrap_or_default();
-    let one_node = is_one_node(views);
     let mut list: Vec<SizeClass> = classes
         .into_iter()
-        .map(|((kind, size_bytes, n_ranks), (costs, is_lower_bound))| {
+        .map(|(((kind, size_bytes, n_ranks), n_nodes), (costs, is_lower_bound))| {
             let n = costs.len();
             let cost_ns = median::lower(costs).unwrap_or(0);
             let factor = kind.map(|kind| bus_factor(kind, n_ranks));
             let busbw_gbs = factor
                 .filter(|_| size_bytes > 0 && cost_ns > 0)
                 .map(|factor| size_bytes as f64 / cost_ns as f64 * factor);
-            let expected_gbs = (one_node && n_ranks <= 8).then(|| expected_gbs(device, size_bytes)).flatten();
-            SizeClass { kind, size_bytes, n_ranks, n, cost_ns, busbw_gbs, expected_gbs, is_lower_bound }
+            let n_nodes = (n_nodes > 0).then_some(n_nodes);
+            let expected = kind.and_then(|kind| references.at(kind, (n_ranks, n_nodes), size_bytes));
+            SizeClass { kind, size_bytes, n_ranks, n, cost_ns, busbw_gbs, n_nodes, expected, is_lower_bound }
         })
         .collect();
     list.sort_by_key(|c| (std::cmp::Reverse(c.cost_ns.saturating_mul(c.n as i64)), c.kind, c.size_bytes));

@@ -6,6 +6,7 @@ use ringleader_model::{Cause, OpKind, RuntimeCall, WorkKind};
 
 use crate::Analysis;
 use crate::bandwidth::{self, Alone, SizeClass};
+use crate::expected::Basis;
 use crate::late::Why;
 use crate::split::Split;
 use crate::whatif::{self, Replays};
@@ -53,8 +54,6 @@ const HIDDEN_PCT: i64 = 10;
 const BARE_PCT: f64 = 2.0;
 /// A rank that is late by this share of a step is worth finding.
 const LATE_PCT: f64 = 4.0;
-/// Bus bandwidth below this share of what is usual at its size is not explained by a busy GPU.
-const SLOW_SHARE: f64 = 0.30;
 /// Messages from this size on show a bandwidth, bytes.
 const LARGE_BYTES: u64 = 2 << 20;
 /// Part of the exposed time that overlapping gains: computation beside communication runs slower. Measured on two H200
@@ -218,14 +217,15 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
     let exposed = mean(analysis, |s| s.exposed_comm_ns);
     let wait = analysis.lateness.mean_wait_ns.min(exposed);
     let exposed_cost = exposed - wait;
-    let (mut cost, mut ideal) = (0.0, 0.0);
+    let (mut cost, mut ideal, mut slow_share) = (0.0, 0.0, 0.0_f64);
     let mut ns_per_byte = f64::MAX;
     for class in &analysis.sizes {
         let total = class.cost_ns as f64 * class.n as f64;
         cost += total;
-        let share = match (class.busbw_gbs, class.expected_gbs) {
-            (Some(busbw), Some(expected)) if class.size_bytes >= LARGE_BYTES && !class.is_lower_bound => {
-                (busbw / expected).min(1.0)
+        let share = match (class.busbw_gbs, class.expected) {
+            (Some(busbw), Some(expected)) if is_judged(class) => {
+                slow_share = slow_share.max(expected.by.slow_share());
+                (busbw / expected.gbs).min(1.0)
             }
             _ => 1.0,
         };
@@ -240,16 +240,21 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
     // Of a rank alone, the rest may be waiting.
     let exposed_cost = if analysis.join.ops.is_empty() { exposed_cost.min(comm_ns) } else { exposed_cost };
     let share = if cost > 0.0 { ideal / cost } else { 1.0 };
-    if share < SLOW_SHARE {
-        let worst = analysis.sizes.iter().filter(|c| c.size_bytes >= LARGE_BYTES).find_map(|c| {
-            let mb = c.size_bytes as f64 / 1e6;
-            Some(format!("{:.0} of {:.0} GB/s at {mb:.0} MB", c.busbw_gbs?, c.expected_gbs?))
+    if share < slow_share {
+        let worst = analysis.sizes.iter().filter(|c| is_judged(c)).find_map(|c| {
+            let (mb, expected) = (c.size_bytes as f64 / 1e6, c.expected?);
+            let (busbw, by) =
+                (c.busbw_gbs?, if expected.by == Basis::Baseline { "the baseline" } else { "like GPUs" });
+            Some(format!(
+                "{busbw:.0} of the {:.0} GB/s of bus bandwidth that {by} reached at {mb:.0} MB",
+                expected.gbs
+            ))
         });
         advice.push(advise(
             base,
             base - (exposed_cost as f64 * (1.0 - share)) as i64,
             Cause::BandwidthBelowExpected,
-            format!("collectives reach {} of bus bandwidth", worst.unwrap_or_default()),
+            format!("collectives reach {}", worst.unwrap_or_default()),
             "check which transport NCCL chose (NCCL_DEBUG=INFO); unset NCCL_P2P_DISABLE; run ringleader check",
         ));
         return;
@@ -277,11 +282,18 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
     overlap(analysis, base, (exposed_cost, comm_ns), ns_per_byte, advice);
 }
 
+/// Whether a bandwidth that is too low is a fault: a large message of a group that is wholly recorded, against what must be
+/// reached here.
+fn is_judged(class: &SizeClass) -> bool {
+    let is_binding = class.expected.is_some_and(|expected| expected.by.is_binding());
+    is_binding && class.size_bytes >= LARGE_BYTES && !class.is_lower_bound
+}
+
 /// What large messages of this kind should reach, GB/s.
 fn expected_of(analysis: &Analysis<'_>, class: &SizeClass) -> Option<f64> {
-    class.expected_gbs?;
-    let device = analysis.views.iter().find_map(|v| v.timeline.device_name.as_deref())?;
-    bandwidth::expected_gbs(device, whatif::BUCKET_BYTES)
+    class.expected.filter(|expected| expected.by.is_binding())?;
+    let group = (class.n_ranks, class.n_nodes);
+    Some(analysis.references.at(class.kind?, group, whatif::BUCKET_BYTES)?.gbs)
 }
 
 fn overlap(

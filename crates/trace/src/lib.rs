@@ -4,6 +4,7 @@
 //! Pure: timelines go in, an [`Analysis`] comes out. Everything is computed on sorted arrays of intervals.
 
 pub mod bandwidth;
+pub mod expected;
 pub mod intervals;
 pub mod join;
 pub mod judge;
@@ -22,6 +23,7 @@ use std::collections::BTreeSet;
 use ringleader_model::Timeline;
 
 use crate::bandwidth::SizeClass;
+use crate::expected::{Baseline, References};
 use crate::join::Join;
 use crate::judge::Advice;
 use crate::late::Lateness;
@@ -52,6 +54,10 @@ pub struct Analysis<'a> {
     pub unseen_wait_ns: i64,
     /// Bus bandwidth by kind and size.
     pub sizes: Vec<SizeClass>,
+    /// What it is compared with.
+    pub references: References<'a>,
+    /// The measurement among them that the user gave.
+    pub baseline: Option<&'a Baseline>,
     /// Length of a usual step on the slowest rank, ns.
     pub step_ns: i64,
     /// The same in the replay of what was recorded: how far the estimates can be trusted.
@@ -87,6 +93,14 @@ impl Analysis<'_> {
 /// Analyses the timelines of one job, each with the rank that a source other than the file gives it. Timelines without
 /// GPU work beside others with some are left out.
 pub fn analyse<'a>(timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32>)>) -> Analysis<'a> {
+    analyse_against(timelines, None)
+}
+
+/// The same; bandwidths are compared with a baseline, where it is of such groups.
+pub fn analyse_against<'a>(
+    timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32>)>,
+    baseline: Option<&'a Baseline>,
+) -> Analysis<'a> {
     let (newest, n_sets) = sets::newest(timelines.into_iter().collect());
     let views = views(newest);
     let steps: Vec<Steps> = views.iter().map(steps::find).collect();
@@ -104,7 +118,8 @@ pub fn analyse<'a>(timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32
     let join = join::join(&views, &steps);
     let lateness = late::lateness(&views, &steps, &splits, &join);
     let alone = bandwidth::Alone::new(&views, &join);
-    let sizes = bandwidth::sizes(&views, &steps, &join, &alone);
+    let references = References::new(&views, baseline);
+    let sizes = bandwidth::sizes(&views, &steps, &join, &alone, &references);
     let unseen_wait_ns = alone.wait_ns(&views, &steps, &join);
     let step_ns = means.iter().map(|m| m.length_ns).max().unwrap_or(0);
     let mut analysis = Analysis {
@@ -117,6 +132,8 @@ pub fn analyse<'a>(timelines: impl IntoIterator<Item = (&'a Timeline, Option<u32
         n_sets,
         unseen_wait_ns,
         sizes,
+        references,
+        baseline,
         step_ns,
         replayed_ns: 0,
         unrecorded_ns: 0,

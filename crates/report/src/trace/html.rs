@@ -30,6 +30,9 @@ pub fn render(report: &TraceReport, analysis: &Analysis<'_>) -> String {
         );
     }
     let _ = writeln!(out, "<h2>Bus bandwidth over message size</h2>{}", plot::bandwidth(report).to_svg());
+    for basis in &report.compared_with {
+        let _ = writeln!(out, "<p>Expected: {}</p>", escaped(basis));
+    }
     out.push_str(
         "<h2>What to change</h2><table><tr><th>gain<th>step after<th>cause<th>seen<th>what to do</tr>\n",
     );

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Red, green and blue, one byte each.
-pub(super) type Color = u32;
+pub(super) type Color = [u8; 3];
 
 /// What a plot consists of.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,8 @@ impl Picture {
             let _ = match shape {
                 Shape::Rect { x, y, width, height, fill, tip } => write!(
                     out,
-                    "<rect x='{x:.1}' y='{y:.1}' width='{width:.1}' height='{height:.1}' fill='#{fill:06x}'{}",
+                    "<rect x='{x:.1}' y='{y:.1}' width='{width:.1}' height='{height:.1}' fill='{}'{}",
+                    hex(*fill),
                     end("rect", tip)
                 ),
                 Shape::Text { x, y, text, is_bold } => {
@@ -83,13 +84,18 @@ impl Picture {
                 }
                 Shape::Dot { x, y, radius, fill, tip } => write!(
                     out,
-                    "<circle cx='{x:.1}' cy='{y:.1}' r='{radius}' fill='#{fill:06x}' fill-opacity='{DOT_OPACITY}'{}",
+                    "<circle cx='{x:.1}' cy='{y:.1}' r='{radius}' fill='{}' fill-opacity='{DOT_OPACITY}'{}",
+                    hex(*fill),
                     end("circle", tip)
                 ),
             };
         }
         out + "</svg>\n"
     }
+}
+
+fn hex([red, green, blue]: Color) -> String {
+    format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
 /// The end of an element, with what it shows under the pointer.

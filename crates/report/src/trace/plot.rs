@@ -12,14 +12,14 @@ const MAX_RANKS: usize = 64;
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 60.0;
 
-const BLUE: Color = 0x00_72b2;
-const RED: Color = 0xd5_5e00;
-const ORANGE: Color = 0xe6_9f00;
-const PINK: Color = 0xcc_79a7;
-const SKIN: Color = 0xf0_c8a8;
-const GREY: Color = 0x99_9999;
-const PALE: Color = 0xdd_dddd;
-const LINE: Color = 0xee_eeee;
+const BLUE: Color = [0x00, 0x72, 0xb2];
+const RED: Color = [0xd5, 0x5e, 0x00];
+const ORANGE: Color = [0xe6, 0x9f, 0x00];
+const PINK: Color = [0xcc, 0x79, 0xa7];
+const SKIN: Color = [0xf0, 0xc8, 0xa8];
+const GREY: Color = [0x99, 0x99, 0x99];
+const PALE: Color = [0xdd, 0xdd, 0xdd];
+const LINE: Color = [0xee, 0xee, 0xee];
 
 /// Colours by part, of a palette that people with colour blindness tell apart (Okabe and Ito).
 const PARTS: [(&str, Color); 6] = [
@@ -152,7 +152,7 @@ pub fn timeline(analysis: &Analysis<'_>) -> Option<Picture> {
         let (text, is_bold) = (format!("rank {rank}"), culprits.contains(&rank));
         out.shapes.push(Shape::Text { x: 4.0, y: y + 13.0, text, is_bold });
         for (lane, set) in lanes(analysis, *view, (from, to)).iter().enumerate() {
-            let color = LANES.get(lane).map_or(0, |(_, color)| *color);
+            let color = LANES.get(lane).map_or([0; 3], |(_, color)| *color);
             // Communication and its waiting share a lane.
             let top = y + [0.0, 8.0, 8.0, 16.0].get(lane).copied().unwrap_or(0.0);
             for (a, b) in merged(set, (0.25 / scale) as i64) {

@@ -63,7 +63,7 @@ impl Canvas {
     }
 
     /// Covers a share of a pixel.
-    fn blend(&mut self, (x, y): (i64, i64), color: [u8; 3], share: f64) {
+    fn blend(&mut self, (x, y): (i64, i64), color: Color, share: f64) {
         if x < 0 || y < 0 || x >= i64::from(self.width) || y >= i64::from(self.height) {
             return;
         }
@@ -82,7 +82,7 @@ impl Canvas {
         for row in top.floor() as i64..bottom.ceil() as i64 {
             let of_row = part(row, top, bottom);
             for column in left.floor() as i64..right.ceil() as i64 {
-                self.blend((column, row), bytes(fill), of_row * part(column, left, right));
+                self.blend((column, row), fill, of_row * part(column, left, right));
             }
         }
     }
@@ -93,7 +93,7 @@ impl Canvas {
             for column in (x - radius).floor() as i64..=(x + radius).ceil() as i64 {
                 let distance = (column as f64 + 0.5 - x).hypot(row as f64 + 0.5 - y);
                 let share = (radius - distance + 0.5).clamp(0.0, 1.0) * DOT_OPACITY;
-                self.blend((column, row), bytes(fill), share);
+                self.blend((column, row), fill, share);
             }
         }
     }
@@ -104,11 +104,6 @@ impl Canvas {
         let style = MonoTextStyle::new(font, Rgb888::BLACK);
         let Ok(_) = Text::with_baseline(text, at, style, Baseline::Alphabetic).draw(self);
     }
-}
-
-fn bytes(color: Color) -> [u8; 3] {
-    let [_, red, green, blue] = color.to_be_bytes();
-    [red, green, blue]
 }
 
 impl OriginDimensions for Canvas {
@@ -149,13 +144,19 @@ mod tests {
     #[test]
     fn shapes_are_where_they_belong() {
         let mut picture = Picture::new("", 20.0, 10.0);
-        picture.rect((2.0, 1.0), (4.0, 3.0), 0x0072_b2, String::new());
+        picture.rect((2.0, 1.0), (4.0, 3.0), [0, 0x72, 0xb2], String::new());
         // A fourth of a pixel in each row.
-        picture.rect((10.0, 1.0), (0.125, 3.0), 0x00_0000, String::new());
-        picture.shapes.push(super::Shape::Dot { x: 15.0, y: 5.0, radius: 2.0, fill: 0, tip: String::new() });
+        picture.rect((10.0, 1.0), (0.125, 3.0), [0; 3], String::new());
+        picture.shapes.push(super::Shape::Dot {
+            x: 15.0,
+            y: 5.0,
+            radius: 2.0,
+            fill: [0; 3],
+            tip: String::new(),
+        });
         // Outside: ignored.
-        picture.rect((-50.0, -50.0), (10.0, 10.0), 0, String::new());
-        picture.rect((500.0, 500.0), (10.0, 10.0), 0, String::new());
+        picture.rect((-50.0, -50.0), (10.0, 10.0), [0; 3], String::new());
+        picture.rect((500.0, 500.0), (10.0, 10.0), [0; 3], String::new());
         let ((width, height), pixels) = decoded(&picture.to_png().unwrap());
         assert_eq!((width, height), (40, 60));
         let at = |x: usize, y: usize| {

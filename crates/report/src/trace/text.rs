@@ -82,7 +82,7 @@ fn collectives(out: &mut String, report: &TraceReport) {
     if report.collectives.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n  communication              size   count   cost (µs)   busbw   usual (GB/s)");
+    let _ = writeln!(out, "\n  communication              size   count   cost (µs)   busbw  expected (GB/s)");
     for class in report.collectives.iter().take(MAX_COLLECTIVES) {
         let gbs = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}"));
         let bound = if class.lower_bound { ">=" } else { "" };
@@ -96,6 +96,9 @@ fn collectives(out: &mut String, report: &TraceReport) {
             format!("{bound}{}", gbs(class.busbw_gbs)),
             gbs(class.expected_gbs)
         );
+    }
+    for basis in report.compared_with.iter().take(MAX_COLLECTIVES) {
+        let _ = writeln!(out, "  expected: {basis}");
     }
 }
 

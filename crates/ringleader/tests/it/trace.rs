@@ -63,6 +63,98 @@ fn rings_show_who_is_late_where_nothing_else_was_recorded() {
     assert_eq!((report["verdict"]["cause"].as_str(), code), (Some("undecided"), Some(5)), "{text}");
 }
 
+/// What `ringleader bench --save` writes of two GPUs that reach so much with any message from 1 MiB on.
+fn measured(gpu: &str, bus_gb_s: f64) -> String {
+    use ringleader_probe::bench::{Method, Report, Row, SCHEMA, Timing};
+    let gpu = |rank| ringleader_probe::facts::Gpu {
+        rank,
+        host: "here".to_owned(),
+        name: gpu.to_owned(),
+        ..ringleader_probe::facts::Gpu::default()
+    };
+    let row = |size_bytes: u64| Row {
+        collective: "all_reduce".to_owned(),
+        op: Some("sum".to_owned()),
+        root: None,
+        size_bytes,
+        count: size_bytes / 4,
+        out_of_place: Timing { bus_gb_s, ..Timing::default() },
+        in_place: None,
+        way: None,
+    };
+    let report = Report {
+        schema: SCHEMA.to_owned(),
+        n_ranks: 2,
+        n_processes: 1,
+        nccl: ("2.28.9".to_owned(), "libnccl.so.2".to_owned()),
+        cuda: 13_000,
+        method: Method { dtype: "float".to_owned(), warmup: 1, iterations: 20, checks: 1, graphs: 0 },
+        gpus: vec![gpu(0), gpu(1)],
+        settings: Vec::new(),
+        rows: vec![row(1 << 20), row(1 << 30)],
+        verdicts: Vec::new(),
+        pairs: Vec::new(),
+        connections: Vec::new(),
+        changes: Vec::new(),
+        notes: Vec::new(),
+    };
+    serde_json::to_string(&report).unwrap()
+}
+
+#[test]
+fn bandwidths_are_compared_with_what_was_measured_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.json").display().to_string();
+    let with = |case: &str, text: &str| -> Value {
+        std::fs::write(&path, text).unwrap();
+        let (text, code) = trace(case, &["--format", "json", "--baseline", &path]);
+        assert_eq!(code, Some(0), "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    let words = "baseline base.json: 2 ranks on one node of NVIDIA H200, NCCL 2.28.9";
+    // The job reaches what the baseline does: its fault remains what it was.
+    let report = with("trace-huge-bucket", &measured("NVIDIA H200", 345.0));
+    assert_eq!(report["verdict"]["cause"], "no-compute-overlap");
+    assert_eq!(report["compared_with"], serde_json::json!([words]));
+    assert_eq!(report["collectives"][0]["expected_gbs"], 345.0);
+    // It reaches half of it, which no rule of others shows.
+    let report = with("trace-huge-bucket", &measured("NVIDIA H200", 720.0));
+    assert_eq!(report["verdict"]["cause"], "bandwidth-below-expected", "{report}");
+    assert_eq!(
+        report["verdict"]["summary"],
+        "collectives reach 335 of the 720 GB/s of bus bandwidth that the baseline reached at 1208 MB"
+    );
+    // Hidden behind computation a low bandwidth costs nothing.
+    let report = with("trace-control", &measured("NVIDIA H200", 720.0));
+    assert_eq!(report["verdict"]["cause"], "none", "{report}");
+    // What was measured on other GPUs, or with other numbers of ranks, says nothing.
+    let report = with("trace-huge-bucket", &measured("NVIDIA A100-SXM4-80GB", 720.0));
+    assert_eq!(report["verdict"]["cause"], "no-compute-overlap");
+    assert!(report["notes"][0].as_str().unwrap().contains("the baseline is not compared with"), "{report}");
+    let eight = "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 1073741824\n#\n# Using devices\n".to_owned()
+        + &(0..8)
+            .map(|n| {
+                format!("#  Rank  {n} Group  0 Pid   100 on       here device  {n} [0x0{n}] NVIDIA H200\n")
+            })
+            .collect::<String>()
+        + "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
+           1073741824     268435456     float     sum      -1   4060.0  264.50  462.80      0   4061.0  264.40  462.70      0\n";
+    std::fs::write(&path, "$ all_reduce_perf -b 1G -e 1G -g 8\n".to_owned() + &eight).unwrap();
+    let (text, code) = trace("trace-huge-bucket", &["--baseline", &path]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("the baseline is not compared with: it has 8 ranks"), "{text}");
+    assert!(text.contains("  expected: 78 % of NVLink's rate"), "{text}");
+}
+
+#[test]
+fn what_measured_nothing_is_no_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.json");
+    std::fs::write(&path, "{}").unwrap();
+    let (text, code) = trace("trace-control", &["--baseline", &path.display().to_string()]);
+    assert_eq!((text.as_str(), code.is_some_and(|code| code != 0)), ("", true));
+}
+
 #[test]
 fn what_is_no_timeline_is_no_evidence() {
     let (text, code) = trace("healthy", &[]);
