@@ -16,7 +16,7 @@ use ringleader_trace::expected::{Baseline, Basis};
 use ringleader_trace::judge::{self, Advice};
 use ringleader_trace::split::{Idle, Split};
 use ringleader_trace::steps::Found;
-use ringleader_trace::{Analysis, late};
+use ringleader_trace::{Analysis, axes, late};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -43,6 +43,8 @@ pub struct TraceReport {
     pub compared_with: Vec<String>,
     /// Who waits for whom.
     pub lateness: Lateness,
+    /// Imbalance by axis of parallelism, the one with most waiting first.
+    pub axes: Vec<Axis>,
     /// What to change, the largest gain first; those below the threshold too.
     pub advice: Vec<Suggestion>,
     /// What could not be read.
@@ -178,6 +180,54 @@ pub struct Straggler {
     pub why: String,
 }
 
+/// Groups of one axis of parallelism.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Axis {
+    /// `dp`, `tp`, `pp`, `ep`, `cp`, several joined by `+`, `world`, `p2p`; else by members: `4 ranks, 2 apart`.
+    pub name: String,
+    /// Whether the job names it; else it is by members.
+    pub named: bool,
+    /// Ranks of each group.
+    pub groups: Vec<Vec<u32>>,
+    /// Mean time in a step that a rank waits in operations of these groups and computes nothing, milliseconds.
+    pub wait_ms: f64,
+    /// The rank that most often comes last to these operations.
+    pub last_rank: Option<u32>,
+    /// In so many of its own operations, percent.
+    pub last_pct: Option<f64>,
+    /// What ranks of one group have unequal amounts of, the largest excess first.
+    pub unequal: Vec<Unequal>,
+}
+
+/// An unequal amount.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Unequal {
+    /// Of what.
+    pub what: Amount,
+    /// What the rank with most has beyond the mean of its group, percent: mean over steps and groups.
+    pub excess_pct: f64,
+    /// The same of a time, milliseconds.
+    pub excess_ms: Option<f64>,
+    /// The rank with the largest excess in all.
+    pub rank: u32,
+    /// Steps in which it has most of its group, percent.
+    pub steps_pct: f64,
+}
+
+/// What is unequal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Amount {
+    /// Time of kernels that compute.
+    Computation,
+    /// Blocks of kernels that compute: how much is computed, at whatever speed.
+    KernelBlocks,
+    /// Time of attention kernels, which grows faster than the length of sequences.
+    Attention,
+    /// Elements that an uneven all-to-all brings to a rank or takes back from it: the load of its experts.
+    ExpertTokens,
+}
+
 /// Something to change.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Suggestion {
@@ -230,6 +280,7 @@ impl TraceReport {
             collectives: analysis.sizes.iter().map(|class| collective(analysis, class)).collect(),
             compared_with: compared_with(analysis),
             lateness: lateness(analysis),
+            axes: analysis.axes.iter().map(axis).collect(),
             advice: analysis.advice.iter().map(suggestion).collect(),
             notes: notes.collect(),
         }
@@ -381,6 +432,42 @@ fn lateness(analysis: &Analysis<'_>) -> Lateness {
         why: s.why.words().to_owned(),
     });
     Lateness { mean_wait_ms: ms(late.mean_wait_ns), p2p_wait_ms: ms(late.p2p_wait_ns), straggler }
+}
+
+fn axis(axis: &axes::Axis) -> Axis {
+    let unequal = axis.unequal.iter().map(|unequal| Unequal {
+        what: match unequal.what {
+            axes::Amount::Computation => Amount::Computation,
+            axes::Amount::Blocks => Amount::KernelBlocks,
+            axes::Amount::Attention => Amount::Attention,
+            axes::Amount::Tokens => Amount::ExpertTokens,
+        },
+        excess_pct: pct(unequal.excess_pct),
+        excess_ms: unequal.excess_ns.map(ms),
+        rank: unequal.rank,
+        steps_pct: pct(unequal.steps_pct),
+    });
+    Axis {
+        name: axis.name.clone(),
+        named: axis.is_named,
+        groups: axis.groups.clone(),
+        wait_ms: ms(axis.wait_ns),
+        last_rank: axis.last.map(|(rank, _)| rank),
+        last_pct: axis.last.map(|(_, share)| pct(share)),
+        unequal: unequal.collect(),
+    }
+}
+
+impl Amount {
+    /// For people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Computation => "computation",
+            Self::KernelBlocks => "kernel blocks",
+            Self::Attention => "attention",
+            Self::ExpertTokens => "expert tokens",
+        }
+    }
 }
 
 fn suggestion(advice: &Advice) -> Suggestion {

@@ -28,6 +28,8 @@ pub struct SizeClass {
     pub n_nodes: Option<u32>,
     /// What it is compared with; None if nothing is known of such a group.
     pub expected: Option<Expected>,
+    /// The computation after it needs its result, by the axis that its group is of.
+    pub is_on_path: bool,
     /// Not all ranks were recorded, or their clocks disagree: the bandwidth is a lower bound.
     pub is_lower_bound: bool,
 }
@@ -130,8 +132,9 @@ pub fn sizes(
     join: &Join,
     alone: &Alone,
     references: &References<'_>,
+    on_path: &BTreeSet<u32>,
 ) -> Vec<SizeClass> {
-    let mut classes: BTreeMap<(Class, u32), (Vec<i64>, bool)> = BTreeMap::new();
+    let mut classes: BTreeMap<(Class, u32, bool), (Vec<i64>, bool)> = BTreeMap::new();
     for op in &join.ops {
         let is_usual = op.members.iter().any(|(view, work)| {
             let of = steps.get(*view as usize);
@@ -140,7 +143,8 @@ pub fn sizes(
         if !is_usual {
             continue;
         }
-        let class = classes.entry(((op.kind, op.size_bytes, op.n_ranks), n_nodes(views, op))).or_default();
+        let key = ((op.kind, op.size_bytes, op.n_ranks), n_nodes(views, op), on_path.contains(&op.group));
+        let class = classes.entry(key).or_default();
         class.0.push(join.cost_ns(views, op));
         class.1 |= op.members.len() < op.n_ranks as usize || !join.is_aligned();
     }
@@ -149,7 +153,7 @@ pub fn sizes(
     for (place, (view, steps)) in views.iter().zip(steps).enumerate().filter(|_| is_alone) {
         for (at, class) in Alone::of(place, view, join) {
             if steps.of_work.get(at).is_some_and(|step| steps.usual.contains(step)) {
-                let class_of = classes.entry((class, 0)).or_default();
+                let class_of = classes.entry((class, 0, false)).or_default();
                 class_of.0.push(alone.shortest.get(&class).copied().unwrap_or(0));
                 class_of.1 = true;
             }
@@ -157,7 +161,7 @@ pub fn sizes(
     }
     let mut list: Vec<SizeClass> = classes
         .into_iter()
-        .map(|(((kind, size_bytes, n_ranks), n_nodes), (costs, is_lower_bound))| {
+        .map(|(((kind, size_bytes, n_ranks), n_nodes, is_on_path), (costs, is_lower_bound))| {
             let n = costs.len();
             let cost_ns = median::lower(costs).unwrap_or(0);
             let factor = kind.map(|kind| bus_factor(kind, n_ranks));
@@ -166,7 +170,18 @@ pub fn sizes(
                 .map(|factor| size_bytes as f64 / cost_ns as f64 * factor);
             let n_nodes = (n_nodes > 0).then_some(n_nodes);
             let expected = kind.and_then(|kind| references.at(kind, (n_ranks, n_nodes), size_bytes));
-            SizeClass { kind, size_bytes, n_ranks, n, cost_ns, busbw_gbs, n_nodes, expected, is_lower_bound }
+            SizeClass {
+                kind,
+                size_bytes,
+                n_ranks,
+                n,
+                cost_ns,
+                busbw_gbs,
+                n_nodes,
+                expected,
+                is_on_path,
+                is_lower_bound,
+            }
         })
         .collect();
     list.sort_by_key(|c| (std::cmp::Reverse(c.cost_ns.saturating_mul(c.n as i64)), c.kind, c.size_bytes));

@@ -213,14 +213,13 @@ fn mean(analysis: &Analysis<'_>, part: impl Fn(&Split) -> i64) -> i64 {
 
 fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
     let base = replays.base_ns;
-    let n_steps = analysis.steps.iter().map(|s| s.usual.len()).min().unwrap_or(0).max(1) as i64;
     let exposed = mean(analysis, |s| s.exposed_comm_ns);
     let wait = analysis.lateness.mean_wait_ns.min(exposed);
     let exposed_cost = exposed - wait;
     let (mut cost, mut ideal, mut slow_share) = (0.0, 0.0, 0.0_f64);
     let mut ns_per_byte = f64::MAX;
     for class in &analysis.sizes {
-        let total = class.cost_ns as f64 * class.n as f64;
+        let total = class.cost_ns as f64 * analysis.n_per_step(class);
         cost += total;
         let share = match (class.busbw_gbs, class.expected) {
             (Some(busbw), Some(expected)) if is_judged(class) => {
@@ -236,7 +235,7 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
             ns_per_byte = ns_per_byte.min(class.cost_ns as f64 / class.size_bytes as f64);
         }
     }
-    let comm_ns = (cost / n_steps as f64) as i64;
+    let comm_ns = cost as i64;
     // Of a rank alone, the rest may be waiting.
     let exposed_cost = if analysis.join.ops.is_empty() { exposed_cost.min(comm_ns) } else { exposed_cost };
     let share = if cost > 0.0 { ideal / cost } else { 1.0 };
@@ -261,9 +260,9 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
     }
     if ns_per_byte < f64::MAX {
         let after = replays.after(analysis, |_, model| whatif::with_buckets(analysis, model, ns_per_byte));
-        let small = analysis.sizes.iter().filter(|c| whatif::is_gatherable(c.kind, c.size_bytes));
-        let n = small.map(|c| c.n).sum::<usize>() as i64 / n_steps;
-        let n_all = analysis.sizes.iter().map(|c| c.n).sum::<usize>() as i64 / n_steps;
+        let is_small = |c: &&SizeClass| !c.is_on_path && whatif::is_gatherable(c.kind, c.size_bytes);
+        let n = analysis.sizes.iter().filter(is_small).map(|c| analysis.n_per_step(c)).sum::<f64>() as i64;
+        let n_all = analysis.sizes.iter().map(|c| analysis.n_per_step(c)).sum::<f64>() as i64;
         let mut one = advise(
             base,
             after,
@@ -361,6 +360,7 @@ fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
     let mut kinds: BTreeMap<OpKind, (i64, i64)> = BTreeMap::new();
     let mut n = 0;
     let alone = Alone::new(&analysis.views, &analysis.join);
+    let on_path = crate::axes::on_path(&analysis.axes);
     for (place, (view, steps)) in analysis.views.iter().zip(&analysis.steps).enumerate() {
         let compute = view.busy(|kind| kind == WorkKind::Compute);
         n += steps.usual.len() as i64;
@@ -369,6 +369,9 @@ fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
                 continue;
             }
             let op = analysis.join.op_of(place, at);
+            if op.is_some_and(|op| on_path.contains(&op.group)) {
+                continue;
+            }
             let kind = op.and_then(|op| op.kind).or_else(|| view.timeline.call_of(work)?.kind);
             let Some(kind) = kind.filter(|kind| OVERLAPS.contains(kind)) else { continue };
             // Waiting for other ranks is no cost.
@@ -388,6 +391,20 @@ fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
     (bare.map(|(_, alone)| alone).sum::<i64>() / n, kinds.values().map(|(_, alone)| alone).sum::<i64>() / n)
 }
 
+/// What to do about unequal work.
+const EQUAL_WORK: &str = "give the ranks equal work: sort or pack by length, balance experts";
+
+/// Along which axis ranks are unequal, and in what; empty if that is unknown.
+fn along(analysis: &Analysis<'_>) -> String {
+    let Some((axis, unequal)) = crate::axes::culprit(&analysis.axes) else { return String::new() };
+    format!(
+        " ({}: one rank has {:.0} % more {} than the mean of its group)",
+        axis.name,
+        unequal.excess_pct,
+        unequal.what.words()
+    )
+}
+
 fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
     let base = replays.base_ns;
     let late = &analysis.lateness;
@@ -397,7 +414,7 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             base,
             base - late.p2p_wait_ns / 2,
             Cause::PipelineBubble,
-            format!("stages wait {} per step for one another", ms(late.p2p_wait_ns)),
+            format!("stages wait {} per step for one another{}", ms(late.p2p_wait_ns), along(analysis)),
             "more microbatches, an interleaved schedule, stages of equal work",
         ));
         return;
@@ -431,8 +448,16 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             base,
             base - gain,
             cause,
-            format!("rank {rank} is late by {} per step: {}", ms(straggler.lead_ns), straggler.why.words()),
-            "check what this rank does that the others do not",
+            format!(
+                "rank {rank} is late by {} per step: {}{}",
+                ms(straggler.lead_ns),
+                straggler.why.words(),
+                if cause == Cause::LoadImbalance { along(analysis) } else { String::new() }
+            ),
+            match cause {
+                Cause::LoadImbalance => EQUAL_WORK,
+                _ => "check what this rank does that the others do not",
+            },
         );
         one.culprits = vec![rank];
         // Lateness of a single rank is its own fault, for any reason.
@@ -448,10 +473,11 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
             base - late.imbalance_ns,
             Cause::LoadImbalance,
             format!(
-                "ranks wait {} per step for one another, each time for a different one",
-                ms(late.mean_wait_ns)
+                "ranks wait {} per step for one another, each time for a different one{}",
+                ms(late.mean_wait_ns),
+                along(analysis)
             ),
-            "give the ranks equal work: sort or pack by length, balance experts",
+            EQUAL_WORK,
         ));
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Pure: timelines go in, an [`Analysis`] comes out. Everything is computed on sorted arrays of intervals.
 
+pub mod axes;
 pub mod bandwidth;
 pub mod expected;
 pub mod intervals;
@@ -22,6 +23,7 @@ use std::collections::BTreeSet;
 
 use ringleader_model::Timeline;
 
+use crate::axes::Axis;
 use crate::bandwidth::SizeClass;
 use crate::expected::{Baseline, References};
 use crate::join::Join;
@@ -47,6 +49,8 @@ pub struct Analysis<'a> {
     pub join: Join,
     /// Who waits for whom.
     pub lateness: Lateness,
+    /// Imbalance by axis of parallelism, the one with most waiting first.
+    pub axes: Vec<Axis>,
     /// Recordings of these ranks that were found; the newest is analysed.
     pub n_sets: usize,
     /// Time a step that collectives take beyond the shortest of their kind and size, on the rank with most, where the
@@ -84,6 +88,14 @@ impl Analysis<'_> {
         self.pct(self.unseen_wait_ns) > judge::LEAST_PCT
     }
 
+    /// Operations of a class in a usual step of one rank: there are several groups of ranks, and operations of each.
+    pub fn n_per_step(&self, class: &SizeClass) -> f64 {
+        let n_steps = self.steps.iter().map(|steps| steps.usual.len()).min().unwrap_or(0).max(1);
+        let n_views = self.views.len().max(1);
+        let n_members = if self.join.ops.is_empty() { 1 } else { (class.n_ranks as usize).clamp(1, n_views) };
+        class.n as f64 * n_members as f64 / (n_views * n_steps) as f64
+    }
+
     /// Share of a usual step, in percent.
     pub fn pct(&self, ns: i64) -> f64 {
         ns as f64 * 100.0 / self.step_ns.max(1) as f64
@@ -117,9 +129,10 @@ pub fn analyse_against<'a>(
         .collect();
     let join = join::join(&views, &steps);
     let lateness = late::lateness(&views, &steps, &splits, &join);
+    let axes = axes::axes(&views, &steps, &splits, &join);
     let alone = bandwidth::Alone::new(&views, &join);
     let references = References::new(&views, baseline);
-    let sizes = bandwidth::sizes(&views, &steps, &join, &alone, &references);
+    let sizes = bandwidth::sizes(&views, &steps, &join, &alone, &references, &axes::on_path(&axes));
     let unseen_wait_ns = alone.wait_ns(&views, &steps, &join);
     let step_ns = means.iter().map(|m| m.length_ns).max().unwrap_or(0);
     let mut analysis = Analysis {
@@ -129,6 +142,7 @@ pub fn analyse_against<'a>(
         means,
         join,
         lateness,
+        axes,
         n_sets,
         unseen_wait_ns,
         sizes,

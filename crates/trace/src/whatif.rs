@@ -154,10 +154,14 @@ pub(crate) fn is_gatherable(kind: Option<OpKind>, size_bytes: u64) -> bool {
 /// is made for each bucket. `ns_per_byte` is that of large messages.
 pub(crate) fn with_buckets(analysis: &Analysis<'_>, model: &mut Model, ns_per_byte: f64) {
     let (mut n_bytes, mut n_small, mut n_all): (u64, u64, u64) = (0, 0, 0);
+    let on_path = crate::axes::on_path(&analysis.axes);
     for piece in model.pieces.iter_mut().filter(|piece| piece.kind == WorkKind::Comm) {
         n_all += 1;
         let op = (piece.op as usize).checked_sub(1).and_then(|at| analysis.join.ops.get(at));
-        let Some(size) = op.filter(|op| is_gatherable(op.kind, op.size_bytes)).map(|op| op.size_bytes) else {
+        let Some(size) = op
+            .filter(|op| is_gatherable(op.kind, op.size_bytes) && !on_path.contains(&op.group))
+            .map(|op| op.size_bytes)
+        else {
             continue;
         };
         piece.cost_ns = piece.cost_ns.min((size as f64 * ns_per_byte) as i64);

@@ -33,6 +33,7 @@ pub fn render(report: &TraceReport, analysis: &Analysis<'_>) -> String {
     for basis in &report.compared_with {
         let _ = writeln!(out, "<p>Expected: {}</p>", escaped(basis));
     }
+    axes(&mut out, report);
     out.push_str(
         "<h2>What to change</h2><table><tr><th>gain<th>step after<th>cause<th>seen<th>what to do</tr>\n",
     );
@@ -58,4 +59,38 @@ pub fn render(report: &TraceReport, analysis: &Analysis<'_>) -> String {
     let look = Look { width: 100, color: false, detail: Detail::Usual };
     let _ = writeln!(out, "<h2>Summary</h2><pre>{}</pre>", escaped(&text::render(report, &look)));
     out
+}
+
+/// Imbalance by axis.
+fn axes(out: &mut String, report: &TraceReport) {
+    if report.axes.is_empty() {
+        return;
+    }
+    out.push_str(
+        "<h2>Imbalance by axis of parallelism</h2><table><tr><th>axis<th>groups<th>waiting a step\
+         <th>comes last<th>the rank with most, beyond the mean of its group</tr>\n",
+    );
+    for axis in &report.axes {
+        let groups: Vec<String> = axis.groups.iter().take(8).map(|ranks| members(ranks)).collect();
+        let more = if axis.groups.len() > 8 { " …" } else { "" };
+        let last = match (axis.last_rank, axis.last_pct) {
+            (Some(rank), Some(pct)) => format!("rank {rank} in {pct:.0} %"),
+            _ => "unknown".to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "<tr><td>{}<td>{}{more}<td>{:.1} ms<td>{last}<td>{}</tr>",
+            escaped(&axis.name),
+            groups.join(" "),
+            axis.wait_ms,
+            escaped(&text::differences(axis))
+        );
+    }
+    out.push_str("</table>\n");
+}
+
+/// `0,2,4,6`; the first eight.
+fn members(ranks: &[u32]) -> String {
+    let shown: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
+    shown.join(",") + if ranks.len() > 8 { ",…" } else { "" }
 }

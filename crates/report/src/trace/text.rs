@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{RankTime, TraceReport};
+use super::{Axis, RankTime, TraceReport};
 use crate::Look;
 
 /// Ranks that are shown one by one.
@@ -29,6 +29,7 @@ pub fn render(report: &TraceReport, look: &Look) -> String {
     ranks(&mut out, report);
     collectives(&mut out, report);
     late(&mut out, report);
+    axes(&mut out, report);
     let worth: Vec<_> = report.advice.iter().filter(|a| a.worth).collect();
     if worth.is_empty() {
         let _ = writeln!(out, "\nNothing to gain: no single change makes a step 5 % shorter.");
@@ -100,6 +101,45 @@ fn collectives(out: &mut String, report: &TraceReport) {
     for basis in report.compared_with.iter().take(MAX_COLLECTIVES) {
         let _ = writeln!(out, "  expected: {basis}");
     }
+}
+
+/// Axes that are shown.
+const MAX_AXES: usize = 6;
+/// Amounts that differ by less are not shown, percent.
+const LEAST_PCT: f64 = 3.0;
+
+fn axes(out: &mut String, report: &TraceReport) {
+    let is_said = |axis: &&Axis| report.axes.len() > 1 || !differences(axis).is_empty();
+    let shown: Vec<&Axis> = report.axes.iter().filter(is_said).take(MAX_AXES).collect();
+    if shown.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\n  axis            groups     wait  most in a group, beyond its mean     (ms a step)"
+    );
+    for axis in shown {
+        let ranks = axis.groups.iter().map(Vec::len).max().unwrap_or(0);
+        let line = format!(
+            "  {:<15} {:>6} {:>8.1}  {}",
+            axis.name,
+            format!("{}x{ranks}", axis.groups.len()),
+            axis.wait_ms,
+            differences(axis)
+        );
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+/// `expert tokens 70 % (rank 1), computation 61 % = 6.4 ms (rank 1)`.
+pub(super) fn differences(axis: &Axis) -> String {
+    let said = axis.unequal.iter().filter(|unequal| unequal.excess_pct >= LEAST_PCT).map(|unequal| {
+        let time = unequal.excess_ms.map(|ms| format!(" = {ms:.1} ms")).unwrap_or_default();
+        // Where each step has another one, nobody is named.
+        let who = if unequal.steps_pct >= 60.0 { format!(" (rank {})", unequal.rank) } else { String::new() };
+        format!("{} {:.0} %{time}{who}", unequal.what.words(), unequal.excess_pct)
+    });
+    said.collect::<Vec<_>>().join(", ")
 }
 
 fn size(bytes: u64) -> String {

@@ -63,6 +63,31 @@ fn rings_show_who_is_late_where_nothing_else_was_recorded() {
     assert_eq!((report["verdict"]["cause"].as_str(), code), (Some("undecided"), Some(5)), "{text}");
 }
 
+#[test]
+fn unequal_work_is_shown_by_axis() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let (text, _) = trace("trace-experts", &["--format", "json", "--html", &page.display().to_string()]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let axis = &report["axes"][0];
+    assert_eq!((axis["name"].as_str(), &axis["groups"]), (Some("world"), &serde_json::json!([[0, 1]])));
+    assert_eq!((axis["last_rank"].as_u64(), axis["named"].as_bool()), (Some(1), Some(true)));
+    let most = &axis["unequal"][0];
+    assert_eq!((most["what"].as_str(), most["rank"].as_u64()), (Some("expert-tokens"), Some(1)), "{axis}");
+    // 28,520,448 elements of 16,777,216 on average.
+    assert!((most["excess_pct"].as_f64().unwrap() - 70.0).abs() < 0.1, "{axis}");
+    let summary = report["verdict"]["summary"].as_str().unwrap();
+    assert!(summary.contains("(world: one rank has 70 % more tokens for its experts"), "{summary}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(
+        page.contains("Imbalance by axis of parallelism") && page.contains("expert tokens 70 % (rank 1)")
+    );
+    let (text, _) = trace("trace-experts", &[]);
+    assert!(text.contains("  world              1x2      6.5  expert tokens 70 % (rank 1)"), "{text}");
+    // Equal ranks of one group: no line.
+    assert!(!trace("trace-control", &[]).0.contains("axis"));
+}
+
 /// What `ringleader bench --save` writes of two GPUs that reach so much with any message from 1 MiB on.
 fn measured(gpu: &str, bus_gb_s: f64) -> String {
     use ringleader_probe::bench::{Method, Report, Row, SCHEMA, Timing};

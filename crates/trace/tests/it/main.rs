@@ -5,6 +5,7 @@
 
 mod found;
 mod hosts;
+mod mesh;
 mod pipeline;
 
 use std::path::{Path, PathBuf};

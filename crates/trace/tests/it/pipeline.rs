@@ -201,7 +201,10 @@ fn many_microbatches_leave_little() {
 #[test]
 fn both_ends_of_a_transfer_are_one_operation() {
     let timelines = played(4, 2, true);
-    let join = look(&timelines).join;
+    let analysis = look(&timelines);
+    let axes: Vec<_> = analysis.axes.iter().map(|axis| (axis.name.as_str(), axis.groups.clone())).collect();
+    assert_eq!(axes, [("p2p", vec![vec![0, 1, 2, 3]])], "pairs that hand on are one axis");
+    let join = analysis.join;
     assert_eq!(join.n_alone, 0);
     assert_eq!(join.ops.len(), 3 * 2 * 2 * N_STEPS);
     assert!(join.is_aligned() && join.residual_ns.is_none(), "one host has one clock");
