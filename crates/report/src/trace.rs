@@ -41,6 +41,8 @@ pub struct TraceReport {
     pub collectives: Vec<Collective>,
     /// What bus bandwidths are compared with.
     pub compared_with: Vec<String>,
+    /// What computation loses beside communication, if the recording shows it.
+    pub contention: Option<Contention>,
     /// Who waits for whom.
     pub lateness: Lateness,
     /// Imbalance by axis of parallelism, the one with most waiting first.
@@ -146,6 +148,8 @@ pub struct Collective {
     pub cost_us: f64,
     /// Bus bandwidth at that cost, GB/s.
     pub busbw_gbs: Option<f64>,
+    /// Blocks of the kernels, one for each channel of NCCL, if they were recorded.
+    pub ctas: Option<u32>,
     /// Nodes that the group spans, if all of its ranks are recorded and their hosts are known.
     pub nodes: Option<u32>,
     /// What such a group should reach at this size, GB/s.
@@ -178,6 +182,21 @@ pub struct Straggler {
     pub steps: usize,
     /// Reason.
     pub why: String,
+}
+
+/// What computation loses beside communication: equal kernels at equal places of the program with and without it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Contention {
+    /// SMs that the communication's kernels hold: their blocks, median by time.
+    pub ctas: u32,
+    /// SMs of the GPU.
+    pub sms: u32,
+    /// Time of computation beside communication over its time alone.
+    pub slowdown: f64,
+    /// What a rank loses so in a step, milliseconds.
+    pub lost_ms: f64,
+    /// Kernels beside communication that were compared.
+    pub compared: usize,
 }
 
 /// Groups of one axis of parallelism.
@@ -279,6 +298,13 @@ impl TraceReport {
             ranks: ranks(analysis),
             collectives: analysis.sizes.iter().map(|class| collective(analysis, class)).collect(),
             compared_with: compared_with(analysis),
+            contention: analysis.contention.map(|found| Contention {
+                ctas: found.n_ctas,
+                sms: found.n_sms,
+                slowdown: (found.slowdown * 1e3).round() / 1e3,
+                lost_ms: ms(found.lost_ns),
+                compared: found.n_compared,
+            }),
             lateness: lateness(analysis),
             axes: analysis.axes.iter().map(axis).collect(),
             advice: analysis.advice.iter().map(suggestion).collect(),
@@ -416,6 +442,7 @@ fn collective(analysis: &Analysis<'_>, class: &SizeClass) -> Collective {
         count: class.n,
         cost_us: class.cost_ns as f64 / 1e3,
         busbw_gbs: class.busbw_gbs.map(short),
+        ctas: class.n_ctas,
         nodes: class.n_nodes,
         expected_gbs: class.expected.map(|expected| short(expected.gbs)),
         expected_by: class.expected.map(|expected| basis(analysis, expected.by)),

@@ -24,6 +24,8 @@ pub struct SizeClass {
     pub cost_ns: i64,
     /// Bus bandwidth at the median cost, GB/s (10^9 bytes); None if the size is unknown.
     pub busbw_gbs: Option<f64>,
+    /// Blocks of the kernels, one for each channel of NCCL: median; None if it was not recorded.
+    pub n_ctas: Option<u32>,
     /// Nodes that the group spans; None if it is not known.
     pub n_nodes: Option<u32>,
     /// What it is compared with; None if nothing is known of such a group.
@@ -110,6 +112,14 @@ impl Alone {
     }
 }
 
+/// Operations of one kind and size, while they are collected.
+#[derive(Default)]
+struct Members {
+    costs: Vec<i64>,
+    ctas: Vec<i64>,
+    is_lower_bound: bool,
+}
+
 /// Nodes that an operation's group spans, if all of its ranks are recorded; 0 if it is not known.
 fn n_nodes(views: &[View<'_>], op: &Joined) -> u32 {
     if op.members.len() < op.n_ranks as usize {
@@ -134,7 +144,7 @@ pub fn sizes(
     references: &References<'_>,
     on_path: &BTreeSet<u32>,
 ) -> Vec<SizeClass> {
-    let mut classes: BTreeMap<(Class, u32, bool), (Vec<i64>, bool)> = BTreeMap::new();
+    let mut classes: BTreeMap<(Class, u32, bool), Members> = BTreeMap::new();
     for op in &join.ops {
         let is_usual = op.members.iter().any(|(view, work)| {
             let of = steps.get(*view as usize);
@@ -145,8 +155,13 @@ pub fn sizes(
         }
         let key = ((op.kind, op.size_bytes, op.n_ranks), n_nodes(views, op), on_path.contains(&op.group));
         let class = classes.entry(key).or_default();
-        class.0.push(join.cost_ns(views, op));
-        class.1 |= op.members.len() < op.n_ranks as usize || !join.is_aligned();
+        class.costs.push(join.cost_ns(views, op));
+        let works = op
+            .members
+            .iter()
+            .filter_map(|(view, work)| views.get(*view as usize)?.work().get(*work as usize));
+        class.ctas.extend(works.map(|work| i64::from(work.n_blocks)).filter(|n| *n > 0));
+        class.is_lower_bound |= op.members.len() < op.n_ranks as usize || !join.is_aligned();
     }
     // If operations are joined, a few that are not add nothing.
     let is_alone = join.ops.is_empty();
@@ -154,16 +169,19 @@ pub fn sizes(
         for (at, class) in Alone::of(place, view, join) {
             if steps.of_work.get(at).is_some_and(|step| steps.usual.contains(step)) {
                 let class_of = classes.entry((class, 0, false)).or_default();
-                class_of.0.push(alone.shortest.get(&class).copied().unwrap_or(0));
-                class_of.1 = true;
+                class_of.costs.push(alone.shortest.get(&class).copied().unwrap_or(0));
+                class_of
+                    .ctas
+                    .extend(view.work().get(at).map(|work| i64::from(work.n_blocks)).filter(|n| *n > 0));
+                class_of.is_lower_bound = true;
             }
         }
     }
     let mut list: Vec<SizeClass> = classes
         .into_iter()
-        .map(|(((kind, size_bytes, n_ranks), n_nodes, is_on_path), (costs, is_lower_bound))| {
-            let n = costs.len();
-            let cost_ns = median::lower(costs).unwrap_or(0);
+        .map(|(((kind, size_bytes, n_ranks), n_nodes, is_on_path), members)| {
+            let n = members.costs.len();
+            let cost_ns = median::lower(members.costs).unwrap_or(0);
             let factor = kind.map(|kind| bus_factor(kind, n_ranks));
             let busbw_gbs = factor
                 .filter(|_| size_bytes > 0 && cost_ns > 0)
@@ -177,10 +195,11 @@ pub fn sizes(
                 n,
                 cost_ns,
                 busbw_gbs,
+                n_ctas: median::lower(members.ctas).map(|n| n as u32),
                 n_nodes,
                 expected,
                 is_on_path,
-                is_lower_bound,
+                is_lower_bound: members.is_lower_bound,
             }
         })
         .collect();

@@ -61,6 +61,8 @@ pub struct Baseline {
     pub n_nodes: u32,
     /// Kind, bytes and GB/s, in any order.
     pub points: Vec<(OpKind, u64, f64)>,
+    /// Kind, bytes, and algorithm, protocol and channels, as NCCL's log said.
+    pub ways: Vec<(OpKind, u64, String)>,
 }
 
 impl Baseline {
@@ -93,6 +95,12 @@ impl Baseline {
             }
             _ => None,
         }
+    }
+
+    /// Algorithm, protocol and channels at the largest measured size up to this one.
+    pub fn way(&self, kind: OpKind, size_bytes: u64) -> Option<&str> {
+        let up_to = self.ways.iter().filter(|way| same(way.0, kind) && way.1 <= size_bytes);
+        up_to.max_by_key(|way| way.1).map(|way| way.2.as_str())
     }
 
     /// At a size, between its measurements; beyond the largest, what that reached. Nothing below the smallest.
@@ -278,7 +286,13 @@ mod tests {
                 (OpKind::AllReduce, 1 << 20, 60.0),
                 (OpKind::Send, 1 << 20, 90.0),
             ],
+            ways: vec![
+                (OpKind::AllReduce, 1 << 20, "RING/LL x8".into()),
+                (OpKind::AllReduce, 1 << 24, "NVLS/SIMPLE x24".into()),
+            ],
         };
+        assert_eq!(baseline.way(OpKind::AllReduce, 1 << 23), Some("RING/LL x8"));
+        assert_eq!(baseline.way(OpKind::AllReduce, 1 << 19), None);
         let at = |device, kind, group, size| {
             let expected = of(device, Some(&baseline)).at(kind, group, size);
             expected.map(|e| (e.gbs.round() as i64, e.by == Basis::Baseline))

@@ -244,10 +244,8 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
             let (mb, expected) = (c.size_bytes as f64 / 1e6, c.expected?);
             let (busbw, by) =
                 (c.busbw_gbs?, if expected.by == Basis::Baseline { "the baseline" } else { "like GPUs" });
-            Some(format!(
-                "{busbw:.0} of the {:.0} GB/s of bus bandwidth that {by} reached at {mb:.0} MB",
-                expected.gbs
-            ))
+            let at = format!("{busbw:.0} of the {:.0} GB/s of bus bandwidth that {by} reached", expected.gbs);
+            Some(format!("{at} at {mb:.0} MB{}", channels(analysis, c)))
         });
         advice.push(advise(
             base,
@@ -279,6 +277,42 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
         }
     }
     overlap(analysis, base, (exposed_cost, comm_ns), ns_per_byte, advice);
+    shared_sms(analysis, base, comm_ns, advice);
+}
+
+/// Channels here and in the baseline, where both were measured.
+fn channels(analysis: &Analysis<'_>, class: &SizeClass) -> String {
+    let way = class.kind.and_then(|kind| analysis.baseline?.way(kind, class.size_bytes));
+    match (class.n_ctas, way) {
+        (Some(n), Some(way)) => format!(" (here with {n} channels, there {way})"),
+        _ => String::new(),
+    }
+}
+
+/// Communication takes SMs from the computation beside it.
+fn shared_sms(analysis: &Analysis<'_>, base: i64, comm_ns: i64, advice: &mut Vec<Advice>) {
+    let Some(contention) = analysis.contention else { return };
+    // With half of the channels it may take twice as long, and must still be hidden.
+    if contention.n_ctas < 2 || 2 * comm_ns > mean(analysis, |s| s.compute_ns) {
+        return;
+    }
+    let gain = contention.lost_ns as f64 * contention.yield_of_half();
+    let mut one = advise(
+        base,
+        base - gain as i64,
+        Cause::NoComputeOverlap,
+        format!(
+            "computation beside communication takes {:.2} times as long, {} a step: NCCL's kernels hold {} of {} SMs",
+            contention.slowdown,
+            ms(contention.lost_ns),
+            contention.n_ctas,
+            contention.n_sms
+        ),
+        "try half as many channels (NCCL_MAX_CTAS, or max_ctas in the options of the process group) and time the step",
+    );
+    // All of it is hidden already: what is known of partly hidden communication does not apply.
+    one.is_structural = one.gain_pct >= LEAST_PCT;
+    advice.push(one);
 }
 
 /// Whether a bandwidth that is too low is a fault: a large message of a group that is wholly recorded, against what must be

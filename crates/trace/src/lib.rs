@@ -5,6 +5,7 @@
 
 pub mod axes;
 pub mod bandwidth;
+pub mod contention;
 pub mod expected;
 pub mod intervals;
 pub mod join;
@@ -25,6 +26,7 @@ use ringleader_model::Timeline;
 
 use crate::axes::Axis;
 use crate::bandwidth::SizeClass;
+use crate::contention::Contention;
 use crate::expected::{Baseline, References};
 use crate::join::Join;
 use crate::judge::Advice;
@@ -62,6 +64,8 @@ pub struct Analysis<'a> {
     pub references: References<'a>,
     /// The measurement among them that the user gave.
     pub baseline: Option<&'a Baseline>,
+    /// What computation loses beside communication; None if the recording does not show it.
+    pub contention: Option<Contention>,
     /// Length of a usual step on the slowest rank, ns.
     pub step_ns: i64,
     /// The same in the replay of what was recorded: how far the estimates can be trusted.
@@ -134,6 +138,7 @@ pub fn analyse_against<'a>(
     let references = References::new(&views, baseline);
     let sizes = bandwidth::sizes(&views, &steps, &join, &alone, &references, &axes::on_path(&axes));
     let unseen_wait_ns = alone.wait_ns(&views, &steps, &join);
+    let contention = contention::measure(&views, &steps);
     let step_ns = means.iter().map(|m| m.length_ns).max().unwrap_or(0);
     let mut analysis = Analysis {
         views,
@@ -148,6 +153,7 @@ pub fn analyse_against<'a>(
         sizes,
         references,
         baseline,
+        contention,
         step_ns,
         replayed_ns: 0,
         unrecorded_ns: 0,

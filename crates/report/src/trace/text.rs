@@ -101,6 +101,13 @@ fn collectives(out: &mut String, report: &TraceReport) {
     for basis in report.compared_with.iter().take(MAX_COLLECTIVES) {
         let _ = writeln!(out, "  expected: {basis}");
     }
+    if let Some(found) = &report.contention {
+        let _ = writeln!(
+            out,
+            "  beside it, computation takes {:.2} times as long: {:.1} ms a step (it holds {} of {} SMs)",
+            found.slowdown, found.lost_ms, found.ctas, found.sms
+        );
+    }
 }
 
 /// Axes that are shown.

@@ -67,8 +67,14 @@ fn of_report(name: String, report: &Report) -> Baseline {
         let in_place = row.in_place.map_or(0.0, |timing| timing.bus_gb_s);
         Some((kind(&row.collective)?, row.size_bytes, row.out_of_place.bus_gb_s.max(in_place)))
     });
+    let ways = report
+        .rows
+        .iter()
+        .filter_map(|row| Some((kind(&row.collective)?, row.size_bytes, row.way.clone()?)))
+        .collect();
     Baseline {
         name,
+        ways,
         device: common(report.gpus.iter().map(|gpu| gpu.name.as_str())),
         nccl: report.nccl.0.clone(),
         n_ranks: report.n_ranks as u32,

@@ -105,7 +105,7 @@ fn measured(gpu: &str, bus_gb_s: f64) -> String {
         count: size_bytes / 4,
         out_of_place: Timing { bus_gb_s, ..Timing::default() },
         in_place: None,
-        way: None,
+        way: Some("NVLS/SIMPLE x16".to_owned()),
     };
     let report = Report {
         schema: SCHEMA.to_owned(),
@@ -147,7 +147,8 @@ fn bandwidths_are_compared_with_what_was_measured_here() {
     assert_eq!(report["verdict"]["cause"], "bandwidth-below-expected", "{report}");
     assert_eq!(
         report["verdict"]["summary"],
-        "collectives reach 335 of the 720 GB/s of bus bandwidth that the baseline reached at 1208 MB"
+        "collectives reach 335 of the 720 GB/s of bus bandwidth that the baseline reached at 1208 MB \
+         (here with 24 channels, there NVLS/SIMPLE x16)"
     );
     // Hidden behind computation a low bandwidth costs nothing.
     let report = with("trace-control", &measured("NVIDIA H200", 720.0));

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests read recorded cases")]
 #![expect(clippy::disallowed_types, reason = "tests read recorded cases")]
 
+mod contention;
 mod found;
 mod hosts;
 mod mesh;
@@ -160,4 +161,14 @@ fn a_late_rank_is_named_and_nobody_else() {
     assert_eq!(late("trace-more-work"), Some((Cause::Straggler, vec![1])));
     assert_eq!(late("trace-late-host"), Some((Cause::Straggler, vec![0])));
     assert_eq!(late("trace-control"), None);
+}
+
+#[test]
+fn computation_is_slower_beside_communication_on_real_gpus() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases/trace-control/evidence");
+    let case = read(&folder);
+    let found = look(&case).contention.unwrap();
+    // Products with a block for each of the 132 SMs: 370 us alone, 500 us beside 24 blocks of NCCL.
+    assert_eq!((found.n_ctas, found.n_sms, found.n_compared), (24, 132, 48));
+    assert!((1.34..1.37).contains(&found.slowdown), "{found:?}");
 }
