@@ -379,6 +379,10 @@ fn verdict(analysis: &Analysis<'_>) -> Verdict {
             "undecided",
             "no rank is late, but only communication was recorded: what else takes time is unknown",
         ),
+        _ if !analysis.has_steps() => none(
+            "undecided",
+            "no step repeats or is marked: the whole recording is shown, in which the program's start counts, too",
+        ),
         Some(_) => none("none", "nothing to gain: no single change makes a step 5 % shorter"),
         None => none("undecided", "the timelines do not show what delayed the GPU's work"),
     }

@@ -70,8 +70,8 @@ pub fn judge(analysis: &mut Analysis<'_>) {
     analysis.replayed_ns = replays.recorded_ns;
     analysis.unrecorded_ns = replays.base_ns;
     let mut advice = Vec::new();
-    // What the replay does not reproduce, it cannot improve.
-    if is_explained(analysis.step_ns, replays.recorded_ns) {
+    // What the replay does not reproduce, it cannot improve. And what a program does once, at its start, no step does.
+    if is_explained(analysis.step_ns, replays.recorded_ns) && analysis.has_steps() {
         host_side(analysis, &replays, &mut advice);
     }
     communication(analysis, &replays, &mut advice);

@@ -33,7 +33,7 @@ use crate::judge::Advice;
 use crate::late::Lateness;
 use crate::sets::{Ranked, rank_of};
 use crate::split::{Busy, Split};
-use crate::steps::Steps;
+use crate::steps::{Found, Steps};
 use crate::view::View;
 
 /// Everything that timelines of one job show.
@@ -85,6 +85,11 @@ impl Analysis<'_> {
     /// Whether the recorders show what GPUs compute, and not their communication alone.
     pub fn shows_computation(&self) -> bool {
         self.views.iter().any(View::computes)
+    }
+
+    /// Whether steps were found: else the whole recording counts as one, with the start of the program in it.
+    pub fn has_steps(&self) -> bool {
+        self.steps.iter().any(|steps| steps.found != Found::Whole)
     }
 
     /// Whether only one rank is recorded and waits so long that the rank holding it up matters but is unknown.

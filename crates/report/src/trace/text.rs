@@ -32,7 +32,11 @@ pub fn render(report: &TraceReport, look: &Look) -> String {
     axes(&mut out, report);
     let worth: Vec<_> = report.advice.iter().filter(|a| a.worth).collect();
     if worth.is_empty() {
-        let _ = writeln!(out, "\nNothing to gain: no single change makes a step 5 % shorter.");
+        let nothing = match verdict.cause.as_str() {
+            "none" => "Nothing to gain: no single change makes a step 5 % shorter.",
+            _ => "Nothing is advised.",
+        };
+        let _ = writeln!(out, "\n{nothing}");
     } else {
         let _ = writeln!(out, "\nWhat to change (estimated by replay, each by itself)");
         for advice in worth {

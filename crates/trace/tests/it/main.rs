@@ -8,6 +8,7 @@ mod found;
 mod hosts;
 mod mesh;
 mod pipeline;
+mod public;
 
 use std::path::{Path, PathBuf};
 
