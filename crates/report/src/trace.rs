@@ -330,6 +330,12 @@ fn limits(analysis: &Analysis<'_>) -> Vec<String> {
             analysis.n_sets
         ));
     }
+    if !analysis.without_steps.is_empty() {
+        notes.push(format!(
+            "of rank {} no whole step was recorded: left out",
+            analysis.without_steps.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+        ));
+    }
     // If one group fits, it is compared.
     let large = analysis.sizes.iter().filter(|class| class.size_bytes > 0 && class.n_ranks > 1);
     let groups: Vec<(u32, Option<u32>)> = large.map(|class| (class.n_ranks, class.n_nodes)).collect();

@@ -512,6 +512,38 @@ pub fn culprit(axes: &[Axis]) -> Option<(&Axis, &Unequal)> {
     causes.iter().find_map(of).map(|unequal| (axis, unequal))
 }
 
+/// Whether ranks have unequal amounts of work, or who computes least changes from step to step. Else some GPUs are slower than
+/// others at the same work, which distributing it differently does not mend.
+pub(crate) fn has_unequal_work(analysis: &crate::Analysis<'_>) -> bool {
+    let is_work = |unequal: &Unequal| {
+        matches!(unequal.what, Amount::Blocks | Amount::Tokens) && unequal.excess_pct >= LEAST_WORK_PCT
+    };
+    if analysis.axes.iter().any(|axis| axis.unequal.iter().any(is_work)) {
+        return true;
+    }
+    let mut n_least: BTreeMap<usize, usize> = BTreeMap::new();
+    for places in &analysis.lateness.steps {
+        let compute = |view: &usize| {
+            let place = places.get(*view).map_or(0, |place| *place as usize);
+            analysis
+                .splits
+                .get(*view)
+                .and_then(|splits| splits.get(place))
+                .map_or(0, |split| split.compute_ns)
+        };
+        if let Some(least) = (0..places.len()).min_by_key(compute) {
+            *n_least.entry(least).or_default() += 1;
+        }
+    }
+    let most = n_least.values().max().copied().unwrap_or(0);
+    most * 100 < analysis.lateness.steps.len() * SAME_PCT
+}
+
+/// Work that differs by less is equal, percent.
+const LEAST_WORK_PCT: f64 = 2.0;
+/// Share of steps, percent, from which it is always the same rank.
+const SAME_PCT: usize = 70;
+
 /// An excess that is worth words, percent.
 const LEAST_SAID_PCT: f64 = 5.0;
 

@@ -56,6 +56,8 @@ const BARE_PCT: f64 = 2.0;
 const LATE_PCT: f64 = 4.0;
 /// Messages from this size on show a bandwidth, bytes.
 const LARGE_BYTES: u64 = 2 << 20;
+/// Operations of a size that show a bandwidth.
+const LEAST_OPS: usize = 3;
 /// Part of the exposed time that overlapping gains: computation beside communication runs slower. Measured on two H200
 /// with buckets of DDP, in FSDP2 and with calls in one stream: 0.3 to 0.6.
 const OVERLAP_YIELD: f64 = 0.45;
@@ -74,8 +76,10 @@ pub fn judge(analysis: &mut Analysis<'_>) {
     if is_explained(analysis.step_ns, replays.recorded_ns) && analysis.has_steps() {
         host_side(analysis, &replays, &mut advice);
     }
-    communication(analysis, &replays, &mut advice);
-    ranks(analysis, &replays, &mut advice);
+    if analysis.has_steps() {
+        communication(analysis, &replays, &mut advice);
+        ranks(analysis, &replays, &mut advice);
+    }
     let n_syncs = whatif::n_syncs(analysis, &replays);
     for one in &mut advice {
         let least = match one.cause {
@@ -319,7 +323,7 @@ fn shared_sms(analysis: &Analysis<'_>, base: i64, comm_ns: i64, advice: &mut Vec
 /// reached here.
 fn is_judged(class: &SizeClass) -> bool {
     let is_binding = class.expected.is_some_and(|expected| expected.by.is_binding());
-    is_binding && class.size_bytes >= LARGE_BYTES && !class.is_lower_bound
+    is_binding && class.size_bytes >= LARGE_BYTES && class.n >= LEAST_OPS && !class.is_lower_bound
 }
 
 /// What large messages of this kind should reach, GB/s.
@@ -501,7 +505,9 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
         if !is_of_host || whatif::does_more(&work, at) {
             advice.push(one);
         }
-    } else if analysis.pct(late.imbalance_ns.min(late.mean_wait_ns)) > LATE_PCT {
+    } else if analysis.pct(late.imbalance_ns.min(late.mean_wait_ns)) > LATE_PCT
+        && crate::axes::has_unequal_work(analysis)
+    {
         advice.push(advise(
             base,
             base - late.imbalance_ns,

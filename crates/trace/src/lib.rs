@@ -33,7 +33,7 @@ use crate::judge::Advice;
 use crate::late::Lateness;
 use crate::sets::{Ranked, rank_of};
 use crate::split::{Busy, Split};
-use crate::steps::{Found, Steps};
+use crate::steps::Steps;
 use crate::view::View;
 
 /// Everything that timelines of one job show.
@@ -55,6 +55,8 @@ pub struct Analysis<'a> {
     pub axes: Vec<Axis>,
     /// Recordings of these ranks that were found; the newest is analysed.
     pub n_sets: usize,
+    /// Ranks that are left out since their recording holds no whole step, while others' do.
+    pub without_steps: Vec<u32>,
     /// Time a step that collectives take beyond the shortest of their kind and size, on the rank with most, where the
     /// other ranks are missing, so that waiting and cost cannot be separated, ns.
     pub unseen_wait_ns: i64,
@@ -89,7 +91,7 @@ impl Analysis<'_> {
 
     /// Whether steps were found: else the whole recording counts as one, with the start of the program in it.
     pub fn has_steps(&self) -> bool {
-        self.steps.iter().any(|steps| steps.found != Found::Whole)
+        self.steps.iter().any(Steps::has_whole)
     }
 
     /// Whether only one rank is recorded and waits so long that the rank holding it up matters but is unknown.
@@ -123,8 +125,8 @@ pub fn analyse_against<'a>(
     baseline: Option<&'a Baseline>,
 ) -> Analysis<'a> {
     let (newest, n_sets) = sets::newest(timelines.into_iter().collect());
-    let views = views(newest);
-    let steps: Vec<Steps> = views.iter().map(steps::find).collect();
+    let (ranks, without_steps) = with_steps(views(newest));
+    let (views, steps): (Vec<View<'_>>, Vec<Steps>) = ranks.into_iter().unzip();
     let splits: Vec<Vec<Split>> =
         views.iter().zip(&steps).map(|(view, steps)| split::split(view, steps, &Busy::new(view))).collect();
     let means: Vec<Split> = steps
@@ -154,6 +156,7 @@ pub fn analyse_against<'a>(
         lateness,
         axes,
         n_sets,
+        without_steps,
         unseen_wait_ns,
         sizes,
         references,
@@ -166,6 +169,19 @@ pub fn analyse_against<'a>(
     };
     judge::judge(&mut analysis);
     analysis
+}
+
+/// The ranks with their steps; without those that have no whole step beside others that have some.
+fn with_steps(views: Vec<View<'_>>) -> (Vec<(View<'_>, Steps)>, Vec<u32>) {
+    let ranks = views.into_iter().map(|view| {
+        let steps = steps::find(&view);
+        (view, steps)
+    });
+    let (with, without): (Vec<_>, Vec<_>) = ranks.partition(|(_, steps)| steps.has_whole());
+    if with.is_empty() {
+        return (without, Vec::new());
+    }
+    (with, without.iter().map(|(view, _)| view.rank).collect())
 }
 
 /// One view for each rank: where two files claim one rank, the one with more work.

@@ -52,6 +52,15 @@ pub struct Steps {
     pub of_work: Vec<u32>,
     /// Indices of the typical steps of the job: warm-up and outliers are left out.
     pub usual: Vec<u32>,
+    /// The only step with work is one that the recorder did not finish.
+    pub is_cut: bool,
+}
+
+impl Steps {
+    /// Whether a whole step was found: else the whole recording counts as one, with the start of the program in it.
+    pub fn has_whole(&self) -> bool {
+        self.found != Found::Whole && !self.is_cut
+    }
 }
 
 /// Usual steps that all ranks have, in order: for each, its place in each rank. By number where all are annotated; else those
@@ -134,15 +143,12 @@ pub fn find(view: &View<'_>) -> Steps {
         all.push(Step { number: mark.number, host: (mark.start_ns, mark.end_ns), window: (from, to), bytes });
         from = to;
     }
-    let mut usual = usual(&all);
-    if view.timeline.is_damaged {
-        // Where a timeline is cut, a part of the last step with work is missing, and all work of those behind it.
-        let last = ends.iter().rposition(|end| *end != i64::MIN).unwrap_or(0) as u32;
-        if usual.first().is_some_and(|first| *first < last) {
-            usual.retain(|at| *at < last);
-        }
-    }
-    Steps { found, all, of_work, usual }
+    // Where a timeline is cut, a part of the last step with work is missing, and all work of those behind it.
+    let last = ends.iter().rposition(|end| *end != i64::MIN).unwrap_or(0);
+    let is_cut = view.timeline.is_damaged && last == 0;
+    let whole = if view.timeline.is_damaged { last.max(1) } else { all.len() };
+    let usual = usual(all.get(..whole.min(all.len())).unwrap_or(&all));
+    Steps { found, all, of_work, usual, is_cut }
 }
 
 fn stream(view: &View<'_>, at: usize) -> Option<u32> {
@@ -151,15 +157,15 @@ fn stream(view: &View<'_>, at: usize) -> Option<u32> {
 
 /// Typical steps of the job: the first one warms up, and some are far longer than the others.
 fn usual(all: &[Step]) -> Vec<u32> {
-    let places: Vec<u32> = (0..all.len() as u32).collect();
-    let rest: Vec<u32> = if all.len() >= 3 { places.into_iter().skip(1).collect() } else { places };
     let length = |at: &u32| all.get(*at as usize).map_or(0, Step::length_ns);
+    let places: Vec<u32> = (0..all.len() as u32).collect();
+    // Steps in which the GPU did nothing were not recorded.
+    let worked: Vec<u32> = places.iter().copied().filter(|at| length(at) > 0).collect();
+    let places = if worked.is_empty() { places } else { worked };
+    let rest: Vec<u32> = if places.len() >= 3 { places.into_iter().skip(1).collect() } else { places };
     let Some(median) = ringleader_model::median::lower(rest.iter().map(length)) else { return rest };
-    let kept: Vec<u32> = rest
-        .iter()
-        .copied()
-        .filter(|at| length(at) > 0 && length(at) <= median.saturating_mul(OUTLIER))
-        .collect();
+    let kept: Vec<u32> =
+        rest.iter().copied().filter(|at| length(at) <= median.saturating_mul(OUTLIER)).collect();
     if kept.is_empty() { rest } else { kept }
 }
 

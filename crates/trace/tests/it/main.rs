@@ -9,6 +9,7 @@ mod hosts;
 mod mesh;
 mod pipeline;
 mod public;
+mod robust;
 
 use std::path::{Path, PathBuf};
 
