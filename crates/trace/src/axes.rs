@@ -22,6 +22,8 @@ pub struct Axis {
     pub groups: Vec<Vec<u32>>,
     /// The same groups as [`Join::groups`] has them.
     pub joined: Vec<u32>,
+    /// Nothing computes beside these operations, of which there are many in a step: what is computed next waits for each.
+    pub is_needed_at_once: bool,
     /// Mean time in a step that a rank waits in operations of these groups and computes nothing, ns.
     pub wait_ns: i64,
     /// The rank that most often comes last to operations of these groups, and in how many of its own, percent.
@@ -32,10 +34,14 @@ pub struct Axis {
 
 impl Axis {
     /// Whether the next computation needs what these operations bring, by the nature of the axis: then neither buckets nor
-    /// prefetching hide them.
+    /// prefetching hide them. Of groups without a name that are a part of the job, as it seems: shards of parameters that nobody
+    /// prefetches look the same.
     pub fn is_on_path(&self) -> bool {
         const ON_PATH: [&str; 4] = ["tp", "cp", "ep", "pp"];
-        self.is_named && self.name.split('+').all(|part| ON_PATH.contains(&part))
+        if self.is_named {
+            return self.name.split('+').all(|part| ON_PATH.contains(&part));
+        }
+        self.name != WORLD && self.is_needed_at_once
     }
 }
 
@@ -125,22 +131,25 @@ pub fn axes(views: &[View<'_>], steps: &[Steps], splits: &[Vec<Split>], join: &J
         entry.2.extend(members);
     }
     let amounts = amounts(views, steps, splits, join, &shared);
+    let busy: Vec<Intervals> = views.iter().map(|view| view.busy(|kind| kind == WorkKind::Compute)).collect();
     let mut axes: Vec<Axis> = found
         .into_iter()
         .take(MAX_AXES)
         .map(|(sets, (name, is_named, members))| {
             let ops: Vec<&Joined> = join.ops.iter().filter(|op| members.contains(&op.group)).collect();
             let (wait_ns, last) = if join.is_aligned() {
-                (wait(views, join, &members, steps, &shared), last(views, join, &ops))
+                (wait(views, &busy, join, &members, (steps, &shared)), last(views, join, &ops))
             } else {
                 (0, None)
             };
             let unequal = unequal(views, &sets, &amounts);
+            let is_needed_at_once = is_needed_at_once(views, steps, &busy, &ops);
             Axis {
                 name,
                 is_named,
                 groups: sets,
                 joined: members.into_iter().collect(),
+                is_needed_at_once,
                 wait_ns,
                 last,
                 unequal,
@@ -439,13 +448,13 @@ fn unequal(views: &[View<'_>], groups: &[Vec<u32>], amounts: &[Amounts]) -> Vec<
 /// Mean time in a shared step that a rank waits in operations of these groups and computes nothing.
 fn wait(
     views: &[View<'_>],
+    busy: &[Intervals],
     join: &Join,
     groups: &BTreeSet<u32>,
-    steps: &[Steps],
-    shared: &[Vec<u32>],
+    (steps, shared): (&[Steps], &[Vec<u32>]),
 ) -> i64 {
     let mut total = 0;
-    for (place, view) in views.iter().enumerate() {
+    for ((place, view), computes) in views.iter().enumerate().zip(busy) {
         let shift = join.shift_ns.get(place).copied().unwrap_or(0);
         let waits = view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm).filter_map(
             |(at, work)| {
@@ -454,7 +463,7 @@ fn wait(
                 Some((work.start_ns, (last_start - shift).min(work.end_ns)))
             },
         );
-        let waits = Intervals::of(waits).without(&view.busy(|kind| kind == WorkKind::Compute));
+        let waits = Intervals::of(waits).without(computes);
         let windows = shared.iter().filter_map(|places| {
             let step = steps.get(place)?.all.get(*places.get(place)? as usize)?;
             Some(step.window)
@@ -462,6 +471,30 @@ fn wait(
         total += windows.map(|(from, to)| waits.length_within(from, to)).sum::<i64>();
     }
     total / ((views.len() * shared.len()) as i64).max(1)
+}
+
+/// Operations in a step that are no longer a few buckets.
+const MANY_OPS: usize = 4;
+/// Part of an operation's time, percent, that may be beside computation, and share of the operations of which that is so.
+const BESIDE_PCT: i64 = 5;
+const NEARLY_ALL_PCT: usize = 80;
+
+/// Whether nothing computes beside nearly all of many operations in a step.
+fn is_needed_at_once(views: &[View<'_>], steps: &[Steps], busy: &[Intervals], ops: &[&Joined]) -> bool {
+    let (mut n, mut n_bare) = (0_usize, 0_usize);
+    for (view, work) in ops.iter().flat_map(|op| &op.members) {
+        let (Some(view), Some(computes)) = (views.get(*view as usize), busy.get(*view as usize)) else {
+            continue;
+        };
+        let Some(work) = view.work().get(*work as usize).filter(|w| w.stream != view.main_stream) else {
+            continue;
+        };
+        let beside = computes.length_within(work.start_ns, work.end_ns);
+        n += 1;
+        n_bare += usize::from(beside * 100 <= (work.end_ns - work.start_ns) * BESIDE_PCT);
+    }
+    let n_steps: usize = steps.iter().map(|steps| steps.all.len()).sum();
+    n >= n_steps * MANY_OPS && n_bare * 100 >= n * NEARLY_ALL_PCT
 }
 
 /// A rank comes last if it starts this much after the next one, ns; or twice the clocks' residual.

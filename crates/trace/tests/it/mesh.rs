@@ -286,4 +286,8 @@ fn groups_without_a_name_are_told_by_their_members() {
     let mut names: Vec<_> = analysis.axes.iter().map(|axis| (axis.name.as_str(), axis.is_named)).collect();
     names.sort_unstable();
     assert_eq!(names, [("2 ranks side by side", false), ("4 ranks, 2 apart", false)]);
+    // Each product waits for what two ranks sum up: no bucket hides that.
+    assert!(axis(&analysis, "2 ranks side by side").is_on_path());
+    assert!(!axis(&analysis, "4 ranks, 2 apart").is_on_path());
+    assert!(!analysis.advice.iter().any(|advice| advice.is_worth), "{:?}", analysis.advice.first());
 }
