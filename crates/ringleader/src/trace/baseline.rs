@@ -90,7 +90,7 @@ fn of_runs(name: String, runs: &[&BenchRun]) -> Baseline {
     for run in runs.iter().filter(|run| run.devices.len() == n_ranks) {
         baseline.device = common(run.devices.iter().map(|device| &*device.name));
         baseline.n_nodes = run.hosts().len() as u32;
-        baseline.nccl = run.nccl_version.as_deref().unwrap_or_default().to_owned();
+        run.nccl_version.as_deref().unwrap_or_default().clone_into(&mut baseline.nccl);
         let Some(kind) = run.collective.as_deref().and_then(kind) else { continue };
         let figures = run.rows.iter().flat_map(|row| {
             let figures = [row.out_of_place, row.in_place].into_iter().flatten();

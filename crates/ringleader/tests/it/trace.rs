@@ -157,14 +157,15 @@ fn bandwidths_are_compared_with_what_was_measured_here() {
     let report = with("trace-huge-bucket", &measured("NVIDIA A100-SXM4-80GB", 720.0));
     assert_eq!(report["verdict"]["cause"], "no-compute-overlap");
     assert!(report["notes"][0].as_str().unwrap().contains("the baseline is not compared with"), "{report}");
-    let eight = "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 1073741824\n#\n# Using devices\n".to_owned()
-        + &(0..8)
-            .map(|n| {
-                format!("#  Rank  {n} Group  0 Pid   100 on       here device  {n} [0x0{n}] NVIDIA H200\n")
-            })
-            .collect::<String>()
-        + "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
-           1073741824     268435456     float     sum      -1   4060.0  264.50  462.80      0   4061.0  264.40  462.70      0\n";
+    let devices: Vec<String> = (0..8)
+        .map(|n| format!("#  Rank  {n} Group  0 Pid   100 on       here device  {n} [0x0{n}] NVIDIA H200"))
+        .collect();
+    let eight = format!(
+        "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 1073741824\n#\n# Using devices\n{}\n\
+         #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
+         1073741824     268435456     float     sum      -1   4060.0  264.50  462.80      0   4061.0  264.40  462.70      0\n",
+        devices.join("\n")
+    );
     std::fs::write(&path, "$ all_reduce_perf -b 1G -e 1G -g 8\n".to_owned() + &eight).unwrap();
     let (text, code) = trace("trace-huge-bucket", &["--baseline", &path]);
     assert_eq!(code, Some(0), "{text}");
