@@ -9,7 +9,9 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::when::failure::{Sign, Way, sign};
 use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{About, Role};
-use ringleader_model::{Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Rank, Verdict};
+use ringleader_model::{
+    Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Rank, SourceId, Verdict,
+};
 
 /// Completes the culprits of a verdict.
 pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
@@ -18,6 +20,11 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
     }
     let Some(first) = verdict.findings.first().filter(|f| f.cause == verdict.cause) else { return };
     let mut culprits = std::mem::take(&mut verdict.culprits);
+    if culprits.is_empty() {
+        let same = verdict.findings.iter().filter(|f| f.cause == verdict.cause);
+        culprits
+            .extend(same.map(|f| &f.culprits).find(|found| !found.is_empty()).into_iter().flatten().cloned());
+    }
     if culprits.is_empty() && is_of_one(verdict.cause) {
         let ranks = named(scene).or_else(|| lone(scene));
         culprits.extend(ranks.iter().flatten().map(|rank| scene.roster().culprit_rank(*rank)));
@@ -114,8 +121,14 @@ fn lone(scene: &Scene<'_>) -> Option<BTreeSet<Rank>> {
         return None;
     }
     let mut lone: BTreeSet<Rank> = BTreeSet::new();
+    let mut echoes: BTreeSet<(SourceId, u32)> = BTreeSet::new();
     for stated in scene.stated().all() {
         let is_echo = matches!(stated.role(), Some(Role::Harmless | Role::Echo));
+        if is_echo {
+            echoes.extend(
+                stated.utterances.iter().map(|u| (u.observation.cite.source, u.observation.cite.line)),
+            );
+        }
         if is_echo || stated.weight() < FormWeight::Strong || stated.is_warning() {
             continue;
         }
@@ -127,6 +140,9 @@ fn lone(scene: &Scene<'_>) -> Option<BTreeSet<Rank>> {
     for observation in &scene.case().observations {
         let Fact::Torch(event) = &observation.fact else { continue };
         let Sign::Failed(way, _) = sign(event) else { continue };
+        if echoes.contains(&(observation.cite.source, observation.cite.line)) {
+            continue;
+        }
         if !matches!(way, Way::TimedOut | Way::Stuck | Way::NcclError | Way::LauncherFailed) {
             lone.extend(scene.roster().speaker(observation));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{CommCall, OpKind, WorkKind, median};
 
-use crate::expected::{Expected, References};
+use crate::expected::{Expected, References, bus_factor};
 use crate::join::{Join, Joined};
 use crate::steps::Steps;
 use crate::view::{View, is_one_node};
@@ -34,16 +34,6 @@ pub struct SizeClass {
     pub is_on_path: bool,
     /// Not all ranks were recorded, or their clocks disagree: the bandwidth is a lower bound.
     pub is_lower_bound: bool,
-}
-
-/// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it.
-pub fn bus_factor(kind: OpKind, n_ranks: u32) -> f64 {
-    let n = f64::from(n_ranks.max(1));
-    match kind {
-        OpKind::AllReduce => 2.0 * (n - 1.0) / n,
-        OpKind::AllGather | OpKind::ReduceScatter | OpKind::AllToAll => (n - 1.0) / n,
-        _ => 1.0,
-    }
 }
 
 /// Bus bandwidth of one operation, GB/s.

@@ -4,8 +4,17 @@
 use ringleader_knowledge::rate::{self, Reach};
 use ringleader_model::OpKind;
 
-use crate::bandwidth::bus_factor;
 use crate::view::{View, is_one_node};
+
+/// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it.
+pub fn bus_factor(kind: OpKind, n_ranks: u32) -> f64 {
+    let n = f64::from(n_ranks.max(1));
+    match kind {
+        OpKind::AllReduce => 2.0 * (n - 1.0) / n,
+        OpKind::AllGather | OpKind::ReduceScatter | OpKind::AllToAll => (n - 1.0) / n,
+        _ => 1.0,
+    }
+}
 
 /// A bandwidth to compare with.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use ringleader_model::{Cause, OpKind, RuntimeCall, WorkKind};
 
 use crate::Analysis;
 use crate::bandwidth::{self, Alone, SizeClass};
-use crate::expected::Basis;
+use crate::expected::{self, Basis};
 use crate::late::Why;
 use crate::split::Split;
 use crate::whatif::{self, Replays};
@@ -234,7 +234,7 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
         };
         ideal += total * share;
         if let (Some(expected), Some(kind)) = (expected_of(analysis, class), class.kind) {
-            ns_per_byte = ns_per_byte.min(bandwidth::bus_factor(kind, class.n_ranks) / expected);
+            ns_per_byte = ns_per_byte.min(expected::bus_factor(kind, class.n_ranks) / expected);
         } else if class.size_bytes >= LARGE_BYTES {
             ns_per_byte = ns_per_byte.min(class.cost_ns as f64 / class.size_bytes as f64);
         }

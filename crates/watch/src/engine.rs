@@ -463,7 +463,7 @@ fn stuck_since(ledger: &Ledger<'_>, waits: &Waits, group: usize) -> Option<i64> 
     for node in waits.roots(group).iter().flat_map(|root| waits.nodes(*root)) {
         let Node::Member(member) = node else { return None };
         let word = ledger.members.get(member)?.word;
-        latest = latest.max(Some(word.waiting.stuck_ns(&word.digest)?));
+        latest = latest.max(Some(word.waiting.held_up_ns(&word.digest, ledger.now_ns)?));
     }
     // Whoever works may do what they wait for.
     let is_inside = |member: &crate::ledger::Member<'_>| {
@@ -471,7 +471,9 @@ fn stuck_since(ledger: &Ledger<'_>, waits: &Waits, group: usize) -> Option<i64> 
         member.tracks.iter().filter_map(track).any(|track| track.stage.is_inside())
     };
     let waits = |member: &crate::ledger::Member<'_>| {
-        member.is_over() || is_inside(member) || member.word.waiting.stuck_ns(&member.word.digest).is_some()
+        member.is_over()
+            || is_inside(member)
+            || member.word.waiting.held_up_ns(&member.word.digest, ledger.now_ns).is_some()
     };
     ledger.members.iter().all(waits).then_some(latest).flatten()
 }

@@ -9,6 +9,9 @@ const WINDOW_NS: i64 = 2_000_000_000;
 /// A rank that uses more of one processor works. Threads that wake now and then use less.
 const BUSY: f64 = 0.05;
 
+/// One that uses no more than this of one processor rests: threads of libraries wake up now and then.
+const RESTING: f64 = 0.005;
+
 /// Looks that must find a rank in one place before it counts as standing there.
 const LOOKS: u32 = 2;
 
@@ -104,9 +107,14 @@ impl Waiting {
         }
     }
 
+    /// Since when it is stuck while others wait for it on the GPU: [asleep](Self::stuck_ns), or it rests.
+    pub(crate) fn held_up_ns(&self, digest: &RankDigest, now_ns: i64) -> Option<i64> {
+        if self.rests(digest, now_ns) { Some(self.idle_ns) } else { self.stuck_ns(digest) }
+    }
+
     /// Since when it sleeps in one place in which nothing ends by itself: a lock, a sleep, a store, a debugger. None if
     /// it works, or may wait for work that another process does for it.
-    pub(crate) fn stuck_ns(&self, digest: &RankDigest) -> Option<i64> {
+    fn stuck_ns(&self, digest: &RankDigest) -> Option<i64> {
         let place_ns = self.place?.since_ns;
         let is_debugger =
             digest.stack.iter().any(|frame| frame.contains("pdb.py:") || frame.contains("bdb.py:"));
@@ -120,6 +128,21 @@ impl Waiting {
             _ => false,
         };
         (is_debugger || ends_not && self.window.is_some()).then_some(place_ns.max(self.idle_ns))
+    }
+
+    /// It waits for a queue, a person or a connection, and neither it nor what it has started uses any processor time: where
+    /// it was first seen does not matter then. Storage, compilers and the GPU are waited for without any, too, so they are not
+    /// among these.
+    fn rests(&self, digest: &RankDigest, now_ns: i64) -> bool {
+        let place = outside::outside(&digest.stack, digest.wchan.as_deref());
+        let is_there = place.is_some_and(|place| match place.label.as_str() {
+            // A futex alone may be one of CUDA's; frames show a lock of the program.
+            "lock" => !digest.stack.is_empty(),
+            "input" => true,
+            _ => false,
+        });
+        let used_ms = processor_ms(digest).unwrap_or(u64::MAX).saturating_sub(self.idle_cpu_ms);
+        is_there && self.window.is_some() && used_ms as f64 * 1e6 <= RESTING * (now_ns - self.idle_ns) as f64
     }
 
     /// Since when its main thread has not run once, and neither it nor what it has started has used more than almost no
@@ -203,4 +226,40 @@ fn is_on_its_way(digest: &RankDigest) -> bool {
     let is_torch = |frame: &String| frame.contains("torch/distributed/distributed_c10d.py:");
     outside::outside(&digest.stack, None).is_some_and(|place| place.label == "torch-distributed")
         || digest.would_show && digest.stack.iter().any(is_torch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    /// What is known of a rank after 31 s in which it has used `ms` of processor time.
+    fn after(stack: &[&str], wchan: Option<&str>, ms: u64) -> Option<i64> {
+        let mut waiting = Waiting::default();
+        let mut digest = RankDigest { wchan: wchan.map(Into::into), ..RankDigest::default() };
+        for second in 1..=31 {
+            digest.cpu_ms = Some(40_000 + ms * second / 31);
+            // Stacks are taken late.
+            if second == 31 {
+                digest.stack = stack.iter().map(|frame| (*frame).to_owned()).collect();
+            }
+            waiting = waiting.take(&digest, second as i64 * S, second as i64 * S);
+        }
+        waiting.held_up_ns(&digest, 31 * S)
+    }
+
+    #[test]
+    fn a_queue_or_a_connection_that_nobody_works_for() {
+        let queue = ["main (train.py:80)", "get (queue.py:171)", "wait (threading.py:355)"];
+        assert_eq!(after(&queue, Some("futex_do_wait"), 0), Some(S));
+        assert_eq!(after(&["main (train.py:80)"], Some("inet_csk_accept"), 30), Some(S));
+        // A child fills the queue.
+        assert_eq!(after(&queue, Some("futex_do_wait"), 1_200), None);
+        // Storage answers late, a GPU works for long, and a futex alone shows neither.
+        let saves = ["main (train.py:80)", "save_checkpoint (train.py:120)"];
+        assert_eq!(after(&saves, Some("rpc_wait_bit_killable"), 0), None);
+        assert_eq!(after(&["main (train.py:80)"], Some("futex_do_wait"), 0), None);
+        assert_eq!(after(&[], Some("futex_do_wait"), 0), None);
+    }
 }

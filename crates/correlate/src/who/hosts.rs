@@ -79,7 +79,7 @@ impl Hosts {
 
     /// The machine that a file's name is: one that is known, or the name of a file that a machine's tools wrote.
     fn by_name(&self, path: &str, is_of_machine: bool) -> Option<Host> {
-        let file = path.rsplit('/').next()?;
+        let file = path.rsplit(['/', '!']).next()?;
         let stem = file.split('.').next().filter(|stem| !stem.is_empty())?;
         let is_edge = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric());
         let is_in = |host: &&Host| {

@@ -19,7 +19,6 @@ enum Part {
 
 const BY_CAUSE: &str = "the verdict has the usual category of its cause, not that of what was seen first";
 const HUNG_ON: &str = "the fault of the machine did not end the job: it hung, which the finding does not say";
-const NO_HOST: &str = "the verdict names the device and no culprit, so its host stands in the evidence alone";
 const LIVE: &str = "the job lives still, and what is wrong with it may be seen to hang or to have failed";
 const NOTHING_TO_GAIN: &str = "the truth says where a fault would be seen, and there is none";
 const OPEN: &str =
@@ -27,7 +26,6 @@ const OPEN: &str =
 
 /// What verdicts do not say yet, and why. An exception that became right fails the test: strike it.
 const EXCEPTIONS: &[(&str, Part, &str)] = &[
-    ("bond-without-active-link", Part::Host, NO_HOST),
     ("ddp-profile", Part::Category, NOTHING_TO_GAIN),
     ("gpu-fabric-manager-version", Part::Category, BY_CAUSE),
     ("gpu-fabric-not-ready", Part::Category, BY_CAUSE),
@@ -36,7 +34,6 @@ const EXCEPTIONS: &[(&str, Part, &str)] = &[
     ("kernel-aer-fatal-nic", Part::Category, BY_CAUSE),
     ("kernel-file-max", Part::Category, BY_CAUSE),
     ("kernel-ib-down-then-crash-at-exit", Part::Category, HUNG_ON),
-    ("kernel-ib-down-then-crash-at-exit", Part::Host, NO_HOST),
     ("kernel-iommu-fault", Part::Category, HUNG_ON),
     ("kernel-xid119-gsp", Part::Category, HUNG_ON),
     ("kernel-xid48-double-bit", Part::Category, HUNG_ON),
@@ -57,7 +54,6 @@ const EXCEPTIONS: &[(&str, Part, &str)] = &[
     ("packages-differ-conda", Part::Category, HUNG_ON),
     ("ring-process-gone", Part::Category, BY_CAUSE),
     ("roce-port-named-by-its-interface", Part::Category, HUNG_ON),
-    ("roce-port-named-by-its-interface", Part::Host, NO_HOST),
     ("shm-full-bus-error", Part::Category, BY_CAUSE),
     ("shm-left-over-segments", Part::Category, BY_CAUSE),
 ];
