@@ -34,6 +34,7 @@ pub static ALL: &[&Rule] = &[
     &calls::unmatched_p2p::RULE,
     &calls::uneven_inputs::RULE,
     &calls::out_of_step::RULE,
+    &calls::unseen_collective::RULE,
     &process::rank_exited_early::RULE,
     &process::process_killed::RULE,
     &process::process_crashed::RULE,

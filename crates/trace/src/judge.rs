@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ringleader_model::{Cause, OpKind, RuntimeCall, WorkKind};
 
 use crate::Analysis;
-use crate::bandwidth::{self, Alone, SizeClass};
+use crate::bandwidth::{Alone, SizeClass};
 use crate::expected::{self, Basis};
 use crate::late::Why;
 use crate::split::Split;

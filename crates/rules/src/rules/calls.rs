@@ -16,4 +16,5 @@ pub(super) mod skipped_collective;
 pub(super) mod straggler;
 pub(super) mod uneven_inputs;
 pub(super) mod unmatched_p2p;
+pub(super) mod unseen_collective;
 pub(super) mod wire_size_mismatch;

@@ -51,8 +51,10 @@ pub fn from_ring(state: &State) -> RankDigest {
 fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
     let unix = |mono: u64| state.taken.unix_of(mono) as i64;
     let kernels = !comm.lacks_kernels;
+    // What a rank sends to itself waits for nobody, and NCCL reports no kernel for it.
+    let is_own = |op: &&Op| op.call.peer.is_some() && op.call.peer == comm.rank;
     let mut ops: Vec<&Op> =
-        comm.in_flight.iter().filter(|op| !op.call.is_captured || has_started(op)).collect();
+        comm.in_flight.iter().filter(|op| (!op.call.is_captured || has_started(op)) && !is_own(op)).collect();
     ops.sort_by_key(|op| op.enqueued_ns);
     // A slot is used again: what ended before this communicator was made is not its own.
     let mut records: Vec<&Done> =

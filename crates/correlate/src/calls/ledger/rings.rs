@@ -112,6 +112,10 @@ fn tracks<'a>(observation: &'a Observation, ring: &'a RingRecord, calls: &mut Ca
         let (Some(track), Some(call)) = (tracks.get_mut(comm), ring.calls.get(op.call as usize)) else {
             continue;
         };
+        // What a rank sends to itself waits for nobody, and NCCL reports no kernel for it.
+        if op.is_p2p && call.peer.is_some() && call.peer == ring.comms.get(comm).and_then(|c| c.rank) {
+            continue;
+        }
         if !op.is_end_visible && op.ended_ns == 0 {
             blind.iter_mut().skip(comm).take(1).for_each(|b| *b = true);
         }

@@ -1,0 +1,105 @@
+//! # What it shows
+//!
+//! A rank waits in a collective that is not recorded, while its peers wait for it in one that is: they are in different
+//! calls.
+//!
+//! # Why it happens
+//!
+//! A call under a condition on the rank that goes over another backend (gloo for objects, barriers and checkpoints) or a
+//! communicator that nothing records: `gather_object`, `barrier`, `monitored_barrier` or a distributed save on one rank
+//! alone.
+//!
+//! # Evidence
+//!
+//! The suspect's stack in `torch.distributed` with nothing of it in flight, and the recorded operation in which its peers
+//! wait. Their stacks, if they are there, show that they are not in the same call.
+//!
+//! # What looks like it but is not
+//!
+//! A rank that is about to enter the operation of its peers has that operation as its next call a moment later: one look at
+//! a job that nothing shows to stand still is not enough.
+//!
+//! # What to do
+//!
+//! Call it on all ranks of the group, or on none.
+//!
+//! # References
+//!
+//! PyTorch docs, `torch.distributed`: object collectives and `torch.distributed.checkpoint` are collective.
+
+use ringleader_correlate::Scene;
+use ringleader_correlate::track::View;
+use ringleader_correlate::waits::suspects::Suspect;
+use ringleader_model::{Cause, Confidence, Finding, Impact, Weight};
+
+use crate::drafting;
+use crate::rule::{Outcome, Rule};
+
+/// See the module.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "unseen-collective",
+    title: "a rank waits in a collective that nothing records, its peers in another",
+    since: "0.4",
+    doc: include_str!("unseen_collective.rs"),
+    check,
+};
+
+/// A rank that uses no more of a processor between two looks waits.
+const RESTING: f64 = 0.05;
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    Outcome::from_findings(scene.suspects().iter().filter_map(|suspect| finding(scene, suspect)).collect())
+}
+
+fn finding(scene: &Scene<'_>, suspect: &Suspect) -> Option<Finding> {
+    let rank = suspect.node.rank()?;
+    let is_gone = scene.fate(rank).is_some_and(|f| f.is_gone() || f.is_halted() || f.failed_by_itself());
+    // Only a ring shows that nothing is in flight; another view may have missed it.
+    let is_recorded = suspect.views.contains(&View::Ring);
+    if is_gone || suspect.is_inside || suspect.in_p2p || !is_recorded || scene.has_parted(suspect.node) {
+        return None;
+    }
+    let stand = scene.condition(rank)?.stand.as_ref()?;
+    // Its two stacks are the same, and it does not work: it is not on its way into the others' call.
+    let rests = |look: &&ringleader_correlate::process::looks::Look| {
+        look.has_moved == Some(false) && look.busy < RESTING
+    };
+    let is_still = scene.looks().by_place().into_iter().flatten().filter(rests).any(|look| look.rank == rank);
+    if !stand.is_in_collective() || stand.is_joining() || !is_still {
+        return None;
+    }
+    let is_elsewhere = |victim: &ringleader_model::Rank| {
+        let other = scene.condition(*victim).and_then(|c| c.stand.as_ref());
+        let place = |stand: &ringleader_correlate::process::condition::Stand| {
+            stand.place().map(|f| (f.file.clone(), f.line))
+        };
+        other.is_none_or(|other| place(other) != place(stand))
+    };
+    if !suspect.victims.ranks().iter().all(is_elsewhere) {
+        return None;
+    }
+    let place = stand.place();
+    drafting::from_suspect(
+        scene,
+        RULE.id,
+        Cause::ExtraCollective,
+        suspect,
+        place,
+        format!(
+            "{} waits in a collective{} that its peers do not call; {} for it in {}",
+            drafting::rank(rank),
+            drafting::at(place),
+            drafting::waiting(&suspect.victims),
+            suspect.awaited_in
+        ),
+    )
+    .confidence(Confidence::Medium)
+    .at_most(Confidence::Medium)
+    .weight(Weight::Derived)
+    .evidence(Some(stand.evidence.clone()))
+    .advise(
+        Impact::Harmless,
+        "call it on all ranks of its group or on none: look for a condition on the rank around a save, a gather of objects or a barrier",
+    )
+    .build()
+}
