@@ -64,7 +64,7 @@ fn finding(scene: &Scene<'_>, suspect: &Suspect) -> Option<Finding> {
     let rests = |look: &&ringleader_correlate::process::looks::Look| {
         look.has_moved == Some(false) && look.busy < RESTING
     };
-    let is_still = scene.looks().by_place().into_iter().flatten().filter(rests).any(|look| look.rank == rank);
+    let is_still = scene.looks().ranks().iter().filter(rests).any(|look| look.rank == rank);
     if !stand.is_in_collective() || stand.is_joining() || !is_still {
         return None;
     }
@@ -102,4 +102,54 @@ fn finding(scene: &Scene<'_>, suspect: &Suspect) -> Option<Finding> {
         "call it on all ranks of its group or on none: look for a condition on the rank around a save, a gather of objects or a barrier",
     )
     .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::SecondLook;
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    const GATHER: (&str, u32, &str) =
+        ("/opt/site-packages/torch/distributed/distributed_c10d.py", 4086, "all_gather");
+    const SAVE: (&str, u32, &str) = ("/srv/train.py", 100, "save");
+    const STEP: (&str, u32, &str) = ("/srv/train.py", 141, "step");
+
+    /// Rank 1 waits in a recorded call for rank 0, which stands at these places at two looks.
+    fn job(first: &[(&str, u32, &str)], again: &[(&str, u32, &str)], used_ms: u64) -> Stage {
+        let mut stage = Stage::job(2).rings_on(&["ar:9*12", "ar:9*12 ag:9?"], &[0, 0]).seen(
+            1_000,
+            "S R",
+            |rank, picked| {
+                picked.again = Some(SecondLook {
+                    after_ms: 1_500,
+                    state: if rank == 0 { "S" } else { "R" }.into(),
+                    cpu_ms: 9_000 + if rank == 0 { used_ms } else { 1_500 },
+                    first_cpu_ms: 9_000,
+                    ..SecondLook::default()
+                });
+            },
+        );
+        for look in [first, again] {
+            stage = stage.stands(0, look).stands(1, &[STEP]);
+        }
+        stage
+    }
+
+    #[test]
+    fn one_that_waits_in_another_backend() {
+        job(&[GATHER, SAVE], &[GATHER, SAVE], 0).concludes(&RULE, "extra-collective 0 at save:100, medium");
+    }
+
+    #[test]
+    fn look_alikes() {
+        // It goes on, it works, or it is in no collective.
+        job(&[STEP], &[GATHER, SAVE], 0).silent(&RULE);
+        job(&[GATHER, SAVE], &[GATHER, SAVE], 1_200).silent(&RULE);
+        job(&[SAVE], &[SAVE], 0).silent(&RULE);
+        // It waits in a recorded call, too.
+        let inside = Stage::job(2).rings(&["ar:9*12 ag:9?", "ar:9*12 ag:9?"]);
+        inside.stands(0, &[GATHER, SAVE]).silent(&RULE);
+    }
 }

@@ -206,6 +206,15 @@ mod tests {
 
     const FETCH: (&str, u32, &str) = ("/srv/data.py", 31, "fetch");
 
+    /// All-to-all: each rank sends to itself, too, which no kernel is reported for.
+    #[test]
+    fn what_a_rank_sends_to_itself_is_nothing_in_flight() {
+        let own = "send>0:8*12 recv<1:8*12 send>1:8*12 send>0:8?";
+        let other = "send>1:8*12 recv<0:8*12 send>0:8*12 send>1:8? send>0:8? recv<0:8?";
+        let job = Stage::job(2).rings(&[own, other]).stands(0, &[("/srv/data.py", 85, "next")]);
+        job.concludes(&RULE, "stuck-outside-collective 0 at next:85, high");
+    }
+
     #[test]
     fn it_stands_in_code_of_its_own() {
         waiting()
