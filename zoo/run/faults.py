@@ -162,9 +162,9 @@ def one(args, name, seed, wanted):
             row["is_told"] = "checkpoint skipped: " in open(os.path.join(folder, "said")).read()
             row["is_well"] = row["is_well"] and row["is_told"]
     elif ends == "stops":
-        # Ranks that hang in NCCL print nothing: their lines of code stand for the traceback.
+        # Ranks that hang in NCCL print nothing: the rank and its call stand for the traceback.
         is_quiet = args.backend == "nccl" and name.startswith("shape")
-        row["traceback_on_top"] = has_place(verdicts) if is_quiet else has_message_on_top(folder)
+        row["traceback_on_top"] = has_rank_and_call(verdicts) if is_quiet else has_message_on_top(folder)
         row["is_well"] = row["end"] == "stopped" and len(verdicts) == 2 and row["traceback_on_top"]
     else:
         row["is_well"] = row["end"] == "stopped"
@@ -181,8 +181,8 @@ def has_message_on_top(folder):
     return at is not None and any("has no label" in line or "rror" in line or "enforce" in line for line in lines[at + 1:at + 45])
 
 
-def has_place(verdicts):
-    return all(any("train.py:" in (culprit["place"] or "") for culprit in verdict["culprits"]) for verdict in verdicts)
+def has_rank_and_call(verdicts):
+    return all(any(culprit["rank"] is not None for culprit in verdict["culprits"]) and " #" in verdict["summary"] for verdict in verdicts)
 
 
 def too_early(folder, records):
