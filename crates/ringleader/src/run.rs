@@ -6,6 +6,7 @@
 
 mod attempt;
 mod council;
+mod doubt;
 mod duty;
 mod evidence;
 mod judge;

@@ -28,6 +28,9 @@ pub struct Judgement {
     /// Path of the bundle with all evidence.
     #[serde(default)]
     pub bundle: Option<String>,
+    /// A cause that the evidence names, but that cannot explain the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubted: Option<String>,
 }
 
 /// A process to blame.
@@ -67,6 +70,7 @@ impl Judgement {
             culprits: Vec::new(),
             evidence: Vec::new(),
             bundle: None,
+            doubted: None,
         }
     }
 
@@ -125,6 +129,17 @@ pub fn class_of(id: &str, culprit_hosts: &[String], nodes: &[String]) -> Class {
     }
 }
 
+/// Whether a cause can end a job. Slowness cannot, and has no class.
+pub fn can_end(id: &str) -> bool {
+    Cause::of_id(id).is_some_and(|cause| cause::of(cause).class.is_some())
+}
+
+/// Whether a cause is the end of a process, other than by a fault of its node: a process that lives has not had it.
+pub fn ends_process(id: &str) -> bool {
+    let row = Cause::of_id(id).map(cause::of);
+    row.is_some_and(|row| row.category == Category::Crash && row.class != Some(Class::Node))
+}
+
 /// Whether two host names are the same: a report has the name up to the first dot.
 pub fn is_same(a: &str, b: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
@@ -161,6 +176,21 @@ mod tests {
         let one = names(&["n0"]);
         assert_eq!(class_of("memlock-limit", &one, &one), Class::Program);
         assert_eq!(class_of("gpu-fallen-off-bus", &one, &one), Class::Node);
+    }
+
+    #[test]
+    fn what_can_end_a_job() {
+        for (cause, can, ends) in [
+            ("application-exception", true, true),
+            ("skipped-collective", true, false),
+            ("gpu-fallen-off-bus", true, false),
+            ("straggler", false, false),
+            ("data-loading-bound", false, false),
+            ("none", false, false),
+            ("no-such-cause", false, false),
+        ] {
+            assert_eq!((can_end(cause), ends_process(cause)), (can, ends), "{cause}");
+        }
     }
 
     #[test]

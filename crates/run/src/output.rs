@@ -90,7 +90,7 @@ impl Writer {
 }
 
 /// Read position in a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
     /// File, from 1; 0 before the first.
     pub number: u32,

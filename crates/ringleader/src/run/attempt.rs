@@ -108,6 +108,8 @@ pub(crate) struct Progress {
     buffer: Vec<u8>,
     /// Step of the checkpoint: the program prints it when it resumes, before it computes any step.
     resumed_from: Option<u64>,
+    /// How far both streams had been printed at the last two steps.
+    marks: VecDeque<[Position; 2]>,
 }
 
 impl Progress {
@@ -122,11 +124,14 @@ impl Progress {
             began: Instant::now(),
             pauses: VecDeque::new(),
             buffer: vec![0; 64 << 10],
+            marks: VecDeque::new(),
         }
     }
 
     /// Reads new output.
     pub(crate) fn look(&mut self) {
+        // The other stream may have grown since.
+        let earlier = [self.readers[0].position(), self.readers[1].position()];
         for at in 0..2 {
             loop {
                 let read = self.readers.get_mut(at).map_or(Ok(0), |reader| reader.read(&mut self.buffer));
@@ -134,8 +139,18 @@ impl Progress {
                 let mut bytes = self.rest.get_mut(at).map(std::mem::take).unwrap_or_default();
                 bytes.extend_from_slice(self.buffer.get(..n).unwrap_or_default());
                 let end = bytes.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
+                let position = self.readers.get(at).map(Reader::position).unwrap_or_default();
+                let mut left = bytes.len() as u64;
                 for line in bytes.get(..end).unwrap_or_default().split(|byte| matches!(byte, b'\n' | b'\r')) {
-                    self.line(line);
+                    left = left.saturating_sub(line.len() as u64 + 1);
+                    if self.line(line) {
+                        let mut mark = earlier;
+                        mark[at] = Position { offset: position.offset.saturating_sub(left), ..position };
+                        self.marks.push_back(mark);
+                        while self.marks.len() > 2 {
+                            self.marks.pop_front();
+                        }
+                    }
                 }
                 let rest = bytes.get(end..).unwrap_or_default();
                 let rest = if rest.len() > MAX_LINE { Vec::new() } else { rest.to_vec() };
@@ -146,14 +161,15 @@ impl Progress {
         }
     }
 
-    fn line(&mut self, line: &[u8]) {
+    /// Returns whether the line shows a step.
+    fn line(&mut self, line: &[u8]) -> bool {
         if line.is_empty() || line.len() > MAX_LINE {
-            return;
+            return false;
         }
-        let Some(step) = std::str::from_utf8(line).ok().and_then(steps::of) else { return };
+        let Some(step) = std::str::from_utf8(line).ok().and_then(steps::of) else { return false };
         let before = self.last.map(|(_, last)| last).or(self.resumed_from);
         if before.is_some_and(|before| step <= before) {
-            return;
+            return false;
         }
         if self.last.is_some() {
             self.pauses.push_back(self.moved.elapsed());
@@ -164,6 +180,12 @@ impl Progress {
         self.first.get_or_insert((now(), step));
         self.last = Some((now(), step));
         self.moved = Instant::now();
+        true
+    }
+
+    /// Up to where the output is older than the last but one step.
+    pub(crate) fn before(&self) -> Option<[Position; 2]> {
+        self.marks.front().copied().filter(|_| self.marks.len() > 1)
     }
 
     /// Time since the last step.

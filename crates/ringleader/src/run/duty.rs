@@ -15,6 +15,7 @@ use ringleader_run::state::now;
 use ringleader_run::tree;
 use rustix::process::Signal;
 
+use crate::run::doubt::{self, Silence};
 use crate::run::evidence::{self, Evidence};
 use crate::run::judge;
 use crate::watch::incident::{self, ToCollect};
@@ -58,12 +59,15 @@ pub(crate) struct Found {
     pub(crate) text: String,
     /// Ranks of this node that were observed running.
     pub(crate) ranks: Vec<u32>,
+    /// Why the verdict does not explain the job's silence.
+    pub(crate) doubt: Option<String>,
 }
 
-/// Collects the evidence, shares it with the other nodes, and judges it.
+/// Collects the evidence, shares it with the other nodes, and judges it. `silence`: the job may only be busy.
 pub(crate) fn collect(
     wanted: ToCollect,
     folder: PathBuf,
+    silence: Option<Silence>,
     nodes: Vec<String>,
     share: Option<(Evidence, u64)>,
 ) -> Duty<Found> {
@@ -79,13 +83,14 @@ pub(crate) fn collect(
             judgement: Judgement::unjudged(&why),
             text: String::new(),
             ranks: ranks.clone(),
+            doubt: None,
         };
         match outcome {
-            Ok(Ok(judged)) => Found {
-                judgement: judge::judged(&judged.report, &judged.bundle, &nodes),
-                text: shown(&judged.report),
-                ranks: ranks.clone(),
-            },
+            Ok(Ok(judged)) => {
+                let judgement = judge::judged(&judged.report, &judged.bundle, &nodes);
+                let doubt = silence.and_then(|silence| doubt::of(&judged.report, &judgement, &silence));
+                Found { judgement, text: shown(&judged.report), ranks: ranks.clone(), doubt }
+            }
             Ok(Err(failure)) => unjudged(failure.message()),
             Err(_) => unjudged(crate::failure::our_bug()),
         }
@@ -339,7 +344,11 @@ fn judged_together(wanted: &ToDecide, nodes: &[String], notes: &mut Vec<String>)
             let joint = judge::judged(&judged.report, &judged.bundle, nodes);
             // A node's own verdict also rests on how its launcher ended, which no bundle shows.
             let is_weaker = judge::says_no_cause(&joint) && !judge::says_no_cause(&apart);
-            if is_weaker || matches!(joint.cause.as_str(), "none" | "undecided") { apart } else { joint }
+            // A node has seen that the job went on after it.
+            let is_doubted = members.iter().filter_map(|member| member.judgement.as_ref()?.doubted.as_ref());
+            let is_doubted = is_doubted.into_iter().any(|cause| *cause == joint.cause);
+            let says_nothing = matches!(joint.cause.as_str(), "none" | "undecided");
+            if is_weaker || is_doubted || says_nothing { apart } else { joint }
         }
         _ => apart,
     }

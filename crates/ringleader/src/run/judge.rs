@@ -45,6 +45,7 @@ pub(crate) fn judged(report: &Report, bundle: &Path, nodes: &[String]) -> Judgem
         culprits,
         evidence: Vec::new(),
         bundle: Some(bundle.display().to_string()),
+        doubted: None,
     };
     judgement.class = class_of(&judgement.cause, &judgement.hosts(), nodes);
     if judgement.class == Class::Program && is_of_the_world(&judgement.summary) {

@@ -31,6 +31,7 @@ use crate::failure::Failure;
 use crate::run::RunArgs;
 use crate::run::attempt::{self, Passer, Progress};
 use crate::run::council::Council;
+use crate::run::doubt::Silence;
 use crate::run::duty::{self, Duty, Found};
 use crate::run::evidence::Evidence;
 use crate::run::launch::Fill;
@@ -609,11 +610,13 @@ impl Supervisor<'_> {
         };
         running.stall.see(&looked.events, &seen);
         let folder = running.path.clone();
+        let silence = Silence { folder: folder.clone(), before: running.progress.before() };
         let nodes = running.nodes.clone();
         let grace = self.policy.stall_grace;
         let share = evidence.map(|evidence| (evidence, running.generation));
-        let said =
-            running.stall.turn(grace, |why| duty::collect(eye.wanted(why, output), folder, nodes, share));
+        let said = running
+            .stall
+            .turn(grace, |why| duty::collect(eye.wanted(why, output), folder, Some(silence), nodes, share));
         let was = self.state;
         for word in &said {
             self.say(word);

@@ -534,6 +534,29 @@ fn stalls_are_told_with_their_end() {
     assert!(told.contains("no step for") && told.contains("\"text\":"), "{told}");
 }
 
+/// A job that printed an exception, went on and is silent in an evaluation is not ended; neither is one that printed it
+/// during the evaluation and lives.
+#[test]
+fn an_exception_that_was_handled_ends_no_attempt() {
+    let trace = "printf 'Traceback (most recent call last):\\n  File \"/x/job.py\", line 6, in <module>\\n    open(1)\\n\
+                 FileNotFoundError: [Errno 2] No such file or directory: x\\n' >&2";
+    for (before, within) in [(trace, "true"), ("true", trace)] {
+        let job = Job::new();
+        let script = format!(
+            "i=0; while [ $i -lt 14 ]; do i=$((i+1)); echo step $i; sleep 0.1; [ $i != 5 ] || {before}; done; \
+             echo evaluating; {within}; sleep 1; n=0; while [ $n -lt 200 ] && ! grep -q continues said; do n=$((n+1)); \
+             sleep 0.1; done; sleep 3; echo step 15"
+        );
+        fs::write(job.path("policy.toml"), format!("{POLICY}[stall]\ngrace = \"1s\"\n")).unwrap();
+        let mut run = job.spawn(&["--silence-floor", "1"], &script);
+        assert_eq!(run.wait().unwrap().code(), Some(0));
+        let said = fs::read_to_string(job.path("said")).unwrap();
+        let runs = job.states().iter().filter(|state| *state == "launching").count();
+        assert_eq!(runs, 1, "{said}");
+        assert!(said.contains("collecting evidence") && said.contains("the job continues"), "{said}");
+    }
+}
+
 #[test]
 fn the_newest_checkpoint_is_printed() {
     let job = Job::new();

@@ -55,7 +55,7 @@ impl Supervisor<'_> {
                     let wanted =
                         eye.wanted("the attempt failed".to_owned(), attempt::evidence(&running.path));
                     let share = evidence.map(|evidence| (evidence, generation));
-                    duty::collect(wanted, running.path.clone(), nodes, share)
+                    duty::collect(wanted, running.path.clone(), None, nodes, share)
                 }),
             };
         }

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use ringleader_model::{Class, Confidence};
+use ringleader_run::judgement::{self, Judgement};
 use ringleader_watch::event::{Event, What};
 
 use crate::run::duty::{Duty, Found};
@@ -121,19 +122,30 @@ impl Stall {
         let judgement = found.as_ref().map(|found| &found.judgement);
         // Slow is not stuck: without a named cause of sufficient confidence the job may only be busy.
         let is_cause = judgement.is_some_and(|judgement| {
-            let is_named = !matches!(judgement.cause.as_str(), "none" | "undecided");
+            let is_named = judgement::can_end(&judgement.cause) && judgement.cause != "undecided";
             is_named && (judgement.class != Class::Unknown || judgement.confidence > Confidence::Low)
         });
+        let doubt = found.as_ref().and_then(|found| found.doubt.clone());
+        let is_cause = is_cause && doubt.is_none();
         self.n_looks += u32::from(self.is_of_engine && !is_cause);
         if is_cause || self.is_of_engine && found.is_some() && self.n_looks >= LOOKS {
-            let said = judgement.map(|judgement| format!("{}: {}", judgement.cause, judgement.summary));
+            let found = found.map(certain);
+            let said =
+                found.as_ref().map(|found| format!("{}: {}", found.judgement.cause, found.judgement.summary));
             self.found = found;
             return said.into_iter().collect();
         }
+        let said = match judgement.map(|judgement| judgement.cause.as_str()) {
+            Some(cause) if doubt.is_some() => format!("{cause}, but {}", doubt.unwrap_or_default()),
+            Some(cause) if !matches!(cause, "none" | "undecided") && !judgement::can_end(cause) => {
+                format!("{cause} does not end a job")
+            }
+            _ => "the evidence shows no fault".to_owned(),
+        };
         let still = since.elapsed();
         self.clear();
         self.quiet_until = Some(self.quiet_until.unwrap_or(still).max(Duration::from_secs(5)) * AGAIN);
-        vec!["the evidence shows no fault: the job continues".to_owned()]
+        vec![format!("{said}: the job continues")]
     }
 
     /// A stall is being examined.
@@ -152,9 +164,23 @@ impl Stall {
     }
 }
 
+/// A cause that does not explain the stall is not the verdict on it.
+fn certain(found: Found) -> Found {
+    let cause = found.judgement.cause.clone();
+    let why = match &found.doubt {
+        Some(doubt) => format!("{cause}, but {doubt}"),
+        None if !matches!(cause.as_str(), "none" | "undecided") && !judgement::can_end(&cause) => {
+            format!("the job hangs, which {cause} does not explain")
+        }
+        None => return found,
+    };
+    let bundle = found.judgement.bundle;
+    let judgement = Judgement { bundle, doubted: Some(cause), ..Judgement::unjudged(&why) };
+    Found { judgement, ..found }
+}
+
 #[cfg(test)]
 mod tests {
-    use ringleader_run::judgement::Judgement;
 
     use super::*;
 
@@ -162,7 +188,7 @@ mod tests {
 
     fn found(cause: &str, class: Class) -> Found {
         let judgement = Judgement { cause: cause.to_owned(), class, ..Judgement::unjudged("so") };
-        Found { judgement, text: String::new(), ranks: Vec::new() }
+        Found { judgement, text: String::new(), ranks: Vec::new(), doubt: None }
     }
 
     fn seen(still_s: u64, is_past: bool) -> Seen {
@@ -189,6 +215,39 @@ mod tests {
             stall.see(&[], &seen(1, false));
         }
         assert!(stall.found.is_none());
+    }
+
+    #[test]
+    fn a_cause_of_slowness_or_in_doubt_ends_nothing() {
+        let sure = |cause: &str, class| {
+            let found = found(cause, class);
+            let judgement = Judgement { confidence: Confidence::High, ..found.judgement };
+            Found { judgement, ..found }
+        };
+        let handled = Found {
+            doubt: Some("it was handled".to_owned()),
+            ..sure("application-exception", Class::Program)
+        };
+        for (found, said) in
+            [(sure("straggler", Class::Unknown), "straggler does not end a job"), (handled, "it was handled")]
+        {
+            let mut stall = Stall::default();
+            for _ in 0..5 {
+                let told = stall.take(Some(found.clone()), Instant::now());
+                assert!(stall.found.is_none() && told[0].contains(said), "{told:?}");
+            }
+            // Where the engine sees stuck operations, the third look ends it, and not for this cause.
+            let mut stall = Stall { is_of_engine: true, ..Stall::default() };
+            for _ in 0..3 {
+                stall.take(Some(found.clone()), Instant::now());
+            }
+            let judgement = stall.found.map(|found| found.judgement).unwrap_or(Judgement::unjudged("none"));
+            assert_eq!(judgement.cause, "undecided");
+            assert_eq!(judgement.doubted, Some(found.judgement.cause));
+        }
+        let mut stall = Stall::default();
+        stall.take(Some(sure("illegal-memory-access", Class::Unknown)), Instant::now());
+        assert!(stall.found.is_some());
     }
 
     #[test]
