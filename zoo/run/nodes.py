@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Four nodes (network namespaces) and a real etcd with three members: `ringleader run` on each node under planted failures.
 
-    zoo/run/nodes.py --ringleader PROGRAM [--only link,rank,apart,supervisor,leader,full,back,mended] [--out FILE]
+    zoo/run/nodes.py --ringleader PROGRAM [--only link,rank,apart,supervisor,leader,full,back,mended,stopped,alone] [--out FILE]
 
 Needs root, iproute2 and etcd; without them it says so and exits with 69. Checked for each: the job completes all steps, the
 sum is right (nothing was lost or counted twice), no node starts a generation twice, no two generations make progress at
@@ -54,6 +54,8 @@ class World:
         # State folders that no other node can read; open descriptors keep them readable for us after the node's processes end.
         self.is_apart, self.private = False, {}
         self.steps = args.steps
+        # Only rank 0 prints steps.
+        self.is_quiet = False
         self.log = []
 
     def space(self, name):
@@ -110,7 +112,7 @@ class World:
                  f"{self.folder}/verdict.json", "--",
                  sys.executable, f"{HERE}/small.py", "--rank", "{node_rank}", "--world", "{nnodes}", "--master",
                  "{master_addr}:{master_port}", "--dir", self.folder, "--steps", str(self.steps), "--hurry",
-                 f"{self.folder}/hurry", "--resume", "{checkpoint}"]
+                 f"{self.folder}/hurry", "--resume", "{checkpoint}"] + (["--quiet"] if self.is_quiet else [])
         said = open(f"{self.folder}/said{n}", "a")
         if self.is_apart:
             os.makedirs(f"{self.folder}/state{n}", exist_ok=True)
@@ -258,9 +260,28 @@ def mended(world):
     world.runs(3)
 
 
+def stopped(world):
+    """The supervisor of the only node that prints steps is stopped for longer than --lost-after: the job goes on."""
+    pid = world.held(0)["supervisor"]
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(40)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(4)
+
+
+def alone(world):
+    """etcd is unreachable for the only node that prints steps, and for no other: the job goes on."""
+    world.inside(0, "ip", "route", "add", "blackhole", "10.79.0.1/32")
+    time.sleep(40)
+    world.inside(0, "ip", "route", "del", "blackhole", "10.79.0.1/32")
+    time.sleep(4)
+
+
 SCENES = {"rank": rank, "apart": apart, "supervisor": supervisor, "leader": leader, "full": full, "link": link, "back": back,
-          "mended": mended}
+          "mended": mended, "stopped": stopped, "alone": alone}
 # The nodes of each attempt, by generation, if known.
+# A job that goes on has one attempt.
+HARMLESS = {"stopped", "alone"}
 RUN_BY = {"link": {2: [0, 2, 3]}, "back": {2: [0, 2, 3], 3: [0, 1, 3]}, "mended": {2: [0, 2, 3], 3: [0, 1, 3]}}
 # Nodes that are unreachable at the end.
 CUT = {"link": [1], "back": [2]}
@@ -270,6 +291,7 @@ def play(args, name):
     folder = tempfile.mkdtemp(prefix=f"nodes-{name}-")
     world = World(args, folder)
     world.is_apart = name == "apart"
+    world.is_quiet = name in HARMLESS
     row = {"scene": name, "folder": folder}
     with open(f"{folder}/policy.toml", "w") as file:
         file.write(POLICY.replace("{folder}", folder))
@@ -328,6 +350,8 @@ def judge(world, row, struck, args):
     row["run_by"] = by
     wanted = RUN_BY.get(row["scene"], {})
     row["as_wanted"] = all(by.get(generation) == nodes for generation, nodes in wanted.items())
+    if row["scene"] in HARMLESS:
+        row["as_wanted"] = row["generations"] == [1] and list(by) == [1]
     final = json.load(open(f"{folder}/final.json")) if os.path.exists(f"{folder}/final.json") else {}
     row["right_sum"] = final.get("total") == world.steps * (world.steps + 1) // 2
     later = [s["at"] for s in steps if s["at"] > struck and s["generation"] > min(generations)]

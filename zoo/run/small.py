@@ -53,6 +53,7 @@ def main():
     parser.add_argument("--at", type=int, default=0)
     parser.add_argument("--by", type=int, default=0)
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--quiet", action="store_true", help="only rank 0 prints steps")
     parser.add_argument("--local_rank", "--local-rank", help=argparse.SUPPRESS)
     args = parser.parse_args()
     os.environ.setdefault("RANK", str(args.rank))
@@ -101,7 +102,8 @@ def main():
         else:
             peers[0].sendall(struct.pack("<q", mine))
             total = struct.unpack("<q", exactly(peers[0], 8))[0]
-            print(f"step {step} loss {1 / step:.4f}", flush=True)
+            if not args.quiet:
+                print(f"step {step} loss {1 / step:.4f}", flush=True)
         if not (args.hurry and os.path.exists(args.hurry)):
             time.sleep(args.step_ms / 1000)
     if args.rank == 0:

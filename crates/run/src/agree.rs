@@ -12,7 +12,7 @@
 //! * `Run g`: the named nodes start generation g. A node whose launcher failed or whose job hangs proposes `Halt g`.
 //! * `Halt g`: every node of g collects evidence, ends its part and announces that. When all live nodes have done so
 //!   and the others have been silent for long enough, one node decides.
-//! * A silent supervisor alone does not end the job; a silent supervisor together with a hanging job does.
+//! * A silent supervisor alone does not end the job; a silent supervisor together with a job that is known to hang does.
 //! * An excluded or unreachable node rejoins once it has passed the preflight check and the policy's time is over
 //!   ([`Out::is_back`]): at the next attempt, never during one.
 //! * A node that cannot read or write the store starts nothing, and does not touch what runs.
@@ -155,8 +155,9 @@ pub struct Member {
     pub told: Option<String>,
     /// Last training step printed in that generation.
     pub step: Option<u64>,
-    /// Seconds since its job last made progress.
-    pub still_s: f64,
+    /// Seconds since its job last made progress, 0 while the pause is a usual one; None if the node cannot see progress: its
+    /// ranks may print no steps.
+    pub still_s: Option<f64>,
 }
 
 /// Content of the store at one moment.
@@ -418,11 +419,14 @@ impl Machine {
             acts.push(halt(&member.node, format!("{} was asked to end", member.node)));
             return;
         }
-        // A silent supervisor alone is not a failure of the job; together with a hanging job it is.
-        let is_still = nodes
-            .iter()
-            .filter_map(of)
-            .all(|member| member.still_s >= self.config.lost_after_s || member.running.is_none());
+        // A silent supervisor alone is not a failure of the job; together with a hanging job it is. One node must know that
+        // the job hangs, and none that it goes on: a node that sees no steps knows neither.
+        let hangs = |member: &Member| match (member.running, member.still_s) {
+            (None, _) => Some(true),
+            (Some(_), still_s) => still_s.map(|still_s| still_s >= self.config.lost_after_s),
+        };
+        let known: Vec<bool> = nodes.iter().filter_map(of).filter_map(hangs).collect();
+        let is_still = !known.is_empty() && known.iter().all(|hangs| *hangs);
         let has_begun = now - self.since.1 >= pause_s + self.config.lost_after_s;
         let lost: Vec<&str> =
             nodes.iter().filter(|node| self.is_lost(now, node)).map(String::as_str).collect();

@@ -193,6 +193,14 @@ impl Progress {
         if self.last.is_some() { self.moved.elapsed() } else { self.began.elapsed() }
     }
 
+    /// The same as far as it is known and longer than usual; zero while the pause is a usual one, None before the first
+    /// step: a rank may print none.
+    pub(crate) fn known_still(&self, floor: Duration) -> Option<Duration> {
+        self.last?;
+        let still = self.still();
+        Some(if still < self.patience(floor) { Duration::ZERO } else { still })
+    }
+
     /// How long a job may print no step before it is examined: five times the longest pause so far, at least `floor`;
     /// before the first step ten times `floor`.
     pub(crate) fn patience(&self, floor: Duration) -> Duration {

@@ -337,7 +337,7 @@ impl Supervisor<'_> {
             self.keep();
         }
         let step = self.running.as_ref().and_then(|running| running.progress.last).map(|(_, step)| step);
-        let still_s = self.running.as_ref().map_or(0.0, |running| running.progress.still().as_secs_f64());
+        let still_s = self.running.as_ref().and_then(|running| running.still_s(self.args.silence_floor));
         let member = Member {
             running: self.is_running().then_some(launched),
             succeeded: self.left.succeeded,
@@ -748,6 +748,17 @@ impl Supervisor<'_> {
         journal::SCHEMA.clone_into(&mut record.schema);
         self.records.push(record);
         self.next_metrics = Instant::now();
+    }
+}
+
+impl Running {
+    /// Seconds without progress, as far as known: from printed steps, and from what NCCL has completed.
+    fn still_s(&self, floor_s: f64) -> Option<f64> {
+        let floor = Duration::from_secs_f64(floor_s.max(0.1));
+        let of_steps = self.progress.known_still(floor);
+        let of_calls = self.eye.as_ref().and_then(Eye::still);
+        // Whatever moves shows that the job does.
+        of_steps.into_iter().chain(of_calls).min().map(|still| still.as_secs_f64())
     }
 }
 

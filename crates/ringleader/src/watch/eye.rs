@@ -73,6 +73,15 @@ impl Eye {
         !processes.is_empty() && processes.iter().all(|process| has_ended(process.state))
     }
 
+    /// How long no operation has been completed, beyond usual pauses; None if no operations were seen.
+    pub(crate) fn still(&self) -> Option<Duration> {
+        let running = self.engine.view().comms.iter().filter(|comm| !comm.is_ended && comm.ops_done > 0);
+        let still = |comm: &ringleader_watch::view::Comm| {
+            if comm.still_ns < comm.patience_ns { 0 } else { comm.still_ns.max(0).cast_unsigned() }
+        };
+        running.map(still).min().map(Duration::from_nanos)
+    }
+
     /// One look at the job.
     pub(crate) fn look(&mut self, now_ns: i64) -> Looked {
         if let Some(stacks) = self.sampler.taken() {

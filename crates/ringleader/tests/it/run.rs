@@ -396,6 +396,16 @@ fn supervisors_are_killed_on_four_nodes() {
 }
 
 #[test]
+fn the_supervisor_of_the_node_that_prints_steps_is_stopped() {
+    scene("stopped");
+}
+
+#[test]
+fn etcd_is_unreachable_for_the_node_that_prints_steps() {
+    scene("alone");
+}
+
+#[test]
 fn the_leader_of_etcd_is_killed_and_comes_back() {
     scene("leader");
 }

@@ -65,6 +65,8 @@ struct Node {
     has_network: bool,
     /// Seconds since progress.
     still_s: f64,
+    /// Its ranks print steps: otherwise it does not know whether the job makes progress.
+    prints: bool,
     /// Reads are this many ticks old.
     lag: u64,
     /// Rate of its clock.
@@ -137,6 +139,10 @@ struct World {
     /// Number of times that an unreachable node rejoined.
     n_returned: u64,
     back_after_s: Option<f64>,
+    /// Since when the job makes progress, if it does.
+    goes_since: Option<f64>,
+    /// When the store last refused to write: until all nodes have announced their state again, it shows an old one.
+    refused: f64,
     done: bool,
 }
 
@@ -155,6 +161,7 @@ impl World {
                 has_store: true,
                 has_network: true,
                 still_s: 0.0,
+                prints: true,
                 lag: random.below(4),
                 rate: 0.95 + random.below(100) as f64 / 1000.0,
                 renewed: 0.0,
@@ -169,6 +176,17 @@ impl World {
             })
             .collect();
         let back_after_s = [None, Some(0.0), Some(20.0), Some(60.0)][random.below(4) as usize];
+        let mut nodes: Vec<Node> = nodes;
+        // All nodes print steps, one of them, any of them, or none.
+        let (kind, first) = (random.below(4), random.below(n));
+        for (at, node) in nodes.iter_mut().enumerate() {
+            node.prints = match kind {
+                0 => true,
+                1 => at as u64 == first,
+                2 => random.chance(50.0),
+                _ => false,
+            };
+        }
         Self {
             random,
             now: 0.0,
@@ -183,6 +201,8 @@ impl World {
             n_back: 0,
             n_returned: 0,
             back_after_s,
+            goes_since: None,
+            refused: 0.0,
             done: false,
         }
     }
@@ -294,6 +314,11 @@ impl World {
         if !progressing.is_empty() {
             self.steps += 1;
         }
+        self.goes_since =
+            if progressing.is_empty() { None } else { Some(self.goes_since.unwrap_or(self.now)) };
+        if self.is_full || !self.is_store_up {
+            self.refused = self.now;
+        }
         let crash = is_storm(tick) && self.random.chance(0.5);
         for at in 0..self.nodes.len() {
             let Some(generation) = self.nodes[at].held.running else { continue };
@@ -324,7 +349,7 @@ impl World {
             running: node.held.running,
             succeeded: ended.filter(|(_, is_well)| *is_well).map_or(0, |(generation, _)| generation),
             halted: node.halted,
-            still_s: node.still_s,
+            still_s: node.prints.then_some(node.still_s),
             ..Member::default()
         }
     }
@@ -371,7 +396,7 @@ impl World {
             node.agreed = Some((decree.generation, is_ours));
         }
         let failed = node.held.ended.filter(|(_, is_well)| !is_well);
-        let is_still = node.held.running.is_some() && node.still_s > 40.0;
+        let is_still = node.prints && node.held.running.is_some() && node.still_s > 40.0;
         let current =
             view.as_ref().and_then(|view| view.decree.as_ref()).map_or(0, |decree| decree.generation);
         let wants = failed.is_some_and(|(generation, _)| generation == current) || is_still;
@@ -485,6 +510,17 @@ impl World {
                 );
                 assert!(!(may_run && nodes.contains(&name)));
             }
+        }
+        if matches!(decree.what, What::Halt { .. })
+            && decree.why.iter().any(|why| why.ends_with("the job hangs"))
+        {
+            // What other nodes announce is some ticks old.
+            let goes_s = self.goes_since.map_or(0.0, |since| self.now - since);
+            assert!(
+                goes_s <= 8.0 * TICK_S || self.now - self.refused < LOST_S,
+                "{:?}, but it goes on",
+                decree.why
+            );
         }
         self.decrees.push(decree);
     }
