@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decide::Decision;
+use crate::decide::{Decision, Failed};
 use crate::journal::Chosen;
 use crate::judgement::{Judgement, is_same};
 
@@ -40,12 +40,24 @@ pub struct Decree {
     /// Every node that was ever excluded, including those that have rejoined.
     #[serde(default)]
     pub outs: Vec<Out>,
+    /// The newest failures, oldest first: a node that joins late has no other record of them. Budgets, back-off and repetition
+    /// are counted from these.
+    #[serde(default)]
+    pub past: Vec<Failed>,
     /// Why, sentence by sentence.
     #[serde(default)]
     pub why: Vec<String>,
     /// The diagnosis of the previous failure and the decision on it: every node writes it to its journal.
     #[serde(default)]
     pub judged: Option<Box<Judged>>,
+}
+
+impl Decree {
+    /// The attempt whose failure it decides on.
+    pub fn failed(&self) -> u32 {
+        let is_run = matches!(self.what, What::Run { .. });
+        self.generation.saturating_sub(u64::from(is_run)) as u32
+    }
 }
 
 /// The exclusion of a node.
@@ -287,8 +299,8 @@ impl Machine {
             What::Run { .. } => halted.generation + 1,
             _ => halted.generation,
         };
-        let outs = halted.outs.clone();
-        Decree { seq: halted.seq + 1, generation, what, excluded, outs, why, judged: None }
+        let (outs, past) = (halted.outs.clone(), halted.past.clone());
+        Decree { seq: halted.seq + 1, generation, what, excluded, outs, past, why, judged: None }
     }
 
     fn is_leader(&self, view: &View) -> bool {

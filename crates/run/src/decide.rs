@@ -27,6 +27,28 @@ pub struct Failed {
     pub resumed_from: Option<u64>,
 }
 
+/// Most failures that are remembered.
+pub const MAX_PAST: usize = 200;
+/// Longest summary of a remembered failure, bytes.
+const MAX_SUMMARY: usize = 400;
+
+/// The earlier failures and a new one, the newest [`MAX_PAST`], without evidence.
+pub fn remembered(past: &[Failed], failed: Failed) -> Vec<Failed> {
+    let mut failed = failed;
+    let judgement = &mut failed.judgement;
+    (judgement.evidence, judgement.bundle) = (Vec::new(), None);
+    // The place identifies a program error.
+    judgement.culprits.retain(|culprit| culprit.place.is_some());
+    judgement.culprits.truncate(1);
+    let end = (0..=MAX_SUMMARY.min(judgement.summary.len()))
+        .rev()
+        .find(|end| judgement.summary.is_char_boundary(*end))
+        .unwrap_or(0);
+    judgement.summary.truncate(end);
+    let n_old = (past.len() + 1).saturating_sub(MAX_PAST);
+    past.iter().skip(n_old).cloned().chain([failed]).collect()
+}
+
 /// The failure to decide on.
 #[derive(Clone, Debug)]
 pub struct Failure<'a> {

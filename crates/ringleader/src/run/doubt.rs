@@ -56,13 +56,16 @@ fn head(text: &str) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Whether a blamed process has ended: of a verdict without ranks, whether any has. None if no process was seen.
+/// Whether a blamed process has ended. None if no process was seen, or if the verdict names no rank and some have ended: one of
+/// them may be to blame.
 fn is_gone(report: &Report) -> Option<bool> {
     let blamed: Vec<u32> = report.verdict.culprits.iter().filter_map(|culprit| culprit.rank).collect();
     let rows: Vec<_> =
         report.ranks.iter().filter(|row| blamed.is_empty() || blamed.contains(&row.rank)).collect();
     let is_of_dead = |state: &str| matches!(state, "missing" | "Z" | "X" | "gone" | "ended");
-    (!rows.is_empty()).then(|| rows.iter().any(|row| row.pid.is_none() || is_of_dead(&row.state)))
+    let n_gone = rows.iter().filter(|row| row.pid.is_none() || is_of_dead(&row.state)).count();
+    let is_mixed = blamed.is_empty() && n_gone > 0 && n_gone < rows.len();
+    (!rows.is_empty() && !is_mixed).then_some(n_gone > 0)
 }
 
 /// Whether the output has this text before the positions, and not again after them.

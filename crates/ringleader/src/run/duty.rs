@@ -305,6 +305,15 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
     let why = decision.why.clone();
     let mut decree = Machine::next(&wanted.halted, what, excluded, why);
     decree.outs = Out::with(&wanted.halted.outs, decision.action.without(), &lost, failure.at);
+    let failed = Failed {
+        attempt: failure.attempt,
+        at: failure.at,
+        judgement: verdict.clone(),
+        charged: decision.charged,
+        step,
+        resumed_from: wanted.resumed_from,
+    };
+    decree.past = decide::remembered(&wanted.past, failed);
     decree.judged = Some(Box::new(Judged { verdict, decision, step, told, by: wanted.node.clone() }));
     (decree, notes)
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use ringleader_hub::ledger::Ledger;
 use ringleader_report::quote;
 use ringleader_run::agree::{Act, Config, Decree, Local, Machine, Member, What};
+use ringleader_run::decide::Failed;
 use ringleader_run::effective::Span;
 use ringleader_run::journal::{self, Chosen, Journal, Record, State};
 use ringleader_run::judgement::Judgement;
@@ -417,6 +418,7 @@ impl Supervisor<'_> {
         if decree.seq <= self.left.seen {
             return;
         }
+        let is_late = self.left.seen == 0 && decree.seq > 1;
         self.left.seen = decree.seq;
         self.keep();
         if matches!(decree.what, What::Halt { .. }) && !is_named {
@@ -424,8 +426,14 @@ impl Supervisor<'_> {
             self.member.ready_for = self.member.ready_for.min(decree.generation);
         }
         self.excluded.clone_from(&decree.excluded);
-        if let Some(judged) = &decree.judged {
-            self.tell_decision(decree, judged);
+        match &decree.judged {
+            // It was made before this node joined, and all others have acted on it.
+            Some(judged) if is_late => {
+                let cause = &judged.verdict.cause;
+                self.say(&format!("this node joined after attempt {} failed: {cause}", decree.failed()));
+            }
+            Some(judged) => self.tell_decision(decree, judged),
+            None => {}
         }
         if let What::Run { checkpoint, .. } = &decree.what {
             self.chosen.clone_from(checkpoint);
@@ -687,7 +695,7 @@ impl Supervisor<'_> {
         let n_nodes = if is_alone { 1 } else { self.args.n_nodes() };
         self.deciding = Some(duty::decide(duty::ToDecide {
             policy: self.policy.clone(),
-            past: journal::failures(&self.records),
+            past: self.past(&halted),
             halted,
             members,
             fit,
@@ -699,6 +707,11 @@ impl Supervisor<'_> {
             resumed_from: self.chosen.as_ref().and_then(|chosen| chosen.step),
             planted: self.args.unstable_verdict.clone(),
         }));
+    }
+
+    /// The failures that all nodes know; after a requeue, which has a hub of its own, those of this node's journal.
+    fn past(&self, halted: &Decree) -> Vec<Failed> {
+        if halted.past.is_empty() { journal::failures(&self.records) } else { halted.past.clone() }
     }
 
     fn decide_on(&mut self) {

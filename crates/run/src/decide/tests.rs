@@ -105,6 +105,30 @@ fn two_uncertain_verdicts_that_agree_on_line_and_step_are_certain() {
 }
 
 #[test]
+fn what_is_remembered_decides_as_the_failures_did() {
+    let mut error = judged("application-exception", Class::Program, Confidence::Medium, Some("n0"));
+    error.culprits[0].place = Some("train.py:72 in main".to_owned());
+    error.evidence = vec![crate::judgement::Citation { text: "x".repeat(300), ..Default::default() }; 8];
+    let failed = |attempt: u32, judgement: &Judgement| Failed {
+        attempt,
+        at: f64::from(attempt),
+        judgement: judgement.clone(),
+        charged: Class::Unknown,
+        step: Some(11),
+        resumed_from: None,
+    };
+    let past = remembered(&[], failed(1, &error));
+    let again =
+        Failure { attempt: 2, at: 2.0, judgement: &error, told: None, step: Some(11), resumed_from: None };
+    assert_eq!(decide(&Policy::default(), &past, &again, &four(), 0.5).action, Action::Stop);
+    // Bounded: a decree has at most 256 KiB.
+    let long = Judgement { summary: "ä".repeat(5_000), ..Judgement::unjudged("") };
+    let past = (1..=MAX_PAST as u32 + 9).fold(past, |past, n| remembered(&past, failed(n, &long)));
+    assert_eq!((past.len(), past[0].attempt), (MAX_PAST, 10));
+    assert!(serde_json::to_vec(&past).unwrap().len() < 160 << 10);
+}
+
+#[test]
 fn a_program_error_stops_at_the_second_time() {
     let error = judged("application-exception", Class::Program, Confidence::High, Some("n0"));
     let said = run(&Policy::default(), &[(error.clone(), Some(7)), (error.clone(), Some(7))], &four());

@@ -60,7 +60,10 @@ impl Supervisor<'_> {
         if self.state != State::Deciding {
             self.go(State::Deciding, |_| {});
         }
-        let span = self.running.as_ref().map(|running| running.span.clone());
+        // A node that was left out of this attempt has times of an earlier one.
+        let attempt = decree.failed();
+        let running = self.running.as_ref().filter(|running| running.attempt == attempt);
+        let span = running.map(|running| running.span.clone());
         let (decision, why, verdict) = (judged.decision.clone(), decree.why.clone(), verdict.clone());
         let generation = decree.generation;
         self.go(to, |record| {
@@ -70,7 +73,7 @@ impl Supervisor<'_> {
             record.step_lost = step_lost;
             record.checkpoint = checkpoint;
             record.span = span;
-            record.generation = generation;
+            (record.generation, record.attempt) = (generation, attempt);
         });
         let record = self.records.last().cloned().unwrap_or_default();
         let is_ours = judged.by.is_empty() || judged.by == self.asked.node;
