@@ -32,6 +32,9 @@ pub struct Decree {
     pub seq: u64,
     /// Generation, from 1: grows with every attempt.
     pub generation: u64,
+    /// When it was proposed, seconds since 1970 by the clock of the node that proposed it: the same on all nodes.
+    #[serde(default)]
+    pub at: f64,
     /// The action.
     pub what: What,
     /// Excluded nodes, in the order of their exclusion.
@@ -300,7 +303,7 @@ impl Machine {
             _ => halted.generation,
         };
         let (outs, past) = (halted.outs.clone(), halted.past.clone());
-        Decree { seq: halted.seq + 1, generation, what, excluded, outs, past, why, judged: None }
+        Decree { seq: halted.seq + 1, generation, at: 0.0, what, excluded, outs, past, why, judged: None }
     }
 
     fn is_leader(&self, view: &View) -> bool {

@@ -128,8 +128,9 @@ impl History {
         Ok(Self { connection })
     }
 
-    /// Adds a decision: a row for each culprit, and one for each node of the attempt. Errors: SQLite's.
-    pub fn add(&mut self, job: &str, record: &Record, nodes: &[String]) -> Result<(), HistoryError> {
+    /// Adds a decision: a row for each culprit. `at` is the time of the decision, the same on all nodes: if several of them
+    /// share the file, it counts once. Errors: SQLite's.
+    pub fn add(&mut self, job: &str, at: f64, record: &Record) -> Result<(), HistoryError> {
         let Some(verdict) = &record.verdict else { return Ok(()) };
         let action = match record.decision.as_ref().map(|decision| &decision.action) {
             Some(Action::Restart { without, .. }) if !without.is_empty() => "excluded",
@@ -148,7 +149,7 @@ impl History {
             transaction.execute(
                 "INSERT OR IGNORE INTO incidents VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
                 params![
-                    record.at,
+                    at,
                     job,
                     record.attempt,
                     culprit.and_then(|culprit| culprit.host.clone()),
@@ -162,10 +163,18 @@ impl History {
                 ],
             )?;
         }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Adds an attempt that has been started on these nodes. `at` as for [`History::add`]: the time of its decision.
+    /// Errors: SQLite's.
+    pub fn began(&mut self, job: &str, at: f64, attempt: u32, nodes: &[String]) -> Result<(), HistoryError> {
+        let transaction = self.connection.transaction()?;
         for node in nodes {
             transaction.execute(
                 "INSERT OR IGNORE INTO attempts VALUES (?1,?2,?3,?4)",
-                params![record.at, job, record.attempt, node],
+                params![at, job, attempt, node],
             )?;
         }
         transaction.commit()?;
@@ -298,9 +307,12 @@ mod tests {
         for n in 0..20_u32 {
             let bad = if n % 4 == 0 { "n5".to_owned() } else { format!("n{}", n % 8) };
             let class = if n % 4 == 0 { Class::Node } else { Class::Transient };
-            history.add("job", &record(f64::from(n), n, &bad, class, n == 0), &nodes).unwrap();
-            // The same decision twice counts once.
-            history.add("job", &record(f64::from(n), n, &bad, class, n == 0), &nodes).unwrap();
+            // Two supervisors share the file, and the clock of the second is late.
+            for late_s in [0.0, 0.3] {
+                let at = f64::from(n);
+                history.began("job", at, n, &nodes).unwrap();
+                history.add("job", at, &record(at + late_s, n, &bad, class, n == 0)).unwrap();
+            }
         }
         drop(history);
         let history = History::read(&path).unwrap();

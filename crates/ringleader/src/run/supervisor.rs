@@ -443,6 +443,7 @@ impl Supervisor<'_> {
     fn act(&mut self, act: Act) -> Option<Decree> {
         match act {
             Act::Propose(mut decree) => {
+                decree.at = now();
                 if let What::Run { checkpoint, .. } = &mut decree.what
                     && decree.seq == 1
                 {
@@ -517,6 +518,7 @@ impl Supervisor<'_> {
                     running.span.resumed_from = checkpoint.as_ref().and_then(|chosen| chosen.step);
                 }
                 self.say(&format!("attempt {attempt} runs, pid {}", launched.pid));
+                self.remember_start(decree, nodes);
                 self.go(State::Running, |_| {});
             }
             _ => {
@@ -718,7 +720,8 @@ impl Supervisor<'_> {
         let Some(answer) = self.deciding.as_ref().and_then(Duty::taken) else { return };
         self.deciding = None;
         match answer {
-            Some((decree, notes)) => {
+            Some((mut decree, notes)) => {
+                decree.at = now();
                 // What concerns a chosen checkpoint is told together with it.
                 let has_chosen = matches!(&decree.what, What::Run { checkpoint: Some(_), .. });
                 let is_told =

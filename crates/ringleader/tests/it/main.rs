@@ -25,6 +25,7 @@ mod recorded;
 mod report;
 #[cfg(target_os = "linux")]
 mod run;
+mod run_nodes;
 mod schema;
 mod settings;
 mod small;

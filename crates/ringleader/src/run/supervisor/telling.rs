@@ -8,6 +8,8 @@ use std::time::Instant;
 use ringleader_run::agree::{Decree, Judged, What};
 use ringleader_run::decide::Action;
 use ringleader_run::effective;
+#[cfg(feature = "history")]
+use ringleader_run::history::{History, HistoryError};
 use ringleader_run::journal::{self, Record, State};
 use ringleader_run::policy::Mode;
 use ringleader_run::site;
@@ -78,7 +80,7 @@ impl Supervisor<'_> {
         let record = self.records.last().cloned().unwrap_or_default();
         let is_ours = judged.by.is_empty() || judged.by == self.asked.node;
         self.notices.extend(notice::pass_on(self.args, &record, is_ours));
-        self.remember(&record);
+        self.remember_decision(decree, &record);
         if is_ours {
             self.site(decree, judged);
         }
@@ -112,18 +114,32 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Several nodes may share the file.
     #[cfg(feature = "history")]
-    fn remember(&self, record: &Record) {
+    fn remember(&self, add: impl FnOnce(&str, &mut History) -> Result<(), HistoryError>) {
         let Some(path) = notice::history(self.args.history.as_ref(), self.args.no_history) else { return };
-        let outcome = ringleader_run::history::History::open(&path)
-            .and_then(|mut history| history.add(&self.asked.job, record, &self.nodes()));
+        let outcome = History::open(&path).and_then(|mut history| add(&self.asked.job, &mut history));
         if let Err(error) = outcome {
             self.say(&format!("history in {}: {error}", path.display()));
         }
     }
 
+    #[cfg(feature = "history")]
+    fn remember_decision(&self, decree: &Decree, record: &Record) {
+        self.remember(|job, history| history.add(job, decree.at, record));
+    }
+
+    #[cfg(feature = "history")]
+    pub(super) fn remember_start(&self, decree: &Decree, nodes: &[String]) {
+        let attempt = decree.generation as u32;
+        self.remember(|job, history| history.began(job, decree.at, attempt, nodes));
+    }
+
     #[cfg(not(feature = "history"))]
-    fn remember(&self, _record: &Record) {}
+    fn remember_decision(&self, _decree: &Decree, _record: &Record) {}
+
+    #[cfg(not(feature = "history"))]
+    pub(super) fn remember_start(&self, _decree: &Decree, _nodes: &[String]) {}
 
     fn effective(&self) -> effective::Effective {
         let mut spans = journal::spans(&self.records);
