@@ -16,8 +16,17 @@ pub struct Span {
     pub last: Option<(f64, u64)>,
     /// Step of the checkpoint that it was started from.
     pub resumed_from: Option<u64>,
+    /// Its step numbers start again, for example with every epoch: they measure nothing.
+    pub resets: bool,
     /// It ended because of a failure.
     pub has_failed: bool,
+}
+
+impl Span {
+    /// The last printed step; None if step numbers start again.
+    pub fn step(&self) -> Option<u64> {
+        self.last.filter(|_| !self.resets).map(|(_, step)| step)
+    }
 }
 
 /// The numbers of a run.
@@ -31,9 +40,9 @@ pub struct Effective {
     pub n_failures: u32,
     /// Total running time of launchers divided by the number of failures; None without a failure.
     pub mean_time_to_failure_s: Option<f64>,
-    /// Steps computed more than once, over all attempts; None if no attempt printed steps.
+    /// Steps computed more than once, over all attempts; None if no attempt printed steps, or if their numbers start again.
     pub steps_repeated: Option<u64>,
-    /// Share of the wall time spent on steps that were not repeated; None if no attempt printed steps.
+    /// Share of the wall time spent on steps that were not repeated; None as for the steps.
     pub ratio: Option<f64>,
 }
 
@@ -50,6 +59,9 @@ pub fn of(spans: &[Span]) -> Effective {
         mean_time_to_failure_s: (n_failures > 0).then(|| ran_s / f64::from(n_failures)),
         ..Effective::default()
     };
+    if spans.iter().any(|span| span.resets) {
+        return effective;
+    }
     let (mut useful_s, mut repeated, mut seen) = (0.0, 0, false);
     for (at, span) in spans.iter().enumerate() {
         let (Some((first_at, first_step)), Some((last_at, last_step))) = (span.first, span.last) else {
@@ -92,7 +104,7 @@ mod tests {
     use super::*;
 
     fn span(began: f64, first: (f64, u64), last: (f64, u64), ended: f64, has_failed: bool) -> Span {
-        Span { began, ended, first: Some(first), last: Some(last), has_failed, resumed_from: None }
+        Span { began, ended, first: Some(first), last: Some(last), has_failed, ..Span::default() }
     }
 
     #[test]
@@ -116,6 +128,11 @@ mod tests {
         assert_eq!((effective.ratio, effective.steps_repeated), (None, None));
         assert_eq!(effective.mean_time_to_failure_s, Some(9.0));
         assert_eq!(of(&[]), Effective::default());
+        // Numbers of batches within an epoch.
+        let mut batches = span(0.0, (1.0, 1), (9.0, 20), 9.0, false);
+        assert!(of(&[batches.clone()]).ratio.is_some());
+        batches.resets = true;
+        assert_eq!((of(&[batches.clone()]).ratio, of(&[batches]).steps_repeated), (None, None));
     }
 
     #[test]

@@ -227,7 +227,7 @@ pub fn failures(records: &[Record]) -> Vec<Failed> {
             at: record.at,
             judgement,
             charged: decision.charged,
-            step: record.span.as_ref().and_then(|span| span.last).map(|(_, step)| step),
+            step: record.span.as_ref().and_then(Span::step),
             resumed_from: record.span.as_ref().and_then(|span| span.resumed_from),
         })
     };

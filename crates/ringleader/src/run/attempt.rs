@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use ringleader_run::effective::Span;
 use ringleader_run::output::{Position, Reader, STREAMS};
 use ringleader_run::state::{Folder, now};
-use ringleader_run::steps;
+use ringleader_run::steps::{self, Counters};
 use serde::{Deserialize, Serialize};
 
 /// Interval between reads of the files.
@@ -97,10 +98,7 @@ fn pass(folder: &Folder, attempt: u32, path: &Path, positions: [Position; 2], st
 pub(crate) struct Progress {
     readers: [Reader; 2],
     rest: [Vec<u8>; 2],
-    /// Time and number of the first printed step.
-    pub(crate) first: Option<(f64, u64)>,
-    /// Time and number of the last printed step.
-    pub(crate) last: Option<(f64, u64)>,
+    counters: Counters,
     /// When the last output arrived.
     moved: Instant,
     began: Instant,
@@ -118,8 +116,7 @@ impl Progress {
             resumed_from,
             readers: STREAMS.map(|stream| Reader::new(path, stream, Position::default())),
             rest: Default::default(),
-            first: None,
-            last: None,
+            counters: Counters::default(),
             moved: Instant::now(),
             began: Instant::now(),
             pauses: VecDeque::new(),
@@ -167,18 +164,16 @@ impl Progress {
             return false;
         }
         let Some(step) = std::str::from_utf8(line).ok().and_then(steps::of) else { return false };
-        let before = self.last.map(|(_, last)| last).or(self.resumed_from);
-        if before.is_some_and(|before| step <= before) {
+        let has_begun = self.counters.last().is_some();
+        if !self.counters.take(now(), step, self.resumed_from) {
             return false;
         }
-        if self.last.is_some() {
+        if has_begun {
             self.pauses.push_back(self.moved.elapsed());
             if self.pauses.len() > MAX_PAUSES {
                 self.pauses.pop_front();
             }
         }
-        self.first.get_or_insert((now(), step));
-        self.last = Some((now(), step));
         self.moved = Instant::now();
         true
     }
@@ -188,15 +183,22 @@ impl Progress {
         self.marks.front().copied().filter(|_| self.marks.len() > 1)
     }
 
+    /// Writes the steps into the times of the attempt.
+    pub(crate) fn note(&self, span: &mut Span) {
+        (span.first, span.last) = (self.counters.first(), self.counters.last());
+        // An earlier attempt may have shown it.
+        span.resets |= self.counters.resets();
+    }
+
     /// Time since the last step.
     pub(crate) fn still(&self) -> Duration {
-        if self.last.is_some() { self.moved.elapsed() } else { self.began.elapsed() }
+        if self.counters.last().is_some() { self.moved.elapsed() } else { self.began.elapsed() }
     }
 
     /// The same as far as it is known and longer than usual; zero while the pause is a usual one, None before the first
     /// step: a rank may print none.
     pub(crate) fn known_still(&self, floor: Duration) -> Option<Duration> {
-        self.last?;
+        self.counters.last()?;
         let still = self.still();
         Some(if still < self.patience(floor) { Duration::ZERO } else { still })
     }
@@ -205,7 +207,7 @@ impl Progress {
     /// before the first step ten times `floor`.
     pub(crate) fn patience(&self, floor: Duration) -> Duration {
         let longest = self.pauses.iter().max().copied().unwrap_or_default();
-        if self.last.is_none() { floor * 10 } else { (longest * 5).max(floor) }
+        if self.counters.last().is_none() { floor * 10 } else { (longest * 5).max(floor) }
     }
 }
 

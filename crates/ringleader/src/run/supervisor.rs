@@ -337,7 +337,7 @@ impl Supervisor<'_> {
             self.left.succeeded = launched;
             self.keep();
         }
-        let step = self.running.as_ref().and_then(|running| running.progress.last).map(|(_, step)| step);
+        let step = self.running.as_ref().and_then(|running| running.span.step());
         let still_s = self.running.as_ref().and_then(|running| running.still_s(self.args.silence_floor));
         let member = Member {
             running: self.is_running().then_some(launched),
@@ -556,6 +556,11 @@ impl Supervisor<'_> {
         }
     }
 
+    /// An earlier attempt has shown that the program's step numbers start again.
+    fn resets(&self) -> bool {
+        self.records.iter().any(|record| record.span.as_ref().is_some_and(|span| span.resets))
+    }
+
     fn attach(&mut self, attempt: u32, generation: u64, at: f64) {
         let Ok(path) = self.folder.attempt(attempt) else { return };
         let passer = match Passer::start(&self.folder, attempt) {
@@ -571,7 +576,7 @@ impl Supervisor<'_> {
             eye: None,
             next_look: Instant::now(),
             stall: Stall::default(),
-            span: Span { began: at, ended: at, ..Span::default() },
+            span: Span { began: at, ended: at, resets: self.resets(), ..Span::default() },
             nodes: vec![self.asked.node.clone()],
         });
     }
@@ -583,8 +588,7 @@ impl Supervisor<'_> {
         let evidence = self.evidence();
         let Some(running) = &mut self.running else { return };
         running.progress.look();
-        running.span.first = running.progress.first;
-        running.span.last = running.progress.last;
+        running.progress.note(&mut running.span);
         running.span.ended = now();
         if is_over {
             let ended = self.held.ended;

@@ -567,6 +567,18 @@ fn an_exception_that_was_handled_ends_no_attempt() {
 }
 
 #[test]
+fn batches_that_are_counted_anew_in_each_epoch_are_progress() {
+    let job = Job::new();
+    let script = "for e in 1 2 3; do b=0; while [ $b -lt 20 ]; do b=$((b+1)); echo \"epoch $e batch $b/20 loss 1.0\"; \
+                  sleep 0.1; done; done";
+    let output = job.run(&["--silence-floor", "1"], script);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(!said.contains("no step for") && !said.contains("effective training time"), "{said}");
+    assert!(job.states().iter().all(|state| state != "collecting"), "{said}");
+}
+
+#[test]
 fn the_newest_checkpoint_is_printed() {
     let job = Job::new();
     let ask = || {

@@ -126,8 +126,8 @@ impl Supervisor<'_> {
         if let Some(running) = &mut self.running {
             running.progress.look();
             running.passer.finish();
-            running.span.last = running.progress.last;
-            self.left.step = running.span.last.map(|(_, step)| step);
+            running.progress.note(&mut running.span);
+            self.left.step = running.span.step();
         }
         if halting.is_stale && is_success {
             return;

@@ -170,7 +170,7 @@ impl Supervisor<'_> {
             node: &self.asked.node,
             state: self.state,
             generation: self.running.as_ref().map_or(0, |running| running.generation),
-            step: self.running.as_ref().and_then(|running| running.progress.last).map(|(_, step)| step),
+            step: self.running.as_ref().and_then(|running| running.span.step()),
             excluded: self.excluded.len(),
             failures: &failures,
             effective: self.effective(),
@@ -186,7 +186,7 @@ impl Supervisor<'_> {
         if let Some(running) = &mut self.running {
             running.progress.look();
             running.passer.finish();
-            running.span.last = running.progress.last;
+            running.progress.note(&mut running.span);
         }
         let to = if is_done { State::Done } else { State::Stopped };
         if self.state != to {
