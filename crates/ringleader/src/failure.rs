@@ -106,6 +106,14 @@ pub enum Failure {
         /// What to type next.
         help: &'static str,
     },
+    /// The policy of `run` has a fault.
+    #[error("read {from}, {fault}")]
+    Policy {
+        /// The policy file, or the option.
+        from: String,
+        /// What is wrong, and where.
+        fault: Box<ringleader_run::policy::Fault>,
+    },
     /// A baseline cannot be used.
     #[error("read {} as a baseline", path.display())]
     Baseline {
@@ -205,6 +213,7 @@ impl Failure {
             | Self::UnknownKind { .. }
             | Self::UnknownCheck { .. }
             | Self::Nodes { .. }
+            | Self::Policy { .. }
             | Self::Baseline { .. }
             | Self::Measurement { .. } => Code::Usage,
             Self::NoSuchPath { source, .. }
@@ -283,6 +292,11 @@ impl Failure {
                 (why, help)
             }
             Self::Nodes { help, .. } => (String::new(), *help),
+            Self::Policy { fault, .. } => {
+                let said = quote::plain(&self.to_string());
+                let help = "`ringleader run --print-policy` prints a complete policy";
+                return format!("error: failed to {said}\n{}  help: {help}\n", pointed(fault));
+            }
             Self::Baseline { why, .. } => {
                 (why.clone(), "take one with: ringleader check --save-baseline FILE")
             }
@@ -386,6 +400,13 @@ pub(crate) fn our_bug() -> String {
          help: nothing was changed; please report it with the evidence, as far as you may share it\n",
         last_panic()
     )
+}
+
+/// The faulty line, and below it a pointer.
+fn pointed(fault: &ringleader_run::policy::Fault) -> String {
+    let head: String = fault.text.chars().take(fault.column.saturating_sub(1) as usize).collect();
+    let blank = " ".repeat(quote::columns(&quote::plain(&head)));
+    format!("    {}\n    {blank}^\n", quote::plain(&fault.text))
 }
 
 #[cfg(test)]

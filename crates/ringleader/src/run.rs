@@ -25,7 +25,7 @@ use clap::Args;
 use ringleader_run::holder::{self, Setup};
 use ringleader_run::journal;
 use ringleader_run::output::Bounds;
-use ringleader_run::policy::{self, Policy};
+use ringleader_run::policy::Policy;
 use ringleader_run::scripts;
 use ringleader_run::state::{Asked, Folder, now};
 
@@ -44,6 +44,9 @@ pub(crate) struct RunArgs {
     /// Policy for failures: budgets, pauses, node exclusion (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    /// Change one key of the policy; may be repeated: exclude.mode=act, budget.unknown.max=5
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
     /// Print the policy in effect as a file and exit
     #[arg(long)]
     pub(crate) print_policy: bool,
@@ -183,12 +186,14 @@ impl RunArgs {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .map_err(|source| Failure::NoSuchFile { path: path.clone(), source })?;
-                Policy::parse(&text).map_err(|fault| Failure::Nodes {
-                    why: shown(path, &fault),
-                    help: "`ringleader run --print-policy` prints a complete policy",
-                })?
+                let from = || format!("the policy {}", path.display());
+                Policy::parse(&text).map_err(|fault| Failure::Policy { from: from(), fault: fault.into() })?
             }
         };
+        for setting in &self.set {
+            let from = || format!("the option --set {setting}");
+            policy.set(setting).map_err(|fault| Failure::Policy { from: from(), fault: fault.into() })?;
+        }
         if let Some(dir) = &self.checkpoints {
             policy.checkpoint.dir = Some(dir.clone());
         }
@@ -321,11 +326,6 @@ fn fresh(path: &Path) -> std::io::Result<PathBuf> {
         }
     }
     Err(std::io::Error::other("too many folders of earlier runs"))
-}
-
-fn shown(path: &Path, fault: &policy::Fault) -> String {
-    let caret = " ".repeat(fault.column.saturating_sub(1) as usize);
-    format!("read the policy {}, {fault}\n    {}\n    {caret}^", path.display(), fault.text)
 }
 
 fn write_scripts(args: &RunArgs, folder: &Path) -> Result<ExitCode, Failure> {

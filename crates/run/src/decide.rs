@@ -199,7 +199,7 @@ fn program(
 ) -> Decision {
     let judgement = failure.judgement;
     if judgement.confidence < policy.stop_confidence {
-        if !is_repeated(past, failure) {
+        if !policy.stop_repeated || !is_repeated(past, failure) {
             why.push(unsure(policy, judgement, "is a fault of the program"));
             return budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why);
         }

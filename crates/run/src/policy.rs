@@ -33,6 +33,8 @@ pub struct Policy {
     pub exclude: Exclude,
     /// Least confidence to stop because of a program fault.
     pub stop_confidence: Confidence,
+    /// Two verdicts of medium confidence on the same line of code at the same step are certain enough to stop.
+    pub stop_repeated: bool,
     /// How long to wait for a diagnosed stall to resolve itself.
     pub stall_grace: Duration,
     /// Location of checkpoints.
@@ -134,6 +136,7 @@ impl Default for Policy {
                 back_after: Some(hours(1)),
             },
             stop_confidence: Confidence::High,
+            stop_repeated: true,
             stall_grace: Duration::from_secs(20),
             checkpoint: Checkpoint::default(),
             preflight: Preflight { check: true, command: None, within: Duration::from_secs(30) },
@@ -190,8 +193,8 @@ struct RawBudgets {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawBudget {
-    max: Spanned<i64>,
-    per: Spanned<String>,
+    max: Option<Spanned<i64>>,
+    per: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -223,6 +226,7 @@ struct RawExclude {
 #[serde(default, deny_unknown_fields)]
 struct RawStop {
     confidence: Option<Spanned<String>>,
+    repeated: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -259,10 +263,7 @@ impl Policy {
         if text.len() > MAX_BYTES {
             return Err(page.fault(0..0, format!("the file is longer than {MAX_BYTES} bytes")));
         }
-        let file: File = toml::from_str(text).map_err(|error| {
-            let span = error.span().unwrap_or(0..0);
-            page.fault(span, error.message().trim().replace('\n', ", "))
-        })?;
+        let file = page.file()?;
         match &file.version {
             Some(version) if *version.get_ref() == 1 => {}
             Some(version) => {
@@ -271,10 +272,36 @@ impl Policy {
             None => return Err(page.fault(0..0, "`version = 1` is missing".to_owned())),
         }
         let mut policy = Self::default();
-        policy.take_budgets(&page, &file.budget)?;
-        policy.take_backoff(&page, &file.backoff)?;
-        policy.take_rest(&page, &file)?;
+        policy.take(&page, &file)?;
         Ok(policy)
+    }
+
+    /// Changes one key: `exclude.mode=act`, `budget.unknown.max=5`. A text needs no quotes. Errors: as [`Policy::parse`].
+    pub fn set(&mut self, setting: &str) -> Result<(), Fault> {
+        let is_key =
+            |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+        let Some((key, value)) = setting.split_once('=').filter(|(key, _)| is_key(key.trim())) else {
+            return Err(Page(setting).fault(0..0, "expected KEY=VALUE, such as exclude.mode=act".to_owned()));
+        };
+        let (key, value) = (key.trim(), value.trim());
+        let changed = |value: &str| {
+            let text = format!("{key} = {value}");
+            let page = Page(&text);
+            let mut policy = self.clone();
+            policy.take(&page, &page.file()?).map(|()| policy)
+        };
+        // A JSON string is also a TOML string.
+        let quoted = serde_json::to_string(value).unwrap_or_default();
+        let is_value = toml::from_str::<toml::Table>(&format!("x = {value}")).is_ok();
+        let as_text = changed(&quoted);
+        *self = if is_value { changed(value).or_else(|fault| as_text.map_err(|_| fault)) } else { as_text }?;
+        Ok(())
+    }
+
+    fn take(&mut self, page: &Page<'_>, file: &File) -> Result<(), Fault> {
+        self.take_budgets(page, &file.budget)?;
+        self.take_backoff(page, &file.backoff)?;
+        self.take_rest(page, file)
     }
 
     fn take_budgets(&mut self, page: &Page<'_>, raw: &RawBudgets) -> Result<(), Fault> {
@@ -286,8 +313,12 @@ impl Policy {
             else {
                 continue;
             };
-            budget.max = page.count(&row.max, 0, 10_000)?;
-            budget.per = page.duration(&row.per, Duration::from_secs(1), Duration::from_hours(8784))?;
+            if let Some(max) = &row.max {
+                budget.max = page.count(max, 0, 10_000)?;
+            }
+            if let Some(per) = &row.per {
+                budget.per = page.duration(per, Duration::from_secs(1), Duration::from_hours(8784))?;
+            }
         }
         if let Some(program) = &raw.program {
             self.same_place = page.count(&program.same_place, 1, 1_000)?;
@@ -347,6 +378,7 @@ impl Policy {
         if let Some(confidence) = &file.stop.confidence {
             self.stop_confidence = page.confidence(confidence)?;
         }
+        self.stop_repeated = file.stop.repeated.unwrap_or(self.stop_repeated);
         if let Some(grace) = &file.stall.grace {
             self.stall_grace = page.duration(grace, Duration::ZERO, day)?;
         }
@@ -405,7 +437,12 @@ impl Policy {
             self.exclude.requeue,
             self.exclude.back_after.map_or_else(|| NEVER.to_owned(), words)
         );
-        let _ = writeln!(out, "[stop]\nconfidence = \"{}\"", confidence_name(self.stop_confidence));
+        let _ = writeln!(
+            out,
+            "[stop]\nconfidence = \"{}\"\nrepeated = {}",
+            confidence_name(self.stop_confidence),
+            self.stop_repeated
+        );
         let _ = writeln!(out, "[stall]\ngrace = \"{}\"", words(self.stall_grace));
         // A JSON string is also a TOML string.
         let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
@@ -458,6 +495,13 @@ pub fn words(time: Duration) -> String {
 struct Page<'a>(&'a str);
 
 impl Page<'_> {
+    fn file(&self) -> Result<File, Fault> {
+        toml::from_str(self.0).map_err(|error| {
+            let span = error.span().unwrap_or(0..0);
+            self.fault(span, error.message().trim().replace('\n', ", "))
+        })
+    }
+
     fn fault(&self, span: Range<usize>, why: String) -> Fault {
         let at =
             (0..=span.start.min(self.0.len())).rev().find(|at| self.0.is_char_boundary(*at)).unwrap_or(0);
@@ -602,6 +646,39 @@ mod tests {
             assert!(said.contains(why), "{text}: {said}");
             assert!(key.is_empty() || of == key, "{text}: key {of}, {said}");
         }
+    }
+
+    #[test]
+    fn single_keys() {
+        let mut policy = Policy::default();
+        for setting in [
+            "exclude.mode=act",
+            "exclude.max_share = 0.5",
+            "budget.unknown.max=7",
+            "backoff.first=\"2s\"",
+            "stop.repeated=false",
+            "checkpoint.dir=/data/a b",
+            "preflight.command=true",
+        ] {
+            policy.set(setting).unwrap();
+        }
+        let text = "version = 1\n[budget]\nunknown = { max = 7 }\n[exclude]\nmode = \"act\"\nmax_share = 0.5\n\
+                    [backoff]\nfirst = \"2s\"\n[stop]\nrepeated = false\n[checkpoint]\ndir = \"/data/a b\"\n\
+                    [preflight]\ncommand = \"true\"";
+        assert_eq!(policy, Policy::parse(text).unwrap());
+        assert_eq!(Policy::parse(&policy.to_toml()).unwrap(), policy);
+        let before = policy.clone();
+        for (setting, why) in [
+            ("exclude.mode=on", "expected \"dry-run\" or \"act\", not \"on\""),
+            ("exclude.max_share=2", "from 0 to 1"),
+            ("exclude.speed=2", "unknown field"),
+            ("exclude.mode", "expected KEY=VALUE"),
+            ("[x]\ny=1", "expected KEY=VALUE"),
+        ] {
+            let fault = policy.set(setting).unwrap_err();
+            assert!(fault.why.contains(why) && fault.line == 1, "{setting}: {fault:?}");
+        }
+        assert_eq!(policy, before);
     }
 
     #[test]

@@ -339,7 +339,11 @@ fn what_cannot_be_obeyed_starts_nothing() {
     let output = job.run(&[], "touch started");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said.contains("line 3, backoff.factor: expected a number from 1 to 100"), "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    let first = "error: failed to read the policy policy.toml, line 3, backoff.factor: expected a number from 1 to 100, not 0";
+    assert_eq!(lines[..3], [first, "    factor = 0", "             ^"], "{said}");
+    let output = job.run(&["--set", "exclude.mode=on"], "touch started");
+    assert_eq!(output.status.code(), Some(2));
     let absent = Command::new(env!("CARGO_BIN_EXE_ringleader"))
         .args(["run", "--state", "st", "--", "/absent/torchrun"])
         .current_dir(job.folder.path())

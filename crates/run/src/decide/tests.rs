@@ -92,6 +92,14 @@ fn two_uncertain_verdicts_that_agree_on_line_and_step_are_certain() {
     };
     let medium = of(Confidence::Medium, line);
     assert!(is_stopped((medium.clone(), Some(11)), (medium.clone(), Some(11))));
+    // Unless the policy insists on the confidence of each verdict.
+    let strict = Policy { stop_repeated: false, ..Policy::default() };
+    let twice = [(medium.clone(), Some(11)), (medium.clone(), Some(11))];
+    let decision = &run(&strict, &twice, &four())[1];
+    assert!(
+        decision.action != Action::Stop && decision.why[0].contains("stopping needs high"),
+        "{decision:?}"
+    );
     // Another line, another step, no step, no line, or a guess: restarted as an unknown failure.
     let other = of(Confidence::Medium, Some("train.py:90 in main"));
     assert!(!is_stopped((other, Some(11)), (medium.clone(), Some(11))));
