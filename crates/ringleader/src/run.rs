@@ -14,6 +14,7 @@ mod launch;
 mod metrics;
 mod notice;
 mod preflight;
+mod statement;
 mod supervisor;
 
 use std::ffi::OsString;

@@ -115,6 +115,9 @@ pub struct Judged {
     /// Node that decided: it alone calls schedulers and webhooks.
     #[serde(default)]
     pub by: String,
+    /// The traceback of the first rank that failed, of all nodes.
+    #[serde(default)]
+    pub traceback: Vec<String>,
 }
 
 /// The action that a decree orders.
@@ -166,6 +169,10 @@ pub struct Member {
     pub bundle: Option<String>,
     /// Its diagnosis.
     pub judgement: Option<Judgement>,
+    /// The traceback of the first of its ranks that failed.
+    pub traceback: Vec<String>,
+    /// When its launcher ended by itself, seconds since 1970 by its own clock.
+    pub failed_at: Option<f64>,
     /// Why the node was asked to end, if it was.
     pub told: Option<String>,
     /// Last training step printed in that generation.
@@ -526,6 +533,14 @@ pub fn together(members: &[Member]) -> Judgement {
     let best = members.iter().filter(|member| member.judgement.is_some()).max_by_key(rank);
     best.and_then(|member| member.judgement.clone())
         .unwrap_or_else(|| Judgement::unjudged("no node could judge the failure"))
+}
+
+/// The traceback that a person should see first: of the node whose launcher failed first. Others were ended, or failed as a
+/// consequence.
+pub fn first_traceback(members: &[Member]) -> Vec<String> {
+    let at = |member: &&Member| member.failed_at.unwrap_or(f64::INFINITY);
+    let with = members.iter().filter(|member| !member.traceback.is_empty());
+    with.min_by(|a, b| at(a).total_cmp(&at(b))).map(|member| member.traceback.clone()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use ringleader_run::agree::{Decree, Judged, Machine, Member, Out, What, together};
+use ringleader_run::agree::{Decree, Judged, Machine, Member, Out, What, first_traceback, together};
 use ringleader_run::checkpoint;
 use ringleader_run::decide::{self, Action, Failed, Failure, Site};
 use ringleader_run::journal::Chosen;
@@ -57,6 +57,8 @@ pub(crate) struct Found {
     pub(crate) judgement: Judgement,
     /// The report for people.
     pub(crate) text: String,
+    /// The cause in that report; the verdict also rests on what is not in the evidence.
+    pub(crate) cause: String,
     /// Ranks of this node that were observed running.
     pub(crate) ranks: Vec<u32>,
     /// Why the verdict does not explain the job's silence.
@@ -82,6 +84,7 @@ pub(crate) fn collect(
         let unjudged = |why: String| Found {
             judgement: Judgement::unjudged(&why),
             text: String::new(),
+            cause: String::new(),
             ranks: ranks.clone(),
             doubt: None,
         };
@@ -89,7 +92,8 @@ pub(crate) fn collect(
             Ok(Ok(judged)) => {
                 let judgement = judge::judged(&judged.report, &judged.bundle, &nodes);
                 let doubt = silence.and_then(|silence| doubt::of(&judged.report, &judgement, &silence));
-                Found { judgement, text: shown(&judged.report), ranks: ranks.clone(), doubt }
+                let (text, cause) = (shown(&judged.report), judged.report.verdict.cause.clone());
+                Found { judgement, text, cause, ranks: ranks.clone(), doubt }
             }
             Ok(Err(failure)) => unjudged(failure.message()),
             Err(_) => unjudged(crate::failure::our_bug()),
@@ -251,6 +255,7 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
     }
     let step = wanted.members.iter().filter_map(|member| member.step).max();
     let told = wanted.members.iter().find_map(|member| member.told.clone());
+    let traceback = first_traceback(&wanted.members);
     let failure = Failure {
         attempt: wanted.halted.generation as u32,
         at: now(),
@@ -314,7 +319,8 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
         resumed_from: wanted.resumed_from,
     };
     decree.past = decide::remembered(&wanted.past, failed);
-    decree.judged = Some(Box::new(Judged { verdict, decision, step, told, by: wanted.node.clone() }));
+    decree.judged =
+        Some(Box::new(Judged { verdict, decision, step, told, by: wanted.node.clone(), traceback }));
     (decree, notes)
 }
 

@@ -70,6 +70,8 @@ struct Left {
     judgement: Option<Judgement>,
     bundle: Option<String>,
     step: Option<u64>,
+    traceback: Vec<String>,
+    failed_at: Option<f64>,
     /// Number of the last decree that was acted on.
     seen: u64,
 }
@@ -86,6 +88,13 @@ struct Running {
     stall: Stall,
     span: Span,
     nodes: Vec<String>,
+}
+
+/// The report of this node on one failure, and its cause.
+struct Own {
+    attempt: u32,
+    cause: String,
+    text: String,
 }
 
 /// An attempt that is being ended.
@@ -124,7 +133,8 @@ struct Supervisor<'a> {
     began: Instant,
     next_metrics: Instant,
     notices: Vec<thread::JoinHandle<Vec<String>>>,
-    report: Option<String>,
+    /// This node's own report on the newest failure.
+    report: Option<Own>,
     excluded: Vec<String>,
     agreed: Option<Agreed>,
 }
@@ -345,6 +355,8 @@ impl Supervisor<'_> {
             halted: self.left.halted,
             judgement: self.left.judgement.clone(),
             bundle: self.left.bundle.clone(),
+            traceback: self.left.traceback.clone(),
+            failed_at: self.left.failed_at,
             told: told.clone(),
             step: step.or(self.left.step),
             still_s,

@@ -583,6 +583,21 @@ fn batches_that_are_counted_anew_in_each_epoch_are_progress() {
 }
 
 #[test]
+fn the_report_does_not_contradict_the_decision() {
+    let job = Job::new();
+    let output = job.run(&[], "kill -SEGV $$");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(139), "{said}");
+    assert!(said.contains("process-crashed (unknown): ") && !said.contains("undecided"), "{said}");
+    let told = fs::read_to_string(job.path("st/attempts/3/decision.txt")).unwrap();
+    assert!(told.contains("process-crashed (unknown, confidence high)"), "{told}");
+    assert!(
+        told.contains("  no further attempt") && told.contains("the evidence of this node alone shows;"),
+        "{told}"
+    );
+}
+
+#[test]
 fn the_newest_checkpoint_is_printed() {
     let job = Job::new();
     let ask = || {

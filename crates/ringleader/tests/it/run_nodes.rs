@@ -123,3 +123,29 @@ fn an_incident_counts_once_and_every_attempt_counts() {
     assert_eq!(of("a"), (Some(2), Some(0), Some(0)), "{told:#}");
     assert_eq!(of("b"), (Some(1), Some(1), Some(1)), "{told:#}");
 }
+
+/// Only one node's rank raises; every node prints its traceback first, and no report that contradicts the decision.
+#[test]
+fn the_traceback_of_another_node_comes_first() {
+    let site = Site::new("");
+    let script = "sleep 1; if [ $NODE = b ]; then printf 'Traceback (most recent call last):\\n  File \"/x/job.py\", line 3, in \
+                  <module>\\n    f()\\nValueError: batch has no label\\n' >&2; exit 1; fi; sleep 60";
+    let options = ["--no-history", "--nodes", "2", "--join-within", "9"];
+    let mut runs = [site.start("a", &options, script), site.start("b", &options, script)];
+    for run in &mut runs {
+        assert_ne!(run.wait().unwrap().code(), Some(0));
+    }
+    for node in ["a", "b"] {
+        let said = site.text(&format!("said-{node}"));
+        let lines: Vec<&str> = said.lines().collect();
+        let at = lines.iter().position(|line| line.ends_with("The first rank that failed said:")).unwrap();
+        assert_eq!(lines[at + 4], "ringleader:   ValueError: batch has no label", "{said}");
+        assert!(!said.contains("ringleader: undecided"), "{said}");
+        for attempt in 1..3 {
+            let path = format!("ringleader-run-{node}/attempts/{attempt}/decision.txt");
+            let text = site.text(&path);
+            assert!(text.contains("application-exception (program, confidence high)"), "{path}: {text}");
+            assert!(text.contains("ValueError: batch has no label"), "{path}: {text}");
+        }
+    }
+}

@@ -626,6 +626,20 @@ fn is_storm(tick: u64) -> bool {
 }
 
 #[test]
+fn the_first_traceback_is_of_the_node_that_failed_first() {
+    let member = |at, line: &str| Member {
+        failed_at: at,
+        traceback: if line.is_empty() { Vec::new() } else { vec![line.to_owned()] },
+        ..Member::default()
+    };
+    let members =
+        [member(None, "ended"), member(Some(7.0), "late"), member(Some(5.0), "first"), member(Some(1.0), "")];
+    assert_eq!(first_traceback(&members), ["first"]);
+    assert_eq!(first_traceback(&members[..1]), ["ended"]);
+    assert!(first_traceback(&[]).is_empty());
+}
+
+#[test]
 fn a_node_that_was_left_out_comes_back_later_each_time() {
     let outs = |times, was_lost| Out { node: "n1".to_owned(), at: 1_000.0, times, was_lost };
     for (out, after_s, from) in [

@@ -8,8 +8,15 @@ use ringleader_run::journal::State;
 use ringleader_run::judgement::Judgement;
 use ringleader_run::state::Order;
 
-use super::{Halting, Supervisor};
+use super::{Halting, Own, Supervisor};
+use crate::run::duty::Found;
 use crate::run::{attempt, duty, judge, launch};
+
+impl Own {
+    fn new(generation: u64, found: &Found) -> Self {
+        Self { attempt: generation as u32, cause: found.cause.clone(), text: found.text.clone() }
+    }
+}
 
 impl Supervisor<'_> {
     /// Starts to end an attempt, evidence first.
@@ -46,7 +53,7 @@ impl Supervisor<'_> {
                     };
                     self.left.judgement = Some(judgement);
                     self.left.bundle.clone_from(&found.judgement.bundle);
-                    self.report = Some(found.text);
+                    self.report = Some(Own::new(generation, &found));
                     None
                 }
                 None => running.eye.as_mut().map(|eye| {
@@ -90,7 +97,7 @@ impl Supervisor<'_> {
             self.left.judgement =
                 Some(judgement.unwrap_or_else(|| Judgement::unjudged("the collection was interrupted")));
             self.left.bundle = self.left.judgement.as_ref().and_then(|judgement| judgement.bundle.clone());
-            self.report = found.map(|found| found.text);
+            self.report = found.as_ref().map(|found| Own::new(halting.generation, found));
         }
         let is_over = self.ended().is_some() || self.held.launched.is_none();
         if !is_over && halting.ending.is_none() {
@@ -131,6 +138,11 @@ impl Supervisor<'_> {
         }
         if halting.is_stale && is_success {
             return;
+        }
+        if !halting.is_stale {
+            let files = self.running.as_ref().map(|running| attempt::evidence(&running.path));
+            self.left.traceback = judge::first_traceback(&files.unwrap_or_default());
+            self.left.failed_at = halting.exit.map(|exit| exit.at);
         }
         self.left.halted = self.left.halted.max(halting.generation);
         self.keep();

@@ -188,7 +188,7 @@ mod tests {
 
     fn found(cause: &str, class: Class) -> Found {
         let judgement = Judgement { cause: cause.to_owned(), class, ..Judgement::unjudged("so") };
-        Found { judgement, text: String::new(), ranks: Vec::new(), doubt: None }
+        Found { judgement, text: String::new(), cause: cause.to_owned(), ranks: Vec::new(), doubt: None }
     }
 
     fn seen(still_s: u64, is_past: bool) -> Seen {

@@ -18,7 +18,7 @@ use ringleader_run::state::Order;
 use super::{METRICS, Supervisor};
 use crate::exit::Code;
 use crate::run::metrics::{self, Shown};
-use crate::run::{attempt, judge, notice};
+use crate::run::{attempt, judge, notice, statement};
 
 /// Lines of evidence printed with a decision; the journal has all.
 const MAX_QUOTED: usize = 3;
@@ -77,12 +77,25 @@ impl Supervisor<'_> {
             record.span = span;
             (record.generation, record.attempt) = (generation, attempt);
         });
+        self.write_down(decree, judged);
         let record = self.records.last().cloned().unwrap_or_default();
         let is_ours = judged.by.is_empty() || judged.by == self.asked.node;
         self.notices.extend(notice::pass_on(self.args, &record, is_ours));
         self.remember_decision(decree, &record);
         if is_ours {
             self.site(decree, judged);
+        }
+    }
+
+    /// Writes the decision into the folder of the attempt.
+    fn write_down(&self, decree: &Decree, judged: &Judged) {
+        let attempt = decree.failed();
+        let own = self.report.as_ref().filter(|own| own.attempt == attempt);
+        let text = statement::of(decree, judged, own.map(|own| (own.cause.as_str(), own.text.as_str())));
+        let written =
+            self.folder.attempt(attempt).and_then(|path| std::fs::write(path.join("decision.txt"), text));
+        if let Err(error) = written {
+            self.say(&format!("decision.txt of attempt {attempt} cannot be written: {error}"));
         }
     }
 
@@ -232,16 +245,25 @@ impl Supervisor<'_> {
     fn tell_stop(&self, decree: &Decree) {
         let files: Vec<PathBuf> =
             self.running.as_ref().map(|running| attempt::evidence(&running.path)).unwrap_or_default();
-        let traceback = judge::first_traceback(&files);
-        let is_external = decree.judged.as_ref().is_some_and(|judged| judged.told.is_some());
+        let judged = decree.judged.as_ref();
+        let of_all = judged.map(|judged| judged.traceback.clone()).filter(|lines| !lines.is_empty());
+        let traceback = of_all.unwrap_or_else(|| judge::first_traceback(&files));
+        let is_external = judged.is_some_and(|judged| judged.told.is_some());
         if !traceback.is_empty() && !is_external {
             self.say("stopped. The first rank that failed said:");
             for line in &traceback {
                 self.say(&format!("  {line}"));
             }
         }
-        if let Some(report) = self.report.as_ref().filter(|report| !report.is_empty() && !is_external) {
-            self.say(report);
+        let Some(own) = self.report.as_ref().filter(|own| !own.text.is_empty() && !is_external) else {
+            return;
+        };
+        let attempt = decree.failed();
+        if judged.is_none_or(|judged| judged.verdict.cause == own.cause) {
+            self.say(&own.text);
+        } else if let Ok(path) = self.folder.attempt(attempt) {
+            // It would contradict the verdict that was decided on.
+            self.say(&format!("the evidence of this node alone: {}", path.join("decision.txt").display()));
         }
     }
 }
