@@ -14,6 +14,7 @@ mod launch;
 mod metrics;
 mod notice;
 mod preflight;
+mod printed;
 mod statement;
 mod supervisor;
 
@@ -27,7 +28,6 @@ use ringleader_run::holder::{self, Setup};
 use ringleader_run::journal;
 use ringleader_run::output::Bounds;
 use ringleader_run::policy::Policy;
-use ringleader_run::scripts;
 use ringleader_run::state::{Asked, Folder, now};
 
 use crate::command::{Subcommand, print};
@@ -140,7 +140,7 @@ impl Subcommand for RunArgs {
             return print_checkpoint(&policy);
         }
         if let Some(folder) = &self.print_scripts {
-            return write_scripts(self, folder);
+            return printed::write(self, policy, folder);
         }
         if let Some(state) = &self.unstable_supervise {
             return supervisor::supervise(self, policy, state);
@@ -327,22 +327,6 @@ fn fresh(path: &Path) -> std::io::Result<PathBuf> {
         }
     }
     Err(std::io::Error::other("too many folders of earlier runs"))
-}
-
-fn write_scripts(args: &RunArgs, folder: &Path) -> Result<ExitCode, Failure> {
-    let asked = scripts::Asked {
-        command: args.command.clone(),
-        nodes: args.n_nodes() as u32,
-        // The default allows one node less: better than to wait for a repair.
-        least: if args.min_nodes.is_some() { args.n_least() } else { args.n_nodes().saturating_sub(1).max(1) }
-            as u32,
-        job: args.job_name(),
-        checkpoints: args.checkpoints.clone(),
-    };
-    let made = scripts::write(folder, &asked)
-        .map_err(|source| Failure::CannotWrite { path: folder.to_owned(), source })?;
-    print(&made.iter().map(|path| path.display().to_string() + "\n").collect::<String>())?;
-    Ok(Code::NothingFound.into())
 }
 
 /// The incident history file; None if no file is named and the home folder is unknown.

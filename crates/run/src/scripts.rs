@@ -4,8 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::policy::{Checkpoint, Policy};
+
 /// The job that the files are for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     /// The given command, if any.
     pub command: Vec<String>,
@@ -17,6 +19,12 @@ pub struct Asked {
     pub job: String,
     /// Folder of checkpoints, if given.
     pub checkpoints: Option<String>,
+    /// Address of the hub, if given.
+    pub hub: Option<String>,
+    /// Further options of `run`, each one word: `--webhook=URL`.
+    pub options: Vec<String>,
+    /// The policy.
+    pub policy: Policy,
 }
 
 /// Name and text of each file. `folder` is their destination.
@@ -29,16 +37,39 @@ pub fn files(asked: &Asked, folder: &Path) -> Vec<(&'static str, String)> {
     let argument = |word: &String| serde_json::to_string(&word.replace("$(", "$$(")).unwrap_or_default();
     let rows = |indent: usize| {
         let blank = " ".repeat(indent);
-        let words = std::iter::once("--".to_owned()).chain(command.iter().cloned());
+        let words = asked.options.iter().cloned().chain(["--".to_owned()]).chain(command.iter().cloned());
         words.map(|word| format!("{blank}- {}", argument(&word))).collect::<Vec<_>>().join("\n")
     };
+    let options: String = asked.options.iter().map(|word| format!(" {}", quoted(word))).collect();
+    let of_slurm = asked.hub.as_ref().map_or_else(
+        || "dir:${SLURM_SUBMIT_DIR:-$PWD}/ringleader-hub".to_owned(),
+        |hub| quoted(hub.trim_end_matches('/')),
+    );
+    let of_pods = asked.hub.clone().unwrap_or_else(|| format!("etcd://etcd:2379/{name}"));
+    let policy = asked.policy.to_toml();
+    // In a pod the folder is a volume, at an absolute path.
+    let (mounted, volume) = if checkpoints.starts_with('/') {
+        (checkpoints.clone(), checkpoints.clone())
+    } else {
+        (format!("/checkpoints/{checkpoints}"), "/checkpoints".to_owned())
+    };
+    let of_pod = Policy {
+        checkpoint: Checkpoint { dir: None, ..asked.policy.checkpoint.clone() },
+        ..asked.policy.clone()
+    };
+    let indented: Vec<String> = of_pod.to_toml().lines().map(|line| format!("    {line}")).collect();
     let fill = |template: &str| {
         template
             .replace("@NAME@", &name)
             .replace("@NODES@", &asked.nodes.to_string())
             .replace("@MIN@", &asked.least.clamp(1, asked.nodes.max(1)).to_string())
             .replace("@CHECKPOINTS@", &quoted(&checkpoints))
-            .replace("@CHECKPOINTS_JSON@", &serde_json::to_string(&checkpoints).unwrap_or_default())
+            .replace("@CHECKPOINTS_JSON@", &serde_json::to_string(&mounted).unwrap_or_default())
+            .replace("@VOLUME@", &serde_json::to_string(&volume).unwrap_or_default())
+            .replace("@HUB_ARG@", &argument(&format!("--hub={of_pods}")))
+            .replace("@HUB@", &of_slurm)
+            .replace("@OPTIONS@", &options)
+            .replace("@POLICY@", &indented.join("\n"))
             .replace("@FOLDER@", &quoted(&folder.display().to_string()))
             .replace("@COMMAND@", &shell)
             .replace("        @ARGS@", &rows(20))
@@ -47,9 +78,12 @@ pub fn files(asked: &Asked, folder: &Path) -> Vec<(&'static str, String)> {
     vec![
         ("run.sh", fill(include_str!("scripts/run.sh"))),
         ("job.sbatch", fill(include_str!("scripts/job.sbatch"))),
-        ("job.yaml", fill(include_str!("scripts/job.yaml"))),
-        ("jobset.yaml", fill(include_str!("scripts/jobset.yaml"))),
-        ("policy.toml", crate::policy::Policy::default().to_toml()),
+        ("job.yaml", fill(concat!(include_str!("scripts/access.yaml"), include_str!("scripts/job.yaml")))),
+        (
+            "jobset.yaml",
+            fill(concat!(include_str!("scripts/access.yaml"), include_str!("scripts/jobset.yaml"))),
+        ),
+        ("policy.toml", policy.clone()),
     ]
 }
 
@@ -105,6 +139,42 @@ mod tests {
             least: 3,
             job: "My Job".to_owned(),
             checkpoints: Some("/data/my ckpt".to_owned()),
+            hub: None,
+            options: Vec::new(),
+            policy: Policy::default(),
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_in_the_files() {
+        let mut policy = Policy::default();
+        policy.set("exclude.max_share=0.25").unwrap();
+        let asked = Asked {
+            hub: Some("etcd://10.0.0.9:2379/team".to_owned()),
+            options: vec!["--webhook=https://x/y?a=1&b".to_owned(), "--no-ras".to_owned()],
+            policy,
+            ..asked()
+        };
+        for (name, text) in files(&asked, Path::new("/jobs")) {
+            let words: &[&str] = match name {
+                "run.sh" => &["'--webhook=https://x/y?a=1&b' --no-ras \\\n"],
+                "job.sbatch" => {
+                    &["hub=etcd://10.0.0.9:2379/team\n", "'--webhook=https://x/y?a=1&b' --no-ras \\\n"]
+                }
+                "policy.toml" => &["max_share = 0.25\n"],
+                _ => &[
+                    "- \"--hub=etcd://10.0.0.9:2379/team\"\n",
+                    "- \"--webhook=https://x/y?a=1&b\"\n",
+                    "    max_share = 0.25\n",
+                    "--policy=/etc/ringleader/policy.toml",
+                    "mountPath: \"/data/my ckpt\"\n",
+                    "nvidia.com/gpu",
+                    "serviceAccountName: my-job\n",
+                ],
+            };
+            for word in words {
+                assert!(text.contains(word), "{name}: {word}: {text}");
+            }
         }
     }
 

@@ -154,6 +154,38 @@ pub(crate) fn range(command: &[String]) -> Option<(usize, usize)> {
     (1 <= least && least <= most).then_some((least, most))
 }
 
+/// The command for several nodes, and a remark: torchrun without a rendezvous gets one, since every node would start a job of
+/// its own.
+pub(crate) fn on_nodes(command: &[String], nodes: usize) -> (Vec<String>, Option<String>) {
+    const WORDS: &str =
+        "--nnodes {nnodes} --node-rank {node_rank} --master-addr {master_addr} --master-port {master_port}";
+    const NAMED: [&str; 6] =
+        ["--nnodes", "--rdzv-endpoint", "--master-addr", "--num-machines", "--hostfile", "--main-process-ip"];
+    let is_named = |word: &String| {
+        NAMED.iter().any(|name| is_option(word, name))
+            || word.contains("{master_addr}")
+            || word.contains("{node_rank}")
+    };
+    if nodes < 2 || command.is_empty() || command.iter().any(is_named) {
+        return (command.to_vec(), None);
+    }
+    let is_torchrun = |word: &String| {
+        matches!(word.rsplit('/').next().unwrap_or_default(), "torchrun" | "torch.distributed.run")
+    };
+    let at = command.iter().take(4).position(is_torchrun);
+    let is_standalone = command.iter().any(|word| is_option(word, "--standalone"));
+    let Some(at) = at.filter(|_| !is_standalone) else {
+        let note = format!(
+            "the command names no rendezvous: {nodes} nodes would start {nodes} jobs that know nothing of each other; \
+             {{nnodes}}, {{node_rank}}, {{master_addr}} and {{master_port}} are filled in"
+        );
+        return (command.to_vec(), Some(note));
+    };
+    let mut out = command.to_vec();
+    out.splice(at + 1..at + 1, WORDS.split_whitespace().map(str::to_owned));
+    (out, Some(format!("the command names no rendezvous: added {WORDS}")))
+}
+
 /// The launcher is torchrun or works like it: it ends all ranks as soon as one fails.
 pub(crate) fn is_elastic(command: &[String]) -> bool {
     command.iter().take(4).any(|word| {
@@ -238,6 +270,30 @@ mod tests {
         ] {
             assert_eq!(range(&words(other)), None, "{other}");
             assert_eq!(fill.argv(&words(other)), words(other));
+        }
+    }
+
+    #[test]
+    fn several_nodes_need_a_rendezvous() {
+        let (got, note) = on_nodes(&words("torchrun --nproc-per-node 8 t.py"), 4);
+        assert_eq!(
+            got,
+            words(
+                "torchrun --nnodes {nnodes} --node-rank {node_rank} --master-addr {master_addr} --master-port {master_port} \
+                 --nproc-per-node 8 t.py"
+            )
+        );
+        assert!(note.is_some_and(|note| note.contains("added --nnodes")));
+        for (text, is_noted) in [
+            ("torchrun --standalone t.py", true),
+            ("python t.py", true),
+            ("accelerate launch t.py", true),
+            ("torchrun --nnodes 2:4 --rdzv_endpoint a:1 t.py", false),
+            ("python t.py --master={master_addr}", false),
+        ] {
+            let (got, note) = on_nodes(&words(text), 4);
+            assert_eq!((got, note.is_some()), (words(text), is_noted), "{text}");
+            assert_eq!(on_nodes(&words(text), 1), (words(text), None));
         }
     }
 

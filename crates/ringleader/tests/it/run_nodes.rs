@@ -149,3 +149,44 @@ fn the_traceback_of_another_node_comes_first() {
         }
     }
 }
+
+/// The files hold what was asked for, and a pod of the manifests all that it needs: zoo/run/manifests.py.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn printed_files_hold_what_was_asked_for() {
+    let site = Site::new("[exclude]\nmode = \"act\"\n");
+    let print = |folder: &str, command: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_ringleader"))
+            .args(["run", "--print-scripts", folder, "--nodes", "4", "--policy", "policy.toml"])
+            .args(["--hub", "etcd://10.0.0.9:2379/team", "--webhook", "http://h/x", "--"])
+            .args(command)
+            .current_dir(site.folder.path())
+            .output()
+            .unwrap()
+    };
+    let output = print("jobs", &["torchrun", "--nproc-per-node", "8", "train.py"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("names no rendezvous: added --nnodes"), "{said}");
+    let sbatch = site.text("jobs/job.sbatch");
+    for word in [
+        "hub=etcd://10.0.0.9:2379/team\n",
+        "--webhook=http://h/x",
+        "-- torchrun --nnodes {nnodes} --node-rank",
+    ] {
+        assert!(sbatch.contains(word), "{word}: {sbatch}");
+    }
+    for name in ["policy.toml", "job.yaml", "jobset.yaml"] {
+        let text = site.text(&format!("jobs/{name}"));
+        assert!(text.contains("mode = \"act\"") && text.contains("max_share = 0.25"), "{name}: {text}");
+    }
+    let output = print("others", &["python", "train.py"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("4 nodes would start 4 jobs"));
+    let script = crate::root().join("zoo/run/manifests.py");
+    let checked = Command::new("python3").arg(script).arg(site.path("jobs")).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    if said.contains("No module named") {
+        eprintln!("NOT TESTED: {said}");
+        return;
+    }
+    assert!(checked.status.success(), "{said}");
+}

@@ -4,5 +4,5 @@ set -euo pipefail
 exec ringleader run \
     --job @NAME@ \
     --policy "$(dirname "$0")/policy.toml" \
-    --checkpoints @CHECKPOINTS@ \
+    --checkpoints @CHECKPOINTS@@OPTIONS@ \
     -- @COMMAND@

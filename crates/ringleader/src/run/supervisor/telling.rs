@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use ringleader_run::agree::{Decree, Judged, What};
-use ringleader_run::decide::Action;
+use ringleader_run::decide::{self, Action};
 use ringleader_run::effective;
 #[cfg(feature = "history")]
 use ringleader_run::history::{History, HistoryError};
@@ -84,6 +84,16 @@ impl Supervisor<'_> {
         self.remember_decision(decree, &record);
         if is_ours {
             self.site(decree, judged);
+        }
+    }
+
+    /// A policy that never excludes a node is told before a node fails.
+    pub(super) fn tell_share(&self) {
+        let (n_nodes, share) = (self.args.n_nodes(), self.policy.exclude.max_share);
+        if self.args.hub.is_some() && n_nodes > 1 && decide::allowed(share, n_nodes) == 0 {
+            self.say(&format!(
+                "at most 0 of {n_nodes} nodes may be excluded ([exclude] max_share = {share})"
+            ));
         }
     }
 
