@@ -17,7 +17,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGWINCH, SIGXCPU, SIGXFSZ,
+};
 
 use crate::output::{Bounds, STREAMS, Writer};
 use crate::state::{Ended, Folder, Held, Launched, Order, Told, now};
@@ -40,8 +43,12 @@ const MAX_TOLD: usize = 64;
 
 /// Signals that end a job; forwarded to the launcher.
 const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
-/// Signals whose meaning the program defines.
-const USERS: [i32; 2] = [SIGUSR1, SIGUSR2];
+/// Signals whose meaning the program defines; those for real-time programs have it, too.
+const USERS: [i32; 8] = [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGXCPU, SIGXFSZ];
+/// The first and last signal for real-time programs. The C library reserves some below.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+/// Signals that suspend and continue the whole job: the launcher alone would leave its ranks running.
+const SUSPENDING: [i32; 2] = [SIGTSTP, SIGCONT];
 
 /// Parameters of a holder.
 #[derive(Clone, Debug)]
@@ -76,10 +83,14 @@ pub fn hold(setup: Setup) -> io::Result<u8> {
     // Orphans of the job become our children, as they do for PID 1.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut signals = Vec::new();
-    for signal in ENDING.into_iter().chain(USERS) {
+    for signal in ENDING.into_iter().chain(USERS).chain(SUSPENDING).chain([SIGWINCH]).chain(REAL_TIME) {
         let count = Arc::new(AtomicUsize::new(0));
-        signal_hook::flag::register_usize(signal, Arc::clone(&count), 1)?;
-        signals.push((signal, count));
+        match signal_hook::flag::register_usize(signal, Arc::clone(&count), 1) {
+            Ok(_) => signals.push((signal, count)),
+            // The C library has reserved it.
+            Err(_) if REAL_TIME.contains(&signal) => {}
+            Err(error) => return Err(error),
+        }
     }
     let held = inherited(&setup.folder)?;
     let mut holder = Holder {
@@ -120,7 +131,7 @@ pub fn hold(setup: Setup) -> io::Result<u8> {
 fn inherited(folder: &Folder) -> io::Result<Held> {
     let mut held: Held = folder.read("holder.json")?.unwrap_or_default();
     held.pid = std::process::id();
-    (held.supervisor, held.refused) = (None, None);
+    (held.supervisor, held.refused, held.is_suspended) = (None, None, false);
     held.told.clear();
     while folder.order_at(held.obeyed + 1)?.is_some() {
         held.obeyed += 1;
@@ -215,14 +226,31 @@ impl Holder {
                 // Recorded before the launcher acts on it.
                 self.changed();
             }
-            let Some(signal) = Signal::from_named_raw(number) else { continue };
-            if USERS.contains(&number) && self.setup.users_to_ranks {
-                for member in self.members().iter().filter(|member| is_rank(member)) {
-                    tree::signal(member, signal);
-                }
-            } else if let Some(launcher) = self.launcher() {
-                // It is our child until we reap it, so its pid cannot be reused.
-                let _ = rustix::process::kill_process(launcher, signal);
+            if SUSPENDING.contains(&number) {
+                self.held.is_suspended = number == SIGTSTP;
+                self.changed();
+            }
+            self.pass(number);
+        }
+    }
+
+    /// Forwards a signal to the launcher, to its ranks, or to all of the job.
+    fn pass(&self, number: i32) {
+        let is_users = USERS.contains(&number) || REAL_TIME.contains(&number);
+        let to_ranks = is_users && self.setup.users_to_ranks;
+        if !to_ranks && !SUSPENDING.contains(&number) {
+            // It is our child until we reap it, so its pid cannot be reused.
+            let Some(launcher) = self.launcher() else { return };
+            match Signal::from_named_raw(number) {
+                Some(signal) => drop(rustix::process::kill_process(launcher, signal)),
+                None => kill(number, launcher.as_raw_nonzero().get().unsigned_abs()),
+            }
+            return;
+        }
+        for member in self.members().iter().filter(|member| !to_ranks || is_rank(member)) {
+            match Signal::from_named_raw(number) {
+                Some(signal) => drop(tree::signal(member, signal)),
+                None => kill(number, member.pid),
             }
         }
     }
@@ -278,7 +306,7 @@ impl Holder {
         let mut child = command.spawn()?;
         self.held.launched =
             Some(Launched { attempt: *attempt, generation: *generation, pid: child.id(), at: now() });
-        self.held.ended = None;
+        (self.held.ended, self.held.is_suspended) = (None, false);
         self.ended_at = None;
         self.pumps.retain(|pump| !pump.is_finished());
         let streams: [Option<Box<dyn Read + Send>>; 2] = [
@@ -354,6 +382,13 @@ impl Holder {
             thread::sleep(NAP);
         }
     }
+}
+
+/// Sends a signal for real-time programs, which has no name, with the program `kill`. It is reaped as every child is.
+fn kill(number: i32, pid: u32) {
+    let words = [format!("-{number}"), pid.to_string()];
+    // Without that program the signal is lost.
+    let _ = Command::new("kill").args(words).env(tree::MARK, "kill").stdin(Stdio::null()).spawn();
 }
 
 /// Whether a process has a rank number in its environment.

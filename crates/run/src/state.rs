@@ -61,6 +61,8 @@ pub struct Held {
     pub ended: Option<Ended>,
     /// Signals that the holder received, oldest first.
     pub told: Vec<Told>,
+    /// The job has been suspended (SIGTSTP) and not continued: it is not expected to make progress.
+    pub is_suspended: bool,
     /// An order that could not be executed, and why.
     pub refused: Option<(u64, String)>,
 }

@@ -183,6 +183,11 @@ impl Progress {
         self.marks.front().copied().filter(|_| self.marks.len() > 1)
     }
 
+    /// Silence until now does not count: the job is suspended.
+    pub(crate) fn wait(&mut self) {
+        (self.moved, self.began) = (Instant::now(), Instant::now());
+    }
+
     /// Writes the steps into the times of the attempt.
     pub(crate) fn note(&self, span: &mut Span) {
         (span.first, span.last) = (self.counters.first(), self.counters.last());

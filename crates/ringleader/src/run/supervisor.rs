@@ -4,6 +4,7 @@
 
 mod halting;
 mod stall;
+mod starting;
 mod telling;
 
 use std::fs::File;
@@ -35,7 +36,6 @@ use crate::run::council::Council;
 use crate::run::doubt::Silence;
 use crate::run::duty::{self, Duty, Found};
 use crate::run::evidence::Evidence;
-use crate::run::launch::Fill;
 use crate::run::notice;
 use crate::run::preflight::Examination;
 use crate::watch::agent::{Agent, Target};
@@ -250,6 +250,7 @@ impl Supervisor<'_> {
         self.keep();
         self.read_held();
         if self.records.is_empty() {
+            self.tell_share();
             return;
         }
         self.say("a new supervisor took over; the job was not affected");
@@ -478,121 +479,6 @@ impl Supervisor<'_> {
         None
     }
 
-    fn launch(&mut self, decree: &Decree) {
-        let What::Run { nodes, checkpoint, .. } = &decree.what else { return };
-        if self.halting.is_some() || self.member.ready_for < decree.generation && self.examination.is_some() {
-            return;
-        }
-        let attempt = decree.generation as u32;
-        if let Some(why) = self.member.unfit.clone() {
-            // It was running when all agreed on it.
-            self.left.halted = decree.generation;
-            self.left.judgement =
-                Some(Judgement::unjudged(&format!("{} cannot join: {why}", self.asked.node)));
-            self.keep();
-            self.go(State::Preflight, |_| {});
-            return self.go(State::Failing, |_| {});
-        }
-        if self.state != State::Preflight {
-            self.go(State::Preflight, |_| {});
-        }
-        let master = nodes.first().cloned().unwrap_or_default();
-        let view = self.council.view().unwrap_or_default();
-        let address =
-            view.members.iter().find(|member| member.node == master).map(|member| member.address.clone());
-        let fill = Fill {
-            job: self.asked.job.clone(),
-            generation: decree.generation,
-            nodes: nodes.clone(),
-            master: address.unwrap_or(master),
-            node: self.asked.node.clone(),
-            checkpoint: checkpoint.clone(),
-        };
-        let (generation, chosen) = (decree.generation, checkpoint.clone());
-        self.go(State::Launching, |record| (record.generation, record.checkpoint) = (generation, chosen));
-        let mut env = fill.env(attempt);
-        self.add_env(&mut env, attempt);
-        let order = Order::Launch { attempt, generation, argv: fill.argv(&self.asked.argv), env };
-        let number = match self.folder.order(&order) {
-            Ok(number) => number,
-            Err(error) => return self.say(&format!("the order to start could not be written: {error}")),
-        };
-        let until = Instant::now() + Duration::from_secs(30);
-        while self.held.obeyed < number && Instant::now() < until {
-            thread::sleep(Duration::from_millis(10));
-            self.read_held();
-        }
-        match self.held.launched {
-            Some(launched) if launched.attempt == attempt => {
-                self.attach(attempt, generation, launched.at);
-                if let Some(running) = &mut self.running {
-                    running.nodes.clone_from(nodes);
-                    running.span.resumed_from = checkpoint.as_ref().and_then(|chosen| chosen.step);
-                }
-                self.say(&format!("attempt {attempt} runs, pid {}", launched.pid));
-                self.remember_start(decree, nodes);
-                self.go(State::Running, |_| {});
-            }
-            _ => {
-                let why = self
-                    .held
-                    .refused
-                    .clone()
-                    .map_or_else(|| "the holder did not answer".to_owned(), |(_, why)| why);
-                self.say(&format!("attempt {attempt} was not started: {why}"));
-                let started = self.asked.argv.first().cloned().unwrap_or_default();
-                self.left.halted = generation;
-                self.left.judgement = Some(Judgement::unjudged(&format!("start {started}: {why}")));
-                self.keep();
-                self.go(State::Failing, |_| {});
-            }
-        }
-    }
-
-    fn add_env(&self, env: &mut Vec<(String, String)>, attempt: u32) {
-        let mut add = |name: &str, value: String| {
-            if std::env::var_os(name).is_none() {
-                env.push((name.to_owned(), value));
-            }
-        };
-        // Without this the last output would be lost in a buffer when the program is killed.
-        add("PYTHONUNBUFFERED", "1".to_owned());
-        if let Some(plugin) = crate::plugin::find() {
-            add("NCCL_PROFILER_PLUGIN", plugin.display().to_string());
-        }
-        if let Some(rings) = &self.args.rings {
-            add("RINGLEADER_RING_DIR", rings.display().to_string());
-        }
-        if let Ok(path) = self.folder.attempt(attempt) {
-            add("TORCHELASTIC_ERROR_FILE", path.join("error.json").display().to_string());
-        }
-    }
-
-    /// An earlier attempt has shown that the program's step numbers start again.
-    fn resets(&self) -> bool {
-        self.records.iter().any(|record| record.span.as_ref().is_some_and(|span| span.resets))
-    }
-
-    fn attach(&mut self, attempt: u32, generation: u64, at: f64) {
-        let Ok(path) = self.folder.attempt(attempt) else { return };
-        let passer = match Passer::start(&self.folder, attempt) {
-            Ok(passer) => passer,
-            Err(error) => return self.say(&format!("output of attempt {attempt}: {error}")),
-        };
-        self.running = Some(Running {
-            attempt,
-            generation,
-            passer,
-            progress: Progress::new(&path, self.chosen.as_ref().and_then(|chosen| chosen.step)),
-            path,
-            eye: None,
-            next_look: Instant::now(),
-            stall: Stall::default(),
-            span: Span { began: at, ended: at, resets: self.resets(), ..Span::default() },
-            nodes: vec![self.asked.node.clone()],
-        });
-    }
-
     /// Looks at the running job.
     fn follow(&mut self) {
         let is_over = self.ended().is_some();
@@ -607,6 +493,11 @@ impl Supervisor<'_> {
             if ended.is_some_and(|ended| ended.is_success() && !ended.is_clean) && self.halting.is_none() {
                 self.clean_after_success();
             }
+            return;
+        }
+        if self.held.is_suspended {
+            running.progress.wait();
+            running.stall = Stall::default();
             return;
         }
         if Instant::now() < running.next_look {

@@ -171,6 +171,37 @@ fn what_a_signal_means_is_the_programs_matter() {
     assert_eq!(job.states().last().map(String::as_str), Some("done"));
 }
 
+#[test]
+fn every_signal_is_passed_on_and_a_suspended_job_is_no_stall() {
+    let job = Job::new();
+    let script = "for s in WINCH ALRM XCPU 40 64; do trap \"echo got-$s\" $s; done; i=0; \
+                  while ! test -e go; do i=$((i+1)); echo step $i; sleep 0.1; done";
+    let mut run = job.spawn(&["--silence-floor", "1"], script);
+    let said = || fs::read_to_string(job.path("said")).unwrap_or_default();
+    wait("the job's start", || said().contains("step 9\n"));
+    for (name, words) in [
+        ("-WINCH", "got-WINCH"),
+        ("-ALRM", "got-ALRM"),
+        ("-XCPU", "got-XCPU"),
+        ("-40", "got-40"),
+        ("-64", "got-64"),
+    ] {
+        signal(name, u64::from(run.id()));
+        wait(words, || said().contains(words));
+    }
+    signal("-TSTP", u64::from(run.id()));
+    let launcher = job.held()["launched"]["pid"].as_u64().unwrap();
+    let is_stopped =
+        || fs::read_to_string(format!("/proc/{launcher}/stat")).is_ok_and(|stat| stat.contains(") T "));
+    wait("the stop", is_stopped);
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(is_stopped() && !said().contains("no step for"), "{}", said());
+    signal("-CONT", u64::from(run.id()));
+    wait("its continuation", || !is_stopped());
+    fs::write(job.path("go"), "").unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(0), "{}", said());
+}
+
 /// Takes one request and answers it; what was posted. None if nobody calls within a minute.
 fn listen(listener: std::net::TcpListener) -> std::thread::JoinHandle<Option<String>> {
     use std::io::{Read as _, Write as _};
