@@ -79,6 +79,13 @@ impl Writer {
     /// Opens the next file. If there are too many, removes the one after the first.
     fn turn(&mut self) {
         self.file = None;
+        // With a full disk a slow reader does not know how much it has missed.
+        let _ = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(lengths(&self.folder, self.stream))
+            .and_then(|mut file| writeln!(file, "{} {}", self.number, self.written));
         self.written = 0;
         self.number += 1;
         let n_files = self.bounds.n_files.max(2);
@@ -98,6 +105,12 @@ pub struct Position {
     pub offset: u64,
 }
 
+/// The file with number and length of each complete file of a stream: some of them are removed before a slow reader has read
+/// them.
+fn lengths(folder: &Path, stream: &str) -> PathBuf {
+    folder.join(format!("{stream}-lengths.txt"))
+}
+
 /// Reads one stream as it grows.
 #[derive(Debug)]
 pub struct Reader {
@@ -105,12 +118,33 @@ pub struct Reader {
     stream: &'static str,
     at: Position,
     file: Option<File>,
+    missed: u64,
 }
 
 impl Reader {
     /// Continues at `at`.
     pub fn new(folder: &Path, stream: &'static str, at: Position) -> Self {
-        Self { folder: folder.to_owned(), stream, at, file: None }
+        Self { folder: folder.to_owned(), stream, at, file: None, missed: 0 }
+    }
+
+    /// Bytes that were removed before they were read, since the last call.
+    pub fn missed(&mut self) -> u64 {
+        std::mem::take(&mut self.missed)
+    }
+
+    /// Goes to the beginning of a later file.
+    fn skip_to(&mut self, number: u32, is_read: bool) {
+        let text = fs::read_to_string(lengths(&self.folder, self.stream)).unwrap_or_default();
+        for line in text.lines() {
+            let Some((at, length)) = line.split_once(' ') else { continue };
+            let (Ok(at), Ok(length)) = (at.parse::<u32>(), length.parse::<u64>()) else { continue };
+            if at == self.at.number && !is_read {
+                self.missed += length.saturating_sub(self.at.offset);
+            } else if at > self.at.number && at < number {
+                self.missed += length;
+            }
+        }
+        self.at = Position { number, offset: 0 };
     }
 
     /// The current position.
@@ -132,7 +166,7 @@ impl Reader {
             let next = self.newer();
             let Some(next) = next else { return Ok(0) };
             self.file = None;
-            self.at = Position { number: next, offset: 0 };
+            self.skip_to(next, true);
         }
     }
 
@@ -149,7 +183,7 @@ impl Reader {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // It was removed meanwhile: continue with the oldest newer file.
                 let Some(next) = self.newer() else { return Ok(false) };
-                self.at = Position { number: next, offset: 0 };
+                self.skip_to(next, false);
                 self.open()
             }
             Err(error) => Err(error),
@@ -216,6 +250,12 @@ mod tests {
         // A late reader gets what is left.
         let mut late = Reader::new(folder.path(), "stdout", Position::default());
         assert_eq!(read_all(&mut late), "line 0\nline 1\nline 6\nline 7\nline 8\n");
+        assert_eq!((late.missed(), late.missed(), reader.missed()), (4 * 7, 0, 0));
+        // It had begun with a file that is gone.
+        let at = Position { number: 2, offset: 7 };
+        let mut behind = Reader::new(folder.path(), "stdout", at);
+        assert_eq!(read_all(&mut behind), "line 6\nline 7\nline 8\n");
+        assert_eq!(behind.missed(), 3 * 7);
         // A returning reader continues.
         let mut again = Reader::new(folder.path(), "stdout", reader.position());
         assert_eq!(read_all(&mut again), "");

@@ -79,6 +79,17 @@ fn pass(folder: &Folder, attempt: u32, path: &Path, positions: [Position; 2], st
                 };
             }
         }
+        for (stream, reader) in STREAMS.iter().zip(&mut readers) {
+            let missed = reader.missed();
+            if missed > 0 {
+                let mut err = io::stderr().lock();
+                // Standard error may be closed.
+                let _ = writeln!(
+                    err,
+                    "ringleader: {missed} bytes of {stream} were not forwarded: they were removed before our reader took them"
+                );
+            }
+        }
         if noted.elapsed() >= NOTE || is_last {
             let positions = [readers[0].position(), readers[1].position()];
             // At worst half a second of output is forwarded twice.
