@@ -165,6 +165,8 @@ pub struct Member {
     pub succeeded: u64,
     /// Generation that has been ended and judged on this node.
     pub halted: u64,
+    /// Generation whose evidence has been collected on this node: its ranks may be ended.
+    pub collected: u64,
     /// Path of its evidence.
     pub bundle: Option<String>,
     /// Its diagnosis.
@@ -533,6 +535,15 @@ pub fn together(members: &[Member]) -> Judgement {
     let best = members.iter().filter(|member| member.judgement.is_some()).max_by_key(rank);
     best.and_then(|member| member.judgement.clone())
         .unwrap_or_else(|| Judgement::unjudged("no node could judge the failure"))
+}
+
+/// Nodes that still run this generation and have not yet collected its evidence. Once ranks of one node are ended, those of the
+/// others report that: the evidence would show it instead of the failure.
+pub fn collecting<'a>(members: &'a [Member], nodes: &[String], generation: u64) -> Vec<&'a str> {
+    let is_open = |member: &&Member| {
+        nodes.contains(&member.node) && member.running == Some(generation) && member.collected < generation
+    };
+    members.iter().filter(is_open).map(|member| member.node.as_str()).collect()
 }
 
 /// The traceback that a person should see first: of the node whose launcher failed first. Others were ended, or failed as a

@@ -102,6 +102,8 @@ struct Halting {
     generation: u64,
     is_stale: bool,
     collecting: Option<Duty<Found>>,
+    /// Since when the evidence of this node is complete.
+    collected: Option<Instant>,
     ending: Option<Duty<()>>,
     cleaning: bool,
     /// How the launcher ended, if it ended by itself.
@@ -126,6 +128,8 @@ struct Supervisor<'a> {
     halting: Option<Halting>,
     deciding: Option<Duty<(Decree, Vec<String>)>>,
     decided: u64,
+    /// Generation whose evidence is complete.
+    collected: u64,
     examination: Option<Examination>,
     examined: Instant,
     chosen: Option<Chosen>,
@@ -200,6 +204,7 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
         halting: None,
         deciding: None,
         decided: 0,
+        collected: 0,
         examination: None,
         examined: Instant::now(),
         chosen: records.iter().rev().find_map(|record| record.checkpoint.clone()),
@@ -354,6 +359,7 @@ impl Supervisor<'_> {
             running: self.is_running().then_some(launched),
             succeeded: self.left.succeeded,
             halted: self.left.halted,
+            collected: self.collected.max(self.left.halted),
             judgement: self.left.judgement.clone(),
             bundle: self.left.bundle.clone(),
             traceback: self.left.traceback.clone(),
@@ -588,6 +594,7 @@ impl Supervisor<'_> {
                 generation: launched.generation,
                 is_stale: true,
                 collecting: None,
+                collected: None,
                 ending: None,
                 cleaning: true,
                 exit: ended,

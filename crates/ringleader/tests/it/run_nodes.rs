@@ -190,3 +190,25 @@ fn printed_files_hold_what_was_asked_for() {
     }
     assert!(checked.status.success(), "{said}");
 }
+
+/// A rank that ignores SIGTERM is not killed while the newest checkpoint grows, but afterwards.
+#[test]
+fn a_checkpoint_that_is_being_written_is_waited_for() {
+    let site = Site::new("");
+    fs::create_dir(site.path("ckpt")).unwrap();
+    let script = "trap '' TERM; echo \"$RINGLEADER_GENERATION $NODE\" >> started; [ $RINGLEADER_GENERATION = 1 ] || exit 0; \
+                  if [ $NODE = b ]; then sleep 3; exit 1; fi; sleep 4; i=0; \
+                  while [ $i -lt 50 ]; do i=$((i+1)); echo $i >> ckpt/step_5.pt; sleep 0.2; done; \
+                  echo saved >> started; sleep 100";
+    let options = ["--no-history", "--nodes", "2", "--join-within", "9", "--checkpoints", "ckpt"];
+    let began = Instant::now();
+    let mut runs = [site.start("a", &options, script), site.start("b", &options, script)];
+    let codes: Vec<Option<i32>> = runs.iter_mut().map(|run| run.wait().unwrap().code()).collect();
+    let started = site.text("started");
+    let mut lines: Vec<&str> = started.lines().collect();
+    lines[..2].sort_unstable();
+    lines[3..].sort_unstable();
+    assert_eq!(lines, ["1 a", "1 b", "saved", "2 a", "2 b"], "{}", site.text("said-a"));
+    assert_eq!(codes, [Some(0); 2]);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}

@@ -626,6 +626,22 @@ fn is_storm(tick: u64) -> bool {
 }
 
 #[test]
+fn ranks_are_ended_when_all_nodes_have_collected() {
+    let member = |node: &str, running, collected| Member {
+        node: node.to_owned(),
+        running,
+        collected,
+        ..Member::default()
+    };
+    let nodes = ["a", "b", "c"].map(str::to_owned);
+    // b is not ready; c's launcher has ended; d is a spare; a node that is lost has no member.
+    let members =
+        [member("a", Some(3), 3), member("b", Some(3), 2), member("c", None, 2), member("d", Some(3), 0)];
+    assert_eq!(collecting(&members, &nodes, 3), ["b"]);
+    assert!(collecting(&members[..1], &nodes, 3).is_empty());
+}
+
+#[test]
 fn the_first_traceback_is_of_the_node_that_failed_first() {
     let member = |at, line: &str| Member {
         failed_at: at,

@@ -1,8 +1,9 @@
 //! The end of an attempt: collect evidence, end its processes with the least loss, then clean up after them.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use ringleader_run::agree::collecting;
 use ringleader_run::effective::Span;
 use ringleader_run::journal::State;
 use ringleader_run::judgement::Judgement;
@@ -11,6 +12,9 @@ use ringleader_run::state::Order;
 use super::{Halting, Own, Supervisor};
 use crate::run::duty::Found;
 use crate::run::{attempt, duty, judge, launch};
+
+/// Longest wait for the evidence of other nodes.
+const COLLECTED: Duration = Duration::from_secs(10);
 
 impl Own {
     fn new(generation: u64, found: &Found) -> Self {
@@ -26,8 +30,15 @@ impl Supervisor<'_> {
         }
         let was_launched = self.held.launched.is_some_and(|launched| launched.generation == generation);
         let exit = self.ended();
-        let mut halting =
-            Halting { generation, is_stale, collecting: None, ending: None, cleaning: false, exit };
+        let mut halting = Halting {
+            generation,
+            is_stale,
+            collecting: None,
+            collected: None,
+            ending: None,
+            cleaning: false,
+            exit,
+        };
         if !is_stale && was_launched && self.state == State::Running {
             let span = self.running.as_ref().map(|running| Span { has_failed: true, ..running.span.clone() });
             self.go(State::Failing, |record| (record.exit, record.span) = (exit, span));
@@ -100,6 +111,12 @@ impl Supervisor<'_> {
             self.report = found.as_ref().map(|found| Own::new(halting.generation, found));
         }
         let is_over = self.ended().is_some() || self.held.launched.is_none();
+        self.collected = self.collected.max(halting.generation);
+        let since = *halting.collected.get_or_insert_with(Instant::now);
+        if !is_over && halting.ending.is_none() && self.waits(&halting, since) {
+            self.halting = Some(halting);
+            return;
+        }
         if !is_over && halting.ending.is_none() {
             let how = duty::End {
                 holder: self.held.pid,
@@ -125,6 +142,16 @@ impl Supervisor<'_> {
             return;
         }
         self.halted(&halting);
+    }
+
+    /// Waits with the end of the ranks until other nodes have their evidence, too.
+    fn waits(&self, halting: &Halting, since: Instant) -> bool {
+        if halting.is_stale || self.told().is_some() || since.elapsed() >= COLLECTED {
+            return false;
+        }
+        let members = self.council.view().map(|view| view.members).unwrap_or_default();
+        let others: Vec<_> = members.into_iter().filter(|member| member.node != self.asked.node).collect();
+        !collecting(&others, &self.nodes(), halting.generation).is_empty()
     }
 
     /// All processes of the attempt are gone.
