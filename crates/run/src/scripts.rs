@@ -40,7 +40,7 @@ pub fn files(asked: &Asked, folder: &Path) -> Vec<(&'static str, String)> {
         let words = asked.options.iter().cloned().chain(["--".to_owned()]).chain(command.iter().cloned());
         words.map(|word| format!("{blank}- {}", argument(&word))).collect::<Vec<_>>().join("\n")
     };
-    let options: String = asked.options.iter().map(|word| format!(" {}", quoted(word))).collect();
+    let options = asked.options.iter().fold(String::new(), |line, word| line + " " + &quoted(word));
     let of_slurm = asked.hub.as_ref().map_or_else(
         || "dir:${SLURM_SUBMIT_DIR:-$PWD}/ringleader-hub".to_owned(),
         |hub| quoted(hub.trim_end_matches('/')),
