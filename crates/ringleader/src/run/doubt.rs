@@ -40,7 +40,7 @@ pub(crate) fn of(report: &Report, judgement: &Judgement, silence: &Silence) -> O
 fn printed(judgement: &Judgement) -> Option<Vec<&str>> {
     let is_output = |source: &str| {
         let name = source.rsplit('/').next().unwrap_or_default();
-        STREAMS.iter().any(|stream| name.starts_with(stream)) && name.ends_with(".log")
+        name.strip_suffix(".log").is_some_and(|stem| STREAMS.iter().any(|stream| stem.starts_with(stream)))
     };
     let evidence = &judgement.evidence;
     if evidence.is_empty() || !evidence.iter().all(|cited| is_output(&cited.source)) {

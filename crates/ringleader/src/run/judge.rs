@@ -269,14 +269,14 @@ pub(crate) fn first_traceback(files: &[std::path::PathBuf]) -> Vec<String> {
             !CONSEQUENCES.iter().any(|words| last.contains(words))
         };
         if let Some(at) = blocks.iter().position(is_own) {
-            return bounded(blocks.swap_remove(at));
+            return bounded(&blocks.swap_remove(at));
         }
     }
     Vec::new()
 }
 
 /// Other nodes receive it: long lines are cut.
-fn bounded(lines: Vec<String>) -> Vec<String> {
+fn bounded(lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| cut(line)).collect()
 }
 

@@ -182,7 +182,8 @@ pub(crate) fn on_nodes(command: &[String], nodes: usize) -> (Vec<String>, Option
         return (command.to_vec(), Some(note));
     };
     let mut out = command.to_vec();
-    out.splice(at + 1..at + 1, WORDS.split_whitespace().map(str::to_owned));
+    let rest = out.split_off(at + 1);
+    out.extend(WORDS.split_whitespace().map(str::to_owned).chain(rest));
     (out, Some(format!("the command names no rendezvous: added {WORDS}")))
 }
 

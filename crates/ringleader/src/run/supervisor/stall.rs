@@ -241,7 +241,7 @@ mod tests {
             for _ in 0..3 {
                 stall.take(Some(found.clone()), Instant::now());
             }
-            let judgement = stall.found.map(|found| found.judgement).unwrap_or(Judgement::unjudged("none"));
+            let judgement = stall.found.map_or(Judgement::unjudged("none"), |found| found.judgement);
             assert_eq!(judgement.cause, "undecided");
             assert_eq!(judgement.doubted, Some(found.judgement.cause));
         }
