@@ -43,7 +43,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let args: Vec<Val> = call.args.iter().map(|arg| self.eval(arg)).collect();
         let keywords: Vec<(&'s str, Val)> =
             call.keywords.iter().map(|(key, value)| (key.unwrap_or("**"), self.eval(value))).collect();
-        self.feed(super::given::object(&call.func), base.as_ref().unwrap_or(&callee), &args, &keywords);
+        self.feed(super::own::object(&call.func), base.as_ref().unwrap_or(&callee), &args, &keywords);
         let start = hash(&[70, hash_text(name), callee.sym, base.as_ref().map_or(0, |base| base.sym)]);
         let sym = args.iter().fold(start, |sym, value| chain(sym, value.sym));
         let sym = keywords.iter().fold(sym, |sym, (key, value)| chain(chain(sym, hash_text(key)), value.sym));

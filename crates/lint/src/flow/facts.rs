@@ -10,6 +10,7 @@ use super::held::{Attributes, Context};
 use super::known::Known;
 use super::mentions::{Mentions, mentions};
 use super::names::is_local_name;
+use super::own;
 use super::value::Global;
 use crate::lookup::LookupMap;
 use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
@@ -535,10 +536,16 @@ fn note<'s>(
                 sketch.handlers.push(handler);
             }
             let target = match target(project, context, id, call) {
-                Target::Nothing => {
-                    super::given::of_local_object(project, project.functions[id].file, names, call)
-                        .map_or(Target::Nothing, Target::Func)
-                }
+                Target::Nothing => own::of_local_object(
+                    project,
+                    project.functions[id].file,
+                    |name| match names.get(name)?.last()? {
+                        (value, None) => Some(value),
+                        _ => None,
+                    },
+                    call,
+                )
+                .map_or(Target::Nothing, Target::Func),
                 target => target,
             };
             match target {

@@ -1,40 +1,14 @@
 //! What calls that are not followed make of what they are given, and objects that are told of a process's own data.
 
 use super::calls::bindings;
-use super::facts::Assigned;
 use super::machine::Machine;
+use super::own::own_data;
 use super::value::{Data, Locally, Taint, Val};
 use crate::python::ast::{Call, Expr, ExprKind, Span};
-use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
+use crate::python::index::{ClassId, FuncId};
 
-/// Words of functions that make a value equal on all processes, as far as their names tell.
-const AGREEING: &[&str] =
-    &["reduce", "gather", "sync", "broadcast", "agree", "all_", "dist", "across", "global", "world"];
 /// Words of objects that watch what a process measures.
 const WATCHERS: &[&str] = &["stop", "early", "patience", "monitor", "meter", "tracker", "watch", "detector"];
-
-/// In what a value that is made of these may differ: of the process's own data comes the process's own.
-pub(super) fn own_data<'a>(values: impl Iterator<Item = &'a Val>) -> Taint {
-    let own = values.filter(|value| !value.agreed && value.taint.axes == 0);
-    let own = own.filter(|value| match value.taint.local {
-        Some(Locally::Data | Locally::File | Locally::Time | Locally::Random | Locally::Signal) => true,
-        // A number of what a loader yields, and not the loader.
-        Some(Locally::Loader | Locally::Part | Locally::End) => value.shape.is_clean(),
-        _ => false,
-    });
-    let own = own.map(|value| match value.taint.local {
-        Some(Locally::Loader | Locally::Part | Locally::End) => {
-            Taint { local: Some(Locally::Data), ..value.taint }
-        }
-        _ => value.taint,
-    });
-    own.fold(Taint::NONE, Taint::join)
-}
-
-/// Whether a function of this name may make its value equal on all processes.
-pub(super) fn may_agree(name: &str) -> bool {
-    AGREEING.iter().any(|word| name.contains(word))
-}
 
 impl<'p, 's> Machine<'_, 'p, 's> {
     /// The call of an object of the project.
@@ -110,14 +84,6 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 const MEASURED: &[&str] =
     &["done", "terminated", "truncated", "finished", "residual", "loss", "score", "reward", "kl"];
 
-/// Whether a value comes from a call that is not named as one that makes it equal on all processes.
-pub(super) fn measures(value: &Expr<'_>) -> bool {
-    match &value.kind {
-        ExprKind::Call(call) => !call.func.last_name().is_some_and(may_agree),
-        _ => false,
-    }
-}
-
 impl<'s> Machine<'_, '_, 's> {
     /// What is named as a measurement, and of which nothing else is known, is the process's own.
     pub(super) fn measured(&mut self, target: &Expr<'s>) {
@@ -134,37 +100,5 @@ impl<'s> Machine<'_, '_, 's> {
             }
             _ => {}
         }
-    }
-}
-
-/// The object of a call: `x` of `x(...)` and of `x.method(...)`.
-pub(super) fn object<'a, 's>(func: &'a Expr<'s>) -> &'a Expr<'s> {
-    match &func.kind {
-        ExprKind::Attr(of, _) => of,
-        _ => func,
-    }
-}
-
-/// The method of the project that a call on an object reaches which the function itself makes.
-pub(super) fn of_local_object(
-    project: &Project<'_>,
-    file: FileId,
-    names: &Assigned<'_, '_>,
-    call: &Call<'_>,
-) -> Option<FuncId> {
-    let (name, method) = match &call.func.kind {
-        ExprKind::Name(name) => (*name, None),
-        ExprKind::Attr(of, method) => match of.kind {
-            ExprKind::Name(name) => (name, Some(*method)),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let (value, None) = names.get(name)?.last()? else { return None };
-    let ExprKind::Call(maker) = &value.kind else { return None };
-    let Meaning::Class(class) = project.resolve(file, &maker.func.dotted()?)? else { return None };
-    match method {
-        Some(method) => project.method(class, method),
-        None => project.called(class),
     }
 }

@@ -1,8 +1,5 @@
 //! Decorators of the project that keep some processes out of a function: their wrapper calls it under a condition on the rank.
 
-use super::machine::Machine;
-use super::trace::{Decider, Decision, Event};
-use super::value::{Cond, Origin};
 use crate::lookup::LookupMap;
 use crate::python::ast::{Arm, Expr, ExprKind, Stmt, StmtKind};
 use crate::python::index::{FuncId, Meaning, Project};
@@ -12,11 +9,11 @@ use crate::python::walk;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guarding {
     /// The function that calls what is decorated.
-    wrapper: FuncId,
+    pub(super) wrapper: FuncId,
     /// Its statement with the condition.
-    statement: usize,
+    pub(super) statement: usize,
     /// Whether the decorated function runs where the condition holds, or where it fails.
-    enters: bool,
+    pub(super) enters: bool,
 }
 
 /// Functions that a decorator of the project keeps from some processes.
@@ -89,41 +86,4 @@ fn calls(stmt: &Stmt<'_>, given: &str) -> bool {
         });
     });
     found || walk::blocks(stmt).into_iter().flatten().any(|inner| calls(inner, given))
-}
-
-impl Machine<'_, '_, '_> {
-    /// Whether a decorator of the project lets this process into a function.
-    pub(super) fn passes_wrapper(&mut self, func: FuncId) -> bool {
-        let Some(guarding) = self.facts.guarded.get(&func).copied() else { return true };
-        let project = self.project;
-        let wrapper = &project.functions[guarding.wrapper].def.body;
-        let Some(StmtKind::If(arms)) = wrapper.get(guarding.statement).map(|stmt| &stmt.kind) else {
-            return true;
-        };
-        let Some(test) = arms.first().and_then(|arm| arm.test.as_ref()) else { return true };
-        self.push_frame(guarding.wrapper, None);
-        self.muted += 1;
-        let value = self.eval(test);
-        self.muted -= 1;
-        self.frames.pop();
-        let Cond::Known(holds) = *value.cond() else { return true };
-        if value.taint.axes == 0 {
-            return true;
-        }
-        let passes = holds == guarding.enters;
-        let f = &project.functions[func];
-        let name = f.def.decorators.first().map_or(f.def.name_span, |decorator| decorator.span);
-        let whole = Origin { file: f.file, span: f.def.span };
-        self.record(Event::Decision(Decision {
-            kind: Decider::Decorator,
-            at: whole,
-            test: Origin { file: f.file, span: name },
-            arm: whole,
-            outcome: u64::from(passes),
-            taint: value.taint,
-            is_known: true,
-            func,
-        }));
-        passes
-    }
 }

@@ -483,7 +483,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
                 Flow::Next
             }
             StmtKind::Assign(targets, value) => {
-                let is_measured = self.with_local && super::given::measures(value);
+                let is_measured = self.with_local && super::own::measures(value);
                 let value = self.eval(value);
                 for target in targets {
                     self.assign(target, value.clone());
