@@ -25,7 +25,9 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         culprits
             .extend(same.map(|f| &f.culprits).find(|found| !found.is_empty()).into_iter().flatten().cloned());
     }
-    if culprits.is_empty() && is_of_one(verdict.cause) {
+    // Watchdogs end those that waited: their ends are no sign of a fault of their own.
+    let has_waited = scene.failure().has(Way::TimedOut) || scene.failure().has(Way::Stuck);
+    if culprits.is_empty() && is_of_one(verdict.cause) && !has_waited {
         let ranks = named(scene).or_else(|| lone(scene));
         culprits.extend(ranks.iter().flatten().map(|rank| scene.roster().culprit_rank(*rank)));
     }

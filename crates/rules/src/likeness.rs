@@ -238,7 +238,7 @@ fn are_events(scene: &Scene<'_>, likely: &Likely) -> bool {
         scene.case().observations.iter().any(|o| {
             o.cite.source == cite.source
                 && o.cite.line == cite.line
-                && !matches!(o.fact, Fact::Words(_) | Fact::Said(_))
+                && !matches!(o.fact, Fact::Words(_) | Fact::Said(_) | Fact::Hosts(_))
         })
     };
     likely.because.iter().all(|(_, _, cite)| is_event(cite))

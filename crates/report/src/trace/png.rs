@@ -91,7 +91,9 @@ impl Canvas {
         let (x, y, radius) = (x * SCALE, y * SCALE, radius * SCALE);
         for row in (y - radius).floor() as i64..=(y + radius).ceil() as i64 {
             for column in (x - radius).floor() as i64..=(x + radius).ceil() as i64 {
-                let distance = (column as f64 + 0.5 - x).hypot(row as f64 + 0.5 - y);
+                let (across, down) = (column as f64 + 0.5 - x, row as f64 + 0.5 - y);
+                // `hypot` is a symbol of glibc 2.35, and older ones are supported.
+                let distance = (across * across + down * down).sqrt();
                 let share = (radius - distance + 0.5).clamp(0.0, 1.0) * DOT_OPACITY;
                 self.blend((column, row), fill, share);
             }
