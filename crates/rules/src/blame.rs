@@ -35,7 +35,7 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
     let machine = machine(scene, first).or_else(|| only.cloned().filter(|_| !is_of_others(verdict.cause)));
     for culprit in &mut culprits {
         // A name says more than an address.
-        let is_vague = culprit.host.as_ref().is_none_or(|host| is_address(host));
+        let is_vague = culprit.host.as_ref().is_none_or(is_address);
         let better = if culprit.rank.is_none() { machine.as_ref() } else { only };
         if is_vague && better.is_some_and(|host| culprit.host.is_none() || !is_address(host)) {
             culprit.host = better.cloned();

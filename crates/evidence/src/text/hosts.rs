@@ -45,13 +45,13 @@ impl HostReader {
             return;
         }
         let text = lossy(raw);
-        let Some((host, reach)) = session(&text).map(|host| (host, HostReach::Session)).or_else(|| {
+        let Some((host, reach)) = session(&text).map(|prompt| (prompt.0, HostReach::Session)).or_else(|| {
             let host = about(&text)?;
             Some((Some(host), HostReach::Line))
         }) else {
             return;
         };
-        let host = host.map(|name| Host::from(name));
+        let host = host.map(Host::from);
         let same = |last: &HostAt| last.reach == HostReach::Session && last.host == host;
         if reach == HostReach::Session && self.marks.iter().rev().find(|m| m.reach == reach).is_some_and(same)
         {
@@ -84,8 +84,12 @@ fn may_show(raw: &[u8]) -> bool {
         || has(b"host ")
 }
 
-/// The machine of the prompt that a line begins with; Some(None) for a prompt that names none, None for other lines.
-fn session(text: &str) -> Option<Option<&str>> {
+/// A prompt, and the machine on which its command runs, if it is named.
+#[derive(Debug, PartialEq)]
+struct Prompt<'a>(Option<&'a str>);
+
+/// The prompt that a line begins with.
+fn session(text: &str) -> Option<Prompt<'_>> {
     let text = text.trim();
     let (prompt, command) = if let Some(command) = text.strip_prefix("$ ") {
         ("", command)
@@ -107,7 +111,7 @@ fn session(text: &str) -> Option<Option<&str>> {
     } else {
         Some(of_prompt(prompt, text)?)
     };
-    Some(elsewhere(command).or(own))
+    Some(Prompt(elsewhere(command).or(own)))
 }
 
 /// The machine in `user@node3:~/run`, `[user@node3 run]`, `(env) user@node3 run` or `node3`.
@@ -240,7 +244,7 @@ mod tests {
             ("step 3 loss 2.1 # ok", None),
             ("mail joe@corp.example for 3 $ more", None),
         ] {
-            assert_eq!(session(line), expected, "{line}");
+            assert_eq!(session(line).map(|prompt| prompt.0), expected, "{line}");
         }
     }
 
