@@ -1,4 +1,4 @@
-//! A plot as a list of shapes, and the same as SVG. [`super::png`] draws it as an image.
+//! A plot as a list of shapes, and the same as SVG. `png` draws it as an image.
 
 use std::fmt::Write as _;
 
