@@ -523,7 +523,8 @@ impl Readers {
         self.words.line(line, taken, sink);
         let is_early = line.number <= N_SURE_LINES;
         self.progress.pace.start(line, is_early);
-        if is_early {
+        // NCCL's lines have their machine in front.
+        if is_early && !self.is_in_nccl_log {
             self.hosts.line(line, sink);
         }
         if taken.is_none() && is_early {

@@ -31,7 +31,7 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         let ranks = named(scene).or_else(|| lone(scene));
         culprits.extend(ranks.iter().flatten().map(|rank| scene.roster().culprit_rank(*rank)));
     }
-    let only = scene.machines().all().first().filter(|_| scene.machines().all().len() == 1);
+    let only = scene.machines().only();
     let machine = machine(scene, first).or_else(|| only.cloned().filter(|_| !is_of_others(verdict.cause)));
     for culprit in &mut culprits {
         // A name says more than an address.

@@ -36,6 +36,8 @@ pub struct Hosts {
     whole: BTreeMap<SourceId, Host>,
     /// All that are named.
     all: BTreeSet<Host>,
+    /// Some commands ran on a machine that is not named.
+    has_nameless: bool,
 }
 
 impl Hosts {
@@ -43,6 +45,7 @@ impl Hosts {
     pub fn new(case: &Case, roster: &Roster) -> Self {
         let mut hosts = Self::default();
         let mut by_source: BTreeMap<SourceId, BTreeSet<Host>> = BTreeMap::new();
+        let mut nameless: BTreeSet<SourceId> = BTreeSet::new();
         hosts.all.extend(roster.members.iter().filter_map(|m| m.host.clone()));
         for observation in &case.observations {
             let source = observation.cite.source;
@@ -54,6 +57,13 @@ impl Hosts {
                 Fact::Hosts(marks) => {
                     let named = marks.iter().filter_map(|m| m.host.clone());
                     by_source.entry(source).or_default().extend(named);
+                    // A shell without a name that leads to a machine with one is on another.
+                    let mut sessions = marks.iter().filter(|m| m.reach == HostReach::Session);
+                    let is_named = sessions.next().map(|m| m.host.is_some());
+                    if is_named.is_some_and(|is_named| sessions.any(|m| m.host.is_some() != is_named)) {
+                        hosts.has_nameless = true;
+                        nameless.insert(source);
+                    }
                     hosts.marks.insert(source, marks.to_vec());
                 }
                 Fact::Nccl(log) => {
@@ -64,39 +74,32 @@ impl Hosts {
             }
         }
         hosts.all.extend(by_source.values().flatten().cloned());
-        for (id, source) in (0u32..).map(SourceId).zip(&case.sources) {
+        let by_word = hosts.by_first_word();
+        let mut whole = BTreeMap::new();
+        let sources = (0u32..).map(SourceId).zip(&case.sources).filter(|(id, _)| !nameless.contains(id));
+        for (id, source) in sources {
             let named = by_source.get(&id);
             let one = named.filter(|named| named.len() == 1).and_then(|named| named.first().cloned());
             let is_quiet = named.is_none_or(BTreeSet::is_empty);
-            let by_name = || hosts.by_name(&source.path, source.kinds.iter().all(|k| OF_MACHINE.contains(k)));
+            let by_name =
+                || by_name(&by_word, &source.path, source.kinds.iter().all(|k| OF_MACHINE.contains(k)));
             if let Some(host) = one.or_else(|| is_quiet.then(by_name).flatten()) {
-                hosts.whole.insert(id, host);
+                whole.insert(id, host);
             }
         }
-        hosts.all.extend(hosts.whole.values().cloned());
+        hosts.all.extend(whole.values().cloned());
+        hosts.whole = whole;
         hosts
     }
 
-    /// The machine that a file's name is: one that is known, or the name of a file that a machine's tools wrote.
-    fn by_name(&self, path: &str, is_of_machine: bool) -> Option<Host> {
-        let file = path.rsplit(['/', '!']).next()?;
-        let stem = file.split('.').next().filter(|stem| !stem.is_empty())?;
-        let is_edge = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric());
-        let is_in = |host: &&Host| {
-            file.match_indices(host.as_ref()).any(|(at, name)| {
-                let (before, after) =
-                    (file.get(..at).unwrap_or(""), file.get(at + name.len()..).unwrap_or(""));
-                is_edge(before.chars().next_back()) && is_edge(after.chars().next())
-            })
-        };
-        if let Some(known) = self.all.iter().filter(is_in).max_by_key(|host| host.len()) {
-            return Some(known.clone());
+    /// All that are named, by the first word of their names.
+    fn by_first_word(&self) -> BTreeMap<String, Vec<Host>> {
+        let mut by_word: BTreeMap<String, Vec<Host>> = BTreeMap::new();
+        for host in &self.all {
+            let word = host.split(is_edge).next().unwrap_or_default();
+            by_word.entry(word.to_owned()).or_default().push(host.clone());
         }
-        let is_name = |part: &&str| {
-            let first = part.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-            part.ends_with(|c: char| c.is_ascii_digit()) && first.len() > 1 && !NO_HOSTS.contains(&first)
-        };
-        stem.split('_').find(is_name).filter(|_| is_of_machine).map(Host::from)
+        by_word
     }
 
     /// The machine on which a line was printed.
@@ -116,8 +119,38 @@ impl Hosts {
         self.whole.get(&cite.source)
     }
 
-    /// All machines that the evidence names.
-    pub fn all(&self) -> &BTreeSet<Host> {
-        &self.all
+    /// The only machine that the evidence is of, if it is named.
+    pub fn only(&self) -> Option<&Host> {
+        self.all.first().filter(|_| self.all.len() == 1 && !self.has_nameless)
     }
+}
+
+fn is_edge(c: char) -> bool {
+    !c.is_ascii_alphanumeric()
+}
+
+/// The machine that a file's name is: one that is known, or the name of a file that a machine's tools wrote.
+fn by_name(by_word: &BTreeMap<String, Vec<Host>>, path: &str, is_of_machine: bool) -> Option<Host> {
+    let file = path.rsplit(['/', '!']).next()?;
+    let stem = file.split('.').next().filter(|stem| !stem.is_empty())?;
+    // Where each word of the name begins.
+    let starts = file.char_indices().filter(|(at, c)| {
+        !is_edge(*c) && file.get(..*at).and_then(|before| before.chars().next_back()).is_none_or(is_edge)
+    });
+    let known = starts.filter_map(|(at, _)| {
+        let rest = file.get(at..)?;
+        let hosts = by_word.get(rest.split(is_edge).next()?)?;
+        let ends = |host: &&Host| {
+            rest.strip_prefix(host.as_ref()).is_some_and(|left| left.chars().next().is_none_or(is_edge))
+        };
+        hosts.iter().filter(ends).max_by_key(|host| host.len())
+    });
+    if let Some(known) = known.max_by_key(|host| host.len()) {
+        return Some(known.clone());
+    }
+    let is_name = |part: &&str| {
+        let first = part.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        part.ends_with(|c: char| c.is_ascii_digit()) && first.len() > 1 && !NO_HOSTS.contains(&first)
+    };
+    stem.split('_').find(is_name).filter(|_| is_of_machine).map(Host::from)
 }

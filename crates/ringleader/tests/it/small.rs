@@ -133,6 +133,9 @@ fn the_machine_is_named_by_the_prompt_the_command_or_the_file() {
     assert!(machines(&[("dmesg.txt", LOST_GPU)]).is_empty());
     let bare = format!("$ dmesg | tail -3\n{LOST_GPU}");
     assert!(machines(&[("attempt-2.txt", &bare)]).is_empty());
+    // What a shell without a name printed is not of the machine that it asks next.
+    let next = format!("$ dmesg | tail -3\n{LOST_GPU}$ ssh cn-42 uptime\n 10:11:12 up 3 days\n");
+    assert!(machines(&[("paste.txt", &next)]).is_empty());
 }
 
 #[test]
