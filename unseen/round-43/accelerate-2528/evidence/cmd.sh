@@ -1,0 +1,1 @@
+CUDA_VISIBLE_DEVICES="0,1" accelerate launch --config_file config.yaml run_mlm_no_trainer.py --model_type bert --tokenizer_name ./tok --train_file ./train_data --max_seq_length 512 --per_device_train_batch_size 32 --preprocessing_num_workers 32 --num_train_epochs 2
