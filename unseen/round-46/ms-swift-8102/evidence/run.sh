@@ -1,0 +1,3 @@
+export NCCL_TIMEOUT=14400
+export TORCH_DIST_TIMEOUT=14400
+CUDA_VISIBLE_DEVICES=2,3,4,5,6,7 NPROC_PER_NODE=6 swift rlhf --rlhf_type grpo --deepspeed zero3 ...
