@@ -25,17 +25,19 @@ const COST: f64 = 1.0;
 const MIN_CASES: usize = 3;
 const MOST: f64 = 0.25;
 /// Words that are kept.
-const N_WORDS: usize = 12_000;
+const N_WORDS: usize = 20_000;
 /// Causes of one word that are kept.
-const N_CAUSES: usize = 12;
+const N_CAUSES: usize = 24;
 /// Lesser weights are left out.
-const LEAST: f64 = 0.005;
+const LEAST: f64 = 0.003;
 /// Weight of recordings of this repository, and of harmless messages of one line each.
 const MINOR: f64 = 0.3;
 /// Weight of a piece of written evidence.
-const WRITTEN: f64 = 1.0;
+const WRITTEN: f64 = 0.5;
 /// What separates two of them.
 const CUT: &str = "\n-----8<-----\n";
+/// Begins the line that names other causes that would be right.
+const ALSO_RIGHT: &str = "also:";
 /// Part of its weight with which a case speaks for a cause that would be right, too.
 const ALSO: f64 = 0.3;
 
@@ -125,11 +127,19 @@ impl Corpus {
         }
         for piece in fs::read_to_string(path)?.split(CUT) {
             let mut words = BTreeSet::new();
-            piece
-                .lines()
-                .filter(|line| !sign::is_command(line))
-                .for_each(|line| self.words(line, &mut words));
-            let (cause, right) = (cause.clone(), vec![cause.clone()]);
+            let mut right = vec![cause.clone()];
+            for line in piece.lines() {
+                if let Some(others) = line.strip_prefix(ALSO_RIGHT) {
+                    right.extend(others.split(',').map(|id| id.trim().to_owned()));
+                } else if !sign::is_command(line) {
+                    self.words(line, &mut words);
+                }
+            }
+            let unknown = right.iter().find(|id| ringleader_model::Cause::of_id(id).is_none());
+            if let Some(id) = unknown {
+                return Err(io::Error::other(format!("{}: no cause has the name {id}", path.display())));
+            }
+            let cause = cause.clone();
             self.documents.push(Document {
                 set,
                 cause,

@@ -12,6 +12,7 @@ use ringleader_model::{
     SourceKind, Weight,
 };
 
+use crate::good_signs::{GoodSign, good_signs};
 use crate::rule::Draft;
 
 /// Name of the finding's rule.
@@ -33,6 +34,9 @@ const PLAIN: f32 = -0.1;
 const PLAIN_LEAD: f32 = 0.4;
 /// Least distance to the next cause, but where lines report a failure.
 const LEAST_MARGIN: f32 = 0.05;
+/// Least score, and lead before the next cause, of a guess that nothing else supports.
+const LEAST_OF_LEAD: f32 = -0.6;
+const LEAD: f32 = 0.05;
 /// Least score that overrules a rule.
 const LEAST_OVER_RULE: f32 = -0.3;
 /// The same over a cause that shows how a process ended and not why.
@@ -187,6 +191,24 @@ pub(crate) fn finding(scene: &Scene<'_>, doubt: Doubt, is_running: bool) -> Opti
         return None;
     }
     draft(&likely).build()
+}
+
+/// The most likely cause where nothing else decides and the words are those of one cause: it leads the next one, and health.
+/// Of the open cases of the public rounds, with weights that had not seen them, 31 of 45 such guesses were right; without the
+/// lead before the next cause 38 of 66. Measurements and orderly ends are not guessed at: half of those cases were healthy.
+pub(crate) fn lead(scene: &Scene<'_>) -> Option<Finding> {
+    let likely = scene.likeness().likeliest()?;
+    let signs = good_signs(scene.case());
+    let is_plain = likely.score >= LEAST_OF_LEAD
+        && likely.margin >= LEAD
+        && likely.score >= likely.health
+        && !signs.contains(&GoodSign::Measured)
+        && !signs.contains(&GoodSign::Ended);
+    let is_judged = || is_judged(scene, &likely) && (scene.has_job() || are_events(scene, &likely));
+    if !is_plain || is_contradicted(scene, likely.cause) || is_judged() {
+        return None;
+    }
+    draft(&likely).confidence(Confidence::Low).build()
 }
 
 /// Who is at fault where a hang is only guessed: the one rank that does not wait; or rank 0, if it is not seen to wait and the

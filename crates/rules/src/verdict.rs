@@ -174,7 +174,9 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     } else {
         Doubt::Nothing
     };
-    let Some(finding) = likeness::finding(scene, doubt, is_running) else { return open };
+    let guess = likeness::finding(scene, doubt, is_running);
+    let is_open = open.cause == Cause::Undecided;
+    let Some(finding) = guess.or_else(|| likeness::lead(scene).filter(|_| is_open)) else { return open };
     if has_findings && !open.findings.iter().any(|f| f.cause == finding.cause) {
         return open;
     }
@@ -473,6 +475,8 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     needs.extend(unexplained::likely(&open));
     let unproven = !nothing && !unexplained::shows_health(scene);
     let doubtful = !nothing && good_signs::are_doubtful(scene);
+    let is_by_words = (unproven || doubtful) && open.is_empty() && good_signs::are_plain(scene);
+    let (unproven, doubtful) = (unproven && !is_by_words, doubtful && !is_by_words);
     let undecided = nothing
         || trouble.is_some()
         || unseen.is_some()
@@ -496,6 +500,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
             None => unexplained::summary(&open)
                 .unwrap_or_else(|| "the evidence does not single out a cause".to_owned()),
         },
+        (None, false) if is_by_words => {
+            "no line reports a failure, and the wording is that of healthy jobs".to_owned()
+        }
         (None, false) if !scene.case().sources.iter().any(health::is_known) => {
             "the output shows progress, and no line of it is an unexplained error".to_owned()
         }
@@ -526,7 +533,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         } else {
             cause::category(Cause::None)
         },
-        confidence: if undecided { Confidence::Low } else { health::confidence(scene) },
+        confidence: if undecided || is_by_words { Confidence::Low } else { health::confidence(scene) },
         summary,
         culprits: Vec::new(),
         victims: RankSet::default(),
