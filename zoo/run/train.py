@@ -83,7 +83,8 @@ def main():
             # Waits for the GPU: the step is done.
             value = loss.item()
             with open(os.path.join(args.dir, "steps.jsonl"), "a") as file:
-                file.write(json.dumps({"step": step, "at": time.time()}) + "\n")
+                row = {"step": step, "at": time.time(), "generation": int(os.environ.get("RINGLEADER_GENERATION", "0"))}
+                file.write(json.dumps(row) + "\n")
             print(f"step {step} loss {value:.6f}", flush=True)
         if step % args.save_every == 0 and rank == 0:
             torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()},

@@ -15,6 +15,7 @@ mod metrics;
 mod notice;
 mod preflight;
 mod printed;
+mod resume;
 mod statement;
 mod supervisor;
 
@@ -297,7 +298,7 @@ fn print_checkpoint(policy: &Policy) -> Result<ExitCode, Failure> {
             help: "ringleader run --print-checkpoint --checkpoints ckpt",
         });
     };
-    let (chosen, notes) = duty::newest_checkpoint(policy);
+    let (chosen, notes) = resume::Checkpoints::look(policy, &[], None).chosen(1);
     for note in &notes {
         // Standard error may be closed.
         let _ = writeln!(std::io::stderr().lock(), "ringleader: {}", ringleader_report::quote::plain(note));

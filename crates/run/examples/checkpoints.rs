@@ -5,7 +5,7 @@ use ringleader_run::checkpoint::{Options, search};
 
 fn main() -> std::io::Result<()> {
     for dir in std::env::args_os().skip(1) {
-        let search = search(dir.as_ref(), Options { hash: true })?;
+        let search = search(dir.as_ref(), &Options { hash: true, ..Options::default() })?;
         for found in &search.all {
             println!(
                 "{} {} step {:?}: {}",

@@ -47,6 +47,9 @@ pub struct Decree {
     /// are counted from these.
     #[serde(default)]
     pub past: Vec<Failed>,
+    /// Nodes and ranks of the attempts so far, each pair once, the newest last.
+    #[serde(default)]
+    pub worlds: Vec<World>,
     /// Why, sentence by sentence.
     #[serde(default)]
     pub why: Vec<String>,
@@ -60,6 +63,34 @@ impl Decree {
     pub fn failed(&self) -> u32 {
         let is_run = matches!(self.what, What::Run { .. });
         self.generation.saturating_sub(u64::from(is_run)) as u32
+    }
+}
+
+/// Size of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct World {
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Number of ranks.
+    pub ranks: u32,
+}
+
+/// Most sizes that are remembered.
+const MAX_WORLDS: usize = 16;
+
+impl World {
+    /// The earlier sizes and a new one.
+    pub fn with(before: &[Self], new: Option<Self>) -> Vec<Self> {
+        let Some(new) = new else { return before.to_vec() };
+        let others: Vec<Self> = before.iter().copied().filter(|world| *world != new).collect();
+        let n_old = (others.len() + 1).saturating_sub(MAX_WORLDS);
+        others.into_iter().skip(n_old).chain([new]).collect()
+    }
+
+    /// Ranks on each node, if all have as many.
+    pub fn per_node(self) -> Option<u32> {
+        let nodes = u32::try_from(self.nodes).ok().filter(|nodes| *nodes > 0)?;
+        self.ranks.is_multiple_of(nodes).then_some(self.ranks / nodes).filter(|n| *n > 0)
     }
 }
 
@@ -179,6 +210,8 @@ pub struct Member {
     pub told: Option<String>,
     /// Last training step printed in that generation.
     pub step: Option<u64>,
+    /// Ranks of the whole job in that generation, as its ranks on this node have it in their environment.
+    pub ranks: Option<u32>,
     /// Seconds since its job last made progress, 0 while the pause is a usual one; None if the node cannot see progress: its
     /// ranks may print no steps.
     pub still_s: Option<f64>,
@@ -251,6 +284,8 @@ pub enum Act {
         fit: Vec<String>,
         /// Those of `fit` that were excluded until now.
         back: Vec<String>,
+        /// Waiting for further nodes is over.
+        is_late: bool,
     },
     /// The run is over.
     Finish(Decree),
@@ -311,8 +346,19 @@ impl Machine {
             What::Run { .. } => halted.generation + 1,
             _ => halted.generation,
         };
-        let (outs, past) = (halted.outs.clone(), halted.past.clone());
-        Decree { seq: halted.seq + 1, generation, at: 0.0, what, excluded, outs, past, why, judged: None }
+        let (outs, past, worlds) = (halted.outs.clone(), halted.past.clone(), halted.worlds.clone());
+        Decree {
+            seq: halted.seq + 1,
+            generation,
+            at: 0.0,
+            what,
+            excluded,
+            outs,
+            past,
+            worlds,
+            why,
+            judged: None,
+        }
     }
 
     fn is_leader(&self, view: &View) -> bool {
@@ -508,7 +554,8 @@ impl Machine {
         let members = view.members.iter().filter(|member| nodes.contains(&member.node)).cloned().collect();
         let (back, excluded): (Vec<String>, Vec<String>) =
             decree.excluded.iter().cloned().partition(|node| fit.contains(node));
-        acts.push(Act::Decide { halted: Decree { excluded, ..decree.clone() }, members, fit, back });
+        let halted = Decree { excluded, ..decree.clone() };
+        acts.push(Act::Decide { halted, members, fit, back, is_late: is_late || is_told });
     }
 
     /// Excluded nodes that may not rejoin yet.

@@ -19,6 +19,7 @@
 
 pub mod files;
 mod layouts;
+mod loads;
 pub mod pickle;
 pub mod zip;
 
@@ -29,6 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+pub use self::loads::{Fit, Loads};
 use crate::journal::Chosen;
 
 /// Number of entries of a folder that are read.
@@ -76,11 +78,6 @@ impl Layout {
             Self::Orbax => "Orbax",
         }
     }
-
-    /// Whether it loads only with the world size that wrote it.
-    pub const fn is_bound_to_world_size(self) -> bool {
-        matches!(self, Self::DeepSpeed | Self::Accelerate)
-    }
 }
 
 /// Whether a checkpoint can be used.
@@ -111,6 +108,10 @@ pub struct Found {
     pub modified: SystemTime,
     /// Files written per rank.
     pub n_rank_files: usize,
+    /// The numbers of ranks that can load it.
+    pub loads: Loads,
+    /// The next attempt has another number.
+    pub is_misfit: bool,
     /// Files that every checkpoint of the job contains under the same name.
     pub files: BTreeSet<String>,
 }
@@ -127,6 +128,27 @@ pub struct Search {
 }
 
 impl Search {
+    /// Chooses the checkpoint for a number of ranks, None if it is unknown: the newest complete one that they can load, else the
+    /// newest doubtful one.
+    pub fn choose(&mut self, dir: &Path, ranks: Option<u32>) {
+        for found in &mut self.all {
+            found.is_misfit = ranks.is_some_and(|ranks| !found.loads.on(ranks));
+        }
+        let is_complete = |found: &Found| found.soundness == Soundness::Complete && !found.is_misfit;
+        let is_usable = |found: &Found| found.is_usable() && !found.is_misfit;
+        self.chosen = self.all.iter().position(is_complete).or_else(|| self.all.iter().position(is_usable));
+        let Some(found) = self.chosen() else { return };
+        let told = layouts::pointer(dir).filter(|(_, to)| !layouts::is_named(to, found));
+        if let Some((file, to)) = told {
+            let note = format!(
+                "{} points to {to}: a program that follows it resumes from that checkpoint, not from {}",
+                file.display(),
+                found.path.display()
+            );
+            self.notes.push(note);
+        }
+    }
+
     /// The checkpoint to use.
     pub fn chosen(&self) -> Option<&Found> {
         self.chosen.and_then(|at| self.all.get(at))
@@ -135,7 +157,7 @@ impl Search {
     /// Newer checkpoints than the chosen one that were skipped, each with the reason.
     pub fn passed_over(&self) -> Vec<String> {
         let newer = self.all.get(..self.chosen.unwrap_or(self.all.len())).unwrap_or_default();
-        newer.iter().map(|found| format!("{}: {}", found.path.display(), found.soundness.words())).collect()
+        newer.iter().map(|found| format!("{}: {}", found.path.display(), found.words())).collect()
     }
 
     /// The chosen checkpoint as a journal record.
@@ -147,6 +169,24 @@ impl Search {
             step: found.step,
             passed_over: self.passed_over(),
         })
+    }
+}
+
+impl Found {
+    /// Whether a job can start from it, if its number of ranks is right.
+    fn is_usable(&self) -> bool {
+        matches!(self.soundness, Soundness::Complete | Soundness::Doubtful(_))
+    }
+
+    /// Why it is not the best one.
+    fn words(&self) -> String {
+        match &self.soundness {
+            Soundness::Complete if self.is_misfit => self.loads.words(),
+            Soundness::Doubtful(_) if self.is_misfit => {
+                format!("{}; {}", self.soundness.words(), self.loads.words())
+            }
+            soundness => soundness.words(),
+        }
     }
 }
 
@@ -162,15 +202,26 @@ impl Soundness {
     }
 }
 
-/// How thoroughly to look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How thoroughly to look, and for whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Read every byte and compare checksums.
     pub hash: bool,
+    /// Ranks of the next attempt; None if unknown: then each checkpoint is taken as loadable.
+    pub ranks: Option<u32>,
+    /// Numbers of ranks of the earlier attempts: a checkpoint with as many rank files lacks none.
+    pub worlds: Vec<u32>,
 }
 
 /// Searches the folder. Errors: it cannot be listed.
-pub fn search(dir: &Path, options: Options) -> io::Result<Search> {
+pub fn search(dir: &Path, options: &Options) -> io::Result<Search> {
+    let mut search = look(dir, options)?;
+    search.choose(dir, options.ranks);
+    Ok(search)
+}
+
+/// Examines the checkpoints of the folder, and chooses none. Errors: it cannot be listed.
+pub fn look(dir: &Path, options: &Options) -> io::Result<Search> {
     let mut notes = Vec::new();
     let mut candidates = layouts::candidates(dir, MAX_DEPTH, &mut notes)?;
     candidates.sort_by(newest_first);
@@ -179,29 +230,12 @@ pub fn search(dir: &Path, options: Options) -> io::Result<Search> {
         candidates.truncate(MAX_EXAMINED);
     }
     let mut all: Vec<Found> =
-        candidates.iter().map(|candidate| layouts::examine(candidate, options)).collect();
+        candidates.iter().map(|candidate| layouts::examine(candidate, options.hash)).collect();
     // The number in a file's name may differ from the step inside the file.
     all.sort_by(found_newest_first);
-    compare_ranks(&mut all);
+    compare_ranks(&mut all, &options.worlds);
     compare_files(&mut all);
-    let is = |soundness: &Soundness, wanted: fn(&Soundness) -> bool| wanted(soundness);
-    let chosen =
-        all.iter().position(|found| is(&found.soundness, |s| matches!(s, Soundness::Complete))).or_else(
-            || all.iter().position(|found| is(&found.soundness, |s| matches!(s, Soundness::Doubtful(_)))),
-        );
-    let mut search = Search { all, chosen, notes };
-    if let Some(found) = search.chosen() {
-        let told = layouts::pointer(dir).filter(|(_, to)| !layouts::is_named(to, found));
-        if let Some((file, to)) = told {
-            let note = format!(
-                "{} points to {to}: a program that follows it resumes from that checkpoint, not from {}",
-                file.display(),
-                found.path.display()
-            );
-            search.notes.push(note);
-        }
-    }
-    Ok(search)
+    Ok(Search { all, chosen: None, notes })
 }
 
 /// Marks a checkpoint that lacks files of the next older complete one of its layout, since a program saves the same
@@ -230,9 +264,9 @@ fn compare_files(all: &mut [Found]) {
     }
 }
 
-/// Marks a checkpoint with fewer rank files than its neighbours, since no layout records how many there must be. The
-/// world size may also have been smaller, so this makes it only doubtful.
-fn compare_ranks(all: &mut [Found]) {
+/// Marks a checkpoint with fewer rank files than its neighbours, since these layouts do not record how many there must be. The
+/// world size may also have been smaller, so this makes it only doubtful; if an attempt had as many ranks, it is complete.
+fn compare_ranks(all: &mut [Found], worlds: &[u32]) {
     for at in 0..all.len() {
         let Some(found) = all.get(at) else { continue };
         let most = all
@@ -243,6 +277,7 @@ fn compare_ranks(all: &mut [Found]) {
             .unwrap_or(0);
         let n = found.n_rank_files;
         if n < most
+            && !worlds.iter().any(|world| *world as usize == n)
             && let Some(found) = all.get_mut(at).filter(|found| found.soundness == Soundness::Complete)
         {
             found.soundness = Soundness::Doubtful(format!("files of {n} ranks, others have {most}"));

@@ -99,6 +99,28 @@ pub struct Checkpoint {
     pub dir: Option<String>,
     /// Read every byte and compare checksums.
     pub hash: bool,
+    /// What to do if the next attempt has a number of ranks that can load none of the checkpoints.
+    pub other_world: OtherWorld,
+}
+
+/// What to do about checkpoints of another number of ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherWorld {
+    /// They are skipped. If there is no other, no attempt starts with that number.
+    #[default]
+    Stop,
+    /// They are skipped. If there is no other, the job starts from the beginning.
+    Begin,
+    /// The program can load them.
+    Use,
+}
+
+impl OtherWorld {
+    const ALL: [(Self, &'static str); 3] = [(Self::Stop, "stop"), (Self::Begin, "begin"), (Self::Use, "use")];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(other, _)| *other == self).map_or("stop", |(_, name)| name)
+    }
 }
 
 /// The preflight check of a node before an attempt.
@@ -240,6 +262,7 @@ struct RawStall {
 struct RawCheckpoint {
     dir: Option<Spanned<String>>,
     hash: Option<bool>,
+    other_world: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -389,6 +412,14 @@ impl Policy {
             self.checkpoint.dir = Some(dir.get_ref().clone());
         }
         self.checkpoint.hash = file.checkpoint.hash.unwrap_or(self.checkpoint.hash);
+        if let Some(word) = &file.checkpoint.other_world {
+            let named = OtherWorld::ALL.iter().find(|(_, name)| *name == word.get_ref());
+            let Some((other, _)) = named else {
+                let why = format!("expected \"stop\", \"begin\" or \"use\", not {:?}", word.get_ref());
+                return Err(page.fault(word.span(), why));
+            };
+            self.checkpoint.other_world = *other;
+        }
         self.preflight.check = file.preflight.check.unwrap_or(self.preflight.check);
         if let Some(command) = &file.preflight.command {
             if command.get_ref().trim().is_empty() {
@@ -446,7 +477,8 @@ impl Policy {
         let _ = writeln!(out, "[stall]\ngrace = \"{}\"", words(self.stall_grace));
         // A JSON string is also a TOML string.
         let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
-        let _ = writeln!(out, "[checkpoint]\nhash = {}", self.checkpoint.hash);
+        let Checkpoint { hash, other_world, .. } = &self.checkpoint;
+        let _ = writeln!(out, "[checkpoint]\nhash = {hash}\nother_world = \"{}\"", other_world.name());
         if let Some(dir) = &self.checkpoint.dir {
             let _ = writeln!(out, "dir = {}", quoted(dir));
         }
@@ -594,7 +626,7 @@ mod tests {
                     mode = \"dry-run\"\n[stop]\nconfidence = \"high\"\n[stall]\ngrace = \"20s\"\n[checkpoint]\n\
                     dir = \"ckpt\"\nhash = false\n";
         let policy = Policy::parse(text).unwrap();
-        let checkpoint = Checkpoint { dir: Some("ckpt".to_owned()), hash: false };
+        let checkpoint = Checkpoint { dir: Some("ckpt".to_owned()), ..Checkpoint::default() };
         assert_eq!(policy, Policy { checkpoint, ..Policy::default() });
         assert_eq!(Policy::parse(&policy.to_toml()).unwrap(), policy);
         assert_eq!(Policy::parse("version = 1").unwrap(), Policy::default());
@@ -639,6 +671,12 @@ mod tests {
             ),
             ("version = 1\n[bakoff]\n", 2, "bakoff", "unknown field"),
             ("version = 1\n[checkpoint]\ndir = 5", 3, "checkpoint.dir", "invalid type"),
+            (
+                "version = 1\n[checkpoint]\nother_world = \"no\"",
+                3,
+                "checkpoint.other_world",
+                "\"stop\", \"begin\" or",
+            ),
             ("version = 1\n[stall\n", 2, "", ""),
         ] {
             let (at, of, said) = fault(text);
@@ -658,13 +696,14 @@ mod tests {
             "backoff.first=\"2s\"",
             "stop.repeated=false",
             "checkpoint.dir=/data/a b",
+            "checkpoint.other_world=use",
             "preflight.command=true",
         ] {
             policy.set(setting).unwrap();
         }
         let text = "version = 1\n[budget]\nunknown = { max = 7 }\n[exclude]\nmode = \"act\"\nmax_share = 0.5\n\
                     [backoff]\nfirst = \"2s\"\n[stop]\nrepeated = false\n[checkpoint]\ndir = \"/data/a b\"\n\
-                    [preflight]\ncommand = \"true\"";
+                    other_world = \"use\"\n[preflight]\ncommand = \"true\"";
         assert_eq!(policy, Policy::parse(text).unwrap());
         assert_eq!(Policy::parse(&policy.to_toml()).unwrap(), policy);
         let before = policy.clone();

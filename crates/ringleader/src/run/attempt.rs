@@ -12,6 +12,7 @@ use ringleader_run::effective::Span;
 use ringleader_run::output::{Position, Reader, STREAMS};
 use ringleader_run::state::{Folder, now};
 use ringleader_run::steps::{self, Counters};
+use ringleader_run::tree;
 use serde::{Deserialize, Serialize};
 
 /// Interval between reads of the files.
@@ -57,6 +58,18 @@ impl Passer {
             let _ = thread.join();
         }
     }
+}
+
+/// Ranks of the whole job by the environment of its processes. That of an elastic launcher may count nodes instead.
+pub(crate) fn ranks(holder: u32, launcher: u32, is_elastic: bool) -> Option<u32> {
+    let env = |pid: u32| ringleader_collect::follow::rank_env(Path::new("/proc"), pid);
+    let of = |pid: u32| env(pid).filter(|env| env.rank.is_some())?.world_size;
+    let members = tree::members(holder, Some(std::process::id()));
+    members
+        .iter()
+        .filter(|member| member.pid != launcher || !is_elastic)
+        .filter_map(|member| of(member.pid))
+        .max()
 }
 
 fn pass(folder: &Folder, attempt: u32, path: &Path, positions: [Position; 2], stop: &AtomicBool) {

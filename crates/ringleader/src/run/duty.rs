@@ -5,10 +5,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use ringleader_run::agree::{Decree, Judged, Machine, Member, Out, What, first_traceback, together};
-use ringleader_run::checkpoint;
-use ringleader_run::decide::{self, Action, Failed, Failure, Site};
-use ringleader_run::journal::Chosen;
+use ringleader_run::agree::{Decree, Judged, Machine, Member, Out, What, World, first_traceback, together};
+use ringleader_run::decide::{self, Action, Decision, Failed, Failure, Site};
 use ringleader_run::judgement::Judgement;
 use ringleader_run::policy::Policy;
 use ringleader_run::state::now;
@@ -18,6 +16,7 @@ use rustix::process::Signal;
 use crate::run::doubt::{self, Silence};
 use crate::run::evidence::{self, Evidence};
 use crate::run::judge;
+use crate::run::resume::Checkpoints;
 use crate::watch::incident::{self, ToCollect};
 
 /// Interval between checks while processes end.
@@ -210,6 +209,10 @@ pub(crate) struct ToDecide {
     pub(crate) n_nodes: usize,
     pub(crate) min_nodes: usize,
     pub(crate) resumed_from: Option<u64>,
+    /// Ranks on each node by the command line.
+    pub(crate) per_node: Option<u32>,
+    /// Waiting for further nodes is over.
+    pub(crate) is_late: bool,
     /// This node.
     pub(crate) node: String,
     /// Access to the evidence of other nodes.
@@ -218,16 +221,21 @@ pub(crate) struct ToDecide {
     pub(crate) planted: Option<PathBuf>,
 }
 
-/// Judges the evidence of all nodes and decides; returns the next decree and remarks.
-pub(crate) fn decide(wanted: ToDecide) -> Duty<(Decree, Vec<String>)> {
+/// Outcome of a decision.
+pub(crate) enum Next {
+    /// The next decree, and remarks.
+    Decree(Box<Decree>, Vec<String>),
+    /// Further nodes are waited for, and why.
+    Wait(String),
+}
+
+/// Judges the evidence of all nodes and decides.
+pub(crate) fn decide(wanted: ToDecide) -> Duty<Next> {
     Duty::begin(move || next(&wanted))
 }
 
-fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
-    let nodes = match &wanted.halted.what {
-        What::Halt { nodes, .. } | What::Run { nodes, .. } => nodes.clone(),
-        What::Done | What::Stop => Vec::new(),
-    };
+fn next(wanted: &ToDecide) -> Next {
+    let nodes = nodes_of(&wanted.halted);
     let mut notes = Vec::new();
     let mut verdict =
         planted(wanted.planted.as_deref()).unwrap_or_else(|| judged_together(wanted, &nodes, &mut notes));
@@ -237,21 +245,7 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
         .cloned()
         .collect();
     if !lost.is_empty() {
-        // There is no evidence of the cause, but the whole job has seen that the node is gone.
-        verdict = Judgement {
-            cause: "node-lost".to_owned(),
-            class: ringleader_model::Class::Node,
-            confidence: ringleader_model::Confidence::High,
-            summary: format!("{}: its supervisor is silent and the job hangs", lost.join(", ")),
-            culprits: lost
-                .iter()
-                .map(|node| ringleader_run::judgement::Culprit {
-                    host: Some(node.clone()),
-                    ..Default::default()
-                })
-                .collect(),
-            ..verdict
-        };
+        verdict = lost_nodes(&lost, verdict);
     }
     let step = wanted.members.iter().filter_map(|member| member.step).max();
     let told = wanted.members.iter().find_map(|member| member.told.clone());
@@ -268,6 +262,9 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
     let spares: Vec<String> = wanted.fit.iter().filter(|node| !nodes.contains(node)).cloned().collect();
     let n_given = wanted.fit.len().max(nodes.len() + spares.len()) + wanted.halted.excluded.len();
     let is_alone = wanted.n_nodes <= 1 && spares.is_empty();
+    let worlds = worlds(wanted, &nodes);
+    let checkpoints = Checkpoints::look(&wanted.policy, &worlds, wanted.per_node);
+    let n_least = checkpoints.least(wanted.min_nodes.max(1), wanted.n_nodes.max(1));
     let site = Site {
         nodes: if is_alone {
             nodes.clone()
@@ -276,17 +273,16 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
         },
         spares,
         excluded: wanted.halted.excluded.clone(),
-        min_nodes: wanted.min_nodes,
+        min_nodes: n_least,
         n_given,
         requeued: requeued(),
     };
     let mut decision = decide::decide(&wanted.policy, &wanted.past, &failure, &site, chance());
+    if verdict.class == ringleader_model::Class::Node {
+        decision.why.extend(checkpoints.reason(wanted.min_nodes.max(1), n_least));
+    }
     if wanted.fit.len() < wanted.min_nodes.max(1) && matches!(decision.action, Action::Restart { .. }) {
-        decision.action = Action::Stop;
-        let least = wanted.min_nodes.max(1);
-        decision.why.push(format!("{} nodes can join the next attempt; it needs {least}", wanted.fit.len()));
-        let unfit = wanted.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
-        decision.why.extend(unfit.map(|(node, why)| format!("{node}: {why}")));
+        stop_short(&mut decision, wanted);
     }
     if matches!(decision.action, Action::Restart { .. }) && !wanted.back.is_empty() {
         let names = wanted.back.join(", ");
@@ -294,21 +290,38 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
             .why
             .push(format!("{names}: was left out, has passed the preflight check again and may join"));
     }
+    let mut size = Ok(wanted.n_nodes.max(1));
+    if let Action::Restart { without, .. } = &decision.action
+        && !is_alone
+    {
+        let n_fit = wanted.fit.iter().filter(|node| !without.contains(node)).count();
+        size = checkpoints.nodes(wanted.min_nodes.max(1), n_fit.min(wanted.n_nodes.max(1)));
+    }
+    match &size {
+        // The missing nodes may return.
+        Err(why) if !wanted.is_late => return Next::Wait(why.clone()),
+        Err(why) => {
+            decision.action = Action::Stop;
+            decision.why.push(why.clone());
+        }
+        Ok(_) => {}
+    }
     let mut excluded = wanted.halted.excluded.clone();
     let what = match &decision.action {
         Action::Requeue { .. } | Action::Stop => What::Stop,
         Action::Restart { without, pause_s } => {
             excluded.extend(without.iter().cloned());
             let joins = |node: &&String| !excluded.contains(node);
-            let nodes: Vec<String> =
-                wanted.fit.iter().filter(joins).take(wanted.n_nodes.max(1)).cloned().collect();
-            let (checkpoint, said) = newest_checkpoint(&wanted.policy);
+            let size = size.unwrap_or(wanted.n_nodes.max(1));
+            let nodes: Vec<String> = wanted.fit.iter().filter(joins).take(size).cloned().collect();
+            let (checkpoint, said) = checkpoints.chosen(nodes.len());
             notes.extend(said);
             What::Run { nodes, pause_s: *pause_s, checkpoint }
         }
     };
     let why = decision.why.clone();
     let mut decree = Machine::next(&wanted.halted, what, excluded, why);
+    decree.worlds = worlds;
     decree.outs = Out::with(&wanted.halted.outs, decision.action.without(), &lost, failure.at);
     let failed = Failed {
         attempt: failure.attempt,
@@ -321,7 +334,43 @@ fn next(wanted: &ToDecide) -> (Decree, Vec<String>) {
     decree.past = decide::remembered(&wanted.past, failed);
     decree.judged =
         Some(Box::new(Judged { verdict, decision, step, told, by: wanted.node.clone(), traceback }));
-    (decree, notes)
+    Next::Decree(Box::new(decree), notes)
+}
+
+/// There is no evidence of the cause, but the whole job has seen that these nodes are gone.
+fn lost_nodes(lost: &[String], verdict: Judgement) -> Judgement {
+    let culprit =
+        |node: &String| ringleader_run::judgement::Culprit { host: Some(node.clone()), ..Default::default() };
+    Judgement {
+        cause: "node-lost".to_owned(),
+        class: ringleader_model::Class::Node,
+        confidence: ringleader_model::Confidence::High,
+        summary: format!("{}: its supervisor is silent and the job hangs", lost.join(", ")),
+        culprits: lost.iter().map(culprit).collect(),
+        ..verdict
+    }
+}
+
+/// Too few nodes can join: the job stops.
+fn stop_short(decision: &mut Decision, wanted: &ToDecide) {
+    decision.action = Action::Stop;
+    let least = wanted.min_nodes.max(1);
+    decision.why.push(format!("{} nodes can join the next attempt; it needs {least}", wanted.fit.len()));
+    let unfit = wanted.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
+    decision.why.extend(unfit.map(|(node, why)| format!("{node}: {why}")));
+}
+
+fn nodes_of(halted: &Decree) -> Vec<String> {
+    match &halted.what {
+        What::Halt { nodes, .. } | What::Run { nodes, .. } => nodes.clone(),
+        What::Done | What::Stop => Vec::new(),
+    }
+}
+
+/// The sizes of the attempts, including the halted one.
+fn worlds(wanted: &ToDecide, nodes: &[String]) -> Vec<World> {
+    let ranks = wanted.members.iter().filter_map(|member| member.ranks).max();
+    World::with(&wanted.halted.worlds, ranks.map(|ranks| World { nodes: nodes.len(), ranks }))
 }
 
 /// How often Slurm has requeued this job; None without a scheduler that could.
@@ -366,26 +415,5 @@ fn judged_together(wanted: &ToDecide, nodes: &[String], notes: &mut Vec<String>)
             if is_weaker || is_doubted || says_nothing { apart } else { joint }
         }
         _ => apart,
-    }
-}
-
-/// The newest complete checkpoint, and remarks on the search.
-pub(crate) fn newest_checkpoint(policy: &Policy) -> (Option<Chosen>, Vec<String>) {
-    let Some(dir) = &policy.checkpoint.dir else { return (None, Vec::new()) };
-    let options = checkpoint::Options { hash: policy.checkpoint.hash };
-    match checkpoint::search(Path::new(dir), options) {
-        Ok(search) => {
-            let mut notes = search.notes.clone();
-            for passed in search.passed_over() {
-                notes.push(format!("checkpoint skipped: {passed}"));
-            }
-            if let Some(found) = search.chosen() {
-                let step = found.step.map_or_else(String::new, |step| format!(" of step {step}"));
-                notes.push(format!("checkpoint{step}: {} ({})", found.path.display(), found.layout.name()));
-            }
-            (search.record(), notes)
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (None, Vec::new()),
-        Err(error) => (None, vec![format!("checkpoints in {dir}: {error}")]),
     }
 }

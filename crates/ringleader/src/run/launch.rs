@@ -154,6 +154,16 @@ pub(crate) fn range(command: &[String]) -> Option<(usize, usize)> {
     (1 <= least && least <= most).then_some((least, most))
 }
 
+/// Ranks that torchrun or deepspeed starts on each node, if the command states a number.
+pub(crate) fn per_node(command: &[String]) -> Option<u32> {
+    if !is_elastic(command) {
+        return None;
+    }
+    let is_named =
+        |word: &String| ["--nproc-per-node", "--num-gpus"].iter().any(|name| is_option(word, name));
+    value_of(command, command.iter().position(is_named)?)?.parse().ok()
+}
+
 /// The command for several nodes, and a remark: torchrun without a rendezvous gets one, since every node would start a job of
 /// its own.
 pub(crate) fn on_nodes(command: &[String], nodes: usize) -> (Vec<String>, Option<String>) {
@@ -271,6 +281,20 @@ mod tests {
         ] {
             assert_eq!(range(&words(other)), None, "{other}");
             assert_eq!(fill.argv(&words(other)), words(other));
+        }
+    }
+
+    #[test]
+    fn ranks_on_each_node() {
+        for (text, n) in [
+            ("torchrun --nproc_per_node=8 t.py", Some(8)),
+            ("python -m torch.distributed.run --nproc-per-node 2 t.py", Some(2)),
+            ("deepspeed --num_gpus 4 t.py", Some(4)),
+            ("torchrun --nproc-per-node gpu t.py", None),
+            ("torchrun t.py", None),
+            ("python t.py --nproc-per-node 8", None),
+        ] {
+            assert_eq!(per_node(&words(text)), n, "{text}");
         }
     }
 

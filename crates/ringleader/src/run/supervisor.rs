@@ -34,10 +34,12 @@ use crate::run::RunArgs;
 use crate::run::attempt::{self, Passer, Progress};
 use crate::run::council::Council;
 use crate::run::doubt::Silence;
-use crate::run::duty::{self, Duty, Found};
+use crate::run::duty::{self, Duty, Found, Next};
 use crate::run::evidence::Evidence;
+use crate::run::launch;
 use crate::run::notice;
 use crate::run::preflight::Examination;
+use crate::run::resume::Checkpoints;
 use crate::watch::agent::{Agent, Target};
 use crate::watch::eye::Eye;
 use crate::watch::nodes::Nodes;
@@ -56,6 +58,10 @@ const DEADLINE: Duration = Duration::from_secs(8);
 const AGAIN: Duration = Duration::from_secs(30);
 /// Time until all nodes know the result of a preflight check.
 const MARGIN: Duration = Duration::from_secs(5);
+/// Further looks for the number of ranks once it has been seen.
+const N_LOOKS_MORE: u32 = 20;
+/// Interval between decisions while further nodes are waited for.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a job that received a request to end may take before it is ended.
 const TOLD: Duration = Duration::from_mins(2);
 
@@ -70,6 +76,7 @@ struct Left {
     judgement: Option<Judgement>,
     bundle: Option<String>,
     step: Option<u64>,
+    ranks: Option<u32>,
     traceback: Vec<String>,
     failed_at: Option<f64>,
     /// Number of the last decree that was acted on.
@@ -88,6 +95,10 @@ struct Running {
     stall: Stall,
     span: Span,
     nodes: Vec<String>,
+    /// Ranks of the whole job, as far as its processes have been seen.
+    ranks: Option<u32>,
+    /// Looks at the processes that are left: all ranks have started by then.
+    n_looks: u32,
 }
 
 /// The report of this node on one failure, and its cause.
@@ -126,7 +137,8 @@ struct Supervisor<'a> {
     member: Member,
     running: Option<Running>,
     halting: Option<Halting>,
-    deciding: Option<Duty<(Decree, Vec<String>)>>,
+    deciding: Option<Duty<Next>>,
+    waits_for: Option<Waits>,
     decided: u64,
     /// Generation whose evidence is complete.
     collected: u64,
@@ -141,6 +153,12 @@ struct Supervisor<'a> {
     report: Option<Own>,
     excluded: Vec<String>,
     agreed: Option<Agreed>,
+}
+
+/// Why a decision waits for further nodes, and when it is tried again.
+struct Waits {
+    why: String,
+    until: Instant,
 }
 
 /// The part of the newest decree that says which attempt this node could join.
@@ -203,6 +221,7 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
         running: None,
         halting: None,
         deciding: None,
+        waits_for: None,
         decided: 0,
         collected: 0,
         examination: None,
@@ -366,6 +385,7 @@ impl Supervisor<'_> {
             failed_at: self.left.failed_at,
             told: told.clone(),
             step: step.or(self.left.step),
+            ranks: self.running.as_ref().and_then(|running| running.ranks).or(self.left.ranks),
             still_s,
             ..self.member.clone()
         };
@@ -463,26 +483,45 @@ impl Supervisor<'_> {
         match act {
             Act::Propose(mut decree) => {
                 decree.at = now();
-                if let What::Run { checkpoint, .. } = &mut decree.what
-                    && decree.seq == 1
-                {
-                    let (chosen, notes) = duty::newest_checkpoint(&self.policy);
-                    *checkpoint = chosen;
-                    if self.decided == 0 {
-                        for note in &notes {
-                            self.say(note);
-                        }
-                    }
-                    self.decided = self.decided.max(1);
+                if decree.seq == 1 {
+                    self.choose_first(&mut decree);
                 }
                 self.council.propose(decree);
             }
             Act::Launch(decree) => self.launch(&decree),
             Act::Halt { generation, is_stale } => self.halt(generation, is_stale),
-            Act::Decide { halted, members, fit, back } => self.decide(halted, members, fit, back),
+            Act::Decide { halted, members, fit, back, is_late } => {
+                self.decide(halted, members, fit, back, is_late);
+            }
             Act::Finish(decree) => return Some(decree),
         }
         None
+    }
+
+    /// The checkpoint of the first attempt; none starts if its ranks can load none of several.
+    fn choose_first(&mut self, decree: &mut Decree) {
+        let What::Run { nodes, checkpoint, .. } = &mut decree.what else { return };
+        let checkpoints = Checkpoints::look(&self.policy, &[], launch::per_node(&self.asked.argv));
+        let n_least = if self.args.hub.is_none() { 1 } else { self.args.n_least().min(nodes.len()) };
+        let notes = match checkpoints.nodes(n_least, nodes.len()) {
+            Ok(size) => {
+                nodes.truncate(size);
+                let (chosen, notes) = checkpoints.chosen(size);
+                *checkpoint = chosen;
+                notes
+            }
+            Err(why) => {
+                (decree.generation, decree.what) = (0, What::Stop);
+                decree.why.push(why.clone());
+                vec![why]
+            }
+        };
+        if self.decided == 0 {
+            for note in &notes {
+                self.say(note);
+            }
+        }
+        self.decided = self.decided.max(1);
     }
 
     /// Looks at the running job.
@@ -510,6 +549,13 @@ impl Supervisor<'_> {
             return;
         }
         running.next_look = Instant::now() + LOOK;
+        if running.n_looks > 0 {
+            let launcher = self.held.launched.map_or(0, |launched| launched.pid);
+            let is_elastic = launch::is_elastic(&self.asked.argv);
+            running.ranks = running.ranks.max(attempt::ranks(self.held.pid, launcher, is_elastic));
+            let n_left = if running.ranks.is_some() { N_LOOKS_MORE } else { u32::MAX };
+            running.n_looks = (running.n_looks - 1).min(n_left);
+        }
         self.open_eye();
         let Some(running) = &mut self.running else { return };
         let Some(eye) = &mut running.eye else { return };
@@ -602,8 +648,16 @@ impl Supervisor<'_> {
         }
     }
 
-    fn decide(&mut self, halted: Decree, members: Vec<Member>, fit: Vec<String>, back: Vec<String>) {
-        if self.deciding.is_some() || self.decided > halted.seq {
+    fn decide(
+        &mut self,
+        halted: Decree,
+        members: Vec<Member>,
+        fit: Vec<String>,
+        back: Vec<String>,
+        is_late: bool,
+    ) {
+        let waits = self.waits_for.as_ref().is_some_and(|waits| waits.until > Instant::now());
+        if self.deciding.is_some() || self.decided > halted.seq || waits {
             return;
         }
         self.decided = halted.seq + 1;
@@ -618,6 +672,8 @@ impl Supervisor<'_> {
             back,
             n_nodes,
             min_nodes: if is_alone { 1 } else { self.args.n_least() },
+            per_node: launch::per_node(&self.asked.argv),
+            is_late: is_late || is_alone,
             node: self.asked.node.clone(),
             evidence: self.evidence(),
             resumed_from: self.chosen.as_ref().and_then(|chosen| chosen.step),
@@ -634,7 +690,16 @@ impl Supervisor<'_> {
         let Some(answer) = self.deciding.as_ref().and_then(Duty::taken) else { return };
         self.deciding = None;
         match answer {
-            Some((mut decree, notes)) => {
+            Some(Next::Wait(why)) => {
+                self.decided = 0;
+                let is_new = self.waits_for.as_ref().is_none_or(|waits| waits.why != why);
+                if is_new {
+                    self.say(&format!("waiting for further nodes: {why}"));
+                }
+                self.waits_for = Some(Waits { why, until: Instant::now() + ASK_AGAIN });
+            }
+            Some(Next::Decree(mut decree, notes)) => {
+                self.waits_for = None;
                 decree.at = now();
                 // What concerns a chosen checkpoint is told together with it.
                 let has_chosen = matches!(&decree.what, What::Run { checkpoint: Some(_), .. });
@@ -643,7 +708,7 @@ impl Supervisor<'_> {
                 for note in notes.iter().filter(|note| !is_told(note)) {
                     self.say(note);
                 }
-                self.council.propose(decree);
+                self.council.propose(*decree);
                 // If the proposal fails, the decision is made again.
                 self.decided = 0;
             }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
+use super::Soundness;
 use super::pickle::{self, Tree, Value};
 use super::zip::{self, Entry, Fault};
-use super::{Options, Soundness};
 
 /// First bytes of a file that `torch.save` wrote before it used zip: a pickled number.
 const LEGACY: [u8; 15] =
@@ -62,7 +62,7 @@ fn of_fault(path: &Path, fault: Fault) -> Examined {
     clippy::case_sensitive_file_extension_comparisons,
     reason = "frameworks write these endings in small letters"
 )]
-pub fn examine(path: &Path, options: Options) -> Examined {
+pub fn examine(path: &Path, hash: bool) -> Examined {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -77,11 +77,11 @@ pub fn examine(path: &Path, options: Options) -> Examined {
             Err(soundness) => Examined { soundness, step: None },
         };
     }
-    torch(&mut file, options).map_or_else(|fault| of_fault(path, fault), whole)
+    torch(&mut file, hash).map_or_else(|fault| of_fault(path, fault), whole)
 }
 
 /// Checks a file of `torch.save`; returns its step if it contains one. Errors: damage, or the file system's.
-pub fn torch(file: &mut (impl Read + Seek), options: Options) -> Result<Option<u64>, Fault> {
+pub fn torch(file: &mut (impl Read + Seek), hash: bool) -> Result<Option<u64>, Fault> {
     let mut head = [0; 15];
     file.seek(SeekFrom::Start(0))?;
     let n = file.read(&mut head)?;
@@ -106,7 +106,7 @@ pub fn torch(file: &mut (impl Read + Seek), options: Options) -> Result<Option<u
     for entry in &entries {
         zip::body(file, entry)?;
     }
-    if options.hash {
+    if hash {
         zip::checksums(file, &entries)?;
     }
     let Some(data) = data.filter(|data| data.is_stored) else { return Ok(None) };

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::files::{self, Examined, json, unread};
 use super::pickle::{self, Value};
-use super::{Found, Layout, Options, Soundness, entries};
+use super::{Found, Layout, Loads, Soundness, entries};
 
 /// Longest `.metadata` that is read, bytes.
 const MAX_METADATA: u64 = 512 << 20;
@@ -256,8 +256,8 @@ fn folder(name: &str, path: &Path) -> Option<Candidate> {
 }
 
 /// Examines a candidate.
-pub(super) fn examine(candidate: &Candidate, options: Options) -> Found {
-    let mut sight = Sight { options, ..Sight::default() };
+pub(super) fn examine(candidate: &Candidate, hash: bool) -> Found {
+    let mut sight = Sight { hash, ..Sight::default() };
     if let Some(why) = &candidate.marked {
         sight.lacks(why.clone());
     } else if candidate.beside.is_empty() {
@@ -280,14 +280,77 @@ pub(super) fn examine(candidate: &Candidate, options: Options) -> Found {
         soundness: sight.worst.unwrap_or(Soundness::Complete),
         modified: candidate.modified,
         n_rank_files: sight.rank_files,
+        loads: loads(candidate),
+        is_misfit: false,
         files: if candidate.beside.is_empty() { lasting(&candidate.path) } else { BTreeSet::new() },
     }
+}
+
+/// The numbers of ranks that can load a candidate.
+fn loads(candidate: &Candidate) -> Loads {
+    let path = &candidate.path;
+    if !candidate.beside.is_empty() {
+        return if candidate.beside.iter().any(|path| is_of_rank(&file_name(path))) {
+            Loads::by(candidate.beside.len())
+        } else if candidate.beside.iter().all(|path| file_name(path).to_ascii_lowercase().contains("mp_")) {
+            Loads::by_multiples(candidate.beside.len())
+        } else {
+            Loads::Any
+        };
+    }
+    let all = entries(path).unwrap_or_default();
+    let n = |is: &dyn Fn(&str) -> bool| all.iter().filter(|(name, _)| is(name)).count();
+    match candidate.layout {
+        Layout::DeepSpeed => zero(&all),
+        Layout::Megatron => {
+            let is_sharded =
+                n(&|name| name.ends_with(".distcp") || name == ".metadata" || name == "metadata.json") > 0;
+            if is_sharded { Loads::Any } else { Loads::by_multiples(n(&|name| name.starts_with("mp_rank_"))) }
+        }
+        Layout::Trainer | Layout::Accelerate | Layout::Torch => {
+            let own = Loads::by(n(&is_of_rank));
+            // DeepSpeed's part, under its tag.
+            let tags = all.iter().filter(|(_, path)| path.is_dir());
+            let of_tags = tags.map(|(_, path)| zero(&entries(path).unwrap_or_default()));
+            std::iter::once(own).chain(of_tags).find(|loads| *loads != Loads::Any).unwrap_or_default()
+        }
+        Layout::Dcp | Layout::Safetensors | Layout::LightningSharded | Layout::Orbax => Loads::Any,
+    }
+}
+
+/// DeepSpeed: ZeRO's optimizer is in one part for each rank; without ZeRO, or in the universal form, it is in none.
+fn zero(all: &[(String, PathBuf)]) -> Loads {
+    let n = |start: &str, end: &str| {
+        all.iter().filter(|(name, _)| name.starts_with(start) && name.ends_with(end)).count()
+    };
+    let is_universal = all.iter().any(|(name, path)| name == "zero" && path.is_dir());
+    match n("", "_optim_states.pt") {
+        _ if is_universal => Loads::Any,
+        0 => Loads::by_multiples(n("mp_rank_", "_model_states.pt")),
+        n => Loads::by(n),
+    }
+}
+
+/// A file with a rank's part of the model or the optimizer. States of random generators are not missed.
+fn is_of_rank(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let is_random = ["rng", "random", "loader", "sampler"].iter().any(|word| lower.contains(word));
+    let has_rank = lower.rfind("rank").is_some_and(|at| {
+        let digits = lower.get(at + 4..).unwrap_or_default().trim_start_matches(['_', '-']);
+        digits.starts_with(|c: char| c.is_ascii_digit())
+    });
+    has_rank && !is_random && TORCH.iter().chain(&[".safetensors", ".pkl"]).any(|end| lower.ends_with(end))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Observations of one checkpoint.
 #[derive(Default)]
 struct Sight {
-    options: Options,
+    /// Read every byte and compare checksums.
+    hash: bool,
     step: Option<u64>,
     worst: Option<Soundness>,
     rank_files: usize,
@@ -315,7 +378,7 @@ impl Sight {
     }
 
     fn file(&mut self, path: &Path) {
-        let Examined { soundness, step } = files::examine(path, self.options);
+        let Examined { soundness, step } = files::examine(path, self.hash);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let soundness = match soundness {
             Soundness::Incomplete(why) => Soundness::Incomplete(format!("{name}: {why}")),
@@ -359,7 +422,7 @@ impl Sight {
         ) {
             self.texts(path);
         }
-        if self.options.hash {
+        if self.hash {
             self.manifest(path);
         }
     }
@@ -553,7 +616,6 @@ impl Sight {
         let all = self.list(path);
         let of_ranks: Vec<&(String, PathBuf)> =
             all.iter().filter(|(name, _)| name.starts_with("__") && name.ends_with(".metadata")).collect();
-        self.rank_files += all.iter().filter(|(name, _)| name.ends_with(".distcp")).count();
         let own = path.join(".metadata");
         let metadata: Vec<PathBuf> = if own.exists() || of_ranks.is_empty() {
             vec![own]

@@ -62,7 +62,7 @@ fn put(dir: &Path, name: &str, bytes: &[u8]) {
 }
 
 fn chosen(dir: &Path) -> (Option<String>, Vec<String>) {
-    let search = search(dir, Options { hash: true }).unwrap();
+    let search = search(dir, &Options { hash: true, ..Options::default() }).unwrap();
     let name = search.chosen().map(|found| found.path.file_name().unwrap().to_str().unwrap().to_owned());
     (name, search.passed_over())
 }
@@ -87,7 +87,7 @@ fn a_truncated_newest_file_is_passed_over() {
     hole[at..at + 50].fill(0);
     put(dir.path(), "step_20.pt", &hole);
     assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_10.pt"));
-    assert_eq!(search(dir.path(), Options::default()).unwrap().chosen().unwrap().step, Some(20));
+    assert_eq!(search(dir.path(), &Options::default()).unwrap().chosen().unwrap().step, Some(20));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn the_step_within_counts_more_than_the_name() {
     put(dir.path(), "best.pt", &saved(300));
     put(dir.path(), "last.pt", &saved(900));
     put(dir.path(), "optimizer.pt", &saved(1));
-    let search = search(dir.path(), Options::default()).unwrap();
+    let search = search(dir.path(), &Options::default()).unwrap();
     assert_eq!(search.chosen().unwrap().step, Some(900));
     assert_eq!(search.all.len(), 2);
 }
@@ -132,7 +132,7 @@ fn deepspeed_by_all_ranks() {
     let (name, passed) = chosen(dir.path());
     assert_eq!(name.as_deref(), Some("global_step10"));
     assert!(passed[0].contains("rank 1 is missing"), "{passed:?}");
-    let notes = search(dir.path(), Options::default()).unwrap().notes;
+    let notes = search(dir.path(), &Options::default()).unwrap().notes;
     assert!(notes[0].contains("points to global_step20"), "{notes:?}");
 }
 
@@ -230,10 +230,10 @@ fn megatron_needs_the_file_that_is_written_last() {
         put(dir.path(), &of("metadata.json"), b"{\"sharded_backend\":\"torch_dist\"}");
     }
     put(dir.path(), "latest_checkpointed_iteration.txt", b"200");
-    let search_one = search(dir.path(), Options::default()).unwrap();
+    let search_one = search(dir.path(), &Options::default()).unwrap();
     assert_eq!((search_one.chosen().unwrap().step, search_one.notes.len()), (Some(200), 0));
     fs::remove_file(dir.path().join("iter_0000200/metadata.json")).unwrap();
-    let search_two = search(dir.path(), Options::default()).unwrap();
+    let search_two = search(dir.path(), &Options::default()).unwrap();
     assert_eq!(search_two.chosen().unwrap().step, Some(100));
     assert!(search_two.notes[0].contains("points to 200"), "{:?}", search_two.notes);
 }
@@ -328,7 +328,7 @@ fn items_of_orbax() {
 fn an_empty_folder_has_none_and_an_absent_one_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(chosen(dir.path()), (None, vec![]));
-    assert!(search(&dir.path().join("absent"), Options::default()).is_err());
+    assert!(search(&dir.path().join("absent"), &Options::default()).is_err());
     put(dir.path(), "step_1.pt", b"");
     let (name, passed) = chosen(dir.path());
     assert!(name.is_none() && passed[0].contains("empty"), "{passed:?}");
@@ -353,10 +353,107 @@ proptest! {
     fn hostile_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), at in 0..900_usize) {
         let _ = pickle::read(&bytes);
         let _ = files::safetensors(&mut Cursor::new(&bytes));
-        let _ = files::torch(&mut Cursor::new(&bytes), Options { hash: true });
+        let _ = files::torch(&mut Cursor::new(&bytes), true);
         let mut whole = saved(5);
         let at = at % whole.len();
         whole.splice(at..(at + bytes.len()).min(whole.len()), bytes.drain(..));
-        let _ = files::torch(&mut Cursor::new(&whole), Options { hash: true });
+        let _ = files::torch(&mut Cursor::new(&whole), true);
     }
+}
+
+/// The chosen checkpoint for a number of ranks, and what was skipped.
+fn chosen_for(dir: &Path, ranks: u32) -> (Option<String>, Vec<String>) {
+    let search = search(dir, &Options { ranks: Some(ranks), ..Options::default() }).unwrap();
+    let name = search.chosen().map(|found| found.path.file_name().unwrap().to_str().unwrap().to_owned());
+    (name, search.passed_over())
+}
+
+#[test]
+fn parts_of_ranks_are_passed_over_by_another_number_of_ranks() {
+    let zero = |dir: &Path, tag: &str, n: u32| {
+        put(dir, &format!("{tag}/mp_rank_00_model_states.pt"), &saved(10));
+        for rank in 0..n {
+            put(dir, &format!("{tag}/bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"), &saved(1));
+        }
+    };
+    let dir = tempfile::tempdir().unwrap();
+    zero(dir.path(), "global_step10", 6);
+    zero(dir.path(), "global_step20", 8);
+    assert_eq!(chosen_for(dir.path(), 8), (Some("global_step20".to_owned()), Vec::new()));
+    let (name, passed) = chosen_for(dir.path(), 6);
+    assert_eq!(name.as_deref(), Some("global_step10"));
+    assert!(passed[0].contains("global_step20: only 8 ranks can load it"), "{passed:?}");
+    let all = search(dir.path(), &Options::default()).unwrap();
+    assert_eq!(all.fit(6), Fit::Well);
+    assert!(
+        matches!(all.fit(4), Fit::Misfit(why) if why.contains("global_step20 (DeepSpeed): only 8 ranks"))
+    );
+    // Trainer and accelerate around ZeRO, files that each rank wrote for itself, and a model in parts.
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "checkpoint-30/trainer_state.json", b"{\"global_step\": 30}");
+    zero(dir.path(), "checkpoint-30/global_step30", 8);
+    for rank in 0..4 {
+        put(dir.path(), &format!("b/ep1-ba20-rank{rank}.pt"), &saved(20));
+        put(dir.path(), &format!("c/step_9/pytorch_model_fsdp_rank{rank}.bin"), &saved(9));
+        put(dir.path(), &format!("d/iter_0000007/mp_rank_0{rank}/model_optim_rng.pt"), &saved(7));
+    }
+    for (folder, by, by_not) in [("checkpoint-30", 8, 4), ("b", 4, 8), ("c", 4, 8), ("d", 8, 6)] {
+        let folder = dir.path().join(folder);
+        assert!(chosen_for(&folder, by).0.is_some(), "{folder:?}");
+        let (name, passed) = chosen_for(&folder, by_not);
+        assert!(name.is_none() && passed[0].contains("can load it"), "{folder:?} {passed:?}");
+    }
+}
+
+#[test]
+fn what_only_looks_like_parts_of_ranks_is_loaded_by_any_number() {
+    let dir = tempfile::tempdir().unwrap();
+    for rank in 0..4 {
+        // States of random generators and of loaders, shards with an index, numbered parts of one writer.
+        put(dir.path(), &format!("a/checkpoint-5/rng_state_{rank}.pth"), &saved(5));
+        put(dir.path(), &format!("b/checkpoint_5/random_states_{rank}.pkl"), &saved(5));
+        put(dir.path(), &format!("c/step_5/rng-rank{rank}.pt"), &saved(5));
+        put(dir.path(), &format!("c/step_5/loader_rank_{rank}.pt"), &saved(5));
+        put(dir.path(), &format!("d/step_5/__{rank}_0.distcp"), &saved(5));
+        put(dir.path(), &format!("e/model-shard{rank}.pt"), &saved(5));
+        // ZeRO's universal form keeps the files of the model.
+        put(dir.path(), &format!("f/global_step5_universal/mp_rank_0{rank}_model_states.pt"), &saved(5));
+    }
+    put(dir.path(), "a/checkpoint-5/trainer_state.json", b"{\"global_step\": 5}");
+    put(dir.path(), "a/checkpoint-5/model.safetensors", &safetensors(64));
+    put(dir.path(), "b/checkpoint_5/model.safetensors", &safetensors(64));
+    put(dir.path(), "c/step_5/model.pt", &saved(5));
+    put(dir.path(), "f/global_step5_universal/zero/w/fp32.pt", &saved(5));
+    // Only one rank saves, and says so.
+    put(dir.path(), "g/step5-rank0.pt", &saved(5));
+    // DeepSpeed without ZeRO.
+    put(dir.path(), "h/global_step5/mp_rank_00_model_states.pt", &saved(5));
+    for folder in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        let options = Options { ranks: Some(6), ..Options::default() };
+        let found = search(&dir.path().join(folder), &options).unwrap();
+        let first = &found.all[0];
+        assert_eq!((first.loads, first.is_misfit), (Loads::Any, false), "{folder}: {first:?}");
+        assert_eq!(found.chosen.is_some(), folder != "d", "{folder}: {first:?}");
+    }
+}
+
+#[test]
+fn fewer_rank_files_are_no_gap_if_an_attempt_had_so_many_ranks() {
+    let dir = tempfile::tempdir().unwrap();
+    for (step, n) in [(10, 8), (20, 6)] {
+        put(
+            dir.path(),
+            &format!("checkpoint-{step}/trainer_state.json"),
+            format!("{{\"global_step\": {step}}}").as_bytes(),
+        );
+        put(dir.path(), &format!("checkpoint-{step}/model.safetensors"), &safetensors(64));
+        for rank in 0..n {
+            put(dir.path(), &format!("checkpoint-{step}/rng_state_{rank}.pth"), &saved(step));
+        }
+    }
+    let step = |worlds: &[u32]| {
+        let options = Options { worlds: worlds.to_vec(), ..Options::default() };
+        search(dir.path(), &options).unwrap().chosen().unwrap().step
+    };
+    assert_eq!((step(&[]), step(&[8]), step(&[8, 6])), (Some(10), Some(10), Some(20)));
 }

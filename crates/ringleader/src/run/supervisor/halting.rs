@@ -162,6 +162,7 @@ impl Supervisor<'_> {
             running.passer.finish();
             running.progress.note(&mut running.span);
             self.left.step = running.span.step();
+            self.left.ranks = running.ranks;
         }
         if halting.is_stale && is_success {
             return;

@@ -14,6 +14,9 @@ use super::{Running, Supervisor};
 use crate::run::attempt::{Passer, Progress};
 use crate::run::launch::Fill;
 
+/// Looks for the number of ranks after a start: torchrun may wait for other nodes first.
+const N_LOOKS: u32 = 600;
+
 impl Supervisor<'_> {
     pub(super) fn launch(&mut self, decree: &Decree) {
         let What::Run { nodes, checkpoint, .. } = &decree.what else { return };
@@ -127,6 +130,8 @@ impl Supervisor<'_> {
             stall: Stall::default(),
             span: Span { began: at, ended: at, resets: self.resets(), ..Span::default() },
             nodes: vec![self.asked.node.clone()],
+            ranks: None,
+            n_looks: N_LOOKS,
         });
     }
 }

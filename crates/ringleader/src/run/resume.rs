@@ -1,0 +1,106 @@
+//! The checkpoint that an attempt starts from. Its number of nodes decides which checkpoints it can load, and the checkpoints
+//! which numbers of nodes make sense.
+
+use std::io;
+use std::path::Path;
+
+use ringleader_run::agree::World;
+use ringleader_run::checkpoint::{self, Fit, Options, Search};
+use ringleader_run::journal::Chosen;
+use ringleader_run::policy::{OtherWorld, Policy};
+
+/// The checkpoints of the job.
+pub(crate) struct Checkpoints<'a> {
+    policy: &'a Policy,
+    search: Option<io::Result<Search>>,
+    /// Ranks on each node; None if unknown.
+    per_node: Option<u32>,
+    /// Nodes of the newest attempt.
+    before: Option<usize>,
+}
+
+impl<'a> Checkpoints<'a> {
+    /// Examines them. `worlds`: the sizes of the attempts so far; `per_node`: ranks on each node by the command line.
+    pub(crate) fn look(policy: &'a Policy, worlds: &[World], per_node: Option<u32>) -> Self {
+        let options = Options {
+            hash: policy.checkpoint.hash,
+            worlds: worlds.iter().map(|world| world.ranks).collect(),
+            ranks: None,
+        };
+        let search = policy.checkpoint.dir.as_ref().map(|dir| checkpoint::look(Path::new(dir), &options));
+        let newest = worlds.last();
+        let per_node = newest.map_or(per_node, |world| world.per_node());
+        Self { policy, search, per_node, before: newest.map(|world| world.nodes) }
+    }
+
+    fn found(&self) -> Option<&Search> {
+        self.search.as_ref()?.as_ref().ok()
+    }
+
+    /// Ranks of an attempt on this number of nodes, if that decides which checkpoint it can load.
+    fn ranks(&self, nodes: usize) -> Option<u32> {
+        let per_node = self.per_node.filter(|_| self.policy.checkpoint.other_world != OtherWorld::Use)?;
+        u32::try_from(nodes).ok()?.checked_mul(per_node)
+    }
+
+    fn fit(&self, nodes: usize) -> Fit {
+        let is_strict = self.policy.checkpoint.other_world == OtherWorld::Stop;
+        match (self.found(), self.ranks(nodes).filter(|_| is_strict)) {
+            (Some(search), Some(ranks)) => search.fit(ranks),
+            _ => Fit::Well,
+        }
+    }
+
+    /// The smallest number of nodes, `least` or more, that can load a checkpoint. If there is none: `least`.
+    pub(crate) fn least(&self, least: usize, most: usize) -> usize {
+        (least..=most).find(|nodes| self.fit(*nodes) == Fit::Well).unwrap_or(least)
+    }
+
+    /// Why the job needs more nodes than its command says, if it does.
+    pub(crate) fn reason(&self, least: usize, needed: usize) -> Option<String> {
+        let Fit::Misfit(newest) = self.fit(least) else { return None };
+        (needed > least).then(|| {
+            format!("{least} to {} nodes can load no checkpoint; the newest is {newest}", needed - 1)
+        })
+    }
+
+    /// The largest number of nodes, `least` to `most`, that can load a checkpoint. Errors: there is none, and why.
+    pub(crate) fn nodes(&self, least: usize, most: usize) -> Result<usize, String> {
+        if let Some(nodes) = (least..=most).rev().find(|nodes| self.fit(*nodes) == Fit::Well) {
+            return Ok(nodes);
+        }
+        let Fit::Misfit(newest) = self.fit(most) else { return Ok(most) };
+        let ranks = self.ranks(most).unwrap_or_default();
+        Err(format!(
+            "no checkpoint can be loaded by {ranks} ranks on {most} nodes; the newest is {newest}. [checkpoint] other_world = \
+             \"begin\" starts from the beginning, \"use\" if the program can load it"
+        ))
+    }
+
+    /// The checkpoint for this number of nodes, and remarks.
+    pub(crate) fn chosen(self, nodes: usize) -> (Option<Chosen>, Vec<String>) {
+        let ranks = self.ranks(nodes);
+        let (Some(dir), Some(search)) = (&self.policy.checkpoint.dir, self.search) else {
+            return (None, Vec::new());
+        };
+        let mut search = match search {
+            Ok(search) => search,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, Vec::new()),
+            Err(error) => return (None, vec![format!("checkpoints in {dir}: {error}")]),
+        };
+        search.choose(Path::new(dir), ranks);
+        let mut notes = search.notes.clone();
+        for passed in search.passed_over() {
+            notes.push(format!("checkpoint skipped: {passed}"));
+        }
+        if let Some(found) = search.chosen() {
+            let step = found.step.map_or_else(String::new, |step| format!(" of step {step}"));
+            notes.push(format!("checkpoint{step}: {} ({})", found.path.display(), found.layout.name()));
+            let is_bound = found.loads != checkpoint::Loads::Any;
+            if is_bound && ranks.is_none() && self.before.is_some_and(|before| before != nodes) {
+                notes.push(format!("{}; how many the next attempt has is unknown", found.loads.words()));
+            }
+        }
+        (search.record(), notes)
+    }
+}

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Four nodes (network namespaces), a real etcd with three members, and on each node `ringleader run` with a real torchrun
+(PyTorch, gloo on CPU), whose agents meet over the network.
+
+    zoo/run/torchrun_nodes.py --ringleader PROGRAM --python PYTHON_WITH_TORCH [--only worker,agent,...] [--out FILE]
+
+worker       four nodes; the rank of one is killed
+agent        four nodes; torchrun itself is killed on one: its rank is left behind
+supervisors  four nodes; all supervisors are killed, then a rank
+link         three nodes and a spare; one link is cut for good: the spare replaces the node
+shrink       four nodes, no spare; one link is cut for good: torchrun's range is used, three nodes go on
+
+Checked: the job reaches its last step with the loss of an uninterrupted run (not in `shrink`, where the sum over ranks has fewer
+terms), no step is repeated beyond the checkpoint, one attempt at a time makes progress, each node starts an attempt once, and no
+process is left. Needs root, iproute2, etcd and PyTorch; without them it says so and exits with 69.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import nodes
+
+PORT = 29400
+
+
+class World(nodes.World):
+    """Nodes that run torchrun. `most`: nodes of the job; further ones are spares."""
+
+    most = 4
+
+    def start(self, n):
+        hub = "etcd://" + ",".join(f"10.79.0.1:{2380 + m}" for m in range(3)) + f"/{os.path.basename(self.folder)}"
+        address = f"10.79.0.{10 + n}"
+        words = [self.args.ringleader, "run", "--hub", hub, "--job", "j", "--node", f"n{n}", "--address", address,
+                 "--lost-after", "15", "--join-within", "60", "--silence-floor", "20", "--end-grace", "3",
+                 "--state", f"{self.folder}/state{n}", "--policy", f"{self.folder}/policy.toml", "--checkpoints",
+                 f"{self.folder}/ckpt", "--no-history", "--no-ras", "--"]
+        words += torchrun(self.args, ["--nnodes", f"3:{self.most}", "--rdzv-backend", "c10d", "--rdzv-id", "j", "--rdzv-endpoint",
+                                      f"10.79.0.10:{PORT}", "--local-addr", address])
+        words += job(self.args, self.folder, "{checkpoint}")
+        said = open(f"{self.folder}/said{n}", "a")
+        self.nodes[n] = subprocess.Popen(["ip", "netns", "exec", self.space(n), *words], stdout=said, stderr=said,
+                                         env={**os.environ, "NODE": f"n{n}", "GLOO_SOCKET_IFNAME": "eth0"})
+
+    def workers(self, n):
+        """Processes of ranks below the node's launcher."""
+        launched = self.held(n).get("launched")
+        return subprocess.run(["pgrep", "-P", str(launched["pid"]), "-f", "train.py"], capture_output=True, text=True).stdout.split()
+
+    def left(self):
+        """Processes that still train: none must be left at the end."""
+        return subprocess.run(["pgrep", "-f", f"train.py.*{self.folder}"], capture_output=True, text=True).stdout.split()
+
+
+def torchrun(args, more):
+    return [args.python, "-m", "torch.distributed.run", "--nproc-per-node", "1", *more]
+
+
+def job(args, folder, checkpoint):
+    words = [f"{nodes.HERE}/train.py", "--dir", folder, "--steps", str(args.steps), "--save-every", "10", "--step-ms", "100"]
+    return words + (["--resume", checkpoint] if checkpoint else [])
+
+
+def whole(args, n):
+    """What an uninterrupted run of so many ranks ends with."""
+    folder = tempfile.mkdtemp(prefix="whole-")
+    words = [args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n), *job(args, folder, None)]
+    subprocess.run(words, check=True, capture_output=True)
+    ended = json.load(open(f"{folder}/final.json"))
+    shutil.rmtree(folder)
+    return ended
+
+
+def worker(world):
+    os.kill(int(world.workers(1)[0]), signal.SIGKILL)
+
+
+def agent(world):
+    os.kill(world.held(1)["launched"]["pid"], signal.SIGKILL)
+
+
+def supervisors(world):
+    for n in range(nodes.N):
+        os.kill(world.held(n)["supervisor"], signal.SIGKILL)
+        time.sleep(1)
+    time.sleep(5)
+    os.kill(int(world.workers(2)[0]), signal.SIGKILL)
+
+
+def cut(world):
+    world.inside(1, "ip", "link", "set", "eth0", "down")
+
+
+# The fault, the nodes of the job, and those of the second attempt.
+SCENES = {"worker": (worker, 4, [0, 1, 2, 3]), "agent": (agent, 4, [0, 1, 2, 3]), "supervisors": (supervisors, 4, [0, 1, 2, 3]),
+          "link": (cut, 3, [0, 2, 3]), "shrink": (cut, 4, [0, 2, 3])}
+
+
+def play(args, name, wanted):
+    fault, most, second = SCENES[name]
+    folder = tempfile.mkdtemp(prefix=f"torchrun-{name}-")
+    world = World(args, folder)
+    world.most = most
+    row = {"scene": name, "folder": folder}
+    with open(f"{folder}/policy.toml", "w") as file:
+        file.write(nodes.POLICY.replace("{folder}", folder))
+    try:
+        world.build()
+        for n in range(3):
+            world.etcd(n)
+        world.wait("etcd", lambda: world.ctl("endpoint", "health").returncode == 0, 60)
+        for n in range(nodes.N):
+            if n == most:
+                # The last node must be the spare.
+                time.sleep(4)
+            world.start(n)
+        row["started"] = world.wait("the first steps", lambda: world.step() >= 25, args.limit)
+        struck, at = time.time(), world.step()
+        fault(world)
+        row["ended"] = world.wait("the end", lambda: os.path.exists(f"{folder}/final.json"), args.limit)
+        alive = [n for n in range(nodes.N) if n != 1 or fault is not cut]
+        row["codes"] = [world.nodes[n].wait(60) for n in alive]
+        judge(world, row, struck, second)
+        ended = json.load(open(f"{folder}/final.json"))
+        row["same_loss"] = abs(ended["digest"] - wanted[most]["digest"]) < 1e-4 if name != "shrink" else None
+        row["at_step"] = at
+        row["is_well"] = bool(row["started"] and row["ended"] and row["one_at_a_time"] and row["started_once"] and row["as_wanted"]
+                              and row["same_loss"] is not False and row["repeated_beyond"] == 0 and not any(row["codes"]))
+    finally:
+        world.close()
+        time.sleep(1)
+        row["left"] = world.left()
+    if world.log:
+        row["log"] = world.log
+    row["is_well"] = row.get("is_well", False) and not row["left"]
+    if row["is_well"] and not args.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return row
+
+
+def judge(world, row, struck, second):
+    steps = [json.loads(line) for line in open(f"{world.folder}/steps.jsonl")]
+    generations = [step["generation"] for step in steps]
+    row["generations"] = sorted(set(generations))
+    row["one_at_a_time"] = generations == sorted(generations)
+    starts = {}
+    for n in range(nodes.N):
+        for line in open(f"{world.state(n)}/journal.jsonl"):
+            record = json.loads(line)
+            if record["to"] == "launching":
+                starts.setdefault(record["generation"], []).append(n)
+    row["run_by"] = starts
+    row["started_once"] = all(len(set(named)) == len(named) for named in starts.values())
+    row["as_wanted"] = row["generations"] == [1, 2] and starts.get(2) == second
+    last = max(step["step"] for step in steps if step["generation"] == 1)
+    first = min((step["step"] for step in steps if step["generation"] == 2), default=0)
+    row["steps_lost"] = last - first + 1
+    # Checkpoints are saved every 10 steps; one that was being written when the fault struck does not count.
+    row["repeated_beyond"] = max(0, row["steps_lost"] - 11)
+    later = [step["at"] for step in steps if step["generation"] == 2]
+    row["gap_s"] = round(min(later) - struck, 1) if later else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ringleader", required=True)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--only", default=",".join(SCENES))
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--limit", type=float, default=300)
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--out", default=None)
+    args = parser.parse_args()
+    args.ringleader = os.path.abspath(args.ringleader)
+    missing = [program for program in ("ip", "etcd", "etcdctl") if not shutil.which(program)]
+    if subprocess.run([args.python, "-c", "import torch.distributed"], capture_output=True).returncode:
+        missing.append("PyTorch")
+    if missing or os.geteuid() != 0:
+        print(f"NOT TESTED: needs root and {', '.join(missing) or 'nothing else'}", file=sys.stderr)
+        sys.exit(69)
+    names = args.only.split(",")
+    wanted = {n: whole(args, n) for n in {SCENES[name][1] for name in names if name != "shrink"}}
+    rows = []
+    for name in names:
+        rows.append(play(args, name, wanted))
+        print(json.dumps(rows[-1]), flush=True)
+    if args.out:
+        with open(args.out, "w") as file:
+            json.dump(rows, file, indent=1)
+    sys.exit(0 if all(row["is_well"] for row in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
