@@ -35,18 +35,32 @@ class World(nodes.World):
 
     most = 4
 
+    def build(self):
+        super().build()
+        # torchrun's store is on the node whose host name the endpoint has: each node has a name, and knows all.
+        hosts = "127.0.0.1 localhost\n" + "".join(f"10.79.0.{10 + n} n{n}\n" for n in range(nodes.N))
+        for n in range(nodes.N):
+            os.makedirs(f"/etc/netns/{self.space(n)}", exist_ok=True)
+            with open(f"/etc/netns/{self.space(n)}/hosts", "w") as file:
+                file.write(hosts)
+
+    def close(self):
+        super().close()
+        for n in range(nodes.N):
+            shutil.rmtree(f"/etc/netns/{self.space(n)}", ignore_errors=True)
+
     def start(self, n):
         hub = "etcd://" + ",".join(f"10.79.0.1:{2380 + m}" for m in range(3)) + f"/{os.path.basename(self.folder)}"
-        address = f"10.79.0.{10 + n}"
-        words = [self.args.ringleader, "run", "--hub", hub, "--job", "j", "--node", f"n{n}", "--address", address,
+        words = [self.args.ringleader, "run", "--hub", hub, "--job", "j", "--node", f"n{n}",
                  "--lost-after", "15", "--join-within", "60", "--silence-floor", "20", "--end-grace", "3",
                  "--state", f"{self.folder}/state{n}", "--policy", f"{self.folder}/policy.toml", "--checkpoints",
                  f"{self.folder}/ckpt", "--no-history", "--no-ras", "--"]
         words += torchrun(self.args, ["--nnodes", f"3:{self.most}", "--rdzv-backend", "c10d", "--rdzv-id", "j", "--rdzv-endpoint",
-                                      f"10.79.0.10:{PORT}", "--local-addr", address])
+                                      f"n0:{PORT}"])
         words += job(self.args, self.folder, "{checkpoint}")
         said = open(f"{self.folder}/said{n}", "a")
-        self.nodes[n] = subprocess.Popen(["ip", "netns", "exec", self.space(n), *words], stdout=said, stderr=said,
+        named = ["unshare", "--uts", "sh", "-c", f'hostname n{n} && exec "$@"', "-"]
+        self.nodes[n] = subprocess.Popen(["ip", "netns", "exec", self.space(n), *named, *words], stdout=said, stderr=said,
                                          env={**os.environ, "NODE": f"n{n}", "GLOO_SOCKET_IFNAME": "eth0"})
 
     def workers(self, n):
@@ -179,7 +193,7 @@ def main():
     parser.add_argument("--out", default=None)
     args = parser.parse_args()
     args.ringleader = os.path.abspath(args.ringleader)
-    missing = [program for program in ("ip", "etcd", "etcdctl") if not shutil.which(program)]
+    missing = [program for program in ("ip", "etcd", "etcdctl", "unshare") if not shutil.which(program)]
     if subprocess.run([args.python, "-c", "import torch.distributed"], capture_output=True).returncode:
         missing.append("PyTorch")
     if missing or os.geteuid() != 0:

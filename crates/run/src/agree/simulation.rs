@@ -1,8 +1,9 @@
 //! The agreement under crashes, delays and partitions: a world of nodes, a store and a job, generated from a seed.
 //! Checked at every tick: no two attempts run at once, nothing starts twice or without a decree, nothing is decided
 //! while a node may still run the attempt, no node joins that is excluded or has not passed the preflight check for
-//! this attempt. Checked at the end: once the faults are over and enough nodes are up, the job makes progress; and over
-//! all worlds: excluded and unreachable nodes have rejoined.
+//! this attempt. Checked as well at every tick, also while faults happen elsewhere: whenever the store and a majority of the
+//! supervisors, on nodes that may join, have been undisturbed for long enough, the job makes steps or the next attempt has
+//! started. Checked at the end: the job completes; and over all worlds: excluded and unreachable nodes have rejoined.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,16 @@ const LOST_S: f64 = 15.0;
 const STORM_TICKS: u64 = 600;
 /// Steps of the job.
 const STEPS: u64 = 120;
+/// The same in a calm world: the job outlasts the storm.
+const CALM_STEPS: u64 = 500;
 const END_TICKS: u64 = 4_000;
+/// Longest time without a step or a new attempt while a majority is undisturbed, seconds: the timeout of a collective if no node
+/// sees steps, then a lost node, a preflight check, pauses and late reads.
+const PATIENCE_S: f64 = COLLECTIVE_S + LOST_S + 25.0;
+/// In a calm world, where faults spare a majority of the nodes, the store fails only until this tick.
+const CALM_TICKS: u64 = 100;
+/// Timeout of the job's collectives, seconds.
+const COLLECTIVE_S: f64 = 60.0;
 /// Largest clock difference between nodes, seconds.
 const SKEW_S: f64 = 5.0;
 
@@ -86,6 +96,8 @@ struct Node {
     passed: BTreeSet<u64>,
     /// The agreement that it read last.
     agreed: Option<(u64, bool)>,
+    /// Since when it is up, connected and fit, and may join an attempt; infinite if it is not.
+    well_since: f64,
 }
 
 impl Node {
@@ -143,6 +155,16 @@ struct World {
     goes_since: Option<f64>,
     /// When the store last refused to write: until all nodes have announced their state again, it shows an old one.
     refused: f64,
+    /// Since when the store is up and accepts writes; infinite if it does not.
+    store_since: f64,
+    /// When the job last made a step or an attempt was decided on.
+    moved: f64,
+    /// Longest time without either while a majority was undisturbed.
+    longest_s: f64,
+    /// Ticks at which a majority had been undisturbed for longer than the patience while faults happened elsewhere.
+    n_watched: u64,
+    /// Nodes that faults spare; none in a world that is not calm.
+    spared: BTreeSet<usize>,
     done: bool,
 }
 
@@ -173,6 +195,7 @@ impl World {
                 examining: None,
                 passed: BTreeSet::new(),
                 agreed: None,
+                well_since: f64::INFINITY,
             })
             .collect();
         let back_after_s = [None, Some(0.0), Some(20.0), Some(60.0)][random.below(4) as usize];
@@ -187,8 +210,12 @@ impl World {
                 _ => false,
             };
         }
+        let first = random.below(n) as usize;
+        let n_spared = if random.chance(50.0) { n as usize / 2 + 1 } else { 0 };
+        let spared = (first..first + n_spared).map(|at| at % n as usize).collect();
         Self {
             random,
+            spared,
             now: 0.0,
             nodes,
             decrees: Vec::new(),
@@ -203,6 +230,10 @@ impl World {
             back_after_s,
             goes_since: None,
             refused: 0.0,
+            store_since: f64::INFINITY,
+            moved: 0.0,
+            longest_s: 0.0,
+            n_watched: 0,
             done: false,
         }
     }
@@ -253,6 +284,9 @@ impl World {
                 self.random.chance(0.6),
                 self.random.chance(0.6),
             );
+            if self.spared.contains(&at) {
+                continue;
+            }
             let node = &mut self.nodes[at];
             if power {
                 node.is_powered = !node.is_powered;
@@ -275,12 +309,37 @@ impl World {
                 node.has_network = !node.has_network;
             }
         }
-        if self.random.chance(1.0) {
-            self.is_store_up = !self.is_store_up;
+        let (up, full) = (self.random.chance(1.0), self.random.chance(1.0));
+        if !self.spared.is_empty() && tick >= CALM_TICKS {
+            (self.is_store_up, self.is_full) = (true, false);
+            return;
         }
-        if self.random.chance(1.0) {
-            self.is_full = !self.is_full;
+        self.is_store_up ^= up;
+        self.is_full ^= full;
+    }
+
+    /// Checks that a majority that is left alone gets the job going.
+    fn watch(&mut self, tick: u64) {
+        let (now, excluded) =
+            (self.now, self.decrees.last().map(|last| last.excluded.clone()).unwrap_or_default());
+        let since = |is_well: bool, since: f64| if is_well { since.min(now) } else { f64::INFINITY };
+        self.store_since = since(self.is_store_up && !self.is_full, self.store_since);
+        for node in &mut self.nodes {
+            let is_up = node.is_powered && node.machine.is_some() && node.has_store && node.has_network;
+            node.well_since = since(is_up && !node.is_bad && !excluded.contains(&node.name), node.well_since);
         }
+        let mut all: Vec<f64> = self.nodes.iter().map(|node| node.well_since).collect();
+        all.sort_by(f64::total_cmp);
+        let undisturbed = all[self.nodes.len() / 2].max(self.store_since);
+        let waited_s = now - undisturbed.max(self.moved);
+        self.n_watched += u64::from(is_storm(tick) && now - undisturbed > PATIENCE_S);
+        self.longest_s = self.longest_s.max(waited_s);
+        assert!(
+            waited_s <= PATIENCE_S || self.done,
+            "no next attempt for {waited_s} s at {now}: {:?}, members {:?}",
+            self.decrees.last(),
+            self.view().members
+        );
     }
 
     /// The nodes of a generation.
@@ -313,26 +372,30 @@ impl World {
         assert!(progressing.len() <= 1, "two attempts at once: {progressing:?} at {}", self.now);
         if !progressing.is_empty() {
             self.steps += 1;
+            self.moved = self.now;
         }
         self.goes_since =
             if progressing.is_empty() { None } else { Some(self.goes_since.unwrap_or(self.now)) };
         if self.is_full || !self.is_store_up {
             self.refused = self.now;
         }
-        let crash = is_storm(tick) && self.random.chance(0.5);
+        let is_calm = !self.spared.is_empty();
+        let n_steps = if is_calm { CALM_STEPS } else { STEPS };
+        let crash = is_storm(tick) && self.random.chance(if is_calm { 2.0 } else { 0.5 });
         for at in 0..self.nodes.len() {
             let Some(generation) = self.nodes[at].held.running else { continue };
             let goes = progressing.contains(&generation);
             let node = &mut self.nodes[at];
             node.still_s = if goes { 0.0 } else { node.still_s + TICK_S };
-            if goes && self.steps >= STEPS {
+            if goes && self.steps >= n_steps {
                 node.held.running = None;
                 node.held.ended = Some((generation, true));
             } else if goes && crash && at == (tick as usize) % 3 {
                 node.held.running = None;
                 node.held.ended = Some((generation, false));
-            } else if !goes && node.still_s > 5.0 && self.random.chance(3.0) {
-                // A collective fails on some of the waiting nodes.
+            } else if !goes && node.still_s > 5.0 && (self.random.chance(3.0) || node.still_s > COLLECTIVE_S)
+            {
+                // A collective fails on some of the waiting nodes, at the latest after its timeout.
                 node.held.running = None;
                 node.held.ended = Some((generation, false));
             }
@@ -494,6 +557,7 @@ impl World {
         if let What::Run { nodes, .. } = &decree.what {
             assert!(!nodes.is_empty());
             self.n_attempts += 1;
+            self.moved = self.now;
             self.join(&decree, &nodes.clone());
             // A node that may still run the previous generation must have been silent for long enough.
             for name in self.nodes_of(decree.generation - 1) {
@@ -559,7 +623,7 @@ impl World {
         }
     }
 
-    fn run(mut self) -> [u64; 3] {
+    fn run(mut self) -> Outcome {
         for tick in 0..END_TICKS {
             self.now += TICK_S;
             self.faults(tick);
@@ -570,8 +634,12 @@ impl World {
             for n in 0..self.nodes.len() {
                 self.supervise((first + n) % self.nodes.len());
             }
+            self.watch(tick);
             if self.done {
-                return [self.n_attempts, self.n_back, self.n_returned];
+                return Outcome {
+                    counts: [self.n_attempts, self.n_back, self.n_returned, self.n_watched],
+                    longest_s: self.longest_s,
+                };
             }
         }
         panic!(
@@ -583,23 +651,37 @@ impl World {
     }
 }
 
+/// What happened in one world.
+struct Outcome {
+    /// Attempts, excluded nodes back, unreachable nodes back, watched ticks.
+    counts: [u64; 4],
+    longest_s: f64,
+}
+
 /// Seeds by default; `RINGLEADER_SEEDS` asks for more.
 const SEEDS: u64 = 2_000;
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the numbers of docs/run.md")]
 fn never_two_attempts_and_always_progress() {
     let n = std::env::var("RINGLEADER_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
-    let (mut attempts, mut back, mut returned) = (0, 0, 0);
+    let (mut sums, mut longest_s) = ([0; 4], (0.0, 0));
     for seed in 0..n {
         let outcome = std::panic::catch_unwind(|| World::new(seed).run());
-        let counts = outcome.unwrap_or_else(|_| panic!("seed {seed}"));
-        attempts += counts[0];
-        back += counts[1];
-        returned += counts[2];
+        let outcome = outcome.unwrap_or_else(|_| panic!("seed {seed}"));
+        for (sum, count) in sums.iter_mut().zip(outcome.counts) {
+            *sum += count;
+        }
+        if outcome.longest_s > longest_s.0 {
+            longest_s = (outcome.longest_s, seed);
+        }
     }
-    // Worlds without failures would prove nothing.
+    let [attempts, back, returned, watched] = sums;
+    println!("{n} worlds: {attempts} attempts, {watched} watched ticks, longest {longest_s:?}");
+    // Worlds without failures, or in which no majority is ever left alone, would prove nothing.
     assert!(attempts > 2 * n, "{attempts} attempts in {n} worlds");
     assert!(back > n / 50 && returned > n / 50, "{back} nodes back and {returned} returned in {n} worlds");
+    assert!(watched > n, "{watched} ticks in {n} worlds");
 }
 
 #[test]
