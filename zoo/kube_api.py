@@ -6,7 +6,11 @@
 
 Pods: well (runs the command here, PROGRAM as `ringleader`), bare (lacks this program; runs others, with FOLDER/bare as its
 home), slow (sleeps), forbidden (exec is refused), done (has ended, so nothing asks it). Labels are ignored, except for
-`app=none`, which selects nothing. Protocol: the list and exec calls of core/v1, and v4.channel.k8s.io (a channel byte before
+`app=none`, which selects nothing.
+
+kubectl works with it as far as `cordon` and `delete pod` go: nodes have any name; `locked-N` may not be patched, `gone-N` does not
+exist, `slow-N` answers after a minute. Each node has one pod, `train-NODE`, which a field selector finds. Writes are recorded in
+FOLDER/calls, one line each. Protocol: the list and exec calls of core/v1, and v4.channel.k8s.io (a channel byte before
 each message: 0 input, 1 output, 2 errors, 3 the status as JSON; the protocol cannot signal the end of the input).
 """
 
@@ -24,6 +28,20 @@ import urllib.parse
 
 FOLDER, PROGRAM = sys.argv[1], sys.argv[2]
 PODS = {"well": "Running", "bare": "Running", "slow": "Running", "forbidden": "Running", "done": "Succeeded"}
+
+# What kubectl asks first: which kinds there are.
+RESOURCES = {
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+    "/api/v1": {
+        "kind": "APIResourceList",
+        "groupVersion": "v1",
+        "resources": [
+            {"name": "nodes", "singularName": "node", "namespaced": False, "kind": "Node", "verbs": ["get", "patch"]},
+            {"name": "pods", "singularName": "pod", "namespaced": True, "kind": "Pod", "verbs": ["get", "list", "delete"]},
+        ],
+    },
+}
 
 
 class Api(http.server.BaseHTTPRequestHandler):
@@ -44,7 +62,15 @@ class Api(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlparse(self.path)
         query = urllib.parse.parse_qs(url.query)
         parts = url.path.strip("/").split("/")
-        if parts[:3] != ["api", "v1", "namespaces"] or parts[4:5] != ["pods"]:
+        if url.path in RESOURCES:
+            self.answer(200, RESOURCES[url.path])
+        elif parts[:3] == ["api", "v1", "nodes"] and len(parts) == 4:
+            self.node(parts[3])
+        elif "fieldSelector" in query:
+            node = query["fieldSelector"][0].split("=")[1]
+            items = [pod_of(node, parts[3])]
+            self.answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+        elif parts[:3] != ["api", "v1", "namespaces"] or parts[4:5] != ["pods"]:
             self.answer(404, failure(404, "NotFound", "no such thing"))
         elif len(parts) == 5:
             chosen = {} if query.get("labelSelector") == ["app=none"] else PODS
@@ -55,6 +81,31 @@ class Api(http.server.BaseHTTPRequestHandler):
             self.answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
         elif parts[6:] == ["exec"]:
             self.exec(parts[5], query.get("command", []), query.get("stdin") == ["true"])
+
+    def node(self, name):
+        if name.startswith("slow"):
+            time.sleep(60)
+        if name.startswith("gone"):
+            self.answer(404, failure(404, "NotFound", f'nodes "{name}" not found'))
+        else:
+            self.answer(200, {"kind": "Node", "apiVersion": "v1", "metadata": {"name": name}, "spec": {}, "status": {}})
+
+    def do_PATCH(self):
+        parts = urllib.parse.urlparse(self.path).path.strip("/").split("/")
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if parts[3].startswith("locked"):
+            message = f'nodes "{parts[3]}" is forbidden: User "u" cannot patch resource "nodes" in API group "" at the cluster scope'
+            self.answer(403, failure(403, "Forbidden", message))
+            return
+        note(f"PATCH {parts[3]} {body}")
+        self.node(parts[3])
+
+    def do_DELETE(self):
+        url = urllib.parse.urlparse(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+        parts = url.path.strip("/").split("/")
+        note(f"DELETE {parts[3]}/{parts[5]} {body}")
+        self.answer(200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 
     def exec(self, pod, command, has_input):
         if pod == "forbidden":
@@ -134,6 +185,16 @@ class Api(http.server.BaseHTTPRequestHandler):
         head = bytes([0x80 | opcode]) + (bytes([size]) if size < 126 else b"\x7e" + struct.pack(">H", size))
         self.wfile.write(head + data)
         self.wfile.flush()
+
+
+def pod_of(node, namespace):
+    metadata = {"name": f"train-{node}", "namespace": namespace}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
+
+
+def note(line):
+    with open(os.path.join(FOLDER, "calls"), "a", encoding="utf-8") as file:
+        file.write(line + "\n")
 
 
 def failure(code, reason, message):

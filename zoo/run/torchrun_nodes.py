@@ -45,6 +45,15 @@ class World(nodes.World):
                 file.write(hosts)
 
     def close(self):
+        for child in self.nodes.values():
+            if child.poll() is None:
+                child.terminate()
+        for child in self.nodes.values():
+            try:
+                # A rank that waits for a node that is gone ends only with SIGKILL, half a minute after torchrun asked it to.
+                child.wait(150)
+            except subprocess.TimeoutExpired:
+                self.log.append(f"{child.pid} does not end")
         super().close()
         for n in range(nodes.N):
             shutil.rmtree(f"/etc/netns/{self.space(n)}", ignore_errors=True)

@@ -11,11 +11,13 @@ mod duty;
 mod evidence;
 mod judge;
 mod launch;
+mod limited;
 mod metrics;
 mod notice;
 mod preflight;
 mod printed;
 mod resume;
+mod scheduler;
 mod statement;
 mod supervisor;
 

@@ -21,6 +21,10 @@ pub struct Command {
     pub argv: Vec<String>,
     /// The right that its caller needs.
     pub right: &'static str,
+    /// Words that its output has if it succeeded; its exit code alone does not show that.
+    pub proof: Option<&'static str>,
+    /// It would do harm if the command before it failed.
+    pub needs_previous: bool,
 }
 
 /// Longest reason that is passed to the scheduler.
@@ -47,6 +51,8 @@ pub fn commands(wanted: &Wanted, environment: &[(String, String)]) -> Vec<Comman
     let command = |words: &[&str], right| Command {
         argv: words.iter().map(|word| (*word).to_owned()).collect(),
         right,
+        proof: None,
+        needs_previous: false,
     };
     if let Some(job) = of("SLURM_JOB_ID") {
         let list = nodes.join(",");
@@ -62,27 +68,28 @@ pub fn commands(wanted: &Wanted, environment: &[(String, String)]) -> Vec<Comman
     if of("KUBERNETES_SERVICE_HOST").is_some() {
         let mut all = Vec::new();
         for node in nodes {
-            all.push(command(&["kubectl", "cordon", node], "patch nodes"));
+            let cordon = command(&["kubectl", "--request-timeout=20s", "cordon", node], "patch nodes");
+            all.push(Command { proof: Some("cordoned"), ..cordon });
             let namespace = of("POD_NAMESPACE").filter(|name| is_host(name)).unwrap_or("default");
             let selector = format!("--field-selector=spec.nodeName={node}");
             let label = format!(
                 "--selector=ringleader-job={}",
                 if is_host(&wanted.job) { &wanted.job } else { "job" }
             );
-            all.push(command(
-                &[
-                    "kubectl",
-                    "delete",
-                    "pod",
-                    "--namespace",
-                    namespace,
-                    &selector,
-                    &label,
-                    "--grace-period=120",
-                    "--wait=false",
-                ],
-                "delete pods in the namespace",
-            ));
+            let words = [
+                "kubectl",
+                "--request-timeout=20s",
+                "delete",
+                "pod",
+                "--namespace",
+                namespace,
+                &selector,
+                &label,
+                "--grace-period=120",
+                "--wait=false",
+            ];
+            // Without the cordon the pod would come back to the same node.
+            all.push(Command { needs_previous: true, ..command(&words, "delete pods in the namespace") });
         }
         return all;
     }
@@ -129,7 +136,7 @@ mod tests {
             "{requeue:?}"
         );
         let pods = lines(&["n7"], &[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("POD_NAMESPACE", "ml")]);
-        assert_eq!(pods[0], "kubectl cordon n7");
+        assert_eq!(pods[0], "kubectl --request-timeout=20s cordon n7");
         assert!(
             pods[1]
                 .contains("--namespace ml --field-selector=spec.nodeName=n7 --selector=ringleader-job=train")

@@ -26,6 +26,7 @@ mod report;
 #[cfg(target_os = "linux")]
 mod run;
 mod run_nodes;
+mod run_sites;
 mod run_worlds;
 mod schema;
 mod settings;

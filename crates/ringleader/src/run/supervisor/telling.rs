@@ -18,7 +18,7 @@ use ringleader_run::state::Order;
 use super::{METRICS, Supervisor};
 use crate::exit::Code;
 use crate::run::metrics::{self, Shown};
-use crate::run::{attempt, judge, notice, statement};
+use crate::run::{attempt, judge, notice, scheduler, statement};
 
 /// Lines of evidence printed with a decision; the journal has all.
 const MAX_QUOTED: usize = 3;
@@ -110,7 +110,7 @@ impl Supervisor<'_> {
     }
 
     /// Commands for the scheduler about excluded nodes.
-    fn site(&self, decree: &Decree, judged: &Judged) {
+    fn site(&mut self, decree: &Decree, judged: &Judged) {
         let action = &judged.decision.action;
         let wanted = site::Wanted {
             job: self.asked.job.clone(),
@@ -119,21 +119,14 @@ impl Supervisor<'_> {
             requeue: matches!(action, Action::Requeue { .. }),
         };
         let environment: Vec<(String, String)> = std::env::vars().collect();
-        for command in site::commands(&wanted, &environment) {
+        let commands = site::commands(&wanted, &environment);
+        if self.policy.exclude.mode == Mode::Act && !commands.is_empty() {
+            self.notices.push(scheduler::call(commands));
+            return;
+        }
+        for command in commands {
             let line = command.argv.join(" ");
-            if self.policy.exclude.mode == Mode::DryRun {
-                self.say(&format!("would run ({}; [exclude] mode = \"act\" runs it): {line}", command.right));
-                continue;
-            }
-            let ended = std::process::Command::new(&command.argv[0]).args(&command.argv[1..]).output();
-            let said = match ended {
-                Ok(output) if output.status.success() => "done".to_owned(),
-                Ok(output) => {
-                    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
-                }
-                Err(error) => error.to_string(),
-            };
-            self.say(&format!("{line}: {said}"));
+            self.say(&format!("would run ({}; [exclude] mode = \"act\" runs it): {line}", command.right));
         }
     }
 
