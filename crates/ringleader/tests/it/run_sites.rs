@@ -251,3 +251,34 @@ fn a_drain_that_slurm_refuses_is_told() {
     assert!(said.contains("the command needs: administrator of Slurm"), "{said}");
     assert_eq!(site.nodes_of(2), ["a"], "{said}");
 }
+
+/// The fault is on node a; the verdict blames n1, which is innocent. What the policy does costs one restart; only a certain verdict
+/// costs the node as well.
+#[test]
+fn a_wrong_verdict_on_an_innocent_node_costs_one_restart() {
+    for (confidence, class, stays) in [
+        ("low", "node", true),
+        ("medium", "node", true),
+        ("high", "node", false),
+        ("medium", "program", true),
+        ("high", "program", true),
+    ] {
+        let site = Site::new("max_share = 0.5\n", &["n1"]);
+        let planted = site
+            .text("verdict-1")
+            .replace("\"high\"", &format!("\"{confidence}\""))
+            .replace("\"node\"", &format!("\"{class}\""));
+        fs::write(site.path("verdict-1"), planted).unwrap();
+        let said = site.run(&["a", "n1"], &[], &site.programs());
+        let second: &[&str] = if stays { &["a", "n1"] } else { &["a"] };
+        assert_eq!(site.nodes_of(1), ["a", "n1"], "{confidence} {class}: {said}");
+        assert_eq!(site.nodes_of(2), second, "{confidence} {class}: {said}");
+        assert!(
+            site.nodes_of(3).is_empty() && said.contains("done: 2 attempts, 1 failed"),
+            "{confidence} {class}: {said}"
+        );
+        if confidence != "high" {
+            assert!(said.contains(&format!("the confidence of the verdict is {confidence}")), "{said}");
+        }
+    }
+}
