@@ -62,6 +62,8 @@ const MARGIN: Duration = Duration::from_secs(5);
 const N_LOOKS_MORE: u32 = 20;
 /// Interval between decisions while further nodes are waited for.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// A node that was asked to end leaves without the others if the hub cannot be read for longer.
+const UNREAD: Duration = Duration::from_secs(15);
 /// How long a job that received a request to end may take before it is ended.
 const TOLD: Duration = Duration::from_mins(2);
 
@@ -146,6 +148,8 @@ struct Supervisor<'a> {
     examined: Instant,
     chosen: Option<Chosen>,
     told_at: Option<Instant>,
+    /// Since when the hub cannot be read.
+    unread: Option<Instant>,
     began: Instant,
     next_metrics: Instant,
     notices: Vec<thread::JoinHandle<Vec<String>>>,
@@ -228,6 +232,7 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
         examined: Instant::now(),
         chosen: records.iter().rev().find_map(|record| record.checkpoint.clone()),
         told_at: None,
+        unread: None,
         began: Instant::now(),
         next_metrics: Instant::now(),
         notices: Vec::new(),
@@ -319,6 +324,9 @@ impl Supervisor<'_> {
                 if let Some(decree) = self.act(act) {
                     is_over = Some(decree);
                 }
+            }
+            if let Some(decree) = self.leave_alone(view.is_some()) {
+                is_over = Some(decree);
             }
             self.halt_on();
             self.decide_on();

@@ -212,3 +212,19 @@ fn a_checkpoint_that_is_being_written_is_waited_for() {
     assert_eq!(codes, [Some(0); 2]);
     assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
 }
+
+/// The hub is gone when the node is asked to end: the job saves and ends, and the node leaves with its code.
+#[test]
+fn a_node_that_is_asked_to_end_leaves_without_the_hub() {
+    let site = Site::new("");
+    let script = "trap 'echo saved; exit 7' TERM; echo up; while :; do sleep 0.1; done";
+    let mut run = site.start("a", &["--no-history"], script);
+    site.wait("said-a", "up\n");
+    fs::rename(site.path("hub"), site.path("hub.gone")).unwrap();
+    fs::write(site.path("hub"), "").unwrap();
+    assert!(Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap().success());
+    let code = run.wait().unwrap().code();
+    let said = site.text("said-a");
+    assert_eq!(code, Some(7), "{said}");
+    assert!(said.contains("saved\n") && said.contains("this node leaves without the others"), "{said}");
+}

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ringleader_run::agree::collecting;
+use ringleader_run::agree::{Decree, collecting};
 use ringleader_run::effective::Span;
 use ringleader_run::journal::State;
 use ringleader_run::judgement::Judgement;
 use ringleader_run::state::Order;
 
-use super::{Halting, Own, Supervisor};
+use super::{Halting, Own, Supervisor, TOLD, UNREAD};
 use crate::run::duty::Found;
 use crate::run::{attempt, duty, judge, launch};
 
@@ -152,6 +152,34 @@ impl Supervisor<'_> {
         let members = self.council.view().map(|view| view.members).unwrap_or_default();
         let others: Vec<_> = members.into_iter().filter(|member| member.node != self.asked.node).collect();
         !collecting(&others, &self.nodes(), halting.generation).is_empty()
+    }
+
+    /// A node that was asked to end, and cannot reach the others, ends its part of the job and leaves: they cannot agree with it. The
+    /// job has its usual time to save.
+    pub(super) fn leave_alone(&mut self, is_read: bool) -> Option<Decree> {
+        let since = *self.unread.get_or_insert_with(Instant::now);
+        if is_read {
+            self.unread = None;
+            return None;
+        }
+        let told = self.told()?;
+        if since.elapsed() < UNREAD || self.halting.is_some() {
+            return None;
+        }
+        if self.is_running() {
+            let is_late = self.told_at.is_some_and(|at| at.elapsed() > TOLD);
+            if self.ended().is_some() || is_late {
+                self.halt(self.held.launched.map_or(0, |launched| launched.generation), true);
+            }
+            return None;
+        }
+        let why = vec![told, "the hub does not answer: this node leaves without the others".to_owned()];
+        self.say(&why.join("; "));
+        Some(Decree {
+            generation: self.held.launched.map_or(0, |launched| launched.generation),
+            why,
+            ..Decree::default()
+        })
     }
 
     /// All processes of the attempt are gone.

@@ -39,6 +39,8 @@ pub(crate) struct Stall {
     wants_halt: Option<String>,
     /// Silent output is examined again after this.
     quiet_until: Option<Duration>,
+    /// Time since the last printed step.
+    still: Duration,
     is_of_engine: bool,
     /// Looks since the last step that found no cause for a stall reported by the engine.
     n_looks: u32,
@@ -48,6 +50,7 @@ impl Stall {
     /// Takes the engine's events and the time since the last step.
     pub(super) fn see(&mut self, events: &[Event], seen: &Seen) {
         let Seen { is_analyser, still, patience, is_past } = *seen;
+        self.still = still;
         if is_past && still < patience * CLOSING {
             // The job is ending: the launcher's exit code will show how.
             if self.wants_halt.is_none() {
@@ -83,8 +86,8 @@ impl Stall {
     }
 
     fn clear(&mut self) {
-        let Self { quiet_until, is_of_engine, n_looks, .. } = *self;
-        *self = Self { quiet_until, is_of_engine, n_looks, ..Self::default() };
+        let Self { quiet_until, still, is_of_engine, n_looks, .. } = *self;
+        *self = Self { quiet_until, still, is_of_engine, n_looks, ..Self::default() };
     }
 
     /// Continues with an open stall; returns lines to print.
@@ -142,9 +145,10 @@ impl Stall {
             }
             _ => "the evidence shows no fault".to_owned(),
         };
-        let still = since.elapsed();
+        // The engine has seen operations that are stuck: silence alone may be a long evaluation.
+        let looked = if self.is_of_engine { self.quiet_until.unwrap_or(since.elapsed()) } else { self.still };
         self.clear();
-        self.quiet_until = Some(self.quiet_until.unwrap_or(still).max(Duration::from_secs(5)) * AGAIN);
+        self.quiet_until = Some(looked.max(Duration::from_secs(5)) * AGAIN);
         vec![format!("{said}: the job continues")]
     }
 
@@ -215,6 +219,23 @@ mod tests {
             stall.see(&[], &seen(1, false));
         }
         assert!(stall.found.is_none());
+    }
+
+    #[test]
+    fn a_silence_without_a_cause_is_examined_again_after_twice_its_length() {
+        let mut stall = Stall::default();
+        stall.see(&[], &seen(200, false));
+        assert!(stall.is_open());
+        stall.take(Some(found("none", Class::Unknown)), Instant::now());
+        for (still_s, is_open) in [(203, false), (390, false), (401, true)] {
+            stall.see(&[], &seen(still_s, false));
+            assert_eq!(stall.is_open(), is_open, "{still_s} s");
+        }
+        // A step in between makes it a silence of its own.
+        stall.take(Some(found("none", Class::Unknown)), Instant::now());
+        stall.see(&[], &seen(1, false));
+        stall.see(&[], &seen(61, false));
+        assert!(stall.is_open());
     }
 
     #[test]
