@@ -154,14 +154,27 @@ pub(crate) fn range(command: &[String]) -> Option<(usize, usize)> {
     (1 <= least && least <= most).then_some((least, most))
 }
 
-/// Ranks that torchrun or deepspeed starts on each node, if the command states a number.
-pub(crate) fn per_node(command: &[String]) -> Option<u32> {
-    if !is_elastic(command) {
+/// Ranks that torchrun starts for each supervisor, if the command states it: on its node, or without other supervisors on all nodes
+/// that the command names.
+pub(crate) fn per_node(command: &[String], has_hub: bool) -> Option<u32> {
+    let is_torchrun = |word: &String| {
+        matches!(
+            word.rsplit('/').next().unwrap_or_default(),
+            "torchrun" | "torch.distributed.run" | "torch.distributed.launch"
+        )
+    };
+    let at = |name| command.iter().position(|word| is_option(word, name));
+    if !command.iter().take(4).any(is_torchrun) {
         return None;
     }
-    let is_named =
-        |word: &String| ["--nproc-per-node", "--num-gpus"].iter().any(|name| is_option(word, name));
-    value_of(command, command.iter().position(is_named)?)?.parse().ok()
+    let ranks: u32 = value_of(command, at("--nproc-per-node")?)?.parse().ok()?;
+    let nodes: u32 = match at("--nnodes") {
+        _ if has_hub => 1,
+        None if std::env::var_os("PET_NNODES").is_some() => return None,
+        None => 1,
+        Some(at) => value_of(command, at)?.parse().ok()?,
+    };
+    ranks.checked_mul(nodes)
 }
 
 /// The command for several nodes, and a remark: torchrun without a rendezvous gets one, since every node would start a job of
@@ -286,15 +299,21 @@ mod tests {
 
     #[test]
     fn ranks_on_each_node() {
-        for (text, n) in [
-            ("torchrun --nproc_per_node=8 t.py", Some(8)),
-            ("python -m torch.distributed.run --nproc-per-node 2 t.py", Some(2)),
-            ("deepspeed --num_gpus 4 t.py", Some(4)),
-            ("torchrun --nproc-per-node gpu t.py", None),
-            ("torchrun t.py", None),
-            ("python t.py --nproc-per-node 8", None),
+        for (text, of_hub, alone) in [
+            ("torchrun --nproc_per_node=8 t.py", Some(8), Some(8)),
+            ("python -m torch.distributed.run --nnodes 4 --nproc-per-node 2 t.py", Some(2), Some(8)),
+            ("torchrun --nnodes 2:4 --nproc-per-node 2 t.py", Some(2), None),
+            ("torchrun --nproc-per-node gpu t.py", None, None),
+            ("torchrun t.py", None, None),
+            // Its hosts come from a file.
+            ("deepspeed --num_gpus 4 t.py", None, None),
+            ("python t.py --nproc-per-node 8", None, None),
         ] {
-            assert_eq!(per_node(&words(text)), n, "{text}");
+            assert_eq!(
+                (per_node(&words(text), true), per_node(&words(text), false)),
+                (of_hub, alone),
+                "{text}"
+            );
         }
     }
 

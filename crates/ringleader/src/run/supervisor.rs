@@ -509,7 +509,8 @@ impl Supervisor<'_> {
     /// The checkpoint of the first attempt; none starts if its ranks can load none of several.
     fn choose_first(&mut self, decree: &mut Decree) {
         let What::Run { nodes, checkpoint, .. } = &mut decree.what else { return };
-        let checkpoints = Checkpoints::look(&self.policy, &[], launch::per_node(&self.asked.argv));
+        let checkpoints =
+            Checkpoints::look(&self.policy, &[], launch::per_node(&self.asked.argv, self.args.hub.is_some()));
         let n_least = if self.args.hub.is_none() { 1 } else { self.args.n_least().min(nodes.len()) };
         let notes = match checkpoints.nodes(n_least, nodes.len()) {
             Ok(size) => {
@@ -680,7 +681,7 @@ impl Supervisor<'_> {
             back,
             n_nodes,
             min_nodes: if is_alone { 1 } else { self.args.n_least() },
-            per_node: launch::per_node(&self.asked.argv),
+            per_node: launch::per_node(&self.asked.argv, self.args.hub.is_some()),
             is_late: is_late || is_alone,
             node: self.asked.node.clone(),
             evidence: self.evidence(),
