@@ -10,6 +10,9 @@ supervisors  four nodes; all supervisors are killed, then a rank
 link         three nodes and a spare; one link is cut for good: the spare replaces the node
 shrink       four nodes, no spare; one link is cut for good: torchrun's range is used, three nodes go on
 
+With --alone, `worker`, `agent` and `shrink` also run under torchrun's own restart (`--nnodes 3:4 --max-restarts 3`, a timeout of 30 s
+in the program, the newest checkpoint unchecked), with the same fault at the same step, for at most --limit seconds.
+
 Checked: the job reaches its last step with the loss of an uninterrupted run (not in `shrink`, where the sum over ranks has fewer
 terms), no step is repeated beyond the checkpoint, one attempt at a time makes progress, each node starts an attempt once, and no
 process is left. Needs root, iproute2, etcd and PyTorch; without them it says so and exits with 69.
@@ -34,6 +37,8 @@ class World(nodes.World):
     """Nodes that run torchrun. `most`: nodes of the job; further ones are spares."""
 
     most = 4
+    # Time to end after SIGTERM, seconds: two minutes for a node without the others.
+    patience = 150
 
     def build(self):
         super().build()
@@ -50,8 +55,8 @@ class World(nodes.World):
                 child.terminate()
         for child in self.nodes.values():
             try:
-                # A rank that waits for a node that is gone ends only with SIGKILL, half a minute after torchrun asked it to.
-                child.wait(150)
+                # torchrun does not see the signal while it waits for a store that is gone.
+                child.wait(self.patience)
             except subprocess.TimeoutExpired:
                 self.log.append(f"{child.pid} does not end")
         super().close()
@@ -67,6 +72,9 @@ class World(nodes.World):
         words += torchrun(self.args, ["--nnodes", f"3:{self.most}", "--rdzv-backend", "c10d", "--rdzv-id", "j", "--rdzv-endpoint",
                                       f"n0:{PORT}"])
         words += job(self.args, self.folder, "{checkpoint}")
+        self.spawn(n, words)
+
+    def spawn(self, n, words):
         said = open(f"{self.folder}/said{n}", "a")
         named = ["unshare", "--uts", "sh", "-c", f'hostname n{n} && exec "$@"', "-"]
         self.nodes[n] = subprocess.Popen(["ip", "netns", "exec", self.space(n), *named, *words], stdout=said, stderr=said,
@@ -80,6 +88,21 @@ class World(nodes.World):
     def left(self):
         """Processes that still train: none must be left at the end."""
         return subprocess.run(["pgrep", "-f", f"train.py.*{self.folder}"], capture_output=True, text=True).stdout.split()
+
+
+class Bare(World):
+    """Nodes that run torchrun alone."""
+
+    patience = 40
+
+    def start(self, n):
+        words = torchrun(self.args, ["--nnodes", f"3:{self.most}", "--rdzv-backend", "c10d", "--rdzv-id", "j", "--rdzv-endpoint",
+                                     f"n0:{PORT}", "--max-restarts", "3"])
+        words += job(self.args, self.folder, "auto") + ["--timeout", "30"]
+        self.spawn(n, words)
+
+    def held(self, n):
+        return {"launched": {"pid": self.nodes[n].pid}}
 
 
 def torchrun(args, more):
@@ -168,6 +191,31 @@ def play(args, name, wanted):
     return row
 
 
+def alone(args, name):
+    """The same fault under torchrun alone."""
+    folder = tempfile.mkdtemp(prefix=f"torchrun-alone-{name}-")
+    world = Bare(args, folder)
+    row = {"scene": name, "torchrun_alone": True}
+    try:
+        world.build()
+        for n in range(nodes.N):
+            world.start(n)
+        row["started"] = world.wait("the first steps", lambda: world.step() >= 25, args.limit)
+        struck, last = time.time(), world.step()
+        SCENES[name][0](world)
+        row["ended"] = world.wait("the end", lambda: os.path.exists(f"{folder}/final.json"), args.limit)
+        steps = [json.loads(line) for line in open(f"{folder}/steps.jsonl")]
+        # Restarted at the checkpoint: a step that was made before.
+        later = [step["at"] for step in steps if step["at"] > struck + 1 and step["step"] <= last]
+        row["gap_s"] = round(min(later) - struck, 1) if later else None
+    finally:
+        world.close()
+        for pid in world.left():
+            os.kill(int(pid), signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+    return row
+
+
 def judge(world, row, struck, second):
     steps = [json.loads(line) for line in open(f"{world.folder}/steps.jsonl")]
     generations = [step["generation"] for step in steps]
@@ -198,6 +246,7 @@ def main():
     parser.add_argument("--only", default=",".join(SCENES))
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--limit", type=float, default=300)
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--out", default=None)
     args = parser.parse_args()
@@ -214,9 +263,14 @@ def main():
     for name in names:
         rows.append(play(args, name, wanted))
         print(json.dumps(rows[-1]), flush=True)
+    bares = []
+    for name in names if args.alone else []:
+        if SCENES[name][0] in (worker, agent) or name == "shrink":
+            bares.append(alone(args, name))
+            print(json.dumps(bares[-1]), flush=True)
     if args.out:
         with open(args.out, "w") as file:
-            json.dump(rows, file, indent=1)
+            json.dump(rows + bares, file, indent=1)
     sys.exit(0 if all(row["is_well"] for row in rows) else 1)
 
 

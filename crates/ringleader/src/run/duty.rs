@@ -301,7 +301,7 @@ fn next(wanted: &ToDecide) -> Next {
         // The missing nodes may return.
         Err(why) if !wanted.is_late => return Next::Wait(why.clone()),
         Err(why) => {
-            decision.action = Action::Stop;
+            stop(&mut decision);
             decision.why.push(why.clone());
         }
         Ok(_) => {}
@@ -351,9 +351,16 @@ fn lost_nodes(lost: &[String], verdict: Judgement) -> Judgement {
     }
 }
 
+/// The restart that was decided on is not possible.
+fn stop(decision: &mut Decision) {
+    let restart = format!("{} restart ", decision.charged);
+    decision.why.retain(|why| !why.starts_with(&restart));
+    decision.action = Action::Stop;
+}
+
 /// Too few nodes can join: the job stops.
 fn stop_short(decision: &mut Decision, wanted: &ToDecide) {
-    decision.action = Action::Stop;
+    stop(decision);
     let least = wanted.min_nodes.max(1);
     decision.why.push(format!("{} nodes can join the next attempt; it needs {least}", wanted.fit.len()));
     let unfit = wanted.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
