@@ -57,7 +57,7 @@ pub(crate) struct RunArgs {
     /// Write ready-to-use files for Slurm, Kubernetes and plain torchrun into this folder and exit
     #[arg(long, value_name = "DIR")]
     pub(crate) print_scripts: Option<PathBuf>,
-    /// Print the newest complete checkpoint in the folder and exit
+    /// Print the newest complete checkpoint in the folder and exit; with a command for torchrun, one that its ranks can load
     #[arg(long)]
     pub(crate) print_checkpoint: bool,
     /// Folder for output, evidence and journal of this node [default: ringleader-run, plus the Slurm job id and the
@@ -140,7 +140,7 @@ impl Subcommand for RunArgs {
             return Ok(Code::NothingFound.into());
         }
         if self.print_checkpoint {
-            return print_checkpoint(&policy);
+            return self.print_checkpoint(&policy);
         }
         if let Some(folder) = &self.print_scripts {
             return printed::write(self, policy, folder);
@@ -247,6 +247,30 @@ impl RunArgs {
         self.min_nodes.or_else(of_range).unwrap_or(most).clamp(1, most)
     }
 
+    /// The checkpoint that the command, if there is one, would start from. Standard output gets only the path, for scripts; remarks go
+    /// to standard error.
+    fn print_checkpoint(&self, policy: &Policy) -> Result<ExitCode, Failure> {
+        let Some(dir) = &policy.checkpoint.dir else {
+            return Err(Failure::Nodes {
+                why: "look for a checkpoint: the folder is missing".to_owned(),
+                help: "ringleader run --print-checkpoint --checkpoints ckpt",
+            });
+        };
+        let per_node = launch::per_node(&self.command, self.hub.is_some());
+        let (chosen, notes) = resume::Checkpoints::look(policy, &[], per_node).chosen(self.n_nodes());
+        for note in &notes {
+            // Standard error may be closed.
+            let _ =
+                writeln!(std::io::stderr().lock(), "ringleader: {}", ringleader_report::quote::plain(note));
+        }
+        let Some(chosen) = chosen else {
+            let _ = writeln!(std::io::stderr().lock(), "ringleader: no checkpoint to start from in {dir}");
+            return Ok(Code::NoUsableEvidence.into());
+        };
+        print(&format!("{}\n", chosen.path))?;
+        Ok(Code::NothingFound.into())
+    }
+
     /// Becomes the holder.
     fn hold(&self) -> Result<ExitCode, Failure> {
         let path = self.state();
@@ -290,27 +314,6 @@ impl RunArgs {
         let code = holder::hold(setup).map_err(refused)?;
         Ok(ExitCode::from(code))
     }
-}
-
-/// Standard output gets only the path, for scripts; remarks go to standard error.
-fn print_checkpoint(policy: &Policy) -> Result<ExitCode, Failure> {
-    let Some(dir) = &policy.checkpoint.dir else {
-        return Err(Failure::Nodes {
-            why: "look for a checkpoint: the folder is missing".to_owned(),
-            help: "ringleader run --print-checkpoint --checkpoints ckpt",
-        });
-    };
-    let (chosen, notes) = resume::Checkpoints::look(policy, &[], None).chosen(1);
-    for note in &notes {
-        // Standard error may be closed.
-        let _ = writeln!(std::io::stderr().lock(), "ringleader: {}", ringleader_report::quote::plain(note));
-    }
-    let Some(chosen) = chosen else {
-        let _ = writeln!(std::io::stderr().lock(), "ringleader: no complete checkpoint in {dir}");
-        return Ok(Code::NoUsableEvidence.into());
-    };
-    print(&format!("{}\n", chosen.path))?;
-    Ok(Code::NothingFound.into())
 }
 
 /// Moves the state folder of a finished run aside, so that each run has its own journal. A run that was interrupted, by
