@@ -128,11 +128,11 @@ pub struct Search {
 }
 
 impl Search {
-    /// Chooses the checkpoint for a number of ranks, None if it is unknown: the newest complete one that they can load, else the
-    /// newest doubtful one.
-    pub fn choose(&mut self, dir: &Path, ranks: Option<u32>) {
+    /// Chooses the checkpoint for these ranks: the newest complete one that they can load, else the newest doubtful one.
+    pub fn choose(&mut self, dir: &Path, options: &Options) {
+        let Options { ranks, worlds, .. } = options;
         for found in &mut self.all {
-            found.is_misfit = ranks.is_some_and(|ranks| !found.loads.on(ranks));
+            found.is_misfit = ranks.is_some_and(|ranks| !found.loads.on(ranks, worlds));
         }
         let is_complete = |found: &Found| found.soundness == Soundness::Complete && !found.is_misfit;
         let is_usable = |found: &Found| found.is_usable() && !found.is_misfit;
@@ -216,7 +216,7 @@ pub struct Options {
 /// Searches the folder. Errors: it cannot be listed.
 pub fn search(dir: &Path, options: &Options) -> io::Result<Search> {
     let mut search = look(dir, options)?;
-    search.choose(dir, options.ranks);
+    search.choose(dir, options);
     Ok(search)
 }
 

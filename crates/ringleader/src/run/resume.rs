@@ -15,38 +15,37 @@ pub(crate) struct Checkpoints<'a> {
     search: Option<io::Result<Search>>,
     /// Ranks on each node; None if unknown.
     per_node: Option<u32>,
-    /// Nodes of the newest attempt.
-    before: Option<usize>,
+    /// Sizes of the attempts so far.
+    worlds: &'a [World],
 }
 
 impl<'a> Checkpoints<'a> {
     /// Examines them. `worlds`: the sizes of the attempts so far; `per_node`: ranks on each node by the command line.
-    pub(crate) fn look(policy: &'a Policy, worlds: &[World], per_node: Option<u32>) -> Self {
-        let options = Options {
-            hash: policy.checkpoint.hash,
-            worlds: worlds.iter().map(|world| world.ranks).collect(),
-            ranks: None,
-        };
+    pub(crate) fn look(policy: &'a Policy, worlds: &'a [World], per_node: Option<u32>) -> Self {
+        let options =
+            Options { hash: policy.checkpoint.hash, worlds: ranks_of(worlds), ..Options::default() };
         let search = policy.checkpoint.dir.as_ref().map(|dir| checkpoint::look(Path::new(dir), &options));
-        let newest = worlds.last();
-        let per_node = newest.map_or(per_node, |world| world.per_node());
-        Self { policy, search, per_node, before: newest.map(|world| world.nodes) }
+        let per_node = worlds.last().map_or(per_node, |world| world.per_node());
+        Self { policy, search, per_node, worlds }
     }
 
     fn found(&self) -> Option<&Search> {
         self.search.as_ref()?.as_ref().ok()
     }
 
-    /// Ranks of an attempt on this number of nodes, if that decides which checkpoint it can load.
+    /// Ranks of an attempt on this number of nodes, if that decides which checkpoint it can load. While all attempts have the same
+    /// size, they can load what they wrote.
     fn ranks(&self, nodes: usize) -> Option<u32> {
         let per_node = self.per_node.filter(|_| self.policy.checkpoint.other_world != OtherWorld::Use)?;
-        u32::try_from(nodes).ok()?.checked_mul(per_node)
+        let ranks = u32::try_from(nodes).ok()?.checked_mul(per_node)?;
+        let is_same = !self.worlds.is_empty() && self.worlds.iter().all(|world| world.ranks == ranks);
+        (!is_same).then_some(ranks)
     }
 
     fn fit(&self, nodes: usize) -> Fit {
         let is_strict = self.policy.checkpoint.other_world == OtherWorld::Stop;
         match (self.found(), self.ranks(nodes).filter(|_| is_strict)) {
-            (Some(search), Some(ranks)) => search.fit(ranks),
+            (Some(search), Some(ranks)) => search.fit(ranks, &ranks_of(self.worlds)),
             _ => Fit::Well,
         }
     }
@@ -88,7 +87,8 @@ impl<'a> Checkpoints<'a> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, Vec::new()),
             Err(error) => return (None, vec![format!("checkpoints in {dir}: {error}")]),
         };
-        search.choose(Path::new(dir), ranks);
+        let worlds = ranks_of(self.worlds);
+        search.choose(Path::new(dir), &Options { ranks, worlds, ..Options::default() });
         let mut notes = search.notes.clone();
         for passed in search.passed_over() {
             notes.push(format!("checkpoint skipped: {passed}"));
@@ -97,10 +97,15 @@ impl<'a> Checkpoints<'a> {
             let step = found.step.map_or_else(String::new, |step| format!(" of step {step}"));
             notes.push(format!("checkpoint{step}: {} ({})", found.path.display(), found.layout.name()));
             let is_bound = found.loads != checkpoint::Loads::Any;
-            if is_bound && ranks.is_none() && self.before.is_some_and(|before| before != nodes) {
+            let is_other = self.worlds.last().is_some_and(|world| world.nodes != nodes);
+            if is_bound && self.per_node.is_none() && is_other {
                 notes.push(format!("{}; how many the next attempt has is unknown", found.loads.words()));
             }
         }
         (search.record(), notes)
     }
+}
+
+fn ranks_of(worlds: &[World]) -> Vec<u32> {
+    worlds.iter().map(|world| world.ranks).collect()
 }

@@ -194,39 +194,64 @@ fn a_missing_node_is_waited_for() {
     );
 }
 
+/// A file of `torch.save`: stored entries, directory, end record; its checksums are not read.
+fn saved() -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    let entries: [(&str, &[u8]); 2] = [("a/data.pkl", b"\x80\x02}q\x00."), ("a/version", b"3\n")];
+    for (name, body) in entries {
+        let mut fields = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        fields.extend((body.len() as u32).to_le_bytes());
+        fields.extend((body.len() as u32).to_le_bytes());
+        fields.extend((name.len() as u16).to_le_bytes());
+        fields.extend([0, 0]);
+        directory.extend(b"PK\x01\x02\x14\x00");
+        directory.extend(&fields);
+        directory.extend([0; 10]);
+        directory.extend((out.len() as u32).to_le_bytes());
+        directory.extend(name.as_bytes());
+        out.extend(b"PK\x03\x04");
+        out.extend(&fields);
+        out.extend([name.as_bytes(), body].concat());
+    }
+    let at = out.len() as u32;
+    out.extend(&directory);
+    out.extend(b"PK\x05\x06\0\0\0\0\x02\0\x02\0");
+    out.extend((directory.len() as u32).to_le_bytes());
+    out.extend(at.to_le_bytes());
+    out.extend([0, 0]);
+    out
+}
+
+/// ZeRO's optimizer of four ranks; the command states how many ranks the first attempt has.
 #[test]
 fn a_first_attempt_that_can_load_nothing_is_refused() {
-    let site = Site::new(&RANKS);
-    for name in RANKS {
-        fs::copy(
-            site.path("saves").join(format!("{name}.safetensors")),
-            site.path("ckpt").join(format!("{name}.safetensors")),
-        )
-        .unwrap();
+    let site = Site::new(&[]);
+    let tag = site.path("ckpt/global_step20");
+    fs::create_dir(&tag).unwrap();
+    fs::write(tag.join("mp_rank_00_model_states.pt"), saved()).unwrap();
+    for rank in 0..4 {
+        fs::write(tag.join(format!("zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")), saved()).unwrap();
     }
-    let run = |nproc: &str| {
-        Command::new(env!("CARGO_BIN_EXE_ringleader"))
-            .args([
-                "run",
-                "--policy",
-                "policy.toml",
-                "--no-history",
-                "--no-ras",
-                "--checkpoints",
-                "ckpt",
-                "--",
-            ])
-            .args(["bin/torchrun", "--nproc-per-node", nproc, "t.py"])
+    let run = |nproc: &str, options: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_ringleader"))
+            .args(["run", "--policy", "policy.toml", "--no-history", "--no-ras", "--checkpoints", "ckpt"])
+            .args(options)
+            .args(["--", "bin/torchrun", "--nproc-per-node", nproc, "t.py"])
             .env("NODE", "a")
             .env("NODE_RANK", "0")
-            .env("RINGLEADER_GENERATION", "2")
             .current_dir(site.folder.path())
             .stdin(Stdio::null())
             .output()
-            .unwrap()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let refused = run("2");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!((refused.status.code(), site.started().len()), (Some(6), 0), "{said}");
+    let (code, said) = run("2", &[]);
+    assert_eq!((code, site.started().len()), (Some(6), 0), "{said}");
     assert!(said.contains("no checkpoint can be loaded by 2 ranks on 1 nodes"), "{said}");
+    fs::write(site.path("bin/torchrun"), "#!/bin/sh\necho \"from $RINGLEADER_CHECKPOINT\" >> started\n")
+        .unwrap();
+    let (code, said) = run("4", &[]);
+    assert_eq!((code, site.started()), (Some(0), vec!["from ckpt/global_step20".to_owned()]), "{said}");
+    let (code, said) = run("2", &["--set", "checkpoint.other_world=begin"]);
+    assert_eq!((code, site.started()[0].as_str()), (Some(0), "from "), "{said}");
 }

@@ -291,7 +291,7 @@ fn loads(candidate: &Candidate) -> Loads {
     let path = &candidate.path;
     if !candidate.beside.is_empty() {
         return if candidate.beside.iter().any(|path| is_of_rank(&file_name(path))) {
-            Loads::by(candidate.beside.len())
+            Loads::by_writers(candidate.beside.len())
         } else if candidate.beside.iter().all(|path| file_name(path).to_ascii_lowercase().contains("mp_")) {
             Loads::by_multiples(candidate.beside.len())
         } else {
@@ -308,7 +308,7 @@ fn loads(candidate: &Candidate) -> Loads {
             if is_sharded { Loads::Any } else { Loads::by_multiples(n(&|name| name.starts_with("mp_rank_"))) }
         }
         Layout::Trainer | Layout::Accelerate | Layout::Torch => {
-            let own = Loads::by(n(&is_of_rank));
+            let own = Loads::by_writers(n(&is_of_rank));
             // DeepSpeed's part, under its tag.
             let tags = all.iter().filter(|(_, path)| path.is_dir());
             let of_tags = tags.map(|(_, path)| zero(&entries(path).unwrap_or_default()));
@@ -323,8 +323,12 @@ fn zero(all: &[(String, PathBuf)]) -> Loads {
     let n = |start: &str, end: &str| {
         all.iter().filter(|(name, _)| name.starts_with(start) && name.ends_with(end)).count()
     };
+    let zero = all
+        .iter()
+        .filter(|(name, _)| name.contains("zero_pp_rank_") && name.ends_with("_optim_states.pt"))
+        .count();
     let is_universal = all.iter().any(|(name, path)| name == "zero" && path.is_dir());
-    match n("", "_optim_states.pt") {
+    match zero {
         _ if is_universal => Loads::Any,
         0 => Loads::by_multiples(n("mp_rank_", "_model_states.pt")),
         n => Loads::by(n),

@@ -11,16 +11,23 @@ pub enum Loads {
     /// All.
     #[default]
     Any,
-    /// This number.
+    /// This number: each of them wrote its part.
     By(u32),
+    /// This number, if an attempt of the job had as many ranks: only some ranks may have written files.
+    ByWriters(u32),
     /// Multiples of this number: the parts of a model that is split over ranks.
     ByMultiples(u32),
 }
 
 impl Loads {
-    /// For parts that this number of ranks wrote, each for itself.
+    /// For partitions of this number of ranks.
     pub(super) fn by(n: usize) -> Self {
         u32::try_from(n).ok().filter(|n| *n > 1).map_or(Self::Any, Self::By)
+    }
+
+    /// For files that this number of ranks wrote, each for itself.
+    pub(super) fn by_writers(n: usize) -> Self {
+        u32::try_from(n).ok().filter(|n| *n > 1).map_or(Self::Any, Self::ByWriters)
     }
 
     /// For a model in this number of parts.
@@ -28,11 +35,12 @@ impl Loads {
         u32::try_from(n).ok().filter(|n| *n > 1).map_or(Self::Any, Self::ByMultiples)
     }
 
-    /// Whether this number of ranks can load it.
-    pub fn on(self, ranks: u32) -> bool {
+    /// Whether this number of ranks can load it. `worlds`: the numbers of ranks of earlier attempts.
+    pub fn on(self, ranks: u32, worlds: &[u32]) -> bool {
         match self {
             Self::Any => true,
             Self::By(n) => ranks == n,
+            Self::ByWriters(n) => ranks == n || !worlds.contains(&n),
             Self::ByMultiples(n) => ranks.is_multiple_of(n),
         }
     }
@@ -41,7 +49,7 @@ impl Loads {
     pub fn words(self) -> String {
         match self {
             Self::Any => "any number of ranks can load it".to_owned(),
-            Self::By(n) => format!("only {n} ranks can load it, as many as wrote it"),
+            Self::By(n) | Self::ByWriters(n) => format!("only {n} ranks can load it, as many as wrote it"),
             Self::ByMultiples(n) => {
                 format!("only a multiple of {n} ranks can load it, since the model is in {n} parts")
             }
@@ -60,10 +68,10 @@ pub enum Fit {
 
 impl Search {
     /// Whether this number of ranks can load one of these checkpoints.
-    pub fn fit(&self, ranks: u32) -> Fit {
+    pub fn fit(&self, ranks: u32, worlds: &[u32]) -> Fit {
         let usable = || self.all.iter().filter(|found| found.is_usable());
         match usable().next() {
-            Some(newest) if usable().all(|found| !found.loads.on(ranks)) => Fit::Misfit(said(newest)),
+            Some(newest) if usable().all(|found| !found.loads.on(ranks, worlds)) => Fit::Misfit(said(newest)),
             _ => Fit::Well,
         }
     }

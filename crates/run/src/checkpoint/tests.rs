@@ -363,7 +363,8 @@ proptest! {
 
 /// The chosen checkpoint for a number of ranks, and what was skipped.
 fn chosen_for(dir: &Path, ranks: u32) -> (Option<String>, Vec<String>) {
-    let search = search(dir, &Options { ranks: Some(ranks), ..Options::default() }).unwrap();
+    let options = Options { ranks: Some(ranks), worlds: vec![4, 6, 8], ..Options::default() };
+    let search = search(dir, &options).unwrap();
     let name = search.chosen().map(|found| found.path.file_name().unwrap().to_str().unwrap().to_owned());
     (name, search.passed_over())
 }
@@ -384,9 +385,9 @@ fn parts_of_ranks_are_passed_over_by_another_number_of_ranks() {
     assert_eq!(name.as_deref(), Some("global_step10"));
     assert!(passed[0].contains("global_step20: only 8 ranks can load it"), "{passed:?}");
     let all = search(dir.path(), &Options::default()).unwrap();
-    assert_eq!(all.fit(6), Fit::Well);
+    assert_eq!(all.fit(6, &[]), Fit::Well);
     assert!(
-        matches!(all.fit(4), Fit::Misfit(why) if why.contains("global_step20 (DeepSpeed): only 8 ranks"))
+        matches!(all.fit(4, &[]), Fit::Misfit(why) if why.contains("global_step20 (DeepSpeed): only 8 ranks"))
     );
     // Trainer and accelerate around ZeRO, files that each rank wrote for itself, and a model in parts.
     let dir = tempfile::tempdir().unwrap();
@@ -403,6 +404,9 @@ fn parts_of_ranks_are_passed_over_by_another_number_of_ranks() {
         let (name, passed) = chosen_for(&folder, by_not);
         assert!(name.is_none() && passed[0].contains("can load it"), "{folder:?} {passed:?}");
     }
+    // No attempt had four ranks: only some ranks may have written files, such as one for each part of the model.
+    let options = Options { ranks: Some(6), worlds: vec![8], ..Options::default() };
+    assert!(search(&dir.path().join("b"), &options).unwrap().chosen().is_some());
 }
 
 #[test]
@@ -428,7 +432,12 @@ fn what_only_looks_like_parts_of_ranks_is_loaded_by_any_number() {
     put(dir.path(), "g/step5-rank0.pt", &saved(5));
     // DeepSpeed without ZeRO.
     put(dir.path(), "h/global_step5/mp_rank_00_model_states.pt", &saved(5));
-    for folder in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+    // Experts without ZeRO: one file for each part of the experts, not for each rank.
+    for rank in 0..4 {
+        put(dir.path(), &format!("i/global_step5/expp_rank_{rank}_mp_rank_00_optim_states.pt"), &saved(5));
+    }
+    put(dir.path(), "i/global_step5/mp_rank_00_model_states.pt", &saved(5));
+    for folder in ["a", "b", "c", "d", "e", "f", "g", "h", "i"] {
         let options = Options { ranks: Some(6), ..Options::default() };
         let found = search(&dir.path().join(folder), &options).unwrap();
         let first = &found.all[0];
