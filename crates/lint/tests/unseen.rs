@@ -35,20 +35,25 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "collective-under-local-condition",
             "collective-under-rank-condition",
         ],
-        "local-stop" | "data-conditional" | "local-data" => &[
+        "local-stop"
+        | "data-conditional"
+        | "local-data"
+        | "data-dependent"
+        | "rank-local-decision"
+        | "rank-local-stop" => &[
             "local-stop-decision",
             "collective-under-local-condition",
             "handler-skips-collective",
             "uneven-loader",
         ],
-        "order" => &[
+        "order" | "collective-order" => &[
             "collective-order-by-rank",
             "unordered-collectives",
             "collective-under-rank-condition",
             "collective-in-background",
         ],
         "size" => &["size-by-rank"],
-        "uneven-loader" => &[
+        "uneven-loader" | "uneven-loop" => &[
             "uneven-loader",
             "local-stop-decision",
             "loop-count-by-rank",
@@ -57,15 +62,17 @@ fn rules_of(class: &str) -> &'static [&'static str] {
         "seed" | "sampler-epoch" => {
             &["seed-by-rank", "seed-equal-on-all-ranks", "shuffle-before-split", "sampler-without-epoch"]
         }
-        "set-device" => &[
+        "set-device" | "device" => &[
             "same-device-on-all-ranks",
             "no-set-device",
             "collective-before-set-device",
             "local-rank-as-rank",
         ],
-        "group" => &["group-by-rank", "collective-under-rank-condition"],
-        "p2p" => &["all-send-first"],
-        "handler" => &["handler-skips-collective", "local-stop-decision"],
+        "group" | "new-group" => &["group-by-rank", "collective-under-rank-condition"],
+        "p2p" | "p2p-order" => &["all-send-first"],
+        "handler" | "exception" => &["handler-skips-collective", "local-stop-decision"],
+        // What one rank decides or writes and the others go on without.
+        "missing-sync" => &["decided-by-one-rank", "collective-under-local-condition", "local-stop-decision"],
         "contiguous" => &["non-contiguous-tensor"],
         "rank-zero" => &[
             "collective-in-rank-zero-function",
@@ -225,4 +232,9 @@ fn round_5() {
 #[test]
 fn round_6() {
     keeps(print("lint-6"), 5, 11);
+}
+
+#[test]
+fn round_7() {
+    keeps(print("lint-7"), 0, 0);
 }
