@@ -159,3 +159,10 @@ pub(crate) fn are_plain(scene: &Scene<'_>) -> bool {
     let likely = words.likeliest().filter(|_| !is_recorded && scene.stacks().next().is_none());
     likely.is_some_and(|likely| likely.health >= PLAIN && likely.health - likely.score >= PLAIN_LEAD)
 }
+
+/// Whether something was measured, or a program says that it is done: half of such open cases were healthy, so the words
+/// alone do not accuse.
+pub(crate) fn are_of_completion(scene: &Scene<'_>) -> bool {
+    let signs = good_signs(scene.case());
+    signs.contains(&GoodSign::Measured) || signs.contains(&GoodSign::Ended)
+}

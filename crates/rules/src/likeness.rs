@@ -12,7 +12,6 @@ use ringleader_model::{
     SourceKind, Weight,
 };
 
-use crate::good_signs::{GoodSign, good_signs};
 use crate::rule::Draft;
 
 /// Name of the finding's rule.
@@ -195,15 +194,10 @@ pub(crate) fn finding(scene: &Scene<'_>, doubt: Doubt, is_running: bool) -> Opti
 
 /// The most likely cause where nothing else decides and the words are those of one cause: it leads the next one, and health.
 /// Of the open cases of the public rounds, with weights that had not seen them, 31 of 45 such guesses were right; without the
-/// lead before the next cause 38 of 66. Measurements and orderly ends are not guessed at: half of those cases were healthy.
+/// lead before the next cause 38 of 66.
 pub(crate) fn lead(scene: &Scene<'_>) -> Option<Finding> {
     let likely = scene.likeness().likeliest()?;
-    let signs = good_signs(scene.case());
-    let is_plain = likely.score >= LEAST_OF_LEAD
-        && likely.margin >= LEAD
-        && likely.score >= likely.health
-        && !signs.contains(&GoodSign::Measured)
-        && !signs.contains(&GoodSign::Ended);
+    let is_plain = likely.score >= LEAST_OF_LEAD && likely.margin >= LEAD && likely.score >= likely.health;
     let is_judged = || is_judged(scene, &likely) && (scene.has_job() || are_events(scene, &likely));
     if !is_plain || is_contradicted(scene, likely.cause) || is_judged() {
         return None;

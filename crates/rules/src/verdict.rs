@@ -175,7 +175,7 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
         Doubt::Nothing
     };
     let guess = likeness::finding(scene, doubt, is_running);
-    let is_open = open.cause == Cause::Undecided;
+    let is_open = open.cause == Cause::Undecided && !good_signs::are_of_completion(scene);
     let Some(finding) = guess.or_else(|| likeness::lead(scene).filter(|_| is_open)) else { return open };
     if has_findings && !open.findings.iter().any(|f| f.cause == finding.cause) {
         return open;
