@@ -9,7 +9,7 @@ mod variables;
 
 use ringleader_knowledge::version::NcclVersion;
 
-use crate::finding::{Finding, Place};
+use crate::finding::{Finding, Place, Related};
 use crate::{Language, Rule, Source};
 
 /// Lines and columns from 1.
@@ -58,6 +58,20 @@ pub(crate) struct Container {
     pub(crate) at: Spot,
 }
 
+/// What a TrainJob asks of the runtime that it names, or what a runtime gives to its jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct Training {
+    /// Of the runtime.
+    pub(crate) runtime: String,
+    /// Whether it is a job.
+    pub(crate) is_job: bool,
+    /// Processes of each node.
+    pub(crate) per_node: Option<u64>,
+    /// GPUs of each node.
+    pub(crate) n_gpus: Option<u64>,
+    pub(crate) at: Spot,
+}
+
 /// A launch file.
 #[derive(Debug)]
 pub(crate) struct Launch<'s> {
@@ -70,6 +84,7 @@ pub(crate) struct Launch<'s> {
     /// `#SBATCH --key=value`, the key without dashes in its long form.
     pub(crate) directives: Vec<(String, String, Spot)>,
     pub(crate) containers: Vec<Container>,
+    pub(crate) trainings: Vec<Training>,
     /// Batch sizes of a configuration of DeepSpeed.
     pub(crate) batch: Option<Batch>,
     /// The release of NCCL that its image or its installation pins.
@@ -98,6 +113,7 @@ pub(crate) fn read(language: Language, source: &Source) -> Option<Launch<'_>> {
         commands: Vec::new(),
         directives: Vec::new(),
         containers: Vec::new(),
+        trainings: Vec::new(),
         batch: None,
         nccl: release::pinned(&source.text),
         is_controlled: false,
@@ -134,21 +150,46 @@ impl Launch<'_> {
         Some((last_number(value)?, *at))
     }
 
-    pub(crate) fn finding(&self, rule: &Rule, at: Spot, title: String, help: &str) -> Finding {
+    /// The line of a command, continued lines among them, in which a word stands.
+    pub(crate) fn line_of(&self, command: &Command, word: &str) -> Option<Spot> {
+        let mut line = command.at.line;
+        for text in self.text.lines().skip(line.saturating_sub(1) as usize) {
+            if let Some(at) = text.find(word) {
+                let column = text.get(..at).unwrap_or_default().chars().count() as u32 + 1;
+                return Some(Spot { line, column, end_column: column + word.chars().count() as u32 });
+            }
+            if !text.trim_end().ends_with('\\') {
+                break;
+            }
+            line += 1;
+        }
+        None
+    }
+
+    /// Another place of this file that a finding names.
+    pub(crate) fn related(&self, at: Spot, text: String) -> Related {
+        Related { place: self.place(at), text }
+    }
+
+    fn place(&self, at: Spot) -> Place {
         let line = self.text.lines().nth(at.line.saturating_sub(1) as usize).unwrap_or_default();
+        Place {
+            path: self.path.to_owned(),
+            line: at.line,
+            column: at.column,
+            end_line: at.line,
+            end_column: at.end_column.max(at.column + 1),
+            function: String::new(),
+            text: crate::drafting::quote(line.trim()),
+        }
+    }
+
+    pub(crate) fn finding(&self, rule: &Rule, at: Spot, title: String, help: &str) -> Finding {
         Finding {
             rule: rule.id,
             severity: rule.severity,
             confidence: rule.confidence,
-            place: Place {
-                path: self.path.to_owned(),
-                line: at.line,
-                column: at.column,
-                end_line: at.line,
-                end_column: at.end_column.max(at.column + 1),
-                function: String::new(),
-                text: crate::drafting::quote(line.trim()),
-            },
+            place: self.place(at),
             title,
             why: Vec::new(),
             related: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use aho_corasick::AhoCorasick;
 use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
 
-use super::{Batch, Container, Launch, Setting, Spot, is_tiny, last_number, shell};
+use super::{Batch, Container, Launch, Setting, Spot, Training, is_tiny, last_number, shell};
 
 /// Depth of what is looked at.
 const MAX_DEPTH: usize = 60;
@@ -141,6 +141,7 @@ fn visit(node: &MarkedYaml<'_>, depth: usize, launch: &mut Launch<'_>) {
         YamlData::Mapping(map) => {
             pod(node, launch);
             controlled(node, launch);
+            launch.trainings.extend(training(node));
             if depth == 0 {
                 of_accelerate(node, launch);
                 batch(node, launch);
@@ -154,8 +155,24 @@ fn visit(node: &MarkedYaml<'_>, depth: usize, launch: &mut Launch<'_>) {
                 visit(value, depth + 1, launch);
             }
         }
-        YamlData::Sequence(items) => items.iter().for_each(|item| visit(item, depth + 1, launch)),
+        YamlData::Sequence(items) => items.iter().for_each(|item| {
+            passed(item, launch);
+            visit(item, depth + 1, launch);
+        }),
         _ => {}
+    }
+}
+
+/// `- -e NAME=value`: an option of what starts a container.
+fn passed(item: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
+    let Some(text) = text_of(item) else { return };
+    let Some(rest) = ["-e ", "--env ", "--env="].iter().find_map(|option| text.strip_prefix(option)) else {
+        return;
+    };
+    if let Some((name, value)) = rest.trim().split_once('=') {
+        let raw = value.trim_matches(['"', '\'']).to_owned();
+        let value = Some(raw.clone()).filter(|value| !value.contains(['$', '{', '<']));
+        launch.settings.push(Setting { name: name.to_owned(), value, raw, at: spot(item) });
     }
 }
 
@@ -262,6 +279,27 @@ fn controlled(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
     }
 }
 
+/// A TrainJob, or a runtime for such jobs.
+fn training(node: &MarkedYaml<'_>) -> Option<Training> {
+    let kind = get(node, "kind").and_then(text_of)?;
+    let is_job = kind == "TrainJob";
+    if !is_job && !matches!(kind.as_str(), "TrainingRuntime" | "ClusterTrainingRuntime") {
+        return None;
+    }
+    let number = |node: Option<&MarkedYaml<'_>>| node.and_then(text_of).and_then(|n| n.parse::<u64>().ok());
+    let spec = get(node, "spec")?;
+    let trainer = get(spec, "trainer");
+    let named = if is_job { get(spec, "runtimeRef") } else { get(node, "metadata") };
+    let policy = get(spec, "mlPolicy").and_then(|policy| get(policy, "mpi"));
+    let per_node = if is_job { trainer } else { policy }.and_then(|of| get(of, "numProcPerNode"));
+    let asked = trainer.and_then(|trainer| get(trainer, "resourcesPerNode"));
+    let kinds = ["limits", "requests"];
+    let n_gpus = kinds.iter().find_map(|kind| number(get(get(asked?, kind)?, "nvidia.com/gpu")));
+    let runtime = named.and_then(|named| get(named, "name")).and_then(text_of)?;
+    let at = per_node.map_or_else(|| spot(spec), spot);
+    Some(Training { runtime, is_job, per_node: number(per_node), n_gpus, at })
+}
+
 /// The processes of each node that a controller starts itself: `nprocPerNode`, `numProcPerNode`.
 fn per_node(node: &MarkedYaml<'_>, at: Spot, launch: &mut Launch<'_>) {
     let trainer = get(node, "trainer");
@@ -297,6 +335,13 @@ fn of_accelerate(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
             if *key == "num_processes" {
                 at = spot(found);
             }
+        }
+    }
+    let is_deepspeed = get(node, "distributed_type").and_then(text_of).as_deref() == Some("DEEPSPEED");
+    if is_deepspeed && let Some(found) = get(node, "deepspeed_config") {
+        words.push("--use_deepspeed".to_owned());
+        for key in ["deepspeed_multinode_launcher", "deepspeed_hostfile"] {
+            words.extend(get(found, key).and_then(text_of).map(|value| format!("--{key}={value}")));
         }
     }
     launch.commands.push(super::Command { words, at, ..super::Command::default() });

@@ -59,7 +59,14 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 );
                 let help =
                     "one task a node: --ntasks-per-node=1, or start python directly with one task a GPU";
-                findings.push(launch.finding(&RULE, command.at, title, help));
+                let mut finding = launch.finding(&RULE, command.at, title, help);
+                if let (None, Some((_, at))) = (own, tasks) {
+                    finding.related.push(launch.related(at, "the number of tasks".to_owned()));
+                }
+                if let Some(at) = launch.line_of(command, name).filter(|at| at.line != command.at.line) {
+                    finding.related.push(launch.related(at, format!("{name} starts all processes")));
+                }
+                findings.push(finding);
             }
         }
     }

@@ -39,7 +39,8 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     for launch in &scan.launch {
         let by_slurm = launch.nodes().map_or(1, |(n, _)| n);
         let by_command = launch.commands.iter().filter_map(|c| c.launcher()?.nodes).max().unwrap_or(1);
-        let is_spread = by_slurm.max(by_command) > 1;
+        let n_nodes = by_slurm.max(by_command).max(by_variable(launch));
+        let is_spread = n_nodes > 1;
         for setting in launch.settings.iter().filter(|setting| setting.name == "MASTER_ADDR") {
             if let Some(finding) = of_submitter(launch, &setting.raw, setting.at) {
                 findings.push(finding);
@@ -54,9 +55,8 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let help = "take the first host of the job: MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)";
             if is_here && is_spread {
                 let title = format!(
-                    "MASTER_ADDR is {} with {} nodes: each node waits for itself",
-                    setting.raw,
-                    by_slurm.max(by_command)
+                    "MASTER_ADDR is {} with {n_nodes} nodes: each node waits for itself",
+                    setting.raw
                 );
                 findings.push(launch.finding(&RULE, setting.at, title, help));
             } else if falls_back {
@@ -101,6 +101,20 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The number of nodes that a variable says: `NNODES=2`.
+fn by_variable(launch: &Launch<'_>) -> u64 {
+    const NAMES: &[&str] = &["NNODES", "NUM_NODES", "N_NODES", "PET_NNODES"];
+    let all = launch.settings.iter().chain(&launch.assigned);
+    let mut said = all.filter(|setting| NAMES.contains(&setting.name.as_str()));
+    // Of several values nobody knows which one the job gets.
+    let Some(value) = said.next().and_then(|first| first.value.as_deref()?.parse().ok()) else { return 1 };
+    if said.all(|other| other.value.as_deref().and_then(|n| n.parse().ok()) == Some(value)) {
+        value
+    } else {
+        1
+    }
 }
 
 /// The host where the job was submitted is no node of it.

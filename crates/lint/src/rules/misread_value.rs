@@ -1,6 +1,6 @@
 //! # What it shows
 //! The value of a variable becomes another than its author meant: a word where a number is read, a unit, a leading
-//! zero, a number out of range, a word that nobody knows.
+//! zero, a number out of range, a word that nobody knows. Or nccl.conf says one thing and the environment another.
 //!
 //! # Why it happens
 //! NCCL reads numbers with strtoll and says nothing about the rest; torch raises.
@@ -21,7 +21,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use ringleader_knowledge::variable;
 
-use crate::launch::network;
+use crate::launch::{Launch, Spot, network};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -59,5 +59,30 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             Some(launch.finding(&RULE, setting.at, title, misread.trap.instead))
         })
         .chain(misnamed)
+        .chain(scan.launch.iter().flat_map(overridden))
         .collect()
+}
+
+/// What a file writes to nccl.conf and sets otherwise in the environment, which wins.
+fn overridden(launch: &Launch<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (n, line) in launch.text.lines().enumerate().filter(|(_, line)| line.contains("nccl.conf")) {
+        let words = line.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
+        let said = words.filter(|word| word.starts_with("NCCL_")).filter_map(|word| word.split_once('='));
+        for (name, value) in said {
+            let other = launch.settings.iter().find(|setting| {
+                setting.name == name && setting.value.as_deref().is_some_and(|other| other != value)
+            });
+            let Some(other) = other.filter(|_| !value.contains(['$', '{', '<'])) else { continue };
+            let title =
+                format!("{name}={}: the environment wins over nccl.conf, which says {value}", other.raw);
+            let help = "keep one of them: what an image sets in its environment holds on all hosts";
+            let mut finding = launch.finding(&RULE, other.at, title, help);
+            finding.confidence = Confidence::Medium;
+            let at = Spot { line: n as u32 + 1, column: 1, end_column: line.chars().count() as u32 + 1 };
+            finding.related.push(launch.related(at, "nccl.conf".to_owned()));
+            found.push(finding);
+        }
+    }
+    found
 }

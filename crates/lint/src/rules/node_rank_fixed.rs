@@ -130,7 +130,11 @@ fn put_in_early(launch: &Launch<'_>) -> Vec<Finding> {
             let title =
                 format!("the batch script puts in {name}: all {n} nodes get the node rank of the first");
             let help = "let each task put it in: srun bash -c 'torchrun --node-rank=$SLURM_NODEID ...', in single quotes";
-            findings.push(launch.finding(&RULE, command.at, title, help));
+            let mut finding = launch.finding(&RULE, command.at, title, help);
+            if let Some(at) = launch.line_of(command, name).filter(|at| at.line != command.at.line) {
+                finding.related.push(launch.related(at, format!("{name} is put in here")));
+            }
+            findings.push(finding);
         }
     }
     // `export RANK=$SLURM_PROCID` before srun.

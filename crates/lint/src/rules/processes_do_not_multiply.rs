@@ -18,7 +18,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::launch::{Command, Launch, Setting};
+use crate::launch::{Command, Launch, Setting, Spot};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Scan};
 
@@ -74,6 +74,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         findings.extend(launch.commands.iter().filter_map(|command| on_first_node(launch, command)));
         findings.extend(launch.commands.iter().filter_map(|command| visible(launch, command)));
         findings.extend(launch.commands.iter().filter_map(|command| of_trainer(launch, command)));
+        findings.extend(launch.commands.iter().filter_map(|command| by_pdsh(launch, command)));
         findings.extend(world_of_nodes(launch));
         if let Some(batch) = launch.batch
             && batch.micro * batch.accumulation > 0
@@ -88,7 +89,70 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             findings.push(launch.finding(&RULE, batch.at, title, help));
         }
     }
+    findings.extend(of_runtimes(scan));
     findings
+}
+
+/// Jobs whose runtime starts another number of processes on a node than they ask GPUs for.
+fn of_runtimes(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let all = || {
+        scan.launch.iter().flat_map(|launch| launch.trainings.iter().map(move |training| (launch, training)))
+    };
+    let mut findings = Vec::new();
+    for (launch, runtime) in all().filter(|(_, training)| !training.is_job) {
+        let Some(n) = runtime.per_node else { continue };
+        let jobs = all().filter(|(_, job)| {
+            job.is_job && job.runtime == runtime.runtime && job.per_node.is_none() && job.n_gpus > Some(n)
+        });
+        for (of_job, job) in jobs {
+            let n_gpus = job.n_gpus.unwrap_or_default();
+            // Who says how many it starts needs no runtime for it.
+            let says = |command: &Command| {
+                command.launcher().is_some() || command.number(&["np", "n", "npernode", "ppr"]).is_some()
+            };
+            if of_job.commands.iter().any(says) {
+                continue;
+            }
+            let title = format!(
+                "the runtime starts {n} on each node, and a job asks for {n_gpus} GPUs there: the others stay idle"
+            );
+            let help =
+                "numProcPerNode is the number of GPUs of a node, in the runtime or in the job's trainer";
+            let mut finding = launch.finding(&RULE, runtime.at, title, help);
+            finding.confidence = Confidence::Medium;
+            finding.severity = Severity::Warning;
+            finding.related.push(of_job.related(job.at, "the job".to_owned()));
+            findings.push(finding);
+        }
+    }
+    findings
+}
+
+/// accelerate hands several machines to DeepSpeed's own launcher, which finds them in a file of hosts.
+fn by_pdsh(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+    let launcher = command.launcher().filter(|launcher| launcher.name == "accelerate")?;
+    let n = launcher.nodes.filter(|n| *n > 1)?;
+    let says = |name: &str| command.option(&[name]);
+    let is_used =
+        command.words.iter().any(|word| word.trim_start_matches('-').replace('-', "_") == "use_deepspeed");
+    let is_told = says("deepspeed-multinode-launcher").is_some() || says("deepspeed-hostfile").is_some();
+    // A configuration may say the rest.
+    if !is_used || is_told || says("config-file").is_some() {
+        return None;
+    }
+    let title = format!(
+        "{n} machines without deepspeed_multinode_launcher: DeepSpeed's launcher looks for a file of hosts, and without one each machine trains alone"
+    );
+    let help =
+        "deepspeed_multinode_launcher: standard where each machine starts its own, or deepspeed_hostfile";
+    let mut finding = launch.finding(&RULE, command.at, title, help);
+    finding.confidence = Confidence::Medium;
+    let block = launch.text.lines().position(|line| line.starts_with("deepspeed_config:"));
+    if let Some(line) = block {
+        let at = Spot { line: line as u32 + 1, column: 1, end_column: 2 };
+        finding.related.push(launch.related(at, "it is to be said here".to_owned()));
+    }
+    Some(finding)
 }
 
 /// What torchrun, accelerate or deepspeed is told, against what the scheduler or controller gives.

@@ -22,7 +22,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use ringleader_knowledge::variable;
 
-use crate::launch::Launch;
+use crate::launch::{Launch, Setting};
 use crate::rule::{Family, Rule};
 use crate::{Finding, Fix, Scan};
 
@@ -65,11 +65,10 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
                 finding.confidence = Confidence::Medium;
                 return Some(finding);
             }
-            if !is_ours
-                || variable::get(name).is_some()
-                || variable::is_of_plugin(name)
-                || variable::is_label(name)
-            {
+            if !is_ours {
+                return misspelt_library(launch, setting);
+            }
+            if variable::get(name).is_some() || variable::is_of_plugin(name) || variable::is_label(name) {
                 return None;
             }
             let (title, confidence) = match (variable::get_unread(name), nearest(name)) {
@@ -101,6 +100,29 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         })
         .chain(unexported)
         .collect()
+}
+
+/// A variable of NCCL with a letter of the library's name lost or doubled: `NCLL_DEBUG`, `CCL_NET_GDR_LEVEL`.
+fn misspelt_library(launch: &Launch<'_>, setting: &Setting) -> Option<Finding> {
+    let (library, rest) = setting.name.split_once('_')?;
+    let meant = format!("NCCL_{rest}");
+    // RCCL, HCCL, oneCCL and others have variables of their own.
+    let is_another = library.len() == 4 && library.ends_with("CCL");
+    let is_near = ["NCLC", "CNCL", "NNCL"].contains(&library) || distance(library, "NCCL") == 1;
+    let known = variable::get(&meant).filter(|_| is_near && !is_another)?;
+    let others = || launch.settings.iter().map(|other| other.name.as_str());
+    if library == "CCL"
+        && (!others().any(|other| other.starts_with("NCCL_"))
+            || others().any(|other| other.starts_with("CCL_") && other != setting.name))
+    {
+        return None;
+    }
+    let title = format!("{} is read by nobody: {} is spelled nearly so", setting.name, known.name);
+    let help = "correct the name: ringleader explain NAME says who reads it";
+    let mut finding = launch.finding(&RULE, setting.at, title, help);
+    finding.confidence = Confidence::Medium;
+    finding.fix = rename(launch.text, setting.at.line, &setting.name, known.name);
+    Some(finding)
 }
 
 /// Names that NCCL or PyTorch read, which a script sets for itself and neither exports nor uses.

@@ -229,3 +229,27 @@ torchrun --nnodes=$NNODES --nproc_per_node=8 train.py
 #SBATCH --ntasks-per-node=1
 export MASTER_ADDR=$SLURM_SUBMIT_HOST
 srun torchrun --nnodes=2 --nproc_per_node=8 --rdzv-endpoint=$MASTER_ADDR:29500 --rdzv-backend=c10d train.py
+#: fires doubled-letter-of-the-library unread-variable
+export NCLL_DEBUG=INFO
+torchrun --nproc-per-node=8 train.py
+#: silent variables-of-another-library
+export RCCL_DEBUG=INFO
+export HCCL_SOCKET_IFNAME=eth0
+torchrun --nproc-per-node=8 train.py
+#: fires nodes-in-a-file-of-variables localhost-master job.env
+NNODES=4
+MASTER_ADDR=localhost
+MASTER_PORT=29500
+#: silent one-node-in-a-file-of-variables job.env
+NNODES=1
+MASTER_ADDR=localhost
+MASTER_PORT=29500
+#: fires the-environment-wins-over-nccl-conf misread-value Dockerfile
+FROM nvcr.io/nvidia/pytorch:25.01-py3
+ENV NCCL_IB_TIMEOUT=18
+RUN echo "NCCL_IB_TIMEOUT=22" >> /etc/nccl.conf
+#: silent nccl-conf-says-the-same-or-another-name Dockerfile
+FROM nvcr.io/nvidia/pytorch:25.01-py3
+ENV NCCL_IB_TIMEOUT=22
+RUN echo "NCCL_IB_TIMEOUT=22" >> /etc/nccl.conf
+RUN echo "NCCL_IB_RETRY_CNT=7" >> /etc/nccl.conf
