@@ -106,7 +106,12 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 /// The number of nodes that a variable says: `NNODES=2`.
 fn by_variable(launch: &Launch<'_>) -> u64 {
     const NAMES: &[&str] = &["NNODES", "NUM_NODES", "N_NODES", "PET_NNODES"];
+    const OF_NODE: &[&str] = &["NODE_RANK", "MACHINE_RANK", "PET_NODE_RANK"];
     let all = launch.settings.iter().chain(&launch.assigned);
+    // The first node may name itself so in a file of its own.
+    if all.clone().any(|one| OF_NODE.contains(&one.name.as_str()) && one.value.as_deref() == Some("0")) {
+        return 1;
+    }
     let mut said = all.filter(|setting| NAMES.contains(&setting.name.as_str()));
     // Of several values nobody knows which one the job gets.
     let Some(value) = said.next().and_then(|first| first.value.as_deref()?.parse().ok()) else { return 1 };

@@ -253,3 +253,8 @@ FROM nvcr.io/nvidia/pytorch:25.01-py3
 ENV NCCL_IB_TIMEOUT=22
 RUN echo "NCCL_IB_TIMEOUT=22" >> /etc/nccl.conf
 RUN echo "NCCL_IB_RETRY_CNT=7" >> /etc/nccl.conf
+#: silent variables-of-the-first-node-alone job.env
+NNODES=4
+NODE_RANK=0
+MASTER_ADDR=localhost
+MASTER_PORT=29500
