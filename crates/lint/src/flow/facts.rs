@@ -99,6 +99,11 @@ impl FileFacts<'_> {
         self.is_beside_sharding || self.said().sharding
     }
 
+    /// The same, without what documentation alone says.
+    pub(crate) fn is_sharded_in_code(&self) -> bool {
+        self.is_beside_sharding || self.said().sharding_code
+    }
+
     /// Whether a configuration alone says that parameters are sharded, and not the file itself.
     pub(crate) fn is_sharded_elsewhere(&self) -> bool {
         self.is_beside_sharding && !self.said().sharding

@@ -1,5 +1,6 @@
 //! What a file mentions: one pass over its text for all words that say how its job is run.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
@@ -9,6 +10,8 @@ use aho_corasick::AhoCorasick;
 pub(crate) struct Mentions {
     /// That parameters are sharded. A question for a mode that may be on says nothing, and neither does a comment.
     pub(crate) sharding: bool,
+    /// The same outside of the documentation of functions, which may be about what callers give.
+    pub(crate) sharding_code: bool,
     /// That a model holds buffers.
     pub(crate) buffers: bool,
     /// That DDP leaves buffers alone.
@@ -78,11 +81,19 @@ fn finder() -> Option<&'static AhoCorasick> {
 /// Reads a file's text.
 pub(crate) fn mentions(text: &str) -> Mentions {
     let mut said = Mentions::default();
+    let prose = std::cell::OnceCell::new();
+    let is_prose =
+        |at: usize| prose.get_or_init(|| documentation(text)).iter().any(|part| part.contains(&at));
     for found in finder().into_iter().flat_map(|finder| finder.find_overlapping_iter(text)) {
         let Some((word, says)) = WORDS.get(found.pattern().as_usize()) else { continue };
         let is_exact = text.get(found.range()) == Some(*word);
         match says {
-            Says::Sharding => said.sharding = said.sharding || shards(text, found.start()),
+            Says::Sharding if said.sharding_code => {}
+            Says::Sharding => {
+                let shards = shards(text, found.start());
+                said.sharding |= shards;
+                said.sharding_code = shards && !is_prose(found.start());
+            }
             Says::Buffers => said.buffers |= is_exact,
             Says::NoBuffers => said.no_buffers |= is_exact,
             Says::ByHand => said.by_hand |= is_exact,
@@ -106,6 +117,38 @@ fn shards(text: &str, at: usize) -> bool {
     !QUESTIONS.iter().any(|word| lower.contains(word))
 }
 
+/// Bytes of the texts in three quotes that are statements of their own.
+fn documentation(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    // The quotes of the text that is open, and where it began if it is a statement.
+    let mut open: Option<(&str, Option<usize>)> = None;
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let mut at = 0;
+        let begins = line.trim_start().trim_start_matches(['r', 'R', 'u', 'U']);
+        while let Some(rest) = line.get(at..) {
+            if let Some((quotes, since)) = open {
+                let Some(end) = rest.find(quotes) else { break };
+                at += end + 3;
+                found.extend(since.map(|since| since..start + at));
+                open = None;
+            } else {
+                let next =
+                    ["\"\"\"", "'''"].into_iter().filter_map(|quotes| Some((rest.find(quotes)?, quotes)));
+                let Some((begin, quotes)) = next.min() else { break };
+                if rest.get(..begin).unwrap_or_default().contains('#') {
+                    break;
+                }
+                let is_statement = at == 0 && begins.starts_with(quotes);
+                open = Some((quotes, is_statement.then_some(start + begin)));
+                at += begin + 3;
+            }
+        }
+        start += line.len();
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +160,17 @@ mod tests {
         assert!(!mentions("# FSDP would help").sharding);
         assert!(!mentions("x = 1 # with fsdp\n").sharding);
         assert!(!mentions("if accelerator.distributed_type == DistributedType.DEEPSPEED:").sharding);
+    }
+
+    #[test]
+    fn documentation_says_nothing_of_the_run() {
+        let said = mentions("def load(model):\n    \"\"\"Loads.\n\n    Also FSDP models.\n    \"\"\"\n");
+        assert!(said.sharding && !said.sharding_code);
+        assert!(!mentions("r'''FSDP, too'''\n").sharding_code);
+        assert!(mentions("\"\"\"Loads.\"\"\"\nmodel = FSDP(model)").sharding_code);
+        // A configuration is no documentation.
+        assert!(mentions("config = \"\"\"\n{\"zero_stage\": 3}\n\"\"\"").sharding_code);
+        assert!(mentions("x = '''a'''  # \"\"\"\nmodel = FSDP(model)").sharding_code);
     }
 
     #[test]

@@ -676,3 +676,76 @@ class Saver:
     def save(self, rank):
         if rank == 0 and self.mode == "full":
             dist.barrier()
+#: silent documentation-about-sharded-models-shards-none convert.py
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+
+def parts(model):
+    """
+    The state of a model.
+
+    FSDP and FullyShardedDataParallel models give their parts.
+    """
+    return get_model_state_dict(model)
+
+
+def convert(path, model):
+    if dist.get_rank() == 0:
+        write(path, parts(model))
+    dist.barrier()
+#: fires a-file-that-shards-gathers sharded-call-under-rank-condition convert.py
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+
+def parts(model):
+    """
+    The state of a model.
+    """
+    return get_model_state_dict(model)
+
+
+def convert(path, model):
+    if dist.get_rank() == 0:
+        write(path, parts(model))
+    dist.barrier()
+#: silent a-state-that-is-given-is-not-loaded convert.py
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+
+def write(path, model, state=None):
+    if state is None:
+        state = {}
+        dcp.load(state, checkpoint_id=path)
+    model.load_state_dict(state)
+
+
+def convert(path, model, small):
+    state = get_model_state_dict(model)
+    if dist.get_rank() == 0:
+        write(path, small, state=state)
+    dist.barrier()
+#: fires a-state-that-is-loaded-by-one-rank collective-under-rank-condition convert.py
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+
+def write(path, model, state=None):
+    if state is None:
+        state = {}
+        dcp.load(state, checkpoint_id=path)
+    model.load_state_dict(state)
+
+
+def convert(path, model, small):
+    get_model_state_dict(model)
+    if dist.get_rank() == 0:
+        write(path, small)
+    dist.barrier()
