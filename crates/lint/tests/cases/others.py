@@ -273,3 +273,68 @@ class Trainer:
             loss = torch.nan_to_num(loss) * 0
         loss.backward()
         return loss.item()
+#: fires sends-to-all-before-it-receives all-send-first mix.py
+import torch
+import torch.distributed as dist
+
+
+def mix(x, n):
+    me = dist.get_rank()
+    got = []
+    for other in range(n):
+        if other == me:
+            continue
+        dist.send(x, other)
+    for other in range(n):
+        if other == me:
+            continue
+        buffer = torch.empty_like(x)
+        dist.recv(buffer, other)
+        got.append(buffer)
+    return got
+#: silent the-first-sends-to-all-and-receives-from-all mix.py
+import torch
+import torch.distributed as dist
+
+
+def mix(x, n):
+    me = dist.get_rank()
+    if me != 0:
+        dist.recv(x, 0)
+        dist.send(x, 0)
+        return
+    for other in range(1, n):
+        dist.send(x, other)
+    for other in range(1, n):
+        dist.recv(x, other)
+#: silent each-in-turn-sends-to-all mix.py
+import torch
+import torch.distributed as dist
+
+
+def mix(x, n):
+    me = dist.get_rank()
+    for one in range(n):
+        if one == me:
+            for other in range(n):
+                if other != me:
+                    dist.send(x, other)
+        else:
+            dist.recv(x, one)
+#: silent sends-without-waiting mix.py
+import torch
+import torch.distributed as dist
+
+
+def mix(x, n):
+    me = dist.get_rank()
+    work = []
+    for other in range(n):
+        if other != me:
+            work.append(dist.isend(x, other))
+    for other in range(n):
+        if other != me:
+            buffer = torch.empty_like(x)
+            dist.recv(buffer, other)
+    for one in work:
+        one.wait()
