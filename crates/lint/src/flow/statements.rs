@@ -112,8 +112,12 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         self.endless += usize::from(is_endless);
         self.frame().loops += 1;
         let mut flow = Flow::Next;
+        let mut by_rank = Taint::NONE;
         for turn in 0..max {
             let value = self.eval(&w.test);
+            if value.taint.axes != 0 {
+                by_rank = by_rank.join(value.taint);
+            }
             let mut cond = value.cond();
             if turn > 0
                 && let Cond::Atom(key, taint) = &*cond
@@ -135,7 +139,22 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         self.endless -= usize::from(is_endless);
         self.frame().loops -= 1;
+        if by_rank.axes != 0 {
+            self.counted_by(w, by_rank);
+        }
         flow
+    }
+
+    /// What a loop counts that ends on another turn on each rank.
+    fn counted_by(&mut self, w: &'p While<'s>, by_rank: Taint) {
+        for stmt in &w.body {
+            if let StmtKind::Augmented(parts) = &stmt.kind
+                && let ExprKind::Name(name) = &parts[0].kind
+                && let Some(value) = self.frame().scope.name(name).cloned()
+            {
+                self.frame().scope.set(name, value.tainted(by_rank));
+            }
+        }
     }
 
     pub(super) fn with(&mut self, items: &'p [(Expr<'s>, Option<Expr<'s>>)], body: &'p [Stmt<'s>]) -> Flow {

@@ -338,3 +338,22 @@ def mix(x, n):
             dist.recv(buffer, other)
     for one in work:
         one.wait()
+#: fires members-found-by-a-search-for-the-own-rank group-by-rank pairs.py
+import torch.distributed as dist
+
+
+def neighbours(parts):
+    me = dist.get_rank()
+    n = 0
+    while me not in parts[n]:
+        n += 1
+    return dist.new_group(parts[n])
+#: silent a-search-for-something-that-all-know pairs.py
+import torch.distributed as dist
+
+
+def neighbours(parts, wanted):
+    n = 0
+    while wanted not in parts[n]:
+        n += 1
+    return dist.new_group(parts[n])
