@@ -3,11 +3,14 @@
 use ringleader_model::{Confidence, Severity};
 
 use crate::finding::{Finding, Place, Related};
+use crate::flow::catalog;
 use crate::flow::compare::{Divergence, Parting};
 use crate::flow::machine::Seen;
 use crate::flow::trace::{Decider, Exit};
 use crate::flow::value::{Group, Locally, Origin, PLACE};
+use crate::python::ast::Expr;
 use crate::python::index::{FuncId, Project};
+use crate::python::walk;
 use crate::{Rule, Scan};
 
 /// Characters of source that a finding quotes.
@@ -30,6 +33,16 @@ pub(crate) fn place(project: &Project<'_>, at: Origin, func: Option<FuncId>) -> 
         function: function.unwrap_or_default(),
         text: quote(file.slice(at.span)),
     }
+}
+
+/// Whether an expression names a rank: a variable or a call by a usual name.
+pub(crate) fn names_rank(expr: &Expr<'_>) -> bool {
+    let mut found = false;
+    walk::exprs(expr, &mut |part| {
+        let is_rank = |name: &str| catalog::rank_name(name).is_some() || catalog::rank_call(name).is_some();
+        found |= part.last_name().is_some_and(is_rank);
+    });
+    found
 }
 
 /// Source in one line.

@@ -3,6 +3,7 @@
 use crate::Rule;
 
 mod all_send_first;
+mod callback_by_rank;
 mod collective_before_set_device;
 mod collective_in_background;
 mod collective_in_rank_zero_function;
@@ -58,6 +59,7 @@ pub static ALL: &[&Rule] = &[
     &collective_under_local_condition::RULE,
     &local_stop_decision::RULE,
     &decided_by_one_rank::RULE,
+    &callback_by_rank::RULE,
     &uneven_loader::RULE,
     &handler_skips_collective::RULE,
     &group_by_rank::RULE,

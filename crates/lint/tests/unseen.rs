@@ -35,6 +35,7 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "collective-under-local-condition",
             "collective-under-rank-condition",
         ],
+        // The last two: what one rank alone is given, and types that follow a local value.
         "local-stop"
         | "data-conditional"
         | "local-data"
@@ -45,6 +46,8 @@ fn rules_of(class: &str) -> &'static [&'static str] {
             "collective-under-local-condition",
             "handler-skips-collective",
             "uneven-loader",
+            "callback-by-rank",
+            "type-by-rank",
         ],
         "order" | "collective-order" => &[
             "collective-order-by-rank",

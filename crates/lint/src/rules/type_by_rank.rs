@@ -6,7 +6,8 @@
 //! default.
 //!
 //! # Evidence
-//! Both types are written down: a dtype, .float(), .to(torch.bfloat16), or torch.empty without a dtype.
+//! Both types are written down: a dtype, .float(), .to(torch.bfloat16), or torch.empty without a dtype. Or a tensor is made without a
+//! dtype of a number that has a point on one rank and none on the others.
 //!
 //! # What looks like it but is not
 //! A conversion before the call; object collectives, which carry their types.
@@ -19,7 +20,10 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::drafting::{finding, place};
+use crate::drafting::{finding, names_rank, place};
+use crate::flow::value::Origin;
+use crate::python::ast::{Expr, ExprKind};
+use crate::python::walk;
 use crate::rule::{Family, Rule};
 use crate::{Finding, Related, Scan};
 
@@ -59,5 +63,44 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             finding.page = "https://docs.pytorch.org/docs/stable/distributed.html";
             finding
         })
+        .chain(by_number(scan))
         .collect()
+}
+
+/// `torch.tensor(1.0 if rank == 0 else 0)`: of a float on one rank, and of an int on the others.
+fn by_number(scan: &Scan<'_, '_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (id, func) in scan.project.functions.iter().enumerate() {
+        let file = &scan.project.files[func.file];
+        let meets = ["reduce", "gather", "broadcast"].iter().any(|word| file.text.contains(word));
+        if !meets || !file.text.contains("tensor(") {
+            continue;
+        }
+        walk::all_exprs(&func.def.body, &mut |expr| {
+            let ExprKind::Call(call) = &expr.kind else { return };
+            let makes = matches!(call.func.last_name(), Some("tensor" | "as_tensor"));
+            let Some(ExprKind::Choice(parts)) = call.args.first().map(|arg| &arg.kind) else { return };
+            let [test, one, other] = &**parts;
+            let mixes = number(one).zip(number(other)).is_some_and(|(one, other)| one != other);
+            if makes && mixes && call.args.len() == 1 && call.keyword("dtype").is_none() && names_rank(test) {
+                let title = "the tensor is of floats on some ranks and of integers on the others: its type follows the number";
+                let at = Origin { file: func.file, span: expr.span };
+                let mut finding = finding(scan, &RULE, id, at, title.to_owned());
+                finding.help = "pass a dtype, or write both numbers alike: 1.0 and 0.0".into();
+                finding.page = "https://docs.pytorch.org/docs/stable/generated/torch.tensor.html";
+                found.push(finding);
+            }
+        });
+    }
+    found
+}
+
+/// Whether a number has a point.
+fn number(expr: &Expr<'_>) -> Option<bool> {
+    match &expr.kind {
+        ExprKind::Float => Some(true),
+        ExprKind::Int(_) => Some(false),
+        ExprKind::Minus(inner) => number(inner),
+        _ => None,
+    }
 }

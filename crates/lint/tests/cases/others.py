@@ -357,3 +357,23 @@ def neighbours(parts, wanted):
     while wanted not in parts[n]:
         n += 1
     return dist.new_group(parts[n])
+#: fires a-number-with-a-point-on-one-rank type-by-rank count.py
+import torch
+import torch.distributed as dist
+
+
+def count(device):
+    n = torch.tensor(0 if dist.get_rank() else 1.0, device=device)
+    dist.all_reduce(n)
+    return n
+#: silent numbers-alike-or-a-type count.py
+import torch
+import torch.distributed as dist
+
+
+def count(device, rank):
+    n = torch.tensor(1 if rank == 0 else 0, device=device)
+    m = torch.tensor(1.0 if rank == 0 else 0, dtype=torch.float32, device=device)
+    dist.all_reduce(n)
+    dist.all_reduce(m)
+    return n, m
