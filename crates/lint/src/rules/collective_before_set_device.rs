@@ -39,8 +39,17 @@ pub(crate) static RULE: Rule = Rule {
 
 fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let is_chosen = |text: &str| {
+        ["set_device", "device_id=", "CUDA_VISIBLE_DEVICES", "cuda.device("]
+            .iter()
+            .any(|word| text.contains(word))
+    };
+    let by_deepspeed = !scan.project.files.iter().any(|file| is_chosen(file.text));
     for (func, tried) in &scan.tried {
-        let is_choice = |seen: &crate::flow::machine::Seen| seen.path == "torch.cuda.set_device";
+        // DeepSpeed chooses the device where it makes its engine, and not where it starts the group.
+        let is_choice = |seen: &crate::flow::machine::Seen| {
+            seen.path == "torch.cuda.set_device" || (by_deepspeed && seen.path == "deepspeed.initialize")
+        };
         let Some(choice) = tried.seen.iter().position(is_choice) else { continue };
         // Whoever chooses twice may have chosen before.
         let file = &scan.project.files[scan.project.functions[*func].file];
@@ -59,10 +68,13 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         });
         if let Some(seen) = early {
             let name = seen.row.map_or("a collective", |row| row.call.name);
-            let title = format!(
-                "{name} runs before set_device: with NCCL every rank of a node may take GPU 0 for it"
-            );
+            let before = if by_deepspeed { "deepspeed.initialize chooses a GPU" } else { "set_device" };
+            let title =
+                format!("{name} runs before {before}: with NCCL every rank of a node may take GPU 0 for it");
             let mut finding = finding(scan, &RULE, *func, seen.at, title);
+            if by_deepspeed {
+                finding.confidence = Confidence::Low;
+            }
             finding.help =
                 "call torch.cuda.set_device(local_rank) first, or pass device_ids to the barrier".into();
             finding.page = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.barrier";

@@ -377,3 +377,39 @@ def count(device, rank):
     dist.all_reduce(n)
     dist.all_reduce(m)
     return n, m
+#: low fires arrays-that-are-gone-on-some-processes collective-under-local-condition|local-stop-decision keep.py
+from jax.experimental import multihost_utils
+
+
+def finish(state):
+    if not state.is_deleted():
+        return multihost_utils.process_allgather(state)
+#: low silent arrays-that-are-gone-by-agreement keep.py
+import numpy as np
+from jax.experimental import multihost_utils
+
+
+def finish(state):
+    votes = multihost_utils.process_allgather(np.asarray(not state.is_deleted()))
+    if votes.all():
+        return multihost_utils.process_allgather(state)
+#: low fires a-barrier-before-the-engine-of-deepspeed collective-before-set-device train.py
+import deepspeed
+import torch.distributed as dist
+
+
+def main(model, args):
+    deepspeed.init_distributed()
+    dist.barrier()
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    return engine
+#: low silent a-barrier-behind-the-engine-of-deepspeed train.py
+import deepspeed
+import torch.distributed as dist
+
+
+def main(model, args):
+    deepspeed.init_distributed()
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    dist.barrier()
+    return engine
