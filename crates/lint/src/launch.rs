@@ -152,8 +152,8 @@ impl Launch<'_> {
 
     /// The line of a command, continued lines among them, in which a word stands.
     pub(crate) fn line_of(&self, command: &Command, word: &str) -> Option<Spot> {
-        let mut line = command.at.line;
-        for text in self.text.lines().skip(line.saturating_sub(1) as usize) {
+        let first = command.at.line;
+        for (line, text) in (first..).zip(self.text.lines().skip(first.saturating_sub(1) as usize)) {
             if let Some(at) = text.find(word) {
                 let column = text.get(..at).unwrap_or_default().chars().count() as u32 + 1;
                 return Some(Spot { line, column, end_column: column + word.chars().count() as u32 });
@@ -161,7 +161,6 @@ impl Launch<'_> {
             if !text.trim_end().ends_with('\\') {
                 break;
             }
-            line += 1;
         }
         None
     }

@@ -118,7 +118,7 @@ fn leaves(stmt: &Stmt<'_>) -> bool {
     let mut found = false;
     for block in walk::blocks(stmt) {
         walk::stmts(block, &mut |inner| {
-            found |= matches!(inner.kind, StmtKind::Return(_) | StmtKind::Continue)
+            found |= matches!(inner.kind, StmtKind::Return(_) | StmtKind::Continue);
         });
     }
     found
