@@ -2,14 +2,16 @@
 //! does.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::likeness::Likely;
 use ringleader_correlate::when::failure::Way;
 use ringleader_knowledge::cause;
+use ringleader_model::address;
 use ringleader_model::{
     Case, Category, Cause, Cite, Confidence, Culprit, Fact, Finding, Impact, Rank, RankSet, Severity, Source,
-    SourceKind, Weight,
+    SourceKind, StoreEvent, TorchEvent, Weight,
 };
 
 use crate::rule::Draft;
@@ -127,9 +129,23 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     if likely.next.contains(&found_cause) { Opinion::Agrees } else { Opinion::Doubts }
 }
 
-/// Whether facts speak against the cause: what is stopped from outside has not failed by itself before.
+/// Whether facts speak against the cause: what is stopped from outside has not failed by itself before, and an address in
+/// numbers needs no name.
 fn is_contradicted(scene: &Scene<'_>, cause: Cause) -> bool {
-    cause == Cause::StoppedFromOutside && scene.failure().has(Way::TimedOut)
+    match cause {
+        Cause::StoppedFromOutside => scene.failure().has(Way::TimedOut),
+        Cause::HostnameResolution => scene.statements().any(|s| match s.event {
+            TorchEvent::Store(StoreEvent::ConnectTimeout { address, .. }) => is_numeric(address),
+            _ => false,
+        }),
+        _ => false,
+    }
+}
+
+/// An address of a store, `10.0.0.1:29500`, whose host is no name and not loopback.
+fn is_numeric(store: &str) -> bool {
+    let host = address::host_and_port(store).and_then(|(host, _)| host.parse::<IpAddr>().ok());
+    host.is_some_and(|host| !host.is_loopback())
 }
 
 /// What stands against a clean bill where no rule decides.
@@ -282,4 +298,19 @@ fn draft(likely: &Likely) -> Draft {
         format!("read what would confirm it; the next most similar causes: {}", next.join(", ")),
         Some(format!("ringleader explain {}", likely.cause.id())),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_numeric;
+
+    #[test]
+    fn an_address_in_numbers_needs_no_name() {
+        assert!(is_numeric("(10.0.0.1, 29500)"));
+        assert!(is_numeric("[fd00::1]:29500"));
+        assert!(!is_numeric("(node0, 29500)"));
+        // A name that resolves to loopback is the fault itself.
+        assert!(!is_numeric("127.0.0.1:29500"));
+        assert!(!is_numeric("10.0.0.1"));
+    }
 }
