@@ -1,0 +1,11 @@
+HIDDEN_SIZE = 2048
+BATCH_SIZE = 513
+NUM_EPOCHS = 1
+SEQ_LEN = 2048
+NUM_MICRO_BATCHES = 513
+TENSOR_SHAPE = (BATCH_SIZE // NUM_MICRO_BATCHES, SEQ_LEN, HIDDEN_SIZE)
+
+parallel = dict(
+    pipeline=3,
+    tensor=dict(mode='1d', size=1)
+)
