@@ -11,7 +11,7 @@ from torch import nn
 from ringleader.torch import guard
 
 parser = argparse.ArgumentParser()
-parser.add_argument("kind", choices=["plain", "ddp", "fsdp", "hsdp"])
+parser.add_argument("kind", choices=["plain", "ddp", "fsdp", "hsdp", "replicas"])
 parser.add_argument("--steps", type=int, default=10)
 parser.add_argument("--every", type=int, default=1)
 parser.add_argument("--flip-gradient", help="RANK:STEP:PARAMETER, after the reduction")
@@ -20,6 +20,8 @@ parser.add_argument("--spoil", help="RANK:STEP:LAYER:NaN|Inf, in backward")
 parser.add_argument("--spike", type=int)
 parser.add_argument("--way")
 parser.add_argument("--action", default="warn")
+parser.add_argument("--lag", type=int)
+parser.add_argument("--close", action="store_true", help="read what is unread before the process group is gone")
 parser.add_argument("--small", action="store_true")
 parser.add_argument("--device", default="cpu")
 parser.add_argument("--ranks", type=int, help="start so many ranks; what each prints goes to RINGLEADER_RING_DIR/out-RANK")
@@ -63,11 +65,12 @@ if args.kind == "ddp":
     model = nn.parallel.DistributedDataParallel(
         model, process_group=group, find_unused_parameters=args.way == "unused", gradient_as_bucket_view=True
     )
-elif args.kind in ("fsdp", "hsdp"):
+elif args.kind in ("fsdp", "hsdp", "replicas"):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    shape = (n,) if args.kind == "fsdp" else (2, n // 2)
+    # replicas: HSDP whose shard groups have one rank each.
+    shape = {"fsdp": (n,), "hsdp": (2, n // 2), "replicas": (n, 1)}[args.kind]
     names = ("shard",) if args.kind == "fsdp" else ("replicate", "shard")
     mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
     for layer in model:
@@ -100,7 +103,7 @@ optimizer.register_step_pre_hook(
     if wanted(args.flip_gradient, step)
     else None
 )
-watch = guard(model, optimizer, every=args.every, group=group, action=args.action)
+watch = guard(model, optimizer, every=args.every, group=group, action=args.action, lag=args.lag)
 
 
 def spoil(layer, what):
@@ -140,6 +143,8 @@ for step in range(1, args.steps + 1):
     if changed:
         flip(dict(inner.named_parameters())[changed[0]])
     optimizer.zero_grad()
+if args.close:
+    watch.close()
 print("rank %d done, %.1f s of guard" % (rank, watch.seconds))
 dist.barrier()
 dist.destroy_process_group()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ringleader.torch import _digest
-from ringleader.torch._digest import digest
+from ringleader.torch._digest import Digester, digest
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int8, torch.bool])
@@ -46,13 +46,45 @@ def test_exchanged_words_and_pairs_of_flips_are_seen():
         assert digest(other).item() != own
 
 
-def test_length_counts_and_chunks_do_not(monkeypatch):
+def test_length_counts_and_other_tensors_do_not():
     assert digest(torch.zeros(3)).item() != digest(torch.zeros(4)).item()
     assert digest(torch.zeros(0)).item() != digest(torch.zeros(1)).item()
-    tensor = torch.randn(500_001)
-    own = digest(tensor).item()
-    monkeypatch.setattr(_digest, "CHUNK", 1 << 17)
-    assert digest(tensor).item() == own
+    tensors = [torch.randn(n) for n in (500_001, 0, 3, 40_000, 1 << 15)] + [torch.ones(5, dtype=torch.bool)]
+    digester = Digester()
+    cpu = torch.device("cpu")
+    alone = [digest(tensor).item() for tensor in tensors]
+    assert digester(tensors, cpu).tolist() == alone
+    assert digester([*tensors[::-1], None], cpu).tolist() == [*alone[::-1], 0]
+    # The buffer of the last call leaves nothing behind.
+    assert digester(tensors, cpu).tolist() == alone
+
+
+def test_without_products_of_bytes_the_digest_is_the_same(monkeypatch):
+    tensors = [torch.randn(70_001), torch.randn(11, dtype=torch.float64), torch.full((300_000,), -1, dtype=torch.int8)]
+    own = [digest(tensor).item() for tensor in tensors]
+    monkeypatch.setattr(_digest._table(torch.device("cpu")), "has_products", False)
+    monkeypatch.setattr(_digest, "_SLOW_LINES", 7)
+    assert [digest(tensor).item() for tensor in tensors] == own
+
+
+def test_the_digest_of_a_line_is_the_sum_of_its_bytes_times_odd_weights():
+    digits = _digest._columns().tolist()
+    weights = [sum(digit << (8 * j) for j, digit in enumerate(line)) for line in digits]
+    assert all(weight & 1 for weight in weights) and len(set(weights)) == _digest.LINE
+    bits = torch.randint(0, 256, (_digest.LINE + 5,), dtype=torch.uint8)
+    total = 0
+    for place, start in enumerate(range(0, bits.numel(), _digest.LINE), 1):
+        values = bits[start : start + _digest.LINE].view(torch.int8).tolist()
+        line = sum(value * weight for value, weight in zip(values, weights))
+        total += mixed(line ^ place * 0x9E3779B97F4A7C15)
+    assert digest(bits).item() % 2**64 == mixed(total ^ (bits.numel() + 1) * 0x9E3779B97F4A7C15)
+
+
+def mixed(x):
+    x %= 2**64
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+    return x ^ x >> 31
 
 
 def test_views_and_misaligned_storage_have_the_digest_of_their_values():

@@ -40,9 +40,10 @@ def run(tmp_path, n, *args, timeout=240):
 run.count = 0
 
 
+@pytest.mark.parametrize("lag", [0, 1, 3])
 @pytest.mark.parametrize("kind", ["plain", "ddp", "hsdp"])
-def test_a_flipped_bit_after_the_reduction_is_named_with_rank_and_parameter(tmp_path, kind):
-    out, events = run(tmp_path, 4, kind, "--flip-gradient", "2:7:1.weight", "--steps", 12)
+def test_a_flipped_bit_after_the_reduction_is_named_with_rank_and_parameter(tmp_path, kind, lag):
+    out, events = run(tmp_path, 4, kind, "--flip-gradient", "2:7:1.weight", "--steps", 12, "--lag", lag)
     first = {rank: next(e for e in own if e["kind"] == "digest") for rank, own in events.items()}
     # With replicas of two no one has the majority: both are named.
     ranks = {"plain": {0, 1, 2, 3}, "ddp": {0, 1, 2, 3}, "hsdp": {0, 2}}[kind]
@@ -54,32 +55,57 @@ def test_a_flipped_bit_after_the_reduction_is_named_with_rank_and_parameter(tmp_
         assert event["differing"] == 1
 
 
-@pytest.mark.parametrize("every,step", [(1, 6), (4, 8)])
-def test_a_changed_parameter_is_named_at_the_next_check(tmp_path, every, step):
-    _, events = run(tmp_path, 4, "ddp", "--flip-parameter", "3:5:0.bias", "--steps", 9, "--every", every)
+@pytest.mark.parametrize("every,step,lag", [(1, 6, 0), (4, 8, 0), (1, 6, 1), (4, 8, 1)])
+def test_a_changed_parameter_is_named_at_the_next_check(tmp_path, every, step, lag):
+    way = ("--every", every, "--lag", lag)
+    _, events = run(tmp_path, 4, "ddp", "--flip-parameter", "3:5:0.bias", "--steps", 9, *way)
     event = next(e for e in events[0] if e["kind"] == "digest")
     assert event["odd"] == [3] and event["parameter"] == "0.bias" and event["value"] == "parameter"
     assert event["step"] == step
     assert not event["never_in_sync"]
 
 
-@pytest.mark.parametrize("kind", ["plain", "ddp", "fsdp", "hsdp"])
+def test_after_a_disagreement_checks_are_read_at_once(tmp_path):
+    way = ("--flip-parameter", "2:3:1.weight", "--steps", 7, "--lag", 2, "--close")
+    _, events = run(tmp_path, 4, "ddp", *way)
+    # The check of step 4 is read before step 6; that of step 5 was queued by then.
+    assert [(e["step"], e["value"], e["odd"]) for e in events[0]] == [(n, "parameter", [2]) for n in (4, 6, 5, 7)]
+
+
+def test_a_fault_in_the_last_step_is_named_by_close(tmp_path):
+    _, events = run(tmp_path, 4, "ddp", "--flip-gradient", "1:6:0.weight", "--steps", 6, "--lag", 1, "--close")
+    event = next(e for e in events[1] if e["kind"] == "digest")
+    assert event["step"] == 6 and event["odd"] == [1] and event["parameter"] == "0.weight"
+
+
+@pytest.mark.parametrize("kind", ["plain", "ddp", "fsdp", "hsdp", "replicas"])
 @pytest.mark.parametrize("what", ["NaN", "Inf"])
 def test_a_nan_is_named_with_rank_layer_and_step_before_the_reduction_spreads_it(tmp_path, kind, what):
-    out, events = run(tmp_path, 4, kind, "--spoil", "1:6:1:%s" % what, "--steps", 8)
+    # The last step: what is still unread is told at the end of the process.
+    way = ("--steps", 6, "--lag", 1) if kind in ("ddp", "replicas") else ("--steps", 8)
+    out, events = run(tmp_path, 4, kind, "--spoil", "1:6:1:%s" % what, *way)
     own = [e for e in events.get(1, []) if e["kind"] == "nan"]
     assert own, out
     assert own[0]["step"] == 6 and own[0]["layer"] == "1"
     # A weight's gradient makes NaN of Inf, and FSDP2 keeps weight and bias in one buffer.
-    assert own[0]["value"] == what or kind in ("fsdp", "hsdp")
+    assert own[0]["value"] == what or kind in ("fsdp", "hsdp", "replicas")
     others = [e for rank, all_ in events.items() if rank != 1 for e in all_ if e["kind"] == "nan"]
     # Once the sum has spread it, the next step's are everybody's.
     assert all(e["step"] > 6 for e in others)
 
 
-@pytest.mark.parametrize("kind", ["plain", "ddp", "fsdp", "hsdp"])
-def test_a_healthy_job_is_silent_for_a_thousand_steps(tmp_path, kind):
-    out, events = run(tmp_path, 4, kind, "--steps", 1000, "--small", timeout=400)
+@pytest.mark.parametrize("kind", ["ddp", "fsdp", "replicas"])
+def test_between_checks_nothing_is_looked_at(tmp_path, kind):
+    out, events = run(tmp_path, 4, kind, "--spoil", "1:6:1:NaN", "--steps", 8, "--every", 3, "--close")
+    assert [(rank, e["step"], e["layer"]) for rank, own in events.items() for e in own if e["kind"] == "nan"] == [(1, 6, "1")], out
+    (tmp_path / "again").mkdir()
+    _, events = run(tmp_path / "again", 4, kind, "--spoil", "1:5:1:NaN", "--steps", 5, "--every", 3, "--close")
+    assert events == {}
+
+
+@pytest.mark.parametrize("kind,lag", [("plain", 0), ("ddp", 1), ("fsdp", 1), ("hsdp", 1)])
+def test_a_healthy_job_is_silent_for_a_thousand_steps(tmp_path, kind, lag):
+    out, events = run(tmp_path, 4, kind, "--steps", 1000, "--small", "--lag", lag, "--close", timeout=400)
     assert events == {}
     assert not any("ringleader guard: " in text and "sharded without a copy" not in text for text in out), out
 
@@ -98,7 +124,7 @@ def test_what_was_never_in_sync_is_said_so(tmp_path):
 
 def test_a_loss_spike_is_noted(tmp_path):
     _, events = run(tmp_path, 2, "ddp", "--steps", 40, "--small", "--spike", 30)
-    assert [e["step"] for e in events[0] if e["kind"] == "spike"] == [29]
+    assert [e["step"] for e in events[0] if e["kind"] == "spike"] == [30]
 
 
 def test_raise_stops_all_ranks_together(tmp_path):

@@ -1,8 +1,9 @@
 """The guard on GPUs, under torchrun with any number of ranks: planted faults in DDP and FSDP2, a healthy run, and its cost.
 
-torchrun --nproc-per-node N zoo/gpus/guard.py [faults] [ddp] [fsdp]
+torchrun --nproc-per-node N zoo/gpus/guard.py [faults] [ddp] [fsdp] [hsdp]
 
-Without arguments all of it; with arguments the planted faults, or the cost in DDP or FSDP2, alone.
+Without arguments all but the last; with arguments the planted faults, or the cost in DDP, FSDP2 or HSDP, alone. TURNS, 3 unless
+set, is how often the cost at every=100 is measured.
 """
 
 import os
@@ -36,9 +37,10 @@ def say(*words):
 def make(kind, width, depth, dtype=torch.float32):
     torch.manual_seed(0)
     layers = []
-    for _ in range(depth):
-        layers += [nn.Linear(width, width), nn.GELU()]
-    model = nn.Sequential(*layers, nn.Linear(width, 64)).to(device, dtype)
+    with device:
+        for _ in range(depth):
+            layers += [nn.Linear(width, width), nn.GELU()]
+        model = nn.Sequential(*layers, nn.Linear(width, 64)).to(dtype)
     if kind == "ddp":
         model = nn.parallel.DistributedDataParallel(model, device_ids=[device.index])
     else:
@@ -105,48 +107,79 @@ for kind in ("ddp", "fsdp", "hsdp") if "faults" in parts else ():
     say(kind, "healthy, 1000 steps:", len(run(kind, 1000, 1, width=128)), "events")
 
 
-def cost(kind, every, steps, width, depth, batch):
-    """Milliseconds per step, after ten steps."""
-    model, optimizer = make(kind, width, depth)
-    watch = guard(model, optimizer, every=every) if every else None
-    x = torch.randn(batch, width, device=device)
-    for step in range(steps + 10):
-        if step == 10:
-            torch.cuda.synchronize()
-            dist.barrier()
-            start = time.perf_counter()
+def timed(model, optimizer, x, n):
+    """Milliseconds of n steps together, and of each by itself on the GPU's clock."""
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
+    torch.cuda.synchronize()
+    dist.barrier()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    events[0].record()
+    for event in events[1:]:
         with torch.autocast("cuda", dtype=torch.bfloat16):
             loss = model(x).square().mean()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        event.record()
     torch.cuda.synchronize()
-    each = (time.perf_counter() - start) / steps * 1e3
-    if watch:
-        watch.close()
-    return each
+    return (time.perf_counter() - start) * 1e3, [a.elapsed_time(b) for a, b in zip(events, events[1:])]
 
 
-for kind, width, depth, batch in (("ddp", 4096, 24, 16384), ("fsdp", 4096, 24, 16384)):
-    if kind not in parts:
-        continue
-    # In turns, since a GPU slows down as it warms up.
-    turns = [(cost(kind, 0, 100, width, depth, batch), cost(kind, 100, 100, width, depth, batch)) for _ in range(4)]
-    without = statistics.median(one for one, _ in turns)
-    seldom = statistics.median(guarded / one for one, guarded in turns)
-    always = cost(kind, 1, 30, width, depth, batch)
+def guarded(model, optimizer, x, every, n):
+    """As timed, with a guard of its own."""
+    watch = guard(model, optimizer, every=every)
+    found = timed(model, optimizer, x, n)
+    watch.close()
+    return found
+
+
+def of_one_check(model, optimizer, x, n_checks):
+    """Milliseconds that a check costs, and the standard error: four steps around each check against the four before them."""
+    _, each = guarded(model, optimizer, x, 8, 8 * n_checks + 2)
+    around = [sum(each[at - 1 : at + 3]) - sum(each[at - 5 : at - 1]) for at in range(7, 8 * n_checks, 8)]
+    return statistics.mean(around), statistics.stdev(around) / len(around) ** 0.5
+
+
+def ratios(of, plain):
+    """Percent over the plain steps of the same turn: mean, standard error, and each."""
+    each = [(a / b - 1) * 100 for a, b in zip(of, plain)]
+    error = statistics.stdev(each) / len(each) ** 0.5
+    return "%+.2f %% (standard error %.2f; %s)" % (statistics.mean(each), error, ", ".join("%+.2f" % one for one in each))
+
+
+def cost(kind, width, depth, batch, n_turns):
+    """Prints what the guard costs: in turns on one model, since GPUs slow down as they warm up. Plain steps are measured twice in
+    each turn: their difference is what such a measurement can tell."""
+    model, optimizer = make(kind, width, depth)
+    x = torch.randn(batch, width, device=device)
+    timed(model, optimizer, x, 20)
+    guarded(model, optimizer, x, 1, 5)
+    ways = {
+        "plain": lambda: timed(model, optimizer, x, 100)[0],
+        "every=100": lambda: guarded(model, optimizer, x, 100, 100)[0],
+        "again": lambda: timed(model, optimizer, x, 100)[0],
+    }
+    found = {way: [] for way in ways}
+    for turn in range(n_turns):
+        order = list(ways)
+        for way in order[turn % 3 :] + order[: turn % 3]:
+            found[way].append(ways[way]())
+    check, error = of_one_check(model, optimizer, x, 50)
+    always, _ = guarded(model, optimizer, x, 1, 50)
+    plain, _ = timed(model, optimizer, x, 50)
     if rank == 0:
-        size = (width * width + width) * depth / 1e6
-        print(
-            "%s of %.0f M parameters: %.2f ms a step, every=100 %+.2f %% (%s), every=1 %+.2f %%"
-            % (
-                kind,
-                size,
-                without,
-                (seldom - 1) * 100,
-                ", ".join("%+.2f" % ((guarded / one - 1) * 100) for one, guarded in turns),
-                (always / without - 1) * 100,
-            ),
-            flush=True,
-        )
+        step = statistics.median(found["plain"]) / 100
+        print("%s of %.0f M parameters, %.2f ms a step" % (kind, (width * width + width) * depth / 1e6, step))
+        print("  every=100: " + ratios(found["every=100"], found["plain"]))
+        print("  the same without a guard: " + ratios(found["again"], found["plain"]))
+        print("  a check: %+.2f ms (standard error %.2f), %+.3f %% of 100 steps" % (check, error, check / step))
+        print("  every=1: %+.1f %%" % ((always / plain - 1) * 100), flush=True)
+
+
+for kind in ("ddp", "fsdp", "hsdp"):
+    if kind in parts:
+        cost(kind, 4096, 24, 16384, max(int(os.environ.get("TURNS", "3")), 2))
+start = time.perf_counter()
 dist.destroy_process_group()
+print("rank %d: the process group was destroyed in %.1f s" % (rank, time.perf_counter() - start), flush=True)

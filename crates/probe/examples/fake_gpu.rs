@@ -3,7 +3,7 @@
 //! Memory of the GPU is memory of the process, streams do their work at once, and kernels are what `reference` computes.
 //! Collectives go through mailboxes between threads. `FAKE_GPUS` says how many GPUs there are (4), and `FAKE_FAULT` plants a
 //! fault that the checks did not plant themselves: `recv:1` flips a bit in what rank 1 receives, `product:0` in what GPU 0
-//! computes.
+//! computes, `channel:5` in what channel 5 of a collective brings to rank 1.
 #![allow(unsafe_code, reason = "it takes the place of C libraries")]
 #![allow(missing_docs, reason = "the functions are those of cuda.h and nccl.h")]
 #![allow(
@@ -28,6 +28,7 @@ use ringleader_probe::values::{Class, Plan};
 type Handle = *mut c_void;
 
 const MULTIPROCESSORS: i32 = 2;
+const CHANNELS: i32 = 24;
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
@@ -395,6 +396,7 @@ struct Comm {
     id: Vec<u8>,
     rank: usize,
     n: usize,
+    n_channels: i32,
 }
 
 #[derive(Clone)]
@@ -569,13 +571,24 @@ unsafe fn perform(calls: &[Call]) {
                 }
             }
         };
-        if fault(&format!("recv:{rank}"))
+        let is_bad_channel =
+            matches!(call.what, What::All(..)) && rank == 1 && has_bad_channel(call.comm.n_channels);
+        if (fault(&format!("recv:{rank}")) || is_bad_channel)
             && let Some(byte) = out.first_mut()
         {
             *byte ^= 4;
         }
         unsafe { std::ptr::copy_nonoverlapping(out.as_ptr(), call.to as *mut u8, out.len()) };
     }
+}
+
+/// Whether the channel with a fault is one of so many.
+fn has_bad_channel(n: i32) -> bool {
+    let fault = std::env::var("FAKE_FAULT").unwrap_or_default();
+    fault
+        .strip_prefix("channel:")
+        .and_then(|channel| channel.parse::<i32>().ok())
+        .is_some_and(|channel| channel < n)
 }
 
 unsafe fn queue(comm: Handle, what: What, from: u64, to: u64, n: usize, dtype: i32) -> i32 {
@@ -613,7 +626,22 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut [u8; 128]) -> i32 {
 pub struct Id([u8; 128]);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommInitRank(comm: *mut Handle, n: i32, id: Id, rank: i32) -> i32 {
-    let made = Comm { id: id.0[..8].to_vec(), rank: rank as usize, n: n as usize };
+    unsafe { begin(comm, n, id, rank, CHANNELS) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ncclCommInitRankConfig(
+    comm: *mut Handle,
+    n: i32,
+    id: Id,
+    rank: i32,
+    config: *const [i32; 8],
+) -> i32 {
+    // The size takes two numbers; magic, version, blocking, cluster size, fewest and most CTAs follow.
+    let most = unsafe { config.read() }[7];
+    unsafe { begin(comm, n, id, rank, if most > 0 { most.min(CHANNELS) } else { CHANNELS }) }
+}
+unsafe fn begin(comm: *mut Handle, n: i32, id: Id, rank: i32, n_channels: i32) -> i32 {
+    let made = Comm { id: id.0[..8].to_vec(), rank: rank as usize, n: n as usize, n_channels };
     unsafe { put(comm, boxed(Arc::new(made))) }
 }
 #[unsafe(no_mangle)]

@@ -5,7 +5,7 @@ pub mod html;
 pub mod hunt;
 pub mod judge;
 mod measure;
-pub(crate) use self::measure::expected;
+pub(crate) use self::measure::{Piece, expected};
 pub mod pairs;
 pub mod readback;
 pub mod table;

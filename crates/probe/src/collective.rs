@@ -27,6 +27,8 @@ pub enum Collective {
     SendRecv,
     /// An all_gather by pairs, over the bits of the rank.
     HyperCube,
+    /// Every rank sends a piece to each, the more the farther: nccl-tests' default pattern.
+    AllToAllV,
 }
 
 /// How much one call moves.
@@ -40,11 +42,28 @@ pub struct Counts {
     pub recv: usize,
     /// What nccl-tests prints as the size, bytes: the larger of the two.
     pub size_bytes: usize,
+    /// Elements of 16 bytes.
+    pub unit: usize,
+}
+
+impl Counts {
+    /// What each rank sends to the one that comes so many ranks after it in an uneven all-to-all, elements.
+    pub fn uneven(self, distance: usize, n_ranks: usize) -> usize {
+        uneven(self.param, self.unit, distance, n_ranks)
+    }
+}
+
+/// As [`Counts::uneven`]: the share is in proportion to the distance, cut to 16 bytes; a single rank sends all to itself.
+fn uneven(param: usize, unit: usize, distance: usize, n_ranks: usize) -> usize {
+    let all = param * n_ranks;
+    let distances = n_ranks * n_ranks.saturating_sub(1) / 2;
+    let part = (all * distance).checked_div(distances).unwrap_or(all);
+    part / unit * unit
 }
 
 impl Collective {
     /// All.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::AllReduce,
         Self::AllGather,
         Self::ReduceScatter,
@@ -55,6 +74,7 @@ impl Collective {
         Self::Scatter,
         Self::SendRecv,
         Self::HyperCube,
+        Self::AllToAllV,
     ];
 
     /// nccl-tests' name, without `_perf`.
@@ -70,6 +90,7 @@ impl Collective {
             Self::Scatter => "scatter",
             Self::SendRecv => "sendrecv",
             Self::HyperCube => "hypercube",
+            Self::AllToAllV => "alltoallv",
         }
     }
 
@@ -96,7 +117,7 @@ impl Collective {
 
     /// Whether a call in place leaves the right result. nccl-tests times the others in place all the same.
     pub fn is_right_in_place(self) -> bool {
-        !matches!(self, Self::AllToAll | Self::SendRecv)
+        !matches!(self, Self::AllToAll | Self::AllToAllV | Self::SendRecv)
     }
 
     /// Whether this many ranks can do it.
@@ -108,14 +129,19 @@ impl Collective {
     pub fn counts(self, size_bytes: usize, dtype: DataType, n_ranks: usize) -> Counts {
         let n = n_ranks.max(1);
         let total = size_bytes / dtype.size();
-        let piece = total / n / (16 / dtype.size()) * (16 / dtype.size());
+        let unit = 16 / dtype.size();
+        let piece = total / n / unit * unit;
         let (param, send, recv) = match self {
             Self::AllReduce | Self::Broadcast | Self::Reduce | Self::SendRecv => (total, total, total),
             Self::AllGather | Self::Gather | Self::HyperCube => (piece, piece, piece * n),
             Self::ReduceScatter | Self::Scatter => (piece, piece * n, piece),
             Self::AllToAll => (piece, piece * n, piece * n),
+            Self::AllToAllV => {
+                let all = (0..n).map(|distance| uneven(piece, unit, distance, n)).sum();
+                (piece, all, all)
+            }
         };
-        Counts { param, send, recv, size_bytes: send.max(recv) * dtype.size() }
+        Counts { param, send, recv, size_bytes: send.max(recv) * dtype.size(), unit }
     }
 
     /// Bus bandwidth over algorithm bandwidth.
@@ -123,9 +149,12 @@ impl Collective {
         let n = n_ranks.max(1) as f64;
         match self {
             Self::AllReduce => 2.0 * (n - 1.0) / n,
-            Self::AllGather | Self::ReduceScatter | Self::AllToAll | Self::Gather | Self::Scatter => {
-                (n - 1.0) / n
-            }
+            Self::AllGather
+            | Self::ReduceScatter
+            | Self::AllToAll
+            | Self::AllToAllV
+            | Self::Gather
+            | Self::Scatter => (n - 1.0) / n,
             Self::Broadcast | Self::Reduce | Self::SendRecv | Self::HyperCube => 1.0,
         }
     }
@@ -135,6 +164,7 @@ impl Collective {
         match self {
             Self::HyperCube => counts.param * dtype.size() * n_ranks.saturating_sub(1),
             Self::AllReduce | Self::Broadcast | Self::Reduce | Self::SendRecv => counts.param * dtype.size(),
+            Self::AllToAllV => counts.send * dtype.size(),
             _ => counts.param * n_ranks * dtype.size(),
         }
     }
@@ -231,7 +261,27 @@ impl Call {
                 }
                 Ok(())
             }
+            Collective::AllToAllV => self.uneven(comm, (from, to), on),
         }
+    }
+
+    fn uneven(&self, comm: &Comm, (mut from, mut to): (u64, u64), on: &Stream) -> Result<(), Trouble> {
+        let Self { n, dtype, rank, n_ranks, .. } = *self;
+        let part = |distance| uneven(n, 16 / dtype.size(), distance % n_ranks, n_ranks);
+        group(comm, || {
+            for peer in 0..n_ranks {
+                let (sent, received) = (part(peer + n_ranks - rank), part(rank + n_ranks - peer));
+                if sent > 0 {
+                    comm.send(from, sent, dtype, peer, on)?;
+                    from += (sent * dtype.size()) as u64;
+                }
+                if received > 0 {
+                    comm.recv(to, received, dtype, peer, on)?;
+                    to += (received * dtype.size()) as u64;
+                }
+            }
+            Ok(())
+        })
     }
 }
 
@@ -263,13 +313,23 @@ mod tests {
     #[test]
     fn pieces_are_cut_to_16_bytes() {
         let counts = Collective::AllGather.counts(100, DataType::F32, 2);
-        assert_eq!(counts, Counts { param: 12, send: 12, recv: 24, size_bytes: 96 });
+        assert_eq!(counts, Counts { param: 12, send: 12, recv: 24, size_bytes: 96, unit: 4 });
         let counts = Collective::AllToAll.counts(16, DataType::F32, 2);
-        assert_eq!(counts, Counts { param: 0, send: 0, recv: 0, size_bytes: 0 });
+        assert_eq!(counts, Counts { param: 0, send: 0, recv: 0, size_bytes: 0, unit: 4 });
         let counts = Collective::AllReduce.counts(100, DataType::F32, 3);
         assert_eq!((counts.param, counts.size_bytes), (25, 100));
         let counts = Collective::HyperCube.counts(1 << 20, DataType::F32, 4);
         assert_eq!(Collective::HyperCube.counted_bytes(counts, DataType::F32, 4), 3 << 18);
+    }
+
+    #[test]
+    fn farther_ranks_get_more() {
+        let counts = Collective::AllToAllV.counts(24 << 10, DataType::F32, 4);
+        let parts: Vec<usize> = (0..4).map(|distance| counts.uneven(distance, 4)).collect();
+        assert_eq!(parts, [0, 1024, 2048, 3072]);
+        assert_eq!((counts.send, counts.recv, counts.size_bytes), (6144, 6144, 24 << 10));
+        assert_eq!(Collective::AllToAllV.counts(1000, DataType::F32, 1).send, 248);
+        assert_eq!(Collective::AllToAllV.counted_bytes(counts, DataType::F32, 4), 24 << 10);
     }
 
     #[test]

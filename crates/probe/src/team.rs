@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::sys::{Comm, Nccl, Stream, Trouble, UniqueId};
+use crate::sys::{Comm, Nccl, Stream, Trouble, UniqueId, Wish};
 use crate::world::Wire;
 
 /// How often a wait checks whether another participant failed.
@@ -162,9 +162,9 @@ impl Member<'_> {
     ///
     /// # Errors
     /// If NCCL cannot connect them, or another rank failed.
-    pub fn communicator(&self, nccl: Nccl, is_nvlink_centric: bool) -> Result<Comm, Trouble> {
+    pub fn communicator(&self, nccl: Nccl, wish: Wish) -> Result<Comm, Trouble> {
         let everyone: Vec<usize> = (0..self.n_ranks).collect();
-        let comm = self.group(nccl, &[everyone], is_nvlink_centric)?;
+        let comm = self.group(nccl, &[everyone], wish)?;
         comm.ok_or_else(|| Trouble::World("this rank is in no group".to_owned()))
     }
 
@@ -172,12 +172,7 @@ impl Member<'_> {
     ///
     /// # Errors
     /// If NCCL cannot connect them, or another rank failed.
-    pub fn group(
-        &self,
-        nccl: Nccl,
-        groups: &[Vec<usize>],
-        is_nvlink_centric: bool,
-    ) -> Result<Option<Comm>, Trouble> {
+    pub fn group(&self, nccl: Nccl, groups: &[Vec<usize>], wish: Wish) -> Result<Option<Comm>, Trouble> {
         let leads = groups.iter().any(|group| group.first() == Some(&self.rank));
         let own = if leads { nccl.unique_id()?.bytes() } else { Vec::new() };
         let ids = self.exchange(own)?;
@@ -185,7 +180,7 @@ impl Member<'_> {
         let id = group.first().and_then(|lead| ids.get(*lead)).and_then(|bytes| UniqueId::from_bytes(bytes));
         let id = id.ok_or_else(|| Trouble::World("the first rank of a group gave no id".to_owned()))?;
         let rank = group.iter().position(|rank| *rank == self.rank).unwrap_or_default();
-        nccl.init(group.len(), id, rank, is_nvlink_centric).map(Some)
+        nccl.init(group.len(), id, rank, wish).map(Some)
     }
 
     /// Whether another rank of this process failed.

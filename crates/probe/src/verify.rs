@@ -231,11 +231,12 @@ pub fn look(tools: &Tools) -> Result<(Vec<Gpu>, Vec<String>), Trouble> {
 fn ways(nccl: Nccl, gpus: &[Gpu]) -> Vec<(&'static str, &'static str)> {
     let has_nvlink = gpus.iter().all(|gpu| gpu.nvlinks.is_some_and(|n| n > 0) && gpu.capability >= 70);
     let protocols: &[&str] = if has_nvlink { &["LL", "LL128", "Simple"] } else { &["LL", "Simple"] };
-    // One algorithm for one function can be forced from 2.24 on; before, other functions would fail.
+    // One algorithm for one function can be forced from 2.24 on; before, other functions would fail. Rings do all that is not
+    // sent point to point.
     if !nccl.is_at_least(2, 24) {
         return Vec::new();
     }
-    ["allreduce:ring", "allreduce:tree"]
+    ["ring", "allreduce:tree"]
         .into_iter()
         .flat_map(|algorithm| protocols.iter().map(move |protocol| (algorithm, *protocol)))
         .collect()

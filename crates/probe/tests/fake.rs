@@ -176,6 +176,7 @@ fn faults_of_the_hardware_are_placed() {
     };
     run("recv:1");
     run("product:2");
+    run("channel:5");
 }
 
 #[test]
@@ -187,6 +188,16 @@ fn with_a_fault_of_the_hardware() {
     let n = if kind == "recv" { 2 } else { 4 };
     let report = check(n, &plan());
     let places: Vec<Place> = report.findings.iter().map(|finding| finding.place.clone()).collect();
+    if kind == "channel" {
+        // Copies between pairs are right: which of the ranks it is nothing shows, but which channel.
+        assert_eq!(places, [Place::OneOf((0..n).collect())]);
+        let signs = &report.findings[0].signs;
+        assert!(
+            signs.iter().all(|sign| sign.rank == 1 && sign.text.ends_with("with 6 wrong: channel 5")),
+            "{signs:?}"
+        );
+        return;
+    }
     let want = if kind == "recv" { Place::Link(1 - rank, rank) } else { Place::Gpu(rank) };
     assert_eq!(places, [want], "{}", verify::table::render(&report));
     if kind == "recv" {

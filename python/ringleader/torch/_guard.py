@@ -8,22 +8,29 @@ What is compared over whom:
 
 A fault before or within the reduction reaches all ranks alike. Agreement cannot see it; NaN and Inf in local gradients can be
 seen, before the reduction mixes them.
+
+Nothing here waits for the GPU while all is well: digests are computed and gathered behind what is queued, and read a step later.
 """
 
+import atexit
 import math
 import time
 import warnings
+import weakref
 
 import torch
 import torch.distributed as dist
 
 from ringleader.events import EVENTS
-from ringleader.torch._digest import digest
+from ringleader.torch._digest import Digester, folded
+from ringleader.torch._gather import Gathered
+from ringleader.torch._later import Aside, Later
+from ringleader.torch._local import Watch, held, is_capturing, is_sharded, largest
 
 try:
-    from torch.distributed.tensor import DTensor, Replicate
+    from torch.distributed.tensor import Replicate
 except ImportError:  # torch before 2.5
-    DTensor = Replicate = None
+    Replicate = None
 
 # Losses that are kept to tell a spike from noise, and how far one stands out: in robust standard deviations.
 _LOSSES = 100
@@ -36,7 +43,9 @@ class Disagreement(RuntimeError):
     """Values that must be identical on all ranks are not."""
 
 
-def guard(model=None, optimizer=None, every=100, group=None, gradients=True, parameters=True, local=True, action="warn"):
+def guard(
+    model=None, optimizer=None, every=100, group=None, gradients=True, parameters=True, local=True, action="warn", lag=None
+):
     """Watches a model while it trains.
 
     Args:
@@ -48,6 +57,8 @@ def guard(model=None, optimizer=None, every=100, group=None, gradients=True, par
         parameters: compare parameters after the step.
         local: look for NaN and Inf in local gradients before they are reduced.
         action: ``"warn"``, ``"raise"``, or a function that gets each event as a dict.
+        lag: steps after which a check is read. With 0 each check waits for the GPU, and what it finds is told before the
+            optimizer uses the gradients. By default 1 on GPUs, 0 on the CPU and with ``action="raise"``.
 
     Returns:
         The :class:`Guard`; ``close()`` takes it off again.
@@ -56,22 +67,44 @@ def guard(model=None, optimizer=None, every=100, group=None, gradients=True, par
         model, optimizer = None, model
     if optimizer is None:
         raise TypeError("guard needs the optimizer: guard(model, optimizer)")
-    return Guard(model, optimizer, every, group, gradients, parameters, local, action)
+    return Guard(model, optimizer, every, group, gradients, parameters, local, action, lag)
 
 
 class _Kind:
-    """Tensors that are compared over one group: names, and how to get each one's tensor."""
+    """Tensors that are compared over one group."""
 
-    def __init__(self, group):
-        self.group = group
-        self.names = []
-        self.parameters = []
+    def __init__(self, group, lag):
+        self.group, self.lag = group, lag
+        self.ranks = dist.get_process_group_ranks(group)
+        self.names, self.parameters = [], []
+        self.gradients = None
+        self._digester = Digester()
+
+    def device(self, tensors):
+        """Where the digests are: the device of the first tensor."""
+        return next((held(t).device for t in tensors if t is not None), torch.device("cpu"))
+
+    def digests(self, tensors):
+        """A digest for each tensor, int64, on one device; 0 where there is none. Waits for nothing."""
+        locals_ = [None if t is None else held(t) for t in tensors]
+        device = self.device(tensors)
+        total = self._digester([t if t is not None and t.device == device else None for t in locals_], device)
+        for other in {t.device for t in locals_ if t is not None} - {device}:
+            total = total + self._digester([t if t is not None and t.device == other else None for t in locals_], other).to(device)
+        return total
+
+
+class _Check:
+    """Digests of a step that were gathered and not yet read."""
+
+    def __init__(self, kind, step, parts, gathered):
+        self.kind, self.step, self.parts, self.gathered = kind, step, parts, gathered
 
 
 class Guard:
     """See :func:`guard`."""
 
-    def __init__(self, model, optimizer, every, group, gradients, parameters, local, action):
+    def __init__(self, model, optimizer, every, group, gradients, parameters, local, action, lag):
         if every < 1:
             raise ValueError("every counts steps, from 1 on")
         if not (action in ("warn", "raise") or callable(action)):
@@ -81,18 +114,22 @@ class Guard:
         self.rank = dist.get_rank() if _is_distributed() else 0
         self.seconds = 0.0
         self._gradients, self._parameters = gradients, parameters
-        self._handles = []
-        self._bad = {}
-        self._losses = []
+        self._losses, self._loss_queue = [], []
         self._told = set()
         self._named = _named(model, optimizer)
         self._known = {name for name, _ in self._named}
+        on_gpu = any(parameter.is_cuda for _, parameter in self._named)
+        self.lag = lag if lag is not None else int(on_gpu and action != "raise")
+        self._aside = Aside()
+        self._checks, self._nans = [], []
         self._kinds = self._sort(group)
-        self._first_bad = None
-        if local:
-            self._watch_local()
-        self._handles.append(optimizer.register_step_pre_hook(self._before_step))
-        self._handles.append(optimizer.register_step_post_hook(self._after_step))
+        self._watch = Watch(model, self._named, self._is_due, self._tell_once) if local else None
+        self._warm_up()
+        self._handles = [
+            optimizer.register_step_pre_hook(self._before_step),
+            optimizer.register_step_post_hook(self._after_step),
+        ]
+        atexit.register(_finish, weakref.ref(self))
 
     # --- what is compared over which group
 
@@ -104,14 +141,13 @@ class Guard:
         if default is None and isinstance(self.model, torch.nn.parallel.DistributedDataParallel):
             default = self.model.process_group
         for name, parameter in self._named:
-            if DTensor is not None and isinstance(parameter, DTensor):
+            if is_sharded(parameter):
                 dims = [n for n, where in enumerate(parameter.placements) if isinstance(where, Replicate)]
                 dims = [n for n in dims if parameter.device_mesh.size(n) > 1]
                 if not dims:
                     alone += 1
                 for n in dims:
-                    over = parameter.device_mesh.get_group(n)
-                    self._add(kinds, over, name, parameter)
+                    self._add(kinds, parameter.device_mesh.get_group(n), name, parameter)
             elif _is_distributed():
                 over = default if default is not None else dist.group.WORLD
                 if dist.get_world_size(over) > 1:
@@ -124,119 +160,105 @@ class Guard:
             )
         return list(kinds.values())
 
-    @staticmethod
-    def _add(kinds, group, name, parameter):
+    def _add(self, kinds, group, name, parameter):
         ranks = tuple(dist.get_process_group_ranks(group))
-        kind = kinds.setdefault(ranks, _Kind(group))
+        kind = kinds.setdefault(ranks, _Kind(group, self.lag))
         kind.names.append(name)
         kind.parameters.append(parameter)
 
-    # --- NaN and Inf before the reduction
+    def _warm_up(self):
+        """Loads kernels, weights and tables now, so that the first check costs no more than the others."""
+        on_gpu = [parameter for _, parameter in self._named if parameter.is_cuda]
+        if not on_gpu or is_capturing():
+            return
+        for device, dtype in {(p.device, p.dtype) for p in on_gpu}:
+            Later(largest(torch.zeros(1, dtype=dtype, device=device))).read()
+        for kind in self._kinds:
+            if not any(parameter.is_meta for parameter in kind.parameters):
+                Later(folded(kind.digests(kind.parameters))).read()
 
-    def _watch_local(self):
-        """Hooks on parameters see the local gradient of DDP and plain loops, and with FSDP2 the reduced one.
-
-        DDP's reducer sits on the node behind the hook; FSDP2 calls the hooks of sharded parameters after its
-        reduce-scatter. There the unsharded gradients are seen on the way into the reduce-scatter, whose input is local.
-        """
-        sharded = [] if self.model is None else [m for m in self.model.modules() if hasattr(m, "set_custom_reduce_scatter")]
-        for name, parameter in self._named:
-            if not parameter.requires_grad or not hasattr(parameter, "register_post_accumulate_grad_hook"):
-                continue
-            is_sharded = DTensor is not None and isinstance(parameter, DTensor)
-            if is_sharded and sharded:
-                continue
-            self._handles.append(parameter.register_post_accumulate_grad_hook(self._hook(name)))
-        for module in sharded:
-            self._wrap_reduce_scatter(module)
+    # --- around the step
 
     def _is_due(self):
         return (self.step + 1) % self.every == 0
 
-    def _hook(self, name):
-        def seen(parameter):
-            if self._is_due() and parameter.grad is not None and not _is_capturing(parameter):
-                self._note(name, parameter.grad)
-
-        return seen
-
-    def _note(self, name, gradient):
-        """Counts the values of a gradient that are NaN or Inf, on its device, in the order in which backward makes them."""
-        local = _local(gradient)
-        if local.numel() and local.is_floating_point():
-            # A sum is finite only if every value is, but for an overflow of the sum, which is checked on the host.
-            self._bad.setdefault(name, []).append(torch.stack([~torch.isfinite(local).all(), torch.isnan(local).any()]))
-
-    def _wrap_reduce_scatter(self, module):
-        """FSDP2 with its own reduce-scatter replaced by one that looks at its input first, where torch lets that be done."""
-        state = getattr(module, "_get_fsdp_state", lambda: None)()
-        param_group = getattr(state, "_fsdp_param_group", None)
-        if param_group is None:
-            return
-        before = getattr(param_group, "_reduce_scatter_comm", None)
-        label = next((name for name, m in self.model.named_modules() if m is module), "") or "the root module"
-        if before is None:
-            return
-        guard_ = self
-
-        class Watching(type(before)):
-            def __init__(self):
-                self.__dict__.update(before.__dict__)
-
-            def __call__(self, output_tensor, input_tensor, *args, **kwargs):
-                if guard_._is_due() and not _is_capturing(input_tensor):
-                    guard_._note(label, input_tensor)
-                return before(output_tensor, input_tensor, *args, **kwargs)
-
-        try:
-            module.set_custom_reduce_scatter(Watching())
-            self._handles.append(_Undo(lambda: setattr(param_group, "_reduce_scatter_comm", before)))
-        except (TypeError, AssertionError, AttributeError) as error:
-            self._tell_once("reduce-scatter", "local gradients of FSDP2 are not checked: %s" % error)
-
-    # --- around the step
-
     def _before_step(self, *_):
         self.step += 1
-        if self.step % self.every or _is_capturing():
-            self._bad.clear()
+        if not self._checks and not self._nans and self.step % self.every:
+            if self._watch is not None:
+                self._watch.forget()
+            return
+        if is_capturing():
             return
         start = time.perf_counter()
-        self._tell_bad()
-        if self._gradients:
-            self._compare("gradient", lambda parameter: parameter.grad)
+        self._read(self.step)
+        if self.step % self.every == 0:
+            self._look()
+        elif self._watch is not None:
+            self._watch.forget()
         self.seconds += time.perf_counter() - start
+
+    def _look(self):
+        """Takes what backward noted, and the digests of the reduced gradients."""
+        noted = self._watch.take() if self._watch is not None else None
+        if noted is not None:
+            self._nans.append((self.step, noted))
+            if self.lag == 0:
+                self._read_nans(self.step)
+        for kind in self._kinds if self._gradients else ():
+            gradients = [parameter.grad for parameter in kind.parameters]
+            if kind.lag == 0:
+                self._compare(kind, "gradient", gradients)
+            else:
+                kind.gradients = kind.digests(gradients)
 
     def _after_step(self, *_):
-        if self.step % self.every or _is_capturing():
+        if self._watch is not None:
+            self._watch.turn()
+        if self.step % self.every or is_capturing():
             return
         start = time.perf_counter()
-        if self._parameters:
-            self._compare("parameter", lambda parameter: parameter)
+        for kind in self._kinds:
+            parts, kind.gradients = [("gradient", kind.gradients)] if kind.gradients is not None else [], None
+            if self._parameters and kind.lag == 0:
+                self._compare(kind, "parameter", kind.parameters)
+            elif self._parameters:
+                parts.append(("parameter", kind.digests(kind.parameters)))
+            if parts:
+                # One number for all digests of a part.
+                own = torch.cat([folded(digests) for _, digests in parts])
+                self._checks.append(_Check(kind, self.step, parts, Gathered(own, kind.group, self._aside)))
         self.seconds += time.perf_counter() - start
 
-    def _tell_bad(self):
+    # --- reading
+
+    def _read(self, until):
+        """Reads what was queued at least a lag before this step. All ranks of a group read at the same steps."""
+        self._read_nans(until - self.lag)
+        while self._checks and self._checks[0].step + self.lag <= until:
+            check = self._checks.pop(0)
+            rows = check.gathered.rows()
+            for n, (what, digests) in enumerate(check.parts):
+                if len({row[n] for row in rows}) > 1:
+                    # From now on read at once, with a second look.
+                    check.kind.lag = 0
+                    self._disagree(check.kind, what, check.step, digests, True)
+
+    def _read_nans(self, until):
         """Names the first gradient with NaN or Inf on this rank. Backward makes the last layer's gradients first, so that
-        where it began is the one that was made first. A copy to the host, of one byte for each gradient."""
-        if not self._bad:
-            return
-        noted, self._bad = self._bad, {}
-        flat = [(name, flags) for name, all_flags in noted.items() for flags in all_flags]
-        devices = {}
-        for name, flags in flat:
-            devices.setdefault(flags.device, []).append((name, flags))
-        bad = []
-        for pairs in devices.values():
-            values = torch.stack([flags for _, flags in pairs]).cpu().tolist()
-            bad.extend((name, value) for (name, _), value in zip(pairs, values) if value[0])
-        if bad:
-            name, (_, is_nan) = bad[0]
+        where it began is the one that was made first."""
+        while self._nans and self._nans[0][0] <= until:
+            step, noted = self._nans.pop(0)
+            bad = noted.bad()
+            if not bad:
+                continue
+            name, is_nan = bad[0]
             what = "NaN" if is_nan else "Inf"
-            layers = len({name for name, _ in bad})
             self._emit(
                 "nan",
                 "rank %d: the local gradient of %s holds %s at step %d, before it was reduced (%d of %d gradients)"
-                % (self.rank, name, what, self.step, layers, len(noted)),
+                % (self.rank, name, what, step, len({name for name, _ in bad}), noted.n),
+                step,
                 parameter=name,
                 layer=self._layer(name),
                 value=what,
@@ -248,47 +270,40 @@ class Guard:
 
     # --- comparison
 
-    def _compare(self, what, get):
-        for kind in self._kinds:
-            tensors = [get(parameter) for parameter in kind.parameters]
-            self._compare_kind(what, kind, tensors)
-
-    def _compare_kind(self, what, kind, tensors):
-        device = next((_local(t).device for t in tensors if t is not None), torch.device("cpu"))
-        missing = torch.zeros((), dtype=torch.int64, device=device)
-        digests = [missing if t is None else digest(_local(t)).to(device) for t in tensors]
-        digests = torch.stack(digests)
-        # One number for all: the digest of the digests.
-        own = digest(digests).reshape(1)
-        all_digests = _gather(own, kind.group)
-        if len(set(all_digests)) == 1:
+    def _compare(self, kind, what, tensors):
+        """Compares at once, and looks a second time if ranks disagree."""
+        digests = kind.digests(tensors)
+        rows = Gathered(folded(digests), kind.group, self._aside).rows()
+        if len(set(rows)) == 1:
             return
         # All ranks are here: they have seen the same numbers.
-        again = torch.stack([missing if t is None else digest(_local(t)).to(device) for t in tensors])
-        is_steady = bool((again == digests).all())
-        table = _gather(torch.cat([digests, torch.tensor([int(is_steady)], device=device)]), kind.group)
-        n = len(tensors) + 1
-        rows = [table[k * n : (k + 1) * n] for k in range(len(table) // n)]
-        ranks = dist.get_process_group_ranks(kind.group)
+        again = kind.digests(tensors)
+        self._disagree(kind, what, self.step, digests, bool((again == digests).all()))
+
+    def _disagree(self, kind, what, step, digests, is_steady):
+        """Names who differs, and in what first: the digests of all are gathered."""
+        own = torch.cat([digests, torch.tensor([int(is_steady)], device=digests.device)])
+        rows = Gathered(own, kind.group, self._aside).rows()
+        ranks = kind.ranks
         unsteady = [ranks[k] for k, row in enumerate(rows) if not row[-1]]
-        differing = [k for k in range(len(tensors)) if len({row[k] for row in rows}) > 1]
+        differing = [k for k in range(len(kind.names)) if len({row[k] for row in rows}) > 1]
         if not differing:
             return
         odd = unsteady or _odd(ranks, [row[differing[0]] for row in rows])
         name = kind.names[differing[0]]
         first = what not in self._told
         self._told.add(what)
-        began = "never in sync" if self.step <= self.every and first else "in sync before"
+        began = "never in sync" if step <= self.every and first else "in sync before"
         if not odd:
             who = "ranks %s disagree and none has the majority" % ", ".join(map(str, ranks))
         else:
             who = "rank%s %s" % ("s" if len(odd) > 1 else "", ", ".join(map(str, odd)))
             who += " reads other bits each time" if unsteady else " differs from the majority"
-        gpus = self._gpus(kind.group)
         self._emit(
             "digest",
             "%s at step %d: %s; the first %s that differs is %s, %d of %d differ (%s; %s)"
-            % (what, self.step, who, what, name, len(differing), len(tensors), began, gpus),
+            % (what, step, who, what, name, len(differing), len(kind.names), began, self._gpus(kind.group)),
+            step,
             parameter=name,
             layer=self._layer(name),
             value=what,
@@ -296,7 +311,7 @@ class Guard:
             agree=False,
             odd=odd,
             differing=len(differing),
-            of=len(tensors),
+            of=len(kind.names),
             never_in_sync=began == "never in sync",
         )
 
@@ -314,12 +329,21 @@ class Guard:
     # --- loss
 
     def loss(self, value):
-        """Takes the loss of a step, as a number: notes a spike, or NaN and Inf."""
-        value = float(value)
+        """Takes the loss of a step, a number or a tensor: notes a spike, or NaN and Inf. On a GPU it is read a step later."""
+        if not torch.is_tensor(value) or not value.is_cuda or self.lag == 0:
+            self._judge_loss(float(value), self.step + 1)
+            return
+        self._loss_queue.append((Later(value.detach().reshape(())), self.step + 1))
+        while len(self._loss_queue) > self.lag:
+            self._read_loss()
+
+    def _read_loss(self):
+        later, step = self._loss_queue.pop(0)
+        self._judge_loss(later.read(), step)
+
+    def _judge_loss(self, value, step):
         if not math.isfinite(value):
-            self._emit(
-                "spike", "rank %d: the loss is %s at step %d" % (self.rank, value, self.step + 1), value=str(value)
-            )
+            self._emit("spike", "rank %d: the loss is %s at step %d" % (self.rank, value, step), step, value=str(value))
             return
         if len(self._losses) >= 20:
             ordered = sorted(self._losses)
@@ -328,7 +352,8 @@ class Guard:
             if value - middle > _SPIKE * max(spread, 1e-3 * abs(middle)):
                 self._emit(
                     "spike",
-                    "rank %d: the loss is %.4g at step %d, %.4g before" % (self.rank, value, self.step + 1, middle),
+                    "rank %d: the loss is %.4g at step %d, %.4g before" % (self.rank, value, step, middle),
+                    step,
                     value=value,
                 )
         self._losses.append(value)
@@ -336,8 +361,8 @@ class Guard:
 
     # --- reporting
 
-    def _emit(self, kind, message, **fields):
-        event = EVENTS.write(kind, rank=self.rank, step=self.step, **fields)
+    def _emit(self, kind, message, step, **fields):
+        event = EVENTS.write(kind, rank=self.rank, step=step, **fields)
         # All ranks saw it and all keep it; to say it once, the odd ones and one of the others are enough. Raising happens
         # on all ranks together.
         odd = event.get("odd")
@@ -358,15 +383,53 @@ class Guard:
             warnings.warn("ringleader guard: " + message, stacklevel=4)
 
     def close(self):
-        """Takes all hooks off."""
+        """Reads what is still unread, and takes all hooks off. Call it on all ranks, before the process group is destroyed."""
+        self._remove()
+        while self._loss_queue:
+            self._read_loss()
+        self._read(self.step + self.lag)
+
+    def _remove(self):
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        if self._watch is not None:
+            self._watch.remove()
+
+    def _finish(self):
+        """At the end of the process: what is there is told, without another rank; the parameter is not known then."""
+        self._remove()
+        self.action = "warn" if self.action == "raise" else self.action
+        self._nans = [(step, noted) for step, noted in self._nans if noted.is_there()]
+        self._read_nans(self.step)
+        for check in self._checks:
+            if not check.gathered.is_there():
+                continue
+            rows = check.gathered.rows()
+            ranks = check.kind.ranks
+            for n, (what, _) in enumerate(check.parts):
+                column = [row[n] for row in rows]
+                if len(set(column)) > 1:
+                    odd = _odd(ranks, column)
+                    who = "ranks %s disagree" % ", ".join(map(str, odd or ranks))
+                    message = "%s at step %d: %s; the job ended before the first that differs was known"
+                    self._emit(
+                        "digest",
+                        message % (what, check.step, who),
+                        check.step,
+                        value=what,
+                        group=_folded(ranks),
+                        agree=False,
+                        odd=odd,
+                        of=len(check.kind.names),
+                    )
+        self._checks.clear()
 
 
-class _Undo:
-    def __init__(self, undo):
-        self.remove = undo
+def _finish(reference):
+    found = reference()
+    if found is not None:
+        found._finish()
 
 
 def _named(model, optimizer):
@@ -380,34 +443,8 @@ def _named(model, optimizer):
     return named
 
 
-def _local(tensor):
-    if DTensor is not None and isinstance(tensor, DTensor):
-        tensor = tensor._local_tensor
-    tensor = tensor.detach()
-    return tensor.coalesce().values() if tensor.is_sparse else tensor
-
-
 def _is_distributed():
     return dist.is_available() and dist.is_initialized()
-
-
-def _is_capturing(tensor=None):
-    if tensor is not None and not tensor.is_cuda:
-        return False
-    return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-
-
-def _gather(own, group):
-    """The numbers of all ranks of a group, rank after rank, on the host."""
-    n = dist.get_world_size(group)
-    backend = dist.get_backend(group)
-    if "nccl" in backend and not own.is_cuda:
-        own = own.cuda()
-    elif backend == "gloo" and own.is_cuda:
-        own = own.cpu()
-    out = torch.empty(n * own.numel(), dtype=own.dtype, device=own.device)
-    dist.all_gather_into_tensor(out, own.contiguous(), group=group)
-    return out.tolist()
 
 
 def _odd(ranks, values):

@@ -150,6 +150,9 @@ fn share(collective: Collective, n_ranks: usize) -> f64 {
         Collective::AllToAll if is_pair => 0.92,
         Collective::SendRecv | Collective::Broadcast | Collective::Reduce if is_pair => 1.0,
         Collective::HyperCube if is_pair => 0.72,
+        // All of it goes to others, and the bus bandwidth counts a part for itself.
+        Collective::AllToAllV if is_pair => 0.5,
+        Collective::AllToAllV => 0.9 * (n_ranks as f64 - 1.0) / n_ranks.max(1) as f64,
         Collective::AllReduce => 0.95,
         Collective::Broadcast | Collective::Reduce => 0.97,
         Collective::AllGather | Collective::ReduceScatter => 0.88,

@@ -8,7 +8,7 @@ use crate::bench::{Plan, Row, Timing, pairs, share_facts};
 use crate::collective::{Call, Collective, Counts};
 use crate::facts::{Gpu, Sampler};
 use crate::kernels::Kernels;
-use crate::sys::{Buffer, Comm, Device, Driver, Nccl, Stream, Trouble};
+use crate::sys::{Buffer, Comm, Device, Driver, Nccl, Stream, Trouble, Wish};
 use crate::team::Member;
 use crate::values;
 
@@ -65,7 +65,7 @@ pub(super) fn rank(
     };
     let all_have_kernels = agree(member, plan.n_checks == 0 || kernels.is_some())?;
     let kernels = kernels.filter(|_| all_have_kernels);
-    let comm = member.communicator(nccl, true)?;
+    let comm = member.communicator(nccl, Wish { is_nvlink_centric: true, ..Wish::default() })?;
     let most = plan.sizes.iter().copied().max().unwrap_or(0);
     let buffer = || nccl.alloc(most)?.map_or_else(|| device.alloc(most), Ok);
     let (send, recv) = (buffer()?, buffer()?);
@@ -392,6 +392,19 @@ pub(crate) fn expected(
         Collective::Scatter => vec![Piece { at: 0, n, of: Some(root), base: (rank * n) as u64 }],
         Collective::SendRecv => {
             vec![Piece { at: 0, n, of: Some((rank + n_ranks - 1) % n_ranks), base: 0 }]
+        }
+        Collective::AllToAllV => {
+            let part = |from: usize, to: usize| counts.uneven((to + n_ranks - from) % n_ranks, n_ranks);
+            let mut at = 0;
+            (0..n_ranks)
+                .map(|from| {
+                    let base = (0..rank).map(|before| part(from, before)).sum::<usize>() as u64;
+                    let piece = Piece { at, n: part(from, rank), of: Some(from), base };
+                    at += piece.n;
+                    piece
+                })
+                .filter(|piece| piece.n > 0)
+                .collect()
         }
         Collective::Reduce | Collective::Gather => Vec::new(),
     }

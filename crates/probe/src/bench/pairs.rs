@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::hunt;
 use crate::facts::Gpu;
-use crate::sys::{Buffer, DataType, Nccl, Stream, Trouble};
+use crate::sys::{Buffer, DataType, Nccl, Stream, Trouble, Wish};
 use crate::team::Member;
 
 /// Up to this many ranks every pair is measured; above, the pairs that a search picks.
@@ -104,7 +104,7 @@ fn one_round(
     timeout: Duration,
 ) -> Result<Vec<[f64; 2]>, Trouble> {
     let groups: Vec<Vec<usize>> = round.iter().map(|(a, b)| vec![*a, *b]).collect();
-    let mut comm = member.group(nccl, &groups, false)?;
+    let mut comm = member.group(nccl, &groups, Wish::default())?;
     let is_first = round.iter().any(|(a, _)| *a == member.rank);
     let n = send.size_bytes().min(recv.size_bytes()).min(SIZE_BYTES);
     let mut own = [0.0; 2];

@@ -152,6 +152,15 @@ impl UniqueId {
     }
 }
 
+/// What a communicator is asked to be, where NCCL can be asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wish {
+    /// Schedule for NVLink, as nccl-tests does (from 2.28 on).
+    pub is_nvlink_centric: bool,
+    /// At most so many channels (from 2.18 on).
+    pub max_channels: Option<i32>,
+}
+
 /// NCCL, once loaded.
 #[derive(Clone, Copy)]
 pub struct Nccl {
@@ -253,21 +262,13 @@ impl Nccl {
 
     /// Becomes one rank of a communicator, with the GPU that is current in this thread. Returns when all ranks are there.
     ///
-    /// `is_nvlink_centric` asks 2.28 and later to schedule for NVLink, as nccl-tests does.
-    ///
     /// # Errors
     /// If NCCL cannot connect the ranks.
-    pub fn init(
-        self,
-        n_ranks: usize,
-        id: UniqueId,
-        rank: usize,
-        is_nvlink_centric: bool,
-    ) -> Result<Comm, Trouble> {
+    pub fn init(self, n_ranks: usize, id: UniqueId, rank: usize, wish: Wish) -> Result<Comm, Trouble> {
         let mut handle = null_mut();
         let (n, rank) = (n_ranks as i32, rank as i32);
         match self.table.init_config {
-            Some(init) if is_nvlink_centric && self.is_at_least(2, 28) => {
+            Some(init) if self.takes(wish) => {
                 let mut config = Config {
                     size: if self.is_at_least(2, 30) {
                         96
@@ -281,7 +282,7 @@ impl Nccl {
                     blocking: UNSET,
                     cga_cluster_size: UNSET,
                     min_ctas: UNSET,
-                    max_ctas: UNSET,
+                    max_ctas: wish.max_channels.unwrap_or(UNSET),
                     net_name: null_mut(),
                     split_share: UNSET,
                     traffic_class: UNSET,
@@ -291,7 +292,11 @@ impl Nccl {
                     shrink_share: UNSET,
                     nvls_ctas: UNSET,
                     n_channels_per_net_peer: UNSET,
-                    nvlink_centric_sched: 1,
+                    nvlink_centric_sched: if wish.is_nvlink_centric && self.is_at_least(2, 28) {
+                        1
+                    } else {
+                        UNSET
+                    },
                     graph_usage_mode: UNSET,
                     num_rma_ctx: UNSET,
                     max_p2p_peers: UNSET,
@@ -309,6 +314,13 @@ impl Nccl {
             }
         }
         Ok(Comm { nccl: self, handle, is_broken: false, in_one_thread: PhantomData })
+    }
+
+    /// Whether this NCCL can be asked for something of it: the number of channels from 2.18 on, the schedule from 2.28 on.
+    pub fn takes(self, wish: Wish) -> bool {
+        let is_known = wish.is_nvlink_centric && self.is_at_least(2, 28)
+            || wish.max_channels.is_some() && self.is_at_least(2, 18);
+        is_known && self.table.init_config.is_some()
     }
 
     fn check(self, call: &'static str, code: i32, comm: Handle) -> Result<(), Trouble> {

@@ -1,17 +1,26 @@
 //! Collectives whose answer is known: every operation and type that this NCCL has, at sizes around its switches.
 
 use super::inject::Spot;
-use super::place::Trial;
+use super::place::{Trial, of_trial};
 use super::worker::{Worker, words};
 use super::{Check, Sign, links};
-use crate::bench::expected;
+use crate::bench::{Piece, expected};
 use crate::collective::{Call, Collective};
-use crate::sys::{Buffer, Comm, DataType, RedOp, Trouble};
+use crate::sys::{Buffer, Comm, DataType, RedOp, Trouble, Wish};
 use crate::values;
 
 /// Bytes of a rank's part: odd, so that tails are there; around the switches of protocols; and large.
 const SIZES: [usize; 4] = [4 * 1027, 1 << 16, (1 << 20) + 4096, 16 << 20];
 const BRIEF_SIZES: [usize; 2] = [4 * 1027, 1 << 16];
+
+/// What NCCL does in rings.
+const IN_RINGS: [Collective; 5] = [
+    Collective::AllReduce,
+    Collective::AllGather,
+    Collective::ReduceScatter,
+    Collective::Broadcast,
+    Collective::Reduce,
+];
 
 /// One case.
 #[derive(Clone, Copy)]
@@ -71,14 +80,25 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Sums of all types with the algorithm and protocol that the environment forces on all_reduce.
+/// Sums and maxima of all types, and copies, with the algorithm and protocol that the environment forces: on all_reduce, or on
+/// everything that is not sent point to point.
 pub(super) fn forced(worker: &mut Worker<'_>, way: &str) -> Result<(), Trouble> {
     let Some(comm) = worker.comm.take() else { return Ok(()) };
+    let types = [DataType::F32, DataType::Bf16, DataType::F16, DataType::F64, DataType::I64, DataType::I8];
+    let collectives: &[Collective] =
+        if way.starts_with("allreduce:") { &[Collective::AllReduce] } else { &IN_RINGS };
     let mut cases = Vec::new();
-    for dtype in [DataType::F32, DataType::Bf16, DataType::F16, DataType::F64, DataType::I64, DataType::I8] {
-        for size_bytes in SIZES {
-            for op in [RedOp::Sum, RedOp::Max] {
-                cases.push(Case { collective: Collective::AllReduce, dtype, op, size_bytes, root: 0 });
+    for (k, size_bytes) in SIZES.into_iter().enumerate() {
+        let root = k % worker.member.n_ranks;
+        for collective in collectives.iter().copied() {
+            if !collective.reduces() {
+                cases.push(Case { collective, dtype: DataType::U8, op: RedOp::Sum, size_bytes, root });
+                continue;
+            }
+            for dtype in types {
+                for op in [RedOp::Sum, RedOp::Max] {
+                    cases.push(Case { collective, dtype, op, size_bytes, root });
+                }
             }
         }
     }
@@ -93,9 +113,11 @@ fn all(worker: &mut Worker<'_>, mut comm: Comm, cases: &[Case], way: &str) -> Re
     let most = cases.iter().map(|case| case.size_bytes).max().unwrap_or(16) * n;
     let (send, recv) = (worker.device.alloc(most)?, worker.device.alloc(most)?);
     let mut own: Option<(u64, String, Vec<u64>)> = None;
+    let mut first = u64::MAX;
     for (number, case) in cases.iter().enumerate() {
         let wrong = one(worker, &mut comm, case, (&send, &recv), number as u64, way)?;
         if let Some(wrong) = wrong {
+            first = first.min(number as u64);
             own = Some(match own {
                 None => wrong,
                 Some((count, text, seen)) => (count + wrong.0, text, seen),
@@ -103,14 +125,75 @@ fn all(worker: &mut Worker<'_>, mut comm: Comm, cases: &[Case], way: &str) -> Re
         }
         worker.outcome.coverage.collectives += 1;
     }
-    let signs: Vec<Sign> = worker.share(Check::Collectives, own)?.into_iter().flatten().collect();
+    let mut signs: Vec<Sign> = worker.share(Check::Collectives, own)?.into_iter().flatten().collect();
     if !signs.is_empty() {
         let mut trial = links::trial(worker)?;
         by_nccl(worker, &mut comm, (&send, &recv), &mut trial)?;
+        // Copies between pairs do not show it: NCCL's own way of it may.
+        if of_trial(&trial).is_empty() {
+            let first = worker.member.exchange_words(&[first])?.into_iter().flatten().min();
+            let case = first.and_then(|first| cases.get(usize::try_from(first).ok()?));
+            if let Some(case) = case {
+                let text = by_channels(worker, &mut comm, case, (&send, &recv))?;
+                for sign in &mut signs {
+                    sign.text.push_str(&text);
+                }
+            }
+        }
         worker.blame_trial(&trial, signs);
     }
     Ok(comm)
 }
+
+/// Tries a case again with fewer channels: with one more of them than is right begins the channel that is wrong. In words, the
+/// same in all ranks.
+fn by_channels(
+    worker: &mut Worker<'_>,
+    comm: &mut Comm,
+    case: &Case,
+    buffers: (&Buffer, &Buffer),
+) -> Result<String, Trouble> {
+    let (nccl, member) = (comm.nccl(), worker.member);
+    // Large enough for all channels.
+    let case =
+        Case { size_bytes: case.size_bytes.max(buffers.0.size_bytes() / worker.member.n_ranks), ..*case };
+    let mut is_wrong = |comm: &mut Comm| {
+        for turn in 0..N_TRIALS {
+            let wrong = one(worker, comm, &case, buffers, 600_000 + turn, "")?;
+            let count = wrong.map_or(0, |(count, ..)| count);
+            if member.exchange_words(&[count])?.iter().flatten().any(|count| *count > 0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    if !is_wrong(comm)? {
+        return Ok("; it did not recur".to_owned());
+    }
+    let mut with = |n: i32| -> Result<bool, Trouble> {
+        let mut comm = member.communicator(nccl, Wish { max_channels: Some(n), ..Wish::default() })?;
+        is_wrong(&mut comm)
+    };
+    if !nccl.takes(Wish { max_channels: Some(1), ..Wish::default() }) {
+        return Ok("; it recurs".to_owned());
+    }
+    if with(1)? {
+        return Ok("; it recurs, with a single channel too".to_owned());
+    }
+    let (mut right, mut wrong) = (1, MOST_CHANNELS);
+    while right + 1 < wrong {
+        let middle = right.midpoint(wrong);
+        if with(middle)? {
+            wrong = middle;
+        } else {
+            right = middle;
+        }
+    }
+    Ok(format!("; it recurs, with {right} channels it is right and with {wrong} wrong: channel {right}"))
+}
+
+/// More channels than any NCCL has.
+const MOST_CHANNELS: i32 = 64;
 
 /// Tries every ordered pair by sending through NCCL, whose kernels store otherwise than the copy engines do.
 fn by_nccl(
@@ -208,17 +291,35 @@ fn one(
         let at = recv.address() + (first.at * dtype.size()) as u64;
         worker.spoil(Spot::Received(None), at, first.n * dtype.size())?;
     }
-    for piece in pieces {
+    let compare = |worker: &Worker<'_>, piece: &Piece| {
         let at = recv.address() + (piece.at * dtype.size()) as u64;
-        worker.kernels.compare(&worker.stream, values, (at, piece.n), piece.of, piece.base)?;
+        worker.kernels.compare(&worker.stream, values, (at, piece.n), piece.of, piece.base)
+    };
+    for piece in &pieces {
+        compare(worker, piece)?;
         worker.outcome.coverage.elements += piece.n as u64;
     }
     let found = worker.kernels.differences(&worker.stream)?;
     if found.count == 0 {
         return Ok(None);
     }
+    // What came from whom, where it is a copy.
+    let mut senders = Vec::new();
+    for piece in &pieces {
+        worker.kernels.reset(&worker.stream)?;
+        compare(worker, piece)?;
+        if worker.kernels.differences(&worker.stream)?.count > 0 {
+            senders.extend(piece.of.map(|rank| rank.to_string()));
+        }
+    }
+    let senders =
+        if senders.is_empty() { String::new() } else { format!(", sent by rank {}", senders.join(", ")) };
     let operation = if collective.reduces() { format!(" {}", op.name()) } else { String::new() };
-    let what =
-        format!("{} of {}{operation}, {} elements, {way}", collective.name(), dtype.name(), counts.param);
+    let what = format!(
+        "{} of {}{operation}, {} elements{senders}, {way}",
+        collective.name(),
+        dtype.name(),
+        counts.param
+    );
     Ok(Some(words(&what, "element", &found)))
 }

@@ -9,7 +9,7 @@ use super::place::{Place, Trial, of_trial};
 use super::{Check, Coverage, Finding, Plan, Sign, Tools};
 use crate::facts::Gpu;
 use crate::kernels::{Differences, Kernels};
-use crate::sys::{BlasHandle, Comm, Device, Stream, Trouble};
+use crate::sys::{BlasHandle, Comm, Device, Stream, Trouble, Wish};
 use crate::team::Member;
 
 /// What the checks brought, the same in every rank but for what each counts of its own.
@@ -132,7 +132,7 @@ impl<'a> Worker<'a> {
         }
         let comm = match &tools.nccl {
             Some((nccl, _)) if member.n_ranks > 1 && plan.checks.contains(&Check::Collectives) => {
-                Some(member.communicator(*nccl, false)?)
+                Some(member.communicator(*nccl, Wish::default())?)
             }
             _ => None,
         };
