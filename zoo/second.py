@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""NCCL's Inspector and ringleader in one job, on two GPUs: does each see what it sees alone?
+"""NCCL's Inspector and ringleader in one job, on two GPUs or more: does each see what it sees alone?
 
     zoo/second.py --ringleader target/release/ringleader --plugin target/release/libringleader_nccl.so --source NCCL/plugins/profiler
 
-Two ranks call 300 collectives, then rank 1 stays away and both are killed. Inspector is built from NCCL's public source. Printed for
-each of the three ways: how many collectives Inspector has written, whether `diagnose` of the rings names rank 1, and the time of a
-call. Needs torch and g++.
+All ranks call 300 collectives, then rank 1 (`--away`) stays away and all are killed. Inspector is built from NCCL's public source, or
+`--inspector` names it. Printed for each of the three ways: how many collectives Inspector has written, whether `diagnose` of the rings
+names the rank, and the time of a call, which says nothing with `--at-once`: then the three ways run at the same time. Needs torch
+and g++.
 """
 
 import argparse
@@ -14,10 +15,12 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "overhead"))
@@ -39,26 +42,33 @@ for step in range(310):
     torch.cuda.synchronize()
 print("rank %d: %.1f us" % (rank, (time.perf_counter() - start) / 300 * 1e6), flush=True)
 time.sleep(1.5)
-if rank == 1:
+if rank == int(os.environ["ZOO_AWAY"]):
     time.sleep(100)
 dist.all_reduce(x)
 torch.cuda.synchronize()
 """
 
 
-def job(folder, environment):
-    """Runs both ranks until rank 0 waits for rank 1, and kills them; answers with the times of a call."""
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def job(folder, environment, n_ranks):
+    """Runs all ranks until they wait for the one that is away, and kills them; answers with the times of a call."""
     (folder / "job.py").write_text(JOB)
     ranks = []
-    for rank in range(2):
-        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29541"}
+    port = free_port()
+    for rank in range(n_ranks):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(n_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         with open(folder / f"rank{rank}.log", "w") as log:
             ranks.append(subprocess.Popen([sys.executable, "job.py"], cwd=folder, env={**os.environ, **environment, **own},
                                           stdout=log, stderr=log))
     until = time.monotonic() + 60
     texts = []
     while time.monotonic() < until:
-        texts = [(folder / f"rank{rank}.log").read_text() for rank in range(2)]
+        texts = [(folder / f"rank{rank}.log").read_text() for rank in range(n_ranks)]
         if all(" us" in text for text in texts) or any(rank.poll() is not None for rank in ranks):
             time.sleep(6)
             break
@@ -70,49 +80,60 @@ def job(folder, environment):
     return [line.split(": ")[1] for text in texts for line in text.splitlines() if line.endswith(" us")]
 
 
+def told(given, top, name, environment):
+    """What Inspector and `diagnose` say about one job."""
+    folder = top / name.replace(" ", "-")
+    rings, dumps = folder / "rings", folder / "inspector"
+    rings.mkdir(parents=True)
+    times = job(folder, {
+        **environment,
+        "RINGLEADER_RING_DIR": str(rings),
+        "NCCL_INSPECTOR_ENABLE": "1",
+        "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "1000",
+        "NCCL_INSPECTOR_DUMP_DIR": str(dumps),
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT",
+        "ZOO_AWAY": str(given.away),
+    }, given.ranks)
+    written = [sum('"coll_perf"' in line for line in open(path, errors="replace"))
+               for path in sorted(glob.glob(f"{dumps}/**/*", recursive=True)) if os.path.isfile(path)]
+    said = "no rings"
+    if list(rings.iterdir()):
+        out = subprocess.run([given.ringleader, "diagnose", "--format", "json", "--fail-on", "never", str(rings)],
+                             capture_output=True, text=True).stdout
+        verdict = json.loads(out)["verdict"]
+        said = f"{verdict['cause']} {[culprit.get('rank') for culprit in verdict['culprits']]} {verdict['confidence']}"
+    lines = [f"{name}: Inspector wrote {written} collectives; diagnose: {said}; a call {times}"]
+    for line in (folder / "rank0.log").read_text(errors="replace").splitlines():
+        if "PROFILER/Plugin" in line or "Error" in line:
+            lines.append("    " + line[-160:])
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ringleader", required=True)
     parser.add_argument("--plugin", required=True)
-    parser.add_argument("--source", required=True)
+    parser.add_argument("--source", help="folder of NCCL's profiler plugins")
+    parser.add_argument("--inspector", help="the library, if it is built")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--away", type=int, default=1)
+    parser.add_argument("--at-once", action="store_true")
     given = parser.parse_args()
-    ringleader, plugin = os.path.abspath(given.ringleader), os.path.abspath(given.plugin)
+    given.ringleader, plugin = os.path.abspath(given.ringleader), os.path.abspath(given.plugin)
     with tempfile.TemporaryDirectory() as made:
         top = pathlib.Path(made)
-        built = build_public_plugins(top, given.source)
-        if "inspector" not in built:
+        inspector = given.inspector or str(build_public_plugins(top, given.source).get("inspector", ""))
+        if not os.path.exists(inspector):
             sys.exit("Inspector does not build here")
-        inspector = str(built["inspector"])
         ways = {
             "Inspector alone": {"NCCL_PROFILER_PLUGIN": inspector},
             "ringleader alone": {"NCCL_PROFILER_PLUGIN": plugin},
             "both": {"NCCL_PROFILER_PLUGIN": plugin, "RINGLEADER_PLUGIN_NEXT": inspector},
         }
-        for name, environment in ways.items():
-            folder = top / name.replace(" ", "-")
-            rings, dumps = folder / "rings", folder / "inspector"
-            rings.mkdir(parents=True)
-            times = job(folder, {
-                **environment,
-                "RINGLEADER_RING_DIR": str(rings),
-                "NCCL_INSPECTOR_ENABLE": "1",
-                "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "1000",
-                "NCCL_INSPECTOR_DUMP_DIR": str(dumps),
-                "NCCL_DEBUG": "INFO",
-                "NCCL_DEBUG_SUBSYS": "INIT",
-            })
-            written = [sum('"coll_perf"' in line for line in open(path, errors="replace"))
-                       for path in sorted(glob.glob(f"{dumps}/**/*", recursive=True)) if os.path.isfile(path)]
-            said = "no rings"
-            if list(rings.iterdir()):
-                out = subprocess.run([ringleader, "diagnose", "--format", "json", "--fail-on", "never", str(rings)],
-                                     capture_output=True, text=True).stdout
-                verdict = json.loads(out)["verdict"]
-                said = f"{verdict['cause']} {[culprit.get('rank') for culprit in verdict['culprits']]} {verdict['confidence']}"
-            print(f"{name}: Inspector wrote {written} collectives; diagnose: {said}; a call {times}", flush=True)
-            for line in (folder / "rank0.log").read_text().splitlines():
-                if "PROFILER/Plugin" in line or "Error" in line:
-                    print("   ", line[-160:])
+        with ThreadPoolExecutor(len(ways) if given.at_once else 1) as lanes:
+            for text in lanes.map(lambda way: told(given, top, *way), ways.items()):
+                print(text, flush=True)
 
 
 if __name__ == "__main__":

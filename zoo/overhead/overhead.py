@@ -93,6 +93,17 @@ def build_public_plugins(folder, source):
     return built
 
 
+def made(options, folder, nccl):
+    """The bench, the switch and NCCL's own plugins; built, unless they are there."""
+    program, switch = folder / "ops", folder / "libswitch.so"
+    built = {name: folder / f"libnccl-profiler-{name}.so" for name in ("inspector", "example")}
+    if program.exists() and switch.exists():
+        return program, switch, {name: path for name, path in built.items() if path.exists()}
+    folder.mkdir(parents=True, exist_ok=True)
+    built = build_public_plugins(folder, options.nccl_source) if options.nccl_source else {}
+    return *build(folder, nccl), built
+
+
 def variants(folder, options, built):
     """Libraries by name, with the variables that each needs at its start."""
     libraries = {}
@@ -320,12 +331,14 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=6, help="rounds of each process")
-    parser.add_argument("--ddp-processes", type=int, default=2)
+    parser.add_argument("--ddp-processes", type=int, default=None, help="2; none with --small")
     parser.add_argument("--ddp-rounds", type=int, default=12)
     parser.add_argument("--apart", type=int, default=0, metavar="N", help="rounds of processes of one variant each")
     parser.add_argument("--apart-ours", type=int, default=0, metavar="N",
                         help="rounds of ours and none, up to 32 KiB in those after --apart's")
-    parser.add_argument("--small", action="store_true", help="up to 32 KiB, and no DDP")
+    parser.add_argument("--small", action="store_true", help="up to 32 KiB")
+    parser.add_argument("--built", metavar="DIR", help="builds into this folder, or uses what is there")
+    parser.add_argument("--only-build", action="store_true", help="nothing else: needs --built")
     parser.add_argument("--largest", type=int, default=SIZES[-1])
     parser.add_argument("--out", default="overhead.json")
     parser.add_argument("--seed", type=int, default=1)
@@ -334,6 +347,8 @@ def main():
     options = parser.parse_args()
 
     began = time.monotonic()
+    if options.ddp_processes is None:
+        options.ddp_processes = 0 if options.small else 2
     random.seed(options.seed)
     options.sizes = [size for size in SIZES if size <= (min(SMALL, options.largest) if options.small else options.largest)]
     options.shares = cores(options.ranks)
@@ -346,8 +361,10 @@ def main():
              "cores": options.shares, "unit": "microseconds"}
     with tempfile.TemporaryDirectory(prefix="overhead-") as name:
         folder = Path(name)
-        program, switch = build(folder, nccl)
-        built = build_public_plugins(folder, options.nccl_source) if options.nccl_source else {}
+        program, switch, built = made(options, Path(options.built or name), nccl)
+        if options.only_build:
+            print(f"built {program.name}, {switch.name}, {', '.join(built)} in {time.monotonic() - began:.0f} s")
+            return
         libraries = variants(folder, options, built)
         # Ours may be loaded twice, each with its own ring; NCCL's plugins read some variables when they end.
         public = {key: value for name in built for key, value in libraries[name][1].items()}
@@ -388,7 +405,7 @@ def main():
             keep(found)
             note(f"process {number + 1}", is_well)
         without = set()
-        for number in range(0 if options.small else options.ddp_processes):
+        for number in range(options.ddp_processes):
             if left() < 10:
                 break
             names, environment = together(without)

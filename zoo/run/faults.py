@@ -154,7 +154,7 @@ def one(args, name, seed, wanted):
            "end": records[-1]["to"] if records else None,
            "step_lost": [r["step_lost"] for r in records if r["step_lost"] is not None], "folder": folder}
     if ends == "recovers":
-        row["same_loss"] = final(folder) == wanted
+        row["same_loss"] = final(folder) == wanted.result()
         row["repeated_too_early"] = too_early(folder, records)
         row["lost_is_right"] = [n for n in row["step_lost"] if n] == lost(folder)
         row["is_well"] = row["same_loss"] and not row["repeated_too_early"] and row["lost_is_right"] and code == 0
@@ -220,7 +220,7 @@ def whole(args):
     folder = tempfile.mkdtemp(prefix="whole-")
     done = subprocess.run(torchrun(args) + job(folder, args, {}, None), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode:
-        sys.exit(f"the uninterrupted run failed:\n{done.stderr[-3000:]}")
+        raise RuntimeError(f"the uninterrupted run failed:\n{done.stderr[-3000:]}")
     wanted = final(folder)
     shutil.rmtree(folder)
     return wanted
@@ -290,8 +290,6 @@ def main():
     args.keep = args.keep or bool(args.journals)
     args.ringleader = os.path.abspath(args.ringleader)
     names = args.only.split(",") if args.only else [*FAULTS, *(ON_GPU if args.backend == "nccl" else ())]
-    wanted = whole(args)
-
     def told(row):
         print(json.dumps(row), flush=True)
         return row
@@ -300,7 +298,10 @@ def main():
     numbers = {name: at for at, name in enumerate([*FAULTS, *ON_GPU])}
     tasks = [(name, args.seed * 1000 + 100 * k + numbers[name]) for k in range(args.seeds) for name in names]
     tasks.sort(key=lambda task: task[0].removesuffix("-again") not in SLOW)
-    with ThreadPoolExecutor(args.parallel) as pool:
+    with ThreadPoolExecutor(args.parallel) as pool, ThreadPoolExecutor(1) as beside:
+        wanted = beside.submit(whole, args)
+        if args.parallel == 1:
+            wanted.result()
         jobs = [pool.submit(lambda t=task: told(one(args, *t, wanted))) for task in tasks]
         alone = {name: seed for name, seed in reversed(tasks) if name in ALONE and args.torchrun}
         others = [pool.submit(lambda n=name, s=seed: told(bare(args, n, s))) for name, seed in alone.items()]

@@ -45,7 +45,7 @@ def free_port():
 
 
 class Job:
-    """Two ranks that wait until they may work."""
+    """Ranks that wait until they may work."""
 
     def __init__(self, out, name, program, settings=None, n_ranks=2):
         self.name, self.go = name, f"{out}/{name}.go"
@@ -74,20 +74,20 @@ class Job:
         say(self.name, "ended with", [rank.returncode for rank in self.ranks])
 
 
-def wait_until_ready(out, names, seconds):
-    """Until both ranks of all jobs wait."""
+def wait_until_ready(out, names, seconds, n_ranks=2):
+    """Until all ranks of all jobs wait."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        logs = [f"{out}/{name}.rank{rank}.log" for name in names for rank in range(2)]
+        logs = [f"{out}/{name}.rank{rank}.log" for name in names for rank in range(n_ranks)]
         if all("ready" in open(log, errors="replace").read() for log in logs):
             break
         time.sleep(0.2)
     say("all wait" if time.monotonic() < until else "not all are ready")
 
 
-def plants(out, name, names, budget, settings=None):
+def plants(out, name, names, budget, settings=None, n_ranks=2):
     program = [f"{HERE}/rank.py", f"{out}/plants", *names]
-    return Job(out, name, program, {"ZOO_UNPACKED": "1", "ZOO_BUDGET": str(budget), **(settings or {})})
+    return Job(out, name, program, {"ZOO_UNPACKED": "1", "ZOO_BUDGET": str(budget), **(settings or {})}, n_ranks)
 
 
 def plain(out, name, kind, seconds, more=(), settings=None):
@@ -157,21 +157,21 @@ def squeeze(path):
     os.remove(path)
 
 
-def pack(out, folder):
+def pack(out, folder, name="gpu20"):
     """Compresses each timeline, and splits an archive of everything into parts."""
     large = [path for path in glob.glob(f"{out}/**/*.json", recursive=True) if os.path.getsize(path) > 200_000]
     with concurrent.futures.ProcessPoolExecutor() as pool:
         list(pool.map(squeeze, sorted(large, key=os.path.getsize, reverse=True)))
     archive = out.rstrip("/") + ".tar"
     with tarfile.open(archive, "w") as tar:
-        tar.add(out, arcname="gpu20")
+        tar.add(out, arcname=name)
     size = 15 << 20
     with open(archive, "rb") as whole:
         for at in range(7):
             part = whole.read(size)
             if not part:
                 break
-            with open(f"{folder}/gpu20.tar.{at}", "wb") as file:
+            with open(f"{folder}/{name}.tar.{at}", "wb") as file:
                 file.write(part)
         say("packed", os.path.getsize(archive) >> 20, "MB; left out", len(whole.read()) >> 20, "MB")
 
