@@ -12,7 +12,7 @@ theirs() { timeout 60 "$tests/$1_perf" -b "$min" -e "$max" -f "$factor" -t "$n" 
 ours() {
     local name=$1; shift
     timeout 120 "$ringleader" bench "$@" -b "$min" -e "$max" -f "$factor" --latencies 0 --no-pairs --no-readback --format json \
-        --fail-on never > "$out/$name.json.$turn" 2> "$out/$name.err.$turn"
+        --fail-on never --save "$out/$name.save.$turn" > "$out/$name.json.$turn" 2> "$out/$name.err.$turn"
 }
 # Alternating, so that neither has warmer GPUs.
 for turn in $(seq "$turns"); do

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,8 @@ class World:
         self.steps = args.steps
         # Only rank 0 prints steps.
         self.is_quiet = False
+        # A network of zoo/netns.py in place of veth: its process, and the nodes' namespaces.
+        self.switch, self.files = None, []
         self.log = []
 
     def space(self, name):
@@ -79,8 +82,44 @@ class World:
             self.inside(n, "ip", "addr", "add", f"10.79.0.{10 + n}/24", "dev", "eth0")
             self.inside(n, "ip", "link", "set", "eth0", "up")
 
+    def build_switch(self):
+        """The same with TAP interfaces and a switch in user space, where a kernel has no veth or bridge, or iproute2 is missing."""
+        netns = os.path.join(HERE, "..", "netns.py")
+        self.switch = subprocess.Popen([sys.executable, netns, str(N), f"{self.folder}/switch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       text=True)
+        self.files = json.loads(self.switch.stdout.readline())["nodes"]
+
+    def address(self, n):
+        return f"10.77.0.{10 + n}" if self.switch else f"10.79.0.{10 + n}"
+
+    def net(self, name):
+        """The file of a node's network namespace."""
+        return self.files[name] if self.switch else f"/run/netns/{self.space(name)}"
+
+    def enter(self, name):
+        """A command before others that moves them into a node's network."""
+        return ["nsenter", f"--net={self.net(name)}"] if self.switch else ["ip", "netns", "exec", self.space(name)]
+
     def inside(self, name, *words, **more):
-        return subprocess.run(["ip", "netns", "exec", self.space(name), *words], check=True, capture_output=True, **more)
+        return subprocess.run([*self.enter(name), *words], check=True, capture_output=True, **more)
+
+    def cut(self, n):
+        """Cuts a node's link for good."""
+        if not self.switch:
+            self.inside(n, "ip", "link", "set", "eth0", "down")
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:
+            control.sendto(json.dumps({"node": n, "lose": 1.0}).encode(), f"{self.folder}/switch")
+
+    def processes(self, n):
+        """Everything that runs in a node's network."""
+        node, found = os.stat(self.net(n)).st_ino, []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                found += [int(pid)] if os.stat(f"/proc/{pid}/ns/net").st_ino == node else []
+            except OSError:
+                pass  # It has ended.
+        return found
 
     def etcd(self, n):
         cluster = ",".join(f"e{m}=http://10.79.0.1:{2480 + m}" for m in range(3))
@@ -178,6 +217,9 @@ class World:
                 child.kill()
         for name in self.spaces:
             sh("ip", "netns", "del", name, check=False)
+        if self.switch:
+            self.switch.stdin.close()
+            self.switch.wait(10)
 
 
 def kill_rank(world, n):
@@ -188,7 +230,7 @@ def kill_rank(world, n):
 
 def link(world):
     """One node's link is cut for good."""
-    world.inside(1, "ip", "link", "set", "eth0", "down")
+    world.cut(1)
 
 
 def rank(world):

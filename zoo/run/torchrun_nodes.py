@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Four nodes (network namespaces), a real etcd with three members, and on each node `ringleader run` with a real torchrun
-(PyTorch, gloo on CPU), whose agents meet over the network.
+(PyTorch, gloo on CPU, or NCCL with a GPU a node), whose agents meet over the network.
 
     zoo/run/torchrun_nodes.py --ringleader PROGRAM --python PYTHON_WITH_TORCH [--only worker,agent,...] [--out FILE]
 
@@ -9,13 +9,18 @@ agent        four nodes; torchrun itself is killed on one: its rank is left behi
 supervisors  four nodes; all supervisors are killed, then a rank
 link         three nodes and a spare; one link is cut for good: the spare replaces the node
 shrink       four nodes, no spare; one link is cut for good: torchrun's range is used, three nodes go on
+lost         the same, but the node loses its power: its link is cut, and all of its processes are killed
+lost-spare   three nodes and a spare; one node loses its power
+
+With --hub dir the supervisors meet in a folder, which a cut does not take away: only a node without power is lost then (`lost`,
+`lost-spare`). With --network switch, the nodes are those of zoo/netns.py; `auto` takes it where `ip` cannot create a veth and a bridge.
 
 With --alone, `worker`, `agent` and `shrink` also run under torchrun's own restart (`--nnodes 3:4 --max-restarts 3`, a timeout of 30 s
 in the program, the newest checkpoint unchecked), with the same fault at the same step, for at most --limit seconds.
 
 Checked: the job reaches its last step with the loss of an uninterrupted run (not in `shrink`, where the sum over ranks has fewer
 terms), no step is repeated beyond the checkpoint, one attempt at a time makes progress, each node starts an attempt once, and no
-process is left. Needs root, iproute2, etcd and PyTorch; without them it says so and exits with 69.
+process is left. Needs root, iproute2 (or /dev/net/tun), etcd (or --hub dir) and PyTorch; without them it says so and exits with 69.
 """
 
 import argparse
@@ -30,6 +35,9 @@ import time
 
 import nodes
 
+sys.path.insert(0, os.path.join(nodes.HERE, ".."))
+from netns import possible  # noqa: E402
+
 PORT = 29400
 
 
@@ -41,10 +49,13 @@ class World(nodes.World):
     patience = 150
 
     def build(self):
-        super().build()
+        is_switch = self.args.network == "switch"
+        self.build_switch() if is_switch else super().build()
         # torchrun's store is on the node whose host name the endpoint has: each node has a name, and knows all.
-        hosts = "127.0.0.1 localhost\n" + "".join(f"10.79.0.{10 + n} n{n}\n" for n in range(nodes.N))
-        for n in range(nodes.N):
+        hosts = "127.0.0.1 localhost\n" + "".join(f"{self.address(n)} n{n}\n" for n in range(nodes.N))
+        with open(f"{self.folder}/hosts", "w") as file:
+            file.write(hosts)
+        for n in range(0 if is_switch else nodes.N):
             os.makedirs(f"/etc/netns/{self.space(n)}", exist_ok=True)
             with open(f"/etc/netns/{self.space(n)}/hosts", "w") as file:
                 file.write(hosts)
@@ -65,8 +76,11 @@ class World(nodes.World):
 
     def start(self, n):
         hub = "etcd://" + ",".join(f"10.79.0.1:{2380 + m}" for m in range(3)) + f"/{os.path.basename(self.folder)}"
+        if self.args.hub == "dir":
+            os.makedirs(f"{self.folder}/hub", exist_ok=True)
+            hub = f"dir:{self.folder}/hub"
         words = [self.args.ringleader, "run", "--hub", hub, "--job", "j", "--node", f"n{n}",
-                 "--lost-after", "15", "--join-within", "60", "--silence-floor", "20", "--end-grace", "3",
+                 "--lost-after", str(self.args.lost_after), "--join-within", "60", "--silence-floor", str(self.args.silence), "--end-grace", "3",
                  "--state", f"{self.folder}/state{n}", "--policy", f"{self.folder}/policy.toml", "--checkpoints",
                  f"{self.folder}/ckpt", "--no-history", "--no-ras", "--"]
         words += torchrun(self.args, ["--nnodes", f"3:{self.most}", "--rdzv-backend", "c10d", "--rdzv-id", "j", "--rdzv-endpoint",
@@ -76,9 +90,12 @@ class World(nodes.World):
 
     def spawn(self, n, words):
         said = open(f"{self.folder}/said{n}", "a")
-        named = ["unshare", "--uts", "sh", "-c", f'hostname n{n} && exec "$@"', "-"]
-        self.nodes[n] = subprocess.Popen(["ip", "netns", "exec", self.space(n), *named, *words], stdout=said, stderr=said,
-                                         env={**os.environ, "NODE": f"n{n}", "GLOO_SOCKET_IFNAME": "eth0"})
+        mount = f"mount --bind {self.folder}/hosts /etc/hosts && " if self.switch else ""
+        named = ["unshare", "--uts", "--mount", "sh", "-c", f'{mount}echo n{n} > /proc/sys/kernel/hostname && exec "$@"', "-"]
+        env = {**os.environ, "NODE": f"n{n}", "GLOO_SOCKET_IFNAME": "eth0"}
+        if self.args.backend == "nccl":
+            env.update(NCCL_SOCKET_IFNAME="eth0", NCCL_IB_DISABLE="1", NCCL_HOSTID=f"n{n}", CUDA_VISIBLE_DEVICES=str(n % self.args.gpus))
+        self.nodes[n] = subprocess.Popen([*self.enter(n), *named, *words], stdout=said, stderr=said, env=env)
 
     def workers(self, n):
         """Processes of ranks below the node's launcher."""
@@ -110,7 +127,8 @@ def torchrun(args, more):
 
 
 def job(args, folder, checkpoint):
-    words = [f"{nodes.HERE}/train.py", "--dir", folder, "--steps", str(args.steps), "--save-every", "10", "--step-ms", "100"]
+    words = [f"{nodes.HERE}/train.py", "--dir", folder, "--steps", str(args.steps), "--save-every", "10", "--step-ms", "100",
+             "--backend", args.backend]
     return words + (["--resume", checkpoint] if checkpoint else [])
 
 
@@ -141,12 +159,22 @@ def supervisors(world):
 
 
 def cut(world):
-    world.inside(1, "ip", "link", "set", "eth0", "down")
+    world.cut(1)
 
 
+def power(world):
+    """Nothing of the node is heard again: the link first, so that no connection is closed in order."""
+    world.cut(1)
+    for pid in world.processes(1):
+        os.kill(pid, signal.SIGKILL)
+
+
+# Scenes whose job ends with fewer ranks: its loss is another one.
+FEWER = ("shrink", "lost")
 # The fault, the nodes of the job, and those of the second attempt.
 SCENES = {"worker": (worker, 4, [0, 1, 2, 3]), "agent": (agent, 4, [0, 1, 2, 3]), "supervisors": (supervisors, 4, [0, 1, 2, 3]),
-          "link": (cut, 3, [0, 2, 3]), "shrink": (cut, 4, [0, 2, 3])}
+          "link": (cut, 3, [0, 2, 3]), "shrink": (cut, 4, [0, 2, 3]),
+          "lost": (power, 4, [0, 2, 3]), "lost-spare": (power, 3, [0, 2, 3])}
 
 
 def play(args, name, wanted):
@@ -159,9 +187,10 @@ def play(args, name, wanted):
         file.write(nodes.POLICY.replace("{folder}", folder))
     try:
         world.build()
-        for n in range(3):
-            world.etcd(n)
-        world.wait("etcd", lambda: world.ctl("endpoint", "health").returncode == 0, 60)
+        if args.hub == "etcd":
+            for n in range(3):
+                world.etcd(n)
+            world.wait("etcd", lambda: world.ctl("endpoint", "health").returncode == 0, 60)
         for n in range(nodes.N):
             if n == most:
                 # The last node must be the spare.
@@ -171,11 +200,11 @@ def play(args, name, wanted):
         struck, at = time.time(), world.step()
         fault(world)
         row["ended"] = world.wait("the end", lambda: os.path.exists(f"{folder}/final.json"), args.limit)
-        alive = [n for n in range(nodes.N) if n != 1 or fault is not cut]
+        alive = [n for n in range(nodes.N) if n != 1 or fault not in (cut, power)]
         row["codes"] = [world.nodes[n].wait(60) for n in alive]
         judge(world, row, struck, second)
         ended = json.load(open(f"{folder}/final.json"))
-        row["same_loss"] = abs(ended["digest"] - wanted[most]["digest"]) < 1e-4 if name != "shrink" else None
+        row["same_loss"] = abs(ended["digest"] - wanted[most]["digest"]) < 1e-4 if name not in FEWER else None
         row["at_step"] = at
         row["is_well"] = bool(row["started"] and row["ended"] and row["one_at_a_time"] and row["started_once"] and row["as_wanted"]
                               and row["same_loss"] is not False and row["repeated_beyond"] == 0 and not any(row["codes"]))
@@ -239,6 +268,21 @@ def judge(world, row, struck, second):
     row["gap_s"] = round(min(later) - struck, 1) if later else None
 
 
+def has_veth():
+    """Whether `ip` can create what the nodes need."""
+    name = f"rlp{os.getpid() % 10000}"
+    try:
+        nodes.sh("ip", "link", "add", f"{name}a", "type", "veth", "peer", "name", f"{name}b")
+        nodes.sh("ip", "link", "del", f"{name}a")
+        nodes.sh("ip", "link", "add", name, "type", "bridge")
+        nodes.sh("ip", "link", "del", name)
+        nodes.sh("ip", "netns", "list")
+        return True
+    except (OSError, subprocess.CalledProcessError) as error:
+        print("no veth or bridge here, so zoo/netns.py:", getattr(error, "stderr", None) or error, file=sys.stderr)
+        return False
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ringleader", required=True)
@@ -249,23 +293,33 @@ def main():
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--out", default=None)
+    parser.add_argument("--silence", type=float, default=20)
+    parser.add_argument("--lost-after", type=float, default=15)
+    parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--gpus", type=int, default=4, help="with nccl: node n uses number n modulo this")
+    parser.add_argument("--hub", choices=["etcd", "dir"], default="etcd")
+    parser.add_argument("--network", choices=["veth", "switch", "auto"], default="veth")
     args = parser.parse_args()
     args.ringleader = os.path.abspath(args.ringleader)
-    missing = [program for program in ("ip", "etcd", "etcdctl", "unshare") if not shutil.which(program)]
+    if args.network == "auto":
+        args.network = "veth" if has_veth() else "switch"
+    missing = [] if args.network == "veth" or not possible() else [possible()]
+    needed = ["unshare", *(["ip"] if args.network == "veth" else ["nsenter"]), *(["etcd", "etcdctl"] if args.hub == "etcd" else [])]
+    missing += [program for program in needed if not shutil.which(program)]
     if subprocess.run([args.python, "-c", "import torch.distributed"], capture_output=True).returncode:
         missing.append("PyTorch")
     if missing or os.geteuid() != 0:
         print(f"NOT TESTED: needs root and {', '.join(missing) or 'nothing else'}", file=sys.stderr)
         sys.exit(69)
     names = args.only.split(",")
-    wanted = {n: whole(args, n) for n in {SCENES[name][1] for name in names if name != "shrink"}}
+    wanted = {n: whole(args, n) for n in {SCENES[name][1] for name in names if name not in FEWER}}
     rows = []
     for name in names:
         rows.append(play(args, name, wanted))
         print(json.dumps(rows[-1]), flush=True)
     bares = []
     for name in names if args.alone else []:
-        if SCENES[name][0] in (worker, agent) or name == "shrink":
+        if SCENES[name][0] in (worker, agent) or name in FEWER:
             bares.append(alone(args, name))
             print(json.dumps(bares[-1]), flush=True)
     if args.out:

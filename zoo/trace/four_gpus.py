@@ -43,7 +43,7 @@ def main():
     a = parser.parse_args()
     a.out, a.ringleader = os.path.abspath(a.out), os.path.abspath(a.ringleader)
     if a.pack:
-        two_gpus.pack(a.out, a.pack, os.path.basename(a.out))
+        two_gpus.pack(a.out, a.pack, os.path.basename(a.out), 3)
         return
     os.makedirs(f"{a.out}/plants", exist_ok=True)
     go = f"{a.out}/copier.go"

@@ -19,8 +19,8 @@ def rows(folder):
         yield os.path.basename(os.path.dirname(path)), json.load(open(path))
 
 
-def said(ringleader, folder):
-    done = subprocess.run([ringleader, "trace", "--format", "json-v1", folder], capture_output=True, check=False)
+def said(ringleader, folder, more):
+    done = subprocess.run([ringleader, "trace", "--format", "json-v1", *more, folder], capture_output=True, check=False)
     try:
         return json.loads(done.stdout)
     except ValueError:
@@ -31,11 +31,12 @@ def main():
     a = argparse.ArgumentParser()
     a.add_argument("folder")
     a.add_argument("--ringleader", default="target/release/ringleader")
+    a.add_argument("--baseline", help="what `ringleader bench --save` measured on these GPUs")
     a = a.parse_args()
     truths = dict(rows(a.folder))
     count = {"plants": 0, "cause": 0, "ranked": 0, "rank": 0, "controls": 0, "quiet": 0, "gains": 0, "near": 0}
     for name, truth in truths.items():
-        report = said(a.ringleader, f"{a.folder}/{name}")
+        report = said(a.ringleader, f"{a.folder}/{name}", ["--baseline", a.baseline] if a.baseline else [])
         verdict = report["verdict"]
         control = truths.get(truth.get("control") or "")
         gain = (1 - control["step_ms"] / truth["step_ms"]) * 100 if control else None

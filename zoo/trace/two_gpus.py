@@ -157,7 +157,7 @@ def squeeze(path):
     os.remove(path)
 
 
-def pack(out, folder, name="gpu20"):
+def pack(out, folder, name="gpu20", parts=7):
     """Compresses each timeline, and splits an archive of everything into parts."""
     large = [path for path in glob.glob(f"{out}/**/*.json", recursive=True) if os.path.getsize(path) > 200_000]
     with concurrent.futures.ProcessPoolExecutor() as pool:
@@ -167,7 +167,7 @@ def pack(out, folder, name="gpu20"):
         tar.add(out, arcname=name)
     size = 15 << 20
     with open(archive, "rb") as whole:
-        for at in range(7):
+        for at in range(parts):
             part = whole.read(size)
             if not part:
                 break
