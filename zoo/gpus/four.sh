@@ -41,12 +41,9 @@ part() {
 
 # What a part left behind: processes of this script's marker, but for those of the recordings that still wait.
 sweep() {
-    local pid mark
-    for environ in /proc/[0-9]*/environ; do
-        pid=${environ//[^0-9]/}
-        mark=$(tr '\0' '\n' < "$environ" 2> /dev/null | grep "^ZOO_FOUR=") || continue
-        [ "$mark" = "ZOO_FOUR=$1" ] || continue
-        say "left behind: $pid $(tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null | cut -c1-120)"
+    local pid
+    for pid in $(grep -lz "^ZOO_FOUR=$1\$" /proc/[0-9]*/environ 2> /dev/null | tr -dc '0-9\n'); do
+        say "left behind: $pid $(tr '\0' ' ' 2> /dev/null < "/proc/$pid/cmdline" | cut -c1-120)"
         kill -KILL "$pid" 2> /dev/null
     done
 }
@@ -107,8 +104,9 @@ if has faults; then
     others+=($!)
 fi
 if has nodes; then
+    mkdir -p "$work/nodes"
     for scene in lost lost-spare; do
-        part "nodes-$scene" 118 "$python" "$zoo/run/torchrun_nodes.py" --ringleader "$ringleader" --python "$python" --hub dir --network auto \
+        TMPDIR=$work/nodes part "nodes-$scene" 118 "$python" "$zoo/run/torchrun_nodes.py" --ringleader "$ringleader" --python "$python" --hub dir --network auto \
             --backend "${BACKEND:-nccl}" --gpus "$gpus" --only $scene --steps 160 --silence 10 --lost-after 10 --limit 90 \
             --out "$out/nodes-$scene.json" &
         others+=($!)
@@ -127,6 +125,9 @@ fi
 [ ${#others[@]} = 0 ] || wait "${others[@]}"
 sweep $$
 for name in faults nodes-lost nodes-lost-spare inject second; do [ ! -e "$out/$name.log" ] || show $name 34; done
+# What is left of scenes that did not end as they should.
+[ ! -d "$work/nodes" ] || (cd "$work/nodes" && find . \( -name 'said*' -o -name '*.jsonl' -o -name 'out*' \) -size -2M -print0 |
+    tar --null -czf "$out/nodes-left.tgz" -T -)
 keep
 
 if has trace; then

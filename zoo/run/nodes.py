@@ -94,7 +94,7 @@ class World:
 
     def net(self, name):
         """The file of a node's network namespace."""
-        return self.files[name] if self.switch else f"/run/netns/{self.space(name)}"
+        return self.files[name] if self.switch else f"/var/run/netns/{self.space(name)}"
 
     def enter(self, name):
         """A command before others that moves them into a node's network."""

@@ -21,22 +21,23 @@ def main():
             source = torch.ones(SIZE_BYTES, dtype=torch.uint8, device=f"cuda:{here}")
             target = torch.empty(SIZE_BYTES, dtype=torch.uint8, device=f"cuda:{there}")
             target.copy_(source)
-            lanes.append((torch.cuda.Stream(here), source, target))
+            # A stream on both ends: PyTorch makes a copy wait for the receiver's current stream, too.
+            lanes.append((torch.cuda.Stream(here), torch.cuda.Stream(there), source, target))
     torch.cuda.synchronize(a)
     torch.cuda.synchronize(b)
     print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 0.02)[0]:
         begin, n = time.monotonic(), 0
         while os.path.exists(go):
-            for stream, source, target in lanes:
-                with torch.cuda.stream(stream):
+            for stream, end, source, target in lanes:
+                with torch.cuda.stream(end), torch.cuda.stream(stream):
                     target.copy_(source, non_blocking=True)
             n += 1
             if n == 1:
                 open(go + ".on", "w").close()
             # A few copies wait in each stream, so that none is ever idle.
             if n % 4 == 0:
-                for stream, _, _ in lanes:
+                for stream, _, _, _ in lanes:
                     stream.synchronize()
         if n:
             torch.cuda.synchronize(a)
