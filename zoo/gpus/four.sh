@@ -41,10 +41,11 @@ part() {
 
 # What a part left behind: processes of this script's marker, but for those of the recordings that still wait.
 sweep() {
-    local pid
+    local pid words
     for pid in $(grep -lz "^ZOO_FOUR=$1\$" /proc/[0-9]*/environ 2> /dev/null | tr -dc '0-9\n'); do
-        say "left behind: $pid $(tr '\0' ' ' 2> /dev/null < "/proc/$pid/cmdline" | cut -c1-120)"
-        kill -KILL "$pid" 2> /dev/null
+        words=$(cat "/proc/$pid/cmdline" 2> /dev/null | tr '\0' ' ' | cut -c1-100)
+        # One that is ending has no command any more.
+        [ -n "$words" ] && kill -KILL "$pid" 2> /dev/null && say "left behind: $pid $words"
     done
 }
 
