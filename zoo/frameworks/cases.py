@@ -74,7 +74,7 @@ def main():
     parser.add_argument("recordings", nargs="+")
     parser.add_argument("--into", action="append", required=True)
     parser.add_argument("--seed", type=int, default=20261123)
-    parser.add_argument("--recorded", default="recorded on two NVIDIA H200, 2026-11")
+    parser.add_argument("--recorded", default="recorded on two NVIDIA H200, 2026-11", help="the machine; for four ranks say so")
     given = parser.parse_args()
 
     found = {}

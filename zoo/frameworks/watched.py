@@ -4,7 +4,8 @@
     zoo/frameworks/watched.py DIR [--table]
 
 DIR contains a folder per run, with meta.json and watch.log. A verdict is right if its cause is the planted one or one that
-the declaration lists as defensible; its rank is right if it names exactly the planted ranks. A healthy run is quiet if it got no verdict
+the declaration lists as defensible; its rank is right if it names exactly the planted ranks (counted apart: or another set of ranks
+that the declaration lists as defensible). A healthy run is quiet if it got no verdict
 but `none` or `undecided`.
 """
 
@@ -69,11 +70,13 @@ def main():
             if planted:
                 count["with ranks"] += 1
                 count["rank"] += ranks == planted
+                count["rank also"] += ranks in (planted, *(sorted(other) for other in fault.ranks_also))
             row = f"{'cause' if last['cause'] in also(fault) else '-':6}{'rank' if planted and ranks == planted else '-':5} planted {fault.cause} {planted}"
         if given.table:
             print(f"{name:34} {row:60} said {last['cause']} {ranks} {last.get('confidence', '')}")
     print(
-        f"faults {count['faults']}: a verdict {count['said']}, cause {count['cause']}, rank {count['rank']} of {count['with ranks']}; "
+        f"faults {count['faults']}: a verdict {count['said']}, cause {count['cause']}, rank {count['rank']} "
+        f"({count['rank also']} with the defensible ones) of {count['with ranks']}; "
         f"healthy {count['healthy']}, quiet {count['quiet']}"
     )
 
