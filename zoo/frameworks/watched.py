@@ -70,7 +70,7 @@ def main():
             if planted:
                 count["with ranks"] += 1
                 count["rank"] += ranks == planted
-                count["rank also"] += ranks in (planted, *(sorted(other) for other in fault.ranks_also))
+                count["rank also"] += bool(said) and ranks in (planted, *(sorted(other) for other in fault.ranks_also))
             row = f"{'cause' if last['cause'] in also(fault) else '-':6}{'rank' if planted and ranks == planted else '-':5} planted {fault.cause} {planted}"
         if given.table:
             print(f"{name:34} {row:60} said {last['cause']} {ranks} {last.get('confidence', '')}")
