@@ -124,8 +124,8 @@ fault("spectra", "healthy-compile", "many steps unrolled into one: a long first 
 fault("spectra", "sigkill", "kill -9 of process 2", "process-killed", "peer-process-died", (2,), loop=SPECTRA, args=FOREVER, act=(2, "SIGKILL"))
 fault("spectra", "three", "process 3 is never started", "missing-rank", "rank-env-misconfigured application-exception", (3,), early=True, loop=SPECTRA.replace("0 1 2 3;", "0 1 2;"), args=("--patience", "40"), limit=100)
 fault("spectra", "six", "four processes are started for six", "rank-env-misconfigured", "missing-rank application-exception", (), early=True, ranks_also=((4, 5), (0, 1, 2, 3), (4,), (5,)), loop=SPECTRA, args=("--processes", "6", "--patience", "40"), limit=100)
-fault("spectra", "lost-night", "process 1 does not find the night of step 66", "application-exception", "storage-failure", (1,), loop=SPECTRA, args=FOREVER,
-      edits=(("        spectra, labels = telescope.night(step)\n", "        spectra, labels = telescope.night(step)\n        if step % 66 == 0 and me == 1:\n            spectra = np.load(f\"nights/{step:06d}-1.npy\")\n"),))
+hung("spectra", "lost-night", "process 1 does not find the night of step 66", "application-exception", "storage-failure", (1,), loop=SPECTRA, args=FOREVER, extra="ps",
+     edits=(("        spectra, labels = telescope.night(step)\n", "        spectra, labels = telescope.night(step)\n        if step % 66 == 0 and me == 1:\n            spectra = np.load(f\"nights/{step:06d}-1.npy\")\n"),))
 hung("spectra", "few-steps", "process 3 is started for 50 steps only and waits for the end", "uneven-inputs", "rank-exited-early extra-collective skipped-collective op-mismatch collective-desync shape-mismatch rank-env-misconfigured", (3,),
      loop=SPECTRA.replace("{args}", "{args} --steps $((r == 3 ? 50 : 900000))"), extra="spy2")
 
