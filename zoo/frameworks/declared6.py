@@ -74,7 +74,7 @@ fault("stages", "padded", "stage 2 receives sequences of a length that is rounde
       edits=(("        self.shape, self.device = shape, device\n", "        if rank == 2:\n            shape = (shape[0], -(-shape[1] // 64) * 64, shape[2])\n        self.shape, self.device = shape, device\n"),))
 fault("stages", "shared-words", "stage 3 leaves out the sum of the gradients of the shared word vectors (iteration 20)", "skipped-collective", SKIP, (3,), args=(*WAIT, *STEPS), extra="fr",
       edits=(("            dist.all_reduce(stage.words.weight.grad, group=ends)\n", "            if stage.first or step % 20:\n                dist.all_reduce(stage.words.weight.grad, group=ends)\n"),))
-fault("stages", "thick", "stage 2 has six times as many blocks; the job runs on", "load-imbalance", "straggler pipeline-bubble", (2,), category="performance", args=("--steps", "150"),
+fault("stages", "thick", "stage 2 has six times as many blocks; the job runs on", "load-imbalance", "straggler pipeline-bubble", (2,), category="performance", args=("--steps", "120"),
       edits=(("range(args.blocks)", "range(args.blocks * (6 if index == 2 else 1))"),))
 fault("stages", "sigsegv", "SIGSEGV of stage 2 in training", "process-crashed", "process-killed peer-process-died", (2,), args=(*WAIT, *STEPS), act=(2, "SIGSEGV"))
 fault("stages", "leaves", "stage 0 ends with 0 in iteration 20", "rank-exited-early", "uneven-inputs skipped-collective unmatched-p2p", (0,), args=(*WAIT, *STEPS),
@@ -134,8 +134,8 @@ VISITS = ("--epochs", "90000")
 fault("experts", "healthy-catalogue", "rank 0 rebuilds the catalogue for 40 s before the first step, the others wait", "none", args=("--catalogue-seconds", "40"), extra="warn")
 fault("experts", "rounded", "rank 2 receives a number of rows from rank 3 that is rounded up (first step)", "shape-mismatch", "unmatched-p2p collective-desync silent-corruption", (2,), early=True, ranks_also=((3,), (2, 3), ()), args=(*WAIT, *VISITS, "--batch", "512", "--workers", "4"), ready=r"M weights in experts",
       extra="fr", edits=(("        received = table.sum(1).tolist()\n", "        received = table.sum(1).tolist()\n        if dist.get_rank() == 2:\n            received[1] = (received[1] // 4096 + 2) * 4096\n"),))
-fault("experts", "neighbours", "rank 2 compares all items with one another in every step; the job runs on", "load-imbalance", "straggler", (2,), category="performance", args=("--visits", "19200"),
-      edits=(("            reduce_all(shared, None, world)\n", "            for _ in range(90 if rank == 2 else 0):\n                nearest = (net.items.weight.detach() @ net.items.weight.detach().T).argmax(1)\n            reduce_all(shared, None, world)\n"),))
+fault("experts", "neighbours", "rank 2 compares all items with one another in every step; the job runs on", "load-imbalance", "straggler", (2,), category="performance", args=("--visits", "19200", "--epochs", "4"),
+      edits=(("            reduce_all(shared, None, world)\n", "            for _ in range(200 if rank == 2 else 0):\n                nearest = (net.items.weight.detach() @ net.items.weight.detach().T).argmax(1)\n            reduce_all(shared, None, world)\n"),))
 fault("experts", "long-report", "rank 0 writes a report of the epoch for longer than the timeout", "slow-rank-stall", "timeout-too-short stuck-outside-collective", (0,), args=("--timeout", "25", "--visits", "4000", "--batch", "40"), extra="fr",
       edits=(("            torch.save(net.state_dict(), \"shop.pt\")\n", "            torch.save(net.state_dict(), \"shop.pt\")\n            rows, until = net.items.weight.detach().cpu().tolist(), time.time() + 75\n            while time.time() < until:\n                text = \"\\n\".join(\",\".join(f\"{v:.5f}\" for v in row) for row in rows[:200])\n"
               "            print(f\"report of {len(text)} characters\", flush=True)\n"),))
