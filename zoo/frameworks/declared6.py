@@ -120,7 +120,7 @@ fault("desk", "slow-tokens", "rank 3 looks every token up slowly; the job runs o
 
 # ------------------------------------------------------------------------------------------------------------------ JAX on four processes
 FOREVER = ("--steps", "900000")
-fault("spectra", "healthy-compile", "many steps unrolled into one: a long first compilation", "none", loop=SPECTRA, args=("--unroll", "48", "--steps", "60", "--report", "5", "--save", "30"), extra="warn")
+fault("spectra", "healthy-compile", "many steps unrolled into one: a long first compilation", "none", loop=SPECTRA, args=("--unroll", "36", "--steps", "60", "--report", "5", "--save", "30"), extra="warn")
 fault("spectra", "sigkill", "kill -9 of process 2", "process-killed", "peer-process-died", (2,), loop=SPECTRA, args=FOREVER, act=(2, "SIGKILL"))
 fault("spectra", "three", "process 3 is never started", "missing-rank", "rank-env-misconfigured application-exception", (3,), early=True, loop=SPECTRA.replace("0 1 2 3;", "0 1 2;"), args=("--patience", "40"), limit=100)
 fault("spectra", "six", "four processes are started for six", "rank-env-misconfigured", "missing-rank application-exception", (), early=True, ranks_also=((4, 5), (0, 1, 2, 3), (4,), (5,)), loop=SPECTRA, args=("--processes", "6", "--patience", "40"), limit=100)
