@@ -14,6 +14,7 @@ import glob
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -26,6 +27,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "overhead"))
 from overhead import build_public_plugins  # noqa: E402
 
+# NCCL's own lines also say "use".
+TIME = re.compile(r"^rank \d+: ([0-9.]+ us)$", re.M)
 JOB = """
 import os, time, torch, torch.distributed as dist
 rank = int(os.environ["RANK"])
@@ -69,7 +72,7 @@ def job(folder, environment, n_ranks):
     texts = []
     while time.monotonic() < until:
         texts = [(folder / f"rank{rank}.log").read_text() for rank in range(n_ranks)]
-        if all(" us" in text for text in texts) or any(rank.poll() is not None for rank in ranks):
+        if all(TIME.search(text) for text in texts) or any(rank.poll() is not None for rank in ranks):
             time.sleep(6)
             break
         time.sleep(0.5)
@@ -77,7 +80,7 @@ def job(folder, environment, n_ranks):
         if rank.poll() is None:
             rank.send_signal(signal.SIGKILL)
         rank.wait()
-    return [line.split(": ")[1] for text in texts for line in text.splitlines() if line.endswith(" us")]
+    return [time for text in texts for time in TIME.findall(text)]
 
 
 def told(given, top, name, environment):

@@ -120,7 +120,7 @@ if has inject; then
 fi
 if has second; then
     part second 95 "$python" "$zoo/second.py" --ringleader "$ringleader" --plugin "$plugin" \
-        --inspector "$work/overhead/libnccl-profiler-inspector.so" --ranks "$ranks" --away 2 --at-once &
+        --inspector "$work/overhead/libnccl-profiler-inspector.so" --ranks "$ranks" --away 1 --at-once &
     others+=($!)
 fi
 [ ${#others[@]} = 0 ] || wait "${others[@]}"

@@ -123,6 +123,9 @@ const STEPS_AND_TABLES: f32 = -0.2;
 /// wrong, most had a fault.
 const TABLES: f32 = 0.0;
 
+/// Words of all sources together: of thirteen clean bills of the public rounds below it three were right.
+const OF_ALL_WORDS: f32 = -0.3;
+
 /// nccl-tests and tables alone, with nobody's words beside them.
 const MEASURED_ALONE: f32 = -0.4;
 
@@ -136,33 +139,39 @@ pub(crate) fn are_doubtful(scene: &Scene<'_>) -> bool {
             && source.kinds.iter().all(|kind| matches!(kind, SourceKind::NcclTests | SourceKind::NcclLog))
     };
     let Some(least) = least(&good_signs(case)) else { return false };
+    let counts =
+        |id: SourceId| case.sources.get(id.0 as usize).is_some_and(|source| !likeness::is_formed(source));
+    let of_words = scene.likeness().health(counts);
+    // What tools and NCCL print is judged line by line; a program's or somebody's words beside it tell what it is about.
+    let is_nccl = |source: &&Source| source.kinds == [SourceKind::NcclLog];
+    let has_one = case.sources.iter().filter(is_nccl).count() == 1;
+    let tells = |id: SourceId| {
+        let source = case.sources.get(id.0 as usize);
+        source.is_some_and(|s| !likeness::is_formed(s) && (has_one || !is_nccl(&s)))
+    };
+    let is_told = scene.likeness().health(tells).is_some();
+    if is_told && scene.likeness().health(|_| true).is_some_and(|health| health < OF_ALL_WORDS) {
+        return true;
+    }
     if likeness::is_collected(case) {
         return false;
     }
     let is_alone = case.sources.iter().all(|source| likeness::is_formed(source) || is_measured(source));
     let least = if is_alone { MEASURED_ALONE } else { least };
-    let counts =
-        |id: SourceId| case.sources.get(id.0 as usize).is_some_and(|source| !likeness::is_formed(source));
-    scene.likeness().health(counts).is_some_and(|health| health < least)
+    of_words.is_some_and(|health| health < least)
 }
 
 /// Score of health from which the words alone earn a clean bill, and its lead before the likeliest cause: with weights that
-/// had not seen them, the ten open cases of the public rounds above it were all healthy.
-const PLAIN: f32 = 0.0;
-const PLAIN_LEAD: f32 = 0.2;
+/// had not seen them, the six open cases of the public rounds above it were all healthy; of three more above 0 one was not.
+const PLAINLY_HEALTHY: f32 = 0.1;
+const LEAD_OF_HEALTH: f32 = 0.2;
 
 /// Whether the words of the evidence are those of healthy jobs, where no sign of health is recorded.
 pub(crate) fn are_plain(scene: &Scene<'_>) -> bool {
     let signs = good_signs(scene.case());
     let is_recorded = signs.contains(&GoodSign::Recorded) || signs.contains(&GoodSign::Watched);
-    let words = scene.likeness();
-    let likely = words.likeliest().filter(|_| !is_recorded && scene.stacks().next().is_none());
-    likely.is_some_and(|likely| likely.health >= PLAIN && likely.health - likely.score >= PLAIN_LEAD)
-}
-
-/// Whether something was measured, or a program says that it is done: half of such open cases were healthy, so the words
-/// alone do not accuse.
-pub(crate) fn are_of_completion(scene: &Scene<'_>) -> bool {
-    let signs = good_signs(scene.case());
-    signs.contains(&GoodSign::Measured) || signs.contains(&GoodSign::Ended)
+    let likely = scene.likeness().likeliest().filter(|_| !is_recorded && scene.stacks().next().is_none());
+    likely.is_some_and(|likely| {
+        likely.health >= PLAINLY_HEALTHY && likely.health - likely.score >= LEAD_OF_HEALTH
+    })
 }

@@ -107,6 +107,9 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if scene.signs().get("note-stands-still").is_some_and(|note| !ended_well(scene, note)) {
         return Some("a note in the evidence says that nothing moves");
     }
+    if scene.signs().get("note-of-failure").is_some_and(|note| !ended_well(scene, note)) {
+        return Some("a note in the evidence says that something fails");
+    }
     if scene.signs().get("throughput-drops").is_some() {
         return Some("the speed of training falls below half, and stays there for a while");
     }

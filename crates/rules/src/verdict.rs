@@ -14,6 +14,7 @@ use ringleader_model::{
     Weight,
 };
 
+use crate::good_signs::GoodSign;
 use crate::likeness::{Doubt, Opinion};
 use crate::rule::{Outcome, Rule};
 use crate::{blame, good_signs, health, likeness, overcome, rules, unexplained};
@@ -174,9 +175,8 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     } else {
         Doubt::Nothing
     };
-    let guess = likeness::finding(scene, doubt, is_running);
-    let is_open = open.cause == Cause::Undecided && !good_signs::are_of_completion(scene);
-    let Some(finding) = guess.or_else(|| likeness::lead(scene).filter(|_| is_open)) else { return open };
+    let alone = || if open.cause == Cause::Undecided { by_words_alone(scene, &open.findings) } else { None };
+    let Some(finding) = likeness::finding(scene, doubt, is_running).or_else(alone) else { return open };
     if has_findings && !open.findings.iter().any(|f| f.cause == finding.cause) {
         return open;
     }
@@ -195,6 +195,18 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
         findings,
         ..open
     }
+}
+
+/// What only the words of the evidence say. Where a rule has found the cause and not held it against the job, they say no more.
+fn by_words_alone(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
+    let signs = good_signs::good_signs(scene.case());
+    if signs.contains(&GoodSign::Ended) {
+        return None;
+    }
+    // Of open cases with a measurement half were healthy.
+    let lead = || if signs.contains(&GoodSign::Measured) { None } else { likeness::lead(scene) };
+    let is_new = |finding: &Finding| found.iter().all(|known| known.cause != finding.cause);
+    likeness::sure(scene).filter(is_new).or_else(lead)
 }
 
 /// Each rank of a job that runs: those that are not there, then those with the fewest others at the same place.

@@ -52,6 +52,11 @@ impl Likeness {
         Self { words }
     }
 
+    /// How many different words of the table there are.
+    pub fn n_words(&self) -> usize {
+        self.words.len()
+    }
+
     /// All causes with their scores, and `none` with that of health, the likeliest first; nothing if the words tell
     /// nothing.
     pub fn ranked(&self) -> Vec<(Cause, f32)> {

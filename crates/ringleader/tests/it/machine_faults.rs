@@ -21,10 +21,9 @@ const MORE: [&str; 8] = [
     "bandwidth-below-expected",
 ];
 /// Causes without a row, and why. This list only shrinks.
-const WITHOUT: [(&str, &str); 12] = [
+const WITHOUT: [(&str, &str); 11] = [
     ("gpu-driver-bug", "no public line of an Xid that is the driver's alone and ends a job"),
     ("framework-bug", "no rule names it"),
-    ("cuda-init-failed", "no rule names it yet"),
     ("gpu-busy", "no rule names it yet"),
     ("gpu-isolation", "no rule names it yet"),
     ("imex-domain", "no rule names it yet"),

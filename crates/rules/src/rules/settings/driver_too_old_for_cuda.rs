@@ -4,17 +4,16 @@
 //!
 //! # Why it happens
 //!
-//! A new wheel or image on a node whose driver was not updated; a compatibility library that does not fit the GPU;
-//! a driver updated without a reboot.
+//! A new wheel or image on a node whose driver was not updated; a compatibility library that does not fit the GPU.
 //!
 //! # Evidence
 //!
-//! `CUDA driver version is insufficient`, `unsupported toolchain`, `Driver/library version mismatch`; NCCL's
-//! `initialization error` when nothing contradicts it.
+//! `CUDA driver version is insufficient`, `unsupported toolchain`; NCCL's `initialization error` when nothing contradicts it.
 //!
 //! # What looks like it but is not
 //!
-//! `initialization error` also comes from a process that was forked after CUDA was in use: the versions decide.
+//! `initialization error` also comes from a process that was forked after CUDA was in use: the versions decide. A driver's
+//! library and kernel module of different versions are `cuda-init-failed`.
 //!
 //! # What to do
 //!
@@ -26,15 +25,11 @@
 
 use ringleader_knowledge::saying::Role;
 use ringleader_knowledge::version::{cuda_of_build, cuda_of_code, cuda_of_text};
-use ringleader_knowledge::wording::{ToolFailure, tool_failure};
-use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Impact};
 
 use crate::drafting::claims::Told;
-use crate::drafting::gpus::{Proof, graded};
-use crate::drafting::kernel::Seen;
-use crate::rule::{Draft, Outcome, Rule, found};
+use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
-use ringleader_correlate::who::gpus::Use;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -55,7 +50,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .of(Cause::DriverTooOldForCuda)
         .filter(|c| c.saying.role == Role::States || !is_newer)
         .collect();
-    let Some(told) = Told::from(scene, claims) else { return two_versions(scene) };
+    let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
     let title = match (build, driver) {
         (Some(build), Some(driver)) if driver < build => format!(
             "{}: the driver supports CUDA {}.{}, NCCL was built for {}.{}",
@@ -114,63 +109,6 @@ fn cuda_of_driver(scene: &Scene<'_>) -> Option<Release> {
         .or_else(|| scene.gpu_tables().find_map(|(_, table)| cuda_of_text(table.cuda_version.as_deref()?)))
 }
 
-/// Library and kernel module of the driver have two versions: it was updated without a reboot, or a container brings
-/// another one.
-fn two_versions(scene: &Scene<'_>) -> Outcome {
-    let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::DriverMismatch { .. }));
-    let Some(seen) = seen.filter(Seen::is_bound) else { return refused(scene) };
-    let version = |v: &Option<Box<str>>| v.as_deref().unwrap_or("another version").to_owned();
-    let versions = seen.first().and_then(|e| match &e.event.kind {
-        KernelEventKind::DriverMismatch { client, module, .. } => Some((version(client), version(module))),
-        _ => None,
-    });
-    let (client, module) = versions.unwrap_or_default();
-    let title = format!("the driver's library is {client}, its kernel module {module}");
-    Outcome::from_drafts([advise_reload(seen.draft(&RULE, Cause::DriverTooOldForCuda, title))])
-}
-
-/// nvidia-smi itself is refused for that reason.
-fn refused(scene: &Scene<'_>) -> Outcome {
-    let said = scene.gpu_tables().find_map(|(observation, table)| {
-        let (line, text) =
-            table.failures.iter().find(|(_, t)| tool_failure(t) == ToolFailure::TwoVersions)?;
-        let cite = ringleader_model::Cite { line: *line, ..observation.cite };
-        Some((cite, text.to_string()))
-    });
-    let Some((cite, text)) = said else { return Outcome::Clear };
-    let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
-    let title = "the driver's library and its kernel module have different versions".to_owned();
-    if scene.got_going([]) {
-        // The job started with the driver that is loaded: the packages were updated under it, and only what starts
-        // from now on fails.
-        let draft = Draft::new(
-            RULE.id,
-            Cause::DriverTooOldForCuda,
-            format!("{title}: it was updated while the job ran"),
-        )
-        .severity(Severity::Info)
-        .weight(Weight::Derived)
-        .confidence(Confidence::Low);
-        return Outcome::from_drafts([advise_reload(draft.cite(
-            cite,
-            ringleader_model::SourceKind::NvidiaSmi,
-            text,
-        ))]);
-    }
-    let draft = graded(scene, &RULE, Cause::DriverTooOldForCuda, Proof::Broken, used, title);
-    Outcome::from_drafts([advise_reload(draft.cite(cite, ringleader_model::SourceKind::NvidiaSmi, text))])
-}
-
-fn advise_reload(draft: crate::rule::Draft) -> crate::rule::Draft {
-    draft
-        .advise_command(
-            Impact::Harmless,
-            "compare what is loaded with what is installed",
-            "cat /proc/driver/nvidia/version; modinfo nvidia | grep ^version; nvidia-smi",
-        )
-        .advise(Impact::Disruptive, "reboot the node, or load the module of the installed version")
-}
-
 #[cfg(test)]
 mod tests {
     use super::RULE;
@@ -207,24 +145,5 @@ mod tests {
             })
             .warn("", "Cuda failure 'initialization error'")
             .silent(&RULE);
-    }
-
-    #[test]
-    fn nvidia_smi_says_so() {
-        let text = "Failed to initialize NVML: Driver/library version mismatch";
-        Stage::new().smi_fails(text).expect(&RULE, &["driver-too-old-for-cuda"]);
-        Stage::new().smi_fails("Failed to initialize NVML: Insufficient Permissions").silent(&RULE);
-    }
-
-    #[test]
-    fn the_kernel_says_so() {
-        let kind = ringleader_model::KernelEventKind::DriverMismatch {
-            client: Some("535.104.05".into()),
-            module: Some("535.129.03".into()),
-            pid: Some(ringleader_model::Pid(1234)),
-        };
-        Stage::new().kernel("", kind.clone()).expect(&RULE, &["driver-too-old-for-cuda"]);
-        // Somebody's nvidia-smi beside a job.
-        Stage::new().two_ranks().kernel("", kind).silent(&RULE);
     }
 }
