@@ -110,10 +110,6 @@ pub(crate) enum Opinion {
 /// doubted, but the wording does not overrule it.
 pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     let found_cause = found.cause;
-    // What a line says of a rank that it names is no resemblance either.
-    let is_stated = found.weight >= Weight::Stated && found.culprits.iter().any(|c| c.rank.is_some());
-    let is_by_text = !is_stated
-        && !found.evidence.iter().any(|e| e.kind == SourceKind::Stacks || FORMED.contains(&e.kind));
     let Some(likely) = scene.likeness().likeliest() else { return Opinion::Agrees };
     if likely.cause != found_cause && is_weak(found, &likely) && !is_contradicted(scene, likely.cause) {
         let finding = draft(&likely).confidence(Confidence::Low).build();
@@ -122,6 +118,12 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     if likely.cause == found_cause || likely.next.contains(&found_cause) && likely.score < SURE {
         return Opinion::Agrees;
     }
+    // What a line says of a rank that it names is no resemblance either. Why a rank ended it seldom says: of fourteen such findings
+    // against words this plain the words were right in all.
+    let names_rank = found.weight >= Weight::Stated && found.culprits.iter().any(|c| c.rank.is_some());
+    let is_stated = names_rank && !(ENDS.contains(&found_cause) && likely.score >= SURE);
+    let is_by_text = !is_stated
+        && !found.evidence.iter().any(|e| e.kind == SourceKind::Stacks || FORMED.contains(&e.kind));
     let least = if ENDS.contains(&found_cause) { LEAST_OVER_END } else { LEAST_OVER_RULE };
     // Of findings that are stated and certain the wording was wrong more often than they.
     let is_certain = found.weight >= Weight::Stated
