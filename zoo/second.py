@@ -80,7 +80,7 @@ def job(folder, environment, n_ranks):
         if rank.poll() is None:
             rank.send_signal(signal.SIGKILL)
         rank.wait()
-    return [time for text in texts for time in TIME.findall(text)]
+    return [found for text in texts for found in TIME.findall(text)]
 
 
 def told(given, top, name, environment):
@@ -124,6 +124,9 @@ def main():
     parser.add_argument("--at-once", action="store_true")
     given = parser.parse_args()
     given.ringleader, plugin = os.path.abspath(given.ringleader), os.path.abspath(given.plugin)
+    given.inspector = given.inspector and os.path.abspath(given.inspector)
+    if not given.inspector and not given.source:
+        parser.error("--source or --inspector is needed")
     with tempfile.TemporaryDirectory() as made:
         top = pathlib.Path(made)
         inspector = given.inspector or str(build_public_plugins(top, given.source).get("inspector", ""))

@@ -23,6 +23,7 @@ mkdir -p "$out"
 export PYTHONUNBUFFERED=1 NCCL_NVLS_ENABLE=0 ZOO_FOUR=$$
 [ -x /usr/local/cuda/bin/nvcc ] || ! command -v nvcc > /dev/null || CUDA_HOME=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
 export CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
+export PATH=$PATH:$CUDA_HOME/bin
 
 has() { [[ $parts == *" $1 "* ]]; }
 left() { echo $((budget - SECONDS)); }
@@ -86,8 +87,7 @@ if has verify; then
     show verify 12
     keep
 fi
-wait $building
-say "built"
+wait $building && say "built" || say "a build failed: see build-tests.log and build-profilers.log"
 
 # At the same time: what waits for starts more than for GPUs.
 others=()

@@ -16,6 +16,8 @@ import sys
 import time
 
 MASK = (1 << 64) - 1
+# Seconds that one planted fault may take.
+LIMIT_S = 60
 KINDS = ("buffer", "product", "memory", "gpu", "link")
 
 
@@ -89,9 +91,11 @@ def run(given, fault, is_full):
     command = [given.ringleader, "verify", "--for", "1s", "--in-use", "--inject", fault, "--format", "json", *given.options]
     command += ["--margin-mib", str(given.margin_mib)] if is_full else ["--unstable-brief"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=min(left, 60), check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=min(left, LIMIT_S), check=False)
     except subprocess.TimeoutExpired:
-        return {**row, "code": "cut off", "seconds": round(time.monotonic() - began, 1)}
+        # Beyond its own limit it hangs; cut off by the end of all it has not run.
+        hangs = {"named": [], "is_right": False} if left > LIMIT_S else {}
+        return {**row, **hangs, "code": "cut off", "seconds": round(time.monotonic() - began, 1)}
     row.update(code=done.returncode, seconds=round(time.monotonic() - began, 1))
     try:
         report = json.loads(done.stdout)
@@ -116,7 +120,7 @@ def prove(given, n_gpus):
         done = subprocess.run(command, capture_output=True, text=True, timeout=left, check=False)
         score = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError) as error:
-        return {**row, "code": "cut off", "error": str(error)[-300:], "seconds": round(time.monotonic() - began, 1)}
+        return {**row, "code": "cut off", "is_right": False, "error": str(error)[-300:], "seconds": round(time.monotonic() - began, 1)}
     wrong = [{"fault": proof["fault"], "found": proof["found"]} for proof in score["proofs"] if not proof["is_right"]]
     planted = {words(proof["fault"]) for proof in score["proofs"]}
     missing = [link for link in links(n_gpus) if not planted & {link, back(link)}]
@@ -167,7 +171,7 @@ def main():
     if given.out:
         with open(given.out, "w") as file:
             json.dump({"rows": rows, "proof": proof}, file, indent=1)
-    sys.exit(0 if right == len(ran) and proof.get("is_right", True) else 1)
+    sys.exit(0 if ran and right == len(ran) and proof.get("is_right", True) else 1)
 
 
 if __name__ == "__main__":

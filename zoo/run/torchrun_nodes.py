@@ -18,12 +18,13 @@ With --hub dir the supervisors meet in a folder, which a cut does not take away:
 With --alone, `worker`, `agent` and `shrink` also run under torchrun's own restart (`--nnodes 3:4 --max-restarts 3`, a timeout of 30 s
 in the program, the newest checkpoint unchecked), with the same fault at the same step, for at most --limit seconds.
 
-Checked: the job reaches its last step with the loss of an uninterrupted run (not in `shrink`, where the sum over ranks has fewer
+Checked: the job reaches its last step with the loss of an uninterrupted run (not in `shrink` and `lost`, where the sum over ranks has fewer
 terms), no step is repeated beyond the checkpoint, one attempt at a time makes progress, each node starts an attempt once, and no
 process is left. Needs root, iproute2 (or /dev/net/tun), etcd (or --hub dir) and PyTorch; without them it says so and exits with 69.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -165,8 +166,11 @@ def cut(world):
 def power(world):
     """Nothing of the node is heard again: the link first, so that no connection is closed in order."""
     world.cut(1)
-    for pid in world.processes(1):
-        os.kill(pid, signal.SIGKILL)
+    while pids := world.processes(1):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
 
 
 # Scenes whose job ends with fewer ranks: its loss is another one.
@@ -303,6 +307,8 @@ def main():
     args.ringleader = os.path.abspath(args.ringleader)
     if args.network == "auto":
         args.network = "veth" if has_veth() else "switch"
+    if args.hub == "etcd" and args.network == "switch":
+        parser.error("etcd needs --network veth; without it take --hub dir")
     missing = [] if args.network == "veth" or not possible() else [possible()]
     needed = ["unshare", *(["ip"] if args.network == "veth" else ["nsenter"]), *(["etcd", "etcdctl"] if args.hub == "etcd" else [])]
     missing += [program for program in needed if not shutil.which(program)]

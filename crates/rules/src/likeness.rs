@@ -49,8 +49,8 @@ const SHARE_OF_TOOLS: f32 = 0.3;
 const LEAST_OVER_RULE: f32 = -0.3;
 /// The same over a cause that shows how a process ended and not why.
 const LEAST_OVER_END: f32 = -0.45;
-/// The same over a weak finding that names no rank: of 25 such findings of the public rounds 7 were right, and 23 of the causes
-/// that the words resembled most.
+/// The same over a weak finding that names no rank: of 25 such findings of the public rounds 7 named a right cause, and
+/// the words named one in 23 (two causes can be right).
 const LEAST_OVER_WEAK: f32 = -0.45;
 /// From this score on more than nine of ten are right.
 const SURE: f32 = 0.0;
@@ -107,7 +107,7 @@ pub(crate) enum Opinion {
 }
 
 /// A second opinion on what a rule has `found`. What it takes from stacks or from a source of fixed form may be
-/// doubted, but the wording does not overrule it.
+/// doubted, but the wording does not overrule it, unless the finding is weak.
 pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     let found_cause = found.cause;
     let Some(likely) = scene.likeness().likeliest() else { return Opinion::Agrees };
@@ -118,10 +118,12 @@ pub(crate) fn opinion(scene: &Scene<'_>, found: &Finding) -> Opinion {
     if likely.cause == found_cause || likely.next.contains(&found_cause) && likely.score < SURE {
         return Opinion::Agrees;
     }
-    // What a line says of a rank that it names is no resemblance either. Why a rank ended it seldom says: of fourteen such findings
-    // against words this plain the words were right in all.
+    // What a line says of a rank that it names is no resemblance either. Why a rank ended an unsure finding seldom says: of nine such
+    // findings against words this plain the words were right in all.
     let names_rank = found.weight >= Weight::Stated && found.culprits.iter().any(|c| c.rank.is_some());
-    let is_stated = names_rank && !(ENDS.contains(&found_cause) && likely.score >= SURE);
+    let is_unsure = found.confidence < Confidence::High && ENDS.contains(&found_cause);
+    let says_why = likely.score >= SURE && likely.cause != Cause::StoppedFromOutside;
+    let is_stated = names_rank && !(is_unsure && says_why);
     let is_by_text = !is_stated
         && !found.evidence.iter().any(|e| e.kind == SourceKind::Stacks || FORMED.contains(&e.kind));
     let least = if ENDS.contains(&found_cause) { LEAST_OVER_END } else { LEAST_OVER_RULE };
@@ -308,11 +310,7 @@ fn is_judged(scene: &Scene<'_>, likely: &Likely) -> bool {
 
 /// How much of the words that count most for the cause is from sources of a fixed form, 0 to 1.
 fn share_of_tools(scene: &Scene<'_>, likely: &Likely) -> f32 {
-    let is_formed = |cite: &Cite| {
-        scene.case().sources.get(cite.source.0 as usize).is_some_and(|source| {
-            !source.kinds.is_empty() && source.kinds.iter().all(|kind| FORMED.contains(kind))
-        })
-    };
+    let is_formed = |cite: &Cite| scene.case().sources.get(cite.source.0 as usize).is_some_and(is_formed);
     let all: f32 = likely.because.iter().map(|(_, part, _)| part).sum();
     let formed: f32 =
         likely.because.iter().filter(|(_, _, cite)| is_formed(cite)).map(|(_, part, _)| part).sum();

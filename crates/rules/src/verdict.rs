@@ -197,7 +197,8 @@ fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
     }
 }
 
-/// What only the words of the evidence say. Where a rule has found the cause and not held it against the job, they say no more.
+/// What only the words of the evidence say. A cause that a rule has found and not held against the job needs the words of a lead,
+/// however sure they are.
 fn by_words_alone(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
     let signs = good_signs::good_signs(scene.case());
     if signs.contains(&GoodSign::Ended) {

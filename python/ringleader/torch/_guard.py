@@ -57,7 +57,7 @@ def guard(
         parameters: compare parameters after the step.
         local: look for NaN and Inf in local gradients before they are reduced.
         action: ``"warn"``, ``"raise"``, or a function that gets each event as a dict.
-        lag: steps after which a check is read. With 0 each check waits for the GPU, and what it finds is told before the
+        lag: steps after which a check is read, the same on all ranks, as ``every``, ``gradients`` and ``parameters``. With 0 each check waits for the GPU, and what it finds is told before the
             optimizer uses the gradients. By default 1 on GPUs, 0 on the CPU and with ``action="raise"``.
 
     Returns:
@@ -400,12 +400,20 @@ class Guard:
         """At the end of the process: what is there is told, without another rank; the parameter is not known then."""
         self._remove()
         self.action = "warn" if self.action == "raise" else self.action
-        self._nans = [(step, noted) for step, noted in self._nans if noted.is_there()]
-        self._read_nans(self.step)
+        try:
+            self._nans = [(step, noted) for step, noted in self._nans if noted.is_there()]
+            self._read_nans(self.step)
+        except RuntimeError:
+            # The GPU has failed: what the rank says of that stays its last word.
+            return
         for check in self._checks:
-            if not check.gathered.is_there():
-                continue
-            rows = check.gathered.rows()
+            try:
+                if not check.gathered.is_there():
+                    continue
+                rows = check.gathered.rows()
+            except RuntimeError:
+                # The GPU has failed: what the rank says of that stays its last word.
+                return
             ranks = check.kind.ranks
             for n, (what, _) in enumerate(check.parts):
                 column = [row[n] for row in rows]

@@ -180,6 +180,10 @@ fn by_channels(
     if with(1)? {
         return Ok("; it recurs, with a single channel too".to_owned());
     }
+    // The limit itself may change what is sent.
+    if !with(MOST_CHANNELS)? {
+        return Ok("; it recurs, and not where the number of channels is asked for".to_owned());
+    }
     let (mut right, mut wrong) = (1, MOST_CHANNELS);
     while right + 1 < wrong {
         let middle = right.midpoint(wrong);
@@ -189,10 +193,14 @@ fn by_channels(
             right = middle;
         }
     }
+    // One that comes and goes would end the search anywhere.
+    if with(right)? || !with(wrong)? {
+        return Ok("; it recurs, and not each time".to_owned());
+    }
     Ok(format!("; it recurs, with {right} channels it is right and with {wrong} wrong: channel {right}"))
 }
 
-/// More channels than any NCCL has.
+/// As many channels as NCCL may have (MAXCHANNELS).
 const MOST_CHANNELS: i32 = 64;
 
 /// Tries every ordered pair by sending through NCCL, whose kernels store otherwise than the copy engines do.

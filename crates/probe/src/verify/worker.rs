@@ -206,7 +206,7 @@ impl<'a> Worker<'a> {
         let places = of_trial(trial);
         for sign in signs {
             if places.is_empty() {
-                // It did not recur: the receiver, its senders or the links between them.
+                // Pairs do not show it: the receiver, its senders or the links between them.
                 let all = (0..self.member.n_ranks).collect();
                 self.outcome.blamed.push((Place::OneOf(all), sign));
                 continue;

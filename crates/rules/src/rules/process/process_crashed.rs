@@ -64,13 +64,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let place = ringleader_model::user_frame(frames);
         let told = of_rank(Some(rank));
         let by_memory = told.is_some_and(|e| matches!(e.event.kind, KernelEventKind::MemoryFailure { .. }));
-        // What it had mapped could not be backed: of fifteen public reports thirteen had a full /dev/shm.
-        let by_shm = signal.number == SIGBUS && !by_memory;
-        let (cause, why) = match (by_memory, by_shm) {
-            (true, _) => (Cause::ProcessCrashed, ": bad memory of its host"),
-            (false, true) => (Cause::ShmFull, ": most often /dev/shm is full"),
-            (false, false) => (Cause::ProcessCrashed, ""),
-        };
+        let (cause, why) = cause_of(signal, by_memory);
+        let by_shm = cause == Cause::ShmFull;
         let mut draft = Draft::new(
             RULE.id,
             cause,
@@ -97,16 +92,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         if by_shm {
-            // A write into shared memory that is not there: shm-full has the proof.
-            if scene.has_tight_shm(scene.roster().culprit_rank(rank).host.as_ref()) {
-                draft = draft.weight(Weight::Derived);
-            }
-            draft = draft
-                .advise_command(Impact::Harmless, "look whether /dev/shm is full", "df -h /dev/shm")
-                .advise(
-                    Impact::Disruptive,
-                    "give the container more shared memory (--shm-size, an emptyDir of medium Memory)",
-                );
+            draft = look_at_shm(scene, rank, draft);
         }
         findings.extend(
             draft
@@ -156,6 +142,26 @@ fn check(scene: &Scene<'_>) -> Outcome {
         findings.extend(draft.build());
     }
     if findings.is_empty() { host_failed(scene) } else { Outcome::Found(findings) }
+}
+
+/// What a crash by this signal shows, and what the title adds. A SIGBUS: what the rank had mapped could not be backed; of fifteen
+/// public reports thirteen had a full /dev/shm.
+fn cause_of(signal: &Signal, by_memory: bool) -> (Cause, &'static str) {
+    match signal.number {
+        _ if by_memory => (Cause::ProcessCrashed, ": bad memory of its host"),
+        SIGBUS => (Cause::ShmFull, ": most often /dev/shm is full"),
+        _ => (Cause::ProcessCrashed, ""),
+    }
+}
+
+/// What to do about a SIGBUS. Where the size of /dev/shm is known to be small, shm-full has the proof.
+fn look_at_shm(scene: &Scene<'_>, rank: Rank, draft: Draft) -> Draft {
+    let is_tight = scene.has_tight_shm(scene.roster().culprit_rank(rank).host.as_ref());
+    let draft = if is_tight { draft.weight(Weight::Derived) } else { draft };
+    draft.advise_command(Impact::Harmless, "look whether /dev/shm is full", "df -h /dev/shm").advise(
+        Impact::Disruptive,
+        "give the container more shared memory (--shm-size, an emptyDir of medium Memory)",
+    )
 }
 
 /// What to do about memory of a host that fails: neither the program nor /dev/shm is at fault.
@@ -232,7 +238,16 @@ mod tests {
             .failed(2, -11, true)
             .crashed(None, "Segmentation fault", &[("/srv/ops.py", 44, "gather")])
             .concludes(&RULE, "process-crashed 2 at gather:44, high");
-        Stage::new().failed(1, 128 + 7, true).concludes(&RULE, "process-crashed 1, high");
+        Stage::new().failed(1, 128 + 7, true).concludes(&RULE, "shm-full 1, medium");
+    }
+
+    #[test]
+    fn bad_memory_of_the_host_is_no_full_shm() {
+        use ringleader_model::{KernelEventKind, Pid};
+        let bad = KernelEventKind::MemoryFailure { pid: Some(Pid(101)), name: "python3".into() };
+        let stage = || Stage::new().two_ranks().failed(1, -7, true);
+        stage().kernel("", bad).expect(&RULE, &["process-crashed 1"]);
+        stage().expect(&RULE, &["shm-full 1"]);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use ringleader_correlate::who::gpus::Use;
 pub(in crate::rules) static RULE: Rule = Rule {
     id: "driver-of-two-versions",
     title: "the driver's library and its kernel module differ",
-    since: "0.9",
+    since: "0.4",
     doc: include_str!("driver_of_two_versions.rs"),
     check,
 };
@@ -44,7 +44,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
 /// Library and kernel module of the driver have two versions: it was updated without a reboot, or a container brings
 /// another one.
 fn check(scene: &Scene<'_>) -> Outcome {
-    let claims = scene.claims().of(Cause::CudaInitFailed).collect();
+    let is_of_two = |text: &str| tool_failure(text) == ToolFailure::TwoVersions;
+    let claims = scene.claims().of(Cause::CudaInitFailed).filter(|claim| is_of_two(&claim.text)).collect();
     if let Some(told) = Told::from(scene, claims) {
         let title =
             format!("{}: the driver's library and its kernel module have different versions", told.who());
