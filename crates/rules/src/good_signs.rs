@@ -123,7 +123,8 @@ const STEPS_AND_TABLES: f32 = -0.2;
 /// wrong, most had a fault.
 const TABLES: f32 = 0.0;
 
-/// Words of all sources together: of thirteen clean bills of the public rounds below it three were right.
+/// Words of all sources together: of the clean bills that this denies on the public rounds and recordings seven were faults and two
+/// healthy.
 const OF_ALL_WORDS: f32 = -0.3;
 
 /// nccl-tests and tables alone, with nobody's words beside them.
@@ -139,10 +140,8 @@ pub(crate) fn are_doubtful(scene: &Scene<'_>) -> bool {
             && source.kinds.iter().all(|kind| matches!(kind, SourceKind::NcclTests | SourceKind::NcclLog))
     };
     let Some(least) = least(&good_signs(case)) else { return false };
-    let counts =
-        |id: SourceId| case.sources.get(id.0 as usize).is_some_and(|source| !likeness::is_formed(source));
-    let of_words = scene.likeness().health(counts);
-    // What tools and NCCL print is judged line by line; a program's or somebody's words beside it tell what it is about.
+    // What tools and NCCL print is judged line by line; a program's or somebody's words beside it tell what it is about. One log of
+    // NCCL is what somebody pasted; several are what was collected.
     let is_nccl = |source: &&Source| source.kinds == [SourceKind::NcclLog];
     let has_one = case.sources.iter().filter(is_nccl).count() == 1;
     let tells = |id: SourceId| {
@@ -158,7 +157,9 @@ pub(crate) fn are_doubtful(scene: &Scene<'_>) -> bool {
     }
     let is_alone = case.sources.iter().all(|source| likeness::is_formed(source) || is_measured(source));
     let least = if is_alone { MEASURED_ALONE } else { least };
-    of_words.is_some_and(|health| health < least)
+    let counts =
+        |id: SourceId| case.sources.get(id.0 as usize).is_some_and(|source| !likeness::is_formed(source));
+    scene.likeness().health(counts).is_some_and(|health| health < least)
 }
 
 /// Score of health from which the words alone earn a clean bill, and its lead before the likeliest cause: with weights that

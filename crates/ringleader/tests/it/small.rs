@@ -211,3 +211,31 @@ fn a_guess_needs_words() {
     let few = "the data loader of our job reads from a network file system, and steps are slow\n";
     assert_eq!(cause(&[("note.txt", few)]), "undecided");
 }
+
+/// Where rules are unsure, plain words of another cause count; the look-alikes among the cases hold what they must not do.
+#[test]
+fn words_count_where_rules_are_unsure() {
+    let of_case = |path: &str| {
+        let folder = format!("{}/../../unseen/{path}/evidence", env!("CARGO_MANIFEST_DIR"));
+        let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(folder)
+            .expect("the case")
+            .map(|entry| {
+                let entry = entry.expect("an entry");
+                (
+                    entry.file_name().to_string_lossy().into_owned(),
+                    std::fs::read(entry.path()).expect("bytes"),
+                )
+            })
+            .collect();
+        files.sort();
+        recorded::diagnose(&files).cause.id()
+    };
+    // A message that only suggests its cause.
+    assert_eq!(of_case("round-40/deeplearningexamples-339"), "rank-env-misconfigured");
+    // Tools alone, and words that leave no other cause.
+    assert_eq!(of_case("round-13/nccl-257"), "p2p-acs-iommu");
+    // Ranks that never joined, and words that say why.
+    assert_eq!(of_case("round-54/llamafactory-360"), "slow-rank-stall");
+    // Tables in which nothing is wrong, beside somebody's words of a fault.
+    assert_ne!(of_case("round-54/pytorch-52142"), "none");
+}
