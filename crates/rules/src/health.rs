@@ -110,6 +110,9 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     if scene.signs().get("note-of-failure").is_some_and(|note| !ended_well(scene, note)) {
         return Some("a note in the evidence says that something fails");
     }
+    if scene.signs().get("tool-reports-trouble").is_some_and(|line| !ended_well(scene, line)) {
+        return Some("a tool or a driver reports a failure of its own");
+    }
     if scene.signs().get("throughput-drops").is_some() {
         return Some("the speed of training falls below half, and stays there for a while");
     }

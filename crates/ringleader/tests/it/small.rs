@@ -239,3 +239,16 @@ fn words_count_where_rules_are_unsure() {
     // Tables in which nothing is wrong, beside somebody's words of a fault.
     assert_ne!(of_case("round-54/pytorch-52142"), "none");
 }
+
+/// A line of a driver or a tool that tells of its own failure earns no clean bill. A dropped ping may be a firewall's
+/// doing: the case `like-ping-dropped` holds that.
+#[test]
+fn a_failure_that_a_driver_reports_denies_a_clean_bill() {
+    for line in [
+        "mlx5_core 0000:c1:00.0 eth2: TX timeout detected",
+        "mlx5_core 0000:18:00.0: wait_func:1155:(pid 1967079): TEARDOWN_HCA(0x103) timeout. Will cause a leak of a command resource",
+        "efa 0000:00:1d.0: nvidia_p2p_get_pages failed -22",
+    ] {
+        assert_ne!(cause(&[("dmesg.txt", &format!("{line}\n"))]), "none", "{line}");
+    }
+}
