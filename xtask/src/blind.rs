@@ -13,7 +13,7 @@ use std::{fs, io};
 use anyhow::Context as _;
 use ringleader_knowledge::{likeness, withheld};
 use ringleader_model::Finding;
-use ringleader_rules::{GoodSign, good_signs, resembles};
+use ringleader_rules::{GoodSign, good_signs, resembles, weighed};
 use serde_json::{Value, json};
 
 use crate::likeness::Corpus;
@@ -131,6 +131,14 @@ fn row(set: &str, folder: &Path, truth: &toml::Table) -> anyhow::Result<Value> {
         .filter(|(id, _)| !matches!(*id, "none" | "undecided"))
         .collect();
     let findings: Vec<Value> = verdict.findings.iter().map(finding).collect();
+    let weighed: Vec<Value> = weighed(&told.case)
+        .iter()
+        .map(|of| {
+            let features: Vec<(&str, f32)> =
+                of.features.iter().map(|(feature, size)| (feature.name(), *size)).collect();
+            json!({"cause": of.cause.id(), "probability": of.probability(), "features": features})
+        })
+        .collect();
     Ok(json!({
         "set": set,
         "case": folder.file_name().map(|n| n.to_string_lossy()),
@@ -147,6 +155,7 @@ fn row(set: &str, folder: &Path, truth: &toml::Table) -> anyhow::Result<Value> {
         "health": health,
         "alike": alike,
         "findings": findings,
+        "weighed": weighed,
         "also": right,
         "summary": &*verdict.summary,
     }))

@@ -20,7 +20,7 @@ const EPOCHS: usize = 100;
 /// A pass that moves nothing further than this is the last.
 const DONE: f64 = 1e-3;
 /// Cost of a case on the wrong side.
-const COST: f64 = 1.0;
+const COST: f64 = 2.0;
 /// A word of fewer cases, or of a larger part of them, tells nothing.
 const MIN_CASES: usize = 3;
 const MOST: f64 = 0.25;

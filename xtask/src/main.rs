@@ -1,11 +1,13 @@
 //! Tasks of this repository: `cargo xtask gen` regenerates generated files, `cargo xtask dist` makes what is given away,
 //! `cargo xtask site` makes the site,
-//! `cargo xtask likeness` learns the weights of words, `cargo xtask blind` judges cases without what was learnt from them.
+//! `cargo xtask likeness` learns the weights of words, `cargo xtask blind` judges cases without what was learnt from them,
+//! `cargo xtask weighing` learns how much what is known of a candidate cause counts.
 
 mod blind;
 mod dist;
 mod likeness;
 mod site;
+mod weighing;
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -22,9 +24,10 @@ fn main() -> ExitCode {
         Some("blind") => blind::run(&root, &args.collect::<Vec<_>>()),
         Some("dist") => dist::run(&root, args),
         Some("likeness") => likeness::run(&args.collect::<Vec<_>>()).map_err(anyhow::Error::from),
+        Some("weighing") => weighing::run(&args.collect::<Vec<_>>()),
         Some("site") => site::run(&root, args),
         _ => Err(anyhow::anyhow!(
-            "usage: cargo xtask gen | dist … | site [DIR] | likeness [--check] DIR… | blind [--rows] DIR…"
+            "usage: cargo xtask gen | dist … | site [DIR] | likeness [--check] DIR… | blind [--rows] DIR… | weighing ROWS"
         )),
     };
     match done {

@@ -32,6 +32,7 @@ pub mod sxid;
 pub mod symptom;
 pub mod variable;
 pub mod version;
+pub mod weighing;
 pub mod withheld;
 pub mod wording;
 pub mod xid;

@@ -20,10 +20,14 @@ mod picture;
 mod ring_laws;
 mod rule;
 pub mod rules;
+mod settle;
 #[cfg(test)]
 mod trial;
 mod unexplained;
 pub mod verdict;
+mod weigh;
+
+use std::cell::RefCell;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::prepare::{copies, jobs, owners, rings, sizes};
@@ -32,6 +36,7 @@ use ringleader_model::{Case, Cause, Need, Picture, Verdict};
 pub use crate::good_signs::{GoodSign, good_signs};
 pub use crate::health::is_known;
 pub use crate::rule::{Draft, Outcome, Rule};
+pub use crate::weigh::Weighed;
 
 /// Diagnoses a case. Evidence of several jobs is separated; the verdict is the newest job's, and names those of the
 /// others.
@@ -47,6 +52,16 @@ pub fn examine(case: &Case) -> (Verdict, Picture) {
 /// Causes by what the words of a case resemble, and `none` by their likeness to health, the likeliest first.
 pub fn resembles(case: &Case) -> Vec<(Cause, f32)> {
     ringleader_correlate::said::likeness::Likeness::new(case).ranked()
+}
+
+/// The causes that come into question in a case, and health, as they are weighed; empty if the words tell nothing.
+pub fn weighed(case: &Case) -> Vec<Weighed> {
+    let last = RefCell::new(Vec::new());
+    examine_by(case, &|scene, _| {
+        *last.borrow_mut() = weigh::weigh(scene, &verdict::by_rules(scene, rules::ALL));
+        Picture::default()
+    });
+    last.into_inner()
 }
 
 /// What draws the picture beside a verdict.

@@ -14,22 +14,21 @@ use ringleader_model::{
     Weight,
 };
 
-use crate::good_signs::GoodSign;
-use crate::likeness::{Doubt, Opinion};
 use crate::rule::{Outcome, Rule};
-use crate::{blame, good_signs, health, likeness, overcome, rules, unexplained};
+use crate::{blame, health, overcome, rules, settle, unexplained, weigh};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
 
-/// Runs every rule, names the root and whom it accuses.
+/// Runs every rule, weighs what they found, and names whom the verdict accuses.
 pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
-    let mut verdict = root(scene, rules);
+    let mut verdict = settle::settle(scene, by_rules(scene, rules));
     blame::complete(scene, &mut verdict);
     verdict
 }
 
-fn root(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
+/// What the rules alone say.
+pub(crate) fn by_rules(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     let mut findings = Vec::new();
     let mut needs = Vec::new();
     for rule in rules {
@@ -74,11 +73,9 @@ fn root(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         Some(f) if !SILENCE_MATTERS.contains(&f.cause) && f.severity > Severity::Info => Vec::new(),
         _ => other_zones(scene),
     };
-    let decisive = findings.first().filter(|f| f.severity > Severity::Info && f.weight > Weight::Aside);
-    let Some(first) = decisive else {
+    let Some(first) = findings.first().filter(|first| weigh::is_decisive(first)) else {
         needs.extend(zones);
-        let open = without_finding(scene, findings, needs);
-        return likely(scene, open);
+        return without_finding(scene, findings, needs);
     };
     let same = same_fault(first, &findings);
     // Once a sure cause is known, what another rule would have needed does not matter.
@@ -86,7 +83,7 @@ fn root(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         needs.retain(|n| n.command.is_empty());
     }
     needs.extend(zones);
-    let verdict = Verdict {
+    Verdict {
         cause: first.cause,
         category: first.category,
         confidence: same.confidence,
@@ -97,117 +94,7 @@ fn root(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
         needs,
         findings,
         ranks: rows(scene),
-    };
-    doubted(scene, verdict)
-}
-
-/// Whether the job's own records are there, or what was collected of it while it ran: they show more than words.
-fn was_recorded(scene: &Scene<'_>) -> bool {
-    scene.case().sources.iter().flat_map(|s| &s.kinds).any(|kind| {
-        matches!(
-            kind,
-            SourceKind::NodeSnapshot
-                | SourceKind::Ring
-                | SourceKind::FlightRecorder
-                | SourceKind::Timeline
-                | SourceKind::Watch
-                | SourceKind::Guard
-        )
-    })
-}
-
-/// A verdict by text alone, and what its words say to it.
-fn doubted(scene: &Scene<'_>, mut verdict: Verdict) -> Verdict {
-    if was_recorded(scene) {
-        return verdict;
     }
-    let Some(first) = verdict.findings.first() else { return verdict };
-    match likeness::opinion(scene, first) {
-        Opinion::Agrees => verdict,
-        Opinion::Doubts => {
-            let lower = match verdict.confidence {
-                Confidence::High => Confidence::Medium,
-                Confidence::Medium | Confidence::Low => Confidence::Low,
-            };
-            verdict.confidence = lower;
-            if let Some(first) = verdict.findings.first_mut() {
-                first.confidence = first.confidence.min(lower);
-            }
-            verdict
-        }
-        Opinion::Overrules(finding) => {
-            // Who ended is still the one to look at; whom another cause accused is not.
-            if !likeness::ENDS.contains(&verdict.cause) {
-                verdict.culprits.clear();
-                verdict.victims = ringleader_model::RankSet::default();
-            }
-            let mut finding = finding;
-            finding.culprits = likeness::culprits(scene, finding.cause, &verdict.victims);
-            if verdict.culprits.is_empty() {
-                verdict.culprits.clone_from(&finding.culprits);
-            }
-            verdict.cause = finding.cause;
-            verdict.category = finding.category;
-            verdict.confidence = finding.confidence;
-            verdict.summary.clone_from(&finding.title);
-            verdict.actions.clone_from(&finding.actions);
-            verdict.findings.insert(0, *finding);
-            verdict
-        }
-    }
-}
-
-/// An open verdict with the cause that the words of the evidence resemble most, if they resemble one.
-fn likely(scene: &Scene<'_>, open: Verdict) -> Verdict {
-    let has_findings = open.findings.iter().any(|f| f.weight > Weight::Aside);
-    if health::is_without_evidence(scene.case()) || was_recorded(scene) {
-        return open;
-    }
-    let is_running = scene.failure().first().is_none() && unexplained::goes_on(scene);
-    let speaks_of_failure = scene.failure().first().is_some()
-        || !is_running && !unexplained::unexplained(scene, &open.findings).is_empty();
-    let doubt = if speaks_of_failure {
-        Doubt::Failure
-    } else if unexplained::shows_health(scene) {
-        Doubt::Likeness
-    } else if scene.stacks().next().is_some() {
-        Doubt::Stacks
-    } else {
-        Doubt::Nothing
-    };
-    let alone = || if open.cause == Cause::Undecided { by_words_alone(scene, &open.findings) } else { None };
-    let Some(finding) = likeness::finding(scene, doubt, is_running).or_else(alone) else { return open };
-    if has_findings && !open.findings.iter().any(|f| f.cause == finding.cause) {
-        return open;
-    }
-    let mut finding = finding;
-    finding.culprits = likeness::culprits(scene, finding.cause, &open.victims);
-    let culprits = if open.culprits.is_empty() { finding.culprits.clone() } else { open.culprits };
-    let mut findings = vec![finding.clone()];
-    findings.extend(open.findings);
-    Verdict {
-        cause: finding.cause,
-        category: finding.category,
-        culprits,
-        confidence: finding.confidence,
-        summary: finding.title,
-        actions: finding.actions,
-        findings,
-        ..open
-    }
-}
-
-/// What only the words of the evidence say. A cause that a rule has found and not held against the job needs the words of a lead,
-/// however sure they are.
-fn by_words_alone(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
-    let signs = good_signs::good_signs(scene.case());
-    if signs.contains(&GoodSign::Ended) {
-        return None;
-    }
-    // Of open cases with a measurement half were healthy.
-    let lead = || if signs.contains(&GoodSign::Measured) { None } else { likeness::lead(scene) };
-    let is_new = |finding: &Finding| found.iter().all(|known| known.cause != finding.cause);
-    likeness::sure(scene).filter(is_new).or_else(lead)
 }
 
 /// Each rank of a job that runs: those that are not there, then those with the fewest others at the same place.
@@ -487,16 +374,12 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     needs.extend(unexplained::needs(&open));
     needs.extend(unexplained::likely(&open));
     let unproven = !nothing && !unexplained::shows_health(scene);
-    let doubtful = !nothing && good_signs::are_doubtful(scene);
-    let is_by_words = (unproven || doubtful) && open.is_empty() && good_signs::are_plain(scene);
-    let (unproven, doubtful) = (unproven && !is_by_words, doubtful && !is_by_words);
     let undecided = nothing
         || trouble.is_some()
         || unseen.is_some()
         || reported
         || !open.is_empty()
         || unproven
-        || doubtful
         || !needs.is_empty();
     let summary = match (&trouble, undecided) {
         _ if nothing => {
@@ -509,13 +392,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
                 "the kernel reports a fault of the machine, and nothing shows whether it affects the job".to_owned()
             }
             None if unproven && open.is_empty() => unexplained::unproven(scene).to_owned(),
-            None if doubtful && open.is_empty() && needs.is_empty() => unexplained::doubtful(scene),
             None => unexplained::summary(&open)
                 .unwrap_or_else(|| "the evidence does not single out a cause".to_owned()),
         },
-        (None, false) if is_by_words => {
-            "no line reports a failure, and the wording is that of healthy jobs".to_owned()
-        }
         (None, false) if !scene.case().sources.iter().any(health::is_known) => {
             "the output shows progress, and no line of it is an unexplained error".to_owned()
         }
@@ -546,7 +425,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         } else {
             cause::category(Cause::None)
         },
-        confidence: if undecided || is_by_words { Confidence::Low } else { health::confidence(scene) },
+        confidence: if undecided { Confidence::Low } else { health::confidence(scene) },
         summary,
         culprits: Vec::new(),
         victims: RankSet::default(),

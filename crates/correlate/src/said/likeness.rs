@@ -74,6 +74,16 @@ impl Likeness {
         likeness::rank(&words).into_iter().find(|(cause, _)| *cause == Cause::None).map(|(_, score)| score)
     }
 
+    /// The words that speak most for `cause`, against the likeliest other one, with what each adds and its place.
+    pub fn because(&self, cause: Cause) -> Vec<(Word, f32, Cite)> {
+        let is_other = |other: &Cause| *other != cause && !matches!(other, Cause::None | Cause::Undecided);
+        let other = self.ranked().into_iter().map(|(other, _)| other).find(is_other);
+        let words: Vec<Word> = self.words.keys().copied().collect();
+        let parts = other.map(|other| likeness::because(&words, cause, other)).unwrap_or_default();
+        let shown = parts.into_iter().take(SHOWN);
+        shown.filter_map(|(word, part)| Some((word, part, *self.words.get(&word)?))).collect()
+    }
+
     /// The likeliest cause; None if the words tell nothing.
     pub fn likeliest(&self) -> Option<Likely> {
         let words: Vec<Word> = self.words.keys().copied().collect();

@@ -1,0 +1,253 @@
+//! What follows from the weighing: the verdict of the rules stays, another finding comes first, the words decide as a guess,
+//! a clean bill is earned or refused.
+//!
+//! Records of a job's operations and what was collected of it while it ran show more than words: there the rules decide
+//! alone.
+
+use ringleader_correlate::Scene;
+use ringleader_knowledge::cause;
+use ringleader_model::{
+    Category, Cause, Confidence, Finding, RankSet, Severity, Source, SourceId, SourceKind, Verdict, Weight,
+};
+
+use crate::good_signs::{GoodSign, good_signs};
+use crate::likeness::{self, ENDS};
+use crate::weigh::{self, Weighed};
+use crate::{health, unexplained};
+
+// The shares of right verdicts at these probabilities, on public rounds with weights of words that had not seen them, are in
+// docs/unseen.md.
+/// Least probability of a clean bill.
+const CLEAN: f32 = 0.65;
+/// Least probability of a guess.
+const LEAST: f32 = 0.3;
+/// From here on a verdict that a rule is sure of stays sure.
+const HIGH: f32 = 0.9;
+/// The same for medium.
+const MEDIUM: f32 = 0.7;
+/// From here on a guess is of medium confidence.
+const PLAIN: f32 = 0.85;
+/// Score of health below which words speak against a clean bill.
+const UNHEALTHY: f32 = -0.3;
+/// From this score on the words are plain.
+const SURE: f32 = 0.0;
+/// Fewer words than these do not stand against a rule.
+const FEW_WORDS: usize = 30;
+/// Causes that a guess names after its own.
+const N_NEXT: usize = 2;
+
+/// The verdict, with what all evidence together says.
+pub(crate) fn settle(scene: &Scene<'_>, by_rules: Verdict) -> Verdict {
+    if health::is_without_evidence(scene.case()) {
+        return by_rules;
+    }
+    if was_recorded(scene) {
+        let is_bare = by_rules.cause == Cause::None && !keeps_operations(scene);
+        return if is_bare && is_unlike_health(scene) { refused(scene, by_rules) } else { by_rules };
+    }
+    // What a collector or tools alone gave, rules have read whole: nobody's words stand against what they say.
+    if by_rules.cause != Cause::Undecided
+        && likeness::is_collected(scene.case())
+        && !(by_rules.cause == Cause::None && speaks_against_health(scene))
+    {
+        return by_rules;
+    }
+    let is_decided = by_rules.findings.first().is_some_and(weigh::is_decisive);
+    // A line or two: what a rule reads in them is more than what their few words resemble.
+    if scene.likeness().n_words() < FEW_WORDS {
+        let says_nothing = scene.failure().first().is_none()
+            && unexplained::unexplained(scene, &by_rules.findings).is_empty();
+        let is_strong = by_rules.findings.first().is_some_and(|first| first.weight > Weight::Symptom);
+        if is_decided && is_strong || !is_decided && says_nothing {
+            return doubted(scene, by_rules);
+        }
+    }
+    // Nor do words overrule what a line says of a rank that it names.
+    if names_rank(scene, &by_rules) {
+        return doubted(scene, by_rules);
+    }
+    let all = weigh::weigh(scene, &by_rules);
+    let Some(best) = all.first() else { return by_rules };
+    let probability = best.probability();
+    let is_open = !is_decided;
+    if best.cause == Cause::None {
+        return if is_open {
+            clean(scene, by_rules, probability)
+        } else {
+            at_most(by_rules, Confidence::Low)
+        };
+    }
+    if best.cause == by_rules.cause {
+        return at_most(by_rules, level(probability));
+    }
+    if probability < LEAST {
+        return if is_open { refused(scene, by_rules) } else { at_most(by_rules, Confidence::Low) };
+    }
+    match by_rules.findings.iter().position(|f| f.cause == best.cause && f.severity > Severity::Info) {
+        Some(at) => promoted(by_rules, at, level(probability)),
+        None => guessed(scene, by_rules, &all, probability),
+    }
+}
+
+/// Whether records of a job's operations, or of a look at it, are more than empty or cut off.
+fn keeps_operations(scene: &Scene<'_>) -> bool {
+    let signs = good_signs(scene.case());
+    signs.contains(&GoodSign::Recorded) || signs.contains(&GoodSign::Watched)
+}
+
+/// Whether what programs and people say is unlike what they say of healthy jobs.
+fn is_unlike_health(scene: &Scene<'_>) -> bool {
+    let sources = &scene.case().sources;
+    let counts = |id: SourceId| sources.get(id.0 as usize).is_some_and(|source| !likeness::is_formed(source));
+    scene.likeness().health(counts).is_some_and(|health| health < UNHEALTHY)
+}
+
+/// Whether somebody's words are beside what tools say, and all words together are unlike those of healthy jobs.
+fn speaks_against_health(scene: &Scene<'_>) -> bool {
+    let case = scene.case();
+    // One log of NCCL is what somebody pasted; several are what was collected.
+    let is_nccl = |source: &Source| source.kinds == [SourceKind::NcclLog];
+    let has_one = case.sources.iter().filter(|source| is_nccl(source)).count() == 1;
+    let is_told = |source: &Source| !likeness::is_formed(source) && (has_one || !is_nccl(source));
+    let tells = |id: SourceId| case.sources.get(id.0 as usize).is_some_and(is_told);
+    scene.likeness().health(tells).is_some()
+        && scene.likeness().health(|_| true).is_some_and(|h| h < UNHEALTHY)
+}
+
+/// Whether the rules state a rank's fault. Why a rank ended an unsure finding seldom says: of nine such findings against plain
+/// words the words were right in all.
+fn names_rank(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
+    let Some(first) = by_rules.findings.first().filter(|f| weigh::is_decisive(f)) else { return false };
+    let is_unsure = first.confidence < Confidence::High && ENDS.contains(&first.cause);
+    let says_why = || {
+        let likely = scene.likeness().likeliest();
+        likely.is_some_and(|likely| likely.score >= SURE && likely.cause != Cause::StoppedFromOutside)
+    };
+    first.weight >= Weight::Stated
+        && first.culprits.iter().any(|c| c.rank.is_some())
+        && !(is_unsure && says_why())
+}
+
+/// The verdict of the rules, one step less sure if the words resemble other causes.
+fn doubted(scene: &Scene<'_>, by_rules: Verdict) -> Verdict {
+    let Some(likely) = scene.likeness().likeliest() else { return by_rules };
+    let cause = by_rules.cause;
+    if matches!(cause, Cause::None | Cause::Undecided)
+        || likely.cause == cause
+        || likely.next.contains(&cause)
+    {
+        return by_rules;
+    }
+    let lower = if by_rules.confidence == Confidence::High { Confidence::Medium } else { Confidence::Low };
+    at_most(by_rules, lower)
+}
+
+/// How sure a verdict of this probability can be.
+fn level(probability: f32) -> Confidence {
+    match probability {
+        p if p >= HIGH => Confidence::High,
+        p if p >= MEDIUM => Confidence::Medium,
+        _ => Confidence::Low,
+    }
+}
+
+/// Whether the job's own records are there, or what was collected of it while it ran.
+fn was_recorded(scene: &Scene<'_>) -> bool {
+    scene.case().sources.iter().flat_map(|s| &s.kinds).any(|kind| {
+        matches!(
+            kind,
+            SourceKind::NodeSnapshot
+                | SourceKind::Ring
+                | SourceKind::FlightRecorder
+                | SourceKind::Timeline
+                | SourceKind::Watch
+                | SourceKind::Guard
+        )
+    })
+}
+
+/// The same verdict, no surer than this.
+fn at_most(mut verdict: Verdict, most: Confidence) -> Verdict {
+    verdict.confidence = verdict.confidence.min(most);
+    if let Some(first) = verdict.findings.first_mut() {
+        first.confidence = first.confidence.min(most);
+    }
+    verdict
+}
+
+/// A clean bill where health is likely and nothing stands against it.
+fn clean(scene: &Scene<'_>, by_rules: Verdict, probability: f32) -> Verdict {
+    let is_clear = by_rules.cause == Cause::None;
+    if probability < CLEAN || is_unlike_health(scene) {
+        return refused(scene, by_rules);
+    }
+    let is_earned = is_clear
+        || unexplained::unexplained(scene, &by_rules.findings).is_empty()
+            && health::trouble(scene).is_none()
+            && health::unseen(scene).is_none()
+            && by_rules.findings.iter().all(|f| f.weight == Weight::Aside)
+            && scene.stacks().next().is_none();
+    if is_clear || !is_earned {
+        return by_rules;
+    }
+    Verdict {
+        cause: Cause::None,
+        category: cause::category(Cause::None),
+        confidence: Confidence::Low,
+        summary: "no line reports a failure, and the wording is that of healthy jobs".to_owned(),
+        ..by_rules
+    }
+}
+
+/// No clean bill: the evidence resembles that of faulty jobs.
+fn refused(scene: &Scene<'_>, by_rules: Verdict) -> Verdict {
+    if by_rules.cause != Cause::None {
+        return by_rules;
+    }
+    Verdict {
+        cause: Cause::Undecided,
+        category: Category::Error,
+        confidence: Confidence::Low,
+        summary: unexplained::doubtful(scene),
+        ..by_rules
+    }
+}
+
+/// Another finding of the rules comes first.
+fn promoted(mut by_rules: Verdict, at: usize, most: Confidence) -> Verdict {
+    let mut finding = by_rules.findings.remove(at);
+    finding.confidence = finding.confidence.min(most);
+    decided(by_rules, finding)
+}
+
+/// The cause that the words resemble.
+fn guessed(scene: &Scene<'_>, by_rules: Verdict, all: &[Weighed], probability: f32) -> Verdict {
+    let Some(best) = all.first() else { return by_rules };
+    let faults = all.iter().skip(1).map(|of| of.cause).filter(|cause| *cause != Cause::None);
+    let next: Vec<Cause> = faults.take(N_NEXT).collect();
+    let is_hang = cause::category(best.cause) == Category::Hang;
+    // Why a collective hangs, the complaints of those who wait do not say.
+    let confidence = if probability >= PLAIN && !is_hang { Confidence::Medium } else { Confidence::Low };
+    let Some(mut finding) = likeness::guess(scene, best.cause, &next, confidence) else { return by_rules };
+    finding.culprits = likeness::culprits(scene, finding.cause, &by_rules.victims);
+    decided(by_rules, finding)
+}
+
+/// The verdict with this finding before the others.
+fn decided(mut verdict: Verdict, finding: Finding) -> Verdict {
+    // Who ended is still the one to look at; whom another cause accused is not.
+    if !ENDS.contains(&verdict.cause) {
+        verdict.culprits.clear();
+        verdict.victims = RankSet::default();
+    }
+    if !finding.culprits.is_empty() {
+        verdict.culprits.clone_from(&finding.culprits);
+    }
+    verdict.cause = finding.cause;
+    verdict.category = finding.category;
+    verdict.confidence = finding.confidence;
+    verdict.summary.clone_from(&finding.title);
+    verdict.actions.clone_from(&finding.actions);
+    verdict.findings.insert(0, finding);
+    verdict
+}
