@@ -54,13 +54,10 @@ pub(crate) fn settle(scene: &Scene<'_>, by_rules: Verdict) -> Verdict {
     }
     let is_decided = by_rules.findings.first().is_some_and(weigh::is_decisive);
     // A line or two: what a rule reads in them is more than what their few words resemble.
-    if scene.likeness().n_words() < FEW_WORDS {
-        let says_nothing = scene.failure().first().is_none()
-            && unexplained::unexplained(scene, &by_rules.findings).is_empty();
-        let is_strong = by_rules.findings.first().is_some_and(|first| first.weight > Weight::Symptom);
-        if is_decided && is_strong || !is_decided && says_nothing {
-            return doubted(scene, by_rules);
-        }
+    let has_few = scene.likeness().n_words() < FEW_WORDS;
+    let is_strong = by_rules.findings.first().is_some_and(|first| first.weight > Weight::Symptom);
+    if has_few && is_decided && is_strong {
+        return doubted(scene, by_rules);
     }
     // Nor do words overrule what a line says of a rank that it names.
     if names_rank(scene, &by_rules) {
@@ -79,6 +76,13 @@ pub(crate) fn settle(scene: &Scene<'_>, by_rules: Verdict) -> Verdict {
     }
     if best.cause == by_rules.cause {
         return at_most(by_rules, level(probability));
+    }
+    // One message of a few words resembles much.
+    let says_nothing = || {
+        scene.failure().first().is_none() && unexplained::unexplained(scene, &by_rules.findings).is_empty()
+    };
+    if has_few && is_open && says_nothing() {
+        return by_rules;
     }
     if probability < LEAST {
         return if is_open { refused(scene, by_rules) } else { at_most(by_rules, Confidence::Low) };

@@ -125,11 +125,6 @@ impl Known<'_, '_> {
         if let Some(found) = self.by_rules.findings.iter().find(|f| f.cause == cause) {
             return is_decisive(found) && !found.evidence.iter().all(|e| is_formed(e.kind));
         }
-        // The calls of a job that runs resemble those of one that hangs.
-        let is_end = matches!(cause::category(cause), Category::Hang | Category::Crash | Category::Init);
-        if self.is_running && is_end {
-            return false;
-        }
         let because = self.scene.likeness().because(cause);
         let are_judged = likeness::share_of_tools(self.scene, &because) > JUDGED
             && (self.scene.has_job() || likeness::are_events(self.scene, &because));
