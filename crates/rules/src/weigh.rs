@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use ringleader_correlate::Scene;
+use ringleader_correlate::said::statements::Stated;
 use ringleader_correlate::when::failure::Way;
 use ringleader_knowledge::cause;
 use ringleader_knowledge::weighing::{self, Feature};
@@ -231,7 +232,7 @@ impl Known<'_, '_> {
         }
     }
 
-    fn health(&self, open: &[&ringleader_correlate::said::statements::Stated<'_>]) -> Weighed {
+    fn health(&self, open: &[&Stated<'_>]) -> Weighed {
         let case = self.scene.case();
         let mut of = Weighed { cause: Cause::None, features: Vec::new() };
         of.mark(Feature::Healthy, true);
@@ -239,7 +240,9 @@ impl Known<'_, '_> {
         of.set(Feature::HealthLead, self.health - self.top());
         of.mark(Feature::HealthFew, self.scene.likeness().n_words() < FEW_WORDS);
         let signs = good_signs(case);
-        signs.iter().for_each(|sign| of.mark(feature(*sign), true));
+        for sign in &signs {
+            of.mark(feature(*sign), true);
+        }
         of.mark(Feature::SignNone, signs.is_empty());
         of.mark(Feature::ClearRules, self.by_rules.cause == Cause::None);
         if let Some(first) = self.first {
@@ -250,7 +253,7 @@ impl Known<'_, '_> {
         }
         let n = |n: usize| n.min(MANY) as f32;
         of.set(Feature::AgainstFindings, n(self.by_rules.findings.len()));
-        let is_known = |stated: &&&ringleader_correlate::said::statements::Stated<'_>| stated.row().is_some();
+        let is_known = |stated: &&&Stated<'_>| stated.row().is_some();
         let mut kinds: BTreeMap<Feature, usize> = BTreeMap::new();
         for stated in open {
             let kind = match () {
@@ -260,7 +263,9 @@ impl Known<'_, '_> {
             };
             *kinds.entry(kind).or_default() += 1;
         }
-        kinds.into_iter().for_each(|(kind, count)| of.set(kind, n(count)));
+        for (kind, count) in kinds {
+            of.set(kind, n(count));
+        }
         of.mark(Feature::AgainstTrouble, health::trouble(self.scene).is_some());
         of.mark(Feature::AgainstFailed, self.scene.failure().first().is_some());
         of.mark(Feature::AgainstStacks, self.scene.stacks().next().is_some());
