@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Case, Confidence, Fact, Note, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank, RankSet,
-    Source, SourceId, SourceKind, TorchEvent,
+    Case, Confidence, Fact, NetFact, Note, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank,
+    RankSet, ReachOutcome, Source, SourceId, SourceKind, TorchEvent,
 };
 
 use ringleader_correlate::Scene;
@@ -118,6 +118,19 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     }
     if scene.signs().get("more-gpus-no-faster").is_some() {
         return Some("the same program is no faster on more GPUs than on fewer");
+    }
+    // Beside a job that goes on, a dropped echo proves nothing.
+    let is_lost = |fact: &NetFact| match fact {
+        NetFact::Reach(reach) => {
+            matches!(
+                reach.outcome,
+                ReachOutcome::TimedOut | ReachOutcome::NoRoute | ReachOutcome::UnknownHost
+            )
+        }
+        _ => false,
+    };
+    if !scene.has_job() && scene.net().any(|(_, fact)| is_lost(fact)) {
+        return Some("a test of the network got no answer");
     }
     if scene.fates().any_stopped() {
         return Some("a process of the job is stopped");

@@ -36,7 +36,7 @@ use ringleader_model::{Case, Cause, Need, Picture, Verdict};
 pub use crate::good_signs::{GoodSign, good_signs};
 pub use crate::health::is_known;
 pub use crate::rule::{Draft, Outcome, Rule};
-pub use crate::weigh::Weighed;
+pub use crate::weigh::{Decision, Weighed};
 
 /// Diagnoses a case. Evidence of several jobs is separated; the verdict is the newest job's, and names those of the
 /// others.
@@ -54,18 +54,19 @@ pub fn resembles(case: &Case) -> Vec<(Cause, f32)> {
     ringleader_correlate::said::likeness::Likeness::new(case).ranked()
 }
 
-/// The causes that come into question in a case, and health, as they are weighed; empty if the words tell nothing.
+/// The causes that come into question in a case, and health, as they are weighed; empty if the rules decide alone. Of several
+/// jobs those of the last.
 pub fn weighed(case: &Case) -> Vec<Weighed> {
     let last = RefCell::new(Vec::new());
-    examine_by(case, &|scene, _| {
-        *last.borrow_mut() = weigh::weigh(scene, &verdict::by_rules(scene, rules::ALL));
+    examine_by(case, &|_, decision| {
+        last.borrow_mut().clone_from(&decision.weighed);
         Picture::default()
     });
     last.into_inner()
 }
 
 /// What draws the picture beside a verdict.
-type Draw<'d> = &'d dyn Fn(&Scene<'_>, &Verdict) -> Picture;
+type Draw<'d> = &'d dyn Fn(&Scene<'_>, &Decision) -> Picture;
 
 fn examine_by(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
     let copies = copies::copies(case);
@@ -139,16 +140,16 @@ fn examine_jobs(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
 
 fn examine_job(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
     let scene = Scene::new(case);
-    let mut verdict = verdict::decide(&scene, rules::ALL);
+    let mut decision = verdict::decide(&scene, rules::ALL);
     let n_set_aside = rings::n_set_aside(case);
     if n_set_aside > 0 {
-        verdict.needs.push(Need {
+        decision.verdict.needs.push(Need {
             question: format!(
                 "{n_set_aside} rings are of earlier jobs with the same ranks and were set aside: did you mean one of those jobs?"
             ),
             command: "ringleader diagnose <the rings of one job>".to_owned(),
         });
     }
-    let picture = draw(&scene, &verdict);
-    (verdict, picture)
+    let picture = draw(&scene, &decision);
+    (decision.verdict, picture)
 }

@@ -10,10 +10,13 @@ mod ranks;
 mod statements;
 
 use ringleader_correlate::Scene;
-use ringleader_model::{Cause, Picture, PicturedMember, Rank, Verdict};
+use ringleader_model::{Cause, Picture, PicturedMember, Rank};
+
+use crate::weigh::Decision;
 
 /// Draws the picture of a job on which the verdict is known.
-pub(crate) fn picture(scene: &Scene<'_>, verdict: &Verdict) -> Picture {
+pub(crate) fn picture(scene: &Scene<'_>, decision: &Decision) -> Picture {
+    let verdict = &decision.verdict;
     let accused: Vec<Rank> = verdict.culprits.iter().filter_map(|c| c.rank).collect();
     let waits = calls::waits(scene, &accused);
     let (timeline, failed_ns) = calls::timeline(scene, &accused);
@@ -22,7 +25,7 @@ pub(crate) fn picture(scene: &Scene<'_>, verdict: &Verdict) -> Picture {
     let (statements, n_statements_left_out) = statements::statements(scene, &verdict.findings);
     let candidates = match verdict.cause {
         Cause::Undecided => statements::candidates(scene, verdict),
-        _ => guess::candidates(scene, verdict),
+        _ => guess::candidates(decision),
     };
     Picture {
         statements,

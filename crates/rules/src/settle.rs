@@ -12,7 +12,7 @@ use ringleader_model::{
 
 use crate::good_signs::{GoodSign, good_signs};
 use crate::likeness::{self, ENDS};
-use crate::weigh::{self, Weighed};
+use crate::weigh::{self, Decision, Weighed};
 use crate::{health, unexplained};
 
 // The shares of right verdicts at these probabilities, on public rounds with weights of words that had not seen them, are in
@@ -20,7 +20,9 @@ use crate::{health, unexplained};
 /// Least probability of a clean bill.
 const CLEAN: f32 = 0.65;
 /// Least probability of a guess.
-const LEAST: f32 = 0.3;
+const LEAST: f32 = 0.2;
+/// The same of a hang: the complaints of those who wait resemble much.
+const LEAST_OF_HANG: f32 = 0.3;
 /// From here on a verdict that a rule is sure of stays sure.
 const HIGH: f32 = 0.9;
 /// The same for medium.
@@ -31,66 +33,81 @@ const PLAIN: f32 = 0.85;
 const UNHEALTHY: f32 = -0.3;
 /// From this score on the words are plain.
 const SURE: f32 = 0.0;
-/// Fewer words than these do not stand against a rule.
-const FEW_WORDS: usize = 30;
 /// Causes that a guess names after its own.
 const N_NEXT: usize = 2;
 
 /// The verdict, with what all evidence together says.
-pub(crate) fn settle(scene: &Scene<'_>, by_rules: Verdict) -> Verdict {
-    if health::is_without_evidence(scene.case()) {
-        return by_rules;
+pub(crate) fn settle(scene: &Scene<'_>, by_rules: Verdict) -> Decision {
+    let alone = |verdict| Decision { verdict, weighed: Vec::new() };
+    if was_recorded(scene) && is_clear_of_nothing(scene, &by_rules) {
+        return alone(refused(scene, by_rules));
     }
-    if was_recorded(scene) {
-        let is_bare = by_rules.cause == Cause::None && !keeps_operations(scene);
-        return if is_bare && is_unlike_health(scene) { refused(scene, by_rules) } else { by_rules };
+    if is_read_whole(scene, &by_rules) {
+        return alone(by_rules);
     }
-    // What a collector or tools alone gave, rules have read whole: nobody's words stand against what they say.
-    if by_rules.cause != Cause::Undecided
-        && likeness::is_collected(scene.case())
-        && !(by_rules.cause == Cause::None && speaks_against_health(scene))
-    {
-        return by_rules;
+    if outweighs_words(scene, &by_rules) {
+        return alone(doubted(scene, by_rules));
     }
-    let is_decided = by_rules.findings.first().is_some_and(weigh::is_decisive);
-    // A line or two: what a rule reads in them is more than what their few words resemble.
-    let has_few = scene.likeness().n_words() < FEW_WORDS;
-    let is_strong = by_rules.findings.first().is_some_and(|first| first.weight > Weight::Symptom);
-    if has_few && is_decided && is_strong {
-        return doubted(scene, by_rules);
-    }
-    // Nor do words overrule what a line says of a rank that it names.
-    if names_rank(scene, &by_rules) {
-        return doubted(scene, by_rules);
-    }
-    let all = weigh::weigh(scene, &by_rules);
-    let Some(best) = all.first() else { return by_rules };
+    let weighed = weigh::weigh(scene, &by_rules);
+    let Some(best) = weighed.first() else { return alone(by_rules) };
+    let verdict = by_weight(scene, by_rules, best, &weighed);
+    Decision { verdict, weighed }
+}
+
+/// Whether rules have read all that was given, or there is nothing to read: nobody's words stand against what they say of a
+/// job's records, or of what a collector or tools gave.
+fn is_read_whole(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
+    let is_collected = || match by_rules.cause {
+        Cause::Undecided => false,
+        Cause::None => likeness::is_collected(scene.case()) && !speaks_against_health(scene),
+        _ => likeness::is_collected(scene.case()),
+    };
+    health::is_without_evidence(scene.case()) || was_recorded(scene) || is_collected()
+}
+
+/// Whether what a rule read is more than what words resemble: in a line or two, or of a rank that a line names.
+fn outweighs_words(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
+    let is_strong = |first: &Finding| weigh::is_decisive(first) && first.weight > Weight::Symptom;
+    let has_few = scene.likeness().n_words() < weigh::FEW_WORDS;
+    has_few && by_rules.findings.first().is_some_and(is_strong) || names_rank(scene, by_rules)
+}
+
+/// The verdict by the likeliest candidate.
+fn by_weight(scene: &Scene<'_>, by_rules: Verdict, best: &Weighed, all: &[Weighed]) -> Verdict {
     let probability = best.probability();
-    let is_open = !is_decided;
-    if best.cause == Cause::None {
-        return if is_open {
-            clean(scene, by_rules, probability)
-        } else {
-            at_most(by_rules, Confidence::Low)
-        };
-    }
-    if best.cause == by_rules.cause {
+    let is_open = !by_rules.findings.first().is_some_and(weigh::is_decisive);
+    if best.cause == by_rules.cause && !is_open {
         return at_most(by_rules, level(probability));
     }
-    // One message of a few words resembles much.
-    let says_nothing = || {
-        scene.failure().first().is_none() && unexplained::unexplained(scene, &by_rules.findings).is_empty()
+    let is_unlikely = match best.cause {
+        Cause::None => !is_open,
+        cause if cause::category(cause) == Category::Hang => probability < LEAST_OF_HANG,
+        _ => probability < LEAST,
     };
-    if has_few && is_open && says_nothing() {
-        return by_rules;
-    }
-    if probability < LEAST {
+    if is_unlikely {
         return if is_open { refused(scene, by_rules) } else { at_most(by_rules, Confidence::Low) };
+    }
+    if best.cause == Cause::None {
+        return clean(scene, by_rules, probability);
+    }
+    // One message of a few words resembles much.
+    if is_open && scene.likeness().n_words() < weigh::FEW_WORDS && reports_nothing(scene, &by_rules) {
+        return by_rules;
     }
     match by_rules.findings.iter().position(|f| f.cause == best.cause && f.severity > Severity::Info) {
         Some(at) => promoted(by_rules, at, level(probability)),
-        None => guessed(scene, by_rules, &all, probability),
+        None => guessed(scene, by_rules, all, probability),
     }
+}
+
+/// Whether no line reports a failure that nothing explains.
+fn reports_nothing(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
+    scene.failure().first().is_none() && unexplained::unexplained(scene, &by_rules.findings).is_empty()
+}
+
+/// A clean bill by the rules that rests on records without operations, and words unlike those of healthy jobs.
+fn is_clear_of_nothing(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
+    by_rules.cause == Cause::None && !keeps_operations(scene) && is_unlike_health(scene)
 }
 
 /// Whether records of a job's operations, or of a look at it, are more than empty or cut off.
@@ -179,19 +196,19 @@ fn at_most(mut verdict: Verdict, most: Confidence) -> Verdict {
     verdict
 }
 
-/// A clean bill where health is likely and nothing stands against it.
+/// A clean bill where health is likely and nothing stands against it: no statement of failure, no sign of trouble, no question of
+/// a rule.
 fn clean(scene: &Scene<'_>, by_rules: Verdict, probability: f32) -> Verdict {
-    let is_clear = by_rules.cause == Cause::None;
     if probability < CLEAN || is_unlike_health(scene) {
         return refused(scene, by_rules);
     }
-    let is_earned = is_clear
-        || unexplained::unexplained(scene, &by_rules.findings).is_empty()
-            && health::trouble(scene).is_none()
-            && health::unseen(scene).is_none()
-            && by_rules.findings.iter().all(|f| f.weight == Weight::Aside)
-            && scene.stacks().next().is_none();
-    if is_clear || !is_earned {
+    let is_earned = by_rules.needs.is_empty()
+        && reports_nothing(scene, &by_rules)
+        && health::trouble(scene).is_none()
+        && health::unseen(scene).is_none()
+        && by_rules.findings.iter().all(|f| f.weight == Weight::Aside)
+        && scene.stacks().next().is_none();
+    if by_rules.cause == Cause::None || !is_earned {
         return by_rules;
     }
     Verdict {

@@ -15,20 +15,21 @@ use ringleader_model::{
 };
 
 use crate::rule::{Outcome, Rule};
+use crate::weigh::Decision;
 use crate::{blame, health, overcome, rules, settle, unexplained, weigh};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
 
 /// Runs every rule, weighs what they found, and names whom the verdict accuses.
-pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
-    let mut verdict = settle::settle(scene, by_rules(scene, rules));
-    blame::complete(scene, &mut verdict);
-    verdict
+pub fn decide(scene: &Scene<'_>, rules: &[&Rule]) -> Decision {
+    let mut decision = settle::settle(scene, by_rules(scene, rules));
+    blame::complete(scene, &mut decision.verdict);
+    decision
 }
 
 /// What the rules alone say.
-pub(crate) fn by_rules(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
+fn by_rules(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     let mut findings = Vec::new();
     let mut needs = Vec::new();
     for rule in rules {

@@ -19,7 +19,9 @@ use crate::{health, rules, unexplained};
 /// Causes that are weighed because the words resemble them most.
 const N_ALIKE: usize = 6;
 /// Fewer words tell little.
-const FEW_WORDS: usize = 40;
+pub(crate) const FEW_WORDS: usize = 30;
+/// Features that are shown.
+const SHOWN: usize = 2;
 /// More statements or findings than this add nothing.
 const MANY: usize = 3;
 /// From this share on the words of a cause are those of tools.
@@ -29,6 +31,15 @@ const PLAIN: f32 = -0.1;
 const PLAIN_LEAD: f32 = 0.4;
 /// Score of a cause that no learnt case has.
 const UNLIKE: f32 = -1.1;
+
+/// A verdict, and what was weighed for it.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The causes that came into question, and health, the likeliest first; empty if the rules decided alone.
+    pub weighed: Vec<Weighed>,
+}
 
 /// A cause that comes into question, or health ([`Cause::None`]).
 #[derive(Clone, Debug)]
@@ -44,6 +55,14 @@ impl Weighed {
     pub fn probability(&self) -> f32 {
         let odds: f32 = self.features.iter().map(|(feature, size)| weighing::weight(*feature) * size).sum();
         1.0 / (1.0 + (-odds).exp())
+    }
+
+    /// What speaks for it most, in words.
+    pub fn because(&self) -> Vec<&'static str> {
+        let part = |(feature, size): &(Feature, f32)| weighing::weight(*feature) * size;
+        let mut parts: Vec<&(Feature, f32)> = self.features.iter().filter(|of| part(of) > 0.0).collect();
+        parts.sort_by(|a, b| part(b).total_cmp(&part(a)));
+        parts.into_iter().take(SHOWN).map(|(feature, _)| feature.says()).collect()
     }
 
     fn set(&mut self, feature: Feature, size: f32) {
@@ -253,11 +272,10 @@ impl Known<'_, '_> {
         }
         let n = |n: usize| n.min(MANY) as f32;
         of.set(Feature::AgainstFindings, n(self.by_rules.findings.len()));
-        let is_known = |stated: &&&Stated<'_>| stated.row().is_some();
         let mut kinds: BTreeMap<Feature, usize> = BTreeMap::new();
         for stated in open {
             let kind = match () {
-                () if is_known(&stated) => Feature::AgainstKnown,
+                () if stated.row().is_some() => Feature::AgainstKnown,
                 () if stated.weight() >= FormWeight::Strong => Feature::AgainstStrong,
                 () => Feature::AgainstWeak,
             };

@@ -147,6 +147,8 @@ impl BenchReader {
             let Some(value) = value.filter(|v: &f64| v.is_finite()) else { return false };
             let open = self.opened(line, sink, |run| run.avg_busbw_gbs.is_none());
             open.run.avg_busbw_gbs = Some((line.number, value));
+            // Below NCCL_TESTS_MIN_BW: a statement of failure, which the message table knows.
+            return !rest.ends_with("FAILED");
         } else {
             let words: Vec<&str> = rest.split_ascii_whitespace().collect();
             // The heading of the rows, where the head above it is gone: rows may begin a run.

@@ -227,15 +227,26 @@ fn words_count_where_rules_are_unsure() {
     assert_ne!(of_case("round-54/pytorch-52142"), "none");
 }
 
-/// A line of a driver or a tool that tells of its own failure earns no clean bill. A dropped ping may be a firewall's
-/// doing: the case `like-ping-dropped` holds that.
+/// A line of a driver or a tool that tells of its own failure earns no clean bill; a dropped ping does not either, unless a job
+/// goes on beside it (the case `like-ping-dropped`).
 #[test]
 fn a_failure_that_a_driver_reports_denies_a_clean_bill() {
     for line in [
         "mlx5_core 0000:c1:00.0 eth2: TX timeout detected",
         "mlx5_core 0000:18:00.0: wait_func:1155:(pid 1967079): TEARDOWN_HCA(0x103) timeout. Will cause a leak of a command resource",
         "efa 0000:00:1d.0: nvidia_p2p_get_pages failed -22",
+        "5 packets transmitted, 0 received, 100% packet loss, time 4099ms",
+        "# Avg bus bandwidth    : 21.3 FAILED",
     ] {
         assert_ne!(cause(&[("dmesg.txt", &format!("{line}\n"))]), "none", "{line}");
     }
+}
+
+/// A rule that would need more evidence stands against a clean bill by words.
+#[test]
+fn an_open_question_of_a_rule_denies_a_clean_bill() {
+    let healthy = "step 100 loss 2.31 4.1 it/s\nstep 200 loss 2.02 4.1 it/s\nstep 300 loss 1.88 4.1 it/s\nTraining completed.\n";
+    assert_eq!(cause(&[("train.log", healthy)]), "none");
+    let lost = "$ ping -c 3 node7\n3 packets transmitted, 0 received, 100% packet loss, time 2040ms\n";
+    assert_eq!(cause(&[("ping.txt", lost)]), "undecided");
 }

@@ -1,40 +1,32 @@
 //! The causes that come into question where the verdict is a guess by the wording of the evidence.
 
-use ringleader_correlate::Scene;
 use ringleader_knowledge::cause;
-use ringleader_model::{Candidate, Cause, Verdict};
+use ringleader_model::{Candidate, Cause};
 
-use crate::{likeness, unexplained};
+use crate::likeness;
+use crate::weigh::{Decision, Weighed};
 
 /// Candidates that are kept.
 const MAX_CANDIDATES: usize = 5;
 
-/// The guessed cause, the next most similar ones, then those that unexplained statements suggest; each with its meaning
-/// and the command that would show it. Empty if a rule decided.
-pub(super) fn candidates(scene: &Scene<'_>, verdict: &Verdict) -> Vec<Candidate> {
+/// The causes that were weighed, the likeliest first; each with its meaning, what speaks for it most and the command that would
+/// show it. Empty if a rule decided.
+pub(super) fn candidates(decision: &Decision) -> Vec<Candidate> {
+    let verdict = &decision.verdict;
     let is_guess =
         verdict.findings.first().is_some_and(|f| f.rule == likeness::RULE && f.cause == verdict.cause);
-    let Some(likely) = scene.likeness().likeliest().filter(|_| is_guess) else { return Vec::new() };
-    let open = unexplained::unexplained(scene, &verdict.findings);
-    let stated = unexplained::candidates(&open).into_iter().map(|(cause, _)| cause);
-    let mut causes: Vec<Cause> = Vec::new();
-    for cause in std::iter::once(verdict.cause).chain(likely.next).chain(stated) {
-        if !causes.contains(&cause) {
-            causes.push(cause);
-        }
-    }
-    causes.truncate(MAX_CANDIDATES);
-    let n = causes.len() as u32;
-    causes.into_iter().enumerate().map(|(at, cause)| candidate(cause, n - at as u32)).collect()
+    let faults = decision.weighed.iter().filter(|of| is_guess && of.cause != Cause::None);
+    faults.take(MAX_CANDIDATES).map(candidate).collect()
 }
 
-fn candidate(of: Cause, weight: u32) -> Candidate {
-    let known = cause::of(of);
+fn candidate(of: &Weighed) -> Candidate {
+    let known = cause::of(of.cause);
     let advice = known.advice.iter().find(|a| !a.command.is_empty());
+    let pct = (of.probability() * 100.0).round();
     Candidate {
-        cause: of,
-        weight,
-        why: known.meaning.to_owned(),
+        cause: of.cause,
+        weight: pct as u32,
+        why: format!("{} ({pct} %: {})", known.meaning, of.because().join(", ")),
         needs: advice.map(|a| a.text.to_owned()).unwrap_or_default(),
         command: advice.map(|a| a.command.to_owned()).unwrap_or_default(),
     }
