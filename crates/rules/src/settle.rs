@@ -77,7 +77,7 @@ fn by_weight(scene: &Scene<'_>, by_rules: Verdict, best: &Weighed, all: &[Weighe
     let probability = best.probability();
     let is_open = !by_rules.findings.first().is_some_and(weigh::is_decisive);
     if best.cause == by_rules.cause && !is_open {
-        return at_most(by_rules, level(probability));
+        return if is_measured(&by_rules) { by_rules } else { at_most(by_rules, level(probability)) };
     }
     let is_unlikely = match best.cause {
         Cause::None => !is_open,
@@ -98,6 +98,12 @@ fn by_weight(scene: &Scene<'_>, by_rules: Verdict, best: &Weighed, all: &[Weighe
         Some(at) => promoted(by_rules, at, level(probability)),
         None => guessed(scene, by_rules, all, probability),
     }
+}
+
+/// Whether the verdict rests on measurements alone: they are as sure as the rule says, in whatever words they come.
+fn is_measured(by_rules: &Verdict) -> bool {
+    let first = by_rules.findings.first();
+    first.is_some_and(|first| first.evidence.iter().all(|e| e.kind == SourceKind::NcclTests))
 }
 
 /// Whether no line reports a failure that nothing explains.
