@@ -88,13 +88,13 @@ def free_port(taken=set()):
 
 
 class Run:
-    def __init__(self, fault, out, work, watch):
+    def __init__(self, fault, out, work, watch, share=0):
         self.fault, self.job = fault, BY_NAME[fault.job]
         self.mark = f"{random.randrange(16**6):06x}"
         self.name = f"{fault.job}-{fault.name}"
         self.out = os.path.join(out, self.name)
         self.work = os.path.join(work, f"{self.job.project}-{self.mark}")
-        self.watch = watch
+        self.watch, self.share = watch, share
         self.port = free_port()
         self.meta = {"job": fault.job, "fault": fault.name}
 
@@ -146,6 +146,9 @@ class Run:
         if "ras" in fault.extra:
             self.ras_port = free_port()
             env["NCCL_RAS_ADDR"] = f"localhost:{self.ras_port}"
+        if self.share:
+            env["SHARED_GPUS"] = str(self.share)
+            env["PYTHONPATH"] = os.pathsep.join(filter(None, [os.path.join(HERE, "share"), env.get("PYTHONPATH")]))
         env.update(dict(fault.env))
         return {k: v for k, v in env.items() if v != ""}
 
@@ -424,6 +427,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stagger", type=float, default=0.6)
     parser.add_argument("--watch", help="a command for each job: gets the launcher's pid, as {} or at its end")
+    parser.add_argument("--share", type=int, default=0, metavar="GPUS", help="more ranks than these GPUs: the ranks share them")
     given = parser.parse_args()
     if given.check:
         for fault in FAULTS:
@@ -467,7 +471,7 @@ def main():
                     return
                 fault = queue.pop(0)
                 time.sleep(given.stagger)
-            Run(fault, given.out, given.work, given.watch).whole(deadline)
+            Run(fault, given.out, given.work, given.watch, given.share).whole(deadline)
 
     threads = [threading.Thread(target=worker, daemon=True) for _ in range(given.at_once)]
     for thread in threads:
