@@ -67,6 +67,84 @@ def test_without_products_of_bytes_the_digest_is_the_same(monkeypatch):
     assert [digest(tensor).item() for tensor in tensors] == own
 
 
+class Planted:
+    """A product of bytes that fails so many times."""
+
+    def __init__(self, monkeypatch, error, times=1):
+        self.calls, self.error, self.times, self.real = 0, error, times, torch._int_mm
+        monkeypatch.setattr(torch, "_int_mm", self)
+
+    def __call__(self, *words, **named):
+        self.calls += 1
+        if self.calls <= self.times:
+            raise self.error
+        return self.real(*words, **named)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 32.00 MiB."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_without_memory_the_digest_is_the_same_and_the_next_takes_products_again(monkeypatch, error):
+    tensor = torch.randn(300_001)
+    own = digest(tensor).item()
+    table = _digest._table(torch.device("cpu"))
+    assert table.has_products
+    taken = []
+    to = torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda t, what, *more: taken.append((t.numel(), what)) or to(t, what, *more))
+    planted = Planted(monkeypatch, error)
+    assert digest(tensor).item() == own and table.has_products
+    # In small parts: at most 2 MiB as float64 at once.
+    large = [n for n, what in taken if what == torch.float64]
+    assert large and max(large) <= 64 * _digest.LINE
+    calls = planted.calls
+    taken.clear()
+    assert digest(tensor).item() == own and planted.calls == 2 * calls
+    assert not [n for n, what in taken if what == torch.float64]
+
+
+def test_what_has_no_product_of_bytes_is_not_asked_again(monkeypatch):
+    tensor = torch.randn(300_001)
+    own = digest(tensor).item()
+    table = _digest._table(torch.device("cpu"))
+    monkeypatch.setattr(table, "has_products", True)
+    planted = Planted(monkeypatch, RuntimeError("_int_mm_out_cuda not compiled for this platform."), times=99)
+    assert digest(tensor).item() == own and not table.has_products
+    assert digest(tensor).item() == own and planted.calls == 1
+
+
+def test_no_memory_at_all_says_who_asked_for_it(monkeypatch):
+    tensor = torch.randn(300_001)
+    digest(tensor)
+    out = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB.")
+    Planted(monkeypatch, out, times=99)
+    to = torch.Tensor.to
+
+    def without(tensor, what, *more):
+        if what == torch.float64:
+            raise out
+        return to(tensor, what, *more)
+
+    monkeypatch.setattr(torch.Tensor, "to", without)
+    with pytest.raises(torch.OutOfMemoryError, match="ringleader guard: cpu has no memory left for digests of 1 MiB.*2.00 MiB"):
+        digest(tensor)
+    assert _digest._table(torch.device("cpu")).has_products
+
+
+def test_another_error_of_the_digest_stays_what_it_is(monkeypatch):
+    def broken(_):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(_digest, "_final", broken)
+    with pytest.raises(RuntimeError, match="^something else$"):
+        digest(torch.ones(3))
+
+
 def test_the_digest_of_a_line_is_the_sum_of_its_bytes_times_odd_weights():
     digits = _digest._columns().tolist()
     weights = [sum(digit << (8 * j) for j, digit in enumerate(line)) for line in digits]

@@ -21,8 +21,18 @@ _GPU_COLUMNS = 16
 _FEWEST = 32
 # Where addresses of a product must begin on GPUs, bytes.
 _ALIGNED = 16
-# Lines at once where there is no product of bytes.
+# Lines at once where there is no product of bytes (128 MiB), and where memory is out (2 MiB).
 _SLOW_LINES = 4096
+_FEW_LINES = 64
+
+# torch before 2.5 has it for CUDA alone.
+_OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+# Words of errors that mean the same and have no class of their own: of cuBLAS, whose own memory it is, and of the CPU.
+_NO_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator")
+
+
+def _is_out_of_memory(error):
+    return isinstance(error, _OutOfMemory) or any(words in str(error) for words in _NO_MEMORY)
 
 
 def _signed(value):
@@ -82,17 +92,22 @@ class _Tables:
 
     def products(self, lines, out):
         """Sums over the digits of each line, int32 of shape [lines, width], into ``out``."""
+        lines_at_once = _SLOW_LINES
         if self.has_products:
             try:
                 torch._int_mm(lines, self.columns, out=out)
                 return
-            except (RuntimeError, NotImplementedError):
-                # A device or a build without products of bytes: what is slower gives the same.
-                self.has_products = False
+            except RuntimeError as error:
+                # Memory may be there the next time. All else is a device or a build without products of bytes, for good (what a
+                # broken GPU says comes again with the next line). Either way what is slower gives the same.
+                if _is_out_of_memory(error):
+                    lines_at_once = _FEW_LINES
+                else:
+                    self.has_products = False
         columns = self.columns.to(torch.float64)
-        for start in range(0, lines.shape[0], _SLOW_LINES):
-            part = lines[start : start + _SLOW_LINES].to(torch.float64) @ columns
-            out[start : start + _SLOW_LINES] = part.to(torch.int32)
+        for start in range(0, lines.shape[0], lines_at_once):
+            part = lines[start : start + lines_at_once].to(torch.float64) @ columns
+            out[start : start + lines_at_once] = part.to(torch.int32)
 
 
 _tables = {}
@@ -170,7 +185,21 @@ class Digester:
         """Digests of the tensors' bits and lengths, int64 of shape [len(tensors)] on their device. Waits for nothing.
 
         Where there is None instead of a tensor, the digest is 0.
+
+        Raises:
+            torch.OutOfMemoryError: the device has no memory for them; it says so in the guard's name.
         """
+        try:
+            return self._digests(tensors, device)
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            size = sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
+            # What the tables take, which are made at the first call; more only where tensors are not contiguous.
+            message = "ringleader guard: %s has no memory left for digests of %.0f MiB, which take about 2 %% of that: %s"
+            raise _OutOfMemory(message % (device, size / 2**20, error)) from error
+
+    def _digests(self, tensors, device):
         table = _table(device)
         parts = [None if tensor is None else data(tensor) for tensor in tensors]
         layout = self._layout(parts, tensors, device)
