@@ -2,7 +2,11 @@
 
 import argparse
 import contextlib
+import datetime
+import json
 import os
+import socket
+import time
 
 import torch
 import torch.distributed as dist
@@ -22,11 +26,18 @@ parser.add_argument("--way")
 parser.add_argument("--action", default="warn")
 parser.add_argument("--lag", type=int)
 parser.add_argument("--close", action="store_true", help="read what is unread before the process group is gone")
+parser.add_argument("--no-gradients", action="store_true")
+parser.add_argument("--loss", help="RANK:STEP:VALUE, what the guard is told instead of the loss")
+parser.add_argument("--differs", help="RANK:JSON, options of the guard on that rank")
+parser.add_argument("--unguarded", type=int, help="a rank that sets up no guard")
 parser.add_argument("--small", action="store_true")
 parser.add_argument("--device", default="cpu")
 parser.add_argument("--ranks", type=int, help="start so many ranks; what each prints goes to RINGLEADER_RING_DIR/out-RANK")
 args = parser.parse_args()
+listening = None
 if "RANK" not in os.environ:
+    # The store's port is taken before anything else could take it.
+    listening = socket.create_server(("127.0.0.1", 0), backlog=64)
     # Forks, so that torch is imported once; nothing has started a thread yet.
     children = []
     for number in range(args.ranks):
@@ -45,7 +56,16 @@ rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 device = torch.device(args.device, rank % max(torch.cuda.device_count(), 1)) if args.device == "cuda" else torch.device("cpu")
 if device.type == "cuda":
     torch.cuda.set_device(device)
-dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+# Ranks that wait for nobody end the test.
+limit = datetime.timedelta(seconds=180)
+store = None
+if listening is not None:
+    port, fd = listening.getsockname()[1], listening.detach() if rank == 0 else None
+    store = dist.TCPStore("127.0.0.1", port, n, rank == 0, limit, master_listen_fd=fd)
+where = {} if store is None else dict(store=store, rank=rank, world_size=n)
+dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=limit, **where)
+# It ends with the process group, not with the interpreter.
+del store, where
 
 width = 16 if args.small else 256
 torch.manual_seed(rank if args.way == "own-init" else 0)
@@ -55,6 +75,8 @@ if args.way == "buffers":
 model = nn.Sequential(*layers).to(device)
 if args.way == "frozen":
     model[0].requires_grad_(False)
+if args.way == "frozen-on-1":
+    model[0].requires_grad_(rank != 1)
 if args.way == "tied":
     model[1].weight = model[0].weight
 group = None
@@ -103,7 +125,34 @@ optimizer.register_step_pre_hook(
     if wanted(args.flip_gradient, step)
     else None
 )
-watch = guard(model, optimizer, every=args.every, group=group, action=args.action, lag=args.lag)
+gathers = 0
+all_gather = dist.all_gather_into_tensor
+
+
+def counted(*words, **named):
+    global gathers
+    gathers += 1
+    return all_gather(*words, **named)
+
+
+dist.all_gather_into_tensor = counted
+options = dict(every=args.every, group=group, action=args.action, lag=args.lag, gradients=not args.no_gradients)
+who, _, what = (args.differs or "").partition(":")
+if who == str(rank):
+    options.update(json.loads(what))
+if args.unguarded is not None:
+    dist.distributed_c10d._get_default_store().set_timeout(datetime.timedelta(seconds=3))
+if rank == args.unguarded:
+    time.sleep(10)
+    os._exit(0)
+try:
+    watch = guard(model, optimizer, **options)
+except ValueError as error:
+    # A hook that is left would look at gradients for nobody.
+    left = sum(len(p._post_accumulate_grad_hooks or ()) for p in model.parameters())
+    print("refused, %d hooks left: %s" % (left, error), flush=True)
+    # At once, and the store with the rank that holds it.
+    os._exit(0)
 
 
 def spoil(layer, what):
@@ -126,6 +175,9 @@ for step in range(1, args.steps + 1):
             loss.backward()
     if handle:
         handle.remove()
+    told = wanted(args.loss, step)
+    if args.loss:
+        watch.loss(float(told[0]) if told else loss)
     if args.spike is not None:
         watch.loss(100.0 if step == args.spike else loss)
     if args.kind == "plain":
@@ -145,6 +197,6 @@ for step in range(1, args.steps + 1):
     optimizer.zero_grad()
 if args.close:
     watch.close()
-print("rank %d done, %.1f s of guard" % (rank, watch.seconds))
+print("rank %d done, %.1f s of guard, %d gathers" % (rank, watch.seconds, gathers))
 dist.barrier()
 dist.destroy_process_group()

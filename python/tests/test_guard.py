@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -14,20 +15,23 @@ JOB = HERE / "guard_job.py"
 
 def run(tmp_path, n, *args, timeout=240):
     """Runs the job on n ranks; what each rank printed, and the events by rank."""
-    port = 20_000 + os.getpid() % 20_000 + run.count
-    run.count += 1
     env = dict(
         os.environ,
-        MASTER_ADDR="127.0.0.1",
-        MASTER_PORT=str(port),
         RINGLEADER_RING_DIR=str(tmp_path),
         PYTHONPATH=str(HERE.parent) + os.pathsep + os.environ.get("PYTHONPATH", ""),
         OMP_NUM_THREADS="1",
     )
     job = [sys.executable, str(JOB), *map(str, args), "--ranks", str(n)]
-    ended = subprocess.run(job, env=env, timeout=timeout, capture_output=True, text=True)
+    # A session of its own, so that ranks that hang can be ended together.
+    started = subprocess.Popen(job, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        _, stderr = started.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.communicate()
+        stderr = "it hung"
     out = [(tmp_path / ("out-%d" % rank)).read_text() for rank in range(n)]
-    assert ended.returncode == 0, "\n".join(out) + ended.stderr
+    assert started.returncode == 0, "\n".join(out) + stderr
     events = {}
     for file in tmp_path.glob("events-*.jsonl"):
         for line in file.read_text().splitlines():
@@ -35,9 +39,6 @@ def run(tmp_path, n, *args, timeout=240):
             assert event["schema"] == "ringleader.event.v1" and event["wall_ns"] > 0
             events.setdefault(event["rank"], []).append(event)
     return out, events
-
-
-run.count = 0
 
 
 @pytest.mark.parametrize("lag", [0, 1, 3])
@@ -130,6 +131,83 @@ def test_a_loss_spike_is_noted(tmp_path):
 def test_raise_stops_all_ranks_together(tmp_path):
     out, _ = run(tmp_path, 4, "ddp", "--flip-gradient", "2:3:1.weight", "--steps", 9, "--action", "raise")
     assert all("Disagreement" in text and "rank 2" in text for text in out), out
+
+
+@pytest.mark.parametrize(
+    "option,said",
+    [
+        ({"every": 4}, "every differs: 2 on ranks 0-2, 4 on rank 3"),
+        ({"lag": 1}, "lag differs: 0 on ranks 0-2, 1 on rank 3"),
+        ({"gradients": False}, "gradients differs: True on ranks 0-2, False on rank 3"),
+        ({"parameters": False, "every": 3}, "every differs: 2 on ranks 0-2, 3 on rank 3; parameters differs: True on ranks 0-2"),
+        ({"action": "raise"}, 'action differs: "not raise" on ranks 0-2, "raise" on rank 3'),
+    ],
+)
+def test_options_that_differ_are_named_on_every_rank(tmp_path, option, said, kind="ddp"):
+    way = ("--every", 2, "--steps", 9, "--differs", "3:" + json.dumps(option))
+    out, events = run(tmp_path, 4, kind, *way, timeout=100)
+    assert all("refused, 0 hooks left" in text and said in text for text in out), out
+    assert events == {}
+
+
+def test_options_are_compared_over_all_of_a_mesh(tmp_path):
+    # Ranks 0 and 2 are not compared with rank 3, and would wait for it all the same.
+    said = "every differs: 2 on ranks 0-2, 4 on rank 3"
+    test_options_that_differ_are_named_on_every_rank(tmp_path, {"every": 4}, said, "hsdp")
+
+
+def test_other_parameters_are_named_with_what_to_do(tmp_path):
+    out, _ = run(tmp_path, 4, "plain", "--steps", 3, "--way", "frozen-on-1", timeout=100)
+    said = "the number of parameters to compare differs: 6 on ranks 0,2-3, 4 on rank 1; group="
+    assert all(said in text for text in out), out
+
+
+def test_a_rank_without_a_guard_is_named(tmp_path):
+    out, _ = run(tmp_path, 4, "ddp", "--steps", 3, "--unguarded", 2, timeout=100)
+    assert all("rank 2 has set up no guard in 3 s" in out[rank] for rank in (0, 1, 3)), out
+
+
+def test_sharded_ranks_compare_nothing_and_may_differ(tmp_path):
+    out, _ = run(tmp_path, 4, "fsdp", "--steps", 3, "--differs", '3:{"every": 2}', timeout=100)
+    assert all("done" in text for text in out), out
+
+
+@pytest.mark.parametrize("lag,gathers", [(0, 12), (1, 6)])
+@pytest.mark.parametrize("action", ["warn", "raise"])
+def test_a_check_is_one_collective_or_two_if_it_is_read_at_once(tmp_path, lag, gathers, action):
+    out, _ = run(tmp_path, 2, "ddp", "--steps", 6, "--small", "--lag", lag, "--action", action, "--close")
+    assert all("done" in text and " %d gathers" % gathers in text for text in out), out
+
+
+@pytest.mark.parametrize(
+    "kind,way",
+    [
+        ("plain", ()),
+        ("ddp", ()),
+        ("ddp", ("--no-gradients",)),
+        ("ddp", ("--lag", 1)),
+        ("ddp", ("--lag", 2, "--every", 2)),
+        ("replicas", ()),
+    ],
+)
+def test_a_nan_ends_all_ranks_that_are_compared(tmp_path, kind, way):
+    way = ("--spoil", "1:6:1:NaN", "--steps", 12, "--action", "raise", *way)
+    out, events = run(tmp_path, 4, kind, *way, timeout=100)
+    assert "Disagreement ringleader guard: rank 1: the local gradient of 1" in out[1] and "NaN at step 6" in out[1], out
+    for rank in (0, 2, 3):
+        assert "Disagreement ringleader guard: rank 1 found NaN or Inf in its local gradients at step 6" in out[rank], out
+    # The others have nothing of their own to tell.
+    told = [(rank, e["kind"], e["step"], e["layer"]) for rank, own in events.items() for e in own]
+    assert told == [(1, "nan", 6, "1")], out
+
+
+def test_a_loss_ends_all_ranks_in_a_step_that_is_checked(tmp_path):
+    way = ("--loss", "2:4:NaN", "--steps", 9, "--action", "raise", "--every", 2)
+    out, events = run(tmp_path, 4, "ddp", *way, timeout=100)
+    assert "Disagreement ringleader guard: rank 2: the loss is nan at step 4" in out[2], out
+    others = (out[rank] for rank in (0, 1, 3))
+    assert all("rank 2 has a loss that jumped or is no number at step 4" in text for text in others), out
+    assert list(events) == [2]
 
 
 def test_one_process_alone_is_watched_for_nan(tmp_path):

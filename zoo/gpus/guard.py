@@ -1,8 +1,8 @@
 """The guard on GPUs, under torchrun with any number of ranks: planted faults in DDP and FSDP2, a healthy run, and its cost.
 
-torchrun --nproc-per-node N zoo/gpus/guard.py [faults] [ddp] [fsdp] [hsdp]
+torchrun --nproc-per-node N zoo/gpus/guard.py [faults] [stops] [ddp] [fsdp] [hsdp]
 
-Without arguments all but the last; with arguments the planted faults, or the cost in DDP, FSDP2 or HSDP, alone. TURNS, 3 unless
+Without arguments all but the last; with arguments the planted faults, how ranks stop together, or the cost in DDP, FSDP2 or HSDP, alone. TURNS, 3 unless
 set, is how often the cost at every=100 is measured.
 """
 
@@ -61,7 +61,8 @@ def local(tensor):
     return tensor._local_tensor if hasattr(tensor, "_local_tensor") else tensor
 
 
-def run(kind, steps, every, flip=None, spoil=None, width=512, depth=4, batch=64):
+def run(kind, steps, every, flip=None, spoil=None, width=512, depth=4, batch=64, **options):
+    """Events of a job; or, with options of the guard that raise, what was raised."""
     model, optimizer = make(kind, width, depth)
     inner = model.module if kind == "ddp" else model
     events, step = [], 0
@@ -72,7 +73,10 @@ def run(kind, steps, every, flip=None, spoil=None, width=512, depth=4, batch=64)
             bits[bits.numel() // 3] ^= 1 << 2
 
     optimizer.register_step_pre_hook(plant)
-    watch = guard(model, optimizer, every=every, action=events.append)
+    try:
+        watch = guard(model, optimizer, every=every, **(options or {"action": events.append}))
+    except ValueError as error:
+        return str(error)
     torch.manual_seed(100 + rank)
     for step in range(1, steps + 1):
         handle = None
@@ -85,7 +89,10 @@ def run(kind, steps, every, flip=None, spoil=None, width=512, depth=4, batch=64)
         model(torch.randn(batch, width, device=device)).square().mean().backward()
         if handle:
             handle.remove()
-        optimizer.step()
+        try:
+            optimizer.step()
+        except RuntimeError as error:
+            return "step %d: %s" % (step, error)
         optimizer.zero_grad()
     torch.cuda.synchronize()
     watch.close()
@@ -97,7 +104,7 @@ def first(events, kind):
     return found and {key: found.get(key) for key in ("rank", "step", "parameter", "layer", "value", "odd", "differing")}
 
 
-parts = sys.argv[1:] or ["faults", "ddp", "fsdp"]
+parts = sys.argv[1:] or ["faults", "stops", "ddp", "fsdp"]
 last = n - 1
 for kind in ("ddp", "hsdp") if "faults" in parts else ():
     say(kind, "bit flipped on rank %d in step 7:" % last, first(run(kind, 8, 1, flip=(last, 7, "2.weight")), "digest"))
@@ -105,6 +112,12 @@ for kind in ("ddp", "fsdp", "hsdp") if "faults" in parts else ():
     say(kind, "NaN on rank %d in step 5 from module 4 on:" % last, first(run(kind, 5, 1, spoil=(last, 5, 4)), "nan"))
 for kind in ("ddp", "fsdp", "hsdp") if "faults" in parts else ():
     say(kind, "healthy, 1000 steps:", len(run(kind, 1000, 1, width=128)), "events")
+for kind in ("ddp", "hsdp") if "stops" in parts else ():
+    say(kind, "every=2 on rank %d:" % last, run(kind, 3, 1 + (rank == last), action="raise"))
+    for options in ({}, {"lag": 1}, {"gradients": False}):
+        stopped = run(kind, 9, 1, spoil=(last, 5, 4), action="raise", **options)
+        say(kind, "NaN on rank %d in step 5, raise, %s:" % (last, options or "lag 0"), stopped)
+    say(kind, "healthy, raise, lag 1, 1000 steps:", len(run(kind, 1000, 1, width=128, action="raise", lag=1)), "events")
 
 
 def timed(model, optimizer, x, n):

@@ -22,10 +22,13 @@ import torch
 import torch.distributed as dist
 
 from ringleader.events import EVENTS
+from ringleader.torch._agree import Reach, disagreements
 from ringleader.torch._digest import Digester, folded
 from ringleader.torch._gather import Gathered
 from ringleader.torch._later import Aside, Later
 from ringleader.torch._local import Watch, held, is_capturing, is_sharded, largest
+from ringleader.torch._ranks import named, spans
+from ringleader.torch._ranks import odd as odd_of
 
 try:
     from torch.distributed.tensor import Replicate
@@ -37,6 +40,13 @@ _LOSSES = 100
 _SPIKE = 8.0
 # What makes the median of absolute deviations a standard deviation.
 _MAD = 1.4826
+
+# Why a rank stops, as it tells the others with a check: its place here, from 1 on.
+_STOPS = {
+    "nan": "found NaN or Inf in its local gradients",
+    "spike": "has a loss that jumped or is no number",
+    "digest": "stopped with ranks that it was compared with",
+}
 
 
 class Disagreement(RuntimeError):
@@ -56,12 +66,22 @@ def guard(
         gradients: compare reduced gradients before the step.
         parameters: compare parameters after the step.
         local: look for NaN and Inf in local gradients before they are reduced.
-        action: ``"warn"``, ``"raise"``, or a function that gets each event as a dict.
-        lag: steps after which a check is read, the same on all ranks, as ``every``, ``gradients`` and ``parameters``. With 0 each check waits for the GPU, and what it finds is told before the
+        action: ``"warn"``, ``"raise"``, or a function that gets each event as a dict. ``"raise"`` raises :class:`Disagreement`
+            on all ranks of a group that is compared, in the same step.
+        lag: steps after which a check is read. With 0 each check waits for the GPU, and what it finds is told before the
             optimizer uses the gradients. By default 1 on GPUs, 0 on the CPU and with ``action="raise"``.
+
+    All ranks of a group call it, with the same ``every``, ``lag``, ``gradients`` and ``parameters``, and ``"raise"`` on all or
+    none. They are compared here, once, through the store of ``init_process_group``, without a collective; a rank that compares
+    anything waits for the others, at most the group's timeout.
 
     Returns:
         The :class:`Guard`; ``close()`` takes it off again.
+
+    Raises:
+        ValueError: an option has no meaning; or an option differs over the ranks, or a rank has set up no guard: then on all that
+            did, with the option and the ranks.
+        TypeError: there is no optimizer.
     """
     if optimizer is None and isinstance(model, torch.optim.Optimizer):
         model, optimizer = None, model
@@ -122,9 +142,13 @@ class Guard:
         self.lag = lag if lag is not None else int(on_gpu and action != "raise")
         self._aside = Aside()
         self._checks, self._nans = [], []
-        self._kinds = self._sort(group)
-        self._watch = Watch(model, self._named, self._is_due, self._tell_once) if local else None
+        # What was noted of the step that is checked; and what stops this rank, with its kind, once the others know.
+        self._noted, self._held = None, None
+        self._kinds, reaches = self._sort(group)
+        self._agree(reaches)
         self._warm_up()
+        # Hooks come last: a guard that could not be set up leaves nothing on the model.
+        self._watch = Watch(model, self._named, self._is_due, self._tell_once) if local else None
         self._handles = [
             optimizer.register_step_pre_hook(self._before_step),
             optimizer.register_step_post_hook(self._after_step),
@@ -134,8 +158,8 @@ class Guard:
     # --- what is compared over which group
 
     def _sort(self, group):
-        """Parameters by the group over which they must agree."""
-        kinds = {}
+        """Parameters by the group over which they must agree, and over whom options must."""
+        kinds, reaches, meshes = {}, {}, {}
         alone = 0
         default = group
         if default is None and isinstance(self.model, torch.nn.parallel.DistributedDataParallel):
@@ -146,19 +170,27 @@ class Guard:
                 dims = [n for n in dims if parameter.device_mesh.size(n) > 1]
                 if not dims:
                     alone += 1
+                else:
+                    # A shard's copies are on some ranks of its mesh; all of these wait for each other.
+                    mesh = parameter.device_mesh
+                    if mesh not in meshes:
+                        meshes[mesh] = tuple(mesh.mesh.reshape(-1).tolist())
+                    reaches.setdefault(meshes[mesh], Reach(meshes[mesh])).names.append(name)
                 for n in dims:
                     self._add(kinds, parameter.device_mesh.get_group(n), name, parameter)
             elif _is_distributed():
                 over = default if default is not None else dist.group.WORLD
                 if dist.get_world_size(over) > 1:
                     self._add(kinds, over, name, parameter)
+                    ranks = tuple(dist.get_process_group_ranks(over))
+                    reaches.setdefault(ranks, Reach(ranks)).names.append(name)
         if alone and not kinds and self.rank == 0:
             warnings.warn(
                 "ringleader guard: all %d parameters are sharded without a copy on another rank; there is nothing to "
                 "compare them with, only NaN and Inf are checked" % alone,
                 stacklevel=4,
             )
-        return list(kinds.values())
+        return list(kinds.values()), list(reaches.values())
 
     def _add(self, kinds, group, name, parameter):
         ranks = tuple(dist.get_process_group_ranks(group))
@@ -166,8 +198,23 @@ class Guard:
         kind.names.append(name)
         kind.parameters.append(parameter)
 
+    def _agree(self, reaches):
+        """Raises on all ranks if options differ: they would gather at different steps, and hang."""
+        # Of the actions only raising must be everyone's: a function, or none, stops nobody.
+        action = "raise" if self.action == "raise" else "not raise"
+        options = dict(
+            every=self.every, lag=self.lag, gradients=bool(self._gradients), parameters=bool(self._parameters), action=action
+        )
+        found = disagreements(reaches, self.rank, options)
+        if found:
+            raise ValueError("ringleader guard: all ranks must set it up with the same options; %s" % "; ".join(found))
+
     def _warm_up(self):
-        """Loads kernels, weights and tables now, so that the first check costs no more than the others."""
+        """Loads kernels, weights and tables now, so that the first check costs no more than the others.
+
+        Where it cannot (parameters that are not on the GPU yet, work that is being recorded), the first check loads them: it takes
+        longer and finds the same.
+        """
         on_gpu = [parameter for _, parameter in self._named if parameter.is_cuda]
         if not on_gpu or is_capturing():
             return
@@ -192,15 +239,20 @@ class Guard:
             return
         start = time.perf_counter()
         self._read(self.step)
+        if self.lag:
+            self._raise()
         if self.step % self.every == 0:
             self._look()
         elif self._watch is not None:
             self._watch.forget()
         self.seconds += time.perf_counter() - start
+        # Told with the gradients, before the optimizer uses them; else with the parameters, after the step.
+        if self._gradients or not self._tells(self.step):
+            self._raise()
 
     def _look(self):
         """Takes what backward noted, and the digests of the reduced gradients."""
-        noted = self._watch.take() if self._watch is not None else None
+        noted = self._noted = self._watch.take() if self._watch is not None else None
         if noted is not None:
             self._nans.append((self.step, noted))
             if self.lag == 0:
@@ -227,8 +279,50 @@ class Guard:
             if parts:
                 # One number for all digests of a part.
                 own = torch.cat([folded(digests) for _, digests in parts])
-                self._checks.append(_Check(kind, self.step, parts, Gathered(own, kind.group, self._aside)))
+                self._checks.append(_Check(kind, self.step, parts, self._gather(kind, own)))
         self.seconds += time.perf_counter() - start
+        self._raise()
+
+    # --- stopping together
+
+    def _gather(self, kind, numbers):
+        """Gathers numbers of all ranks of a kind. If all are to raise, whether this rank stops goes along."""
+        if self.action == "raise":
+            numbers = torch.cat([numbers, self._stop(numbers.device)])
+        return Gathered(numbers, kind.group, self._aside)
+
+    def _stop(self, device):
+        """Why this rank stops, as a place in ``_STOPS``, or 0: int64 of shape [1] on a device."""
+        if self._held is not None:
+            return torch.full((1,), list(_STOPS).index(self._held[0]) + 1, device=device)
+        if self.lag and self._noted is not None:
+            # Not read yet: what it finds is "nan", the first place.
+            return self._noted.any_bad(device)
+        return torch.zeros(1, dtype=torch.int64, device=device)
+
+    def _heed(self, kind, rows, step):
+        """Stops this rank with others of its kind that stop."""
+        if self.action != "raise":
+            return
+        why = {rank: row[-1] for rank, row in zip(kind.ranks, rows) if row[-1]}
+        if self.rank in why:
+            # Its own message says where.
+            self._read_nans(step)
+        if why and self._held is None:
+            first = min(why.values())
+            ranks = [rank for rank, reason in why.items() if reason == first]
+            message = "%s %s at step %d; this rank stops, too" % (named(ranks), list(_STOPS.values())[first - 1], step)
+            self._held = ("digest", message)
+
+    def _tells(self, step):
+        """Whether a check of this step, read at once, tells the others that this rank stops."""
+        return self.lag == 0 and step % self.every == 0 and bool(self._kinds) and bool(self._gradients or self._parameters)
+
+    def _raise(self):
+        """Raises what was held until the others know."""
+        if self._held is not None:
+            (_, message), self._held = self._held, None
+            raise Disagreement("ringleader guard: " + message)
 
     # --- reading
 
@@ -238,6 +332,7 @@ class Guard:
         while self._checks and self._checks[0].step + self.lag <= until:
             check = self._checks.pop(0)
             rows = check.gathered.rows()
+            self._heed(check.kind, rows, check.step)
             for n, (what, digests) in enumerate(check.parts):
                 if len({row[n] for row in rows}) > 1:
                     # From now on read at once, with a second look.
@@ -273,8 +368,9 @@ class Guard:
     def _compare(self, kind, what, tensors):
         """Compares at once, and looks a second time if ranks disagree."""
         digests = kind.digests(tensors)
-        rows = Gathered(folded(digests), kind.group, self._aside).rows()
-        if len(set(rows)) == 1:
+        rows = self._gather(kind, folded(digests)).rows()
+        self._heed(kind, rows, self.step)
+        if len({row[0] for row in rows}) == 1:
             return
         # All ranks are here: they have seen the same numbers.
         again = kind.digests(tensors)
@@ -289,7 +385,7 @@ class Guard:
         differing = [k for k in range(len(kind.names)) if len({row[k] for row in rows}) > 1]
         if not differing:
             return
-        odd = unsteady or _odd(ranks, [row[differing[0]] for row in rows])
+        odd = unsteady or odd_of(ranks, [row[differing[0]] for row in rows])
         name = kind.names[differing[0]]
         first = what not in self._told
         self._told.add(what)
@@ -307,7 +403,7 @@ class Guard:
             parameter=name,
             layer=self._layer(name),
             value=what,
-            group=_folded(ranks),
+            group=spans(ranks),
             agree=False,
             odd=odd,
             differing=len(differing),
@@ -329,13 +425,19 @@ class Guard:
     # --- loss
 
     def loss(self, value):
-        """Takes the loss of a step, a number or a tensor: notes a spike, or NaN and Inf. On a GPU it is read a step later."""
+        """Takes the loss of a step, a number or a tensor: notes a spike, or NaN and Inf. On a GPU it is read a step later.
+
+        With ``action="raise"`` it raises here, on this rank alone; in a step whose check is read at once, within
+        ``optimizer.step``, on all ranks that are compared.
+        """
         if not torch.is_tensor(value) or not value.is_cuda or self.lag == 0:
             self._judge_loss(float(value), self.step + 1)
-            return
-        self._loss_queue.append((Later(value.detach().reshape(())), self.step + 1))
-        while len(self._loss_queue) > self.lag:
-            self._read_loss()
+        else:
+            self._loss_queue.append((Later(value.detach().reshape(())), self.step + 1))
+            while len(self._loss_queue) > self.lag:
+                self._read_loss()
+        if not self._tells(self.step + 1):
+            self._raise()
 
     def _read_loss(self):
         later, step = self._loss_queue.pop(0)
@@ -373,7 +475,8 @@ class Guard:
         if callable(self.action):
             self.action(dict(event, message=message))
         elif self.action == "raise":
-            raise Disagreement("ringleader guard: " + message)
+            # Not here: first the others are told.
+            self._held = self._held or (kind, message)
         else:
             warnings.warn("ringleader guard: " + message, stacklevel=5)
 
@@ -388,6 +491,7 @@ class Guard:
         while self._loss_queue:
             self._read_loss()
         self._read(self.step + self.lag)
+        self._raise()
 
     def _remove(self):
         for handle in self._handles:
@@ -400,6 +504,8 @@ class Guard:
         """At the end of the process: what is there is told, without another rank; the parameter is not known then."""
         self._remove()
         self.action = "warn" if self.action == "raise" else self.action
+        if self._held is not None:
+            warnings.warn("ringleader guard: " + self._held[1], stacklevel=2)
         try:
             self._nans = [(step, noted) for step, noted in self._nans if noted.is_there()]
             self._read_nans(self.step)
@@ -418,7 +524,7 @@ class Guard:
             for n, (what, _) in enumerate(check.parts):
                 column = [row[n] for row in rows]
                 if len(set(column)) > 1:
-                    odd = _odd(ranks, column)
+                    odd = odd_of(ranks, column)
                     who = "ranks %s disagree" % ", ".join(map(str, odd or ranks))
                     message = "%s at step %d: %s; the job ended before the first that differs was known"
                     self._emit(
@@ -426,7 +532,7 @@ class Guard:
                         message % (what, check.step, who),
                         check.step,
                         value=what,
-                        group=_folded(ranks),
+                        group=spans(ranks),
                         agree=False,
                         odd=odd,
                         of=len(check.kind.names),
@@ -453,25 +559,3 @@ def _named(model, optimizer):
 
 def _is_distributed():
     return dist.is_available() and dist.is_initialized()
-
-
-def _odd(ranks, values):
-    """Ranks outside of the majority; empty if there is none."""
-    camps = {}
-    for rank, value in zip(ranks, values):
-        camps.setdefault(value, []).append(rank)
-    most = max(camps.values(), key=len)
-    if len(most) * 2 <= len(ranks):
-        return []
-    return sorted(rank for camp in camps.values() if camp is not most for rank in camp)
-
-
-def _folded(ranks):
-    """0-3,7"""
-    parts = []
-    for rank in sorted(ranks):
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    return ",".join(str(a) if a == b else "%d-%d" % (a, b) for a, b in parts)

@@ -108,6 +108,7 @@ class Watch:
         """What was noted since the last time, on its way to the host; None if there was nothing."""
         noted, self._noted = self._noted, []
         streams, self._streams = self._streams, set()
+        self._drop_buffers()
         for stream in streams:
             current = torch.cuda.current_stream(stream.device)
             if stream != current:
@@ -116,8 +117,15 @@ class Watch:
 
     def forget(self):
         """Drops what was noted."""
+        # Each value goes back to the stream on which it was made, and its memory is used again there, after it.
         self._noted.clear()
         self._streams.clear()
+        self._drop_buffers()
+
+    def _drop_buffers(self):
+        """A backward that failed halfway leaves no buffer behind that the next step would take for its own."""
+        for _, _, watching in self._replaced:
+            watching._first = None
 
     def remove(self):
         """Takes all hooks off."""
@@ -162,16 +170,28 @@ class Noted:
 
     def __init__(self, noted):
         self.n = len({name for name, _ in noted})
+        # FSDP2's values are made on its stream of reduce-scatters and put together on this one. Dropped now, their memory could be
+        # written again there before it was read here; so they stay until the numbers are on the host. (``record_stream`` would do,
+        # too, at the price of an event for each.)
+        self._kept = noted
         kinds = {}
         for place, (name, value) in enumerate(noted):
             kinds.setdefault((value.device, value.dtype), []).append((place, name, value))
+        self._together = [torch.stack([value for *_, value in of]) for of in kinds.values()]
         self._parts = [
-            ([(place, name) for place, name, _ in of], Later(torch.stack([value for *_, value in of]))) for of in kinds.values()
+            ([(place, name) for place, name, _ in of], Later(values)) for of, values in zip(kinds.values(), self._together)
         ]
 
     def is_there(self):
         """Whether a read returns at once."""
         return all(values.is_there() for _, values in self._parts)
+
+    def any_bad(self, device):
+        """1 if a gradient holds NaN or Inf, else 0: int64 of shape [1] on a device. Waits for nothing, unless that is the CPU."""
+        found = torch.zeros(1, dtype=torch.int64, device=device)
+        for values in self._together:
+            found |= (~torch.isfinite(values)).any().to(torch.int64).to(device)
+        return found
 
     def bad(self):
         """Names of the gradients that hold NaN or Inf and whether it is NaN, the first in backward first."""
@@ -180,4 +200,5 @@ class Noted:
             for (place, name), value in zip(names, values.read()):
                 if value != value or value in (float("inf"), float("-inf")):
                     found.append((place, name, value != value))
+        self._kept = None
         return [(name, is_nan) for _, name, is_nan in sorted(found)]
