@@ -1,0 +1,2 @@
+--colocate_all_models --vllm_enable_sleep --vllm_num_engines 4 --vllm_tensor_parallel_size 1 \
+--vllm_gpu_memory_utilization 0.8 --actor_num_gpus_per_node 4 --ref_num_gpus_per_node 4 --zero_stage 3
