@@ -34,7 +34,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -65,6 +65,10 @@ const NAP: Duration = Duration::from_millis(25);
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
+/// [`Judged::worth`] of a verdict that nothing can better.
+const SUREST: u8 = 3;
+/// Said where a later look finds no cause.
+const STANDS: &str = "another look at the same stall shows no more: the verdict before it stands";
 /// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -140,6 +144,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             n_verdicts: 0,
             worst: Code::NothingFound,
             stalled: BTreeSet::new(),
+            best: Arc::default(),
             recording: None,
             nan: Nan::new(),
             words: mpsc::channel(),
@@ -364,6 +369,8 @@ struct Watch {
     worst: Code,
     /// Communicators whose stall has been taken up.
     stalled: BTreeSet<String>,
+    /// What the best verdict on the present stall was worth; see [`Judged::worth`].
+    best: Arc<AtomicU8>,
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
     nan: Nan,
@@ -459,6 +466,9 @@ impl Watch {
             }
             What::Recovered { comm, .. } => {
                 self.stalled.remove(comm);
+                if self.stalled.is_empty() {
+                    self.best.store(0, Ordering::Relaxed);
+                }
             }
             What::Straggler(late) if late.persistent && is_analyser => self.record(late.rank),
             _ => {}
@@ -521,6 +531,7 @@ impl Watch {
         };
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         let template = self.args.webhook_template.clone();
+        let best = Arc::clone(&self.best);
         thread::spawn(move || {
             let say = |what| {
                 // The watcher may have ended.
@@ -534,9 +545,10 @@ impl Watch {
                     if !judged.answers(reason) {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
-                        return Ok(None);
+                        return Ok::<_, Failure>(None);
                     }
                     say(What::Bundle { path: bundle.display().to_string() });
+                    best.fetch_max(judged.worth(), Ordering::Relaxed);
                     return Ok(Some(judged));
                 }
                 if let Some(failed) = failed {
@@ -551,7 +563,13 @@ impl Watch {
                         say(What::Note { text });
                     }
                 }
-                incident::judge(&bundles).map(Some)
+                let judged = incident::judge(&bundles)?;
+                // A later look at the same stall may see less: its ranks are ending by then.
+                if best.fetch_max(judged.worth(), Ordering::Relaxed) > 0 && judged.worth() == 0 {
+                    say(What::Note { text: STANDS.to_owned() });
+                    return Ok(None);
+                }
+                Ok(Some(judged))
             }));
             match outcome {
                 Ok(Ok(None)) => {}
@@ -685,20 +703,24 @@ impl Watch {
                 self.teller.note(format!("its last words: {line}"));
             }
         }
-        let reason = if is_bad {
+        let was_seen = !self.eye.agent.never_seen();
+        let reason = if is_judged {
+            // What the ranks and their launcher say at their end may tell more than the stall did.
+            let than = self.best.load(Ordering::Relaxed);
+            (self.child.is_none() && than < SUREST).then_some(Reason::Doubt { was_seen, than })
+        } else if is_bad {
             Some(Reason::Incident)
         } else {
             // Its exit code went to somebody else. Jobs that fail before their first communicator, and ranks that end
             // their communicators in order after an error, leave their words in logs alone.
             match &self.child {
-                None => Some(Reason::Doubt { was_seen: !self.eye.agent.never_seen() }),
+                None => Some(Reason::Doubt { was_seen, than: 0 }),
                 Some(child) => {
                     (self.n_verdicts == 0 && nan::is_in(child.logs())).then_some(Reason::NotFinite)
                 }
             }
         };
         if let Some(reason) = reason
-            && !is_judged
             && !self.args.once
         {
             self.begin(how, reason);

@@ -64,6 +64,7 @@ fn by_rules(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     yield_to_last_words(scene, &mut findings);
     yield_to_memory(&mut findings);
     yield_to_the_absent(&mut findings);
+    yield_to_the_named(scene, &mut findings);
     overcome::overcome(scene, &mut findings);
     order(&mut findings);
     drop_repeats(&mut findings);
@@ -215,6 +216,32 @@ fn yield_to_the_absent(findings: &mut [Finding]) {
     if has_reason {
         let waits = findings.iter_mut().filter(|f| is_wait(f));
         waits.for_each(|f| f.weight = f.weight.min(Weight::Echo));
+    }
+}
+
+/// That some peer is gone adds nothing where a rank is known to have been ended from outside or to have crashed. A loss that
+/// is not a number ends no process without a word.
+fn yield_to_the_named(scene: &Scene<'_>, findings: &mut [Finding]) {
+    let is_end = |f: &Finding| {
+        matches!(f.cause, Cause::OomKilled | Cause::ProcessKilled | Cause::ProcessCrashed)
+            && f.severity == Severity::Error
+            && f.weight > Weight::Aside
+            && f.culprits.iter().any(|c| c.rank.is_some())
+    };
+    let is_named = findings.iter().any(is_end);
+    let is_silently_gone = scene
+        .conditions()
+        .all()
+        .any(|(rank, condition)| condition.ring_gone.is_some() && scene.thrown(rank).is_none());
+    for finding in findings {
+        let is_echo = match finding.cause {
+            Cause::PeerProcessDied => is_named && finding.culprits.is_empty(),
+            Cause::NanLoss => is_silently_gone,
+            _ => false,
+        };
+        if is_echo {
+            finding.weight = finding.weight.min(Weight::Echo);
+        }
     }
 }
 

@@ -166,17 +166,21 @@ impl Stand {
 
     /// The main thread is on its way out: tearing down, at exit.
     pub fn is_leaving(&self) -> bool {
-        self.frames.iter().any(|f| {
-            matches!(
-                &*f.function,
-                "destroy_process_group"
-                    | "_shutdown"
-                    | "_exit_function"
-                    | "atexit"
-                    | "_run_exitfuncs"
-                    | "shutdown"
-            ) && !f.is_native()
-                && f.owner() == ringleader_model::FrameOwner::Framework
+        self.frames.iter().filter(|f| !f.is_native()).any(|f| {
+            // Some readers name a method with its class: `State.shutdown`.
+            let name = f.function.rsplit_once('.').map_or(&*f.function, |(_, name)| name);
+            match name {
+                "destroy_process_group" | "_shutdown" | "_exit_function" | "atexit" | "_run_exitfuncs" => {
+                    f.owner() == ringleader_model::FrameOwner::Framework
+                }
+                "shutdown" => {
+                    f.owner() == ringleader_model::FrameOwner::Framework
+                        || f.file.ends_with("jax/_src/distributed.py")
+                }
+                // What JAX does at exit.
+                "clean_up" => f.file.ends_with("jax/_src/api.py"),
+                _ => false,
+            }
         })
     }
 

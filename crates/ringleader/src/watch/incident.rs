@@ -58,6 +58,8 @@ pub(crate) enum Reason {
     Doubt {
         /// Operations of it were seen. It ran, so a guess or a remark on its speed is no reason to speak.
         was_seen: bool,
+        /// What an earlier verdict on the same end was worth: only a better one is worth a word.
+        than: u8,
     },
     /// A job that prints NaN: only a verdict of corruption is reported and kept.
     NotFinite,
@@ -71,6 +73,17 @@ impl Reason {
 }
 
 impl Judged {
+    /// How much the verdict says, from 0, nothing, to 3, a cause with high confidence.
+    pub(crate) fn worth(&self) -> u8 {
+        let verdict = &self.report.verdict;
+        match (verdict.cause.as_str(), verdict.confidence) {
+            ("none" | "undecided", _) => 0,
+            (_, Confidence::Low) => 1,
+            (_, Confidence::Medium) => 2,
+            (_, Confidence::High) => 3,
+        }
+    }
+
     /// Whether the verdict is what somebody wants to know.
     pub(crate) fn answers(&self, reason: Reason) -> bool {
         let verdict = &self.report.verdict;
@@ -79,7 +92,9 @@ impl Judged {
         let has_cause = verdict.cause != "none" && !self.report.findings.is_empty();
         match reason {
             Reason::Incident => true,
-            Reason::Doubt { was_seen } => has_cause && (!was_seen || is_certain && is_failure),
+            Reason::Doubt { was_seen, than } => {
+                has_cause && (!was_seen || is_certain && is_failure) && (than == 0 || self.worth() > than)
+            }
             Reason::NotFinite => has_cause && is_certain && verdict.category == Category::Corruption,
         }
     }

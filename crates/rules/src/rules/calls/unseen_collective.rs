@@ -51,6 +51,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(scene.suspects().iter().filter_map(|suspect| finding(scene, suspect)).collect())
 }
 
+/// The suspect rests in a collective call that no record shows: it is not outside of any.
+pub(in crate::rules) fn explains(scene: &Scene<'_>, suspect: &Suspect) -> bool {
+    finding(scene, suspect).is_some()
+}
+
 fn finding(scene: &Scene<'_>, suspect: &Suspect) -> Option<Finding> {
     let rank = suspect.node.rank()?;
     let is_gone = scene.fate(rank).is_some_and(|f| f.is_gone() || f.is_halted() || f.failed_by_itself());
