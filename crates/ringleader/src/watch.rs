@@ -28,13 +28,14 @@ mod stacks;
 mod table;
 mod tcp;
 mod template;
+mod told;
 pub(crate) mod words;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -52,7 +53,8 @@ use self::incident::{Judged, Reason, ToCollect};
 use self::nan::Nan;
 use self::nodes::Nodes;
 use self::picture::Picture;
-use self::template::Template;
+
+use self::told::{SUREST, Told};
 use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::{Failure, has_proc};
@@ -65,8 +67,6 @@ const NAP: Duration = Duration::from_millis(25);
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
-/// [`Judged::worth`] of a verdict that nothing can better.
-const SUREST: u8 = 3;
 /// Said where a later look finds no cause.
 const STANDS: &str = "another look at the same stall shows no more: the verdict before it stands";
 /// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
@@ -144,7 +144,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             n_verdicts: 0,
             worst: Code::NothingFound,
             stalled: BTreeSet::new(),
-            best: Arc::default(),
+            spoken: Arc::default(),
             recording: None,
             nan: Nan::new(),
             words: mpsc::channel(),
@@ -348,6 +348,8 @@ pub(crate) fn now_ns() -> i64 {
 enum Word {
     Said(What),
     Judged(Box<Judged>),
+    /// A verdict is held back: what it names may end by itself.
+    Waits,
     /// Nothing could be collected, or judged.
     Unjudged,
     /// It is over, well or not.
@@ -369,8 +371,8 @@ struct Watch {
     worst: Code,
     /// Communicators whose stall has been taken up.
     stalled: BTreeSet<String>,
-    /// What the best verdict on the present stall was worth; see [`Judged::worth`].
-    best: Arc<AtomicU8>,
+    /// What was told of the present stall.
+    spoken: Arc<Told>,
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
     nan: Nan,
@@ -451,7 +453,7 @@ impl Watch {
         drop(picture);
         let own = self.child.as_ref().map(Running::logs).unwrap_or_default();
         if !self.args.once && self.nan.is_due_in(own, self.eye.agent.logs()) {
-            self.begin("NaN in its output".to_owned(), Reason::NotFinite);
+            self.begin("NaN in its output".to_owned(), Reason::NotFinite, Instant::now());
         }
     }
 
@@ -461,13 +463,15 @@ impl Watch {
                 let is_new = self.stalled.insert(stall.comm.clone());
                 // Communicators that stall together have one cause, and the evidence is of the whole job.
                 if is_analyser && !self.args.once && is_new && !self.is_fresh(SAME_INCIDENT) {
-                    self.begin(format!("stall: {}", words::headline(stall)), Reason::Incident);
+                    let before = Duration::try_from_secs_f64(stall.after_s).unwrap_or_default();
+                    let since = Instant::now().checked_sub(before).unwrap_or_else(Instant::now);
+                    self.begin(format!("stall: {}", words::headline(stall)), Reason::Incident, since);
                 }
             }
             What::Recovered { comm, .. } => {
                 self.stalled.remove(comm);
                 if self.stalled.is_empty() {
-                    self.best.store(0, Ordering::Relaxed);
+                    self.spoken.recovered();
                 }
             }
             What::Straggler(late) if late.persistent && is_analyser => self.record(late.rank),
@@ -510,7 +514,7 @@ impl Watch {
     }
 
     /// Collects, judges and passes on, in a thread.
-    fn begin(&mut self, why: String, reason: Reason) {
+    fn begin(&mut self, why: String, reason: Reason, since: Instant) {
         if self.n_incidents >= MAX_INCIDENTS && !self.args.stay {
             self.teller
                 .note(format!("no more than {MAX_INCIDENTS} incidents are collected in one run: {why}"));
@@ -531,7 +535,8 @@ impl Watch {
         };
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         let template = self.args.webhook_template.clone();
-        let best = Arc::clone(&self.best);
+        let (spoken, hold) = (Arc::clone(&self.spoken), Duration::from_secs_f64(self.args.hold));
+        let n_recoveries = spoken.n_recoveries();
         thread::spawn(move || {
             let say = |what| {
                 // The watcher may have ended.
@@ -548,14 +553,13 @@ impl Watch {
                         return Ok::<_, Failure>(None);
                     }
                     say(What::Bundle { path: bundle.display().to_string() });
-                    best.fetch_max(judged.worth(), Ordering::Relaxed);
+                    spoken.tell(&judged);
                     return Ok(Some(judged));
                 }
                 if let Some(failed) = failed {
                     say(What::Note { text: failed.message().trim_end().to_owned() });
                 }
-                say(What::Bundle { path: bundle.display().to_string() });
-                let mut bundles = vec![bundle];
+                let mut bundles = vec![bundle.clone()];
                 if let Some(asked) = asked {
                     let (more, notes) = asked.gather();
                     bundles.extend(more);
@@ -563,19 +567,29 @@ impl Watch {
                         say(What::Note { text });
                     }
                 }
-                let judged = incident::judge(&bundles)?;
-                // A later look at the same stall may see less: its ranks are ending by then.
-                if best.fetch_max(judged.worth(), Ordering::Relaxed) > 0 && judged.worth() == 0 {
-                    say(What::Note { text: STANDS.to_owned() });
-                    return Ok(None);
+                let judged = incident::judge(&bundles);
+                if let Ok(judged) = &judged {
+                    let sees_less = spoken.sees_less(judged);
+                    if sees_less {
+                        say(What::Note { text: STANDS.to_owned() });
+                    } else if judged.may_pass() {
+                        let _ = sender.send(Word::Waits);
+                    }
+                    if sees_less || judged.may_pass() && !spoken.persists(since, hold, n_recoveries) {
+                        // It is ours, and nobody was told of it.
+                        let _ = std::fs::remove_file(&bundle);
+                        return Ok(None);
+                    }
+                    spoken.tell(judged);
                 }
-                Ok(Some(judged))
+                say(What::Bundle { path: bundle.display().to_string() });
+                judged.map(Some)
             }));
             match outcome {
                 Ok(Ok(None)) => {}
                 Ok(Ok(Some(judged))) => {
                     let _ = sender.send(Word::Judged(Box::new(judged.clone())));
-                    for text in pass_on(&judged, hooks, template.as_ref()) {
+                    for text in hooks::pass_on(&judged, hooks, template.as_ref()) {
                         say(What::Note { text });
                     }
                 }
@@ -584,7 +598,7 @@ impl Watch {
                     let text = failure.message().trim_end().to_owned();
                     say(What::Note { text: text.clone() });
                     let _ = sender.send(Word::Unjudged);
-                    for text in pass_on_unjudged(&wanted, &text, hooks, template.as_ref()) {
+                    for text in hooks::pass_on_unjudged(&wanted, &text, hooks, template.as_ref()) {
                         say(What::Note { text });
                     }
                 }
@@ -636,6 +650,7 @@ impl Watch {
                 self.teller.verdict(&judged);
                 self.doing(None);
             }
+            Word::Waits => self.doing(Some("judged; waiting whether it goes on by itself")),
             Word::Unjudged => self.worst = worse(self.worst, "undecided"),
             Word::Done => {
                 self.n_under_way = self.n_under_way.saturating_sub(1);
@@ -663,6 +678,7 @@ impl Watch {
     }
 
     fn wait_for_incidents(&mut self) {
+        self.spoken.over();
         let until = Instant::now()
             + LAST_WAIT
             + hooks::patience(self.args.on_stall.is_some(), self.args.webhook.is_some());
@@ -706,7 +722,7 @@ impl Watch {
         let was_seen = !self.eye.agent.never_seen();
         let reason = if is_judged {
             // What the ranks and their launcher say at their end may tell more than the stall did.
-            let than = self.best.load(Ordering::Relaxed);
+            let than = self.spoken.best();
             (self.child.is_none() && than < SUREST).then_some(Reason::Doubt { was_seen, than })
         } else if is_bad {
             Some(Reason::Incident)
@@ -723,7 +739,7 @@ impl Watch {
         if let Some(reason) = reason
             && !self.args.once
         {
-            self.begin(how, reason);
+            self.begin(how, reason, Instant::now());
             self.wait_for_incidents();
         }
         let code = match status {
@@ -761,46 +777,6 @@ fn worse(before: Code, cause: &str) -> Code {
         (_, "undecided") => Code::Undecided,
         _ => Code::Findings,
     }
-}
-
-/// Calls hooks, one beside the other, and answers with what came of them.
-fn pass_on(
-    judged: &Judged,
-    hooks: (Option<String>, Option<String>),
-    template: Option<&Template>,
-) -> Vec<String> {
-    let body = serde_json::json!({
-        "schema": ringleader_watch::event::SCHEMA,
-        "event": "verdict",
-        "at": ringleader_watch::event::seconds(now_ns()),
-        "host": ringleader_collect::follow::host(),
-        "bundle": judged.bundle,
-        "text": format!("{}: {}", judged.report.verdict.cause, judged.report.verdict.summary),
-        "report": judged.report,
-    });
-    let posted = template.map_or_else(|| body.to_string(), |template| template.fill(&body));
-    hooks::call(hooks, &judged.json, Some(&judged.bundle), &posted)
-}
-
-/// The same where there is neither bundle nor report: what was seen, as events.
-fn pass_on_unjudged(
-    wanted: &ToCollect,
-    failed: &str,
-    hooks: (Option<String>, Option<String>),
-    template: Option<&Template>,
-) -> Vec<String> {
-    let events: Vec<serde_json::Value> =
-        wanted.events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let body = serde_json::json!({
-        "schema": ringleader_watch::event::SCHEMA,
-        "event": "unjudged",
-        "at": ringleader_watch::event::seconds(now_ns()),
-        "host": ringleader_collect::follow::host(),
-        "text": format!("{}; no evidence could be kept: {failed}", wanted.why),
-        "events": events,
-    });
-    let posted = template.map_or_else(|| body.to_string(), |template| template.fill(&body));
-    hooks::call(hooks, &body.to_string(), None, &posted)
 }
 
 /// Prints, and ignores a closed pipe.

@@ -60,6 +60,11 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds,
           env = "RINGLEADER_STALL_FLOOR", hide_env = true)]
     pub(crate) stall_floor: f64,
+    /// Hold the verdict on a rank that lives and is elsewhere until the others have waited this long, or the job ends:
+    /// it may come back by itself. The stall itself is reported at once
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = hold,
+          env = "RINGLEADER_HOLD", hide_env = true)]
+    pub(crate) hold: f64,
     /// Folder for bundles [default: the current one]
     #[arg(long, value_name = "DIR", env = "RINGLEADER_OUT", hide_env = true)]
     pub(crate) out: Option<PathBuf>,
@@ -112,6 +117,10 @@ fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
 
 fn seconds(text: &str) -> Result<f64, String> {
     number(text, 0.1, MAX_S)
+}
+
+fn hold(text: &str) -> Result<f64, String> {
+    number(text, 0.0, MAX_S)
 }
 
 fn interval(text: &str) -> Result<f64, String> {

@@ -10,6 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::incident::{Judged, ToCollect};
+use super::template::Template;
+
 /// Time that a command has.
 const COMMAND_S: u64 = 60;
 /// Time that a webhook has, each try.
@@ -179,6 +182,46 @@ pub(crate) fn address(url: &str) -> Result<String, String> {
     } else {
         Err("an address begins with http:// or https://".to_owned())
     }
+}
+
+/// Calls hooks, one beside the other, and answers with what came of them.
+pub(crate) fn pass_on(
+    judged: &Judged,
+    hooks: (Option<String>, Option<String>),
+    template: Option<&Template>,
+) -> Vec<String> {
+    let body = serde_json::json!({
+        "schema": ringleader_watch::event::SCHEMA,
+        "event": "verdict",
+        "at": ringleader_watch::event::seconds(super::now_ns()),
+        "host": ringleader_collect::follow::host(),
+        "bundle": judged.bundle,
+        "text": format!("{}: {}", judged.report.verdict.cause, judged.report.verdict.summary),
+        "report": judged.report,
+    });
+    let posted = template.map_or_else(|| body.to_string(), |template| template.fill(&body));
+    call(hooks, &judged.json, Some(&judged.bundle), &posted)
+}
+
+/// The same where there is neither bundle nor report: what was seen, as events.
+pub(crate) fn pass_on_unjudged(
+    wanted: &ToCollect,
+    failed: &str,
+    hooks: (Option<String>, Option<String>),
+    template: Option<&Template>,
+) -> Vec<String> {
+    let events: Vec<serde_json::Value> =
+        wanted.events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let body = serde_json::json!({
+        "schema": ringleader_watch::event::SCHEMA,
+        "event": "unjudged",
+        "at": ringleader_watch::event::seconds(super::now_ns()),
+        "host": ringleader_collect::follow::host(),
+        "text": format!("{}; no evidence could be kept: {failed}", wanted.why),
+        "events": events,
+    });
+    let posted = template.map_or_else(|| body.to_string(), |template| template.fill(&body));
+    call(hooks, &body.to_string(), None, &posted)
 }
 
 #[cfg(test)]
