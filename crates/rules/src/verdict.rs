@@ -167,13 +167,20 @@ fn yield_to_last_words(scene: &Scene<'_>, findings: &mut [Finding]) {
             Cause::ShapeMismatch | Cause::DtypeMismatch | Cause::OpMismatch | Cause::CollectiveDesync
         )
     };
-    let is_said =
-        findings.iter().any(|f| f.rule == by_table && is_mismatch(f.cause) && f.weight > Weight::Symptom);
+    let is_by_table = |f: &Finding| f.rule == by_table && f.weight > Weight::Symptom;
+    // What the records prove to differ, and another's exception, end ranks with an abort as well.
+    let is_proven = |f: &Finding| {
+        f.severity == Severity::Error && f.confidence == Confidence::High && f.weight >= Weight::Derived
+    };
+    let is_said = findings.iter().any(|f| is_mismatch(f.cause) && (is_by_table(f) || is_proven(f)));
+    let has_raised = findings.iter().any(|f| {
+        f.cause == Cause::ApplicationException && is_proven(f) && f.culprits.iter().any(|c| c.rank.is_some())
+    });
     let are_aborts = scene.fates().all().all(|(_, fate)| match fate.end() {
         End::Crashed(signal) => signal.number == SIGABRT,
         _ => true,
     });
-    if is_said && are_aborts {
+    if (is_said || has_raised) && are_aborts {
         let crashes = findings.iter_mut().filter(|f| f.cause == Cause::ProcessCrashed);
         crashes.for_each(|f| f.weight = f.weight.min(Weight::Symptom));
         // The end is a second kind of evidence beside the words.

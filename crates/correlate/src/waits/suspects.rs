@@ -63,8 +63,7 @@ pub fn suspects(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], all: &[Waits]) ->
         }
     }
     for waits in all.iter().filter(|w| w.view.knows_ends()) {
-        let whole = |cycle: &&Vec<Node>| went_on(ledger, waits, cycle).is_none();
-        for root in waits.cycles.iter().filter(whole).filter_map(|cycle| broken_pair(ledger, waits, cycle)) {
+        for root in waits.cycles.iter().filter_map(|cycle| owes_message(ledger, waits, cycle)) {
             match found.iter_mut().find(|s| s.node == root.node) {
                 Some(known) => {
                     known.views.push(waits.view);
@@ -90,6 +89,17 @@ pub fn suspects(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], all: &[Waits]) ->
         ))
     });
     found
+}
+
+/// The rank of a cycle that owes a message: it left one out, or it went on without one.
+fn owes_message(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option<Root> {
+    let Some((node, front)) = went_on(ledger, waits, cycle) else { return broken_pair(ledger, waits, cycle) };
+    if !matches!(front.what, FrontKind::P2p { .. }) {
+        return None;
+    }
+    let at = waits.fronts.iter().position(|f| std::ptr::eq(f, front))?;
+    let victims = cycle.iter().copied().filter(|n| *n != node).collect();
+    Some(Root { node, fronts: vec![at], victims, weak: false })
 }
 
 /// In a cycle of waits over a message whose other side was never posted, that side caused it: the message
@@ -164,6 +174,10 @@ pub fn went_on<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Opt
     if !waits.view.knows_ends() {
         return None;
     }
+    // A rank's own history says more than who waits for whom.
+    if let Some(broke) = broke_pattern(ledger, waits, cycle) {
+        return Some(broke);
+    }
     let mut found =
         waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))).filter_map(|front| {
             let group = ledger.groups().get(front.group)?;
@@ -174,21 +188,21 @@ pub fn went_on<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Opt
         });
     match (found.next(), found.next()) {
         (Some(one), None) => Some(one),
-        (None, _) => broke_pattern(ledger, waits, cycle),
         _ => None,
     }
 }
 
-/// The one rank of a cycle that broke its own order of calls, without a call that others of the cycle wait in. Where
+/// The one rank of a cycle that broke its own order of calls, without a call or message that others of the cycle wait in. Where
 /// several did, the program calls its groups in another order there.
 fn broke_pattern<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
     let mut found: Option<(Node, &'w Front)> = None;
-    for front in waits.fronts.iter().filter(|f| matches!(f.what, FrontKind::Collective(_))) {
+    for front in &waits.fronts {
         let Some(group) = ledger.groups().get(front.group) else { continue };
         if !front.waiting.iter().filter_map(|m| node(group, *m)).any(|n| cycle.contains(&n)) {
             continue;
         }
-        for member in &front.behind {
+        // With its calls queued on the GPU it may have made the next step's already.
+        for member in front.behind.iter().chain(&front.held) {
             let Some(who) = node(group, *member).filter(|n| cycle.contains(n)) else { continue };
             let Some(Some(track)) = group.tracks.get(*member) else { continue };
             if !pattern::left_out(track) {

@@ -64,3 +64,35 @@ impl Told {
         self.n_recoveries() == before
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLD: Duration = Duration::from_millis(400);
+
+    #[test]
+    fn a_stall_that_lasts_is_told() {
+        let told = Told::default();
+        let since = Instant::now();
+        assert!(told.persists(since, HOLD, told.n_recoveries()));
+        assert!(since.elapsed() >= HOLD);
+    }
+
+    #[test]
+    fn one_that_passes_is_not() {
+        let told = Told::default();
+        let before = told.n_recoveries();
+        told.recovered();
+        assert!(!told.persists(Instant::now(), HOLD, before));
+    }
+
+    #[test]
+    fn at_the_end_nothing_is_held_back() {
+        let told = Told::default();
+        told.over();
+        let since = Instant::now();
+        assert!(told.persists(since, Duration::from_secs(60), told.n_recoveries()));
+        assert!(since.elapsed() < HOLD);
+    }
+}

@@ -16,7 +16,7 @@
 //! # References
 //! NCCL user guide, using multiple communicators concurrently.
 
-use ringleader_model::{Cause, Confidence, Impact, RankSet, Weight};
+use ringleader_model::{Cause, Confidence, Evidence, Impact, RankSet, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
@@ -73,16 +73,35 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 let track = f.waiting.first().and_then(|m| g.tracks.get(*m)?.as_ref())?;
                 match f.what {
                     FrontKind::Collective(seq) => scene.proof().evidence_of(track, seq),
-                    _ => None,
+                    FrontKind::P2p { from, to, .. } => {
+                        let mut states = scene.last_states().into_iter();
+                        let last =
+                            states.find(|s| s.rank.is_some() && s.rank == track.rank).map(|s| s.evidence);
+                        let what = format!("a message from member {from} to {to} of {}", g.name);
+                        last.or(Some(Evidence { cite: track.cite, text: what, kind: track.kind }))
+                    }
+                    FrontKind::Count(..) => None,
                 }
             });
+            let are_messages = fronts.iter().all(|(f, _)| matches!(f.what, FrontKind::P2p { .. }));
+            // Between messages that are under way the records of one moment show a loop as well.
+            let is_moment = scene.ledger().may_run()
+                || scene.conditions().all().any(|(_, condition)| condition.ring_gone.is_some());
+            if are_messages && is_moment {
+                continue;
+            }
             let place = fronts.iter().find_map(|(f, g)| {
                 let at =
                     f.waiting.iter().copied().find(|m| node(g, *m).is_some_and(|n| named.contains(&n)))?;
                 let FrontKind::Collective(seq) = f.what else { return None };
                 scene.proof().place_near(g.tracks.get(at)?.as_ref()?, &g.name, seq)
             });
-            let groups: Vec<&str> = fronts.iter().map(|(_, g)| g.name.as_str()).collect();
+            let mut groups: Vec<&str> = Vec::new();
+            for (_, group) in &fronts {
+                if !groups.contains(&group.name.as_str()) {
+                    groups.push(&group.name);
+                }
+            }
             let all: RankSet = cycle.iter().filter_map(|n| n.rank()).collect();
             findings.extend(
                 Draft::new(
@@ -102,10 +121,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .at(fronts.iter().filter_map(|(f, _)| f.since_ns).min())
                 .advise(
                     Impact::Harmless,
-                    format!(
-                        "enter the groups in the same order on all ranks; {} uses the reverse order",
-                        drafting::who(&named)
-                    ),
+                    if are_messages {
+                        "each waits for a message that the other sends only later: let one side of each pair send first, or give all messages of a step to one batch_isend_irecv".to_owned()
+                    } else {
+                        format!(
+                            "enter the groups in the same order on all ranks; {} uses the reverse order",
+                            drafting::who(&named)
+                        )
+                    },
                 )
                 .build(),
             );
@@ -128,6 +151,28 @@ mod tests {
         two_groups()
             .dumps(&["a/ar:8@20?", "b/ar:8@30?", ""])
             .concludes(&RULE, "deadlock-cycle 0-1 at step:20, high");
+    }
+
+    #[test]
+    fn both_receive_first() {
+        let steps = |step: &str, last: &str| format!("{}{last}", step.repeat(12));
+        let first = steps("send>1:8 recv<1:8 ", "recv<1:8?");
+        let second = steps("recv<0:8 send>0:8 ", "recv<0:8?");
+        // Their sends are queued behind what they receive.
+        let (first, second) = (first + " send>1:8?", second + " send>0:8?");
+        let job = Stage::job(2).rings(&[&first, &second]);
+        job.expect(&RULE, &["deadlock-cycle 0-1"]);
+        assert!(job.finding(&RULE).actions[0].text.contains("send first"));
+    }
+
+    /// To a ring the messages of one group call are several, and none of them holds up another.
+    #[test]
+    fn messages_that_are_under_way() {
+        let steps = |step: &str, last: &str| format!("{}{last}", step.repeat(12));
+        let first = steps("send>1:8 recv<1:8 ", "recv<1:8? send>1:8?");
+        let second = steps("recv<0:8 send>0:8 ", "recv<0:8? send>0:8?");
+        let job = || Stage::job(2).rings(&[&first, &second]);
+        job().ring_gone(1).silent(&RULE);
     }
 
     #[test]

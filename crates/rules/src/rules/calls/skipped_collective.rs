@@ -235,6 +235,19 @@ mod tests {
         ringed(alone).silent(&RULE);
     }
 
+    /// Ranks 0 and 3 share a group of their own beside that of all.
+    #[test]
+    fn its_own_history_says_more_than_who_waits_for_whom() {
+        let ends = |last: &str| format!("{}{last}", "ends/ar:8 ar:1 ".repeat(12));
+        let inner = "ar:1 ".repeat(12) + "ar:1?";
+        let job = |first: &str, last: &str| {
+            let job = Stage::job(4).group("default_pg", 0..4).group("ends", [0, 3]);
+            job.rings(&[&ends(first), &inner, &inner, &ends(last)])
+        };
+        job("ends/ar:8?", "ar:1? ends/ar:8?").expect(&RULE, &["skipped-collective 3"]);
+        job("ar:1? ends/ar:8?", "ends/ar:8?").expect(&RULE, &["skipped-collective 0"]);
+    }
+
     #[test]
     fn ahead_by_the_count_of_nccl() {
         let logs =

@@ -79,6 +79,10 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
         let fate = scene.fate(rank);
         let is_seen_gone = fate.is_some_and(Fate::is_gone);
         let gone = is_seen_gone || fate.is_some_and(Fate::is_cut_off);
+        // It lived until its launcher ended it, since others had timed out waiting for it.
+        if fate.is_some_and(Fate::outlived_others) && scene.failure().has(Way::TimedOut) {
+            continue;
+        }
         let silent = suspect.weak
             && condition.is_none_or(|c| {
                 c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none()
@@ -215,6 +219,18 @@ mod tests {
         let told = job.nccl_raised(Some(0), "socketPollConnect: Connection closed by remote peer vm<4711>");
         told.expect(&RULE, &["peer-process-died 1"]);
         let verdict = crate::diagnose(&told.case);
+        assert_eq!(verdict.culprits.first().and_then(|c| c.rank), Some(ringleader_model::Rank(1)));
+    }
+
+    #[test]
+    fn a_worker_that_was_killed_explains_the_closed_connection() {
+        let killed = "DataLoader worker (pid 4711) is killed by signal: Killed.";
+        let job =
+            two_nodes().nccl_raised(Some(0), "socketPollConnect: Connection closed by remote peer vm<4711>");
+        let verdict = crate::diagnose(&job.case);
+        assert_eq!(verdict.cause, ringleader_model::Cause::PeerProcessDied);
+        let verdict = crate::diagnose(&job.raised(Some(1), "RuntimeError", killed, &[]).case);
+        assert_ne!(verdict.cause, ringleader_model::Cause::PeerProcessDied);
         assert_eq!(verdict.culprits.first().and_then(|c| c.rank), Some(ringleader_model::Rank(1)));
     }
 

@@ -53,7 +53,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
         let fate = scene.fate(rank);
-        let dead = fate.is_some_and(|f| f.is_gone() || f.is_halted() || f.failed_by_itself());
+        // Gone by now, since its launcher ended it after others had timed out.
+        let has_waited = scene.failure().has(Way::TimedOut) && fate.is_some_and(Fate::outlived_others);
+        let dead = !has_waited && fate.is_some_and(|f| f.is_gone() || f.is_halted() || f.failed_by_itself());
         if dead || scene.has_parted(suspect.node) {
             continue;
         }
@@ -371,9 +373,53 @@ mod tests {
     }
 
     #[test]
+    fn in_a_collective_that_nothing_records() {
+        use ringleader_model::SecondLook;
+        let gather = ("jax/experimental/multihost_utils.py", 158, "process_allgather.<locals>._pjit");
+        let mut stage = Stage::job(2).rings_on(&["ar:9*12", "ar:9*12 ag:9?"], &[0, 0]);
+        stage = stage.seen(1_000, "S R", |rank, picked| {
+            picked.again = Some(SecondLook {
+                after_ms: 1_500,
+                state: if rank == 0 { "S" } else { "R" }.into(),
+                cpu_ms: 9_000 + if rank == 0 { 0 } else { 1_500 },
+                first_cpu_ms: 9_000,
+                ..SecondLook::default()
+            });
+        });
+        for _ in 0..2 {
+            stage = stage.stands(0, &[gather, ("/srv/fit.py", 61, "main")]);
+            stage = stage.stands(1, &[("/srv/fit.py", 40, "main")]);
+        }
+        stage.silent(&RULE);
+        assert_eq!(crate::diagnose(&stage.case).cause, Cause::ExtraCollective);
+    }
+
+    #[test]
+    fn ended_by_its_launcher_after_the_others_had_timed_out() {
+        use crate::rules::process::peer_process_died;
+        let job = || Stage::job(2).rings(&["ar:9*12 ar:9?", "ar:9*12"]).rings_gone();
+        let ended = |job: Stage| job.failed(0, -6, true).failed(1, -15, false);
+        let timed_out = ended(job().timed_out(0, "ar:9", 13, 13));
+        timed_out.silent(&peer_process_died::RULE);
+        timed_out.expect(&RULE, &["stuck-outside-collective 1"]);
+        // One that was killed was not waited for in vain.
+        job().timed_out(0, "ar:9", 13, 13).failed(1, -9, true).failed(0, -6, false).silent(&RULE);
+    }
+
+    #[test]
     fn on_its_way_out() {
         let leave =
             ("/opt/site-packages/torch/distributed/distributed_c10d.py", 2170, "destroy_process_group");
         waiting().stands(2, &[leave, FETCH]).silent(&RULE);
+        let jax = [
+            ("jax/_src/distributed.py", 244, "State.shutdown"),
+            ("jax/_src/distributed.py", 433, "shutdown"),
+            ("jax/_src/api.py", 2860, "clean_up"),
+        ];
+        waiting().stands(2, &jax).silent(&RULE);
+        // A program's own function of that name is no farewell.
+        waiting()
+            .stands(2, &[("/srv/queue.py", 9, "shutdown")])
+            .expect(&RULE, &["stuck-outside-collective 2"]);
     }
 }

@@ -116,6 +116,17 @@ mod tests {
         stage.push(SourceKind::PlainText, Who::default(), Fact::Progress(progress))
     }
 
+    /// What ends a process without a word of its own is no number.
+    #[test]
+    fn a_rank_that_is_gone_comes_first() {
+        let job = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12 ar:9?"]);
+        let nan = |mut job: Stage| {
+            job.case.observations.extend(printed(9, 9).case.observations);
+            crate::diagnose(&job.case).cause
+        };
+        assert_eq!(nan(job.ring_gone(1)), ringleader_model::Cause::PeerProcessDied);
+    }
+
     #[test]
     fn nothing_finite_follows() {
         printed(9, 9).expect(&RULE, &["nan-loss"]);
