@@ -308,9 +308,9 @@ fn settle_pair(
                 None if track.open_end || track.p2p_open => front.unknown.push(other as usize),
                 // Entered, but the other has an older operation to finish first.
                 Some(p2p) => {
-                    let older = node(group, other as usize).and_then(|n| oldest.get(&n)).is_some_and(|o| {
-                        o.order < i64::from(p2p.op) && !(o.is_p2p && are_at_once(group, track, o, p2p))
-                    });
+                    let older = node(group, other as usize)
+                        .and_then(|n| oldest.get(&n))
+                        .is_some_and(|o| o.order < i64::from(p2p.op));
                     if older && p2p.done == Some(false) {
                         front.held.push(other as usize);
                     }
@@ -321,13 +321,6 @@ fn settle_pair(
         Some(None) => front.unseen.push(other as usize),
         None => {}
     }
-}
-
-/// Messages of one group call, which a ring records one by one: none of them holds up another.
-fn are_at_once(group: &Group<'_>, track: &Track<'_>, first: &Oldest, second: &P2p) -> bool {
-    let began = u32::try_from(first.order).ok().and_then(|op| track.created_ns(op));
-    group.view == View::Ring
-        && began.zip(track.created_ns(second.op)).is_some_and(|(a, b)| b - a < AT_ONCE_NS)
 }
 
 fn track_rolled(group: &Group<'_>, at: usize) -> bool {

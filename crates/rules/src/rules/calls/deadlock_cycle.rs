@@ -165,7 +165,7 @@ mod tests {
         assert!(job.finding(&RULE).actions[0].text.contains("send first"));
     }
 
-    /// To a ring the messages of one group call are several, and none of them holds up another.
+    /// Records of one moment show messages that wait for each other, too.
     #[test]
     fn messages_that_are_under_way() {
         let steps = |step: &str, last: &str| format!("{}{last}", step.repeat(12));
