@@ -92,7 +92,7 @@ mod tests {
         let told = Told::default();
         told.over();
         let since = Instant::now();
-        assert!(told.persists(since, Duration::from_secs(60), told.n_recoveries()));
+        assert!(told.persists(since, Duration::from_mins(1), told.n_recoveries()));
         assert!(since.elapsed() < HOLD);
     }
 }

@@ -53,10 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
         let fate = scene.fate(rank);
-        // Gone by now, since its launcher ended it after others had timed out.
-        let has_waited = scene.failure().has(Way::TimedOut) && fate.is_some_and(Fate::outlived_others);
-        let dead = !has_waited && fate.is_some_and(|f| f.is_gone() || f.is_halted() || f.failed_by_itself());
-        if dead || scene.has_parted(suspect.node) {
+        if fate.is_some_and(|fate| is_dead(scene, fate)) || scene.has_parted(suspect.node) {
             continue;
         }
         // With an operation of its own in flight it is inside, wherever its program is.
@@ -155,6 +152,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Undecided(needs);
     }
     Outcome::from_findings(findings)
+}
+
+/// It does not live, and did not while the others waited for it: a launcher ends those that live once others have timed out.
+fn is_dead(scene: &Scene<'_>, fate: &Fate) -> bool {
+    let has_waited = scene.failure().has(Way::TimedOut) && fate.outlived_others();
+    !has_waited && (fate.is_gone() || fate.is_halted() || fate.failed_by_itself())
 }
 
 /// The others wait in the first calls of their group, or in a barrier: there ranks meet that have work of their own to do
