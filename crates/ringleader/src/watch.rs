@@ -53,8 +53,7 @@ use self::incident::{Judged, Reason, ToCollect};
 use self::nan::Nan;
 use self::nodes::Nodes;
 use self::picture::Picture;
-
-use self::told::{SUREST, Told};
+use self::told::{STANDS, SUREST, Told};
 use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::{Failure, has_proc};
@@ -67,8 +66,6 @@ const NAP: Duration = Duration::from_millis(25);
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
-/// Said where a later look finds no cause.
-const STANDS: &str = "another look at the same stall shows no more: the verdict before it stands";
 /// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -350,6 +347,8 @@ enum Word {
     Judged(Box<Judged>),
     /// A verdict is held back: what it names may end by itself.
     Waits,
+    /// What was judged is over, and nobody was told of it.
+    Passed,
     /// Nothing could be collected, or judged.
     Unjudged,
     /// It is over, well or not.
@@ -569,7 +568,7 @@ impl Watch {
                 }
                 let judged = incident::judge(&bundles);
                 if let Ok(judged) = &judged {
-                    let sees_less = spoken.sees_less(judged);
+                    let sees_less = spoken.sees_less(judged, SAME_END);
                     if sees_less {
                         say(What::Note { text: STANDS.to_owned() });
                     } else if judged.may_pass() {
@@ -578,6 +577,7 @@ impl Watch {
                     if sees_less || judged.may_pass() && !spoken.persists(since, hold, n_recoveries) {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
+                        let _ = sender.send(Word::Passed);
                         return Ok(None);
                     }
                     spoken.tell(judged);
@@ -651,6 +651,12 @@ impl Watch {
                 self.doing(None);
             }
             Word::Waits => self.doing(Some("judged; waiting whether it goes on by itself")),
+            Word::Passed => {
+                // It has left nothing on the disk, and what stalls after it is something else.
+                self.n_incidents = self.n_incidents.saturating_sub(1);
+                self.last_incident = None;
+                self.stalled.clear();
+            }
             Word::Unjudged => self.worst = worse(self.worst, "undecided"),
             Word::Done => {
                 self.n_under_way = self.n_under_way.saturating_sub(1);

@@ -184,7 +184,7 @@ fn yield_to_last_words(scene: &Scene<'_>, findings: &mut [Finding]) {
         let crashes = findings.iter_mut().filter(|f| f.cause == Cause::ProcessCrashed);
         crashes.for_each(|f| f.weight = f.weight.min(Weight::Symptom));
         // The end is a second kind of evidence beside the words.
-        let said = findings.iter_mut().filter(|f| f.rule == by_table && is_mismatch(f.cause));
+        let said = findings.iter_mut().filter(|f| is_mismatch(f.cause) && is_by_table(f));
         said.for_each(|f| f.confidence = Confidence::High);
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_collect::collectors::{Ask, RingImage};
 use ringleader_collect::{Request, Target};
-use ringleader_report::json::{Category, Confidence, Report, Severity};
+use ringleader_report::json::{Category, Confidence, Report};
 
 use crate::collect::{self, CONNECT_MS, WINDOW_MS};
 use crate::failure::Failure;
@@ -93,8 +93,7 @@ impl Judged {
     pub(crate) fn answers(&self, reason: Reason) -> bool {
         let verdict = &self.report.verdict;
         let is_certain = verdict.cause != "undecided" && verdict.confidence != Confidence::Low;
-        let is_error = self.report.findings.first().is_some_and(|f| f.severity == Severity::Error);
-        let is_failure = is_error && !matches!(verdict.category, Category::None | Category::Performance);
+        let is_failure = !matches!(verdict.category, Category::None | Category::Performance);
         let has_cause = verdict.cause != "none" && !self.report.findings.is_empty();
         match reason {
             Reason::Incident => true,

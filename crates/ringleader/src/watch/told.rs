@@ -1,6 +1,7 @@
 //! What was told of the present stall, and what is worth telling of it still.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,8 @@ use super::incident::Judged;
 
 /// Between two looks at whether a stall is over.
 const NAP: Duration = Duration::from_millis(50);
+/// Said where a later look finds no cause.
+pub(super) const STANDS: &str = "another look at the same stall shows no more: the verdict before it stands";
 /// [`Judged::worth`] of a verdict that nothing can better.
 pub(super) const SUREST: u8 = 3;
 
@@ -18,6 +21,7 @@ pub(super) struct Told {
     best: AtomicU8,
     /// How often all that stalled went on by itself.
     n_recoveries: AtomicU32,
+    last: Mutex<Option<Instant>>,
     is_over: AtomicBool,
 }
 
@@ -41,11 +45,13 @@ impl Told {
     /// A verdict is told.
     pub(super) fn tell(&self, judged: &Judged) {
         self.best.fetch_max(judged.worth(), Ordering::Relaxed);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// A later look at the same stall sees less: its ranks are ending by then.
-    pub(super) fn sees_less(&self, judged: &Judged) -> bool {
-        judged.worth() == 0 && self.best() > 0
+    /// A look at the same stall, within `same` of the verdict before it, sees less: its ranks are ending by then.
+    pub(super) fn sees_less(&self, judged: &Judged, same: Duration) -> bool {
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        judged.worth() == 0 && self.best() > 0 && last.is_some_and(|at| at.elapsed() < same)
     }
 
     /// The number of recoveries so far, for [`Self::persists`].

@@ -80,8 +80,13 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
         if blind == Some(step) {
             ring.kernels_end();
         }
-        if std::env::var("PRETENDED_SLEEP").is_ok_and(|at| at == format!("{rank}:{step}")) {
-            thread::sleep(Duration::from_hours(1));
+        // RANK:STEP, and seconds if it wakes again.
+        let asleep = std::env::var("PRETENDED_SLEEP").unwrap_or_default();
+        if let Some(rest) = asleep.strip_prefix(&format!("{rank}:{step}")) {
+            let seconds = rest.strip_prefix(':').map(|seconds| seconds.parse().unwrap());
+            if rest.is_empty() || seconds.is_some() {
+                thread::sleep(seconds.map_or(Duration::from_hours(1), Duration::from_secs));
+            }
         }
         thread::sleep(PACE + Duration::from_millis(late_ms));
         // Each communicator in its turn.
@@ -357,6 +362,26 @@ fn without_kernels_a_rank_is_named_all_the_same() {
 }
 
 /// The bundle goes where there is room, and the verdict is not lost.
+#[test]
+fn a_rank_that_comes_back_gets_no_verdict_and_what_follows_does() {
+    let job = Job::start_with(3, u64::MAX, &[("PRETENDED_SLEEP", "2:150:14")]);
+    let mut watcher = job.watch_with_floor("4", &["--pid", &job.pids(), "--until-verdict", "--for", "120"]);
+    let stall = watcher.until("stall");
+    assert_eq!(stall["suspects"], serde_json::json!([2]), "{stall}");
+    watcher.until("recovered");
+    // Within seconds of the first stall.
+    let from = watcher.until("progress")["comms"][0]["ops_done"].as_u64();
+    while watcher.until("progress")["comms"][0]["ops_done"].as_u64() < from.map(|ops| ops + 20) {}
+    job.signal(1, "-STOP");
+    watcher.until("stall");
+    let (code, events) = watcher.end();
+    assert_eq!(code, Some(4));
+    let verdicts: Vec<_> = events.iter().filter(|event| event["event"] == "verdict").collect();
+    let causes: Vec<_> = verdicts.iter().map(|v| v["report"]["verdict"]["cause"].as_str().unwrap()).collect();
+    assert_eq!(causes, ["process-stopped"]);
+    assert_eq!(std::fs::read_dir(job.out()).unwrap().count(), 1, "the bundle of the pause is gone");
+}
+
 #[test]
 fn a_full_disk_costs_no_verdict() {
     let mut job = Job::start(3, u64::MAX);

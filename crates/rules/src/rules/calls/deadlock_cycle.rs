@@ -2,10 +2,12 @@
 //! Every rank involved has entered a collective and waits for one that waits, through other groups, for it.
 //!
 //! # Why it happens
-//! Two groups entered in opposite orders by different ranks, each call waited for before the next is made.
+//! Two groups entered in opposite orders by different ranks, each call waited for before the next is made; or two ranks
+//! that each receive before they send.
 //!
 //! # Evidence
-//! The wait-for graph over all groups has a closed loop that no rank outside holds up.
+//! The wait-for graph over all groups has a closed loop that no rank outside holds up. A loop of messages alone counts
+//! where the job does not run and no rank of it is gone.
 //!
 //! # What looks like it but is not
 //! Several groups that mismatch may be one chain of victims: only a closed loop is a deadlock.
