@@ -30,6 +30,8 @@ pub struct Stat {
     pub started_ticks: u64,
     /// Memory held, pages.
     pub resident_pages: u64,
+    /// How a zombie ended, as wait(2) gives it; 0 as well where this process may not trace that one.
+    pub wait_status: i32,
 }
 
 impl Stat {
@@ -49,8 +51,20 @@ impl Stat {
             n_threads: u32::try_from(field(17)?).ok()?,
             started_ticks: field(19)?,
             resident_pages: field(21)?,
+            wait_status: fields.get(49).and_then(|status| status.parse().ok()).unwrap_or_default(),
         })
     }
+}
+
+/// How a zombie of this user ended: its exit code, or the number of its signal, negative. None for a living process and where the
+/// kernel does not tell: it shows the status to who may trace the process, and 0 to all others.
+pub(crate) fn exit_code(stat: &Stat, uid: u32) -> Option<i64> {
+    let own = rustix::process::geteuid();
+    if stat.state != "Z" || stat.wait_status == 0 && !own.is_root() && own.as_raw() != uid {
+        return None;
+    }
+    let signal = i64::from(stat.wait_status & 0x7f);
+    Some(if signal == 0 { i64::from(stat.wait_status >> 8 & 0xff) } else { -signal })
 }
 
 /// All processes: number and stat line.

@@ -79,6 +79,8 @@ pub struct ProcessRow {
     pub ppid: Option<Pid>,
     /// `STAT` as printed; the first letter is the state.
     pub state: Box<str>,
+    /// How a zombie ended: exit code, or the number of its signal, negative.
+    pub exit_code: Option<i64>,
     /// Kernel function that it sleeps in; empty if `-` or not printed.
     pub wchan: Box<str>,
     /// Seconds since its start, if printed.

@@ -52,6 +52,9 @@ pub struct Process {
     pub uid: u32,
     /// `R`, `S`, `D`, `T`, `t`, `Z`.
     pub state: String,
+    /// How it ended, if it is a zombie: its exit code, or the number of its signal, negative.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
     /// Kernel function it sleeps in.
     pub wchan: Option<String>,
     /// Name of its program, one word.

@@ -329,13 +329,14 @@ impl<'a> Walk<'a> {
             + (i128::from(stat.started_ticks) * 1_000_000_000 / i128::from(ticks)) as i64;
         let inner = of_status("NSpid").and_then(|list| list.split_whitespace().last()?.parse::<u32>().ok());
         let hangs = seen.hidden.as_deref().is_some_and(|why| why.contains("hangs"));
+        let uid =
+            of_status("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()).unwrap_or_default();
         let mut process = Process {
             pid,
             inner_pid: inner.filter(|inner| *inner != pid),
             ppid: stat.ppid,
-            uid: of_status("Uid")
-                .and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok())
-                .unwrap_or_default(),
+            uid,
+            exit_code: procfs::exit_code(stat, uid),
             state: stat.state.clone(),
             wchan: text(&at.join("wchan")).filter(|place| !place.is_empty() && place != "0"),
             command: allowed::clean(&stat.command),

@@ -82,10 +82,11 @@ fn a_stopped_rank_of_this_machine() {
 #[test]
 fn a_zombie_below_its_launcher_is_told_with_it() {
     // The shell does not wait for what ends after it has turned into another program.
-    let own = Own::shell("sleep 0.5 & echo r; exec sleep 60", &[("RANK", "0")]).ready();
+    let own = Own::shell("(sleep 0.5; exit 3) & echo r; exec sleep 60", &[("RANK", "0")]).ready();
     let jobs = until(own.pid(), |jobs| jobs.processes.iter().any(|p| p.state == "Z"));
     let zombie = jobs.processes.iter().find(|process| process.state == "Z").unwrap();
-    assert_eq!((zombie.ppid, zombie.environment.as_ref()), (own.pid(), None));
+    assert_eq!((zombie.ppid, zombie.environment.as_ref(), zombie.exit_code), (own.pid(), None, Some(3)));
+    assert_eq!(find(&jobs, own.pid()).exit_code, None);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ringleader_knowledge::place::{self, Place};
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, Frame, NcclLog, Observation, Pid, ProcessStacks, ProcessTable, Rank,
-    RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
+    Case, Cite, Evidence, Fact, Frame, NcclLog, Observation, Pid, ProcessRow, ProcessStacks, ProcessTable,
+    Rank, RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
 };
 
 use crate::operation::clock;
@@ -438,6 +438,11 @@ impl Conditions {
 
     fn join_processes(&mut self, roster: &Roster, table: &ProcessTable, cite: Cite) {
         let mut present: Vec<Rank> = Vec::new();
+        let is_dead = |row: &&ProcessRow| {
+            row.state.starts_with('Z') && row.pid.and_then(|pid| roster.rank_of(pid, None)).is_some()
+        };
+        // One alone ended while the others live: it did so first.
+        let is_first = table.rows.iter().filter(is_dead).count() == 1;
         for row in &table.rows {
             let Some(rank) = row.pid.and_then(|pid| roster.rank_of(pid, None)) else { continue };
             present.push(rank);
@@ -461,6 +466,12 @@ impl Conditions {
                 Evidence { cite: Cite { line: row.line, ..cite }, text, kind: SourceKind::Processes };
             condition.wchan = Some(row.wchan.clone()).filter(|w| !w.is_empty());
             condition.cpu_pct = row.cpu_pct.or(condition.cpu_pct);
+            if let Some(code) = row.exit_code {
+                let how = if code < 0 { format!("signal {}", -code) } else { format!("exit code {code}") };
+                let evidence =
+                    Evidence { text: format!("{}, ended with {how}", evidence.text), ..evidence.clone() };
+                condition.exit.get_or_insert(Exit { code, is_root: is_first && code != 0, evidence });
+            }
             condition.state = Some((state, evidence));
         }
         if present.is_empty() {

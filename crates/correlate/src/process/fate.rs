@@ -229,7 +229,10 @@ impl Judge<'_, '_> {
         };
         let end = self.end(rank, c);
         let evidence = match end {
-            End::InOrder => c.signs_of_leaving(),
+            End::InOrder => {
+                let exit = c.exit.iter().map(|exit| exit.evidence.clone());
+                c.signs_of_leaving().into_iter().chain(exit).collect()
+            }
             End::CrashReported => c.crash.iter().map(|(.., e)| e.clone()).collect(),
             End::Raised => c.exception.iter().cloned().collect(),
             End::Untold => match life {
@@ -282,6 +285,10 @@ impl Judge<'_, '_> {
 
     /// Its end was seen (by a list of processes, RAS, its own log or ring), and it was an orderly one.
     fn left_in_order(&self, rank: Rank, c: &Condition) -> bool {
+        let is_zombie = c.state.as_ref().is_some_and(|(state, _)| *state == ProcessState::Zombie);
+        if is_zombie && c.exit.as_ref().is_some_and(|exit| exit.code == 0) {
+            return true;
+        }
         if c.crash.is_some() || c.state.is_some() || c.stand.is_some() || c.timed_out.is_some() {
             return false;
         }

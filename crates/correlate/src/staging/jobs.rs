@@ -299,14 +299,16 @@ impl Stage {
         stage
     }
 
-    /// A process list: each rank's state (`S`, `R`, `T`, `D:kernel_function`), or `-` for one that is not in it.
+    /// A process list: each rank's state (`S`, `R`, `T`, `D:kernel_function`, `Z=exit_code`), or `-` for one that is not in it.
     pub fn ps(self, states: &str) -> Self {
         let row = |(rank, word): (u32, &str)| {
             let (state, wchan) = word.split_once(':').unwrap_or((word, ""));
+            let (state, exit_code) = state.split_once('=').unwrap_or((state, ""));
             (state != "-").then(|| ProcessRow {
                 line: rank + 2,
                 pid: Some(pid(rank)),
                 state: state.into(),
+                exit_code: exit_code.parse().ok(),
                 wchan: wchan.into(),
                 command: "python train.py".into(),
                 ..ProcessRow::default()

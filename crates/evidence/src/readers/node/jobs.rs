@@ -30,6 +30,7 @@ impl Reader<'_, '_, '_> {
                 pid: Some(pid),
                 ppid: Some(Pid(process.ppid)),
                 state: process.state.as_str().into(),
+                exit_code: process.exit_code,
                 wchan: process.wchan.as_deref().unwrap_or_default().into(),
                 elapsed_s: u64::try_from(self.at_ns.saturating_sub(process.started_ns) / 1_000_000_000).ok(),
                 cpu_pct: None,

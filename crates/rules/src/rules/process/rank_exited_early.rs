@@ -99,6 +99,15 @@ mod tests {
     }
 
     #[test]
+    fn a_zombie_that_ended_with_0() {
+        let hung = |states| Stage::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").ps(states);
+        hung("S S Z=0").concludes(&RULE, "rank-exited-early 2, high");
+        hung("S S Z=1").silent(&RULE);
+        hung("S S Z=-9").silent(&RULE);
+        hung("S S Z").silent(&RULE);
+    }
+
+    #[test]
     fn it_destroyed_its_communicator() {
         let leaves = |log: &mut NcclLog, _| {
             for comm in &mut log.comms {
