@@ -76,6 +76,13 @@ pub fn processes(proc: &Path) -> BTreeMap<u32, Stat> {
     procfs::processes(proc)
 }
 
+/// How a process that has ended and is not collected yet (state Z) ended: its exit code, or the number of its signal, negative.
+/// None for one that lives, or where the kernel does not tell this user.
+pub fn exit_code(proc: &Path, pid: u32, stat: &Stat) -> Option<i64> {
+    let owner = || fs::metadata(proc.join(pid.to_string())).ok().map(|at| at.uid());
+    (stat.state == "Z").then(owner).flatten().and_then(|uid| procfs::exit_code(stat, uid))
+}
+
 /// One process; none if it is gone, or cannot be read now.
 pub fn process(proc: &Path, pid: u32) -> Option<Stat> {
     ask(proc, pid).ok().flatten()

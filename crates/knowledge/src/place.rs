@@ -25,6 +25,9 @@ pub struct Place {
     pub source: &'static str,
 }
 
+/// Id of a sleep that the program asked for.
+pub const SLEEP: &str = "sleep";
+
 /// All activities, most specific first.
 pub fn all() -> &'static [Place] {
     PLACES

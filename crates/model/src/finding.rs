@@ -216,6 +216,8 @@ pub struct RankLook {
     pub place: Option<Frame>,
     /// What it waits for or does, in words.
     pub waits_for: Option<String>,
+    /// The kind of what it does, an id of `knowledge::place`.
+    pub activity: Option<&'static str>,
     /// Whether it moved between the readings; None if that is unknown.
     pub has_moved: Option<bool>,
     /// Time between the readings, seconds.

@@ -11,10 +11,23 @@ pub enum WatchEvent {
     Recovered(Option<u64>),
     /// Processes of the job with their ranks, including those that have ended.
     Ranks(Vec<Who>),
+    /// Which of them have ended, and whether all have.
+    Gone(Vec<WatchedEnd>, bool),
     /// When the first of these processes started, ns since 1970 by the clock of its node.
     Began(i64),
     /// Collectives have become slow, no rank is late, and the network is slow in one place.
     SlowLink(Box<WatchedLink>),
+}
+
+/// The end of a process with a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchedEnd {
+    /// Its rank.
+    pub rank: Rank,
+    /// When the watcher saw that it had ended, ns since 1970 by the clock of its node.
+    pub at_ns: i64,
+    /// Its exit code, or the number of its signal, negative.
+    pub exit_code: Option<i64>,
 }
 
 /// A link that a watcher found to be slow.

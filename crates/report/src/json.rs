@@ -120,6 +120,9 @@ pub struct RankRow {
     pub place: Option<Place>,
     /// What it does or waits for there.
     pub waits_for: Option<String>,
+    /// The kind of what it does in a job that runs: `sleep`, `data-loader`, `compilation` … May grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity: Option<String>,
     /// Seconds for which it has been at this place, at least; null if it moved or that is unknown.
     pub since: Option<f64>,
     /// Whether it moved between the readings.
@@ -465,6 +468,7 @@ impl From<&model::RankLook> for RankRow {
             busy: look.busy.map(|share| (share * 1e3).round() / 1e3),
             place: look.place.as_ref().map(Place::from),
             waits_for: look.waits_for.clone(),
+            activity: look.activity.map(str::to_owned),
             since: (look.has_moved == Some(false)).then(|| (look.apart_s * 10.0).round() / 10.0),
             has_moved: look.has_moved,
         }

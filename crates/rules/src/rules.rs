@@ -44,6 +44,7 @@ pub static ALL: &[&Rule] = &[
     &process::stands_apart::RULE,
     &process::two_looks::RULE,
     &process::stopped_from_outside::RULE,
+    &process::waited_in_vain::RULE,
     &program::ranks_disagree::RULE,
     &program::gradient_not_finite::RULE,
     &program::loss_is_nan::RULE,

@@ -42,7 +42,7 @@ pub(crate) fn settle(scene: &Scene<'_>, by_rules: Verdict) -> Decision {
     if was_recorded(scene) && is_clear_of_nothing(scene, &by_rules) {
         return alone(refused(scene, by_rules));
     }
-    if is_read_whole(scene, &by_rules) {
+    if is_read_whole(scene, &by_rules) && !is_silent_on_failure(scene, &by_rules) {
         return alone(by_rules);
     }
     if outweighs_words(scene, &by_rules) {
@@ -63,6 +63,15 @@ fn is_read_whole(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
         _ => likeness::is_collected(scene.case()),
     };
     health::is_without_evidence(scene.case()) || was_recorded(scene) || is_collected()
+}
+
+/// Whether the rules know no cause of a failure that words report, and no operation of the job was recorded: what was collected at
+/// its end is what it printed.
+fn is_silent_on_failure(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
+    by_rules.cause == Cause::Undecided
+        && was_recorded(scene)
+        && !keeps_operations(scene)
+        && scene.failure().first().is_some()
 }
 
 /// Whether what a rule read is more than what words resemble: in a line or two, or of a rank that a line names.

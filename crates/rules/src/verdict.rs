@@ -123,6 +123,7 @@ fn rows(scene: &Scene<'_>) -> Vec<RankLook> {
             busy: Some(look.busy),
             place: look.place.clone(),
             waits_for,
+            activity: look.activity,
             has_moved: look.has_moved,
             apart_s: looks.apart_s(),
         }
@@ -236,13 +237,19 @@ fn yield_to_the_named(scene: &Scene<'_>, findings: &mut [Finding]) {
             && f.culprits.iter().any(|c| c.rank.is_some())
     };
     let is_named = findings.iter().any(is_end);
+    let ranks_of = |f: &Finding| -> RankSet { f.culprits.iter().filter_map(|c| c.rank).collect() };
+    let ended: Vec<RankSet> = findings.iter().filter(|f| is_end(f)).map(ranks_of).collect();
+    let is_told = |f: &Finding| {
+        let ranks = ranks_of(f);
+        ended.iter().any(|told| ranks.ranks().iter().all(|rank| told.contains(*rank)))
+    };
     let is_silently_gone = scene
         .conditions()
         .all()
         .any(|(rank, condition)| condition.ring_gone.is_some() && scene.thrown(rank).is_none());
     for finding in findings {
         let is_echo = match finding.cause {
-            Cause::PeerProcessDied => is_named && finding.culprits.is_empty(),
+            Cause::PeerProcessDied => is_named && (finding.culprits.is_empty() || is_told(finding)),
             Cause::NanLoss => is_silently_gone,
             _ => false,
         };

@@ -118,6 +118,10 @@ pub struct SeenRank {
     pub state: crate::digest::ProcessState,
     /// When it began, seconds since 1970 by the node's clock; none if that is not known.
     pub began: Option<f64>,
+    /// Since when it has been in this state, seconds since 1970.
+    pub since: Option<f64>,
+    /// How it ended, if the kernel told: its exit code, or the number of its signal, negative.
+    pub exit_code: Option<i64>,
 }
 
 /// Most communicators in one event.

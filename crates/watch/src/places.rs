@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{MAX_STATES, RankState, Shape, Stall, seconds};
-use crate::ledger::{Ledger, Member};
+use crate::ledger::{Group, Ledger, Member};
 use crate::settings::Settings;
 use crate::start;
 use crate::waiting::{Call, Stand};
@@ -18,6 +18,8 @@ const NEWS_NS: i64 = 60_000_000_000;
 const WAITING_NS: i64 = 15_000_000_000;
 /// One that does not end by itself is an alarm after this.
 const STUCK_NS: i64 = 30_000_000_000;
+/// The same in a job whose communicators are idle: what another program does for a rank may take a while.
+const IDLE_STUCK_NS: i64 = 60_000_000_000;
 /// Places that a sentence names.
 const MAX_NAMED: usize = 4;
 
@@ -30,15 +32,37 @@ pub(crate) struct Found {
 
 /// Whether stacks would show who stands where, and whether that has just begun.
 pub(crate) fn asks_stacks(ledger: &Ledger<'_>) -> Option<bool> {
-    let members = start::ranks(ledger)?;
+    let (members, _) = ranks(ledger)?;
     let asleep = |member: &&Member<'_>| member.word.waiting.asleep_ns(ledger.now_ns);
     let longest_ns = members.iter().filter_map(asleep).map(|since| ledger.now_ns - since).max()?;
     (longest_ns >= ASK_NS).then_some(longest_ns < NEWS_NS)
 }
 
+/// The live ranks of a job in which no operation can be seen, because there is no communicator or nothing is in flight in any; and
+/// how long a stand that does not end by itself lasts before it is an alarm.
+fn ranks<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<(Vec<&'t Member<'a>>, i64)> {
+    start::ranks(ledger).map(|members| (members, STUCK_NS)).or_else(|| Some((idle(ledger)?, IDLE_STUCK_NS)))
+}
+
+/// The live ranks of a job with communicators in which nothing has moved for a while and nothing is in flight: its ranks may wait
+/// for each other in another library, such as Gloo.
+fn idle<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<Vec<&'t Member<'a>>> {
+    let mut open = ledger.groups.iter().filter(|group| !group.is_ended).peekable();
+    open.peek()?;
+    let rests = |group: &Group<'_>| {
+        !group.is_inside && group.front.is_none() && ledger.now_ns - group.moved_ns > WAITING_NS
+    };
+    if !open.all(rests) {
+        return None;
+    }
+    let live = ledger.members.iter().filter(|member| !member.is_over() && !member.is_silent);
+    let members: Vec<_> = live.filter(|member| member.word.digest.rank.is_some()).collect();
+    (members.len() > 1).then_some(members)
+}
+
 /// What stands still at this moment: a rank sleeps in a call that needs others, and has not run for a while.
 pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
-    let members = start::ranks(ledger)?;
+    let (members, stuck_ns) = ranks(ledger)?;
     // What is stopped or gone is reported as that.
     let is_lost = |member: &Member<'_>| member.word.digest.rank.is_some() && member.is_broken(ledger.now_ns);
     if ledger.members.iter().any(is_lost) {
@@ -95,7 +119,7 @@ pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
     } else {
         stands.iter().all(|stand| stand.asleep_ns.is_some() || stand.call.is_some())
     };
-    let patience_ns = if ends_not { STUCK_NS } else { settings.first_floor_ns };
+    let patience_ns = if ends_not { stuck_ns } else { settings.first_floor_ns };
     // Somebody out of sight may do what these wait for.
     let is_alarm = ledger.now_ns - last_ns >= patience_ns && is_whole(&members) && stands_still;
     let since_ns = if is_alarm { last_ns } else { first_ns };

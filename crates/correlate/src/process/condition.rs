@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ringleader_knowledge::place::{self, Place};
 use ringleader_model::{
     Case, Cite, Evidence, Fact, Frame, NcclLog, Observation, Pid, ProcessRow, ProcessStacks, ProcessTable,
-    Rank, RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, user_frame,
+    Rank, RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, WatchEvent, WatchedEnd, user_frame,
 };
 
 use crate::operation::clock;
@@ -40,6 +40,10 @@ pub struct Exit {
 
 /// Frames of Python within which a wait for the GPU is the wait of the innermost call: wrappers of torch are fewer.
 const NEAR_FRAMES: u32 = 12;
+
+/// Processes that ended within this many seconds ended together: a watcher looks twice a second, and a GPU takes time to be given
+/// back.
+const TOGETHER_S: i64 = 3;
 
 /// Where a process is in its program.
 #[derive(Clone, Debug)]
@@ -252,6 +256,8 @@ pub struct Condition {
 pub struct Conditions {
     by_rank: BTreeMap<Rank, Condition>,
     has_failure_table: bool,
+    /// A watcher saw all of the job's processes end.
+    is_over: bool,
 }
 
 impl Condition {
@@ -299,6 +305,9 @@ impl Conditions {
                 Fact::Nccl(log) => conditions.join_nccl(roster, log),
                 Fact::Ras(report) => conditions.join_ras(roster, report, observation.cite),
                 Fact::Torch(event) => conditions.join_torch(roster, event, observation),
+                Fact::Watch(WatchEvent::Gone(ended, is_all)) => {
+                    conditions.join_ends(ended, *is_all, observation.cite);
+                }
                 _ => {}
             }
         }
@@ -399,6 +408,30 @@ impl Conditions {
         }
     }
 
+    /// Processes that a watcher saw end.
+    fn join_ends(&mut self, ended: &[WatchedEnd], is_all: bool, cite: Cite) {
+        self.is_over |= is_all;
+        let last_ns = ended.iter().map(|end| end.at_ns).max().unwrap_or_default();
+        for end in ended {
+            let outlived_s = (last_ns - end.at_ns) / 1_000_000_000;
+            let was_outlived = !is_all || outlived_s >= TOGETHER_S;
+            let rest =
+                if is_all { format!("the last {outlived_s} s later") } else { "others lived".to_owned() };
+            let text = format!("the watcher saw rank {} end at {}, {rest}", end.rank.0, clock(end.at_ns));
+            let evidence = Evidence { cite, text, kind: SourceKind::Watch };
+            let condition = self.by_rank.entry(end.rank).or_default();
+            let is_first = was_outlived && ended.iter().all(|other| other.at_ns >= end.at_ns);
+            // Where all ended together, whoever ended the job sent the signal.
+            if let Some(code) = end.exit_code.filter(|code| *code >= 0 || was_outlived) {
+                let evidence = evidence.clone();
+                condition.exit.get_or_insert(Exit { code, is_root: is_first && code != 0, evidence });
+            }
+            if was_outlived {
+                condition.absent.get_or_insert(evidence);
+            }
+        }
+    }
+
     /// Processes whose rings were read while they lived, and those that left only a ring.
     fn join_rings(&mut self, case: &Case, roster: &Roster) {
         /// A ring that was copied by hand a moment before the others were read.
@@ -423,7 +456,7 @@ impl Conditions {
                 );
                 let closed = said(text).map(|evidence| (Farewell::Destroyed, evidence));
                 condition.comm_closed = condition.comm_closed.take().or(closed);
-            } else if lives(&ring.boot_id) && horizon.after(ring) > MOMENT_NS {
+            } else if !self.is_over && lives(&ring.boot_id) && horizon.after(ring) > MOMENT_NS {
                 let after_s = horizon.after(ring) / 1_000_000_000;
                 let text = format!(
                     "the ring of rank {} (pid {pid}) ends at {}; processes of its node lived {after_s} s later, it did not",
@@ -438,11 +471,10 @@ impl Conditions {
 
     fn join_processes(&mut self, roster: &Roster, table: &ProcessTable, cite: Cite) {
         let mut present: Vec<Rank> = Vec::new();
-        let is_dead = |row: &&ProcessRow| {
-            row.state.starts_with('Z') && row.pid.and_then(|pid| roster.rank_of(pid, None)).is_some()
-        };
-        // One alone ended while the others live: it did so first.
-        let is_first = table.rows.iter().filter(is_dead).count() == 1;
+        let is_rank = |row: &&ProcessRow| row.pid.and_then(|pid| roster.rank_of(pid, None)).is_some();
+        let n_dead = table.rows.iter().filter(is_rank).filter(|row| row.state.starts_with('Z')).count();
+        // One alone that ended while others live did so first.
+        let is_first = n_dead == 1 && table.rows.iter().filter(is_rank).count() > 1;
         for row in &table.rows {
             let Some(rank) = row.pid.and_then(|pid| roster.rank_of(pid, None)) else { continue };
             present.push(rank);
@@ -466,7 +498,8 @@ impl Conditions {
                 Evidence { cite: Cite { line: row.line, ..cite }, text, kind: SourceKind::Processes };
             condition.wchan = Some(row.wchan.clone()).filter(|w| !w.is_empty());
             condition.cpu_pct = row.cpu_pct.or(condition.cpu_pct);
-            if let Some(code) = row.exit_code {
+            // Where all have ended, whoever ended the job sent the signal.
+            if let Some(code) = row.exit_code.filter(|code| is_first || *code >= 0) {
                 let how = if code < 0 { format!("signal {}", -code) } else { format!("exit code {code}") };
                 let evidence =
                     Evidence { text: format!("{}, ended with {how}", evidence.text), ..evidence.clone() };

@@ -27,6 +27,8 @@ pub struct Look {
     pub place: Option<Frame>,
     /// What it does or waits for there, by its stack.
     pub doing: Option<String>,
+    /// The same as an id of `knowledge::place`; None if stopped.
+    pub activity: Option<&'static str>,
     /// It waits in a collective or for the GPU: for others.
     pub waits: bool,
     /// Whether its main thread went on from the first look to the second; None without two stacks.
@@ -70,6 +72,7 @@ impl Looks {
             let Some(rank) = roster.rank_of(pid, None).filter(|rank| seen.insert(*rank)) else { continue };
             looks.apart_ms = looks.apart_ms.max(again.after_ms);
             let stand = conditions.get(rank).and_then(|condition| condition.stand.as_ref());
+            let activity = stand.and_then(Stand::activity).filter(|_| !is_stopped(&again.state));
             let used = again.cpu_ms.saturating_sub(again.first_cpu_ms);
             looks.ranks.push(Look {
                 rank,
@@ -82,8 +85,9 @@ impl Looks {
                 doing: if is_stopped(&again.state) {
                     Some("stopped".to_owned())
                 } else {
-                    stand.and_then(Stand::activity).map(|busy| busy.words())
+                    activity.as_ref().map(|busy| busy.words())
                 },
+                activity: activity.map(|busy| busy.place.id),
                 waits: stand.is_some_and(super::condition::Stand::waits_in_gpu_or_collective),
                 has_moved: stacks.get(&pid).and_then(|stacks| has_moved(stacks)),
             });

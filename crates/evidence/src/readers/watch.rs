@@ -11,8 +11,8 @@
 //! Ranks that are late show in the rings, too.
 
 use ringleader_model::{
-    Fact, LocalRank, NoteKind, Pid, Rank, SourceKind, StallShape, WallTime, WatchEvent, WatchedLink,
-    WatchedStall, Who,
+    Fact, LocalRank, NoteKind, Pid, Rank, SourceKind, StallShape, WallTime, WatchEvent, WatchedEnd,
+    WatchedLink, WatchedStall, Who,
 };
 use serde_json::Value;
 
@@ -68,6 +68,15 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
                 let event = WatchEvent::Began(began_ns);
                 sink.push(cite, Who::default(), at, Fact::Watch(event), b"watch: the first process began");
             }
+            let is_gone =
+                |rank: &&Value| matches!(rank.get("state").and_then(Value::as_str), Some("dead" | "zombie"));
+            let ended: Vec<WatchedEnd> = ranks().filter(is_gone).filter_map(end).take(MAX_RANKS).collect();
+            if !ended.is_empty() {
+                let is_all = ranks().all(|rank| is_gone(&rank));
+                let text = format!("watch: {} processes have ended", ended.len());
+                let event = Fact::Watch(WatchEvent::Gone(ended, is_all));
+                sink.push(cite, Who::default(), None, event, text.as_bytes());
+            }
             let ranks = ranks();
             WatchEvent::Ranks(ranks.filter_map(process).take(MAX_RANKS).collect())
         }
@@ -98,10 +107,18 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         WatchEvent::Recovered(_) => "watch: moves again".to_owned(),
         WatchEvent::Began(_) => "watch: the first process began".to_owned(),
         WatchEvent::SlowLink(link) => format!("watch: {}", link.text),
+        WatchEvent::Gone(..) => "watch: processes have ended".to_owned(),
         WatchEvent::Ranks(ranks) => format!("watch: {} processes with a rank", ranks.len()),
     };
     sink.push(cite, Who::default(), at, Fact::Watch(event), text.as_bytes());
     true
+}
+
+/// When a process with a rank ended, and how.
+fn end(value: &Value) -> Option<WatchedEnd> {
+    let rank = value.get("rank").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).map(Rank)?;
+    let at_ns = value.get("since").and_then(Value::as_f64).and_then(ns)?;
+    Some(WatchedEnd { rank, at_ns, exit_code: value.get("exit_code").and_then(Value::as_i64) })
 }
 
 /// A process with its rank.

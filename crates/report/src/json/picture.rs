@@ -446,6 +446,7 @@ pub(super) fn ranks(picture: &model::Picture) -> Vec<RankRow> {
                 busy: None,
                 place: standing.place.as_ref().map(Place::from),
                 waits_for: some(&words.join("; ")),
+                activity: None,
                 since: None,
                 has_moved: None,
             }

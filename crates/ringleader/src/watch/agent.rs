@@ -56,6 +56,9 @@ const MAX_NAMED: usize = 8;
 /// programs that a hook may start go through all of them.
 const DESCRIPTORS: u64 = 65_536;
 
+/// Logs of helpers and launchers that have ended: more are not kept.
+const MAX_LEFT_LOGS: usize = 64;
+
 /// One process that belongs to the job.
 struct Member {
     start_ticks: u64,
@@ -80,6 +83,8 @@ struct Member {
     next_gpu_code: Instant,
     gpu_code_pause: Duration,
     is_gone: bool,
+    /// How it ended, if that was seen.
+    exit_code: Option<i64>,
     /// It has a ring that could not be opened, and why not.
     unopened: Option<String>,
 }
@@ -119,6 +124,8 @@ pub(crate) struct Agent {
     /// Why it is not known of a process whether it lives.
     trouble: Option<String>,
     began: Instant,
+    /// Logs of launchers that have ended.
+    left_logs: BTreeSet<PathBuf>,
     logs_scan: Option<Receiver<LogsOf>>,
     next_logs: Instant,
     next_new_logs: Instant,
@@ -157,6 +164,7 @@ impl Agent {
             stacks: BTreeMap::new(),
             stacks_ns: 0,
             began: Instant::now(),
+            left_logs: BTreeSet::new(),
             logs_scan: None,
             next_logs: Instant::now(),
             next_new_logs: Instant::now(),
@@ -345,7 +353,11 @@ impl Agent {
             }
             // What was taken for a rank for want of a better one is none.
             member.is_rank &= !has_known || is_known(member);
-            member.is_rank || is_it(all.get(pid), member)
+            let stays = member.is_rank || is_it(all.get(pid), member);
+            if !stays && self.left_logs.len() < MAX_LEFT_LOGS {
+                self.left_logs.append(&mut member.logs);
+            }
+            stays
         });
     }
 
@@ -505,6 +517,7 @@ impl Agent {
         digest.cpu_ms = stat.map(|stat| stat.cpu_ticks * 1000 / follow::ticks_per_second());
         // A zombie does nothing more, whether its parent collects it or not.
         member.is_gone = is_gone;
+        member.exit_code = stat.and_then(|stat| follow::exit_code(&proc, pid, stat));
         member.last = digest.clone();
         digest
     }
@@ -621,6 +634,11 @@ impl Agent {
         self.members.get(&pid).map(|member| follow::began(member.start_ticks))
     }
 
+    /// How a process of the job ended, if that was seen: its exit code, or the number of its signal, negative.
+    pub(crate) fn exit_code(&self, pid: u32) -> Option<i64> {
+        self.members.get(&pid)?.exit_code
+    }
+
     /// Whether the job was there and nothing of it is left.
     pub(crate) fn is_over(&self) -> bool {
         let all = follow::processes(&self.proc);
@@ -680,9 +698,9 @@ impl Agent {
 
     /// Logs of processes that have died: of the living the collector finds them.
     pub(crate) fn logs_of_the_dead(&self) -> Vec<PathBuf> {
-        let logs: BTreeSet<PathBuf> =
-            self.members.values().filter(|m| m.is_gone).flat_map(|m| m.logs.iter().cloned()).collect();
-        logs.into_iter().filter(|path| path.is_file()).collect()
+        let gone = self.members.values().filter(|m| m.is_gone).flat_map(|m| &m.logs);
+        let logs: BTreeSet<&PathBuf> = gone.chain(&self.left_logs).collect();
+        logs.into_iter().filter(|path| path.is_file()).cloned().collect()
     }
 }
 
@@ -706,6 +724,7 @@ impl Member {
             next_gpu_code: now,
             gpu_code_pause: RETRY,
             is_gone: false,
+            exit_code: None,
             unopened: None,
         }
     }

@@ -61,7 +61,7 @@ pub(crate) struct WatchArgs {
           env = "RINGLEADER_STALL_FLOOR", hide_env = true)]
     pub(crate) stall_floor: f64,
     /// Hold the verdict on a rank that lives and is elsewhere until the others have waited this long, or the job ends:
-    /// it may come back by itself. The stall itself is reported at once
+    /// it may come back by itself; twice as long where it is asleep. The stall itself is reported at once
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = hold,
           env = "RINGLEADER_HOLD", hide_env = true)]
     pub(crate) hold: f64,

@@ -152,8 +152,10 @@ impl Eye {
             let host = host.clone();
             let (local_rank, pid, state) = (process.local_rank, process.pid, process.state);
             let began = self.agent.began(pid);
-            let seen = SeenRank { rank: process.rank?, local_rank, host, pid, state, began };
             let since = ringleader_watch::event::seconds(process.state_since_ns);
+            let exit_code = self.agent.exit_code(pid);
+            let rank = process.rank?;
+            let seen = SeenRank { rank, local_rank, host, pid, state, began, since: Some(since), exit_code };
             Some(Attempt { seen, since, has_ring: process.seen_by == SeenBy::Ring })
         });
         let seen = attempts::current(&seen.collect::<Vec<_>>());

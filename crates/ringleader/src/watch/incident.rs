@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_collect::collectors::{Ask, RingImage};
 use ringleader_collect::{Request, Target};
-use ringleader_report::json::{Category, Confidence, Report};
+use ringleader_report::json::{Category, Confidence, RankRow, Report};
 
 use crate::collect::{self, CONNECT_MS, WINDOW_MS};
 use crate::failure::Failure;
@@ -17,6 +17,8 @@ use crate::failure::Failure;
 const LONGEST_MS: u64 = 2_500;
 /// End of the name of a bundle that is being written.
 const PART: &str = ".part";
+/// The verdict on a rank that sleeps is held this many times as long as on one that is elsewhere.
+const SLEEPERS: u32 = 2;
 /// Between two looks at the stacks.
 const AGAIN_MS: u64 = 1_000;
 
@@ -87,6 +89,15 @@ impl Judged {
     /// Whether what it names may end by itself: a rank that lives and is elsewhere may come back, from a checkpoint, say.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self.report.verdict.cause.as_str(), "stuck-outside-collective" | "slow-rank-stall")
+    }
+
+    /// How long to wait for that, where `hold` is the usual time: a sleep ends at a time of its own.
+    pub(crate) fn hold(&self, hold: Duration) -> Duration {
+        let is_culprit = |rank: u32| self.report.verdict.culprits.iter().any(|c| c.rank == Some(rank));
+        let sleeps = |row: &RankRow| {
+            row.activity.as_deref() == Some(ringleader_knowledge::place::SLEEP) && is_culprit(row.rank)
+        };
+        if self.report.ranks.iter().any(sleeps) { hold * SLEEPERS } else { hold }
     }
 
     /// Whether the verdict is what somebody wants to know.

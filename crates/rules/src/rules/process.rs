@@ -14,3 +14,4 @@ pub(super) mod stands_apart;
 pub(super) mod stopped_from_outside;
 pub(super) mod stuck_outside_collective;
 pub(super) mod two_looks;
+pub(super) mod waited_in_vain;

@@ -42,8 +42,15 @@ mod tests {
     use super::*;
 
     fn attempt(pid: u32, state: ProcessState, began: f64, since: f64, has_ring: bool) -> Attempt {
-        let seen =
-            SeenRank { rank: 1, local_rank: Some(1), host: "n".to_owned(), pid, state, began: Some(began) };
+        let seen = SeenRank {
+            rank: 1,
+            local_rank: Some(1),
+            host: "n".to_owned(),
+            pid,
+            state,
+            began: Some(began),
+            ..SeenRank::default()
+        };
         Attempt { seen, since, has_ring }
     }
 

@@ -1,6 +1,6 @@
 //! Jobs in which no operation can be seen: who stands where, by stacks, processor time and whether the main thread runs.
 
-use ringleader_watch::digest::{Digest, ProcessState, RankDigest};
+use ringleader_watch::digest::{CommDigest, Digest, ProcessState, RankDigest, SeenBy};
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::{Event, Shape, Stall, What};
 
@@ -45,6 +45,11 @@ fn sleeps() -> Rest {
 
 /// Follows two ranks that train until they come to rest. `world`: how many ranks each says there are.
 fn follow(ranks: &[Rest], world: u32, until: i64) -> Vec<Event> {
+    follow_with(ranks, world, until, false)
+}
+
+/// The same; the ranks may have a communicator, in which nothing is in flight.
+fn follow_with(ranks: &[Rest], world: u32, until: i64, has_comm: bool) -> Vec<Event> {
     let mut engine = Engine::new(Settings { first_floor_ns: 120 * S, ..Settings::default() });
     let mut events = Vec::new();
     let (mut used, mut below) = (vec![0.0; ranks.len()], vec![0.0; ranks.len()]);
@@ -88,6 +93,8 @@ fn follow(ranks: &[Rest], world: u32, until: i64) -> Vec<Event> {
                     Vec::new()
                 },
                 stack_ns: if has_stack { START + stacks_ns } else { 0 },
+                comms: has_comm.then(|| idle(index as u32)).into_iter().collect(),
+                seen_by: if has_comm { SeenBy::Ring } else { SeenBy::Process },
                 ..RankDigest::default()
             });
         }
@@ -97,13 +104,29 @@ fn follow(ranks: &[Rest], world: u32, until: i64) -> Vec<Event> {
     events
 }
 
+/// A communicator of two ranks that have done ten collectives.
+fn idle(rank: u32) -> CommDigest {
+    CommDigest {
+        id: "7e".to_owned(),
+        size: 2,
+        rank: Some(rank),
+        collectives: 10,
+        collectives_done: Some(10),
+        ..CommDigest::default()
+    }
+}
+
 /// When something was told, seconds, and what.
 type Told = (f64, Stall);
 
 /// The waits and the alarms, with their time since the job came to rest.
 fn told(ranks: &[Rest], world: u32, until: i64) -> (Vec<Told>, Vec<Told>) {
+    sorted(follow(ranks, world, REST + until))
+}
+
+fn sorted(events: Vec<Event>) -> (Vec<Told>, Vec<Told>) {
     let (mut waits, mut stalls) = (Vec::new(), Vec::new());
-    for event in follow(ranks, world, REST + until) {
+    for event in events {
         let at_s = event.at - (START + REST) as f64 / 1e9;
         match event.what {
             What::Waiting(wait) => waits.push((at_s, *wait)),
@@ -129,6 +152,21 @@ fn one_that_sleeps_while_the_others_wait_is_told_and_then_an_alarm() {
     assert_eq!((stall.shape, &stall.suspects), (Shape::NeverEntered, &vec![1]));
     assert_eq!((&*stall.states[0].state, stall.states[0].rank), ("absent", 1));
     assert!((30.0..33.0).contains(&stall.after_s) && stall.expected_s == 0.0, "{stall:?}");
+}
+
+/// Nothing is in flight in NCCL, and one waits for the other in another library: later, since programs of its own may take a while.
+#[test]
+fn one_that_sleeps_in_a_job_whose_communicators_are_idle() {
+    let of = |ranks: &[Rest], until| sorted(follow_with(ranks, 2, REST + until, true));
+    let (waits_seen, stalls) = of(&[waits(REDUCE), sleeps()], 55 * S);
+    assert!(stalls.is_empty(), "{stalls:#?}");
+    assert_eq!((waits_seen.len(), &waits_seen[0].1.suspects), (1, &vec![1]));
+    let (_, stalls) = of(&[waits(REDUCE), sleeps()], 80 * S);
+    let [(at_s, stall)] = &stalls[..] else { panic!("{stalls:#?}") };
+    assert!((60.0..64.0).contains(at_s), "{at_s}");
+    assert_eq!((stall.shape, &stall.suspects), (Shape::NeverEntered, &vec![1]));
+    let works = Rest { cpu: (0.9, 0.0), wakes: true, ..sleeps() };
+    assert!(of(&[waits(REDUCE), works], 100 * S).1.is_empty());
 }
 
 #[test]
