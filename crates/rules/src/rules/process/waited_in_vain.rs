@@ -120,7 +120,9 @@ mod tests {
 
     #[test]
     fn the_other_of_two_sent_nothing() {
-        let job = || Stage::job(2).raised(Some(0), "RuntimeError", GLOO, &[("/srv/train.py", 89, "learn")]);
+        let job = || {
+            Stage::new().two_ranks().raised(Some(0), "RuntimeError", GLOO, &[("/srv/train.py", 89, "learn")])
+        };
         job().concludes(&RULE, "stuck-outside-collective 1, medium");
         // It failed: that is why.
         job().failed(1, -9, true).silent(&RULE);
@@ -129,8 +131,9 @@ mod tests {
 
     #[test]
     fn the_other_waits_in_a_collective() {
-        let job = Stage::job(2).raised(Some(0), "RuntimeError", GLOO, &[("/srv/train.py", 89, "learn")]);
-        job.timed_out(1, "BROADCAST", 15, 15).expect(&RULE, &["unmatched-p2p 1"]);
+        let job =
+            Stage::new().two_ranks().raised(Some(0), "RuntimeError", GLOO, &[("/srv/train.py", 89, "learn")]);
+        job.timed_out(1, "ar:9", 15, 15).expect(&RULE, &["unmatched-p2p 1"]);
     }
 
     #[test]
@@ -144,9 +147,9 @@ mod tests {
 
     #[test]
     fn several_that_may_have_failed_to_send_name_nobody() {
-        Stage::job(4).raised(Some(0), "RuntimeError", GLOO, &[]).silent(&RULE);
+        Stage::job(4).logs().raised(Some(0), "RuntimeError", GLOO, &[]).silent(&RULE);
         let barrier = "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 10000 ms. Original exception: Timed out \
                        waiting 10000ms for recv operation to complete";
-        Stage::job(2).raised(Some(0), "RuntimeError", barrier, &[]).silent(&RULE);
+        Stage::new().two_ranks().raised(Some(0), "RuntimeError", barrier, &[]).silent(&RULE);
     }
 }
