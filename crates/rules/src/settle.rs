@@ -150,18 +150,22 @@ fn speaks_against_health(scene: &Scene<'_>) -> bool {
         && scene.likeness().health(|_| true).is_some_and(|h| h < UNHEALTHY)
 }
 
-/// Whether the rules state a rank's fault. Why a rank ended an unsure finding seldom says: of nine such findings against plain
-/// words the words were right in all.
+/// Whether the rules state a rank's fault. Why a rank ended such a finding seldom says: of nine unsure ones against plain words the
+/// words were right in all, of three sure ones in two.
 fn names_rank(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
     let Some(first) = by_rules.findings.first().filter(|f| weigh::is_decisive(f)) else { return false };
-    let is_unsure = first.confidence < Confidence::High && ENDS.contains(&first.cause);
+    let is_end = ENDS.contains(&first.cause);
+    // How a rank ended is no reason why, however sure.
     let says_why = || {
-        let likely = scene.likeness().likeliest();
-        likely.is_some_and(|likely| likely.score >= SURE && likely.cause != Cause::StoppedFromOutside)
+        let likely = scene.likeness().likeliest().filter(|likely| likely.score >= SURE);
+        likely.is_some_and(|likely| {
+            likely.cause != Cause::StoppedFromOutside
+                && (first.confidence < Confidence::High || !ENDS.contains(&likely.cause))
+        })
     };
     first.weight >= Weight::Stated
         && first.culprits.iter().any(|c| c.rank.is_some())
-        && !(is_unsure && says_why())
+        && !(is_end && says_why())
 }
 
 /// The verdict of the rules, one step less sure if the words resemble other causes.

@@ -85,7 +85,7 @@ impl Looks {
                 doing: if is_stopped(&again.state) {
                     Some("stopped".to_owned())
                 } else {
-                    activity.as_ref().map(|busy| busy.words())
+                    activity.as_ref().map(super::condition::Busy::words)
                 },
                 activity: activity.map(|busy| busy.place.id),
                 waits: stand.is_some_and(super::condition::Stand::waits_in_gpu_or_collective),

@@ -44,6 +44,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 /// A GPU that works.
 const BUSY_PCT: f32 = 50.0;
+/// One that at least waits for it: its clock is that of a GPU in use.
+const IN_USE_PCT: f32 = 10.0;
 /// A clock this far below the peers' is not their usual scatter, which is a few percent.
 const SLOW_RATIO: f32 = 0.85;
 /// A clock this far below the peers' is enough by itself.
@@ -124,9 +126,9 @@ fn held_down(gpu: &SeenGpu<'_>, table: &[SeenGpu<'_>]) -> Option<String> {
         .then(|| format!("its power limit is {limit:.0} W, its peers' {usual:.0} W{slower}"))
 }
 
-/// Others of the same kind that work, in the same output.
+/// Others of the same kind that are in use, in the same output.
 fn peers<'t>(row: &GpuRow, table: &[SeenGpu<'t>]) -> Vec<&'t GpuRow> {
-    let works = |r: &&GpuRow| r.utilization_pct.is_none_or(|u| u >= BUSY_PCT);
+    let works = |r: &&GpuRow| r.utilization_pct.is_none_or(|u| u >= IN_USE_PCT);
     let rows = table.iter().map(|g| g.row);
     rows.filter(|r| !std::ptr::eq(*r, row) && r.name == row.name).filter(works).collect()
 }
