@@ -574,9 +574,7 @@ impl Watch {
                     } else if judged.may_pass() {
                         let _ = sender.send(Word::Waits);
                     }
-                    if sees_less
-                        || judged.may_pass() && !spoken.persists(since, judged.hold(hold), n_recoveries)
-                    {
+                    if sees_less || spoken.passes(judged, since, hold, n_recoveries) {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
                         let _ = sender.send(Word::Passed);

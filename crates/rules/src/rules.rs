@@ -4,7 +4,7 @@
 mod calls;
 mod claimed;
 mod fabric;
-mod gpu;
+pub(crate) mod gpu;
 mod host;
 mod network;
 mod process;

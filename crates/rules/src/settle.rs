@@ -12,8 +12,9 @@ use ringleader_model::{
 
 use crate::good_signs::{GoodSign, good_signs};
 use crate::likeness::{self, ENDS};
+use crate::rule::Outcome;
 use crate::weigh::{self, Decision, Weighed};
-use crate::{health, unexplained};
+use crate::{health, rules, unexplained};
 
 // The shares of right verdicts at these probabilities, on public rounds with weights of words that had not seen them, are in
 // docs/unseen.md.
@@ -33,6 +34,15 @@ const PLAIN: f32 = 0.85;
 const UNHEALTHY: f32 = -0.3;
 /// From this score on the words are plain.
 const SURE: f32 = 0.0;
+/// Causes of which a rank that is not where the others wait is a part.
+const ABSENT: [Cause; 6] = [
+    Cause::StuckOutsideCollective,
+    Cause::SlowRankStall,
+    Cause::SkippedCollective,
+    Cause::MissingRank,
+    Cause::RankExitedEarly,
+    Cause::UnevenInputs,
+];
 /// Causes that a guess names after its own.
 const N_NEXT: usize = 2;
 
@@ -90,6 +100,7 @@ fn by_weight(scene: &Scene<'_>, by_rules: Verdict, best: &Weighed, all: &[Weighe
     }
     let is_unlikely = match best.cause {
         Cause::None => !is_open,
+        cause if ABSENT.contains(&cause) && all_are_in(scene) => true,
         cause if cause::category(cause) == Category::Hang => probability < LEAST_OF_HANG,
         _ => probability < LEAST,
     };
@@ -107,6 +118,11 @@ fn by_weight(scene: &Scene<'_>, by_rules: Verdict, best: &Weighed, all: &[Weighe
         Some(at) => promoted(by_rules, at, level(probability)),
         None => guessed(scene, by_rules, all, probability),
     }
+}
+
+/// Whether all ranks are in the operation that does not end: none of them is elsewhere.
+fn all_are_in(scene: &Scene<'_>) -> bool {
+    matches!((rules::gpu::gpu_kernel_stuck::RULE.check)(scene), Outcome::Undecided(_))
 }
 
 /// Whether the verdict rests on measurements alone: they are as sure as the rule says, in whatever words they come.
@@ -150,22 +166,18 @@ fn speaks_against_health(scene: &Scene<'_>) -> bool {
         && scene.likeness().health(|_| true).is_some_and(|h| h < UNHEALTHY)
 }
 
-/// Whether the rules state a rank's fault. Why a rank ended such a finding seldom says: of nine unsure ones against plain words the
-/// words were right in all, of three sure ones in two.
+/// Whether the rules state a rank's fault. Why a rank ended an unsure finding seldom says: of nine such findings against plain
+/// words the words were right in all.
 fn names_rank(scene: &Scene<'_>, by_rules: &Verdict) -> bool {
     let Some(first) = by_rules.findings.first().filter(|f| weigh::is_decisive(f)) else { return false };
-    let is_end = ENDS.contains(&first.cause);
-    // How a rank ended is no reason why, however sure.
+    let is_unsure = first.confidence < Confidence::High && ENDS.contains(&first.cause);
     let says_why = || {
-        let likely = scene.likeness().likeliest().filter(|likely| likely.score >= SURE);
-        likely.is_some_and(|likely| {
-            likely.cause != Cause::StoppedFromOutside
-                && (first.confidence < Confidence::High || !ENDS.contains(&likely.cause))
-        })
+        let likely = scene.likeness().likeliest();
+        likely.is_some_and(|likely| likely.score >= SURE && likely.cause != Cause::StoppedFromOutside)
     };
     first.weight >= Weight::Stated
         && first.culprits.iter().any(|c| c.rank.is_some())
-        && !(is_end && says_why())
+        && !(is_unsure && says_why())
 }
 
 /// The verdict of the rules, one step less sure if the words resemble other causes.

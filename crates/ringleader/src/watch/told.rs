@@ -59,6 +59,11 @@ impl Told {
         self.n_recoveries.load(Ordering::Relaxed)
     }
 
+    /// Waits for what a verdict names to end by itself, where it may; whether it did. As [`Self::persists`].
+    pub(super) fn passes(&self, judged: &Judged, since: Instant, hold: Duration, before: u32) -> bool {
+        judged.may_pass() && !self.persists(since, judged.hold(hold), before)
+    }
+
     /// Waits until the stall is as old as `hold`, or the job ends; whether it still lasts. `before`: recoveries when it began.
     pub(super) fn persists(&self, since: Instant, hold: Duration, before: u32) -> bool {
         while since.elapsed() < hold && !self.is_over.load(Ordering::Relaxed) {

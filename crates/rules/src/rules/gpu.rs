@@ -3,7 +3,7 @@
 pub(super) mod ecc_uncorrectable;
 pub(super) mod gpu_driver_bug;
 pub(super) mod gpu_fallen_off_bus;
-pub(super) mod gpu_kernel_stuck;
+pub(crate) mod gpu_kernel_stuck;
 pub(super) mod gpu_throttled;
 pub(super) mod gpu_tool_failed;
 pub(super) mod gsp_timeout;

@@ -39,7 +39,7 @@ use ringleader_correlate::waits::graph::{Front, FrontKind};
 use ringleader_correlate::waits::inside::{self, Inside};
 
 /// The rule.
-pub(in crate::rules) static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     id: "gpu-kernel-stuck",
     title: "a kernel before the collective never ends on one GPU",
     since: "0.1",
