@@ -404,7 +404,8 @@ fn without_a_pid_every_job_of_the_node_is_taken_by_itself() {
         assert!(!text.contains(&format!("own-log-of-job-{other}")), "{names:?}");
     }
     let output = ringleader().args(["diagnose", "--live", "--no-ras", "--format", "json"]).output().unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let jobs: Vec<&str> =
         report["jobs"].as_array().unwrap().iter().filter_map(|job| job["id"].as_str()).collect();
     for name in ["a", "b"] {
