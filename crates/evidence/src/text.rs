@@ -140,7 +140,10 @@ fn pump(mut pump: Pump, head: &[u8], input: &mut dyn Read, room: &mut Room, sink
 
 /// Grows the block so that at least half a read fits behind what it holds.
 fn make_room(block: &mut Vec<u8>, filled: usize) {
-    if block.len() < filled + BLOCK_BYTES / 2 {
+    if block.is_empty() {
+        // Zeroed pages come for nothing from the allocator.
+        *block = vec![0; filled + BLOCK_BYTES];
+    } else if block.len() < filled + BLOCK_BYTES / 2 {
         block.resize(filled + BLOCK_BYTES, 0);
     }
 }

@@ -15,6 +15,9 @@ pub struct RingRecord {
     pub interface: u8,
     /// Whether the process ended its last communicator in an orderly way.
     pub is_ended: bool,
+    /// That it called `exit`: the code, 0 to 255, and when. One that was killed, crashed or called `_exit` did not; neither
+    /// did one whose plugin is older.
+    pub exit: Option<(u8, i64)>,
     /// Whether the process was alive when the ring was read, so that operations were in flight at `taken_ns`. Otherwise
     /// `taken_ns` is the newest time in the ring, and the ring does not show how long the process was idle after it.
     pub is_live: bool,

@@ -235,6 +235,11 @@ impl Core {
         })
     }
 
+    /// The process called `exit`.
+    pub(crate) fn exits(&self, code: u8) {
+        self.writer.exits(code);
+    }
+
     /// Counts a fault of the plugin itself.
     pub(crate) fn fault(&self) {
         self.writer.fault();

@@ -1,6 +1,8 @@
 //! The boundary between NCCL and the plugin: the one `Core` of the process, and the handling of faults in it.
 
 use std::ffi::c_int;
+#[cfg(target_env = "gnu")]
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,6 +83,7 @@ fn make() -> Result<&'static Core, String> {
     // SAFETY: `off_in_child` is async-signal-safe: it stores to atomics, and calls fstat and close. The C library
     // removes the handler when the library is closed.
     let _registered = unsafe { libc::pthread_atfork(None, None, Some(off_in_child)) };
+    at_exit();
     let core = Box::leak(Box::new(core));
     let lock = core.lock().as_raw_fd();
     if let Some(which) = which(lock) {
@@ -89,6 +92,26 @@ fn make() -> Result<&'static Core, String> {
     }
     CORE.store(core, Ordering::Release);
     Ok(core)
+}
+
+/// A launcher that collects its children at once leaves nobody else the code with which a rank ended.
+#[cfg(target_env = "gnu")]
+fn at_exit() {
+    unsafe extern "C" {
+        fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    }
+    // SAFETY: as the GNU C library declares it. The library is never unloaded (build.rs), so the function is there when the
+    // process ends.
+    let _registered = unsafe { on_exit(exits, std::ptr::null_mut()) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn at_exit() {}
+
+/// In a forked child there is no core.
+#[cfg(target_env = "gnu")]
+extern "C" fn exits(status: c_int, _: *mut c_void) {
+    guarded(|core| core.exits(status as u8));
 }
 
 extern "C" fn off_in_child() {

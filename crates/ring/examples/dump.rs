@@ -54,6 +54,7 @@ fn of_state(path: &str, state: &State) -> Value {
         "interface": process.interface,
         "is_ended": process.is_ended,
         "kernels_ended_ns": process.kernels_ended_ns,
+        "exit": process.exit.map(|exit| json!([exit.code, exit.at_ns])),
         "is_held": state.taken.is_held,
         "taken_ns": state.taken.mono_ns,
         "comms": state.comms.iter().map(of_comm).collect::<Vec<_>>(),

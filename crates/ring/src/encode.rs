@@ -113,6 +113,10 @@ impl Bytes {
         self.set(head::LOST_RECORDS, state.lost.records);
         self.set(head::FAULTS, state.lost.faults);
         self.set(head::KERNELS_ENDED, process.kernels_ended_ns.unwrap_or(0));
+        if let Some(exit) = process.exit {
+            self.set(head::EXIT_CODE, u64::from(exit.code) + 1);
+            self.set(head::EXITED, exit.at_ns);
+        }
     }
 
     /// Word index of an entry of the n-th region.
@@ -247,7 +251,7 @@ fn number(phase: Phase) -> u64 {
 #[cfg(test)]
 mod tests {
     use crate::layout::{done, op};
-    use crate::{Call, Comm, Done, Op, Phase, Process, State, Taken, Wait};
+    use crate::{Call, Comm, Done, Exit, Op, Phase, Process, State, Taken, Wait};
 
     fn state() -> State {
         let call = |function: &str, peer| Call {
@@ -330,6 +334,7 @@ mod tests {
                 interface: 5,
                 is_ended: false,
                 kernels_ended_ns: Some(6),
+                exit: Some(Exit { code: 3, at_ns: 8_500 }),
             },
             taken: Taken { mono_ns: 9_000, unix_ns: 1_700_000_000_000_009_000, is_held: Some(true) },
             comms: vec![comm],

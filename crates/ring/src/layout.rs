@@ -1,6 +1,6 @@
 //! The layout of the file. Everything is in little-endian words of eight bytes; positions are counted in words.
 //!
-//! Format 1.1. The header contains size and position of every region, and readers use the header. So a region may
+//! Format 1.2. The header contains size and position of every region, and readers use the header. So a region may
 //! grow, or its entries may get additional words at their end, with a new minor version only.
 
 /// First word of a finished file, written last: `RLRING1` and a line feed.
@@ -8,7 +8,7 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"RLRING1\n");
 /// Readers refuse another major version.
 pub(crate) const MAJOR: u64 = 1;
 /// Newer minor versions only add.
-pub(crate) const MINOR: u64 = 1;
+pub(crate) const MINOR: u64 = 2;
 
 /// One region: entries of equal size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,9 @@ pub(crate) mod head {
     pub(crate) const FAULTS: usize = 540;
     /// When NCCL's reports of kernels were given up; 0 if they were not.
     pub(crate) const KERNELS_ENDED: usize = 541;
+    /// Since format 1.2: one more than the exit code of the process, and when it called `exit`.
+    pub(crate) const EXIT_CODE: usize = 542;
+    pub(crate) const EXITED: usize = 543;
     /// Calls and groups of calls ever written that are not followed: on one line, because the same threads write
     /// both.
     pub(crate) const CALLS_HEAD: usize = 544;

@@ -48,6 +48,6 @@ pub use layout::FILE_BYTES;
 pub use parse::ParseError;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub use reader::{ReadError, Reader, rings_in};
-pub use state::{Call, Comm, Done, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
+pub use state::{Call, Comm, Done, Exit, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
 #[cfg(all(target_os = "linux", not(loom)))]
 pub use writer::{NewComm, Told, Writer};

@@ -11,7 +11,7 @@ use crate::layout::{
 };
 use crate::names::{Kind, OWN};
 use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED, Progress};
-use crate::state::{Call, Comm, Done, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
+use crate::state::{Call, Comm, Done, Exit, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
 use crate::{journal, slot};
 
 /// Largest accepted region, entries: many times what any version writes.
@@ -194,6 +194,9 @@ impl Parser<'_> {
             interface: words.get(head::INTERFACE) as u8,
             is_ended: words.get(head::COMMS_MADE) > 0 && words.get(head::COMMS_LIVE) == 0,
             kernels_ended_ns: Some(words.get(head::KERNELS_ENDED)).filter(|at| *at != 0),
+            exit: one_less(words.get(head::EXIT_CODE)).and_then(|code| {
+                Some(Exit { code: u8::try_from(code).ok()?, at_ns: words.get(head::EXITED) })
+            }),
         };
         let mut comms = self.comms();
         let (mut waits, foreign) = self.waits();

@@ -44,6 +44,17 @@ pub struct Process {
     /// When reports of kernels were given up, because NCCL makes them wrongly from then on. The end of later operations
     /// is known from proxies only.
     pub kernels_ended_ns: Option<u64>,
+    /// That it called `exit`; a process that was killed, crashed or called `_exit` did not.
+    pub exit: Option<Exit>,
+}
+
+/// A process called `exit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// 0 to 255.
+    pub code: u8,
+    /// When.
+    pub at_ns: u64,
 }
 
 /// The moment of a reading.

@@ -519,7 +519,7 @@ const _: () =
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Cause, TorchEvent};
+    use ringleader_model::{Cause, Rank, TorchEvent};
 
     use crate::diagnose;
     use crate::trial::Stage;
@@ -538,6 +538,18 @@ mod tests {
         // It reaches past the failure: what it does not tell did not happen.
         assert!(!asks(700));
         assert_eq!(job(60).cause, Cause::ProcessKilled);
+    }
+
+    #[test]
+    fn why_a_rank_ended_says_more_than_that_it_is_gone() {
+        let killed = "DataLoader worker (pid 4711) is killed by signal: Killed.";
+        let job = || {
+            let stage = Stage::job(2).logs().dumps(&["ar:1 ar:9?", "ar:1"]);
+            stage.ps("S -").raised(Some(1), "RuntimeError", killed, &[("/srv/train.py", 92, "main")])
+        };
+        let verdict = diagnose(&job().case);
+        assert!(matches!(verdict.cause, Cause::OomKilled | Cause::ProcessKilled), "{verdict:#?}");
+        assert_eq!(verdict.culprits[0].rank, Some(Rank(1)));
     }
 
     #[test]

@@ -156,6 +156,7 @@ impl RingJob {
                 interface: 5,
                 is_ended: end == RingEnd::Ended,
                 kernels_ended_ns: None,
+                exit: None,
             },
             taken: Taken {
                 mono_ns: read_ns,

@@ -38,10 +38,10 @@ pub(crate) fn asks_stacks(ledger: &Ledger<'_>) -> Option<bool> {
     (longest_ns >= ASK_NS).then_some(longest_ns < NEWS_NS)
 }
 
-/// The live ranks of a job in which no operation can be seen, because there is no communicator or nothing is in flight in any; and
-/// how long a stand that does not end by itself lasts before it is an alarm.
-fn ranks<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<(Vec<&'t Member<'a>>, i64)> {
-    start::ranks(ledger).map(|members| (members, STUCK_NS)).or_else(|| Some((idle(ledger)?, IDLE_STUCK_NS)))
+/// The live ranks of a job in which no operation can be seen, and whether that is because nothing is in flight in its communicators
+/// rather than because it has none.
+fn ranks<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<(Vec<&'t Member<'a>>, bool)> {
+    start::ranks(ledger).map(|members| (members, false)).or_else(|| Some((idle(ledger)?, true)))
 }
 
 /// The live ranks of a job with communicators in which nothing has moved for a while and nothing is in flight: its ranks may wait
@@ -62,7 +62,7 @@ fn idle<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<Vec<&'t Member<'a>>> {
 
 /// What stands still at this moment: a rank sleeps in a call that needs others, and has not run for a while.
 pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
-    let (members, stuck_ns) = ranks(ledger)?;
+    let (members, is_idle) = ranks(ledger)?;
     // What is stopped or gone is reported as that.
     let is_lost = |member: &Member<'_>| member.word.digest.rank.is_some() && member.is_broken(ledger.now_ns);
     if ledger.members.iter().any(is_lost) {
@@ -119,9 +119,15 @@ pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
     } else {
         stands.iter().all(|stand| stand.asleep_ns.is_some() || stand.call.is_some())
     };
-    let patience_ns = if ends_not { stuck_ns } else { settings.first_floor_ns };
+    let patience_ns = match (ends_not, is_idle) {
+        (true, false) => STUCK_NS,
+        (true, true) => IDLE_STUCK_NS,
+        (false, _) => settings.first_floor_ns,
+    };
+    // A server without requests rests for hours, its ranks in one call or in several, or one of them at its input.
+    let may_rest = is_idle && (absent.is_empty() || !ends_not);
     // Somebody out of sight may do what these wait for.
-    let is_alarm = ledger.now_ns - last_ns >= patience_ns && is_whole(&members) && stands_still;
+    let is_alarm = !may_rest && ledger.now_ns - last_ns >= patience_ns && is_whole(&members) && stands_still;
     let since_ns = if is_alarm { last_ns } else { first_ns };
     let states = ranked().take(MAX_STATES).map(|(rank, member, stand)| RankState {
         rank,

@@ -438,12 +438,27 @@ impl Conditions {
         const MOMENT_NS: i64 = 1_000_000_000;
         let horizon = Horizon::new(case);
         let rings = rings(case);
+        let ended_ns =
+            |ring: &ringleader_model::RingRecord| ring.exit.map_or(ring.taken_ns, |(_, at_ns)| at_ns);
         let lives = |boot_id: &str| rings.iter().any(|(_, r)| r.is_live && &*r.boot_id == boot_id);
         for (observation, ring) in &rings {
             let Some(rank) = roster.rank_of_ring(observation) else { continue };
             let pid = observation.who.pid.map_or(0, |p| p.0);
             let said = |text: String| Some(Evidence { cite: observation.cite, text, kind: SourceKind::Ring });
             let condition = self.by_rank.entry(rank).or_default();
+            if let Some((code, at_ns)) = ring.exit {
+                // Another one's newest time is no later than its end.
+                let is_first = rings.iter().all(|(other, r)| {
+                    r.is_live && r.exit.is_none()
+                        || other.who.pid == observation.who.pid
+                        || ended_ns(r) >= at_ns
+                });
+                let text =
+                    format!("rank {} (pid {pid}) called exit with code {code} at {}", rank.0, clock(at_ns));
+                let evidence = Evidence { cite: observation.cite, text, kind: SourceKind::Ring };
+                let code = i64::from(code);
+                condition.exit.get_or_insert(Exit { code, is_root: is_first && code != 0, evidence });
+            }
             condition.ring_idle = !ring.ops.iter().any(ringleader_model::RingOp::is_open);
             if ring.is_live {
                 let at = clock(ring.taken_ns);

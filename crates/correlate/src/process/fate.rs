@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use ringleader_knowledge::signal::{self, SIGABRT, SIGKILL, SIGTERM, Signal};
-use ringleader_model::{Case, Evidence, Fact, ProcessRow, Rank, TorchEvent};
+use ringleader_model::{Case, Evidence, Fact, ProcessRow, Rank, SourceKind, TorchEvent};
 
 use crate::machine::kernel::KernelLogs;
-use crate::process::condition::{Condition, Conditions, Farewell, ProcessState};
+use crate::process::condition::{Condition, Conditions, Exit, Farewell, ProcessState};
 use crate::who::roster::Roster;
 use crate::who::tools::Tools;
 
@@ -286,7 +286,8 @@ impl Judge<'_, '_> {
     /// Its end was seen (by a list of processes, RAS, its own log or ring), and it was an orderly one.
     fn left_in_order(&self, rank: Rank, c: &Condition) -> bool {
         let is_zombie = c.state.as_ref().is_some_and(|(state, _)| *state == ProcessState::Zombie);
-        if is_zombie && c.exit.as_ref().is_some_and(|exit| exit.code == 0) {
+        let is_own_word = |exit: &Exit| exit.evidence.kind == SourceKind::Ring;
+        if c.exit.as_ref().is_some_and(|exit| exit.code == 0 && (is_zombie || is_own_word(exit))) {
             return true;
         }
         if c.crash.is_some() || c.state.is_some() || c.stand.is_some() || c.timed_out.is_some() {

@@ -127,6 +127,14 @@ impl Stage {
         self.change_ring(rank, end)
     }
 
+    /// The process of one rank called `exit` and is gone.
+    pub fn ring_exited(self, rank: u32, code: u8) -> Self {
+        self.change_ring(rank, |ring| {
+            end(ring);
+            ring.exit = Some((code, ring.taken_ns));
+        })
+    }
+
     /// The process of one rank closed its communicators and is gone.
     pub fn ring_ended(self, rank: u32) -> Self {
         self.change_ring(rank, |ring| {

@@ -172,6 +172,7 @@ fn record(state: &State, spans: &Places) -> RingRecord {
         start_ticks: state.process.start_ticks,
         interface: state.process.interface,
         is_ended: state.process.is_ended,
+        exit: state.process.exit.map(|exit| (exit.code, wall.of(exit.at_ns))),
         is_live,
         taken_ns: wall.of(taken_ns),
         comms: state.comms.iter().map(|comm| communicator(comm, &wall)).collect(),
@@ -191,7 +192,8 @@ fn span(spans: &Places, key: (u32, bool, u64)) -> (u64, u64) {
 /// The newest time that a ring knows of.
 fn newest(state: &State) -> Option<u64> {
     let of_comms = state.comms.iter().flat_map(|c| [c.progress_ns, c.created_ns, c.ended_ns.unwrap_or(0)]);
-    of_comms.chain(state.recent.iter().map(|d| d.ended_ns)).max()
+    let exit = state.process.exit.iter().map(|exit| exit.at_ns);
+    of_comms.chain(state.recent.iter().map(|d| d.ended_ns)).chain(exit).max()
 }
 
 fn communicator(comm: &Comm, wall: &Wall) -> RingComm {

@@ -217,6 +217,33 @@ mod tests {
     }
 
     #[test]
+    fn who_ended_when_and_how() {
+        let ended = |third: &str| {
+            let text = format!(
+                r#"{{"schema": "ringleader.watch.v1", "at": 9.0, "event": "ranks", "ranks": [
+                {{"rank": 0, "pid": 5, "state": "dead", "since": 7.5}},
+                {{"rank": 1, "pid": 6, "state": "zombie", "since": 8.5, "exit_code": -9}},
+                {{"rank": 2, "pid": 7, "state": "{third}", "since": 8.0}}, {{"rank": 3, "state": "dead"}}]}}"#
+            );
+            let extract = read(text.as_bytes());
+            let found = events(&extract).into_iter().find_map(|event| match event {
+                WatchEvent::Gone(ended, is_all) => Some((ended.clone(), *is_all)),
+                _ => None,
+            });
+            found.unwrap()
+        };
+        let (some, is_all) = ended("alive");
+        let at = |rank, at_ns, exit_code| ringleader_model::WatchedEnd {
+            rank: ringleader_model::Rank(rank),
+            at_ns,
+            exit_code,
+        };
+        assert_eq!(some, [at(0, 7_500_000_000, None), at(1, 8_500_000_000, Some(-9))]);
+        assert!(!is_all);
+        assert!(ended("dead").1);
+    }
+
+    #[test]
     fn a_slow_link_and_a_rank_that_is_late() {
         let text = r#"{"schema": "ringleader.watch.v1", "at": 1.0, "event": "straggler", "rank": 2, "late_ms": 9.5, "share": 0.9,
             "of": "network", "comm": "7e", "peer": null, "text": "the link of rank 2 (10.0.0.2) is slow"}"#;

@@ -198,7 +198,58 @@ fn a_forked_child_leaves_its_parents_ring_alone() {
         [(1, 1), (1, 2)]
     );
     assert!(states.iter().all(|state| state.comms[0].ended_ns.is_none()));
+    let codes = states.iter().map(|state| state.process.exit.map(|exit| exit.code)).collect::<Vec<_>>();
+    assert_eq!(codes, [Some(0), None], "the child called _exit");
     assert_ne!(states[0].process.pid, states[1].process.pid);
+}
+
+#[test]
+fn child_exits() {
+    if !is_child() {
+        return;
+    }
+    let table = Library::open().table();
+    init(table, 1);
+    // SAFETY: the child leaves as Python's own children do, through `exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: handlers of this process run, the plugin's among them.
+        unsafe { libc::exit(9) };
+    }
+    let mut status = 0;
+    // SAFETY: our child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    let said = only_ring(Path::new(&std::env::var("RINGLEADER_RING_DIR").unwrap())).process.exit;
+    assert_eq!((libc::WEXITSTATUS(status), said), (9, None), "the end of a child is not its parent's");
+    std::process::exit(0);
+}
+
+#[test]
+fn a_process_that_calls_exit_leaves_its_code() {
+    let dir = tempfile::tempdir().unwrap();
+    run("loaded::child_exits", dir.path(), &[]);
+    let exit = only_ring(dir.path()).process.exit.unwrap();
+    assert_eq!(exit.code, 0);
+    assert!(exit.at_ns > 0);
+    let out = Command::new(std::env::current_exe().unwrap())
+        .args(["loaded::child_fails", "--exact"])
+        .envs([("PLUGIN_TEST_CHILD", "1".as_ref()), ("RINGLEADER_RING_DIR", dir.path().as_os_str())])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(7));
+    let mut codes = rings_in(dir.path())
+        .into_iter()
+        .map(|path| Reader::open(&path).unwrap().state().unwrap().process.exit);
+    assert!(codes.any(|exit| exit.is_some_and(|exit| exit.code == 7)));
+}
+
+#[test]
+fn child_fails() {
+    if !is_child() {
+        return;
+    }
+    init(Library::open().table(), 1);
+    std::process::exit(7);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The plugin's side of the ring. After `Writer::create` nothing here allocates, locks, waits or makes a system call:
 //! every loop is bounded, and what finds no free entry is dropped and counted.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use crate::clock::mono_ns;
@@ -213,6 +213,13 @@ impl Writer {
     /// Counts a fault inside the plugin.
     pub fn fault(&self) {
         self.head(head::FAULTS).fetch_add(1, Relaxed);
+    }
+
+    /// Records that the process called `exit`.
+    pub fn exits(&self, code: u8) {
+        self.head(head::EXITED).store(mono_ns(), Relaxed);
+        // Whoever sees the code sees the time.
+        self.head(head::EXIT_CODE).store(u64::from(code) + 1, Release);
     }
 
     /// Records the profiler interface that NCCL asked for: 1 to 7.

@@ -58,7 +58,7 @@ fn a_file_that_is_no_ring_is_refused_with_the_reason() {
     let mut bytes = image();
     assert_eq!(refused(&bytes[..bytes.len() - 1]), "read a ring: table 5 does not fit the file");
     bytes[12] = 9;
-    assert_eq!(refused(&bytes), "read a ring of format 9.1: this version reads 1.1");
+    assert_eq!(refused(&bytes), "read a ring of format 9.2: this version reads 1.2");
     assert!(Reader::open(dir.path()).unwrap_err().to_string().ends_with("it is not a plain file"));
     assert!(Reader::open(&dir.path().join("none")).is_err());
     // A pipe must not block the reader.

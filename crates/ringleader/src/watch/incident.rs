@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_collect::collectors::{Ask, RingImage};
 use ringleader_collect::{Request, Target};
-use ringleader_report::json::{Category, Confidence, RankRow, Report};
+use ringleader_knowledge::place::SLEEP;
+use ringleader_report::json::{Category, Confidence, Culprit, RankRow, Report};
 
 use crate::collect::{self, CONNECT_MS, WINDOW_MS};
 use crate::failure::Failure;
@@ -39,6 +40,13 @@ pub(crate) struct ToCollect {
     pub(crate) no_ras: bool,
     /// The command's child that writes its output into files, which are taken first.
     pub(crate) output: Vec<PathBuf>,
+}
+
+/// Whether a culprit is in a sleep.
+fn sleeps(culprits: &[Culprit], rows: &[RankRow]) -> bool {
+    rows.iter().any(|row| {
+        row.activity.as_deref() == Some(SLEEP) && culprits.iter().any(|c| c.rank == Some(row.rank))
+    })
 }
 
 /// What came of it.
@@ -93,11 +101,7 @@ impl Judged {
 
     /// How long to wait for that, where `hold` is the usual time: a sleep ends at a time of its own.
     pub(crate) fn hold(&self, hold: Duration) -> Duration {
-        let is_culprit = |rank: u32| self.report.verdict.culprits.iter().any(|c| c.rank == Some(rank));
-        let sleeps = |row: &RankRow| {
-            row.activity.as_deref() == Some(ringleader_knowledge::place::SLEEP) && is_culprit(row.rank)
-        };
-        if self.report.ranks.iter().any(sleeps) { hold * SLEEPERS } else { hold }
+        if sleeps(&self.report.verdict.culprits, &self.report.ranks) { hold * SLEEPERS } else { hold }
     }
 
     /// Whether the verdict is what somebody wants to know.
@@ -221,4 +225,34 @@ pub(crate) fn stem() -> String {
     let host = host.split('.').next().unwrap_or_default().to_owned();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     format!("ringleader-{host}-{}", since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(rank: u32, activity: Option<&str>) -> RankRow {
+        RankRow {
+            rank,
+            host: None,
+            pid: None,
+            state: "S".into(),
+            cpu_ms: None,
+            busy: None,
+            place: None,
+            waits_for: None,
+            activity: activity.map(Into::into),
+            since: None,
+            has_moved: None,
+        }
+    }
+
+    #[test]
+    fn only_a_culprit_that_sleeps_is_waited_for_longer() {
+        let culprit =
+            Culprit { rank: Some(1), host: None, pid: None, local_rank: None, gpu: None, place: None };
+        assert!(sleeps(std::slice::from_ref(&culprit), &[row(0, None), row(1, Some(SLEEP))]));
+        assert!(!sleeps(std::slice::from_ref(&culprit), &[row(0, Some(SLEEP)), row(1, Some("checkpoint"))]));
+        assert!(!sleeps(&[], &[row(1, Some(SLEEP))]));
+    }
 }

@@ -361,7 +361,6 @@ fn without_kernels_a_rank_is_named_all_the_same() {
     assert_eq!(blamed(watcher), ("stuck-outside-collective".into(), 2.into()));
 }
 
-/// The bundle goes where there is room, and the verdict is not lost.
 #[test]
 fn a_rank_that_comes_back_gets_no_verdict_and_what_follows_does() {
     let job = Job::start_with(3, u64::MAX, &[("PRETENDED_SLEEP", "2:150:14")]);
@@ -382,6 +381,7 @@ fn a_rank_that_comes_back_gets_no_verdict_and_what_follows_does() {
     assert_eq!(std::fs::read_dir(job.out()).unwrap().count(), 1, "the bundle of the pause is gone");
 }
 
+/// The bundle goes where there is room, and the verdict is not lost.
 #[test]
 fn a_full_disk_costs_no_verdict() {
     let mut job = Job::start(3, u64::MAX);

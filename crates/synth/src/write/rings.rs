@@ -141,6 +141,7 @@ fn process(scene: &Scene<'_>, rank: u32, is_ended: bool) -> Process {
         interface: 5,
         is_ended,
         kernels_ended_ns: None,
+        exit: None,
     }
 }
 

@@ -168,6 +168,10 @@ fn one_that_sleeps_in_a_job_whose_communicators_are_idle() {
     assert_eq!((stall.shape, &stall.suspects), (Shape::NeverEntered, &vec![1]));
     let works = Rest { cpu: (0.9, 0.0), wakes: true, ..sleeps() };
     assert!(of(&[waits(REDUCE), works], 100 * S).1.is_empty());
+    // A server without requests: one rank at its queue, or all in calls.
+    for rests in [FETCHES, REDUCE, BARRIER] {
+        assert!(of(&[waits(REDUCE), waits(rests)], 400 * S).1.is_empty(), "{rests:?}");
+    }
 }
 
 #[test]

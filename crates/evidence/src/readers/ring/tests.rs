@@ -86,6 +86,7 @@ fn state() -> State {
             interface: 5,
             is_ended: false,
             kernels_ended_ns: None,
+            exit: None,
         },
         taken: Taken { mono_ns: 9_000_000_000, unix_ns: 1_763_000_009_000_000_000, is_held: Some(true) },
         comms: vec![comm],

@@ -184,6 +184,20 @@ mod tests {
     }
 
     #[test]
+    fn the_others_wait_for_the_slow_one() {
+        let at = |others_pct: f32| {
+            gpus(4, |index, row| {
+                busy(row, if index == 3 { 324 } else { 875 }, 0);
+                row.clock_reasons = None;
+                row.utilization_pct = Some(if index == 3 { 99.0 } else { others_pct });
+            })
+        };
+        Stage::new().two_ranks().shows(at(40.0)).expect(&RULE, &["gpu-throttled"]);
+        // Nothing tells what clock they would have in use.
+        Stage::new().two_ranks().shows(at(0.0)).silent(&RULE);
+    }
+
+    #[test]
     fn a_lower_limit_than_the_peers() {
         let limited = |mhz: u32| {
             gpus(4, |index, row| {

@@ -19,13 +19,13 @@
 //! # References
 //! NCCL user guide, troubleshooting; ncclRemoteError.
 
-use ringleader_model::{Cause, Confidence, Finding, Impact, RankSet, TorchEvent, Weight};
+use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, RankSet, TorchEvent, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::condition::{Condition, ProcessState};
-use ringleader_correlate::process::fate::Fate;
+use ringleader_correlate::process::fate::{End, Fate};
 use ringleader_correlate::when::failure::Way;
 
 /// The rule.
@@ -102,9 +102,9 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
         }
         // RAS calls exited, stopped and cut-off processes all the same.
         let how = match (is_seen_gone, gone) {
-            (true, _) => "is gone",
-            (false, true) => "does not answer RAS: it has exited, is stopped or is cut off",
-            (false, false) => "left no record",
+            (true, _) => left(fate),
+            (false, true) => "does not answer RAS: it has exited, is stopped or is cut off".to_owned(),
+            (false, false) => "left no record".to_owned(),
         };
         let signs = condition.map(Condition::signs_of_leaving).unwrap_or_default();
         let dead = condition.and_then(|c| c.state.as_ref()).filter(|(s, _)| *s == ProcessState::Zombie);
@@ -126,6 +126,7 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             .weight(Weight::Symptom)
             .confidence(if gone { Confidence::Medium } else { Confidence::Low })
             .evidence(signs)
+            .evidence(exit(fate))
             .evidence(dead.map(|(_, seen)| seen.clone()))
             .advise_command(
                 Impact::Harmless,
@@ -152,13 +153,14 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
             Draft::new(
                 RULE.id,
                 Cause::PeerProcessDied,
-                format!("{} is gone; only its ring remains", drafting::rank(rank)),
+                format!("{} {}; only its ring remains", drafting::rank(rank), left(scene.fate(rank))),
             )
             .weight(Weight::Symptom)
             .confidence(Confidence::Medium)
             .culprit(scene.roster().culprit_rank(rank))
             .victims(others)
             .evidence([gone.clone()])
+            .evidence(exit(scene.fate(rank)))
             .evidence(scene.last_states().into_iter().filter(|s| s.rank == Some(rank)).map(|s| s.evidence))
             .advise_made(
                 Impact::Harmless,
@@ -169,6 +171,21 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
         );
     }
     findings
+}
+
+/// How a rank that is gone left, as far as it is known.
+fn left(fate: Option<&Fate>) -> String {
+    match fate.map(Fate::end) {
+        Some(End::Exited(code)) => format!("ended by itself with exit code {code}"),
+        _ => "is gone".to_owned(),
+    }
+}
+
+/// Where its exit code stands.
+fn exit(fate: Option<&Fate>) -> Vec<Evidence> {
+    fate.filter(|fate| matches!(fate.end(), End::Exited(_)))
+        .map(|fate| fate.evidence().to_vec())
+        .unwrap_or_default()
 }
 
 /// `ChildFailedError` without a table: some rank failed; which one is not known.

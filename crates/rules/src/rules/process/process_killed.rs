@@ -175,7 +175,7 @@ fn silence(kernel: Coverage<'_>) -> Evidence {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::Pid;
+    use ringleader_model::{Fact, Pid, Rank, SourceKind, WatchEvent, WatchedEnd, Who};
 
     use super::{RULE, TorchEvent};
     use crate::trial::{Stage, Trial as _};
@@ -184,6 +184,31 @@ mod tests {
     fn killed_first_of_all() {
         Stage::new().failed(1, -9, true).failed(0, -15, false).concludes(&RULE, "process-killed 1, high");
         Stage::new().failed(1, 137, true).concludes(&RULE, "process-killed 1, high");
+    }
+
+    /// A watcher saw both ranks end, so many seconds apart, by these exit codes.
+    fn watched(apart_s: i64, codes: [Option<i64>; 2]) -> Stage {
+        let end = |rank: u32, at_s: i64| WatchedEnd {
+            rank: Rank(rank),
+            at_ns: at_s * 1_000_000_000,
+            exit_code: codes[rank as usize],
+        };
+        let gone = WatchEvent::Gone(vec![end(0, 100 + apart_s), end(1, 100)], true);
+        let stage = Stage::new().two_ranks();
+        stage.push(SourceKind::Watch, Who::default(), Fact::Watch(gone))
+    }
+
+    #[test]
+    fn a_watcher_saw_it_end_before_the_other() {
+        watched(20, [None, Some(-9)]).concludes(&RULE, "process-killed 1, high");
+    }
+
+    #[test]
+    fn all_ended_together_by_whoever_ended_the_job() {
+        watched(1, [Some(-9), Some(-9)]).silent(&RULE);
+        // The other had failed by then.
+        watched(20, [Some(-9), Some(1)]).silent(&RULE);
+        watched(20, [None, None]).silent(&RULE);
     }
 
     #[test]

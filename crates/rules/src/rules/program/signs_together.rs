@@ -104,6 +104,8 @@ mod tests {
             "loopback-rendezvous",
             "rdma-ports-up",
             "mig-is-on",
+            "file-system-full",
+            "write-failed",
         ];
         for id in alone {
             signs(&[id]).silent(&RULE);
