@@ -76,6 +76,27 @@ fn who_is_not_there() {
     says(&within.ring_gone(1), "peer-process-died 1, medium");
 }
 
+/// A user who had waited ended all ranks at once, and the watcher saw when.
+#[test]
+fn all_were_ended_while_they_waited() {
+    use ringleader_model::{Fact, Rank, SourceKind, WatchEvent, WatchedEnd, Who};
+    let ended_after = |seconds: i64, job: ringleader_correlate::staging::Stage| {
+        let mut at_ns = 0;
+        let job =
+            job.rings_gone().each_ring(|ring| at_ns = ring.taken_ns.max(at_ns) + seconds * 1_000_000_000);
+        let end = |rank| WatchedEnd { rank: Rank(rank), at_ns, exit_code: Some(-9) };
+        let gone = WatchEvent::Gone((0..3).map(end).collect(), true);
+        job.push(SourceKind::Watch, Who::default(), Fact::Watch(gone))
+    };
+    let scripts = ["ar:9*20 ar:9?", "ar:9*20 ar:9?", "ar:9*20"];
+    says(&ended_after(45, Stage::job(3).rings(&scripts)), "stuck-outside-collective 2, low");
+    says(&ended_after(0, Stage::job(3).rings(&scripts)), "undecided, low");
+    // No rhythm is known yet: a start may take long, but somebody had waited.
+    let scripts = ["ar:9*3 ar:9?", "ar:9*3 ar:9?", "ar:9*3"];
+    says(&ended_after(45, Stage::job(3).rings(&scripts)), "stuck-outside-collective 2, low");
+    says(&ended_after(5, Stage::job(3).rings(&scripts)), "undecided, low");
+}
+
 #[test]
 fn a_job_at_work_accuses_nobody() {
     let scripts = ["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"];

@@ -15,6 +15,8 @@ use crate::track::{Group, Origin, Track, View};
 const FLOOR_NS: i64 = 3_000_000_000;
 /// The same for a group that has shown no rhythm yet: a first step that compiles takes minutes, ns.
 const UNKNOWN_NS: i64 = 120_000_000_000;
+/// The same for a job that somebody ended from outside while all of its ranks lived.
+const WAITED_NS: i64 = 30_000_000_000;
 /// Fewer pauses than this show no rhythm.
 const MIN_PAUSES: usize = 8;
 /// Ranks of one group make the same calls: this many show its rhythm.
@@ -80,7 +82,8 @@ pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Ve
         groups.iter().map(|g| in_flight(g).or_else(|| ahead_ns(g, horizon))).collect();
     let limits: Vec<Option<i64>> = groups.iter().map(limit_ns).collect();
     // A barely used group gets the patience of the other groups of its job.
-    let known = limits.iter().flatten().max().copied().unwrap_or(UNKNOWN_NS);
+    let patience = if horizon.was_ended { WAITED_NS } else { UNKNOWN_NS };
+    let known = limits.iter().flatten().max().copied().unwrap_or(patience);
     let beyond = |limit: i64, age: &Option<i64>| age.is_some_and(|age| age > limit);
     let by_itself = |(age, limit): (&Option<i64>, &Option<i64>)| beyond(limit.unwrap_or(known), age);
     if !is_told && !oldest.iter().zip(&limits).any(by_itself) {

@@ -235,6 +235,8 @@ struct Join<'r> {
     killed: Vec<(Who, WallTime)>,
     /// Until when, ns, each rank is known to have gone on by the ring of its plugin.
     lived: BTreeMap<Rank, i64>,
+    /// When each rank ended an operation of NCCL last, or itself with exit code 0, by its ring.
+    worked: BTreeMap<Rank, i64>,
     /// The first wall time of each boot of each log.
     boots: BTreeMap<(SourceId, u32), WallTime>,
     /// Processes beside the ranks that the job's own statements name, or that were seen to be its own: workers of a
@@ -307,12 +309,17 @@ impl<'r> Join<'r> {
         let knows_all_gpus = world_size.is_some_and(|n| n > 0 && with_gpu.len() >= n as usize);
         let killed = killed.collect();
         let mut lived: BTreeMap<Rank, i64> = BTreeMap::new();
+        let mut worked: BTreeMap<Rank, i64> = BTreeMap::new();
         for observation in &case.observations {
             let Fact::Ring(ring) = &observation.fact else { continue };
             let rank = observation.who.rank.or_else(|| roster.culprit(&observation.who).rank);
             if let Some(rank) = rank {
                 let until = lived.entry(rank).or_insert(ring.taken_ns);
                 *until = ring.taken_ns.max(*until);
+                let well = ring.exit.filter(|(code, _)| *code == 0).map(|(_, at_ns)| at_ns);
+                let newest = ring.ops.iter().map(|op| op.ended_ns).chain(well).max().unwrap_or_default();
+                let until = worked.entry(rank).or_default();
+                *until = newest.max(*until);
             }
         }
         Self {
@@ -324,6 +331,7 @@ impl<'r> Join<'r> {
             gpus,
             killed,
             lived,
+            worked,
             boots,
             named,
             alive,
@@ -393,6 +401,10 @@ impl<'r> Join<'r> {
                 let by_name = name_of(&event.kind).is_some_and(trains);
                 let may_be_rank = by_name || place.is_some() && !is_of_desktop(&event.kind);
                 if !may_be_rank {
+                    return (Bond::Foreign, culprit);
+                }
+                // Such a fault ends its process, and those that could be meant worked on.
+                if ends_its_process(&event.kind) && users.iter().all(|m| self.worked_on(m, observation)) {
                     return (Bond::Foreign, culprit);
                 }
                 // The processes that could be meant live, and report nothing.
@@ -466,6 +478,13 @@ impl<'r> Join<'r> {
         let mut found = killed.map(|(who, _)| who);
         let first = found.next()?;
         found.all(|who| self.roster.culprit(who).rank == self.roster.culprit(first).rank).then_some(first)
+    }
+
+    /// The rank ended operations of NCCL seconds after this statement, or itself in order.
+    fn worked_on(&self, member: &Member, observation: &Observation) -> bool {
+        let Some(at) = observation.at.filter(|at| at.has_year) else { return false };
+        let until = at.ns.saturating_add(at.error_ns.max(LATE_NS));
+        member.rank.and_then(|rank| self.worked.get(&rank)).is_some_and(|worked| *worked > until)
     }
 
     /// The rank with this GPU; with several hosts, the one of this host.
@@ -550,6 +569,11 @@ fn pids_in(text: &str) -> Vec<Pid> {
         }
     }
     pids
+}
+
+/// Whether the GPU stops the process for what that did itself: faults of its kernels, and its channels.
+fn ends_its_process(kind: &KernelEventKind) -> bool {
+    matches!(kind, KernelEventKind::Xid(xid) if [13, 31, 43, 45, 69].contains(&xid.code))
 }
 
 /// The process a statement names.

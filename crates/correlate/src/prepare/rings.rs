@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Fact, Host, Observation, Rank, RingRecord};
+use ringleader_model::{Case, Fact, Host, Observation, Rank, RingRecord, WatchEvent};
 
 /// The rings of a case, one for each process: of several copies the newest. Rings outlive their jobs and are beside
 /// those of the next one; of two jobs that claim the same rank, the one that lives or ended last counts.
@@ -76,24 +76,44 @@ fn of_processes(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     newest.into_values().collect()
 }
 
-/// The newest moment in any ring of a boot: until then at least nothing happened to a ring that ends
-/// earlier.
-pub struct Horizon<'a>(BTreeMap<&'a str, i64>);
+/// The newest moment in any ring of a boot, or the one at which a watcher saw its first process end where all were ended from
+/// outside: until then at least nothing happened to a ring that ends earlier.
+pub struct Horizon<'a> {
+    newest: BTreeMap<&'a str, i64>,
+    /// All processes were ended from outside: somebody had waited for long enough.
+    pub was_ended: bool,
+}
+
+/// When the watcher saw the first process of a job end of which none is left, ns since 1970.
+fn first_end(case: &Case) -> Option<i64> {
+    let all = case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::Watch(WatchEvent::Gone(ended, true)) => ended.iter().map(|end| end.at_ns).min(),
+        _ => None,
+    });
+    all.max()
+}
 
 impl<'a> Horizon<'a> {
     /// Of all rings of a case.
     pub fn new(case: &'a Case) -> Self {
         let mut newest = BTreeMap::new();
-        for (_, ring) in rings(case) {
+        let rings = rings(case);
+        for (_, ring) in &rings {
             let at = newest.entry(&*ring.boot_id).or_insert(ring.taken_ns);
             *at = ring.taken_ns.max(*at);
         }
-        Self(newest)
+        // Whoever ended in order had done all of its work some time before. One that was killed may hold its ring for a moment more.
+        let left = |ring: &RingRecord| ring.is_ended || ring.exit.is_some_and(|(code, _)| code == 0);
+        let ended = first_end(case).filter(|_| !rings.iter().any(|(_, ring)| left(ring)));
+        if let Some(ended_ns) = ended {
+            newest.values_mut().for_each(|at| *at = ended_ns.max(*at));
+        }
+        Self { newest, was_ended: ended.is_some() }
     }
 
     /// The moment until which a ring is known not to have changed.
     pub fn of(&self, ring: &RingRecord) -> i64 {
-        self.0.get(&*ring.boot_id).copied().unwrap_or(ring.taken_ns)
+        self.newest.get(&*ring.boot_id).copied().unwrap_or(ring.taken_ns)
     }
 
     /// Another process of this boot was seen at work, or alive, this long after the ring's last record, ns.

@@ -217,6 +217,28 @@ mod tests {
         seen([200, 202]).silent(&RULE);
     }
 
+    /// Jobs that share a GPU: a rank that worked on after the fault, or ended in order, did not make it.
+    #[test]
+    fn a_fault_that_the_ranks_outlived() {
+        use ringleader_model::{Fact, KernelEventKind, Pid, RingRecord, SourceKind, Who, Xid};
+        let ended = |code: u8| {
+            let exit = Some((code, (BEGAN_S + 60) * 1_000_000_000));
+            let ring = RingRecord { exit, taken_ns: (BEGAN_S + 60) * 1_000_000_000, ..RingRecord::default() };
+            let who = Who { pid: Some(Pid(101)), ..Who::rank(1) };
+            let stage = Stage::new().two_ranks().push(SourceKind::Ring, who, Fact::Ring(Box::new(ring)));
+            let xid = Xid {
+                code: 31,
+                pid: Some(Pid(9_999)),
+                name: Some("python".into()),
+                body: FAULT.into(),
+                ..Xid::default()
+            };
+            stage.kernel("0000:3b:00", KernelEventKind::Xid(xid.into())).at_s(BEGAN_S + 1)
+        };
+        ended(1).concludes(&RULE, "illegal-memory-access 1, medium");
+        ended(0).silent(&RULE);
+    }
+
     #[test]
     fn stopped_channels_are_no_cause() {
         Stage::new().xid("0000:3b:00", 43, 5, "channel 0xa").xid("0000:3b:00", 45, 5, "Ch 1").silent(&RULE);
