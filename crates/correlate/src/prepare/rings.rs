@@ -84,6 +84,9 @@ pub struct Horizon<'a> {
     pub was_ended: bool,
 }
 
+/// Rings are read this soon after a watcher saw all of their processes end.
+const READ_WITHIN_NS: i64 = 10_000_000_000;
+
 /// When the watcher saw the first process of a job end of which none is left, ns since 1970.
 fn first_end(case: &Case) -> Option<i64> {
     let all = case.observations.iter().filter_map(|o| match &o.fact {
@@ -104,7 +107,10 @@ impl<'a> Horizon<'a> {
         }
         // Whoever ended in order had done all of its work some time before. One that was killed may hold its ring for a moment more.
         let left = |ring: &RingRecord| ring.is_ended || ring.exit.is_some_and(|(code, _)| code == 0);
-        let ended = first_end(case).filter(|_| !rings.iter().any(|(_, ring)| left(ring)));
+        // A later attempt has rings that were read later.
+        let ended = first_end(case).filter(|ended_ns| {
+            rings.iter().all(|(_, r)| !left(r) && r.taken_ns <= ended_ns + READ_WITHIN_NS)
+        });
         if let Some(ended_ns) = ended {
             newest.values_mut().for_each(|at| *at = ended_ns.max(*at));
         }
