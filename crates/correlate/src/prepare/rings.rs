@@ -112,7 +112,9 @@ impl<'a> Horizon<'a> {
             rings.iter().all(|(_, r)| !left(r) && r.taken_ns <= ended_ns + READ_WITHIN_NS)
         });
         if let Some(ended_ns) = ended {
-            newest.values_mut().for_each(|at| *at = ended_ns.max(*at));
+            for at in newest.values_mut() {
+                *at = ended_ns.max(*at);
+            }
         }
         Self { newest, was_ended: ended.is_some() }
     }

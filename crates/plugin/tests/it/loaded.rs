@@ -204,6 +204,7 @@ fn a_forked_child_leaves_its_parents_ring_alone() {
 }
 
 #[test]
+#[expect(clippy::exit, reason = "that it exits is what is tested")]
 fn child_exits() {
     if !is_child() {
         return;
@@ -244,6 +245,7 @@ fn a_process_that_calls_exit_leaves_its_code() {
 }
 
 #[test]
+#[expect(clippy::exit, reason = "that it exits is what is tested")]
 fn child_fails() {
     if !is_child() {
         return;
