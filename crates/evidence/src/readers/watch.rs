@@ -230,7 +230,7 @@ mod tests {
                 WatchEvent::Gone(ended, is_all) => Some((ended.clone(), *is_all)),
                 _ => None,
             });
-            found.unwrap()
+            found.unwrap_or_default()
         };
         let (some, is_all) = ended("alive");
         let at = |rank, at_ns, exit_code| ringleader_model::WatchedEnd {
