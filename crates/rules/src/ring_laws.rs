@@ -91,6 +91,14 @@ fn all_were_ended_while_they_waited() {
     let scripts = ["ar:9*20 ar:9?", "ar:9*20 ar:9?", "ar:9*20"];
     says(&ended_after(45, Stage::job(3).rings(&scripts)), "stuck-outside-collective 2, low");
     says(&ended_after(0, Stage::job(3).rings(&scripts)), "undecided, low");
+    // Killed in the middle of its work, one of them held its ring for a moment more.
+    let mut at_ns = 0;
+    let live = Stage::job(3).rings(&scripts).rings_read_after(300);
+    let live = live.each_ring(|ring| at_ns = ring.taken_ns.max(at_ns));
+    says(&live, "none, low");
+    let end = |rank| WatchedEnd { rank: Rank(rank), at_ns, exit_code: Some(-9) };
+    let gone = WatchEvent::Gone((0..3).map(end).collect(), true);
+    says(&live.push(SourceKind::Watch, Who::default(), Fact::Watch(gone)), "undecided, low");
     // No rhythm is known yet: a start may take long, but somebody had waited.
     let scripts = ["ar:9*3 ar:9?", "ar:9*3 ar:9?", "ar:9*3"];
     says(&ended_after(45, Stage::job(3).rings(&scripts)), "stuck-outside-collective 2, low");

@@ -56,7 +56,8 @@ pub fn open_ends(
         let logs = groups.iter_mut().filter(|g| g.view == View::Nccl);
         logs.flat_map(|g| g.tracks.iter_mut().flatten()).for_each(|t| t.open_end = true);
     }
-    Moment { is_stalled, may_run: n_open(groups) > n_cut }
+    // What has ended does not run on, though its ring was held for a moment more.
+    Moment { is_stalled, may_run: n_open(groups) > n_cut && !horizon.was_ended }
 }
 
 fn has_open_p2p(track: &Track<'_>) -> bool {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::program::{is_beside, trains};
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
+use ringleader_knowledge::xid::Kills;
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
     PciAddress, Pid, ProcessTable, Rank, SourceId, SourceKind, TorchEvent, WallTime, Who,
@@ -571,9 +572,12 @@ fn pids_in(text: &str) -> Vec<Pid> {
     pids
 }
 
-/// Whether the GPU stops the process for what that did itself: faults of its kernels, and its channels.
+/// Whether the GPU stops the process for what that did itself.
 fn ends_its_process(kind: &KernelEventKind) -> bool {
-    matches!(kind, KernelEventKind::Xid(xid) if [13, 31, 43, 45, 69].contains(&xid.code))
+    let KernelEventKind::Xid(xid) = kind else { return false };
+    ringleader_knowledge::xid::get(xid.code).is_some_and(|row| {
+        row.class == ringleader_knowledge::xid::Class::Application && row.kills_job == Kills::Yes
+    })
 }
 
 /// The process a statement names.

@@ -76,11 +76,11 @@ fn of_processes(case: &Case) -> Vec<(&Observation, &RingRecord)> {
     newest.into_values().collect()
 }
 
-/// The newest moment in any ring of a boot, or the one at which a watcher saw its first process end where all were ended from
-/// outside: until then at least nothing happened to a ring that ends earlier.
+/// The newest moment in any ring of a boot, or the one at which a watcher saw its first process end, where all have ended and none
+/// in order: until then at least nothing happened to a ring that ends earlier.
 pub struct Horizon<'a> {
     newest: BTreeMap<&'a str, i64>,
-    /// All processes were ended from outside: somebody had waited for long enough.
+    /// All processes have ended, none of them in order.
     pub was_ended: bool,
 }
 

@@ -438,8 +438,9 @@ impl Conditions {
         const MOMENT_NS: i64 = 1_000_000_000;
         let horizon = Horizon::new(case);
         let rings = rings(case);
-        let ended_ns =
-            |ring: &ringleader_model::RingRecord| ring.exit.map_or(ring.taken_ns, |(_, at_ns)| at_ns);
+        // The newest time of a dead process is no later than its end.
+        let ended = rings.iter().filter(|(_, r)| !r.is_live || r.exit.is_some());
+        let first_ns = ended.map(|(_, r)| r.exit.map_or(r.taken_ns, |(_, at_ns)| at_ns)).min();
         let lives = |boot_id: &str| rings.iter().any(|(_, r)| r.is_live && &*r.boot_id == boot_id);
         for (observation, ring) in &rings {
             let Some(rank) = roster.rank_of_ring(observation) else { continue };
@@ -447,12 +448,7 @@ impl Conditions {
             let said = |text: String| Some(Evidence { cite: observation.cite, text, kind: SourceKind::Ring });
             let condition = self.by_rank.entry(rank).or_default();
             if let Some((code, at_ns)) = ring.exit {
-                // Another one's newest time is no later than its end.
-                let is_first = rings.iter().all(|(other, r)| {
-                    r.is_live && r.exit.is_none()
-                        || other.who.pid == observation.who.pid
-                        || ended_ns(r) >= at_ns
-                });
+                let is_first = first_ns.is_none_or(|first_ns| at_ns <= first_ns);
                 let text =
                     format!("rank {} (pid {pid}) called exit with code {code} at {}", rank.0, clock(at_ns));
                 let evidence = Evidence { cite: observation.cite, text, kind: SourceKind::Ring };

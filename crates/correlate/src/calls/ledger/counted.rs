@@ -77,7 +77,7 @@ pub(super) fn nccl_groups<'a>(
             let Some(track) = tracks.get_mut(call.comm as usize) else { continue };
             // Logs before NCCL 2.4 tell of no beginning, but count a communicator's calls from 0. A count that stays 0 counts nothing.
             let is_first = track.ops.is_empty() && track.p2p.is_empty() && track.entered == 0;
-            track.from_start |= is_first && call.op_count == 0 && counts_calls(log, call.comm);
+            track.from_start |= is_first && call.op_count == 0 && goes_up(log, at);
             if call.kind.is_p2p() {
                 let peer = call.root.max(0) as u32;
                 let is_send = call.kind == OpKind::Send;
@@ -140,11 +140,11 @@ pub(super) fn nccl_groups<'a>(
     groups
 }
 
-/// Whether NCCL's own count of a communicator's calls goes up, or there is one call alone.
-fn counts_calls(log: &NcclLog, comm: u32) -> bool {
-    let mut own = log.calls.iter().filter(|call| call.comm == comm).map(|call| call.op_count);
-    let Some(first) = own.next() else { return false };
-    own.next().is_none_or(|second| second > first)
+/// Whether NCCL's own count of its communicator's calls goes up behind this call, or it is the last one.
+fn goes_up(log: &NcclLog, at: usize) -> bool {
+    let mut rest = log.calls.iter().skip(at);
+    let Some(call) = rest.next() else { return false };
+    rest.find(|next| next.comm == call.comm).is_none_or(|next| next.op_count > call.op_count)
 }
 
 /// What makes a communicator the same on all its members: its commId; for splits of versions that print none, the
