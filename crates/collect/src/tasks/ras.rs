@@ -30,10 +30,13 @@ use crate::request::{Request, Trouble};
 /// silence, `src/ras/collectives.cc`) it does not ask.
 const SERVER_S: u64 = 2;
 const CONNECT: Duration = Duration::from_secs(1);
-/// Between one greeting and the next; those before are still listened to.
+/// Between one greeting and the next, for the first [`N_PATIENT`]; those before are still listened to.
 const GREETING: Duration = Duration::from_millis(250);
-/// Greetings: of eight ranks half may be stopped and one of 2^12 questions ends at none that runs.
-const MAX_GREETINGS: usize = 12;
+/// Between the later ones: who did not answer the first greetings is likely to be stopped.
+const LATER_GREETING: Duration = Duration::from_millis(100);
+const N_PATIENT: usize = 2;
+/// Greetings: with two of three ranks stopped, one question in 400,000 ends at none that runs.
+const MAX_GREETINGS: usize = 32;
 /// Questions, where one that has greeted back then hangs up.
 const MAX_TRIES: u32 = 3;
 /// Time left for the report after a service answered the greeting.
@@ -129,7 +132,11 @@ fn greet(addresses: &[SocketAddr], until: Instant, is_meant: IsMeant<'_>) -> Res
             return Err(Trouble::Failed(refused));
         }
         let now = Instant::now();
-        let wait = if n_asked < MAX_GREETINGS { GREETING } else { until.saturating_duration_since(now) };
+        let wait = match n_asked {
+            0..=N_PATIENT => GREETING,
+            MAX_GREETINGS.. => until.saturating_duration_since(now),
+            _ => LATER_GREETING,
+        };
         match answered(&open, wait.min(until.saturating_duration_since(now))) {
             Some(at) => {
                 let stream = open.swap_remove(at);
