@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 import other_plants  # noqa: F401 (its rows join those of plants)
 import plants
+import third_plants  # noqa: F401
 import wide_plants  # noqa: F401
 
 WARM_UP, TIMED = 3, 6

@@ -356,12 +356,18 @@ impl Core {
     ) -> Option<*mut c_void> {
         let group = handle(parent);
         match quick {
-            Quick::GroupApi if !self.pace.follows() => Some(pointer(self.writer.passing_begins())),
+            Quick::GroupApi if !self.pace.follows() => {
+                self.pace.group_begins();
+                Some(pointer(self.writer.passing_begins()))
+            }
             Quick::Call(call) if group.kind() == Some(HandleKind::Passing) && !call.is_captured => {
                 let now = self.writer.now_ns();
+                if call.is_p2p {
+                    self.pace.pairs();
+                }
                 // SAFETY: guaranteed by the caller.
                 let function = unsafe { self.code(Kind::Function, Name::Text(call.function)) };
-                // The mask may have been switched on within the group, which has no room for broadcasts.
+                // Another thread may have switched the mask on meanwhile; this group has no room for broadcasts.
                 if function != BROADCAST && self.pace.follows_at(now) {
                     return None;
                 }
@@ -400,11 +406,22 @@ impl Core {
         let (comm, parent) = (handle(context), handle(parent));
         pointer(match event {
             Event::Group => self.writer.plan_begins(comm).following(self.pace.follows()),
-            Event::GroupApi => self.writer.group_begins(),
+            Event::GroupApi => {
+                let group = self.writer.group_begins();
+                if group == Handle::NONE {
+                    self.pace.group_is_lost();
+                } else {
+                    self.pace.group_begins();
+                }
+                group
+            }
             Event::Call(call) => {
                 // SAFETY: guaranteed by the caller.
                 let mut told = unsafe { self.told(call) };
                 let now = self.writer.now_ns();
+                if call.is_p2p {
+                    self.pace.pairs();
+                }
                 if told.function == BROADCAST {
                     self.broadcasts(comm, parent, call.root);
                 }
@@ -524,8 +541,14 @@ impl Core {
             Some(HandleKind::Wait) => self.writer.proxy_stops(handle),
             Some(HandleKind::Step) => self.writer.step_stops(handle),
             Some(HandleKind::Net) => self.writer.net_stops(handle),
-            Some(HandleKind::Group) => self.writer.group_ends(handle),
-            Some(HandleKind::Passing) => self.writer.passing_ends(handle),
+            Some(HandleKind::Group) => {
+                self.writer.group_ends(handle);
+                self.pace.group_ends();
+            }
+            Some(HandleKind::Passing) => {
+                self.writer.passing_ends(handle);
+                self.pace.group_ends();
+            }
             // The program's call returns, or a launch was issued: later events say more.
             Some(
                 HandleKind::Call

@@ -7,7 +7,12 @@
 //! calls only some are. The others are recorded when they are called and handed over.
 //!
 //! NCCL reads the mask when it takes a call, and reports the call right afterwards (2.28 and later), so a mask stored
-//! here applies from the next call on, also within a group.
+//! here applies from the next call on, also within a group. There it must not change: NCCL makes one work of a send and
+//! a receive, takes the receive's mask for the kernel and each one's own for its report (`addP2pToPlan` in
+//! `src/enqueue.cc`, 2.26 to 2.30). If only the send asks for a report, the kernel never makes it, and `ncclCommDestroy`
+//! waits for it forever (seen on two H200 with 2.28.9). So the mask is switched when no group is open. Threads may open
+//! groups at once, and NCCL reads the mask a moment before it reports a group: once groups of two threads have been open
+//! at the same time in a process that sends and receives, the mask stays as it is.
 //!
 //! Graphs end the switching. NCCL and the kernels both count the works of each channel, and a report is due when the
 //! two counts are equal. A call that is captured without reports counts once in NCCL, and in the kernels each time the
@@ -54,6 +59,12 @@ pub(crate) struct Pace {
     is_row: AtomicBool,
     /// When reports were last switched.
     on_ns: AtomicU64,
+    /// Groups of calls that are open, in all threads.
+    n_open: AtomicI32,
+    /// Groups of two threads were open at once.
+    is_shared: AtomicBool,
+    /// The program sends or receives.
+    has_pairs: AtomicBool,
 }
 
 impl Pace {
@@ -69,6 +80,46 @@ impl Pace {
             last_ns: AtomicU64::new(0),
             is_row: AtomicBool::new(false),
             on_ns: AtomicU64::new(0),
+            n_open: AtomicI32::new(0),
+            is_shared: AtomicBool::new(false),
+            has_pairs: AtomicBool::new(false),
+        }
+    }
+
+    /// A group of calls begins; a call by itself is one.
+    #[inline]
+    pub(crate) fn group_begins(&self) {
+        if self.n_open.fetch_add(1, SeqCst) > 0 && !self.is_shared.swap(true, Relaxed) {
+            self.look_at_pairs();
+        }
+    }
+
+    /// A group of calls ends.
+    #[inline]
+    pub(crate) fn group_ends(&self) {
+        if self.n_open.fetch_sub(1, SeqCst) == 1 && !self.is_fixed.load(Relaxed) {
+            self.turn(self.last_ns.load(Relaxed));
+        }
+    }
+
+    /// A group begins whose end will not be seen: nothing is switched any more.
+    #[cold]
+    pub(crate) fn group_is_lost(&self) {
+        self.settle(self.follows());
+    }
+
+    /// The program sends or receives.
+    #[inline]
+    pub(crate) fn pairs(&self) {
+        if !self.has_pairs.load(Relaxed) && !self.has_pairs.swap(true, Relaxed) {
+            self.look_at_pairs();
+        }
+    }
+
+    #[cold]
+    fn look_at_pairs(&self) {
+        if self.has_pairs.load(Relaxed) && self.is_shared.load(Relaxed) {
+            self.settle(self.follows());
         }
     }
 
@@ -127,7 +178,15 @@ impl Pace {
     fn spend(&self, earned: i64, now_ns: u64) {
         let credit = self.credit_ns.load(Relaxed).saturating_add(earned).min(MOST_NS);
         self.credit_ns.store(credit, Relaxed);
-        let follows = credit > 0;
+        if self.n_open.load(SeqCst) == 0 {
+            self.turn(now_ns);
+        }
+    }
+
+    /// Switches if the credit says so. Only while no group is open.
+    #[inline]
+    fn turn(&self, now_ns: u64) {
+        let follows = self.credit_ns.load(Relaxed) > 0;
         if follows != self.follows.load(Relaxed) {
             self.on_ns.store(now_ns, Relaxed);
             self.follows.store(follows, Relaxed);
@@ -234,6 +293,71 @@ mod tests {
         followed(&pace, 9_000, 100_000, 1);
         assert!(!pace.follows() || pace.credit_ns.load(Relaxed) > 0);
         assert_eq!(mask, 0);
+    }
+
+    #[test]
+    fn within_a_group_nothing_is_switched() {
+        let mut mask: c_int = BITS | KEPT;
+        let pace = Pace::new(None);
+        pace.at(&raw mut mask, BITS, KEPT);
+        let asked = || pace.place().unwrap().load(Relaxed) & BITS != 0;
+        pace.group_begins();
+        followed(&pace, 9_000, 2_000, 1);
+        assert!(pace.credit_ns.load(Relaxed) < 0 && pace.follows() && asked());
+        // One of another thread begins and ends in between.
+        pace.group_begins();
+        pace.group_ends();
+        assert!(pace.follows() && asked());
+        pace.group_ends();
+        assert!(!pace.follows() && !asked());
+        // And on again, after a pause within a group.
+        pace.group_begins();
+        pace.called(60_000_000_000, false);
+        assert!(!pace.follows() && !asked());
+        pace.group_ends();
+        assert!(pace.follows() && asked());
+    }
+
+    #[test]
+    fn pairs_beside_groups_of_other_threads_end_the_switching() {
+        for pairs_first in [true, false] {
+            let mut mask: c_int = BITS | KEPT;
+            let pace = Pace::new(None);
+            pace.at(&raw mut mask, BITS, KEPT);
+            if pairs_first {
+                pace.pairs();
+            }
+            pace.group_begins();
+            pace.group_begins();
+            pace.pairs();
+            pace.group_ends();
+            pace.group_ends();
+            followed(&pace, 9_000, 2_000, 1);
+            assert!(pace.follows());
+            assert_eq!(mask, BITS | KEPT);
+        }
+        // Without pairs, or without other threads, it goes on.
+        for has_pairs in [true, false] {
+            let pace = Pace::new(None);
+            pace.group_begins();
+            if has_pairs {
+                pace.pairs();
+            } else {
+                pace.group_begins();
+                pace.group_ends();
+            }
+            pace.group_ends();
+            followed(&pace, 9_000, 2_000, 1);
+            assert!(!pace.follows());
+        }
+    }
+
+    #[test]
+    fn a_group_whose_end_is_not_seen_ends_the_switching() {
+        let pace = Pace::new(None);
+        pace.group_is_lost();
+        followed(&pace, 9_000, 2_000, 1);
+        assert!(pace.follows());
     }
 
     #[test]

@@ -119,6 +119,10 @@ impl Nccl {
     }
 
     pub(crate) fn p2p_api(&self, function: &CStr, count: usize) -> Ptr {
+        self.p2p_api_in(NULL, function, count)
+    }
+
+    pub(crate) fn p2p_api_in(&self, group: Ptr, function: &CStr, count: usize) -> Ptr {
         let api = P2pApi {
             func: function.as_ptr(),
             count,
@@ -126,7 +130,7 @@ impl Nccl {
             stream: null_mut(),
             graph_captured: 0,
         };
-        let handle = self.start(Descriptor { of: Of { p2p_api: api }, ..nothing(events::P2P_API, NULL) });
+        let handle = self.start(Descriptor { of: Of { p2p_api: api }, ..nothing(events::P2P_API, group) });
         stop(handle);
         handle
     }

@@ -75,7 +75,9 @@ fn child_in_a_flood() {
     assert!(nccl.seen().in_flight.iter().all(|op| op.handed_over_ns.is_some() && !op.is_end_visible));
     // On a communicator that does not exist.
     let none = Nccl { context: NULL, ..nccl };
-    assert!(none.coll_api_in(none.group_api(), c"AllReduce", 1, false).0.is_null());
+    let calls = none.group_api();
+    assert!(none.coll_api_in(calls, c"AllReduce", 1, false).0.is_null());
+    stop(calls);
 
     // After a pause the next call but one is followed at the latest, and shows that the earlier ones are over.
     std::thread::sleep(Duration::from_millis(50));
@@ -124,21 +126,25 @@ fn the_mask_stays_once_a_graph_was_recorded() {
     run("flood::child_with_graphs", &dir.path().join("b"), &[("FLOOD", "1")]);
 }
 
-/// A group of many calls: NCCL reads the mask for each, so it does not launch those after the switch for us.
+/// NCCL reads the mask for each call of a group, and must find the same: it makes one work of a send and a receive.
 #[test]
 fn child_with_a_long_group() {
     if !is_child() {
         return;
     }
     let nccl = init(0xf5);
+    let is_asked = || MASK.load(Ordering::Relaxed) & KERNELS != 0;
     for is_on in [true, false] {
-        while MASK.load(Ordering::Relaxed) & KERNELS != 0 {
+        while is_asked() {
             nccl.all_reduce(1);
         }
-        // First a group that begins with reports and ends without, then the other way round. A small credit is used up
-        // by few calls, however slow the machine is.
-        while is_on && MASK.load(Ordering::Relaxed) & KERNELS == 0 {
+        // First a group that begins with a small credit and uses it up, then one without that earns some. A small credit
+        // is used up by few calls, however slow the machine is.
+        while !is_asked() {
             std::thread::sleep(Duration::from_millis(2));
+            nccl.all_reduce(1);
+        }
+        while !is_on && is_asked() {
             nccl.all_reduce(1);
         }
         let calls = nccl.group_api();
@@ -147,26 +153,27 @@ fn child_with_a_long_group() {
             if !is_on && number == 150 {
                 std::thread::sleep(Duration::from_millis(50));
             }
-            let is_asked = MASK.load(Ordering::Relaxed) & KERNELS != 0;
-            told.push((is_asked, nccl.coll_api_in(calls, c"AllReduce", 1, false)));
+            assert_eq!(is_asked(), is_on, "call {number}");
+            let function = if number % 2 == 0 { c"Send" } else { c"Recv" };
+            told.push((function, nccl.p2p_api_in(calls, function, 1)));
             // Not an unbroken row of calls, because a call within a microsecond of the switch does not count as
             // followed.
             let until = std::time::Instant::now() + Duration::from_micros(2);
             while std::time::Instant::now() < until {}
         }
-        let asked = told.iter().filter(|(is_asked, _)| *is_asked).count();
-        assert!(asked > 0 && asked < 300, "{asked}");
         let group = nccl.group();
         let launched: Vec<Ptr> = told
             .iter()
-            .filter(|(is_asked, _)| *is_asked)
-            .map(|(_, api)| nccl.coll(*api, group, c"AllReduce", 1))
+            .filter(|_| is_on)
+            .map(|(function, api)| nccl.p2p(*api, group, function, 0, 1))
             .collect();
         for op in &launched {
             stop(*op);
         }
         stop(group);
+        assert_eq!(is_asked(), is_on);
         stop(calls);
+        assert_eq!(is_asked(), !is_on, "the group's end is the moment");
         let kernels: Vec<Ptr> = launched.iter().map(|op| nccl.kernel(*op, 0, 1)).collect();
         for kernel in kernels {
             stop_kernel(kernel, 2);
@@ -177,13 +184,13 @@ fn child_with_a_long_group() {
             "what is not launched is not awaited: {:?}",
             seen.in_flight
         );
-        assert!(seen.in_flight.len() <= 7);
-        assert_eq!(seen.collectives, seen.collectives_done + seen.in_flight.len() as u64);
+        assert_eq!(seen.in_flight.len(), if is_on { 0 } else { 7 });
+        assert_eq!(seen.p2p, seen.p2p_done + seen.in_flight.len() as u64);
     }
 }
 
 #[test]
-fn within_a_group_each_call_is_followed_or_not() {
+fn within_a_group_all_calls_are_followed_or_none() {
     let dir = tempfile::tempdir().unwrap();
     run("flood::child_with_a_long_group", dir.path(), &[]);
 }
