@@ -3,7 +3,8 @@
 All processes start at once and wait, since starting takes longer than most jobs; they work one after the other. In order:
 pipelines; the plants of `other_plants.py`; those with settings of their own; `trace record` on a DDP and an FSDP2 job;
 `watch --record-late` on a job with a slow host and on one with more work on a GPU, at the same time. Nsight Systems, if there is any.
-`--second` records what a first run of 270 s had no time for, and the jobs of `trace record` with TEARDOWN_CUPTI=1.
+`--second` records what a first run of 270 s had no time for, and the jobs of `trace record` with TEARDOWN_CUPTI=1;
+`--third` the plants of `third_plants.py`, and these jobs likewise.
 Results lie in OUT; `--pack DIR` also packs them into files of at most 15 MB.
 """
 
@@ -176,6 +177,13 @@ def pack(out, folder, name="gpu20", parts=7):
         say("packed", os.path.getsize(archive) >> 20, "MB; left out", len(whole.read()) >> 20, "MB")
 
 
+def third(a):
+    from third_plants import SETTINGS_OF, THIRD
+
+    alone = [plants(a.out, name, [name], 20, settings) for name, settings in SETTINGS_OF.items()]
+    return [*alone, plants(a.out, "main", THIRD, 160)]
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("out")
@@ -185,6 +193,7 @@ def main():
     a.add_argument("--budget", type=float, default=275)
     a.add_argument("--multiple", type=int, default=400)
     a.add_argument("--second", action="store_true", help="what the first run left out")
+    a.add_argument("--third", action="store_true", help="the third set of plants")
     a.add_argument("--quick", action="store_true", help="few plants, to test this program")
     a = a.parse_args()
     os.makedirs(f"{a.out}/plants", exist_ok=True)
@@ -196,13 +205,13 @@ def main():
     # Watching and packing need this long at the end, and each of two recordings this long before.
     end, each = (62, 38) if not a.quick else (75, 38)
     main_plants = SECOND if a.second else PLANTS[:3] if a.quick else PLANTS
-    stages = [
+    stages = third(a) if a.third else [
         plants(a.out, "no-p2p", ["c-no-p2p"], 20, {"NCCL_P2P_DISABLE": "1"}),
         plants(a.out, "blocking", ["c-blocking"], 20, {"CUDA_LAUNCH_BLOCKING": "1"}),
         plants(a.out, "pipelines", PIPELINES[:2] if a.quick or a.second else PIPELINES, 40),
         plants(a.out, "main", main_plants, 95),
     ]
-    settings = {"TEARDOWN_CUPTI": "1"} if a.second else {}
+    settings = {"TEARDOWN_CUPTI": "1"} if a.second or a.third else {}
     ddp = plain(a.out, "record-ddp", "ddp", 31, ["--phase", "250"], settings)
     fsdp = plain(a.out, "record-fsdp", "fsdp", 31, ["--phase", "250"], settings)
     own = f"{a.out}/sockets"
@@ -211,8 +220,8 @@ def main():
         ("watch-host", watch(a, "watch-host", "host", 0, 120, 42, {})),
         ("watch-compute", watch(a, "watch-compute", "compute", 1, 60, 42, {"KINETO_IPC_SOCKET_DIR": own})),
     ]
-    wait_until_ready(a.out, ["pipelines", "main", "no-p2p", "blocking", "record-ddp", "record-fsdp"], 60)
-    for stage, most in zip(stages, [14, 14, 40, 100]):
+    wait_until_ready(a.out, [*(stage.name for stage in stages), "record-ddp", "record-fsdp"], 60)
+    for stage, most in zip(stages, [14, 14, 165] if a.third else [14, 14, 40, 100]):
         stage.work()
         stage.end(max(1, min(most, left() - end - 2 * each)))
     for job in (ddp, fsdp):
