@@ -2,7 +2,7 @@
 
 A cause is right if it is the planted one or one that the plant accepts. Where the plant turned out to cost less than 5 % of a step on
 that machine (measured without a profiler, against its control), `none` is right, too. Controls are right without advice. The gain
-is compared with the measured one where both are known; it is within 30 % if it differs by less than 30 % of it or by 3 points.
+is compared with the measured one where both are known, also of a control without timelines; it is within 30 % if it differs by less than 30 % of it or by 3 points.
 """
 
 import argparse
@@ -36,6 +36,8 @@ def main():
     truths = dict(rows(a.folder))
     count = {"plants": 0, "cause": 0, "ranked": 0, "rank": 0, "controls": 0, "quiet": 0, "gains": 0, "near": 0}
     for name, truth in truths.items():
+        if not glob.glob(f"{a.folder}/{name}/*.json*.*") and len(glob.glob(f"{a.folder}/{name}/*.json")) < 2:
+            continue
         report = said(a.ringleader, f"{a.folder}/{name}", ["--baseline", a.baseline] if a.baseline else [])
         verdict = report["verdict"]
         control = truths.get(truth.get("control") or "")

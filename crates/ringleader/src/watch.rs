@@ -14,6 +14,7 @@ mod guard;
 pub(crate) mod hooks;
 pub(crate) mod incident;
 mod metrics;
+mod named;
 mod nan;
 pub(crate) mod nodes;
 mod otlp;
@@ -50,13 +51,14 @@ use self::child::Running;
 use self::events::Teller;
 use self::eye::Eye;
 use self::incident::{Judged, Reason, ToCollect};
+use self::named::named;
 use self::nan::Nan;
 use self::nodes::Nodes;
 use self::picture::Picture;
 use self::told::{STANDS, SUREST, Told};
 use crate::command::Subcommand;
 use crate::exit::Code;
-use crate::failure::{Failure, has_proc};
+use crate::failure::Failure;
 
 /// At the end an incident that is under way is waited for.
 const LAST_WAIT: Duration = Duration::from_secs(20);
@@ -66,6 +68,8 @@ const NAP: Duration = Duration::from_millis(25);
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
+/// A rank that is persistently late is looked into after this time: a job's start is uneven.
+const LATE_FOR: Duration = Duration::from_mins(1);
 /// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -144,6 +148,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             spoken: Arc::default(),
             recording: None,
             nan: Nan::new(),
+            late: None,
             words: mpsc::channel(),
             seat,
         }
@@ -246,19 +251,6 @@ fn is_unheard() -> bool {
     UNHEARD.load(Ordering::Relaxed)
 }
 
-/// The job that is named, or any.
-fn named(args: &WatchArgs, teller: &Teller) -> Result<Target, Failure> {
-    if let Some(job) = &args.job {
-        is_here(job, args.stay, teller)?;
-        return Ok(Target::Slurm(job.clone()));
-    }
-    if args.pid.is_empty() {
-        return Ok(Target::Rings);
-    }
-    known(&args.pid)?;
-    Ok(Target::Pids(args.pid.clone()))
-}
-
 /// Starts the command.
 fn started(
     args: &WatchArgs,
@@ -308,35 +300,6 @@ fn out_folder(args: &WatchArgs) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// A job of Slurm of which nothing runs here: who stays waits for it, anybody else hears why there is nothing to see.
-fn is_here(job: &str, stays: bool, teller: &Teller) -> Result<(), Failure> {
-    let proc = Path::new("/proc");
-    let is_of = |pid: &u32| ringleader_collect::follow::is_of_slurm(proc, *pid, job);
-    if ringleader_collect::follow::processes(proc).keys().any(is_of) {
-        return Ok(());
-    }
-    has_proc()?;
-    let known = crate::fanout::slurm::nodes(job, Path::new("squeue"));
-    let known = known.map_or_else(|(why, _)| why, |hosts| format!("it runs on {}", hosts.join(",")));
-    let why = format!("no process of Slurm job {job} runs here ({known})");
-    if !stays {
-        return Err(Failure::Absent { why });
-    }
-    teller.note(format!("{why}; it is waited for"));
-    Ok(())
-}
-
-/// A pid that does not exist is a mistake of the user.
-fn known(pids: &[u32]) -> Result<(), Failure> {
-    for pid in pids {
-        if ringleader_collect::follow::process("/proc".as_ref(), *pid).is_none() {
-            has_proc()?;
-            return Err(Failure::Absent { why: format!("there is no process {pid}") });
-        }
-    }
-    Ok(())
-}
-
 pub(crate) fn now_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
 }
@@ -375,6 +338,8 @@ struct Watch {
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
     nan: Nan,
+    /// When a rank was first seen to be persistently late, until that was looked into.
+    late: Option<Instant>,
     /// What the threads of incidents say.
     words: (Sender<Word>, Receiver<Word>),
     seat: Seat,
@@ -454,6 +419,10 @@ impl Watch {
         if !self.args.once && self.nan.is_due_in(own, self.eye.agent.logs()) {
             self.begin("NaN in its output".to_owned(), Reason::NotFinite, Instant::now());
         }
+        if !self.args.once && self.late.is_some_and(|since| since.elapsed() >= LATE_FOR) {
+            self.late = None;
+            self.begin("a rank is persistently late".to_owned(), Reason::Slow, Instant::now());
+        }
     }
 
     fn react(&mut self, event: &Event, is_analyser: bool) {
@@ -473,7 +442,10 @@ impl Watch {
                     self.spoken.recovered();
                 }
             }
-            What::Straggler(late) if late.persistent && is_analyser => self.record(late.rank),
+            What::Straggler(late) if late.persistent && is_analyser => {
+                self.late.get_or_insert_with(Instant::now);
+                self.record(late.rank);
+            }
             _ => {}
         }
     }
@@ -520,7 +492,7 @@ impl Watch {
             return;
         }
         // A job that computes NaN may stall as well.
-        if !matches!(reason, Reason::NotFinite) {
+        if !matches!(reason, Reason::NotFinite | Reason::Slow) {
             self.n_incidents += 1;
             self.last_incident = Some(Instant::now());
         }
@@ -530,7 +502,7 @@ impl Watch {
         let (folder, sender) = (self.folder.clone(), self.words.0.clone());
         let asker = match reason {
             Reason::Incident => self.eye.nodes.as_ref().map(Nodes::asker),
-            Reason::Doubt { .. } | Reason::NotFinite => None,
+            Reason::Doubt { .. } | Reason::NotFinite | Reason::Slow => None,
         };
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         let template = self.args.webhook_template.clone();
@@ -737,9 +709,9 @@ impl Watch {
             // their communicators in order after an error, leave their words in logs alone.
             match &self.child {
                 None => Some(Reason::Doubt { was_seen, than: 0 }),
-                Some(child) => {
-                    (self.n_verdicts == 0 && nan::is_in(child.logs())).then_some(Reason::NotFinite)
-                }
+                Some(_) if self.n_verdicts > 0 => None,
+                Some(child) if nan::is_in(child.logs()) => Some(Reason::NotFinite),
+                Some(_) => self.late.map(|_| Reason::Slow),
             }
         };
         if let Some(reason) = reason

@@ -39,11 +39,11 @@ pub const LEAST_PCT: f64 = 5.0;
 /// The same for the host's own work: half of what a recorder shows of it on short steps is the recorder.
 const LEAST_HOST_PCT: f64 = 45.0;
 /// The same for waiting for the GPU within the step, which healthy steps do not do.
-const LEAST_SYNC_PCT: f64 = 2.0;
+const LEAST_SYNC_PCT: f64 = 4.0;
 /// Waits in a step that are no longer one look at the loss.
 const MANY_SYNCS: usize = 4;
 /// The same for time in which the recorder does not say what the program did.
-const LEAST_GUESS_PCT: f64 = 8.0;
+const LEAST_GUESS_PCT: f64 = 12.0;
 /// The same for partly hidden communication: the first and the last of a step are never hidden.
 const LEAST_OVERLAP_PCT: f64 = 15.0;
 /// Small collectives in a step that are no longer a few buckets.

@@ -76,6 +76,8 @@ pub struct Straggler {
 
 /// Share of the steps in which a straggler is the last one.
 const MOST_PCT: usize = 70;
+/// The same where no other rank is ever late: two of three.
+const ALONE_PCT: usize = 60;
 /// Lead, in percent of a step, from which it counts.
 const LEAD_PCT: i64 = 2;
 
@@ -178,9 +180,10 @@ fn straggler(
             n_last.entry(who).or_default().push(lead);
         }
     }
+    let most_pct = if n_last.len() == 1 { ALONE_PCT } else { MOST_PCT };
     let (who, leads) =
         n_last.into_iter().max_by_key(|(who, leads)| (leads.len(), std::cmp::Reverse(*who)))?;
-    if leads.len() * 100 < n_steps * MOST_PCT {
+    if leads.len() * 100 < n_steps * most_pct {
         return None;
     }
     let lead_ns = median::lower(leads.iter().copied())?;

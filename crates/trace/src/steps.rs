@@ -195,19 +195,22 @@ fn boundaries(view: &View<'_>) -> (Found, Vec<Mark>) {
         return (Found::Annotated, marks);
     }
     let Some((begin, end)) = view.span() else { return (Found::Whole, Vec::new()) };
+    // Of a program with several optimizers those of the name that is called most often; of equals the one that is called last
+    // in a step.
     let spans_of = |is: &dyn Fn(&str) -> bool| -> Vec<(i64, i64)> {
         let wanted: Vec<bool> = timeline.names.iter().map(|name| is(name)).collect();
-        let mut spans: Vec<(i64, i64)> = Vec::new();
+        let mut by_name: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
         let annotations = timeline.host_spans.iter().filter(|s| {
             matches!(s.kind, SpanKind::Annotation | SpanKind::Operator)
                 && wanted.get(s.name as usize).copied().unwrap_or(false)
         });
         for span in annotations {
+            let spans = by_name.entry(span.name).or_default();
             if spans.last().is_none_or(|last| span.start_ns >= last.1) {
                 spans.push((span.start_ns, span.end_ns));
             }
         }
-        spans
+        by_name.into_values().max_by_key(|spans| (spans.len(), spans.first().copied())).unwrap_or_default()
     };
     let steps = spans_of(&|name| name.starts_with("Optimizer.step"));
     if steps.len() >= 2 {

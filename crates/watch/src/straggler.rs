@@ -43,6 +43,14 @@ const CLEAR_SPREAD: f32 = 0.5;
 const CLEAR_TIMES: f32 = 4.0;
 /// So many in a row may become a run.
 const FORMING: f32 = 3.0;
+/// How fast the past fades for what a rank costs: of the last this many collectives.
+const LONG_MEMORY: f32 = 512.0;
+/// A rank that costs its peers this share of their time is late for good, however rarely it is.
+const COSTLY: f32 = 0.3;
+/// And this many times what any other costs.
+const COSTLY_TIMES: f32 = 4.0;
+/// By so many waits of equal length: a few long ones are checkpoints.
+const COSTLY_WAITS: f32 = 8.0;
 /// Collectives of one kind that take this many times their best have become slow.
 const SLOWED: f32 = 2.0;
 /// And by at least this, milliseconds.
@@ -95,6 +103,8 @@ struct Standing {
     run: [f32; 3],
     /// Collectives for which it was late.
     late: f32,
+    /// Sum of the squares of its lateness over those.
+    late_square: f32,
     /// Sums over those: lateness, its part that the host made, and where the GPU was known to be busy.
     late_ms: f32,
     host_ms: f32,
@@ -122,6 +132,10 @@ pub struct Lateness {
     /// Most ranks that ever reported one collective.
     most: u32,
     ranks: Vec<Standing>,
+    /// The same over [`LONG_MEMORY`] collectives, and the time from the first to the last of them, fading alike.
+    long: Vec<Standing>,
+    long_ms: f32,
+    n_long: u32,
     votes: u32,
     period_ms: f32,
     kinds: Vec<Kind>,
@@ -142,7 +156,8 @@ impl Lateness {
             return;
         }
         if self.size != size {
-            *self = Self { size, ranks: vec![Standing::default(); size as usize], ..Self::default() };
+            let ranks = vec![Standing::default(); size as usize];
+            *self = Self { size, long: ranks.clone(), ranks, ..Self::default() };
         }
         if !steps.is_empty() && !self.by_steps {
             // What single collectives have shown does not compare with it.
@@ -220,6 +235,7 @@ impl Lateness {
         // Ranks without a plugin never tell; those that do must.
         if pending.n >= 2 && pending.n == self.most {
             if key.1 == 0 {
+                self.cost(&pending);
                 let shortest = pending.words.iter().flatten().map(|w| w.ran).fold(f32::MAX, f32::min);
                 self.time(&pending, shortest);
                 self.ways(&pending, shortest);
@@ -231,53 +247,42 @@ impl Lateness {
     }
 
     fn vote(&mut self, pending: &Pending) {
-        let words = || pending.words.iter().enumerate().filter_map(|(r, w)| Some((r, (*w)?)));
-        let longest = words().map(|(_, w)| w.ran).fold(0.0, f32::max);
-        let sum: f32 = words().map(|(_, w)| longest - w.ran).sum();
-        let (gap, queued) = (usual(words().map(|(_, w)| w.gap)), usual(words().map(|(_, w)| w.queued)));
-        let period = usual(words().map(|(_, w)| w.period).filter(|p| *p > 0.0));
+        let period = pending.period_ms();
         if period > 0.0 {
             let is_first = self.period_ms == 0.0;
             self.period_ms += (period - self.period_ms) / if is_first { 1.0 } else { 16.0 };
         }
         let least = LATE_MS.max(LATE_SHARE * self.period_ms);
-        let keep = 1.0 - 1.0 / MEMORY;
-        for (rank, word) in words() {
-            let Some(standing) = self.ranks.get_mut(rank) else { continue };
-            // Against the mean of the others: of two ranks, neither is the usual one.
-            let own = longest - word.ran;
-            let excess = own - (sum - own) / (pending.n - 1) as f32;
-            standing.votes = standing.votes * keep + 1.0;
-            standing.excess = standing.excess * keep + excess;
-            standing.square = standing.square * keep + excess * excess;
-            standing.behind = standing.behind * keep + excess.max(0.0);
-            for sum in [
-                &mut standing.late,
-                &mut standing.late_ms,
-                &mut standing.host_ms,
-                &mut standing.busy_ms,
-                &mut standing.others_queued_ms,
-            ] {
-                *sum *= keep;
-            }
-            if excess < least {
-                standing.run = [0.0; 3];
-            } else {
-                let [n, sum, square] = standing.run;
-                standing.run = [n + 1.0, sum + excess, square + excess * excess];
-                standing.late += 1.0;
-                standing.late_ms += excess;
-                let host = (word.gap - gap).clamp(0.0, excess);
-                standing.host_ms += host;
-                // Between the last collective's end and this kernel's start, what is not the host's is the GPU's. A call that
-                // came before that end waited for nothing but the GPU.
-                let waited = (word.period - word.ran - word.gap).min(word.queued);
-                standing.busy_ms += waited.clamp(0.0, excess - host);
-                standing.others_queued_ms += queued;
-            }
-        }
+        count(&mut self.ranks, pending, least, 1.0 - 1.0 / MEMORY);
         self.votes = self.votes.saturating_add(1);
         self.has_news = true;
+    }
+
+    /// What the ranks cost one another, by single collectives.
+    fn cost(&mut self, pending: &Pending) {
+        let keep = 1.0 - 1.0 / LONG_MEMORY;
+        self.long_ms = self.long_ms * keep + pending.period_ms();
+        self.n_long = self.n_long.saturating_add(1);
+        count(&mut self.long, pending, LATE_MS, keep);
+        self.has_news = true;
+    }
+
+    /// The rank that costs the others much of their time, and which share.
+    fn costly(&self) -> Option<(usize, &Standing, f32)> {
+        if self.n_long < LEAST_VOTES || self.long_ms <= 0.0 {
+            return None;
+        }
+        let most = |a: &(usize, &Standing), b: &(usize, &Standing)| a.1.late_ms.total_cmp(&b.1.late_ms);
+        let (rank, standing) = self.long.iter().enumerate().max_by(most)?;
+        let others = self.long.iter().enumerate().filter(|(other, _)| *other != rank);
+        let other = others.map(|(_, s)| s.late_ms).fold(0.0, f32::max);
+        let waits = standing.late_ms * standing.late_ms / standing.late_square.max(f32::MIN_POSITIVE);
+        let share = standing.late_ms / self.long_ms;
+        (share >= COSTLY && standing.late_ms >= COSTLY_TIMES * other && waits >= COSTLY_WAITS).then_some((
+            rank,
+            standing,
+            share.min(1.0),
+        ))
     }
 
     /// How long a collective takes once all are there.
@@ -382,10 +387,34 @@ impl Lateness {
     /// The rank that is late most, or the two between which the network is slow.
     pub fn straggler(&mut self, comm: &str, job_rank: impl Fn(u32) -> u32) -> Option<Straggler> {
         self.has_news = false;
-        if self.votes < LEAST_VOTES {
-            return None;
-        }
-        self.late(comm, &job_rank).or_else(|| self.slow_way(comm, &job_rank))
+        let late = if self.votes < LEAST_VOTES { None } else { self.late(comm, &job_rank) };
+        let late = match late {
+            Some(late) if late.persistent => Some(late),
+            occasional => self.costs(comm, &job_rank).or(occasional),
+        };
+        late.or_else(|| if self.votes < LEAST_VOTES { None } else { self.slow_way(comm, &job_rank) })
+    }
+
+    fn costs(&self, comm: &str, job_rank: &impl Fn(u32) -> u32) -> Option<Straggler> {
+        let (rank, standing, share) = self.costly()?;
+        let (of, confidence) = reason(standing);
+        let late_ms = f64::from(standing.late_ms / standing.late);
+        let rank = job_rank(rank as u32);
+        Some(Straggler {
+            rank,
+            late_ms,
+            share: f64::from(standing.late / standing.votes),
+            persistent: true,
+            of,
+            confidence,
+            comm: comm.to_owned(),
+            peer: None,
+            text: format!(
+                "the others wait for rank {rank} for {:.0} % of the time, {late_ms:.1} ms in the mean: {}",
+                share * 100.0,
+                because(of)
+            ),
+        })
     }
 
     fn late(&self, comm: &str, job_rank: &impl Fn(u32) -> u32) -> Option<Straggler> {
@@ -411,11 +440,7 @@ impl Lateness {
         let (of, confidence) = reason(standing);
         let late_ms = f64::from(standing.late_ms / standing.late);
         let rank = job_rank(rank as u32);
-        let why = match of {
-            Lag::Compute => "its GPU is still busy when the others come",
-            Lag::Host => "its program calls late while its GPU is idle",
-            Lag::Network | Lag::Unknown => "the cause is not visible",
-        };
+        let why = because(of);
         let share = f64::from(share(standing));
         Some(Straggler {
             rank,
@@ -482,6 +507,66 @@ impl Lateness {
                 "no rank is late; the network carries data {way} slowly, {late_ms:.1} ms per collective"
             ),
         })
+    }
+}
+
+impl Pending {
+    /// From the end of the one before to its own, as is usual among the ranks, ms.
+    fn period_ms(&self) -> f32 {
+        usual(self.words.iter().flatten().map(|w| w.period).filter(|p| *p > 0.0))
+    }
+}
+
+/// Counts one collective: who was late, by how much, and why. `least` is what counts, ms; of what was counted before, the share
+/// `keep` is kept.
+fn count(ranks: &mut [Standing], pending: &Pending, least: f32, keep: f32) {
+    let words = || pending.words.iter().enumerate().filter_map(|(r, w)| Some((r, (*w)?)));
+    let longest = words().map(|(_, w)| w.ran).fold(0.0, f32::max);
+    let sum: f32 = words().map(|(_, w)| longest - w.ran).sum();
+    let (gap, queued) = (usual(words().map(|(_, w)| w.gap)), usual(words().map(|(_, w)| w.queued)));
+    for (rank, word) in words() {
+        let Some(standing) = ranks.get_mut(rank) else { continue };
+        // Against the mean of the others: of two ranks, neither is the usual one.
+        let own = longest - word.ran;
+        let excess = own - (sum - own) / (pending.n - 1) as f32;
+        standing.votes = standing.votes * keep + 1.0;
+        standing.excess = standing.excess * keep + excess;
+        standing.square = standing.square * keep + excess * excess;
+        standing.behind = standing.behind * keep + excess.max(0.0);
+        for sum in [
+            &mut standing.late,
+            &mut standing.late_square,
+            &mut standing.late_ms,
+            &mut standing.host_ms,
+            &mut standing.busy_ms,
+            &mut standing.others_queued_ms,
+        ] {
+            *sum *= keep;
+        }
+        if excess < least {
+            standing.run = [0.0; 3];
+        } else {
+            let [n, sum, square] = standing.run;
+            standing.run = [n + 1.0, sum + excess, square + excess * excess];
+            standing.late += 1.0;
+            standing.late_ms += excess;
+            standing.late_square += excess * excess;
+            let host = (word.gap - gap).clamp(0.0, excess);
+            standing.host_ms += host;
+            // Between the last collective's end and this kernel's start, what is not the host's is the GPU's. A call that
+            // came before that end waited for nothing but the GPU.
+            let waited = (word.period - word.ran - word.gap).min(word.queued);
+            standing.busy_ms += waited.clamp(0.0, excess - host);
+            standing.others_queued_ms += queued;
+        }
+    }
+}
+
+fn because(of: Lag) -> &'static str {
+    match of {
+        Lag::Compute => "its GPU is still busy when the others come",
+        Lag::Host => "its program calls late while its GPU is idle",
+        Lag::Network | Lag::Unknown => "the cause is not visible",
     }
 }
 
@@ -600,6 +685,24 @@ mod tests {
         };
         let mut late = heard(60, rooted);
         assert_eq!((late.straggler("c", |r| r), late.of(0)), (None, None));
+    }
+
+    #[test]
+    fn a_rank_that_is_late_now_and_then_and_costs_much() {
+        // Every `every`-th collective it is late by `by` ms, where the others take 10.
+        let job = |every: u64, by: u64, n: u64| {
+            heard(n, move |n, rank| match (n % every == 0, rank == 2) {
+                (true, false) => done(n, 1 + by, 9),
+                (true, true) => done(n, 1, 9 + by),
+                _ => done(n, 1, 9),
+            })
+        };
+        let told = job(20, 300, 200).straggler("c", |r| r).unwrap();
+        assert_eq!((told.rank, told.persistent, told.of), (2, true, Lag::Host), "{told:?}");
+        assert!(told.text.contains("60 % of the time"), "{told:?}");
+        // Costs little; a few long pauses.
+        assert_eq!(job(20, 30, 200).straggler("c", |r| r).filter(|s| s.persistent), None);
+        assert_eq!(job(100, 5_000, 250).straggler("c", |r| r).filter(|s| s.persistent), None);
     }
 
     #[test]

@@ -25,6 +25,10 @@ pub struct Late {
     pub n_late: usize,
     /// Time that its peers have lost to it, ns.
     pub lost_ns: i64,
+    /// Time that ranks have lost to any, ns.
+    pub all_lost_ns: i64,
+    /// Its longest waits that together make half of that time: how many.
+    pub n_half: usize,
     /// Time from the first to the last collective that was looked at, ns.
     pub span_ns: i64,
     /// Median of its lateness where it was last, ns.
@@ -73,9 +77,11 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
             rows.push((late_ns, waited_ns, seq));
         }
     }
+    let all_lost_ns = sums.iter().map(|(_, lost, _)| *lost).sum();
     let (at, (n_last, lost_ns, rows)) =
         sums.into_iter().enumerate().max_by_key(|(at, (_, lost, _))| (*lost, std::cmp::Reverse(*at)))?;
     let worst = rows.iter().max()?.2;
+    let n_half = of_half(rows.iter().map(|(late, ..)| *late).collect());
     let late_ns = median::upper(rows.iter().map(|(late, ..)| *late))?;
     let waited_ns = median::upper(rows.iter().map(|(_, waited, _)| *waited))?;
     let of = if waited_ns >= late_ns {
@@ -88,7 +94,19 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
     let (member, track) = *tracks.get(at)?;
     let enqueued = |seq: u32| Some(op(track, seq)?.enqueued_ns);
     let span_ns = enqueued(to)? - enqueued(from)?;
-    Some(Late { member, n_last, n_late, lost_ns, span_ns, late_ns, of, worst })
+    Some(Late { member, n_last, n_late, lost_ns, all_lost_ns, n_half, span_ns, late_ns, of, worst })
+}
+
+/// How many of the largest make half of the sum.
+fn of_half(mut all: Vec<i64>) -> usize {
+    all.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
+    let half = all.iter().sum::<i64>() / 2;
+    let sums = all.iter().scan(0_i64, |sum, ns| {
+        let before = *sum;
+        *sum = sum.saturating_add(*ns);
+        Some(before)
+    });
+    sums.take_while(|before| *before < half).count()
 }
 
 /// Who came last to one collective, by how much, and how long it had waited for its GPU before its kernel began; None

@@ -73,6 +73,8 @@ pub(crate) enum Reason {
     },
     /// A job that prints NaN: only a verdict of corruption is reported and kept.
     NotFinite,
+    /// A rank is late for good: only a verdict that is certain of that is reported and kept.
+    Slow,
 }
 
 impl Reason {
@@ -110,11 +112,15 @@ impl Judged {
         let is_certain = verdict.cause != "undecided" && verdict.confidence != Confidence::Low;
         let is_failure = !matches!(verdict.category, Category::None | Category::Performance);
         let has_cause = verdict.cause != "none" && !self.report.findings.is_empty();
+        let is_slow = verdict.cause == "straggler" && verdict.confidence == Confidence::High;
         match reason {
             Reason::Incident => true,
             Reason::Doubt { was_seen, than } => {
-                has_cause && (!was_seen || is_certain && is_failure) && (than == 0 || self.worth() > than)
+                has_cause
+                    && (!was_seen || is_certain && is_failure || is_slow)
+                    && (than == 0 || self.worth() > than)
             }
+            Reason::Slow => is_slow,
             Reason::NotFinite => has_cause && is_certain && verdict.category == Category::Corruption,
         }
     }

@@ -16,6 +16,18 @@ const MIN_LATE: usize = 8;
 /// two ranks that shared their GPUs with eleven others, one rank was the last in 71 % (two H100, 2026-11-24).
 const OVER_CHANCE: f64 = 0.3;
 
+/// A rank that is late rarely costs at least this share of its peers' time,
+const COSTLY: f64 = 0.3;
+/// and this share of what ranks lose to one another,
+const COSTLY_OF_ALL: f64 = 0.85;
+/// by so many waits that half of it is theirs: a few long ones are checkpoints.
+const COSTLY_WAITS: usize = 5;
+/// Beyond all of these it is sure: the peers lose this share of their time to it, of what is lost at all this share, over a time
+/// of this length, ns.
+const SURE_COST: f64 = 0.4;
+const SURE_OF_ALL: f64 = 0.9;
+const SURE_NS: i64 = 20_000_000_000;
+
 /// The late rank of each group, if one is late by habit.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
     let groups = scene.ledger().groups().iter().filter(|g| g.view == View::Ring);
@@ -27,9 +39,14 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     let lost = late.lost_ns as f64 / late.span_ns.max(1) as f64;
     let n_seen = group.tracks.iter().flatten().count().max(2);
     let least = MIN_HABIT.max(1.0 / n_seen as f64 + OVER_CHANCE);
-    if late.n_late < MIN_LATE || habit < least || lost < MIN_LOST_SHARE {
+    let of_all = late.lost_ns as f64 / late.all_lost_ns.max(1) as f64;
+    let is_costly = lost >= COSTLY && of_all >= COSTLY_OF_ALL && late.n_half >= COSTLY_WAITS;
+    let is_habit = habit >= least && lost >= MIN_LOST_SHARE;
+    if late.n_late < MIN_LATE || !is_habit && !is_costly {
         return None;
     }
+    let is_sure = lost > CLEAR_LOST_SHARE && habit > CLEAR_HABIT
+        || is_costly && lost > SURE_COST && of_all > SURE_OF_ALL && late.span_ns > SURE_NS;
     let track = group.tracks.get(late.member)?.as_ref()?;
     let rank = group.rank(late.member);
     let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
@@ -60,11 +77,7 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     )
     .severity(Severity::Warning)
     .weight(Weight::Derived)
-    .confidence(if lost > CLEAR_LOST_SHARE && habit > CLEAR_HABIT {
-        Confidence::High
-    } else {
-        Confidence::Medium
-    })
+    .confidence(if is_sure { Confidence::High } else { Confidence::Medium })
     .culprits(drafting::culprits(scene, &[node], None))
     .victims(group.ranks.iter().copied().flatten().filter(|r| Some(*r) != rank).collect())
     .evidence(ran)
