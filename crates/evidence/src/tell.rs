@@ -28,6 +28,7 @@ pub(crate) fn read_all(path: &str, bytes: &[u8]) -> Extract {
                 | Fact::StepTimes(_)
                 | Fact::Pace(_)
                 | Fact::Outlier(_)
+                | Fact::Apart(_)
                 | Fact::Words(_)
                 | Fact::Hosts(_)
         )

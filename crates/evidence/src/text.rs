@@ -3,6 +3,7 @@
 //! One file may mix several kinds (a launcher's stderr holds NCCL lines, torch's messages, tracebacks and prints of
 //! many ranks), so every reader sees every line that none before it took.
 
+mod apart;
 mod averages;
 mod docker;
 mod ends;
@@ -371,6 +372,7 @@ struct Readers {
     times: times::TimesReader,
     words: words::WordsReader,
     outliers: outliers::OutlierReader,
+    apart: apart::ApartReader,
     hosts: hosts::HostReader,
     progress: progress::ProgressReader,
     /// Number of the last line that the kernel's reader took, or 0.
@@ -536,6 +538,10 @@ impl Readers {
         }
         if taken.is_none() {
             self.averages.line(line, sink);
+            self.apart.line(line, is_early, sink);
+            if self.apart.is_in_list() {
+                self.awake_until = self.awake_until.max(line.number.saturating_add(1));
+            }
         }
         self.genre.line(line, matches!(taken, Some(Name::kernel | Name::nccl)));
         taken
@@ -567,6 +573,7 @@ impl Readers {
             self.times.finish(sink);
             self.words.finish(sink);
             self.outliers.finish(sink);
+            self.apart.finish(sink);
         }
         self.progress.finish(is_log, sink);
     }

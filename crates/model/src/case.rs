@@ -1,8 +1,8 @@
 //! A case: everything that was read, before any conclusion.
 
 use crate::{
-    BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, GuardEvent, HostAt,
-    KernelEvent, Limit, NcclLog, NetFact, Note, Outlier, Pid, ProcessStacks, ProcessTable, Progress,
+    Apart, BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, GuardEvent,
+    HostAt, KernelEvent, Limit, NcclLog, NetFact, Note, Outlier, Pid, ProcessStacks, ProcessTable, Progress,
     RasReport, RingRecord, RunPace, Said, Sign, Source, StepTimes, SystemFact, Timeline, TorchEvent,
     WallTime, WatchEvent, Who, WordAt,
 };
@@ -77,6 +77,8 @@ pub enum Fact {
     Pace(RunPace),
     /// One of several that differs.
     Outlier(Box<Outlier>),
+    /// Ranks that a text sets apart.
+    Apart(Box<Apart>),
     /// Machines on which lines of a text were printed.
     Hosts(Box<[HostAt]>),
     /// Words of the table of likeness.

@@ -41,6 +41,7 @@ impl Fact {
             | Self::StepTimes(_)
             | Self::Pace(_)
             | Self::Outlier(_)
+            | Self::Apart(_)
             | Self::Hosts(_)
             | Self::Owner(_) => {}
         }

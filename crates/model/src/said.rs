@@ -170,6 +170,28 @@ pub enum OutlierKey {
     Host(Host),
 }
 
+/// Ranks that lines of one source set apart without a word of failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// In what they differ.
+    pub by: ApartBy,
+    /// They, ascending; none if the source only shows who was there.
+    pub ranks: Vec<Rank>,
+    /// Ranks that were compared, or spoke in ordinary lines; ascending.
+    pub among: Vec<Rank>,
+}
+
+/// In what ranks differ from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ApartBy {
+    /// A list names them as those for which the others wait.
+    Missing,
+    /// They say that they are at their end, and others do not.
+    Done,
+    /// They have the least of what is counted for each rank: batches, samples, files.
+    Least,
+}
+
 /// A word of the table of likeness, and its first place in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WordAt {

@@ -210,7 +210,8 @@ pub enum NoteKind {
 pub fn rank_in_path(path: &str) -> Option<Rank> {
     let lower = path.to_ascii_lowercase();
     let mut found = None;
-    for (at, word) in lower.match_indices("rank") {
+    // Paddle's launcher gives each process a `workerlog.3`.
+    for (at, word) in lower.match_indices("rank").chain(lower.match_indices("workerlog")) {
         let before = lower.get(..at)?;
         let is_word = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
         let qualifier = before.trim_end_matches(['_', '-', '.']);
@@ -233,7 +234,14 @@ mod tests {
 
     #[test]
     fn ranks_in_names() {
-        for path in ["rank3.log", "logs/py-spy-rank-3.txt", "1/rank.3/stdout", "Rank_3.out", "out.rank=3"] {
+        for path in [
+            "rank3.log",
+            "logs/py-spy-rank-3.txt",
+            "1/rank.3/stdout",
+            "Rank_3.out",
+            "out.rank=3",
+            "log/workerlog.3",
+        ] {
             assert_eq!(rank_in_path(path), Some(Rank(3)), "{path}");
         }
         for path in ["local_rank3.log", "frank3.log", "ranking.txt", "rank.log", "node_rank3.log", "rank3b"] {

@@ -3,14 +3,19 @@
 //! What only one of several ranks says, or what a launcher says of one, is about that one. What tools print is about the
 //! machine on which they ran. In a hang the first to complain is one of those that wait, so words set nobody apart there.
 
+pub(crate) mod apart;
+
 use std::collections::BTreeSet;
 
 use ringleader_correlate::Scene;
+use ringleader_correlate::process::fate::{End, Killer};
+use ringleader_correlate::said::statements::Stated;
 use ringleader_correlate::when::failure::{Sign, Way, sign};
 use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{About, Role};
 use ringleader_model::{
-    Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Rank, SourceId, Verdict,
+    Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Observation, Rank, SourceId,
+    TorchEvent, Verdict,
 };
 
 /// Completes the culprits of a verdict.
@@ -25,11 +30,10 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         culprits
             .extend(same.map(|f| &f.culprits).find(|found| !found.is_empty()).into_iter().flatten().cloned());
     }
-    // Watchdogs end those that waited: their ends are no sign of a fault of their own.
-    let has_waited = scene.failure().has(Way::TimedOut) || scene.failure().has(Way::Stuck);
-    if culprits.is_empty() && is_of_one(verdict.cause) && !has_waited {
-        let ranks = named(scene).or_else(|| lone(scene));
-        culprits.extend(ranks.iter().flatten().map(|rank| scene.roster().culprit_rank(*rank)));
+    if !culprits.iter().any(|culprit| culprit.rank.is_some()) {
+        let by_own = || if is_of_one(verdict.cause) { of_one(scene, first) } else { None };
+        let ranks = apart::of_hang(scene, verdict.cause, &verdict.victims).or_else(by_own);
+        give_ranks(scene, &mut culprits, &ranks.unwrap_or_default());
     }
     let only = scene.machines().only();
     let machine = machine(scene, first).or_else(|| only.cloned().filter(|_| !is_of_others(verdict.cause)));
@@ -45,6 +49,38 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         culprits.extend(machine.map(|host| Culprit { host: Some(host), ..Culprit::default() }));
     }
     verdict.culprits = culprits;
+}
+
+/// Ranks of culprits that had none: the one process that was known by less, or others.
+fn give_ranks(scene: &Scene<'_>, culprits: &mut Vec<Culprit>, ranks: &BTreeSet<Rank>) {
+    let found = ranks.iter().map(|rank| scene.roster().culprit_rank(*rank));
+    match culprits.as_mut_slice() {
+        [] => culprits.extend(found),
+        _ if ranks.is_empty() => {}
+        [one] if ranks.len() == 1 => {
+            for new in found {
+                let is_other = one.pid.is_some() && new.pid.is_some() && one.pid != new.pid;
+                if !is_other {
+                    one.rank = new.rank;
+                    one.pid = one.pid.or(new.pid);
+                    one.local_rank = one.local_rank.or(new.local_rank);
+                    one.gpu = one.gpu.or(new.gpu);
+                    one.host = one.host.take().or(new.host);
+                }
+            }
+        }
+        // A place in the code or a machine alone is of all of them.
+        [one] if one.pid.is_none() && one.gpu.is_none() => {
+            let (host, place) = (one.host.clone(), one.place.clone());
+            let with = |new: Culprit| Culprit {
+                host: new.host.or_else(|| host.clone()),
+                place: place.clone(),
+                ..new
+            };
+            *culprits = found.map(with).collect();
+        }
+        _ => {}
+    }
 }
 
 fn is_address(host: &Host) -> bool {
@@ -103,6 +139,92 @@ fn is_of_others(cause: Cause) -> bool {
 fn n_ranks(scene: &Scene<'_>) -> usize {
     let seen = scene.roster().members.iter().filter(|m| m.rank.is_some()).count();
     seen.max(scene.roster().world_size.unwrap_or(0) as usize)
+}
+
+/// The ranks with a fault of their own: those whose statement decided, whom others name, that alone complain, or that ended by
+/// themselves.
+fn of_one(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
+    // Watchdogs end those that waited: their ends are no sign of a fault of their own, nor are their complaints.
+    let has_waited = scene.failure().has(Way::TimedOut) || scene.failure().has(Way::Stuck);
+    let by_words = || if has_waited { None } else { named(scene).or_else(|| lone(scene)) };
+    let by_silence = || if has_waited { apart::silent(scene) } else { None };
+    stated(scene, first.cause)
+        .or_else(by_words)
+        .or_else(|| ended(scene, first))
+        .or_else(by_silence)
+        .filter(|ranks| ranks.len() * 2 <= n_known(scene).max(2))
+}
+
+/// How many ranks the job has at least, those too that others name.
+fn n_known(scene: &Scene<'_>) -> usize {
+    let mut ranks: BTreeSet<Rank> = scene.roster().members.iter().filter_map(|m| m.rank).collect();
+    ranks.extend(launched(scene));
+    ranks.len().max(n_ranks(scene))
+}
+
+/// Ranks whose end launchers report.
+fn launched<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = Rank> + 's {
+    let ends =
+        scene.stated().all().iter().flat_map(|stated| &stated.utterances).filter(|u| u.said.form.is_end);
+    ends.flat_map(|u| u.said.named.ranks.iter().copied())
+}
+
+/// The ranks that a statement of this very cause names.
+fn stated(scene: &Scene<'_>, cause: Cause) -> Option<BTreeSet<Rank>> {
+    let states = |stated: &&Stated<'_>| {
+        stated.row().is_some_and(|row| row.about() == About::Named && row.role() == Role::States)
+            && stated.causes().first() == Some(&cause)
+    };
+    let all = scene.stated().all().iter().filter(states).flat_map(|stated| &stated.utterances);
+    let ranks: BTreeSet<Rank> = all.flat_map(|u| u.said.named.ranks.iter().copied()).collect();
+    (!ranks.is_empty()).then_some(ranks)
+}
+
+/// Exit codes of those whom a launcher or a watchdog ends.
+const ENDED_BY_OTHERS: [i64; 7] = [-15, 143, -6, 134, -9, 137, 0];
+
+/// The ranks that ended by themselves, as launchers report, unless what failed was raised by several.
+fn ended(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
+    let condition = |rank: Rank| scene.condition(rank);
+    let has_failed = |rank: Rank, end: End| {
+        let has_waited = condition(rank).is_some_and(|c| c.timed_out.is_some());
+        !has_waited
+            && match end {
+                End::Killed { by, .. } => by != Killer::Launcher,
+                End::Crashed(_) | End::CrashReported => true,
+                End::Exited(code) => code != 0,
+                End::Aborted | End::Terminated | End::Raised | End::InOrder | End::Untold => false,
+            }
+    };
+    let fates = scene.fates().all().filter(|(rank, fate)| has_failed(*rank, fate.end()));
+    let mut ranks: BTreeSet<Rank> = fates.map(|(rank, _)| rank).collect();
+    // torchrun tells of ranks; task 0 of a scheduler that has started one task is all there is.
+    let is_of_job = |rank: &Rank| {
+        *rank != Rank(0) || n_known(scene) > 1 || condition(*rank).is_some_and(|c| c.exit.is_some())
+    };
+    for stated in scene.stated().all() {
+        let own = stated.utterances.iter().filter(|u| {
+            let code = u.said.form.exit;
+            u.said.form.is_end && code.is_some_and(|code| !ENDED_BY_OTHERS.contains(&code))
+        });
+        ranks.extend(own.flat_map(|u| u.said.named.ranks.iter().copied()));
+    }
+    ranks.retain(is_of_job);
+    (!ranks.is_empty() && !is_of_several(scene, first)).then_some(ranks)
+}
+
+/// Whether several processes raised what decided: then the first that a launcher saw end is one of them.
+fn is_of_several(scene: &Scene<'_>, first: &Finding) -> bool {
+    let classes = |o: &Observation| match &o.fact {
+        Fact::Torch(TorchEvent::Exception(e)) => Some((e.class.clone(), e.frames.first().cloned())),
+        _ => None,
+    };
+    let all = || scene.case().observations.iter();
+    let is_cited = |o: &&Observation| {
+        first.evidence.iter().any(|e| e.cite.source == o.cite.source && e.cite.line == o.cite.line)
+    };
+    let decided: Vec<_> = all().filter(is_cited).filter_map(classes).collect();
+    decided.iter().any(|one| all().filter_map(classes).filter(|other| other == one).count() > 1)
 }
 
 /// The few ranks that statements of others name.
@@ -167,9 +289,64 @@ fn machine(scene: &Scene<'_>, finding: &Finding) -> Option<Host> {
             named.extend(stated.utterances.iter().flat_map(|u| &u.said.named.hosts));
         }
     }
+    if is_of_others(finding.cause) && named.is_empty() {
+        // Where words decided, the statements of this cause name it.
+        let all = scene.stated().all().iter().filter(|stated| {
+            stated.row().is_some_and(|row| row.about() == About::Named && row.role() > Role::Echo)
+                && stated.causes().contains(&finding.cause)
+        });
+        named.extend(all.flat_map(|stated| &stated.utterances).flat_map(|u| &u.said.named.hosts));
+    }
     let found = if is_of_others(finding.cause) { named } else { from };
     match (found.len(), found.first()) {
         (1, Some(host)) => Some((*host).clone()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_correlate::Scene;
+    use ringleader_model::{Cause, Culprit, Frame, Rank};
+
+    use super::{ended, give_ranks};
+    use crate::trial::{Stage, Trial as _};
+
+    fn raised(stage: Stage) -> Stage {
+        stage.raised(None, "ValueError", "no such column", &[("/srv/job.py", 58, "load")])
+    }
+
+    fn first_to_end(stage: &Stage) -> Vec<u32> {
+        let rule = crate::rules::ALL.iter().find(|rule| rule.id == "application-exception");
+        let finding = stage.finding(rule.expect("the rule is listed"));
+        assert_eq!(finding.cause, Cause::ApplicationException);
+        let found = ended(&Scene::new(&stage.case), &finding);
+        found.into_iter().flatten().map(|rank| rank.0).collect()
+    }
+
+    #[test]
+    fn the_one_that_a_launcher_saw_end_raised_what_nobody_signed() {
+        let job = || raised(Stage::new().two_ranks()).failed(0, -15, false);
+        assert_eq!(first_to_end(&job().failed(1, 1, true)), [1]);
+        // Ended by its launcher.
+        assert_eq!(first_to_end(&job().failed(1, -15, true)), []);
+        // Several raised it: the first that was seen to end is one of them.
+        assert_eq!(first_to_end(&raised(job()).failed(1, 1, true)), []);
+    }
+
+    #[test]
+    fn a_place_without_a_rank_is_kept() {
+        let stage = Stage::new().two_ranks();
+        let scene = Scene::new(&stage.case);
+        let place = Frame { function: "load".into(), file: "/srv/job.py".into(), line: 58 };
+        let mut culprits = vec![Culprit { place: Some(place), ..Culprit::default() }];
+        give_ranks(&scene, &mut culprits, &[Rank(1)].into());
+        assert_eq!(culprits.len(), 1);
+        assert_eq!(culprits[0].rank, Some(Rank(1)));
+        assert!(culprits[0].place.is_some());
+        // Another process than the one that is known.
+        let mut culprits = vec![Culprit { pid: Some(ringleader_model::Pid(1)), ..Culprit::default() }];
+        give_ranks(&scene, &mut culprits, &[Rank(1)].into());
+        assert_eq!(culprits[0].rank, None);
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn is_without_evidence(case: &Case) -> bool {
         | Fact::StepTimes(_)
         | Fact::Pace(_)
         | Fact::Outlier(_)
+        | Fact::Apart(_)
         | Fact::Hosts(_) => false,
         _ => true,
     };

@@ -1,6 +1,5 @@
 //! What the wording of the evidence resembles: whose words it is, whether they may count, and a guess as a finding.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ringleader_correlate::Scene;
@@ -9,8 +8,8 @@ use ringleader_knowledge::cause;
 use ringleader_knowledge::likeness::Word;
 use ringleader_model::address;
 use ringleader_model::{
-    Case, Category, Cause, Cite, Confidence, Culprit, Fact, Finding, Impact, Rank, RankSet, Severity, Source,
-    SourceKind, StoreEvent, TorchEvent, Weight,
+    Case, Category, Cause, Cite, Confidence, Fact, Finding, Impact, Severity, Source, SourceKind, StoreEvent,
+    TorchEvent, Weight,
 };
 
 use crate::rule::Draft;
@@ -78,26 +77,6 @@ pub(crate) fn is_contradicted(scene: &Scene<'_>, cause: Cause) -> bool {
 fn is_numeric(store: &str) -> bool {
     let host = address::host_and_port(store).and_then(|(host, _)| host.parse::<IpAddr>().ok());
     host.is_some_and(|host| !host.is_loopback())
-}
-
-/// Who is at fault where a hang is only guessed: the one rank that does not wait; or rank 0, if it is not seen to wait and the
-/// guess is what rank 0 does for the others. On the public rounds and the recordings, rank 0 made the extra call in 34 of
-/// 35 cases and was the one that kept the others waiting in 22 of 25.
-pub(crate) fn culprits(scene: &Scene<'_>, cause: Cause, waiting: &RankSet) -> Vec<Culprit> {
-    if cause::category(cause) != Category::Hang {
-        return Vec::new();
-    }
-    let roster = scene.roster();
-    let seen = roster.members.iter().filter_map(|m| m.rank).chain(roster.unseen_ranks());
-    let all: BTreeSet<Rank> = seen.chain(waiting.ranks().iter().copied()).chain([Rank(0)]).collect();
-    let absent: Vec<Rank> = all.iter().copied().filter(|rank| !waiting.contains(*rank)).collect();
-    let is_of_first = matches!(cause, Cause::ExtraCollective | Cause::SlowRankStall);
-    let named = match absent.as_slice() {
-        [one] if !waiting.is_empty() => Some(*one),
-        _ if is_of_first && all.len() > 1 && absent.contains(&Rank(0)) => Some(Rank(0)),
-        _ => None,
-    };
-    named.map(|rank| roster.culprit_rank(rank)).into_iter().collect()
 }
 
 /// Whether readers know every line of this source: what rules pass over there is harmless, and NCCL's log of a start

@@ -14,7 +14,7 @@ use crate::good_signs::{GoodSign, good_signs};
 use crate::likeness::{self, ENDS};
 use crate::rule::Outcome;
 use crate::weigh::{self, Decision, Weighed};
-use crate::{health, rules, unexplained};
+use crate::{blame, health, rules, unexplained};
 
 // The shares of right verdicts at these probabilities, on public rounds with weights of words that had not seen them, are in
 // docs/unseen.md.
@@ -281,7 +281,8 @@ fn guessed(scene: &Scene<'_>, by_rules: Verdict, all: &[Weighed], probability: f
     // Why a collective hangs, the complaints of those who wait do not say.
     let confidence = if probability >= PLAIN && !is_hang { Confidence::Medium } else { Confidence::Low };
     let Some(mut finding) = likeness::guess(scene, best.cause, &next, confidence) else { return by_rules };
-    finding.culprits = likeness::culprits(scene, finding.cause, &by_rules.victims);
+    let ranks = blame::apart::of_hang(scene, finding.cause, &by_rules.victims).unwrap_or_default();
+    finding.culprits = ranks.into_iter().map(|rank| scene.roster().culprit_rank(rank)).collect();
     decided(by_rules, finding)
 }
 

@@ -181,6 +181,7 @@ impl Stand {
                     f.owner() == ringleader_model::FrameOwner::Framework
                         || f.file.ends_with("jax/_src/distributed.py")
                 }
+                "end_training" => f.file.ends_with("accelerate/accelerator.py"),
                 // What JAX does at exit.
                 "clean_up" => f.file.ends_with("jax/_src/api.py"),
                 _ => false,

@@ -1,6 +1,9 @@
 //! What each rank does at the moment of a look, by its stack and the list of processes alone: it waits for others, it
 //! works, or it rests somewhere of its own. For jobs without records of their operations.
 
+use std::collections::BTreeMap;
+
+use ringleader_knowledge::place::is_aside;
 use ringleader_model::{Evidence, Frame, Rank};
 
 use crate::process::condition::{Busy, Condition, Conditions, ProcessState, Stand};
@@ -75,4 +78,53 @@ fn of_stack(stand: &Stand, state: Option<ProcessState>) -> Option<Posture> {
     // A thread that waits for the GPU keeps its processor busy.
     let spins = stand.active.unwrap_or(state == Some(ProcessState::Running));
     Some(if stand.waits_in_gpu_or_collective() || spins { Posture::OnGpu } else { Posture::Rests })
+}
+
+impl Look<'_> {
+    /// Whether it waits: for other ranks, or for its GPU, whose work may wait for them.
+    pub fn waits(&self) -> bool {
+        matches!(self.posture, Posture::InCollective | Posture::OnGpu)
+    }
+}
+
+/// The ranks of each place of their own code, in the order of the first rank of each.
+pub fn by_place<'c>(looks: &[&Look<'c>]) -> Vec<(&'c Frame, Vec<Rank>)> {
+    let mut at: BTreeMap<(&str, u32), usize> = BTreeMap::new();
+    let mut groups: Vec<(&Frame, Vec<Rank>)> = Vec::new();
+    for look in looks {
+        let Some(place) = look.place else { continue };
+        let number = *at.entry((&place.file, place.line)).or_insert(groups.len());
+        match groups.get_mut(number) {
+            Some((_, ranks)) => ranks.push(look.rank),
+            None => groups.push((place, vec![look.rank])),
+        }
+    }
+    groups
+}
+
+/// Who left the common path: all but those of the place where most stand; else the few that evaluate, save or log while the
+/// others do not, or that are out of the step in whose backward pass the others are. Empty if that cannot be told.
+pub fn odd_ones(conditions: &Conditions, looks: &[&Look<'_>]) -> Vec<Rank> {
+    let n = looks.len();
+    let by_place = by_place(looks);
+    if by_place.len() > 1 && by_place.iter().any(|(_, ranks)| n > 2 && ranks.len() * 2 > n) {
+        let few = by_place.iter().filter(|(_, ranks)| ranks.len() * 2 <= n);
+        return few.flat_map(|(_, ranks)| ranks.iter().copied()).collect();
+    }
+    let frames = |look: &Look<'_>, is: fn(&Frame) -> bool| {
+        let stand = conditions.get(look.rank).and_then(|c| c.stand.as_ref());
+        stand.is_some_and(|s| s.frames.iter().any(|f| !f.is_native() && is(f)))
+    };
+    let few = |is: &dyn Fn(&Look<'_>) -> bool| {
+        let found: Vec<Rank> = looks.iter().filter(|look| is(look)).map(|look| look.rank).collect();
+        (!found.is_empty() && found.len() * 2 <= n).then_some(found)
+    };
+    few(&|look| frames(look, |f| is_aside(&f.function)))
+        .or_else(|| few(&|look| !frames(look, is_backward)))
+        .unwrap_or_default()
+}
+
+/// In the backward pass of a step.
+fn is_backward(frame: &Frame) -> bool {
+    &*frame.function == "backward" && frame.file.ends_with("torch/autograd/__init__.py")
 }

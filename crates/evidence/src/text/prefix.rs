@@ -6,6 +6,7 @@
 //! | `[default3]:` | torchrun `--tee` (`[${role}${local_rank}]:`) | local rank |
 //! | `3: `, ` 3: ` | `srun -l` (task id, padded on the left) | rank |
 //! | `[1,3]<stdout>:` | mpirun `--tag-output` (`[job,rank]`) | rank |
+//! | `[1,mpirank:3,algo-1]<stdout>:` | the same in SageMaker | rank |
 //! | `(Task pid=123, ip=10.0.0.1) `, `(Actor(rank=1) pid=123) ` | Ray and vLLM workers | pid, host |
 //! | `2026-11-20T08:21:34.123Z stdout F ` | container runtimes, `kubectl logs --timestamps` | time |
 //! | `Nov 20 08:21:34 host prog[123]: ` | syslog, journald | time, host, pid |
@@ -398,6 +399,13 @@ fn bracket<'a>(line: &'a [u8], tag: &mut Tag, rank_is_task: &mut bool) -> Option
     let close = memchr::memchr(b']', near)?;
     let (inside, rest) = (near.get(..close)?, scan.0.get(close + 1..)?);
     if let Some(rest) = [&b"<stdout>:"[..], b"<stderr>:"].iter().find_map(|s| rest.strip_prefix(*s)) {
+        // SageMaker names the parts: `[1,mpirank:3,algo-1]<stdout>:`.
+        let named = memmem::find(inside, b",mpirank:").and_then(|at| inside.get(at + b",mpirank:".len()..));
+        if let Some(named) = named {
+            let mut rank = Scan(named);
+            tag.who.rank = Some(Rank(rank.dec32()?));
+            return Some(rest);
+        }
         let comma = memchr::memrchr(b',', inside)?;
         let mut rank = Scan(inside.get(comma + 1..)?);
         tag.who.rank = Some(Rank(rank.dec32()?));

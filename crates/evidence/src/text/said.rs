@@ -94,6 +94,7 @@ impl SaidReader {
         if let Some(known) = known.and_then(|at| self.statements.get_mut(at)) {
             let said = &mut known.said;
             said.count = said.count.saturating_add(1);
+            add_named(&mut said.named, named(&rows));
             (said.last, said.last_at) = (cite, line.tag.at.or(said.last_at));
             return;
         }
@@ -237,6 +238,24 @@ fn named(rows: &[Match<'_>]) -> Named {
     }
     named.hosts.truncate(MAX_NAMED);
     named
+}
+
+/// Processes and hosts that a later line of the same template names, those of the earlier lines first.
+fn add_named(all: &mut Named, new: Named) {
+    all.ranks.extend(new.ranks);
+    all.ranks.sort_unstable();
+    all.ranks.dedup();
+    all.ranks.truncate(MAX_NAMED);
+    for host in new.hosts {
+        if all.hosts.len() < MAX_NAMED && !all.hosts.contains(&host) {
+            all.hosts.push(host);
+        }
+    }
+    for pid in new.pids {
+        if all.pids.len() < MAX_NAMED && !all.pids.contains(&pid) {
+            all.pids.push(pid);
+        }
+    }
 }
 
 fn hosts(text: &str) -> impl Iterator<Item = Host> {

@@ -4,6 +4,7 @@
 //! $ py-spy dump --pid 44120   # rank 0, 09:50
 //! === node3 rank 2 pid 8117 ===
 //! --- rank 3 (pid 8118) ---
+//! == 8119
 //! ```
 
 use ringleader_model::{Pid, Rank};
@@ -20,7 +21,23 @@ const MAX_WORDS: usize = 14;
 pub(super) fn may_begin(line: &[u8]) -> bool {
     line.len() <= MAX_BYTES
         && matches!(line.first(), Some(b'#' | b'=' | b'-' | b'*' | b'$' | b'>' | b'<'))
-        && (memchr::memmem::find(line, b"ank").is_some() || memchr::memmem::find(line, b"dump").is_some())
+        && (memchr::memmem::find(line, b"ank").is_some()
+            || memchr::memmem::find(line, b"dump").is_some()
+            || bare_pid(line).is_some())
+}
+
+/// The number of a heading that is nothing else, `== 30210 ==`: scripts print the process before its stack.
+fn bare_pid(line: &[u8]) -> Option<Pid> {
+    /// Smaller numbers count something else.
+    const LEAST: u32 = 100;
+    let is_mark = |b: &u8| matches!(b, b'=' | b'-' | b'*' | b'#');
+    let n_marks = line.iter().take_while(|b| is_mark(b)).count();
+    let rest = line.get(n_marks..).filter(|_| n_marks > 1)?.trim_ascii_start();
+    let n_digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (number, tail) = rest.split_at_checked(n_digits)?;
+    let is_alone = tail.iter().all(|b| is_mark(b) || *b == b' ');
+    let number: u32 = std::str::from_utf8(number).ok()?.parse().ok()?;
+    (is_alone && number >= LEAST).then_some(Pid(number))
 }
 
 /// Whose stack comes next.
@@ -28,8 +45,12 @@ pub(super) fn heading(body: &str, line: u32) -> Option<Announced> {
     if body.len() > MAX_BYTES || body.split_whitespace().nth(MAX_WORDS).is_some() {
         return None;
     }
+    if let Some(pid) = bare_pid(body.as_bytes()) {
+        return Some(Announced { pid: Some(pid), rank: None, line });
+    }
     let lower = body.to_ascii_lowercase();
-    let rank = number_behind(&lower, "rank").and_then(|n| n.try_into().ok()).map(Rank);
+    let rank = ["rank", "proc"].iter().find_map(|name| number_behind(&lower, name));
+    let rank = rank.and_then(|n| n.try_into().ok()).map(Rank);
     let pid = ["--pid", "-p", "pid"].iter().find_map(|name| number_behind(&lower, name));
     let pid = pid.and_then(|n| n.try_into().ok()).map(Pid);
     let is_command = TOOLS.iter().any(|tool| lower.contains(tool));
@@ -67,11 +88,17 @@ mod tests {
         assert_eq!(told("=== node3 rank 2 pid 8117 ==="), Some((Some(2), Some(8117))));
         assert_eq!(told("--- Rank 3 (pid 8118) ---"), Some((Some(3), Some(8118))));
         assert_eq!(told("# rank1"), Some((Some(1), None)));
+        assert_eq!(told("$ py-spy dump --pid 20420   # proc 3"), Some((Some(3), Some(20420))));
+        assert_eq!(told("== 30210"), Some((None, Some(30210))));
+        assert_eq!(told("--- 30210 ---"), Some((None, Some(30210))));
         // Words of a log, other ranks, ranges.
         assert_eq!(told("rank 3 is ready"), None);
         assert_eq!(told("=== local rank 3 ==="), None);
         assert_eq!(told("# ranks 1-7 the same"), None);
         assert_eq!(told("# rank 1-7 the same"), None);
         assert_eq!(told("------------"), None);
+        assert_eq!(told("== 30210 steps"), None);
+        assert_eq!(told("== 12 =="), None);
+        assert_eq!(told("# 30210"), None);
     }
 }

@@ -65,6 +65,9 @@ impl StackReader {
                         open.frame(frame);
                     }
                     true
+                } else if let Some(frame) = narrow_frame(body).filter(|_| open.in_thread) {
+                    open.frame(frame);
+                    true
                 } else {
                     open.fact.threads.is_empty()
                         && ((body.starts_with("Python v") && body.ends_with(')'))
@@ -108,11 +111,34 @@ impl StackReader {
             return true;
         }
         let Some(thread) = pyspy_head(body) else { return false };
+        // A process has one main thread: the next one is of the next process.
+        let is_main = |t: &ThreadStack| t.name.as_deref() == Some(MAIN);
+        if is_main(&thread) && self.open.as_ref().is_some_and(|o| o.fact.threads.iter().any(is_main)) {
+            self.close(sink);
+        }
+        let pid = Some(&thread).filter(|t| is_main(t)).and_then(|t| pid_of_main(t.tid?));
         let open = self.open_of(StackTool::PySpy, line, sink);
+        open.fact.pid = open.fact.pid.or(pid);
         open.thread(thread);
         open.took(line, sink);
         true
     }
+}
+
+/// Name of the thread in which Python runs the program.
+const MAIN: &str = "MainThread";
+
+/// The process of a main thread: Linux gives both one number. Numbers in hexadecimal are addresses.
+fn pid_of_main(tid: u64) -> Option<Pid> {
+    /// Linux counts no further.
+    const MOST: u64 = 1 << 22;
+    u32::try_from(tid).ok().filter(|_| tid > 0 && tid <= MOST).map(Pid)
+}
+
+/// `  backward (torch/tensor.py:102)`, as py-spy 0.1 indents frames: only with a line of a file.
+fn narrow_frame(body: &str) -> Option<Frame> {
+    let frame = body.strip_prefix("  ").filter(|frame| !frame.starts_with(' '))?;
+    pyspy_frame(frame).filter(|frame| frame.line > 0)
 }
 
 /// `Thread 1347 (active+gil): "MainThread"`; other systems print the id in hexadecimal.

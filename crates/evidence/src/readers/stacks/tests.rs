@@ -81,6 +81,38 @@ Thread 1400 (idle): "all_reduce_perf"
     );
 }
 
+/// A loop over processes prints their main threads alone, one after the other.
+#[test]
+fn main_threads_in_a_row() {
+    check(
+        r#"Thread 61015 (idle): "MainThread"
+    barrier (torch/distributed/distributed_c10d.py:4551)
+Thread 61016 (idle): "MainThread"
+    barrier (torch/distributed/distributed_c10d.py:4551)
+Thread 61090 (idle): "Thread-1"
+    wait (threading.py:320)
+"#,
+        r"
+        line 1 pid 61015: PySpy Some(Pid(61015)) command None failure None
+        Some(61015) MainThread active Some(false): 1 frames: barrier (torch/distributed/distributed_c10d.py:4551)
+        line 3 pid 61016: PySpy Some(Pid(61016)) command None failure None
+        Some(61016) MainThread active Some(false): 1 frames: barrier (torch/distributed/distributed_c10d.py:4551)
+        Some(61090) Thread-1 active Some(false): 1 frames: wait (threading.py:320)
+        ",
+    );
+}
+
+#[test]
+fn old_pyspy_behind_the_number_of_a_process() {
+    check(
+        "== 30210\nThread 0x7F1D2DD49700 (active)\n  backward (torch/tensor.py:102)\n  main (train.py:71)\n",
+        r"
+        line 2 pid 30210: PySpy Some(Pid(30210)) command None failure None
+        Some(139763299686144) - active Some(true): 2 frames: backward (torch/tensor.py:102) < main (train.py:71)
+        ",
+    );
+}
+
 #[test]
 fn a_tool_that_failed_says_so() {
     check(
@@ -213,5 +245,5 @@ Thread 44122 (idle): "MainThread"
     let case = read("stacks", text.as_bytes());
     let seen: Vec<_> =
         case.observations.iter().map(|o| (o.who.rank.map(|r| r.0), o.who.pid.map(|p| p.0))).collect();
-    assert_eq!(seen, [(Some(0), Some(44120)), (Some(1), Some(44121)), (Some(2), None)]);
+    assert_eq!(seen, [(Some(0), Some(44120)), (Some(1), Some(44121)), (Some(2), Some(44122))]);
 }

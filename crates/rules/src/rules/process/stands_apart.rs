@@ -27,16 +27,13 @@
 //!
 //! py-spy's `active` and `idle`; proc(5) for states.
 
-use std::collections::BTreeMap;
-
-use ringleader_knowledge::place::is_aside;
-use ringleader_model::{Cause, Confidence, Frame, Impact, Need, Rank, RankSet, SourceKind, Weight};
+use ringleader_model::{Cause, Confidence, Frame, Impact, Need, RankSet, SourceKind, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::track::Node;
-use ringleader_correlate::waits::posture::{Look, Posture, looks};
+use ringleader_correlate::waits::posture::{Look, Posture, by_place, looks, odd_ones};
 use ringleader_correlate::when::failure::Way;
 
 /// See the module.
@@ -69,8 +66,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Clear;
     }
     let looks = looks(scene.conditions());
-    let (waiting, others): (Vec<&Look<'_>>, Vec<&Look<'_>>) =
-        looks.iter().partition(|l| matches!(l.posture, Posture::InCollective | Posture::OnGpu));
+    let (waiting, others): (Vec<&Look<'_>>, Vec<&Look<'_>>) = looks.iter().partition(|l| l.waits());
     let resting: Vec<&Look<'_>> = others.iter().copied().filter(|l| l.posture == Posture::Rests).collect();
     if waiting.is_empty() || others.len() > resting.len() {
         return Outcome::Clear;
@@ -172,7 +168,7 @@ fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
         })
         .collect();
     let title = format!("ranks wait in different calls: {}", shown.join("; "));
-    let odd: Vec<Node> = odd_ones(scene, waiting, &by_place).into_iter().map(Node::Rank).collect();
+    let odd: Vec<Node> = odd_ones(scene.conditions(), waiting).into_iter().map(Node::Rank).collect();
     let victims =
         waiting.iter().map(|l| l.rank).filter(|rank| !odd.is_empty() && !odd.contains(&Node::Rank(*rank)));
     let finding = Draft::new(RULE.id, Cause::CollectiveDesync, title)
@@ -192,37 +188,6 @@ fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
 
 fn is_same_place(a: &Frame, b: &Frame) -> bool {
     a.file == b.file && a.line == b.line
-}
-
-/// The ranks of each place of their own code, in the order of the first rank of each.
-fn by_place<'c>(waiting: &[&Look<'c>]) -> Vec<(&'c Frame, Vec<Rank>)> {
-    let mut at: BTreeMap<(&str, u32), usize> = BTreeMap::new();
-    let mut groups: Vec<(&Frame, Vec<Rank>)> = Vec::new();
-    for look in waiting {
-        let Some(place) = look.place else { continue };
-        let number = *at.entry((&place.file, place.line)).or_insert(groups.len());
-        match groups.get_mut(number) {
-            Some((_, ranks)) => ranks.push(look.rank),
-            None => groups.push((place, vec![look.rank])),
-        }
-    }
-    groups
-}
-
-/// Who left the common path: all but those of the place where most stand; else the few that evaluate, save or log while the
-/// others do not. Empty if that cannot be told.
-fn odd_ones(scene: &Scene<'_>, waiting: &[&Look<'_>], by_place: &[(&Frame, Vec<Rank>)]) -> Vec<Rank> {
-    let n = waiting.len();
-    if by_place.len() > 1 && by_place.iter().any(|(_, ranks)| n > 2 && ranks.len() * 2 > n) {
-        let few = by_place.iter().filter(|(_, ranks)| ranks.len() * 2 <= n);
-        return few.flat_map(|(_, ranks)| ranks.iter().copied()).collect();
-    }
-    let is_aside = |look: &Look<'_>| {
-        let stand = scene.condition(look.rank).and_then(|c| c.stand.as_ref());
-        stand.is_some_and(|s| s.frames.iter().any(|f| !f.is_native() && is_aside(&f.function)))
-    };
-    let aside: Vec<Rank> = waiting.iter().filter(|look| is_aside(look)).map(|look| look.rank).collect();
-    if aside.len() * 2 <= n { aside } else { Vec::new() }
 }
 
 #[cfg(test)]

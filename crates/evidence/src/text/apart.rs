@@ -1,0 +1,353 @@
+//! Ranks that a text sets apart without a word of failure: those for which a list says that the others wait, those that say
+//! that they are done, and those with the least to do.
+//!
+//! ```text
+//! Missing ranks:                                            # of tasks that reached the barrier: 5/8.
+//! 1: [allreduce.embedding.weight, allreduce.dense.bias]     Some timed out task names:
+//! [rank 3] training finished                                /job:jax_worker/replica:0/task:3
+//! [rank 0] 163 batches of 65536                             Allreduce_grad_0 [missing ranks: 3, 6]
+//! [rank 1] 158 batches of 65536
+//! ```
+//! Of lists that are repeated the first counts: later ones name those, too, that wait for the first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringleader_knowledge::progress::{self, Sign};
+use ringleader_model::{Apart, ApartBy, Cite, Fact, Rank, WallTime, Who};
+
+use crate::ground::{Line, Sink, lossy};
+
+/// Longest line that is looked at, bytes.
+const MAX_BYTES: usize = 4 << 10;
+/// Ranks of one source, and forms of lines that are compared.
+const MAX_RANKS: usize = 4_096;
+const MAX_FORMS: usize = 256;
+/// How far into a line the name of its rank may be.
+const MAX_AT: usize = 60;
+/// Names of the rank that a line is of.
+const KEYS: [&str; 6] = ["rank ", "rank: ", "rank=", "rank", "proc ", "worker "];
+/// What a rank has to do: shares of the data.
+const SHARES: [&str; 12] = [
+    "batch",
+    "sample",
+    "file",
+    "shard",
+    "row",
+    "example",
+    "instance",
+    "record",
+    "steps",
+    "minibatch",
+    "seed node",
+    "item",
+];
+/// Words of a program that leaves its loop, besides those of [`progress`].
+const LEAVES: [&str; 6] =
+    ["loss for final step", "early stopping", "out of data", "no more data", "leaving", "returned"];
+/// Words that make such a line say something else.
+const STAYS: [&str; 6] = ["not ", "epoch", "fail", "error", "until", "waiting"];
+
+/// What the lines of one source tell.
+#[derive(Default)]
+pub(super) struct ApartReader {
+    list: List,
+    missing: Told,
+    done: Told,
+    spoke: Told,
+    forms: BTreeMap<String, Form>,
+}
+
+/// Whether the lines that come are entries of a list.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum List {
+    /// None has begun.
+    #[default]
+    Not,
+    /// `1: [tensor, …]`.
+    Tensors,
+    /// `/job:jax_worker/replica:0/task:3`.
+    Tasks,
+    /// The first one is over.
+    Over,
+}
+
+/// Ranks, and the first line that names one.
+#[derive(Default)]
+struct Told {
+    ranks: BTreeSet<Rank>,
+    first: Option<Place>,
+}
+
+struct Place {
+    cite: Cite,
+    at: Option<WallTime>,
+    text: Vec<u8>,
+}
+
+/// Lines that differ in their numbers only: the count that each rank gives.
+struct Form {
+    counts: BTreeMap<Rank, u64>,
+    first: Place,
+    /// A rank has several such lines: they count what happens, not what there is.
+    repeats: bool,
+}
+
+impl Told {
+    fn add(&mut self, rank: Rank, line: &Line<'_>, sink: &Sink<'_>) {
+        if self.ranks.len() < MAX_RANKS {
+            self.ranks.insert(rank);
+            self.first.get_or_insert_with(|| place(line, sink));
+        }
+    }
+}
+
+fn place(line: &Line<'_>, sink: &Sink<'_>) -> Place {
+    let cite = sink.cite(line.number, line.offset, line.end());
+    Place { cite, at: line.tag.at, text: line.body.to_vec() }
+}
+
+impl ApartReader {
+    /// Looks at a line that no reader has taken. `is_early`: near the beginning, where all lines are seen.
+    pub(super) fn line(&mut self, line: &Line<'_>, is_early: bool, sink: &Sink<'_>) {
+        if line.body.len() > MAX_BYTES || self.of_list(line, sink) || !is_early {
+            return;
+        }
+        let text = lossy(line.body);
+        let lower = text.to_ascii_lowercase();
+        let own = of_line(&lower);
+        let Some(rank) = own.map(|(_, rank)| rank).or(line.tag.who.rank) else { return };
+        self.spoke.add(rank, line, sink);
+        if is_last(&text, &lower) {
+            self.done.add(rank, line, sink);
+        }
+        let rest = own.map_or(lower.as_str(), |(behind, _)| behind);
+        if let Some((form, count)) = share(rest) {
+            let is_full = self.forms.len() == MAX_FORMS && !self.forms.contains_key(&form);
+            if !is_full {
+                let new = || Form { counts: BTreeMap::new(), first: place(line, sink), repeats: false };
+                let form = self.forms.entry(form).or_insert_with(new);
+                form.repeats |= form.counts.insert(rank, count).is_some();
+            }
+        }
+    }
+
+    /// Whether the line is of a list of those that are missing.
+    fn of_list(&mut self, line: &Line<'_>, sink: &Sink<'_>) -> bool {
+        let body = line.body.trim_ascii();
+        if self.list == List::Not {
+            if let Some(ranks) = missing_of_one(body) {
+                for rank in ranks {
+                    self.missing.add(rank, line, sink);
+                }
+                self.list = List::Over;
+                return true;
+            }
+            self.list = match () {
+                () if body == b"Missing ranks:" => List::Tensors,
+                () if body.ends_with(b"timed out task names:") => List::Tasks,
+                () => return false,
+            };
+            return true;
+        }
+        let entry = match self.list {
+            List::Tensors => tensors(body),
+            List::Tasks => task(body),
+            List::Not | List::Over => return false,
+        };
+        match entry {
+            Some(rank) => self.missing.add(rank, line, sink),
+            None => self.list = List::Over,
+        }
+        entry.is_some()
+    }
+
+    /// Whether it wants the next line, whatever that is.
+    pub(super) fn is_in_list(&self) -> bool {
+        matches!(self.list, List::Tensors | List::Tasks)
+    }
+
+    /// End of the source.
+    pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
+        let Self { missing, done, spoke, forms, .. } = std::mem::take(self);
+        if !missing.ranks.is_empty() {
+            push(ApartBy::Missing, missing.ranks, BTreeSet::new(), missing.first, sink);
+        }
+        // Whoever is done in one source, others may go on in another.
+        push(ApartBy::Done, done.ranks, spoke.ranks, done.first.or(spoke.first), sink);
+        for form in forms.into_values().filter(|form| !form.repeats) {
+            let least = form.counts.values().min().copied().unwrap_or_default();
+            let few: BTreeSet<Rank> =
+                form.counts.iter().filter(|(_, n)| **n == least).map(|(rank, _)| *rank).collect();
+            // Where most have the least, the others have too much.
+            if few.len() * 2 <= form.counts.len() {
+                push(ApartBy::Least, few, form.counts.into_keys().collect(), Some(form.first), sink);
+            }
+        }
+    }
+}
+
+fn push(
+    by: ApartBy,
+    ranks: BTreeSet<Rank>,
+    among: BTreeSet<Rank>,
+    first: Option<Place>,
+    sink: &mut Sink<'_>,
+) {
+    let Some(first) = first else { return };
+    let apart = Apart { by, ranks: ranks.into_iter().collect(), among: among.into_iter().collect() };
+    sink.push(first.cite, Who::default(), first.at, Fact::Apart(Box::new(apart)), &first.text);
+}
+
+/// `Allreduce_grad_0 [missing ranks: 3, 6]`, of an older Horovod.
+fn missing_of_one(body: &[u8]) -> Option<Vec<Rank>> {
+    let list = body.strip_suffix(b"]")?;
+    let at = memchr::memmem::rfind(list, b"[missing ranks: ")?;
+    let list = std::str::from_utf8(list.get(at + b"[missing ranks: ".len()..)?).ok()?;
+    list.split(", ").map(|rank| rank.parse().ok().map(Rank)).collect()
+}
+
+/// `1: [allreduce.embedding.weight, …]`.
+fn tensors(body: &[u8]) -> Option<Rank> {
+    let digits = body.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (rank, rest) = body.split_at_checked(digits)?;
+    rest.starts_with(b": [").then(|| std::str::from_utf8(rank).ok()?.parse().ok().map(Rank))?
+}
+
+/// `/job:jax_worker/replica:0/task:3`.
+fn task(body: &[u8]) -> Option<Rank> {
+    let last = std::str::from_utf8(body).ok()?.rsplit(' ').next()?;
+    let (job, task) = last.rsplit_once("/task:")?;
+    task.trim_end_matches(',').parse().ok().filter(|_| job.starts_with("/job:")).map(Rank)
+}
+
+/// What follows the name of a rank near the beginning of a line, and the rank.
+fn of_line(lower: &str) -> Option<(&str, Rank)> {
+    KEYS.iter().find_map(|name| {
+        lower.match_indices(name).find_map(|(at, _)| {
+            let head = lower.get(..at).filter(|_| at <= MAX_AT)?;
+            let is_word = !head.ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+            let is_other = ["local", "node", "group"].iter().any(|word| head.trim_end().ends_with(word));
+            let tail = lower.get(at + name.len()..).filter(|_| is_word && !is_other)?;
+            let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+            let rank = tail.get(..end)?.parse().ok()?;
+            Some((tail.get(end..)?, Rank(rank)))
+        })
+    })
+}
+
+/// Whether a line says that its program is at its end.
+fn is_last(text: &str, lower: &str) -> bool {
+    let leaves = LEAVES.iter().any(|words| lower.contains(words)) || progress::of(text) == Some(Sign::Done);
+    leaves && !STAYS.iter().any(|words| lower.contains(words)) || lower.ends_with(": early stopping")
+}
+
+/// The first number that counts shares of the data, and the form of the line: its words without numbers.
+fn share(rest: &str) -> Option<(String, u64)> {
+    if !SHARES.iter().any(|word| rest.contains(word)) {
+        return None;
+    }
+    let mut form = String::new();
+    let mut found = None;
+    let mut left = rest;
+    while let Some(at) = left.find(|c: char| c.is_ascii_digit()) {
+        let (head, tail) = left.split_at_checked(at)?;
+        let n = grouped(tail);
+        let (number, after) = tail.split_at_checked(n)?;
+        form.push_str(head);
+        form.push('#');
+        let is_of = |word: &str| {
+            let behind = after.trim_start_matches([' ', '-', '_']);
+            let name = head.trim_end_matches([' ', ':', '=']);
+            // `num_batches=7`, `files on this rank: 13`; `163 batches`.
+            behind.starts_with(word) || before_of(name).contains(word) && !after.starts_with('.')
+        };
+        let is_part = head.ends_with(|c: char| c.is_ascii_alphabetic() || c == '.')
+            || after.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '.' | '-' | '/'));
+        if found.is_none() && !is_part && SHARES.iter().any(|word| is_of(word)) {
+            let digits: String = number.chars().filter(char::is_ascii_digit).collect();
+            found = digits.parse().ok();
+        }
+        left = after;
+    }
+    form.push_str(left);
+    Some((form, found?))
+}
+
+/// The words right before a number, back to a sign that parts it from others.
+fn before_of(head: &str) -> &str {
+    head.rsplit([',', ';', '|', '(', ']']).next().unwrap_or(head)
+}
+
+/// How many bytes of `text` are one number: `18 946 112`, `18,946,112`, `13`.
+fn grouped(text: &str) -> usize {
+    let digits = |from: usize| text.bytes().skip(from).take_while(u8::is_ascii_digit).count();
+    let mut end = digits(0);
+    if end > 3 {
+        return end;
+    }
+    while text.as_bytes().get(end).is_some_and(|b| matches!(b, b' ' | b',')) && digits(end + 1) == 3 {
+        end += 4;
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{ApartBy, Fact};
+
+    use crate::{Limits, Scratch};
+
+    /// What a log sets apart, each as its kind and ranks.
+    fn told(text: &str) -> Vec<String> {
+        let read = crate::read("out.log", &mut text.as_bytes(), &mut Scratch::default(), &Limits::default());
+        let of = |fact: &Fact| match fact {
+            Fact::Apart(apart) => {
+                let by = match apart.by {
+                    ApartBy::Missing => "missing",
+                    ApartBy::Done => "done",
+                    ApartBy::Least => "least",
+                };
+                let ranks: Vec<String> = apart.ranks.iter().map(|rank| rank.0.to_string()).collect();
+                Some(format!("{by} {}", ranks.join(",")))
+            }
+            _ => None,
+        };
+        let all = read.observations.iter().filter_map(|o| of(&o.fact));
+        all.filter(|told| !told.ends_with(' ')).collect()
+    }
+
+    #[test]
+    fn those_with_the_least_to_do() {
+        assert_eq!(told("[rank 0] 163 batches of 65536\n[rank 1] 158 batches of 65536\n"), ["least 1"]);
+        let rows = "rank 0 reads 18 946 112 rows, batch 16\nrank 1 reads 18 714 880 rows, batch 16\n\
+                    rank 2 reads 18 944 004 rows, batch 16\nrank 3 reads 18 945 020 rows, batch 16\n";
+        assert_eq!(told(rows), ["least 1"]);
+        let files = "[rank 0] parquet files on this rank: 13\n[rank 1] parquet files on this rank: 13\n\
+                     [rank 2] parquet files on this rank: 12\n[rank 3] parquet files on this rank: 13\n";
+        assert_eq!(told(files), ["least 2"]);
+        // Equal shares, most with the least, and lines of a loop.
+        assert!(told("rank 0: 49 samples\nrank 1: 49 samples\n").is_empty());
+        assert!(told("rank 0: 49 samples\nrank 1: 47 samples\nrank 2: 47 samples\n").is_empty());
+        assert!(
+            told("rank 0 step 1: 9 samples\nrank 1 step 1: 8 samples\nrank 0 step 2: 9 samples\n").is_empty()
+        );
+        assert!(told("rank 0 loss 2.1\nrank 1 loss 2.0\n").is_empty());
+    }
+
+    #[test]
+    fn those_that_are_done() {
+        assert_eq!(told("rank 0 training finished\nrank 1 evaluates\n"), ["done 0"]);
+        assert_eq!(told("rank 0 training finished\nrank 1 training finished\n"), ["done 0,1"]);
+        assert!(told("rank 0 epoch 3 done\nrank 1 evaluates\n").is_empty());
+    }
+
+    #[test]
+    fn those_that_the_others_miss() {
+        let list = "Missing ranks:\n1: [allreduce.a, allreduce.b]\nfirst\nMissing ranks:\n0: [allreduce.c]\n";
+        assert_eq!(told(list), ["missing 1"]);
+        let tasks = "Some timed out task names:\n/job:jax_worker/replica:0/task:3\n/job:jax_worker/replica:0/task:4\n\nend\n";
+        assert_eq!(told(tasks), ["missing 3,4"]);
+        assert_eq!(told("Stalled ops:\nA [missing ranks: 3, 6]\nB [missing ranks: 0]\n"), ["missing 3,6"]);
+        assert!(told("1: [allreduce.a]\n/job:jax_worker/replica:0/task:3\n").is_empty());
+    }
+}
