@@ -322,5 +322,8 @@ fn cited(observation: &Observation) -> Evidence {
 }
 
 fn shown(text: &str) -> String {
-    text.chars().take(CITED_CHARS).collect()
+    match text.char_indices().nth(CITED_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
+    }
 }

@@ -323,7 +323,7 @@ impl Failure {
             }
             Self::Absent { .. } => (
                 String::new(),
-                "without --pid and --job all processes that carry a rank or use a GPU are meant",
+                "does it still run, and on this node? check, collect and watch find ranks by themselves without --pid and --job",
             ),
             Self::Stdin(error) => (error.to_string(), "give the text as an argument"),
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => return String::new(),

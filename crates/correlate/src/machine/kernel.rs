@@ -25,8 +25,9 @@ const SECOND_NS: i64 = 1_000_000_000;
 const REAPED_NS: i64 = 20 * SECOND_NS;
 /// A kernel logs an event some time after it happened, by the clock of its log.
 const LATE_NS: i64 = 2 * SECOND_NS;
-/// Longest text of a statement that is cited.
-const CITED_CHARS: usize = 400;
+/// Longest text of a statement that is cited: the lines of one event, such as those of the OOM killer, of which the last one names
+/// the process.
+const CITED_CHARS: usize = 2_000;
 
 /// How a statement belongs to the job, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -61,6 +61,14 @@ struct Group<'s, 'a> {
     order: usize,
 }
 
+/// The headline as far as a title has room, cut between words; the proof has all of it.
+fn cut(headline: &str) -> String {
+    let Some((end, _)) = headline.char_indices().nth(TITLE_CHARS) else { return headline.to_owned() };
+    let kept = headline.get(..end).unwrap_or(headline);
+    let kept = kept.rsplit_once(' ').map_or(kept, |(words, _)| words);
+    format!("{}…", kept.trim_end_matches([' ', ',', ':', ';']))
+}
+
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut groups: BTreeMap<String, Group<'_, '_>> = BTreeMap::new();
     // A traceback that was cut before its last line does not say what was raised.
@@ -107,7 +115,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         } else {
             (Weight::Stated, Confidence::Medium, Severity::Error)
         };
-        let headline: String = first.headline().chars().take(TITLE_CHARS).collect();
+        let headline = cut(&first.headline());
         Draft::new(RULE.id, Cause::ApplicationException, format!("{} raised {headline}", who(&culprits)))
             .weight(weight)
             .confidence(confidence)
