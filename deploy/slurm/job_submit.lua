@@ -19,6 +19,11 @@ local function environment(job)
    return out
 end
 
+-- Whether the batch script itself asks for the settings: eval "$(ringleader env)". srun and salloc have no script.
+local function asks_for_settings(job)
+   return type(job.script) == "string" and string.find(job.script, "ringleader env", 1, true) ~= nil
+end
+
 function ringleader_advice(job)
    local notes = {}
    if not wants_gpus(job) then return notes end
@@ -26,7 +31,8 @@ function ringleader_advice(job)
    if env.TORCH_NCCL_ASYNC_ERROR_HANDLING == "0" then
       table.insert(notes, "TORCH_NCCL_ASYNC_ERROR_HANDLING=0: a hang of this job never ends by itself")
    end
-   if env.TORCH_FR_BUFFER_SIZE == nil and env.TORCH_NCCL_TRACE_BUFFER_SIZE == nil then
+   -- Where task-prolog.sh is installed every task gets the recorder: remove these three lines.
+   if env.TORCH_FR_BUFFER_SIZE == nil and env.TORCH_NCCL_TRACE_BUFFER_SIZE == nil and not asks_for_settings(job) then
       table.insert(notes, "no Flight Recorder: eval \"$(ringleader env)\" in the batch script makes a failure diagnosable")
    end
    return notes

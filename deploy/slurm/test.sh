@@ -65,6 +65,11 @@ case "$state" in *drain*) ;; *) fail "n2 is $state" ;; esac
 grep -qs ran "$dir/out" && fail "the job ran on the bad node"
 echo "ok: Prolog drains n2 ($(run sinfo -h -n n2 -o %E))"
 
+# The notes of job_submit.lua, by an interpreter of Lua alone.
+if interpreter=$(command -v lua5.4 || command -v lua5.3 || command -v lua); then
+  "$interpreter" "$here/test_job_submit.lua" || fail "test_job_submit.lua"
+fi
+
 if [ "${lua:-}" = yes ]; then
   out=$(cd "$dir" && run sbatch -w n1 --gres=none --export=TORCH_NCCL_ASYNC_ERROR_HANDLING=0 --chdir="$dir" -o /dev/null --wrap true 2>&1) || fail "$out"
   case "$out" in *"Submitted batch job"*) echo "ok: job_submit.lua lets jobs through" ;; *) fail "$out" ;; esac

@@ -329,7 +329,7 @@ fn test(places: &Places, target: Target, packages: &str) -> Result<()> {
             let skips = skipped.iter().flat_map(|(name, _)| ["--skip", *name]);
             runs.push(["-p", PROGRAM].into_iter().chain(what).chain(["--"]).chain(skips).collect());
             for (name, why) in skipped {
-                println!("xtask: not run by emulation: {name}…: {why}");
+                say(&format!("xtask: not run by emulation: {name}…: {why}"));
             }
         }
     }

@@ -114,13 +114,13 @@ fn apart(pages: &mut [Page]) {
     }
 }
 
-/// The index that the browser searches: title, place, kind, and the words of the text.
+/// The index that the browser searches: title, place, kind, the words of the text, and phrases that ask for it.
 fn index(pages: &[Page]) -> String {
     let rows: Vec<serde_json::Value> = pages
         .iter()
         .map(|page| {
             let kind = SECTIONS.iter().find(|(section, ..)| *section == page.section).map_or("", |row| row.1);
-            serde_json::json!([page.title, page.path(), kind, page.words()])
+            serde_json::json!([page.title, page.path(), kind, page.words(), page.asked])
         })
         .collect();
     format!("window.RINGLEADER_INDEX = {};\n", serde_json::Value::from(rows))

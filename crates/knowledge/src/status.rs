@@ -92,3 +92,43 @@ pub fn numbered(words: &str, number: u32) -> impl Iterator<Item = &'static Statu
             && status.family().asked.contains(&words)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{named, numbered};
+
+    #[test]
+    fn names_that_libraries_and_schedulers_print_are_known() {
+        const NAMES: &str = "
+            CUDA_ERROR_MULTICAST_RESOURCE_FULL CUDA_ERROR_INSUFFICIENT_LOADER_VERSION CUDA_ERROR_STREAM_DETACHED
+            CUDA_ERROR_GRAPH_RECAPTURE_FAILURE cudaErrorVersionTranslation cudaErrorInsufficientLoaderVersion
+            cudaErrorStreamDetached cudaErrorGraphRecaptureFailure
+            MPI_SUCCESS MPI_ERR_TOPOLOGY MPI_ERR_DIMS MPI_ERR_FILE MPI_ERR_ACCESS MPI_ERR_AMODE MPI_ERR_INFO
+            MPI_ERR_INFO_KEY MPI_ERR_INFO_VALUE MPI_ERR_INFO_NOKEY MPI_ERR_KEYVAL MPI_ERR_LOCKTYPE MPI_ERR_QUOTA
+            MPI_ERR_READ_ONLY MPI_ERR_SIZE MPI_ERR_DISP MPI_ERR_BASE MPI_ERR_ASSERT MPI_ERR_SESSION
+            MPI_ERR_NO_SUCH_FILE MPI_ERR_NO_SPACE MPI_ERR_IO MPI_ERR_RMA_RANGE MPI_ERR_RMA_SYNC MPI_ERR_RMA_CONFLICT
+            MPI_ERR_RMA_ATTACH MPI_ERR_RMA_SHARED MPI_ERR_RMA_FLAVOR MPIX_ERR_PROC_FAILED MPIX_ERR_REVOKED
+            PLANNED POWERING_UP POWER_UP_NODE PERFCTRS DYNAMIC_NORM
+            ContainerCreating PodInitializing PostStartHookError NodeNotSchedulable InvalidDiskCapacity
+            UCS_OK UCS_INPROGRESS UCS_ERR_FIRST_LINK_FAILURE UCS_ERR_LAST_LINK_FAILURE
+            UCS_ERR_FIRST_ENDPOINT_FAILURE UCS_ERR_LAST_ENDPOINT_FAILURE FI_SUCCESS";
+        for name in NAMES.split_whitespace() {
+            let rows: Vec<_> = named(name).collect();
+            assert_eq!(rows.len(), 1, "{name}");
+            assert!(rows[0].means.len() > 10, "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_headers() {
+        let name = |words: &str, number: u32| numbered(words, number).next().map(super::Status::name);
+        assert_eq!(name("cuda error", 10), Some("cudaErrorVersionTranslation"));
+        assert_eq!(name("cuda error", 47), Some("CUDA_ERROR_MULTICAST_RESOURCE_FULL"));
+        assert_eq!(name("cuda error", 227), Some("cudaErrorInsufficientLoaderVersion"));
+        assert_eq!(name("cuda error", 917), Some("cudaErrorStreamDetached"));
+        assert_eq!(name("cuda error", 918), Some("cudaErrorGraphRecaptureFailure"));
+        assert_eq!(name("ucx", 0), Some("UCS_OK"));
+        assert_eq!(name("ucx", 40), Some("UCS_ERR_FIRST_LINK_FAILURE"));
+        assert_eq!(name("libfabric", 0), Some("FI_SUCCESS"));
+    }
+}

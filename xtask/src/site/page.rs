@@ -20,6 +20,8 @@ pub(crate) struct Page {
     pub(crate) name: String,
     pub(crate) title: String,
     about: String,
+    /// Phrases by which it is searched for besides its own words, in lower case.
+    pub(crate) asked: Vec<String>,
     /// HTML of its body. `{{see:NAME}}` becomes a link where there is such a page.
     pub(crate) body: String,
 }
@@ -32,8 +34,13 @@ impl Page {
             name: name.to_owned(),
             title: title.to_owned(),
             about: about.to_owned(),
+            asked: Vec::new(),
             body,
         }
+    }
+
+    pub(crate) fn asked(self, asked: Vec<String>) -> Self {
+        Self { asked, ..self }
     }
 
     /// Its place from the root of the site.
@@ -83,7 +90,7 @@ impl Page {
         out
     }
 
-    /// The words of its text, each once.
+    /// The words of its text, each once. A single letter is none; a digit may be the number of a status.
     pub(crate) fn words(&self) -> String {
         let mut text = String::new();
         let mut is_tag = false;
@@ -99,7 +106,9 @@ impl Page {
             }
         }
         let mut seen = BTreeSet::new();
-        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| word.len() > 1);
+        let words = text
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .filter(|word| word.len() > 1 || word.bytes().any(|b| b.is_ascii_digit()));
         let own: Vec<&str> = words.filter(|word| seen.insert(*word)).take(MAX_WORDS).collect();
         own.join(" ")
     }

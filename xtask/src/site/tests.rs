@@ -152,6 +152,15 @@ fn the_search_finds_what_people_type() {
         ("skipped collective", "cause/skipped-collective.html"),
         ("illegal memory access", "cause/illegal-memory-access.html"),
         ("shm-space", "check/shm-space.html"),
+        ("my job hangs", "symptom/symptom-hang.html"),
+        ("timeout", "symptom/symptom-timeout.html"),
+        ("error 12", "status/ibv_wc_retry_exc_err.html"),
+        ("port already in use", "symptom/symptom-port-taken.html"),
+        ("hangs at init_process_group", "symptom/symptom-init-hang.html"),
+        ("init_process_group is hanging", "symptom/symptom-init-hang.html"),
+        ("loss spikes", "symptom/symptom-nan.html"),
+        ("ucx -25", "status/ucs_err_connection_reset.html"),
+        ("errno 98", "status/eaddrinuse.html"),
     ];
     let script = site().out.join("ask.js");
     let queries: Vec<&str> = asked.iter().map(|(query, _)| *query).collect();

@@ -1,7 +1,7 @@
 //! Pages of what `explain` knows, of messages, checks and commands.
 
 use ringleader::explain::answer::{Kind, Topic};
-use ringleader_knowledge::message;
+use ringleader_knowledge::{errno, message, status, symptom};
 use std::fmt::Write as _;
 
 use super::markdown::inline;
@@ -94,7 +94,29 @@ fn page(topic: &Topic) -> Page {
         let _ = write!(body, "<h2>See also</h2>\n<p>{}</p>\n", links.join(", "));
     }
     sources(&mut body, topic.sources.iter().map(String::as_str));
-    Page::new(section(topic.kind), slug, &topic.name, &title, &topic.meaning, body)
+    Page::new(section(topic.kind), slug, &topic.name, &title, &topic.meaning, body).asked(phrases(topic))
+}
+
+/// What people type for it: a symptom's phrases, a status's number after the words that its library is asked for by.
+fn phrases(topic: &Topic) -> Vec<String> {
+    match topic.kind {
+        Kind::Symptom => {
+            let id = topic.name.strip_prefix("symptom ").unwrap_or(&topic.name);
+            let asked = symptom::get(id).map(|symptom| symptom.asked).unwrap_or_default();
+            asked.iter().map(|phrase| (*phrase).to_owned()).collect()
+        }
+        Kind::Status => {
+            let of_library = status::named(&topic.name).filter_map(|status| {
+                let words = status.family().asked.iter();
+                status.number.map(|number| words.map(move |word| format!("{word} {}", number.unsigned_abs())))
+            });
+            let of_kernel = errno::named(&topic.name).map(|errno| errno.number).into_iter();
+            let of_kernel =
+                of_kernel.flat_map(|number| [format!("errno {number}"), format!("os error {number}")]);
+            of_library.flatten().chain(of_kernel).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn paragraphs(body: &mut String, heading: &str, texts: &[String]) {

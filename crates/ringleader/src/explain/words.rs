@@ -1,6 +1,7 @@
 //! Questions in a few words: what holds them, whole words before parts of words, frequent things first.
 
-use ringleader_knowledge::message;
+use ringleader_knowledge::message::{self, Role};
+use ringleader_knowledge::symptom;
 
 use crate::explain::answer::{Kind, Topic};
 use crate::explain::{MIN_WORD, catalog, topics};
@@ -13,19 +14,27 @@ const EMPTY: &[&str] = &[
     "not", "job",
 ];
 
-/// Topics that hold all words of the question, those with a word in their name first.
+/// Topics that hold all words of the question, those with a word in their name first. Where nothing does, other forms of
+/// the words count: `throttling` asks for what was throttled.
 pub(super) fn find(query: &str) -> Vec<Topic> {
     let lower = query.to_lowercase();
     let words: Vec<&str> = lower.split(' ').filter(|w| w.len() >= MIN_WORD && !EMPTY.contains(w)).collect();
     if words.is_empty() || words.len() > MAX_WORDS {
         return Vec::new();
     }
+    let found = holding(&words);
+    let stems: Vec<&str> = words.iter().map(|word| symptom::stem(word)).collect();
+    if found.is_empty() && stems != words { holding(&stems) } else { found }
+}
+
+/// Topics that hold all of these; messages where no topic does.
+fn holding(words: &[&str]) -> Vec<Topic> {
     let mut found: Vec<(usize, u8, Topic)> = catalog::topics()
-        .filter_map(|topic| rank(&topic, &words).map(|r| (r, often(topic.kind), topic)))
+        .filter_map(|topic| rank(&topic, words).map(|r| (r, often(topic.kind), topic)))
         .collect();
     found.sort_by_key(|(rank, often, _)| (*rank, *often));
     let found: Vec<Topic> = found.into_iter().map(|(_, _, topic)| topic).collect();
-    if found.is_empty() { messages(&words) } else { found }
+    if found.is_empty() { messages(words) } else { found }
 }
 
 /// How far a topic is from the question; nothing if it lacks a word of it.
@@ -72,10 +81,13 @@ fn often(kind: Kind) -> u8 {
     }
 }
 
-/// Rows of the field's messages whose text or meaning holds all words. A single name is no text.
+/// Rows of the field's messages whose text or meaning holds all words, those that tell of a failure first. A single name
+/// is no text.
 fn messages(words: &[&str]) -> Vec<Topic> {
     if words.len() < 2 {
         return Vec::new();
     }
-    message::holding(words).take(super::MAX_TOPICS).map(topics::message).collect()
+    let mut rows: Vec<message::Row> = message::holding(words).collect();
+    rows.sort_by_key(|row| row.role() == Role::Harmless);
+    rows.into_iter().take(super::MAX_TOPICS).map(topics::message).collect()
 }

@@ -208,6 +208,19 @@ fn words_find_what_is_about_them() {
     assert_eq!(found("NDR"), "Link NDR");
     assert_eq!(found("nvlink"), "Link NVLink");
     assert_eq!(found("8x H200"), "Bandwidth busbw");
+    // Other forms of a word.
+    assert!(found("throttle").starts_with("Cause gpu-throttled"));
+    assert_eq!(found("throttling"), found("throttle"));
+    assert!(
+        found("thermal throttling").starts_with("Cause gpu-throttled"),
+        "{}",
+        found("thermal throttling")
+    );
+    // A message of a failure before one that tells of none.
+    let told = explain("port already use").topics;
+    let is_harmless = |topic: &ringleader::explain::answer::Topic| topic.title == "nothing is wrong";
+    assert!(told.iter().any(is_harmless) && !is_harmless(&told[0]), "{}", found("port already use"));
+    assert!(told.is_sorted_by_key(is_harmless), "{}", found("port already use"));
 }
 
 #[test]
@@ -231,6 +244,14 @@ fn a_symptom_in_the_words_of_whoever_has_it() {
         ("training stuck at the first step", "first-step"),
         ("one gpu at 100% and others at 0", "one-gpu-busy"),
         ("segfault", "segfault"),
+        ("port already in use", "port-taken"),
+        ("port 29500 is already in use", "port-taken"),
+        ("hangs at init_process_group", "init-hang"),
+        ("hang in init_process_group", "init-hang"),
+        ("init_process_group", "init-hang"),
+        ("cuda not available", "cuda-unavailable"),
+        ("torch says cuda is not available", "cuda-unavailable"),
+        ("loss spikes", "nan"),
     ] {
         assert_eq!(found(query), format!("Symptom symptom {symptom}"), "{query}");
     }
@@ -277,6 +298,19 @@ fn a_status_by_its_name_and_by_its_number() {
     let error = found("error 12");
     assert!(error.starts_with("Status IBV_WC_RETRY_EXC_ERR | "), "{error}");
     assert!(error.contains("ENOMEM") && error.contains("cudaErrorInvalidPitchValue"), "{error}");
+    for (query, name) in [
+        ("cuda error 47", "CUDA_ERROR_MULTICAST_RESOURCE_FULL"),
+        ("cuda error 227", "cudaErrorInsufficientLoaderVersion"),
+        ("CUDA_ERROR_INSUFFICIENT_LOADER_VERSION", "cudaErrorInsufficientLoaderVersion"),
+        ("CUDA_ERROR_STREAM_DETACHED", "cudaErrorStreamDetached"),
+        ("cudaErrorVersionTranslation", "cudaErrorVersionTranslation"),
+        ("ucx -40", "UCS_ERR_FIRST_LINK_FAILURE"),
+        ("MPIX_ERR_REVOKED", "MPI_ERR_REVOKED"),
+        ("PLANNED", "slurm PLANNED"),
+        ("ContainerCreating", "ContainerCreating"),
+    ] {
+        assert_eq!(found(query), format!("Status {name}"), "{query}");
+    }
     // A number alone is an Xid, as before, and no status of a library.
     assert_eq!(found("48"), "Xid xid 48");
 }
