@@ -300,7 +300,7 @@ mod tests {
         let mut mask: c_int = BITS | KEPT;
         let pace = Pace::new(None);
         pace.at(&raw mut mask, BITS, KEPT);
-        let asked = || pace.place().unwrap().load(Relaxed) & BITS != 0;
+        let asked = || pace.place().is_some_and(|mask| mask.load(Relaxed) & BITS != 0);
         pace.group_begins();
         followed(&pace, 9_000, 2_000, 1);
         assert!(pace.credit_ns.load(Relaxed) < 0 && pace.follows() && asked());
