@@ -5,6 +5,7 @@ mod link;
 mod page;
 mod profiler;
 mod several;
+mod slow;
 mod stay;
 mod whom;
 
