@@ -12,7 +12,8 @@
 //! `src/enqueue.cc`, 2.26 to 2.30). If only the send asks for a report, the kernel never makes it, and `ncclCommDestroy`
 //! waits for it forever (seen on two H200 with 2.28.9). So the mask is switched when no group is open. Threads may open
 //! groups at once, and NCCL reads the mask a moment before it reports a group: once groups of two threads have been open
-//! at the same time in a process that sends and receives, the mask stays as it is.
+//! at the same time in a process that sends and receives, the mask stays as it is. NCCL does not report the end of a group
+//! that fails: such a group counts as open from then on, and nothing is switched any more.
 //!
 //! Graphs end the switching. NCCL and the kernels both count the works of each channel, and a report is due when the
 //! two counts are equal. A call that is captured without reports counts once in NCCL, and in the kernels each time the
