@@ -158,7 +158,7 @@ def squeeze(path):
     os.remove(path)
 
 
-def pack(out, folder, name="gpu20", parts=7):
+def pack(out, folder, name="gpu20", parts=14):
     """Compresses each timeline, and splits an archive of everything into parts."""
     large = [path for path in glob.glob(f"{out}/**/*.json", recursive=True) if os.path.getsize(path) > 200_000]
     with concurrent.futures.ProcessPoolExecutor() as pool:

@@ -9,6 +9,7 @@ mod wrong;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::builder::ValueParser;
@@ -31,6 +32,24 @@ const RESERVED: [&str; 8] = [
     "RINGLEADER_PROFILE",
     "RINGLEADER_RING_DIR",
 ];
+
+/// Variables that a job, the plugin, the Python package or our tests read.
+const OTHERS: [&str; 11] = [
+    "RINGLEADER_ATTEMPT",
+    "RINGLEADER_CHECKPOINT",
+    "RINGLEADER_CHECKPOINT_STEP",
+    "RINGLEADER_COMMIT",
+    "RINGLEADER_DUMP_DIR",
+    "RINGLEADER_GENERATION",
+    "RINGLEADER_NCCL",
+    "RINGLEADER_PLUGIN_NEXT",
+    "RINGLEADER_PROFILE_DIR",
+    "RINGLEADER_SEEDS",
+    "RINGLEADER_SUPERVISOR",
+];
+
+/// How variables that set options begin.
+const PREFIX: &str = "RINGLEADER_";
 
 /// Where a value was set, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +82,7 @@ pub(crate) fn matches(
         return Ok(given);
     };
     let Some(command) = program.find_subcommand(name) else { return Ok(given) };
+    misspelt(&program);
     let mut set = variables(command)?;
     for found in place::files(&evidence(command, own)) {
         set.extend(file::read(&found.path, found.layer, &program, command)?);
@@ -97,7 +117,7 @@ fn options(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
 
 /// What an option is called as a variable.
 fn variable(long: &str) -> String {
-    format!("RINGLEADER_{}", long.replace('-', "_").to_uppercase())
+    format!("{PREFIX}{}", long.replace('-', "_").to_uppercase())
 }
 
 fn is_flag(arg: &Arg) -> bool {
@@ -134,6 +154,35 @@ fn variables(command: &Command) -> Result<Vec<Set>, Failure> {
         out.push(Set { id: arg.get_id().to_string(), values, layer: Layer::Variable });
     }
     Ok(out)
+}
+
+/// Says which variables are spelt nearly as one that sets an option. What has no such name belongs to others.
+fn misspelt(program: &Command) {
+    let known: BTreeSet<String> = program
+        .get_subcommands()
+        .flat_map(|command| options(command).map(|(long, _)| variable(long)))
+        .chain(RESERVED.iter().chain(&OTHERS).map(|name| (*name).to_owned()))
+        .collect();
+    for (name, _) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX) && !known.contains(*name)) else { continue };
+        if let Some(near) = nearly(name, &known) {
+            // Nobody is left to tell if standard error is gone.
+            let _ = writeln!(std::io::stderr(), "note: nothing reads {name}: {near} is spelt nearly so");
+        }
+    }
+}
+
+/// The name that one or two letters tell from this one.
+fn nearly<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a str> {
+    let own = &name[PREFIX.len()..];
+    // Of short names another one is as near.
+    let most = match own.len() {
+        0..=4 => 0,
+        5..=8 => 1,
+        _ => 2,
+    };
+    let near = known.iter().map(|other| (strsim::osa_distance(own, &other[PREFIX.len()..]), other.as_str()));
+    near.filter(|(distance, _)| (1..=most).contains(distance)).min().map(|(_, other)| other)
 }
 
 /// Why the option does not take these values, in clap's words.

@@ -80,14 +80,14 @@ fn advise(answer: Answer, why: &str, is_hang: bool) -> Answer {
     );
     if is_hang {
         return answer.advise(
-            Impact::Disruptive,
+            Impact::Destructive,
             "reboot the node: a call that hangs in the driver does not end",
             None,
         );
     }
     if why.contains(VERSION_MISMATCH) {
         return answer.advise(
-            Impact::Disruptive,
+            Impact::Destructive,
             "the driver was updated under the running kernel: reboot, or load the new module once nothing uses a GPU",
             Some("rmmod nvidia_peermem nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia".to_owned()),
         );

@@ -159,7 +159,7 @@ fn advise(answer: Answer) -> Answer {
             ),
         )
         .advise(
-            Impact::Disruptive,
+            Impact::Destructive,
             "take the node out of service and power-cycle it; if the GPU stays missing, replace it",
             None,
         )

@@ -87,7 +87,7 @@ fn run(view: &View<'_>) -> Answer {
             ),
         )
         .advise(
-            Impact::Disruptive,
+            Impact::Destructive,
             "take the node out; reset all its GPUs together, and replace the board if the link stays down",
             None,
         );

@@ -95,7 +95,7 @@ fn run(view: &View<'_>) -> Answer {
             ),
         )
         .advise(
-            Impact::Disruptive,
+            Impact::Destructive,
             "with all GPU processes of the node stopped, restart the service; reboot if that does not help",
             Some("systemctl restart nvidia-fabricmanager".to_owned()),
         );

@@ -67,10 +67,10 @@ pub(super) fn parse(
         let name = key.get_ref().as_ref();
         if let DeValue::Table(section) = value.get_ref() {
             let of = commands(program).find(|command| command.get_name() == name);
-            let of = of.ok_or_else(|| unknown(key, "command", commands(program).map(Command::get_name)))?;
+            let of = of.ok_or_else(|| unknown(key, "a command", commands(program).map(Command::get_name)))?;
             for (key, value) in section {
                 let set = entry(key, value, layer, of)?.ok_or_else(|| {
-                    unknown(key, "option of this command", options(of).map(|(long, _)| long))
+                    unknown(key, "an option of this command", options(of).map(|(long, _)| long))
                 })?;
                 if of.get_name() == command.get_name() {
                     own.push(set);
@@ -101,7 +101,7 @@ pub(super) fn parse(
         }
         if !is_known {
             let all = commands(program).flat_map(|command| options(command).map(|(long, _)| long));
-            return Err(unknown(key, "option or command", all));
+            return Err(unknown(key, "an option or a command", all));
         }
     }
     // What is said of one command is stronger than what is said of all.
@@ -124,7 +124,7 @@ fn unknown<'a>(key: &Key<'_>, what: &str, names: impl Iterator<Item = &'a str>) 
         || "keys are the long options of the commands, as in `ringleader help watch`".to_owned(),
         |(_, known)| format!("did you mean `{known}`?"),
     );
-    Wrong::new(key.span(), format!("`{name}` is not an {what}"), help)
+    Wrong::new(key.span(), format!("`{name}` is not {what}"), help)
 }
 
 /// The value for the option of this name, if the command has it.

@@ -35,8 +35,9 @@ pub(crate) struct ExplainArgs {
     /// If it has several meanings, print all of each
     #[arg(long, short, env = "RINGLEADER_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
     verbose: bool,
-    /// Print all of one kind: causes, symptoms, xids, variables, messages, verbs, slurm and others
-    #[arg(long, value_name = "KIND", conflicts_with = "what")]
+    /// Print all of one kind: causes, symptoms, xids, variables, messages, verbs, slurm and others; without KIND, the
+    /// kinds
+    #[arg(long, value_name = "KIND", conflicts_with = "what", num_args = 0..=1, default_missing_value = "")]
     list: Option<String>,
     /// Do not page on a terminal
     #[arg(long, env = "RINGLEADER_NO_PAGER", hide_env = true, value_parser = FalseyValueParser::new())]
@@ -54,6 +55,10 @@ impl Subcommand for ExplainArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let look = self.look.look(if self.verbose { Detail::Everything } else { Detail::Usual });
         let show = |text: &str| pager::print(text, !self.no_pager).map_err(Failure::Write);
+        if self.list.as_deref() == Some("") {
+            show(&(kinds().join("\n") + "\n"))?;
+            return Ok(Code::NothingFound.into());
+        }
         if let Some(kind) = &self.list {
             let topics = listed(kind).ok_or_else(|| Failure::UnknownKind {
                 kind: ringleader_report::quote::plain(kind),

@@ -90,7 +90,7 @@ const TERMS: &[Term] = &[
         name: "disruptive",
         also: &[],
         title: "an action that stops or restarts something",
-        means: "the job or a service stops or starts anew: do it when you would restart anyway",
+        means: "the job or a service stops or starts anew: do it when you would restart anyway; a reboot or a reset is destructive",
         is_not: "",
         see: &["harmless", "destructive"],
     },
@@ -98,7 +98,8 @@ const TERMS: &[Term] = &[
         name: "destructive",
         also: &[],
         title: "an action that loses something",
-        means: "state that cannot be had again is lost: keep what you need first",
+        means: "state that cannot be had again is lost, as by a reboot or the reset of a GPU, which end every process on it: keep what \
+                you need first",
         is_not: "",
         see: &["harmless", "disruptive"],
     },

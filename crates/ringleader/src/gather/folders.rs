@@ -1,7 +1,7 @@
 //! One command for each of several jobs, where each has a folder of its own.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ringleader_report::SEVERAL_JOBS;
 use ringleader_report::json::Report;
@@ -10,10 +10,14 @@ use ringleader_report::json::Report;
 const MAX_COMMANDS: usize = 12;
 
 /// Puts the commands into the question that says that there are several jobs. Jobs that share a folder, such as attempts
-/// in one log, keep the general one.
+/// in one log, keep the general one. Of two folders the first may be meant as the good run.
 pub(crate) fn name(report: &mut Report, paths: &[PathBuf]) {
-    let [root] = paths else { return };
-    let Some(commands) = commands(report, &root.display().to_string()) else { return };
+    let commands = match paths {
+        [root] => commands(report, &root.display().to_string()),
+        [good, bad] if report.jobs.len() > 1 && good.is_dir() && bad.is_dir() => compared(good, bad),
+        _ => None,
+    };
+    let Some(commands) = commands else { return };
     let mut asked = report.undecided.iter_mut().filter(|open| open.question.starts_with(SEVERAL_JOBS));
     if let Some(first) = asked.next() {
         first.command = commands;
@@ -31,12 +35,23 @@ fn commands(report: &Report, root: &str) -> Option<String> {
     if of_jobs.len() < 2 || of_jobs.len() != report.jobs.len() || all.len() > MAX_COMMANDS {
         return None;
     }
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./,:=+%@".contains(c);
     let of = |folder: &String| {
         let path = format!("{}/{folder}", root.trim_end_matches('/'));
-        let is_word = path.chars().all(is_plain) && !path.starts_with('-');
-        is_word.then(|| format!("ringleader diagnose {path}"))
+        is_word(&path).then(|| format!("ringleader diagnose {path}"))
     };
     let lines: Option<Vec<String>> = all.iter().map(of).collect();
     lines.map(|lines| lines.join("\n"))
+}
+
+/// Each folder by itself, and the second against the first.
+fn compared(good: &Path, bad: &Path) -> Option<String> {
+    let [good, bad] = [good, bad].map(|path| path.display().to_string());
+    (is_word(&good) && is_word(&bad)).then(|| {
+        format!("ringleader diagnose {bad}\nringleader diagnose {good}\nringleader diagnose --against {good} {bad}")
+    })
+}
+
+/// A shell takes it as it stands.
+fn is_word(path: &str) -> bool {
+    !path.starts_with('-') && path.chars().all(|c| c.is_ascii_alphanumeric() || "_-./,:=+%@".contains(c))
 }

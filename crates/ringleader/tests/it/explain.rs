@@ -369,6 +369,9 @@ fn a_kind_is_listed_whole() {
             .iter()
             .any(|t| t["name"] == "PREEMPTED" || t["name"] == "slurm PREEMPTED")
     );
+    let kinds = run(&["--list"]);
+    assert_eq!(kinds.status.code(), Some(0));
+    assert_eq!(out(&kinds).lines().collect::<Vec<_>>(), ringleader::explain::kinds());
     let wrong = run(&["--list", "planets"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
@@ -376,6 +379,19 @@ fn a_kind_is_listed_whole() {
         "{}",
         err(&wrong)
     );
+}
+
+/// What resets a GPU or starts a node anew ends every process there, whoever advises it.
+#[test]
+fn a_reboot_and_a_reset_are_destructive() {
+    let mut n = 0;
+    for topic in ringleader::explain::kinds().iter().flat_map(|kind| ringleader::explain::listed(kind).unwrap()) {
+        for action in topic.actions.iter().filter(|action| crate::restarts_a_machine(&action.text)) {
+            assert_eq!(action.impact, ringleader_report::json::Impact::Destructive, "{}: {}", topic.name, action.text);
+            n += 1;
+        }
+    }
+    assert!(n > 20, "{n}");
 }
 
 #[test]

@@ -200,3 +200,47 @@ fn version_tells_the_build() {
     }
     assert_eq!(out(&ringleader().arg("version").output().unwrap()).lines().count(), 1);
 }
+
+/// A name that is spelt nearly as an option's is said so; names that anything of ours reads are not.
+#[test]
+fn a_misspelt_variable_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let run = |names: &[String]| {
+        let mut command = ringleader();
+        command.env_clear().current_dir(root.path()).arg("version");
+        for name in names {
+            command.env(name, "");
+        }
+        err(&command.output().unwrap()).to_owned()
+    };
+    let said = run(&["RINGLEADER_STALL_FACTER".to_owned(), "RINGLEADER_OF_MY_OWN".to_owned()]);
+    assert_eq!(said, "note: nothing reads RINGLEADER_STALL_FACTER: RINGLEADER_STALL_FACTOR is spelt nearly so\n");
+    let mut names = Vec::new();
+    for file in walkdir(&crate::root().join("crates")).chain(walkdir(&crate::root().join("python"))) {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        let parts = text.match_indices("RINGLEADER_").map(|(at, _)| &text[at..]);
+        let name = |part: &str| part.split(|c: char| !c.is_ascii_uppercase() && c != '_').next().unwrap_or_default().to_owned();
+        names.extend(parts.map(name).filter(|name| !name.ends_with('_') && !name.contains("FACTER")));
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert!(names.len() > 30, "{names:?}");
+    assert_eq!(run(&names), "");
+}
+
+/// Sources below a folder.
+fn walkdir(folder: &Path) -> impl Iterator<Item = std::path::PathBuf> {
+    let mut open = vec![folder.to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let is_source = entry.extension().is_some_and(|ending| ending == "rs" || ending == "py");
+            if entry.is_dir() {
+                open.push(entry);
+            } else if is_source {
+                files.push(entry);
+            }
+        }
+    }
+    files.into_iter()
+}

@@ -101,6 +101,20 @@ fn verdicts_of_all_cases_are_their_truth() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
+#[test]
+fn a_reboot_and_a_reset_are_destructive() {
+    let mut n = 0;
+    for judged in crate::judged() {
+        for action in judged.diagnosis.verdict.findings.iter().flat_map(|finding| &finding.actions) {
+            if crate::restarts_a_machine(&action.text) {
+                assert_eq!(action.impact, ringleader_model::Impact::Destructive, "{}: {}", judged.name, action.text);
+                n += 1;
+            }
+        }
+    }
+    assert!(n > 10, "{n}");
+}
+
 /// Each rule over each case: the findings in the order in which the verdict trusts them. Healthy cases have few.
 #[test]
 fn what_rules_find_in_all_cases() {

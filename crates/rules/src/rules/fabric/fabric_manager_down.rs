@@ -71,7 +71,7 @@ fn advise(draft: Draft) -> Draft {
             "systemctl status nvidia-fabricmanager; nv-fabricmanager --version; nvidia-smi -q | grep -iA4 fabric",
         )
         .advise_command(
-            Impact::Disruptive,
+            Impact::Destructive,
             "stop all GPU processes of the node, then restart the service; reboot if that does not help",
             "systemctl restart nvidia-fabricmanager",
         )

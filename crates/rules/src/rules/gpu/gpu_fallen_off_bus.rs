@@ -92,7 +92,7 @@ fn confirm(draft: Draft) -> Draft {
 
 fn take_out(draft: Draft) -> Draft {
     draft.advise(
-        Impact::Disruptive,
+        Impact::Destructive,
         "drain the node, then power-cycle it and test the GPU before it takes jobs again",
     )
 }

@@ -149,7 +149,7 @@ fn advise(draft: Draft) -> Draft {
             "check why the driver does not list it",
             "dmesg -T | grep -iE \"nvrm|xid|rminitadapter\"; lspci -nnk -d 10de:",
         )
-        .advise(Impact::Disruptive, "drain the node; a power cycle may bring the GPU back for tests")
+        .advise(Impact::Destructive, "drain the node; a power cycle may bring the GPU back for tests")
 }
 
 #[cfg(test)]

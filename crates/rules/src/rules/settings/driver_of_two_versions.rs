@@ -99,7 +99,7 @@ fn advise_reload(draft: Draft) -> Draft {
             "compare what is loaded with what is installed",
             "cat /proc/driver/nvidia/version; modinfo nvidia | grep ^version; nvidia-smi",
         )
-        .advise(Impact::Disruptive, "reboot the node, or load the module of the installed version")
+        .advise(Impact::Destructive, "reboot the node, or load the module of the installed version")
 }
 
 #[cfg(test)]
