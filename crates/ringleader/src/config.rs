@@ -164,7 +164,10 @@ fn misspelt(program: &Command) {
         .chain(RESERVED.iter().chain(&OTHERS).map(|name| (*name).to_owned()))
         .collect();
     for (name, _) in std::env::vars_os() {
-        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX) && !known.contains(*name)) else { continue };
+        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX) && !known.contains(*name))
+        else {
+            continue;
+        };
         if let Some(near) = nearly(name, &known) {
             // Nobody is left to tell if standard error is gone.
             let _ = writeln!(std::io::stderr(), "note: nothing reads {name}: {near} is spelt nearly so");

@@ -136,9 +136,32 @@ pub(super) fn json(report: &Report) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(&report)? + "\n")
 }
 
+/// Places of one mistake that are shown by name.
+const MAX_COPIES: usize = 8;
+
+/// Findings that say the same of several places, each with the other places: a setting that was copied from file to file
+/// is one mistake.
+fn folded(findings: &[Finding]) -> Vec<(&Finding, Vec<&Place>)> {
+    let mut out: Vec<(&Finding, Vec<&Place>)> = Vec::new();
+    for finding in findings {
+        let is_same = |other: &Finding| {
+            (other.rule, other.confidence, &other.title, &other.why, &other.help)
+                == (finding.rule, finding.confidence, &finding.title, &finding.why, &finding.help)
+                && other.related.is_empty()
+                && finding.related.is_empty()
+        };
+        match out.iter_mut().find(|(other, _)| is_same(other)) {
+            Some((_, copies)) => copies.push(&finding.place),
+            None => out.push((finding, Vec::new())),
+        }
+    }
+    out
+}
+
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
-    for finding in &report.findings {
+    let folded = folded(&report.findings);
+    for (finding, copies) in &folded {
         let at = &finding.place;
         let _ = writeln!(
             out,
@@ -167,6 +190,12 @@ pub(super) fn text(report: &Report) -> String {
                 plain(&other.text)
             );
         }
+        for copy in copies.iter().take(MAX_COPIES) {
+            let _ = writeln!(out, "  the same: {}:{}", plain(&copy.path), copy.line);
+        }
+        if let n @ 1.. = copies.len().saturating_sub(MAX_COPIES) {
+            let _ = writeln!(out, "  the same in {n} more places: --format json-v1 has all");
+        }
         let _ = writeln!(out, "  fix: {}", plain(&finding.help));
         let _ =
             writeln!(out, "  confidence: {}; ringleader explain {}", finding.confidence.name(), finding.rule);
@@ -175,11 +204,15 @@ pub(super) fn text(report: &Report) -> String {
         }
         out.push('\n');
     }
-    let n = report.findings.len();
-    let of = |severity| report.findings.iter().filter(|finding| finding.severity == severity).count();
+    let n = folded.len();
+    let places = match report.findings.len() {
+        all if all == n => String::new(),
+        all => format!(" at {all} places"),
+    };
+    let of = |severity| folded.iter().filter(|(finding, _)| finding.severity == severity).count();
     let _ = writeln!(
         out,
-        "{n} finding{} in {} files ({} errors, {} warnings){}",
+        "{n} finding{}{places} in {} files ({} errors, {} warnings){}",
         if n == 1 { "" } else { "s" },
         report.n_files,
         of(Severity::Error),

@@ -385,9 +385,17 @@ fn a_kind_is_listed_whole() {
 #[test]
 fn a_reboot_and_a_reset_are_destructive() {
     let mut n = 0;
-    for topic in ringleader::explain::kinds().iter().flat_map(|kind| ringleader::explain::listed(kind).unwrap()) {
+    for topic in
+        ringleader::explain::kinds().iter().flat_map(|kind| ringleader::explain::listed(kind).unwrap())
+    {
         for action in topic.actions.iter().filter(|action| crate::restarts_a_machine(&action.text)) {
-            assert_eq!(action.impact, ringleader_report::json::Impact::Destructive, "{}: {}", topic.name, action.text);
+            assert_eq!(
+                action.impact,
+                ringleader_report::json::Impact::Destructive,
+                "{}: {}",
+                topic.name,
+                action.text
+            );
             n += 1;
         }
     }

@@ -302,3 +302,34 @@ fn the_hook_and_the_action_run_the_command() {
         assert_eq!(out(&output).matches(sign).count(), n, "{command}: {}", out(&output));
     }
 }
+
+/// A setting that was copied into several files is one finding for people, and one of each file for programs.
+#[test]
+fn a_copied_mistake_is_shown_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.sh", "b.sh", "c.sh"] {
+        std::fs::write(
+            folder.path().join(name),
+            "export NCCL_TIMEOUT=60\ntorchrun --nproc-per-node 8 train.py\n",
+        )
+        .unwrap();
+    }
+    std::fs::write(
+        folder.path().join("d.sh"),
+        "export NCCL_SOCKET_TIMEOUT=60\ntorchrun --nproc-per-node 8 train.py\n",
+    )
+    .unwrap();
+    let run = |format: &str| {
+        let mut command = ringleader();
+        command.args(["lint", "--format", format, "--select", "unread-variable", "."]);
+        command.current_dir(folder.path()).output().unwrap()
+    };
+    let text = run("text");
+    assert_eq!(text.status.code(), Some(4));
+    let said = out(&text);
+    assert_eq!(said.matches("[unread-variable]").count(), 2, "{said}");
+    assert!(said.contains("  the same: b.sh:1\n  the same: c.sh:1\n"), "{said}");
+    assert!(said.contains("2 findings at 4 places in 4 files (0 errors, 2 warnings)"), "{said}");
+    let json: serde_json::Value = serde_json::from_str(out(&run("json-v1"))).unwrap();
+    assert_eq!(json["findings"].as_array().unwrap().len(), 4);
+}

@@ -61,7 +61,8 @@ struct Judged {
 /// The action resets GPUs, or takes a node down. What waits for that, or asks about it, does not.
 fn restarts_a_machine(action: &str) -> bool {
     let action = action.to_lowercase();
-    let does = ["reboot", "power-cycle", "power cycle", "reset the gpu", "reset all", "reset its", "reset it "];
+    let does =
+        ["reboot", "power-cycle", "power cycle", "reset the gpu", "reset all", "reset its", "reset it "];
     let waits = ["until", "after the", "waits for a reset", "check whether", "its reboot"];
     does.iter().any(|word| action.contains(word)) && !waits.iter().any(|word| action.contains(word))
 }

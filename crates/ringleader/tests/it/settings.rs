@@ -214,12 +214,17 @@ fn a_misspelt_variable_is_named() {
         err(&command.output().unwrap()).to_owned()
     };
     let said = run(&["RINGLEADER_STALL_FACTER".to_owned(), "RINGLEADER_OF_MY_OWN".to_owned()]);
-    assert_eq!(said, "note: nothing reads RINGLEADER_STALL_FACTER: RINGLEADER_STALL_FACTOR is spelt nearly so\n");
+    assert_eq!(
+        said,
+        "note: nothing reads RINGLEADER_STALL_FACTER: RINGLEADER_STALL_FACTOR is spelt nearly so\n"
+    );
     let mut names = Vec::new();
     for file in walkdir(&crate::root().join("crates")).chain(walkdir(&crate::root().join("python"))) {
         let Ok(text) = fs::read_to_string(&file) else { continue };
         let parts = text.match_indices("RINGLEADER_").map(|(at, _)| &text[at..]);
-        let name = |part: &str| part.split(|c: char| !c.is_ascii_uppercase() && c != '_').next().unwrap_or_default().to_owned();
+        let name = |part: &str| {
+            part.split(|c: char| !c.is_ascii_uppercase() && c != '_').next().unwrap_or_default().to_owned()
+        };
         names.extend(parts.map(name).filter(|name| !name.ends_with('_') && !name.contains("FACTER")));
     }
     names.sort_unstable();

@@ -107,7 +107,13 @@ fn a_reboot_and_a_reset_are_destructive() {
     for judged in crate::judged() {
         for action in judged.diagnosis.verdict.findings.iter().flat_map(|finding| &finding.actions) {
             if crate::restarts_a_machine(&action.text) {
-                assert_eq!(action.impact, ringleader_model::Impact::Destructive, "{}: {}", judged.name, action.text);
+                assert_eq!(
+                    action.impact,
+                    ringleader_model::Impact::Destructive,
+                    "{}: {}",
+                    judged.name,
+                    action.text
+                );
                 n += 1;
             }
         }
