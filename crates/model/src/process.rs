@@ -99,6 +99,8 @@ pub struct PickedProcess {
     /// Whether it belongs to the job itself: it has a rank, or was asked for. Launchers, shells and other parents
     /// do not.
     pub is_of_job: bool,
+    /// Whether it was asked for, as a launcher is.
+    pub was_asked_for: bool,
     /// Start, ns since 1970.
     pub started_ns: Option<i64>,
     /// Its pid on the node, if it is in a container with its own pids: the kernel uses this one.

@@ -17,6 +17,8 @@ pub enum WatchEvent {
     Began(i64),
     /// Collectives have become slow, no rank is late, and the network is slow in one place.
     SlowLink(Box<WatchedLink>),
+    /// A rank is late in nearly all steps, and the watcher is sure of it.
+    Late(Box<WatchedLate>),
 }
 
 /// The end of a process with a rank.
@@ -28,6 +30,15 @@ pub struct WatchedEnd {
     pub at_ns: i64,
     /// Its exit code, or the number of its signal, negative.
     pub exit_code: Option<i64>,
+}
+
+/// A rank that a watcher saw come late for as long as it looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedLate {
+    /// Its rank in the job.
+    pub rank: Rank,
+    /// The event as text.
+    pub text: Box<str>,
 }
 
 /// A link that a watcher found to be slow.

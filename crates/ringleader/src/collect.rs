@@ -152,10 +152,11 @@ pub(crate) fn for_diagnosis(
     job: Option<&str>,
     with_ras: bool,
     to: &Path,
+    may_be_gone: bool,
 ) -> Result<(), Failure> {
     let ask = Ask {
         request: Request {
-            target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned), ..Target::default() },
+            target: Target { pids: pids.to_vec(), slurm_job: job.map(str::to_owned), may_be_gone },
             window_ms: WINDOW_MS,
             connect_ms: CONNECT_MS,
             ..Request::default()

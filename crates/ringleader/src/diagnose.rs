@@ -102,7 +102,7 @@ impl Subcommand for DiagnoseArgs {
         }
         let mut paths = self.paths.clone();
         if self.live {
-            paths.insert(0, self.collect(&self.pid, self.keep.clone())?);
+            paths.insert(0, self.collect(&self.pid, self.keep.clone(), false)?);
         }
         let diagnosis = self.judge(&paths)?;
         self.print(&self.report(&diagnosis, &paths)?, &diagnosis.case, &paths)?;
@@ -177,7 +177,16 @@ impl DiagnoseArgs {
         let mut reports = Vec::new();
         for job in found {
             let keep = self.keep.as_ref().map(|path| jobs::named_after(path, job.root));
-            let bundle = self.collect(&job.pids, keep)?;
+            // Jobs of a node come and go; nobody asked for this one by name.
+            let bundle = match self.collect(&job.pids, keep, true) {
+                Err(Failure::Absent { why }) => {
+                    let label = quote::plain(&job.label);
+                    // Nobody is left to tell if standard error is gone.
+                    let _ = writeln!(io::stderr().lock(), "note: {label}: {why}");
+                    continue;
+                }
+                bundle => bundle?,
+            };
             let mut paths = self.paths.clone();
             paths.insert(0, bundle);
             let diagnosis = self.judge(&paths)?;
@@ -197,7 +206,7 @@ impl DiagnoseArgs {
             .map(|(_, id, report)| JobRow { id: id.clone(), verdict: report.verdict.clone() })
             .collect();
         let Some((code, _, mut report)) = reports.into_iter().next() else {
-            return Ok(Code::NothingFound.into());
+            return Err(Failure::Absent { why: "the jobs of this node have ended meanwhile".to_owned() });
         };
         report.jobs = rows;
         // Quotations are in the report.
@@ -205,8 +214,9 @@ impl DiagnoseArgs {
         Ok(code.into())
     }
 
-    /// Collects from a job that runs here. Returns the bundle. It stays: the report cites it.
-    fn collect(&self, pids: &[u32], keep: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    /// Collects from a job that runs here. Returns the bundle. It stays: the report cites it. `may_be_gone`: processes that have
+    /// ended meanwhile are left out.
+    fn collect(&self, pids: &[u32], keep: Option<PathBuf>, may_be_gone: bool) -> Result<PathBuf, Failure> {
         let is_named = keep.is_some();
         let failed = |path: PathBuf| {
             move |source| match source {
@@ -224,7 +234,7 @@ impl DiagnoseArgs {
             let folder = folder.map_err(create).map_err(failed(std::env::temp_dir()))?;
             (folder.path().join("live.tar.zst"), Some(folder))
         };
-        collect::for_diagnosis(pids, self.job.as_deref(), !self.no_ras, &bundle)
+        collect::for_diagnosis(pids, self.job.as_deref(), !self.no_ras, &bundle, may_be_gone)
             .map_err(failed(bundle.clone()))?;
         // Only now: a folder without a whole bundle is removed.
         if let Some(folder) = scratch {

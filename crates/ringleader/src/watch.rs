@@ -444,6 +444,7 @@ impl Watch {
             }
             What::Straggler(late) if late.persistent && is_analyser => {
                 self.late.get_or_insert_with(Instant::now);
+                self.eye.remember(late.clone());
                 self.record(late.rank);
             }
             _ => {}

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::digest::{Digest, OpDigest, ProcessState, SeenBy};
 use crate::event::{CommProgress, Event, Lag, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
 use crate::history::History;
-use crate::ledger::{Group, Ledger, Stage};
+use crate::ledger::{Group, Ledger, Stage, Track};
 use crate::links::{SlowLink, slow_link};
 use crate::places;
 use crate::roster::Roster;
@@ -65,6 +65,9 @@ const STUCK_NS: i64 = 30_000_000_000;
 const FULL_NS: i64 = 20_000_000_000;
 /// The first operations of a communicator connect its ranks, which may take as long.
 const FULL_LEAST_OPS: u64 = 64;
+/// Within these, and with the kernel of every rank running, a pause this long is a stall: connections are made before a kernel
+/// starts.
+const FULL_START_NS: i64 = 30_000_000_000;
 /// Longer than the longest pause seen so far by this factor.
 const FULL_SLACK: i64 = 2;
 
@@ -410,6 +413,8 @@ fn judge(
         } else if is_full && history.ops_done >= FULL_LEAST_OPS {
             let longest_ns = history.rhythm.longest_inside_ns();
             patience_ns = patience_ns.min(FULL_NS.max(longest_ns.saturating_mul(FULL_SLACK)));
+        } else if is_full && group.tracks.iter().all(|track| track.stage == Stage::Started || has_started_pair(track)) {
+            patience_ns = patience_ns.min(FULL_START_NS);
         }
         let is_still = ledger.known_ns - moved_ns > patience_ns;
         // Those that it waits for are busy with each other; for so long is too long.
@@ -489,6 +494,11 @@ fn everyone_waits(ledger: &Ledger<'_>) -> bool {
     };
     let live = || ledger.members.iter().filter(|member| !member.is_over());
     live().count() > 1 && live().all(|member| !member.is_silent && is_inside(member))
+}
+
+/// A send or receive of this rank runs on its GPU.
+fn has_started_pair(track: &Track<'_>) -> bool {
+    track.pairs().next().is_some_and(|op| crate::ledger::stage_of(op) == Stage::Started)
 }
 
 /// Since when something that a communicator waits for is stopped, gone, or silent with its agent.

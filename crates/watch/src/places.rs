@@ -96,7 +96,8 @@ pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
         });
         let does = does.collect::<Vec<_>>().join("; ");
         let text = format!("{in_calls}; {} not come to it; {does}", has(&suspects));
-        (Shape::NeverEntered, suspects, text, absent.iter().all(|(_, _, stand)| stand.is_stuck))
+        let ends_not = absent.iter().all(|(_, _, stand)| stand.is_stuck || stand.is_resting);
+        (Shape::NeverEntered, suspects, text, ends_not)
     } else if functions.len() > 1 {
         let fewest = calls.values().map(Vec::len).min().unwrap_or_default();
         let is_clear = calls.values().any(|ranks| ranks.len() > fewest);
@@ -117,7 +118,7 @@ pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
     let stands_still = if absent.is_empty() {
         all_asleep
     } else {
-        stands.iter().all(|stand| stand.asleep_ns.is_some() || stand.call.is_some())
+        stands.iter().all(|stand| stand.asleep_ns.is_some() || stand.call.is_some() || stand.is_resting)
     };
     let patience_ns = match (ends_not, is_idle) {
         (true, false) => STUCK_NS,

@@ -12,6 +12,11 @@ const BUSY: f64 = 0.05;
 /// One that uses no more than this of one processor rests: threads of libraries wake up now and then.
 const RESTING: f64 = 0.005;
 
+/// Whoever rests for this long while others wait for it is held up, wherever it is.
+const LONG_REST_NS: i64 = 60_000_000_000;
+/// Places in which something else works for a process that rests.
+const WORKED_FOR: [&str; 4] = ["storage", "driver", "checkpoint", "compilation"];
+
 /// Looks that must find a rank in one place before it counts as standing there.
 const LOOKS: u32 = 2;
 
@@ -54,6 +59,8 @@ pub(crate) struct Stand {
     pub(crate) call: Option<Call>,
     /// It is asleep in a place in which nothing ends by itself.
     pub(crate) is_stuck: bool,
+    /// It has rested for a long time, though it may wake now and then, as in a loop that sleeps.
+    pub(crate) is_resting: bool,
 }
 
 /// A call that brings ranks together.
@@ -109,7 +116,27 @@ impl Waiting {
 
     /// Since when it is stuck while others wait for it on the GPU: [asleep](Self::stuck_ns), or it rests.
     pub(crate) fn held_up_ns(&self, digest: &RankDigest, now_ns: i64) -> Option<i64> {
-        if self.rests(digest, now_ns) { Some(self.idle_ns) } else { self.stuck_ns(digest) }
+        if self.rests(digest, now_ns) || self.rests_long(digest, now_ns) {
+            Some(self.idle_ns)
+        } else {
+            self.stuck_ns(digest)
+        }
+    }
+
+    /// Neither it nor what it has started has used any processor time for a minute, and it does not wait for storage or a
+    /// compiler.
+    fn rests_long(&self, digest: &RankDigest, now_ns: i64) -> bool {
+        let place = outside::outside(&digest.stack, digest.wchan.as_deref());
+        let is_worked_for = place.is_some_and(|place| WORKED_FOR.contains(&place.label.as_str()));
+        now_ns - self.idle_ns >= LONG_REST_NS
+            && digest.process == ProcessState::Alive
+            && !is_worked_for
+            && self.uses_nothing(digest, now_ns)
+    }
+
+    fn uses_nothing(&self, digest: &RankDigest, now_ns: i64) -> bool {
+        let used_ms = processor_ms(digest).unwrap_or(u64::MAX).saturating_sub(self.idle_cpu_ms);
+        self.window.is_some() && used_ms as f64 * 1e6 <= RESTING * (now_ns - self.idle_ns) as f64
     }
 
     /// Since when it sleeps in one place in which nothing ends by itself: a lock, a sleep, a store, a debugger. None if
@@ -141,8 +168,7 @@ impl Waiting {
             "input" => true,
             _ => false,
         });
-        let used_ms = processor_ms(digest).unwrap_or(u64::MAX).saturating_sub(self.idle_cpu_ms);
-        is_there && self.window.is_some() && used_ms as f64 * 1e6 <= RESTING * (now_ns - self.idle_ns) as f64
+        is_there && self.uses_nothing(digest, now_ns)
     }
 
     /// Since when its main thread has not run once, and neither it nor what it has started has used more than almost no
@@ -163,6 +189,7 @@ impl Waiting {
             asleep_ns,
             call: call(&digest.stack),
             is_stuck: asleep_ns.is_some() && (sleeps || self.stuck_ns(digest).is_some()),
+            is_resting: self.rests_long(digest, now_ns),
         }
     }
 
@@ -247,6 +274,34 @@ mod tests {
             waiting = waiting.take(&digest, second as i64 * S, second as i64 * S);
         }
         waiting.held_up_ns(&digest, 31 * S)
+    }
+
+    /// As by [`after`], for a process that wakes now and then.
+    fn after_s(seconds: u64, wchan: &str, ms: u64) -> Option<i64> {
+        let mut waiting = Waiting::default();
+        let mut digest =
+            RankDigest { wchan: Some(wchan.into()), process: ProcessState::Alive, ..RankDigest::default() };
+        for second in 1..=seconds {
+            digest.cpu_ms = Some(40_000 + ms * second / seconds);
+            digest.switches = Some(second);
+            waiting = waiting.take(&digest, second as i64 * S, second as i64 * S);
+        }
+        let now_ns = seconds as i64 * S;
+        assert_eq!(
+            waiting.stand(&digest, now_ns).is_resting,
+            waiting.held_up_ns(&digest, now_ns).is_some(),
+            "{wchan}"
+        );
+        waiting.held_up_ns(&digest, now_ns)
+    }
+
+    #[test]
+    fn whoever_rests_for_a_minute_is_held_up_wherever_it_is() {
+        assert_eq!(after_s(62, "futex_do_wait", 0), Some(S));
+        assert_eq!(after_s(62, "hrtimer_nanosleep", 200), Some(S), "a loop that sleeps");
+        assert_eq!(after_s(50, "futex_do_wait", 0), None, "too early");
+        assert_eq!(after_s(62, "rpc_wait_bit_killable", 0), None, "storage");
+        assert_eq!(after_s(62, "futex_do_wait", 6_000), None, "it works");
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //!
 //! Old dumps and logs often are beside new ones. Two jobs are in the evidence if two records claim the same rank: two
 //! dumps of rank 3, two processes that are rank 3 of communicators that share no member, or default groups of different
-//! sizes. Time alone shows nothing: the clocks of one job's nodes may differ by minutes.
+//! sizes. Time alone shows nothing: the clocks of one job's nodes may differ by minutes. So are bundles, each of which was
+//! collected for one job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod bundles;
 mod pairs;
 
 use ringleader_model::{Case, Fact, FlightDump, Host, NcclLog, Observation, PciAddress, Pid, Rank, Source};
@@ -27,6 +29,9 @@ pub struct Job {
 
 /// Splits a case; None if it is all of one job, as it nearly always is.
 pub fn split(case: &Case) -> Option<Vec<Job>> {
+    if let Some(jobs) = bundles::split(case) {
+        return Some(jobs);
+    }
     let parts = Parts::new(case)?;
     let mut jobs: Vec<Job> = parts.shares().into_iter().map(|share| parts.job(share)).collect();
     label(&mut jobs);

@@ -35,8 +35,12 @@ pub fn ended_in_order(case: &Case, failure: &Failure, beside: Cite) -> bool {
     !failure.ended_process() && ready.peek().is_some() && ready.all(|c| c.destroyed.is_some())
 }
 
-/// The program said behind this statement, in the same source, that it is done, and no process is known to have failed.
+/// The program said behind this statement, in the same source, that it is done, and no process is known to have failed; or all of
+/// the job ended well.
 pub fn was_done_after(case: &Case, failure: &Failure, cite: Cite) -> bool {
+    if failure.ended_well() {
+        return true;
+    }
     let is_behind = |end: Cite| end.source == cite.source && end.start > cite.start;
     !failure.ended_process()
         && case
@@ -45,8 +49,12 @@ pub fn was_done_after(case: &Case, failure: &Failure, cite: Cite) -> bool {
             .any(|o| matches!(&o.fact, Fact::Progress(progress) if progress.ended.is_some_and(is_behind)))
 }
 
-/// The same source shows two more steps behind this statement, or its end, and no process is known to have failed.
+/// The same source shows two more steps behind this statement, or its end, and no process is known to have failed; or all of the
+/// job ended well.
 pub fn was_overcome(case: &Case, failure: &Failure, cite: Cite) -> bool {
+    if failure.ended_well() {
+        return true;
+    }
     let is_behind = |at: Option<Cite>| at.is_some_and(|at| at.source == cite.source && at.start > cite.start);
     let goes_on = |fact: &Fact| matches!(fact, Fact::Progress(progress) if is_behind(progress.before_last) || is_behind(progress.ended));
     !failure.ended_process() && case.observations.iter().any(|o| goes_on(&o.fact))

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::saying::Role;
-use ringleader_model::{Case, Cite, Evidence, Fact, NcclMessage, SourceId, SourceKind, TorchEvent, WallTime};
+use ringleader_model::{
+    Case, Cite, Evidence, Fact, NcclMessage, Rank, SourceId, SourceKind, TorchEvent, WallTime, WatchEvent, WatchedEnd,
+};
 
 use crate::said::messages::Claims;
 use crate::when::year::in_year;
@@ -151,32 +153,70 @@ pub struct Failure {
     /// A message of any sort claims a fault that is not known to be harmless.
     is_claimed: bool,
     in_order: bool,
+    ended_well: bool,
+}
+
+/// Whether the last process of every rank is known to have ended with exit code 0: whatever failed before, the job got over
+/// it.
+fn ended_well(case: &Case) -> bool {
+    let mut last: BTreeMap<Rank, WatchedEnd> = BTreeMap::new();
+    let mut is_all = false;
+    for observation in &case.observations {
+        let Fact::Watch(WatchEvent::Gone(ended, all)) = &observation.fact else { continue };
+        is_all |= *all;
+        for end in ended {
+            let newest = last.entry(end.rank).or_insert(*end);
+            if end.at_ns > newest.at_ns {
+                *newest = *end;
+            }
+        }
+    }
+    is_all && !last.is_empty() && last.values().all(|end| end.exit_code == Some(0))
 }
 
 /// How far each source shows that its program went on.
-struct Survived {
+struct Survived<'a> {
     /// Of a source: the last place that two steps follow, and that of its orderly end; bytes.
     of: BTreeMap<SourceId, (u64, u64)>,
+    /// Exceptions that a source survived: class and message. Whoever catches one catches it again.
+    caught: BTreeSet<(SourceId, &'a str, &'a str)>,
+    ended_well: bool,
 }
 
-impl Survived {
-    fn new(case: &Case) -> Self {
+impl<'a> Survived<'a> {
+    fn new(case: &'a Case, ended_well: bool) -> Self {
         let mut of = BTreeMap::new();
         for observation in &case.observations {
             let Fact::Progress(progress) = &observation.fact else { continue };
             let place = |cite: Option<Cite>| cite.map_or(0, |cite| cite.start);
             of.insert(observation.cite.source, (place(progress.before_last), place(progress.ended)));
         }
-        Self { of }
+        let mut survived = Self { of, caught: BTreeSet::new(), ended_well };
+        let caught = case.observations.iter().filter_map(|observation| {
+            let Fact::Torch(TorchEvent::Exception(exception)) = &observation.fact else { return None };
+            let cite = observation.cite;
+            survived.outlived(Way::Raised, cite).then(|| (cite.source, &*exception.class, &*exception.message))
+        });
+        survived.caught = caught.collect();
+        survived
     }
 
-    /// Whether what was reported at `cite` did not end its program. A crash report of a process is survived only where the
+    /// Whether an event did not end its program.
+    fn has(&self, way: Way, event: &TorchEvent, cite: Cite) -> bool {
+        let is_caught = match event {
+            TorchEvent::Exception(e) => self.caught.contains(&(cite.source, &*e.class, &*e.message)),
+            _ => false,
+        };
+        is_caught || self.outlived(way, cite)
+    }
+
+    /// Whether the program went on after what was reported at `cite`. A crash report of a process is survived only where the
     /// program ends in order after it.
-    fn has(&self, way: Way, cite: Cite) -> bool {
+    fn outlived(&self, way: Way, cite: Cite) -> bool {
         let (stepped, ended) = self.of.get(&cite.source).copied().unwrap_or_default();
         match way {
-            Way::Raised => cite.start < stepped.max(ended),
-            Way::Crashed => cite.start < ended,
+            Way::Raised => self.ended_well || cite.start < stepped.max(ended),
+            Way::Crashed => self.ended_well || cite.start < ended,
             Way::TimedOut
             | Way::Stuck
             | Way::NcclError
@@ -193,9 +233,10 @@ impl Failure {
     pub fn new(case: &Case, claims: &Claims<'_>) -> Self {
         let mut failure = Self {
             is_claimed: claims.all().iter().any(|c| c.saying.role != Role::Benign),
+            ended_well: ended_well(case),
             ..Self::default()
         };
-        let survived = Survived::new(case);
+        let survived = Survived::new(case, failure.ended_well);
         let mut of_nccl = None;
         let mut has_ended = false;
         let (mut n_ready, mut n_gone) = (0_usize, 0_usize);
@@ -205,7 +246,7 @@ impl Failure {
                     let sign = sign(event);
                     has_ended |= sign.is_end();
                     let Sign::Failed(way, since) = sign else { continue };
-                    if survived.has(way, observation.cite) {
+                    if survived.has(way, event, observation.cite) {
                         continue;
                     }
                     failure.ways.insert(way);
@@ -278,6 +319,11 @@ impl Failure {
     /// A process of the job is known to have ended by a failure.
     pub fn ended_process(&self) -> bool {
         self.ways.iter().any(|way| way.ends_process())
+    }
+
+    /// The last process of every rank ended with exit code 0.
+    pub fn ended_well(&self) -> bool {
+        self.ended_well
     }
 
     /// First sign that something failed, and whether the fault cannot have begun much earlier: a process that was

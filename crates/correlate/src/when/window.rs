@@ -3,7 +3,7 @@
 //! A live job begins with its first process: kernel events before that, or about other programs, are not part of it. A
 //! log in a truncated archive, or beside a job that was searched for and not found, is not evidence of a whole job.
 
-use ringleader_model::{Case, Fact, Note, NoteKind, ProcessTable, WallTime, WatchEvent};
+use ringleader_model::{Case, Fact, Note, NoteKind, PickedProcess, ProcessTable, WallTime, WatchEvent};
 
 use crate::when::failure::{Sign, sign};
 use crate::when::year::in_year;
@@ -116,10 +116,13 @@ pub fn has_records(case: &Case) -> bool {
     })
 }
 
-/// When the first of a job's processes that live began, ns.
+/// When the first of a job's processes that live began, ns; of a job that has no rank yet, its launcher.
 fn began(table: &ProcessTable) -> Option<i64> {
-    let own = table.rows.iter().filter_map(|row| row.picked.as_deref()).filter(|p| p.is_of_job);
-    own.filter_map(|p| p.started_ns).min()
+    let first = |is: fn(&PickedProcess) -> bool| {
+        let picked = table.rows.iter().filter_map(|row| row.picked.as_deref()).filter(|p| is(p));
+        picked.filter_map(|p| p.started_ns).min()
+    };
+    first(|p| p.is_of_job).or_else(|| first(|p| p.was_asked_for))
 }
 
 fn window(case: &Case) -> Window {

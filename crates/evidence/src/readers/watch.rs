@@ -8,11 +8,11 @@
 //!
 //! Written by `crates/watch`, whose types hold the format. Only stalls, that they are over, slow links, and who was which rank,
 //! say something of the job that the rest of the evidence does not; a verdict among the events is an answer, no evidence.
-//! Ranks that are late show in the rings, too.
+//! Ranks that are late show in the rings, too, but these hold the last operations only: what the watcher is sure of counts.
 
 use ringleader_model::{
     Fact, LocalRank, NoteKind, Pid, Rank, SourceKind, StallShape, WallTime, WatchEvent, WatchedEnd,
-    WatchedLink, WatchedStall, Who,
+    WatchedLate, WatchedLink, WatchedStall, Who,
 };
 use serde_json::Value;
 
@@ -24,6 +24,17 @@ const MAX_SUSPECTS: usize = 1024;
 const MAX_RANKS: usize = 16_384;
 /// Seconds since 1970 beyond which a time is none: year 2200.
 const MAX_SECONDS: f64 = 7_258_118_400.0;
+
+/// Less often late than this is a habit that healthy jobs have, too.
+const MIN_LATE_SHARE: f64 = 0.8;
+
+/// Whether an event of a late rank says so without doubt.
+fn is_sure_to_be_late(document: &Document<'_>) -> bool {
+    let value = |key: &str| document.value.get(key);
+    value("persistent").and_then(Value::as_bool) == Some(true)
+        && value("confidence").and_then(Value::as_str) == Some("high")
+        && value("share").and_then(Value::as_f64).is_some_and(|share| share >= MIN_LATE_SHARE)
+}
 
 /// Reads an event; false if the document is none.
 pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
@@ -91,6 +102,12 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             let text = bounded_text(word("text").as_bytes(), sink.limits.max_text_chars).into();
             WatchEvent::SlowLink(Box::new(WatchedLink { rank: own, peer: rank("peer"), text }))
         }
+        "straggler" if is_sure_to_be_late(document) => {
+            let rank = document.value.get("rank").and_then(Value::as_u64).and_then(|rank| rank.try_into().ok());
+            let Some(rank) = rank.map(Rank) else { return true };
+            let text = bounded_text(word("text").as_bytes(), sink.limits.max_text_chars).into();
+            WatchEvent::Late(Box::new(WatchedLate { rank, text }))
+        }
         _ => return true,
     };
     let at = seconds("at").map(|ns| WallTime { ns, error_ns: 0, has_year: true });
@@ -107,6 +124,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
         WatchEvent::Recovered(_) => "watch: moves again".to_owned(),
         WatchEvent::Began(_) => "watch: the first process began".to_owned(),
         WatchEvent::SlowLink(link) => format!("watch: {}", link.text),
+        WatchEvent::Late(late) => format!("watch: {}", late.text),
         WatchEvent::Gone(..) => "watch: processes have ended".to_owned(),
         WatchEvent::Ranks(ranks) => format!("watch: {} processes with a rank", ranks.len()),
     };
@@ -254,7 +272,11 @@ mod tests {
         let pair = read(text.replace("null", "7").as_bytes());
         let [WatchEvent::SlowLink(link)] = &events(&pair)[..] else { panic!("{pair:?}") };
         assert_eq!(link.peer.map(|rank| rank.0), Some(7));
-        assert_eq!(events(&read(text.replace("network", "host").as_bytes())), [] as [&WatchEvent; 0]);
+        let late = text.replace("network", "host");
+        assert_eq!(events(&read(late.as_bytes())), [] as [&WatchEvent; 0]);
+        let sure = late.replace("\"share\"", "\"persistent\": true, \"confidence\": \"high\", \"share\"");
+        assert!(matches!(events(&read(sure.as_bytes()))[..], [WatchEvent::Late(late)] if late.rank.0 == 2));
+        assert_eq!(events(&read(sure.replace("0.9", "0.7").as_bytes())), [] as [&WatchEvent; 0]);
         let nobody = read(text.replace("\"rank\": 2", "\"rank\": -2").as_bytes());
         assert_eq!((nobody.observations.len(), nobody.notes[0].kind), (0, NoteKind::Malformed));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringleader_watch::digest::{ProcessState, SeenBy};
 use ringleader_watch::engine::{Engine, Settings};
-use ringleader_watch::event::{Event, SeenRank, What};
+use ringleader_watch::event::{Event, SeenRank, Straggler, What};
 use ringleader_watch::membership::attempts::{self, Attempt};
 use ringleader_watch::tree;
 use ringleader_watch::view::{JobState, View};
@@ -34,6 +34,8 @@ pub(crate) struct Eye {
     stacks: BTreeMap<u32, Vec<String>>,
     asks_ras: bool,
     guard: GuardFeed,
+    /// The newest word on a rank that is persistently late.
+    late: Option<Straggler>,
 }
 
 /// What one look has brought.
@@ -48,6 +50,11 @@ pub(crate) struct Looked {
     pub(crate) tree: Option<String>,
 }
 
+/// Whether the rank is the slowest at this moment.
+fn still_slowest(view: &View, late: &Straggler) -> bool {
+    view.slowest.as_ref().is_some_and(|slowest| slowest.rank == late.rank)
+}
+
 impl Eye {
     pub(crate) fn new(agent: Agent, nodes: Option<Nodes>, settings: Settings, asks_ras: bool) -> Self {
         Self {
@@ -59,7 +66,13 @@ impl Eye {
             stacks: BTreeMap::new(),
             asks_ras,
             guard: GuardFeed::default(),
+            late: None,
         }
+    }
+
+    /// A rank is persistently late: bundles say so as long as it is the slowest.
+    pub(crate) fn remember(&mut self, late: Straggler) {
+        self.late = Some(late);
     }
 
     pub(crate) fn view(&self) -> &View {
@@ -164,6 +177,7 @@ impl Eye {
             .into_iter()
             .chain(stalls)
             .chain(self.engine.slow_link().cloned().map(What::Straggler))
+            .chain(self.late.clone().filter(|late| still_slowest(view, late)).map(What::Straggler))
             .map(|what| Event::new(now_ns, what))
             .filter_map(|event| serde_json::to_string(&event).ok())
             .map(|line| line + "\n");

@@ -116,8 +116,10 @@ impl Judged {
         match reason {
             Reason::Incident => true,
             Reason::Doubt { was_seen, than } => {
+                // Whoever ends a job ends what is in flight, too: a guess that it hung is no reason to speak.
+                let is_guessed_hang = verdict.category == Category::Hang && !is_certain;
                 has_cause
-                    && (!was_seen || is_certain && is_failure || is_slow)
+                    && (!was_seen && !is_guessed_hang || is_certain && is_failure || is_slow)
                     && (than == 0 || self.worth() > than)
             }
             Reason::Slow => is_slow,

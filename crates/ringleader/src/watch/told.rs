@@ -5,10 +5,21 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use std::path::Path;
+
+use ringleader_collect::follow;
+use ringleader_report::json::Culprit;
+
 use super::incident::Judged;
 
 /// Between two looks at whether a stall is over.
 const NAP: Duration = Duration::from_millis(50);
+/// A verdict on a rank that works is held this many times as long: an evaluation on one rank takes a minute or two.
+const WORKERS: u32 = 4;
+/// A rank works if it has used this share of a processor since the verdict, percent.
+const WORK_PERCENT: u64 = 50;
+/// The least time over which that is measured.
+const MEASURED: Duration = Duration::from_secs(1);
 /// Said where a later look finds no cause.
 pub(super) const STANDS: &str = "another look at the same stall shows no more: the verdict before it stands";
 /// [`Judged::worth`] of a verdict that nothing can better.
@@ -61,7 +72,23 @@ impl Told {
 
     /// Waits for what a verdict names to end by itself, where it may; whether it did. As [`Self::persists`].
     pub(super) fn passes(&self, judged: &Judged, since: Instant, hold: Duration, before: u32) -> bool {
-        judged.may_pass() && !self.persists(since, judged.hold(hold), before)
+        if !judged.may_pass() {
+            return false;
+        }
+        let effort = Effort::new(&judged.report.verdict.culprits);
+        let hold = judged.hold(hold);
+        if !self.persists(since, hold, before) {
+            return true;
+        }
+        let longer = hold * WORKERS;
+        if since.elapsed() >= longer || hold.is_zero() || self.is_over.load(Ordering::Relaxed) {
+            return false;
+        }
+        let measured = effort.began.elapsed();
+        if measured < MEASURED && !self.persists(Instant::now(), MEASURED.saturating_sub(measured), before) {
+            return true;
+        }
+        effort.goes_on() && !self.persists(since, longer, before)
     }
 
     /// Waits until the stall is as old as `hold`, or the job ends; whether it still lasts. `before`: recoveries when it began.
@@ -76,9 +103,59 @@ impl Told {
     }
 }
 
+/// Processor time of the culprits on this machine, to be compared later.
+struct Effort {
+    began: Instant,
+    /// Ticks of each process.
+    ticks: Vec<(u32, u64)>,
+}
+
+impl Effort {
+    fn new(culprits: &[Culprit]) -> Self {
+        let host = follow::host();
+        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        let is_here = |c: &&Culprit| c.host.as_deref().is_none_or(|name| short(name) == short(&host));
+        let pids = culprits.iter().filter(is_here).filter_map(|c| c.pid);
+        Self { began: Instant::now(), ticks: pids.filter_map(|pid| Some((pid, ticks(pid)?))).collect() }
+    }
+
+    /// One of them works.
+    fn goes_on(&self) -> bool {
+        let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.ticks.iter().any(|(pid, before)| {
+            let used = ticks(*pid).map_or(0, |now| now.saturating_sub(*before));
+            used * 1000 / follow::ticks_per_second() * 100 >= ms.saturating_mul(WORK_PERCENT)
+        })
+    }
+}
+
+fn ticks(pid: u32) -> Option<u64> {
+    follow::process(Path::new("/proc"), pid).map(|stat| stat.cpu_ticks)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn culprit(pid: u32) -> Culprit {
+        Culprit { rank: Some(0), host: None, pid: Some(pid), local_rank: None, gpu: None, place: None }
+    }
+
+    #[test]
+    fn a_process_that_computes_works_and_one_that_sleeps_does_not() {
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (own, other) = (Effort::new(&[culprit(std::process::id())]), Effort::new(&[culprit(sleeper.id())]));
+        let nobody = Effort::new(&[Culprit { host: Some("elsewhere".into()), ..culprit(std::process::id()) }]);
+        let until = Instant::now() + Duration::from_millis(400);
+        let mut sum = 0_u64;
+        while Instant::now() < until {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(1));
+        }
+        assert!(own.goes_on());
+        assert!(!other.goes_on() && !nobody.goes_on());
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    }
 
     const HOLD: Duration = Duration::from_millis(400);
 

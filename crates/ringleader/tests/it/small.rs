@@ -31,6 +31,23 @@ fn what_a_program_states_before_its_orderly_end_was_overcome() {
     assert_eq!(cause(&[("job.log", &format!("{PLUGIN_FAILS}{failed}"))]), "net-plugin-error");
 }
 
+/// Whoever catches an exception catches it again: the last one, behind which nothing more is printed, is no failure either.
+#[test]
+fn an_exception_that_is_caught_again_and_again() {
+    let caught = "\
+Traceback (most recent call last):
+  File \"/srv/sing.py\", line 157, in main
+    import curves
+ModuleNotFoundError: No module named 'curves'
+";
+    let steps = |from: u32| (from..from + 3).map(|n| format!("step {n} loss 2.{n}\n")).collect::<String>();
+    let text = format!("{}{caught}{}{caught}step 6 saved\n", steps(0), steps(3));
+    assert_ne!(cause(&[("job.log", &text)]), "application-exception", "{text}");
+    // Another one, behind which nothing is printed, is.
+    let other = caught.replace("curves", "lines");
+    assert_eq!(cause(&[("job.log", &format!("{}{caught}{}{other}", steps(0), steps(3)))]), "application-exception");
+}
+
 /// Last words of another rank, of a handler or of a part of the program do not make a failure harmless.
 #[test]
 fn exceptions_are_not_overcome_by_last_words() {

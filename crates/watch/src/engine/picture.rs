@@ -16,6 +16,8 @@ use crate::words::list;
 
 /// From processes alone it is not visible whether a rank waits, so a job must have had time to end.
 const BROKEN_ALONE_NS: i64 = 15_000_000_000;
+/// A process may have been seen so much earlier than the end of the one that it follows.
+const FOLLOWED_NS: i64 = 2_000_000_000;
 /// Before the first operation of a job whose operations would show.
 const BROKEN_AT_START_NS: i64 = 5_000_000_000;
 /// As above, in the kernel without a break: loading of large files is not one such wait, a driver that hangs is.
@@ -251,8 +253,22 @@ pub(super) fn broken_alone(ledger: &Ledger<'_>) -> Option<Stall> {
     let is_stuck = |r: &&Member<'_>| {
         r.is_broken(ledger.now_ns) && !r.is_silent && ledger.now_ns - r.word.state_since_ns > after_ns(r)
     };
-    let broken: Vec<&Member<'_>> =
-        ledger.members.iter().filter(is_stuck).filter(|r| r.word.digest.rank.is_some()).collect();
+    // A loop around the job started it again: the new process of the rank came when the old one had ended.
+    let is_followed = |r: &&Member<'_>| {
+        let is_next = |other: &Member<'_>| {
+            other.word.digest.rank == r.word.digest.rank
+                && other.node == r.node
+                && other.word.state == ProcessState::Alive
+                && other.word.state_since_ns + FOLLOWED_NS >= r.word.state_since_ns
+        };
+        r.is_over() && ledger.members.iter().any(is_next)
+    };
+    let broken: Vec<&Member<'_>> = ledger
+        .members
+        .iter()
+        .filter(is_stuck)
+        .filter(|r| r.word.digest.rank.is_some() && !is_followed(r))
+        .collect();
     let since = broken.iter().map(|r| r.word.state_since_ns).min()?;
     if broken.len() == ledger.members.len() {
         return None;

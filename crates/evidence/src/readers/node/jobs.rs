@@ -16,7 +16,8 @@ impl Reader<'_, '_, '_> {
         let mut rows = Vec::new();
         let mut groups = BTreeSet::new();
         let shared = jobs.shared_pids();
-        let own = own(jobs);
+        let asked = asked(jobs);
+        let own = own(jobs, &asked);
         for process in jobs.processes.iter().take(MAX_ROWS) {
             let pid = Pid(process.known_pid(&shared));
             let place = self.places.next_number("pid", u64::from(process.pid), self.sink);
@@ -37,6 +38,7 @@ impl Reader<'_, '_, '_> {
                 command: command.into(),
                 picked: Some(Box::new(PickedProcess {
                     is_of_job: own.contains(&process.pid),
+                    was_asked_for: asked.contains(&process.pid),
                     started_ns: Some(process.started_ns).filter(|ns| *ns > 0),
                     outer_pid: Some(Pid(process.pid)).filter(|outer| *outer != pid),
                     gpus: process.gpus.iter().take(64).filter_map(|gpu| PciAddress::parse(gpu)).collect(),
@@ -153,17 +155,19 @@ fn rank_of(jobs: &Jobs, process: &Process) -> Option<u32> {
     (parent.and_then(rank) != Some(own)).then_some(own)
 }
 
+/// Numbers of the processes that were asked for: `pid 4711, 4712 and all below`.
+fn asked(jobs: &Jobs) -> BTreeSet<u32> {
+    let list = jobs.chosen_by.strip_prefix("pid ").unwrap_or_default();
+    list.split([',', ' ']).filter_map(|word| word.parse().ok()).collect()
+}
+
 /// Numbers of the processes that are the job's own: ranks with what they started, what was asked for where none has a
 /// rank, and those beside ranks that nobody could look into, or that have ended.
-fn own(jobs: &Jobs) -> BTreeSet<u32> {
+fn own(jobs: &Jobs, asked: &BTreeSet<u32>) -> BTreeSet<u32> {
     let of = |pid: u32| jobs.processes.iter().find(|p| p.pid == pid);
     let ranks: Vec<&Process> = jobs.processes.iter().filter(|p| rank_of(jobs, p).is_some()).collect();
-    // `pid 4711, 4712 and all below`
-    let asked: BTreeSet<u32> = match jobs.chosen_by.strip_prefix("pid ") {
-        Some(list) => list.split([',', ' ']).filter_map(|word| word.parse().ok()).collect(),
-        None => BTreeSet::new(),
-    };
-    let roots: BTreeSet<u32> = if ranks.is_empty() { asked } else { ranks.iter().map(|p| p.pid).collect() };
+    let roots: BTreeSet<u32> =
+        if ranks.is_empty() { asked.clone() } else { ranks.iter().map(|p| p.pid).collect() };
     let is_below = |process: &Process| {
         let mut at = process;
         // No tree of processes is deeper, and parents that were read at different moments may form a ring.

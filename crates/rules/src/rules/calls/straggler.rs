@@ -9,7 +9,7 @@
 //! The rings: how long the kernels of one collective ran on each rank, by each GPU's own timer. Or the Flight Recorder:
 //! the time from enqueue to completion of the same collective, each on its rank's own clock: the straggler has the
 //! least, since it never waits. Where that rank is alone on its host, a cgroup of the host that was throttled in many
-//! periods (cpu.stat) while those of its peers were not. For a link: the watcher's event, which compares how long data
+//! periods (cpu.stat) while those of its peers were not. Or a watcher, which saw more of the job than its rings hold. For a link: the watcher's event, which compares how long data
 //! waits between hosts and how much of it passes.
 //!
 //! # What looks like it but is not
@@ -23,6 +23,7 @@
 
 mod link;
 mod rings;
+mod watched;
 
 use rayon::prelude::*;
 use ringleader_model::{
@@ -71,6 +72,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = groups.filter_map(|group| slowest(scene, group)).collect();
     findings.extend(rings::findings(scene));
     findings.extend(link::findings(scene));
+    findings.extend(watched::findings(scene));
     Outcome::from_findings(findings)
 }
 

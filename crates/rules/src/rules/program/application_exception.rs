@@ -61,6 +61,15 @@ struct Group<'s, 'a> {
     order: usize,
 }
 
+impl Group<'_, '_> {
+    /// The program went on after the exception at `cite`, or after the same one in the same source: whoever catches one catches
+    /// it again.
+    fn is_overcome(&self, scene: &Scene<'_>, cite: Cite) -> bool {
+        let mut same = self.members.iter().map(|own| own.observation.cite).filter(|c| c.source == cite.source);
+        same.any(|c| scene.was_overcome(c))
+    }
+}
+
 /// The headline as far as a title has room, cut between words; the proof has all of it.
 fn cut(headline: &str) -> String {
     let Some((end, _)) = headline.char_indices().nth(TITLE_CHARS) else { return headline.to_owned() };
@@ -104,7 +113,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let all = |is: &dyn Fn(Cite) -> bool| group.members.iter().all(|own| is(own.observation.cite));
         let (weight, confidence, severity) = if all(&|cite| scene.ended_in_order(cite)) {
             (Weight::Symptom, Confidence::Low, Severity::Warning)
-        } else if all(&|cite| scene.was_overcome(cite)) {
+        } else if all(&|cite| group.is_overcome(scene, cite)) {
             (Weight::Symptom, Confidence::Low, Severity::Info)
         } else if n > 0 || explained_already(scene, group) {
             (Weight::Symptom, Confidence::Low, Severity::Error)
