@@ -419,7 +419,8 @@ impl Page {
     /// Every job of the node with its verdict, where there are several. Those of recorded evidence are an open question.
     fn jobs(&mut self, report: &Report) {
         let Some(first) = report.jobs.first().filter(|_| open::has_jobs(report)) else { return };
-        let is_live = is_live(report);
+        // Bundles of a living node may be read later.
+        let is_live = is_live(report) && open::of_each_job(report).is_none();
         let title = if is_live { "jobs run on this node" } else { "jobs or attempts in what was given" };
         self.row(&format!("{} {title}", report.jobs.len()));
         let shown = if self.look.detail == Detail::Everything { usize::MAX } else { MAX_RANKS };

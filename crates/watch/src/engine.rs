@@ -413,7 +413,9 @@ fn judge(
         } else if is_full && history.ops_done >= FULL_LEAST_OPS {
             let longest_ns = history.rhythm.longest_inside_ns();
             patience_ns = patience_ns.min(FULL_NS.max(longest_ns.saturating_mul(FULL_SLACK)));
-        } else if is_full && group.tracks.iter().all(|track| track.stage == Stage::Started || has_started_pair(track)) {
+        } else if is_full
+            && group.tracks.iter().all(|track| track.stage == Stage::Started || has_started_pair(track))
+        {
             patience_ns = patience_ns.min(FULL_START_NS);
         }
         let is_still = ledger.known_ns - moved_ns > patience_ns;

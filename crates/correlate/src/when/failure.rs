@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::saying::Role;
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, NcclMessage, Rank, SourceId, SourceKind, TorchEvent, WallTime, WatchEvent, WatchedEnd,
+    Case, Cite, Evidence, Fact, NcclMessage, Observation, Rank, SourceId, SourceKind, TorchEvent, WallTime,
+    WatchEvent, WatchedEnd,
 };
 
 use crate::said::messages::Claims;
@@ -171,7 +172,20 @@ fn ended_well(case: &Case) -> bool {
             }
         }
     }
-    is_all && !last.is_empty() && last.values().all(|end| end.exit_code == Some(0))
+    // A watcher may come too late for the code; a ring keeps it.
+    let by_ring = |rank: Rank| {
+        let own = |o: &&Observation| o.who.rank == Some(rank);
+        let exits = case.observations.iter().filter(own).filter_map(|o| match &o.fact {
+            Fact::Ring(ring) => Some((ring.taken_ns, ring.exit.map(|(code, _)| code))),
+            _ => None,
+        });
+        exits.max().and_then(|(_, code)| code)
+    };
+    let is_well = |end: &WatchedEnd| match end.exit_code {
+        Some(code) => code == 0,
+        None => by_ring(end.rank) == Some(0),
+    };
+    is_all && !last.is_empty() && last.values().all(is_well)
 }
 
 /// How far each source shows that its program went on.
@@ -195,7 +209,9 @@ impl<'a> Survived<'a> {
         let caught = case.observations.iter().filter_map(|observation| {
             let Fact::Torch(TorchEvent::Exception(exception)) = &observation.fact else { return None };
             let cite = observation.cite;
-            survived.outlived(Way::Raised, cite).then(|| (cite.source, &*exception.class, &*exception.message))
+            survived
+                .outlived(Way::Raised, cite)
+                .then(|| (cite.source, &*exception.class, &*exception.message))
         });
         survived.caught = caught.collect();
         survived

@@ -103,7 +103,8 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             WatchEvent::SlowLink(Box::new(WatchedLink { rank: own, peer: rank("peer"), text }))
         }
         "straggler" if is_sure_to_be_late(document) => {
-            let rank = document.value.get("rank").and_then(Value::as_u64).and_then(|rank| rank.try_into().ok());
+            let rank =
+                document.value.get("rank").and_then(Value::as_u64).and_then(|rank| rank.try_into().ok());
             let Some(rank) = rank.map(Rank) else { return true };
             let text = bounded_text(word("text").as_bytes(), sink.limits.max_text_chars).into();
             WatchEvent::Late(Box::new(WatchedLate { rank, text }))

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use ringleader_report::SEVERAL_JOBS;
 use ringleader_report::json::Report;
 
+/// How the names of bundles end.
+const BUNDLE: &str = ".tar.zst";
 /// Commands that are shown.
 const MAX_COMMANDS: usize = 12;
 
@@ -26,7 +28,11 @@ pub(crate) fn name(report: &mut Report, paths: &[PathBuf]) {
 }
 
 fn commands(report: &Report, root: &str) -> Option<String> {
-    let folder = |path: &str| Some(path.split_once('/')?.0.to_owned());
+    // A bundle is one, too.
+    let folder = |path: &str| {
+        let name = path.split(['/', '!']).next().filter(|name| *name != path || path.ends_with(BUNDLE))?;
+        Some(name.to_owned())
+    };
     // A job is labelled by its first file.
     let of_jobs: BTreeSet<String> = report.jobs.iter().filter_map(|job| folder(&job.id)).collect();
     let all: Option<BTreeSet<String>> = report.looked_at.iter().map(|entry| folder(&entry.source)).collect();

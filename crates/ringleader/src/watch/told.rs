@@ -144,8 +144,10 @@ mod tests {
     #[test]
     fn a_process_that_computes_works_and_one_that_sleeps_does_not() {
         let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let (own, other) = (Effort::new(&[culprit(std::process::id())]), Effort::new(&[culprit(sleeper.id())]));
-        let nobody = Effort::new(&[Culprit { host: Some("elsewhere".into()), ..culprit(std::process::id()) }]);
+        let (own, other) =
+            (Effort::new(&[culprit(std::process::id())]), Effort::new(&[culprit(sleeper.id())]));
+        let nobody =
+            Effort::new(&[Culprit { host: Some("elsewhere".into()), ..culprit(std::process::id()) }]);
         let until = Instant::now() + Duration::from_millis(400);
         let mut sum = 0_u64;
         while Instant::now() < until {

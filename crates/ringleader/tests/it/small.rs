@@ -45,7 +45,10 @@ ModuleNotFoundError: No module named 'curves'
     assert_ne!(cause(&[("job.log", &text)]), "application-exception", "{text}");
     // Another one, behind which nothing is printed, is.
     let other = caught.replace("curves", "lines");
-    assert_eq!(cause(&[("job.log", &format!("{}{caught}{}{other}", steps(0), steps(3)))]), "application-exception");
+    assert_eq!(
+        cause(&[("job.log", &format!("{}{caught}{}{other}", steps(0), steps(3)))]),
+        "application-exception"
+    );
 }
 
 /// Last words of another rank, of a handler or of a part of the program do not make a failure harmless.

@@ -56,7 +56,8 @@ pub(super) fn split(case: &Case) -> Option<Vec<Job>> {
         }
     }
     let are_apart = |a: usize, b: usize| {
-        part.get(a) != part.get(b) && bundles.get(a).zip(bundles.get(b)).is_some_and(|(a, b)| a.contradicts(b))
+        part.get(a) != part.get(b)
+            && bundles.get(a).zip(bundles.get(b)).is_some_and(|(a, b)| a.contradicts(b))
     };
     let is_contested = (0..bundles.len()).any(|a| (a + 1..bundles.len()).any(|b| are_apart(a, b)));
     if !is_contested {
@@ -85,7 +86,11 @@ fn job(case: &Case, roots: &[&str], bundles: &[Bundle], own: &[usize]) -> Job {
         [first, rest @ ..] => format!("{} and {} more", first.trim_end_matches(['/', '!']), rest.len()),
     };
     let newest_ns = own.iter().filter_map(|at| bundles.get(*at)).map(|b| b.began_ns).max().unwrap_or(0);
-    Job { case: Case { sources: case.sources.clone(), observations, notes: notes.cloned().collect() }, label, newest_ns }
+    Job {
+        case: Case { sources: case.sources.clone(), observations, notes: notes.cloned().collect() },
+        label,
+        newest_ns,
+    }
 }
 
 /// Beginnings of the paths of each bundle's items: `job.tar.zst!`, `unpacked/`.
@@ -145,7 +150,12 @@ mod tests {
                 n_left_out: 0,
                 is_whole: true,
             };
-            let who = Who { rank: Some(Rank(0)), pid: Some(Pid(*pid)), host: Some((*host).into()), ..Who::default() };
+            let who = Who {
+                rank: Some(Rank(0)),
+                pid: Some(Pid(*pid)),
+                host: Some((*host).into()),
+                ..Who::default()
+            };
             case.observations.push(Observation {
                 who,
                 at: None,
@@ -171,10 +181,21 @@ mod tests {
 
     #[test]
     fn bundles_of_one_job_are_together() {
-        assert_eq!(labels(&[("a.tar.zst", "n1", 10, "29500"), ("b.tar.zst", "n2", 20, "29500")]), None, "two nodes");
-        assert_eq!(labels(&[("a.tar.zst", "n1", 10, "29500"), ("b.tar.zst", "n1", 10, "29500")]), None, "two looks");
-        let three =
-            [("a.tar.zst", "n1", 10, "29500"), ("b.tar.zst", "n2", 20, "29500"), ("c.tar.zst", "n1", 30, "29501")];
+        assert_eq!(
+            labels(&[("a.tar.zst", "n1", 10, "29500"), ("b.tar.zst", "n2", 20, "29500")]),
+            None,
+            "two nodes"
+        );
+        assert_eq!(
+            labels(&[("a.tar.zst", "n1", 10, "29500"), ("b.tar.zst", "n1", 10, "29500")]),
+            None,
+            "two looks"
+        );
+        let three = [
+            ("a.tar.zst", "n1", 10, "29500"),
+            ("b.tar.zst", "n2", 20, "29500"),
+            ("c.tar.zst", "n1", 30, "29501"),
+        ];
         let jobs = split(&case(&three)).unwrap();
         assert_eq!(jobs.len(), 2);
         assert_eq!(jobs[0].case.observations.len() + jobs[1].case.observations.len(), 3);

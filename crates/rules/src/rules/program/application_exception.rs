@@ -65,7 +65,8 @@ impl Group<'_, '_> {
     /// The program went on after the exception at `cite`, or after the same one in the same source: whoever catches one catches
     /// it again.
     fn is_overcome(&self, scene: &Scene<'_>, cite: Cite) -> bool {
-        let mut same = self.members.iter().map(|own| own.observation.cite).filter(|c| c.source == cite.source);
+        let mut same =
+            self.members.iter().map(|own| own.observation.cite).filter(|c| c.source == cite.source);
         same.any(|c| scene.was_overcome(c))
     }
 }

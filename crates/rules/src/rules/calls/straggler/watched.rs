@@ -1,6 +1,8 @@
 //! A rank that is late, by the word of a watcher that saw all of its collectives.
 
-use ringleader_model::{Cause, Confidence, Evidence, Fact, Finding, Impact, Severity, SourceKind, WatchEvent, Weight};
+use ringleader_model::{
+    Cause, Confidence, Evidence, Fact, Finding, Impact, Severity, SourceKind, WatchEvent, Weight,
+};
 
 use super::RULE;
 use crate::drafting;
