@@ -64,7 +64,12 @@ const OVERLAP_YIELD: f64 = 0.45;
 /// The reverse: how much longer a step with all communication hidden is than its computation alone.
 const CONTENTION: f64 = 0.5;
 /// Kinds that training may run beside computation.
-const OVERLAPS: [OpKind; 3] = [OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter];
+const OVERLAPS: [OpKind; 4] =
+    [OpKind::AllReduce, OpKind::AllGather, OpKind::ReduceScatter, OpKind::Broadcast];
+/// Launches of the optimizer in a step that are no longer a few for all weights together.
+const MANY_UPDATES: usize = 300;
+/// A rank that computes this share more than the mean of all has unequal work, percent.
+const UNEQUAL_PCT: i64 = 15;
 
 /// Fills in the replays and the advice.
 pub fn judge(analysis: &mut Analysis<'_>) {
@@ -203,6 +208,19 @@ fn host_side(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice
         "the GPU waits for the host to launch small pieces of work".to_owned(),
         "use fewer and larger kernels: torch.compile, CUDA graphs, fused optimizers, larger batches",
     ));
+    let n_updates = whatif::n_updates(analysis, replays);
+    if n_updates >= MANY_UPDATES {
+        let after = replays.after(analysis, |_, model| whatif::with_fused_optimizer(model));
+        let mut one = advise(
+            base,
+            after,
+            Cause::HostBound,
+            format!("the optimizer makes {n_updates} launches a step, while the GPU has nothing else to do"),
+            "update all weights in a few kernels: a fused or foreach optimizer, or torch.compile around its step",
+        );
+        one.is_structural = one.gain_pct >= LEAST_PCT;
+        advice.push(one);
+    }
     let floor = floor_ns(analysis).min(base);
     for one in advice.iter_mut().skip(first).filter(|one| one.after_ns < floor) {
         one.after_ns = floor;
@@ -281,6 +299,20 @@ fn communication(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Ad
         }
     }
     overlap(analysis, base, (exposed_cost, comm_ns), ns_per_byte, advice);
+    if let Some((n, again)) = whatif::repeated(analysis) {
+        let after = replays.after(analysis, |rank, model| {
+            whatif::without(again.get(rank).map_or(&[][..], Vec::as_slice), model);
+        });
+        let mut one = advise(
+            base,
+            after,
+            Cause::NoComputeOverlap,
+            format!("the same gradients are reduced {n} times a step"),
+            "accumulate them on each rank, and reduce them after the last backward pass only (no_sync(), accumulate())",
+        );
+        one.is_structural = one.gain_pct >= LEAST_PCT;
+        advice.push(one);
+    }
     shared_sms(analysis, base, comm_ns, advice);
 }
 
@@ -412,6 +444,10 @@ fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
             }
             let kind = op.and_then(|op| op.kind).or_else(|| view.timeline.call_of(work)?.kind);
             let Some(kind) = kind.filter(|kind| OVERLAPS.contains(kind)) else { continue };
+            // Buffers are broadcast before each forward pass; weights are large.
+            if kind == OpKind::Broadcast && op.is_none_or(|op| op.size_bytes < LARGE_BYTES) {
+                continue;
+            }
             // Waiting for other ranks is no cost.
             let cost = match op {
                 Some(op) => analysis.join.cost_ns(&analysis.views, op),
@@ -441,6 +477,37 @@ fn along(analysis: &Analysis<'_>) -> String {
         unequal.excess_pct,
         unequal.what.words()
     )
+}
+
+/// Unequal work of the GPUs, where the recorded hosts are so slow that another rank is late: without the recorder it is the
+/// one that computes most.
+fn unequal(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
+    let base = replays.base_ns;
+    if !is_explained(analysis.step_ns, replays.recorded_ns) {
+        return;
+    }
+    let compute: Vec<i64> = analysis.means.iter().map(|split| split.compute_ns).collect();
+    let mean = compute.iter().sum::<i64>() / (compute.len() as i64).max(1);
+    let Some((at, most)) = compute.into_iter().enumerate().max_by_key(|(_, ns)| *ns) else { return };
+    if most * 100 < mean * (100 + UNEQUAL_PCT) || !crate::axes::has_unequal_work(analysis) {
+        return;
+    }
+    let after = replays.after(analysis, |rank, model| whatif::with_equal_work(analysis, rank, model));
+    let rank = analysis.views.get(at).map_or(0, |view| view.rank);
+    let mut one = advise(
+        base,
+        after,
+        Cause::LoadImbalance,
+        format!(
+            "rank {rank} computes {} a step more than the mean of all{}",
+            ms(most - mean),
+            along(analysis)
+        ),
+        EQUAL_WORK,
+    );
+    one.culprits = vec![rank];
+    one.is_structural = one.gain_pct >= LATE_PCT;
+    advice.push(one);
 }
 
 fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
@@ -504,6 +571,8 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
         let is_of_host = is_replayed && matches!(straggler.why, Why::Host | Why::Data);
         if !is_of_host || whatif::does_more(&work, at) {
             advice.push(one);
+        } else {
+            unequal(analysis, replays, advice);
         }
     } else if analysis.pct(late.imbalance_ns.min(late.mean_wait_ns)) > LATE_PCT
         && crate::axes::has_unequal_work(analysis)

@@ -65,6 +65,8 @@ pub struct Host {
     pub step: u32,
     /// It launches communication.
     pub is_comm: bool,
+    /// It is a part of the optimizer.
+    pub is_optimizer: bool,
 }
 
 /// One piece of work.
@@ -235,6 +237,7 @@ fn host(
         step: step.checked_sub(1).map_or(NONE, |s| s as u32),
         is_comm: launched.iter().filter_map(works).any(|w| w.kind == WorkKind::Comm)
             || view.comm_calls.length_within(call.start_ns, call.start_ns + 1) > 0,
+        is_optimizer: view.optimizer.length_within(call.start_ns, call.start_ns + 1) > 0,
     }
 }
 
@@ -266,6 +269,7 @@ const NOTHING: Host = Host {
     waits_for: NONE,
     step: NONE,
     is_comm: false,
+    is_optimizer: false,
 };
 
 fn pieces(views: &[View<'_>], place: usize, steps: &Steps, join: &Join) -> Option<(Vec<Piece>, usize)> {

@@ -1,6 +1,7 @@
 //! Steps: found by annotations, by the optimizer, by the forward pass, or by what repeats.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use ringleader_model::{SpanKind, WorkKind};
 
@@ -125,12 +126,26 @@ pub fn find(view: &View<'_>) -> Steps {
         let place = marks.partition_point(|mark| mark.start_ns <= begun);
         of_work.push(place.checked_sub(1).map_or(u32::MAX, |place| place as u32));
     }
+    // What follows the last optimizer is a step that the recording does not finish.
+    if found == Found::Optimizer {
+        let end = marks.last().map_or(i64::MAX, |mark| mark.end_ns);
+        for (at, step) in of_work.iter_mut().enumerate() {
+            if view.launch(at).is_some_and(|call| call.start_ns >= end) {
+                *step = u32::MAX;
+            }
+        }
+    }
     let n = marks.len();
     let mut ends = vec![i64::MIN; n];
     let mut before = i64::MIN;
-    for (work, step) in view.work().iter().zip(&of_work) {
+    let is_behind_all = |at: usize| {
+        let last = marks.last().map_or(i64::MAX, |mark| mark.start_ns);
+        view.launch(at).is_some_and(|call| call.start_ns >= last)
+    };
+    for (at, (work, step)) in view.work().iter().zip(&of_work).enumerate() {
         match ends.get_mut(*step as usize) {
             Some(end) => *end = (*end).max(work.end_ns),
+            None if is_behind_all(at) => {}
             None => before = before.max(work.end_ns),
         }
     }
@@ -145,29 +160,55 @@ pub fn find(view: &View<'_>) -> Steps {
     }
     // Where a timeline is cut, a part of the last step with work is missing, and all work of those behind it.
     let last = ends.iter().rposition(|end| *end != i64::MIN).unwrap_or(0);
-    let is_cut = view.timeline.is_damaged && last == 0;
-    let whole = if view.timeline.is_damaged { last.max(1) } else { all.len() };
-    let usual = usual(all.get(..whole.min(all.len())).unwrap_or(&all));
+    let starts: Vec<i64> = marks.iter().map(|mark| mark.start_ns).collect();
+    let is_open = matches!(found, Found::Optimizer | Found::Forward | Found::Repetition);
+    let (from, to) = if found == Found::Whole { (0, n) } else { crate::cut::whole(view, &starts, is_open) };
+    let to = if view.timeline.is_damaged { last.max(1).min(to) } else { to };
+    let is_cut = view.timeline.is_damaged && last == 0 || from >= to && n > 0;
+    let usual = usual(&all, if from < to { from..to } else { 0..n });
+    if found == Found::Optimizer && to.saturating_sub(from) < FEW && crate::cut::is_behind(view) {
+        let by_gpu = crate::cut::by_gpu(view);
+        if let Some(by_gpu) = by_gpu.filter(|by_gpu| by_gpu.all.len() + from + 1 > to) {
+            return by_gpu;
+        }
+    }
     Steps { found, all, of_work, usual, is_cut }
 }
+
+/// Fewer whole steps than this show little.
+const FEW: usize = 3;
 
 fn stream(view: &View<'_>, at: usize) -> Option<u32> {
     view.work().get(at).map(|work| work.stream)
 }
 
-/// Typical steps of the job: the first one warms up, and some are far longer than the others.
-fn usual(all: &[Step]) -> Vec<u32> {
+/// Typical steps of the job, of those that are whole: the first one warms up, and some are far longer than the others.
+fn usual(all: &[Step], whole: Range<usize>) -> Vec<u32> {
     let length = |at: &u32| all.get(*at as usize).map_or(0, Step::length_ns);
-    let places: Vec<u32> = (0..all.len() as u32).collect();
+    let begins = whole.start;
+    let places: Vec<u32> = (whole.start as u32..whole.end as u32).collect();
     // Steps in which the GPU did nothing were not recorded.
     let worked: Vec<u32> = places.iter().copied().filter(|at| length(at) > 0).collect();
     let places = if worked.is_empty() { places } else { worked };
-    let rest: Vec<u32> = if places.len() >= 3 { places.into_iter().skip(1).collect() } else { places };
-    let Some(median) = ringleader_model::median::lower(rest.iter().map(length)) else { return rest };
-    let kept: Vec<u32> =
-        rest.iter().copied().filter(|at| length(at) <= median.saturating_mul(OUTLIER)).collect();
-    if kept.is_empty() { rest } else { kept }
+    // In a window that begins within a step the first whole one is like any other.
+    let is_warm = begins > 0 || places.len() < 3;
+    alike(all, if is_warm { places } else { places.into_iter().skip(1).collect() })
 }
+
+/// Those of these steps that are not far longer than the others. Long ones that come again belong to the job: a new epoch,
+/// or a checkpoint, every few steps.
+pub(crate) fn alike(all: &[Step], places: Vec<u32>) -> Vec<u32> {
+    let length = |at: &u32| all.get(*at as usize).map_or(0, Step::length_ns);
+    let Some(median) = ringleader_model::median::lower(places.iter().map(length)) else { return places };
+    let is_usual = |at: &u32| length(at) <= median.saturating_mul(OUTLIER);
+    let kept: Vec<u32> = places.iter().copied().filter(is_usual).collect();
+    let n_long = places.len() - kept.len();
+    let come_again = n_long >= 2 && n_long * RARE > places.len();
+    if kept.is_empty() || come_again { places } else { kept }
+}
+
+/// Long steps are rare up to one in this many.
+const RARE: usize = 5;
 
 /// Start of a step on the host.
 struct Mark {
@@ -210,7 +251,11 @@ fn boundaries(view: &View<'_>) -> (Found, Vec<Mark>) {
                 spans.push((span.start_ns, span.end_ns));
             }
         }
-        by_name.into_values().max_by_key(|spans| (spans.len(), spans.first().copied())).unwrap_or_default()
+        by_name
+            .into_values()
+            .map(together)
+            .max_by_key(|spans| (spans.len(), spans.first().copied()))
+            .unwrap_or_default()
     };
     let steps = spans_of(&|name| name.starts_with("Optimizer.step"));
     if steps.len() >= 2 {
@@ -233,6 +278,29 @@ fn boundaries(view: &View<'_>) -> (Found, Vec<Mark>) {
     }
 }
 
+/// Calls that follow one another at once are one: several optimizers of one kind update parts of the weights.
+fn together(spans: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    let pauses = spans.windows(2).filter_map(|pair| match pair {
+        [before, next] => Some(next.0 - before.1),
+        _ => None,
+    });
+    let mut pauses: Vec<i64> = pauses.collect();
+    pauses.sort_unstable();
+    // Up to eight calls in a step: then one pause in eight is as long as the rest of the step.
+    let long = pauses.get(pauses.len().saturating_sub(1) * 7 / 8).copied().unwrap_or(0);
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for (start, end) in spans {
+        match joined.last_mut() {
+            Some(last) if (start - last.1) * 100 < long * AT_ONCE_PCT => last.1 = end,
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+/// A pause of less than this share of the long ones, percent, is none.
+const AT_ONCE_PCT: i64 = 3;
+
 fn marks(starts: Vec<i64>, end: i64) -> Vec<Mark> {
     let ends: Vec<i64> = starts.iter().skip(1).copied().chain([end]).collect();
     starts
@@ -252,7 +320,7 @@ const NEARLY: f64 = 0.005;
 /// Distances that are tried: the most frequent, and the longest.
 const MAX_CANDIDATES: usize = 24;
 /// Parts of names of kernels that update parameters, in lower case.
-const OPTIMIZER: [&str; 4] = ["multi_tensor_apply", "adam", "sgd", "optimizer"];
+pub(crate) const OPTIMIZER: [&str; 4] = ["multi_tensor_apply", "adam", "sgd", "optimizer"];
 
 /// Starts of what repeats, where at least three rounds of the same kernels follow one another.
 fn repetition(view: &View<'_>) -> Option<Vec<i64>> {

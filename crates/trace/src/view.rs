@@ -29,6 +29,8 @@ pub struct View<'a> {
     pub overhead: Intervals,
     /// Calls of communication, with all that the framework does for them.
     pub comm_calls: Intervals,
+    /// When the optimizer updates the weights, by PyTorch's annotation.
+    pub optimizer: Intervals,
     /// What the recorder costs the host for each event that it keeps, ns.
     pub record_ns: i64,
     /// Starts of everything recorded of threads that launch work.
@@ -63,6 +65,23 @@ fn record_ns(spans: &[HostSpan]) -> i64 {
     let (_, gap, _) = gaps.select_nth_unstable(at);
     ((*gap as f64 * RECORD_FACTOR) as i64).clamp(RECORD_LIMITS_NS.0, RECORD_LIMITS_NS.1)
 }
+
+/// Loading, with the time between two loads in which the program does next to nothing else: an epoch ends, and the workers
+/// of the next one start.
+fn with_starts(loading: &Intervals, known: &Intervals, launches: &[i64]) -> Intervals {
+    let between = loading.list().windows(2).filter_map(|pair| match pair {
+        [(_, from), (to, _)] => Some((*from, *to)),
+        _ => None,
+    });
+    let starts = between.filter(|(from, to)| {
+        let launched = launches.partition_point(|at| at < to) > launches.partition_point(|at| at < from);
+        !launched && known.length_within(*from, *to) * 100 < (to - from) * ELSE_PCT
+    });
+    Intervals::of(loading.list().iter().copied().chain(starts))
+}
+
+/// Share of such a time, percent, that other work of the program stays below.
+const ELSE_PCT: i64 = 3;
 
 /// No launch.
 pub const NONE: u32 = u32::MAX;
@@ -130,12 +149,21 @@ impl<'a> View<'a> {
         let named = |s: &&HostSpan| is_loading.get(s.name as usize).copied().unwrap_or(false);
         let of = |span: &HostSpan| (span.start_ns, span.end_ns);
         let annotations = spans.iter().filter(|s| s.kind == SpanKind::Annotation);
+        let is_optimizer: Vec<bool> =
+            timeline.names.iter().map(|name| name.starts_with("Optimizer.step")).collect();
+        let updates = |s: &&HostSpan| is_optimizer.get(s.name as usize).copied().unwrap_or(false);
         // XLA prepares a step in one thread and launches it in others.
         let is_xla = timeline.recorder == Recorder::Xla;
         let is_known = |s: &&HostSpan| {
             matches!(s.kind, SpanKind::Runtime(_) | SpanKind::Operator)
                 && (is_xla || launching.contains(&s.thread))
         };
+        let known = Intervals::of(spans.iter().filter(is_known).map(of));
+        let launches: Vec<i64> = spans
+            .iter()
+            .filter(|s| s.kind == SpanKind::Runtime(RuntimeCall::Launch) && launching.contains(&s.thread))
+            .map(|s| s.start_ns)
+            .collect();
         Self {
             rank,
             is_rank_stated: timeline.rank.is_some(),
@@ -143,8 +171,12 @@ impl<'a> View<'a> {
             launch_of,
             runtime,
             main_stream: main_stream(&timeline.work),
-            loading: Intervals::of(annotations.filter(named).map(of)),
-            known: Intervals::of(spans.iter().filter(is_known).map(of)),
+            loading: with_starts(
+                &Intervals::of(annotations.clone().filter(named).map(of)),
+                &known,
+                &launches,
+            ),
+            known,
             overhead: Intervals::of(spans.iter().filter(|s| s.kind == SpanKind::Overhead).map(of)),
             comm_calls: Intervals::of(
                 spans
@@ -152,6 +184,7 @@ impl<'a> View<'a> {
                     .filter(|s| s.kind == SpanKind::Operator && is_comm.get(s.name as usize) == Some(&true))
                     .map(of),
             ),
+            optimizer: Intervals::of(annotations.filter(updates).map(of)),
             record_ns: record_ns(spans),
             recorded: spans.iter().filter(|s| launching.contains(&s.thread)).map(|s| s.start_ns).collect(),
         }

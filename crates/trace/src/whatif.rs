@@ -1,9 +1,13 @@
 //! The job replayed with one thing changed.
 
+use std::collections::BTreeMap;
+
 use ringleader_model::{OpKind, WorkKind, median};
 
 use crate::Analysis;
 use crate::replay::{self, Act, Host, Model, Played};
+use crate::split::Split;
+use crate::steps::Steps;
 use crate::view::NONE;
 
 /// Replays of one job.
@@ -172,9 +176,113 @@ pub(crate) fn with_buckets(analysis: &Analysis<'_>, model: &mut Model, ns_per_by
     let merged = (n_small * BUCKET_BYTES).checked_div(n_bytes).map_or(1, |n| n.clamp(1, 1_000)) as f64;
     let small = n_small as f64 / n_all.max(1) as f64;
     let left = 1.0 - small * (1.0 - 1.0 / merged);
+    let mut kept = 0.0;
     for host in model.hosts.iter_mut().filter(|host| host.is_comm) {
         host.busy_ns = (host.busy_ns as f64 * left) as i64;
         host.own_ns = (host.own_ns as f64 * left) as i64;
+        // A call that waits for the GPU (a barrier before it) goes with its waiting.
+        if host.act == Act::Sync {
+            kept += left;
+            if kept < 1.0 {
+                host.waits_for = NONE;
+            } else {
+                kept -= 1.0;
+            }
+        }
+    }
+}
+
+/// Launches of the optimizer in a usual step, on the rank that has most.
+pub(crate) fn n_updates(analysis: &Analysis<'_>, replays: &Replays) -> usize {
+    let of = |(model, steps): (&Model, &Steps)| {
+        let updates = |h: &&Host| h.is_optimizer && h.act == Act::Plain && steps.usual.contains(&h.step);
+        model.hosts.iter().filter(updates).count() / steps.usual.len().max(1)
+    };
+    replays.models.iter().zip(&analysis.steps).map(of).max().unwrap_or(0)
+}
+
+/// The optimizer is launched as a few kernels.
+pub(crate) fn with_fused_optimizer(model: &mut Model) {
+    for host in model.hosts.iter_mut().filter(|host| host.is_optimizer) {
+        host.busy_ns /= 10;
+        if host.act == Act::Plain {
+            host.own_ns /= 10;
+        }
+    }
+}
+
+/// A rank computes as much as the mean of all, step by step.
+pub(crate) fn with_equal_work(analysis: &Analysis<'_>, rank: usize, model: &mut Model) {
+    for places in &analysis.lateness.steps {
+        let of = |(at, splits): (&u32, &Vec<Split>)| splits.get(*at as usize).map(|split| split.compute_ns);
+        let compute: Vec<i64> = places.iter().zip(&analysis.splits).filter_map(of).collect();
+        let (Some(mine), Some(step)) = (compute.get(rank), places.get(rank)) else { continue };
+        let mean = compute.iter().sum::<i64>() / (compute.len() as i64).max(1);
+        if *mine > 0 {
+            for piece in model.pieces.iter_mut().filter(|p| p.step == *step && p.kind == WorkKind::Compute) {
+                piece.cost_ns = (piece.cost_ns as f64 * mean as f64 / *mine as f64) as i64;
+            }
+        }
+    }
+}
+
+/// Reductions of a step from here on, bytes, are those of gradients.
+const GRADIENT_BYTES: u64 = 1 << 20;
+
+/// Work that reduces gradients which a later one of the same step reduces again, for each rank; and how often. The sizes of a
+/// step's reductions are then the same sequence repeatedly.
+pub(crate) fn repeated(analysis: &Analysis<'_>) -> Option<(usize, Vec<Vec<u32>>)> {
+    let on_path = crate::axes::on_path(&analysis.axes);
+    let mut n_times = usize::MAX;
+    let mut all = Vec::new();
+    for (place, steps) in analysis.steps.iter().enumerate() {
+        let mut of_rank = Vec::new();
+        for step in &steps.usual {
+            let mut sequences: BTreeMap<u32, Vec<(u32, OpKind, u64)>> = BTreeMap::new();
+            for (at, _) in steps.of_work.iter().enumerate().filter(|(_, of)| *of == step) {
+                let Some(op) = analysis.join.op_of(place, at).filter(|op| !on_path.contains(&op.group))
+                else {
+                    continue;
+                };
+                if let Some(kind @ (OpKind::AllReduce | OpKind::ReduceScatter)) = op.kind
+                    && op.size_bytes >= GRADIENT_BYTES
+                {
+                    sequences.entry(op.group).or_default().push((at as u32, kind, op.size_bytes));
+                }
+            }
+            let longest = sequences.into_values().max_by_key(Vec::len)?;
+            let n = longest.len();
+            let same = |a: usize, b: usize| match (longest.get(a), longest.get(b)) {
+                (Some(a), Some(b)) => (a.1, a.2) == (b.1, b.2),
+                _ => false,
+            };
+            // One size alone repeats in any case.
+            let is_period = |p: &usize| {
+                n % p == 0 && (*p..n).all(|at| same(at, at - p)) && (1..*p).any(|at| !same(at, 0))
+            };
+            let period = (2..=n / 2).find(is_period)?;
+            n_times = n_times.min(n / period);
+            of_rank.extend(longest.into_iter().take(n - period).map(|(at, ..)| at));
+        }
+        all.push(of_rank);
+    }
+    (2..usize::MAX).contains(&n_times).then_some((n_times, all))
+}
+
+/// These reductions are left out, with their calls.
+pub(crate) fn without(pieces: &[u32], model: &mut Model) {
+    for at in pieces {
+        let Some(piece) = model.pieces.get_mut(*at as usize) else { continue };
+        (piece.cost_ns, piece.op) = (0, 0);
+        // All that the framework does for the call.
+        let launch = piece.launch as usize;
+        let until = launch.saturating_add(1).min(model.hosts.len());
+        let (before, after) = model.hosts.split_at_mut(until);
+        let calls = before.iter_mut().rev().take_while(|host| host.is_comm);
+        let rest = after.iter_mut().take_while(|host| host.is_comm);
+        for host in calls.chain(rest) {
+            (host.busy_ns, host.own_ns) = (0, 0);
+        }
     }
 }
 

@@ -56,9 +56,20 @@ const NAME: &[u8] = b"dynolog";
 const HEAD_BYTES: usize = 40;
 /// Two rounds of requests: every process that asks at all has asked by then.
 const TWO_POLLS: Duration = Duration::from_secs(12);
-/// From the first answer to a common start. A profiler looks once a second, from the answer on, whether the start is near, and
-/// gives up if less than its warm-up is left then: a start at whole seconds would meet that limit.
-const TO_START: Duration = Duration::from_millis(12_500);
+/// Each question that a process asked while nobody listened can leave an answer behind that it reads before the next one:
+/// from then on it reads each answer so many questions late. Two were seen (PyTorch 2.11).
+const LAG: Duration = Duration::from_millis(10_500);
+/// What a profiler needs between its order and the start: 5 s of warm-up, and it looks once a second.
+const WARM_UP: Duration = Duration::from_secs(6);
+/// From the first answer to a common start: the others are told within a round. A profiler looks once a second, from the
+/// answer on, whether the start is near, and gives up if less than its warm-up is left then: a start at whole seconds would
+/// meet that limit.
+const TO_START: Duration = Duration::from_millis(24_500);
+const _: () = assert!(
+    (POLL.as_millis() + JITTER.as_millis() + LAG.as_millis() + WARM_UP.as_millis()) + 2_000
+        < TO_START.as_millis(),
+    "the last rank has to have its order in time"
+);
 /// Time between two questions of a process.
 const POLL: Duration = Duration::from_secs(5);
 /// Questions come this much earlier or later.
@@ -87,7 +98,8 @@ impl RecordArgs {
         say(
             "waiting for ranks to ask; they ask every few seconds if they were started with KINETO_USE_DAEMON=1.\n\
              Recording slows the recorded steps (by half where they are short) and writes some megabytes a rank. A job that its \
-             hosts bound stays slower afterwards (by a sixth where it was measured): the recorder stays attached.\n",
+             hosts bound stays slower afterwards (by a sixth where it was measured): the recorder stays attached, unless the job \
+             was started with TEARDOWN_CUPTI=1.\n",
         );
         let (recorded, mut seen) = self.until_they_step(recording)?;
         let mut text = String::new();
@@ -131,7 +143,7 @@ impl RecordArgs {
             let held: Held =
                 recorded.files.iter().filter_map(|(pid, p)| Some((*pid, window_of(p)?))).collect();
             let left = Duration::from_secs(self.timeout).saturating_sub(begun.elapsed());
-            if held.len() == recorded.files.len() || left < TWO_POLLS * 2 {
+            if held.len() == recorded.files.len() || left < TWO_POLLS + TO_START {
                 return Ok((recorded, held));
             }
             say("a rank has not made a step yet; recording again\n");

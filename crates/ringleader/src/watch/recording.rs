@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::gather;
 use crate::trace::record::{Recorded, Recording, Window};
 
-/// Ranks ask every few seconds; they then wait for a common time, record, and write.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Ranks ask every 5 s, or 10 s after nobody has listened; they then wait 25 s for a common time, record, and write.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What is to be recorded, and why.
 #[derive(Clone, Debug)]

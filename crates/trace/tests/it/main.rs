@@ -10,6 +10,7 @@ mod mesh;
 mod pipeline;
 mod public;
 mod robust;
+mod windows;
 
 use std::path::{Path, PathBuf};
 
