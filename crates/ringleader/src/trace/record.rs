@@ -36,7 +36,7 @@ pub(crate) struct RecordArgs {
     /// Steps to record
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=200))]
     steps: u32,
-    /// Begin at the next multiple of this step: choose more steps than the job runs in 15 s
+    /// Begin at the next multiple of this step: choose more steps than the job runs in 20 s
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     at_multiple: u32,
     /// Record this many milliseconds from a common start, for programs whose optimizer is not PyTorch's: the same time,
