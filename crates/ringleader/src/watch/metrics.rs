@@ -102,7 +102,7 @@ pub(crate) fn older(text: &str) -> String {
             ["# HELP ", "# TYPE "].into_iter().find_map(|mark| Some((mark, line.strip_prefix(mark)?)));
         match about.and_then(|(mark, rest)| Some((mark, rest.split_once(' ')?))) {
             Some((mark, (name, rest))) if counters.contains(name) => {
-                out.push_str(&format!("{mark}{name}_total {rest}"));
+                out.extend([mark, name, "_total ", rest]);
             }
             _ => out.push_str(line),
         }
