@@ -143,6 +143,11 @@ pub(super) fn all() -> impl Iterator<Item = Topic> {
     terms().map(|term| topic(&term))
 }
 
+/// The names of all words.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    terms().map(|term| term.name)
+}
+
 /// The word that is asked for, in lower case; with the brackets, the colon or the hyphens of the report, or without.
 pub(super) fn get(lower: &str) -> Option<Topic> {
     let bare = |text: &str| text.trim_matches([' ', ':', '[', ']', '`', '…']).replace('-', " ");

@@ -33,7 +33,10 @@ pub(super) fn impact_of(text: &str) -> Impact {
     let mut impact = Impact::Harmless;
     let (mut is_first, mut last, mut before_last) = (true, "", "");
     for word in text.split_ascii_whitespace() {
-        let bare = word.trim_matches(['(', ')', ';', ':', ',', '.', '`']);
+        // Most words have no sign around them, and every status is asked for where a question is looked up by its words.
+        let is_bare =
+            word.bytes().next_back().is_some_and(|b| b.is_ascii_alphanumeric()) && !word.starts_with('(');
+        let bare = if is_bare { word } else { word.trim_matches(['(', ')', ';', ':', ',', '.', '`']) };
         // Wherever they stand: `on NVSwitch hosts reset all GPUs`.
         let destroys = match (last, bare) {
             (_, "power-cycle") | ("power", "cycle") | ("nvidia-smi", "-r") | ("reset", "all" | "its") => true,
