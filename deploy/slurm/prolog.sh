@@ -9,15 +9,19 @@ ringleader=${RINGLEADER:-ringleader}
 gpus=$RINGLEADER_GPUS
 [ -n "$gpus" ] || gpus=$(printf '%s\n' "$SLURM_JOB_GPUS" | tr , '\n' | awk -F- '/^[0-9]/ { n += NF > 1 ? $2 - $1 + 1 : 1 } END { if (n) print n }')
 case "$gpus" in *[!0-9]* | '') gpus= ;; esac
-out=$(timeout 30 "$ringleader" check --for prolog --quick --quiet --color never ${gpus:+--gpus "$gpus"} 2>&1)
+out=$(timeout 30 "$ringleader" check --for prolog --quick --quiet --color never --width 400 ${gpus:+--gpus "$gpus"} 2>&1)
 code=$?
 say() {
   logger -t ringleader-prolog -- "job ${SLURM_JOB_ID:-?}: $1" 2>/dev/null
   # slurmd reports this as the reason.
-  printf '%s\n' "$1" | head -n 3 >&2
+  printf '%s\n' "$1" >&2
+}
+# What fails, a line each; all that was said if no line has the form of a failing check.
+failing() {
+  printf '%s\n' "$out" | sed -n 's/^ *FAIL  *\([^ ]*\)  */\1: /p' | head -n 3 | grep . || printf '%s\n' "$out" | head -n 3
 }
 case "$code" in
-  4) say "$out"; exit 1 ;;
-  126 | 127) say "$ringleader could not be started, so this node was not checked: set RINGLEADER to its full path" ;;
+  4) say "$(failing)"; exit 1 ;;
+  126 | 127) say "$ringleader could not be started, so this node was not checked: write its full path into prolog.sh (ringleader=...)" ;;
 esac
 exit 0

@@ -10,7 +10,7 @@ mkdir -p "$dir" 2>/dev/null || dir=/tmp
 timeout 10 "$ringleader" env --format slurm --dir "$dir" 2>/dev/null
 case $? in
   126 | 127)
-    why="$ringleader could not be started, so the task has none of its settings: set RINGLEADER to its full path"
+    why="$ringleader could not be started, so the task has none of its settings: write its full path into task-prolog.sh (ringleader=...)"
     logger -t ringleader-task-prolog -- "job ${SLURM_JOB_ID:-?}: $why" 2>/dev/null
     printf '%s\n' "$why" >&2
     ;;

@@ -84,6 +84,37 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
+    /// All of them, in the order of the list above.
+    pub const ALL: [Self; 27] = [
+        Self::FlightRecorder,
+        Self::NcclLog,
+        Self::TorchLog,
+        Self::ElasticError,
+        Self::Ras,
+        Self::Ring,
+        Self::Stacks,
+        Self::Processes,
+        Self::NvidiaSmi,
+        Self::Dcgmi,
+        Self::GpuServices,
+        Self::BugReport,
+        Self::KernelLog,
+        Self::NcclTests,
+        Self::Limits,
+        Self::Environment,
+        Self::CopyTest,
+        Self::Network,
+        Self::System,
+        Self::Scheduler,
+        Self::NodeSnapshot,
+        Self::Watch,
+        Self::Guard,
+        Self::Timeline,
+        Self::Bundle,
+        Self::PlainText,
+        Self::Unknown,
+    ];
+
     /// Stable name, as printed in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -117,6 +148,16 @@ impl SourceKind {
         }
     }
 }
+
+/// `Unknown` stays the last: a kind that is added and not listed then fails here.
+const _: () = {
+    assert!(SourceKind::ALL.len() == SourceKind::Unknown as usize + 1);
+    let mut at = 0;
+    while at < SourceKind::ALL.len() {
+        assert!(SourceKind::ALL[at] as usize == at);
+        at += 1;
+    }
+};
 
 /// The place in a source that an observation cites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,7 +3,7 @@
 //!
 //! The open questions of a report repeat both for readers that know neither list; here each is printed once.
 
-use crate::json::{Evidence, Finding, Report, Role, Statement, Undecided};
+use crate::json::{Evidence, Finding, LookedAt, Report, Role, Statement, Undecided};
 
 /// Statements that are shown unfolded unless everything is asked for.
 pub(crate) const MAX_STATEMENTS: usize = 4;
@@ -81,13 +81,19 @@ pub(crate) fn of_each_job(report: &Report) -> Option<&str> {
     report.undecided.iter().find(|open| open.question.starts_with(JOBS)).map(|open| open.command.as_str())
 }
 
+/// The readers' remark on a file, or what a compressed one holds, without a byte.
+const EMPTY: &str = "the file is empty";
+
 /// Why there is nothing to judge, if no part of the evidence could be read or was of a known kind.
 pub(crate) fn nothing(report: &Report) -> Option<String> {
-    let is_blank = |kind: &str| matches!(kind, "not-read" | "empty" | "unknown");
+    let is_blank = |entry: &LookedAt| {
+        matches!(entry.kind.as_str(), "not-read" | "empty" | "unknown")
+            || entry.kind == "text" && entry.notes.iter().any(|note| note.text == EMPTY)
+    };
     let is_empty = report.verdict.cause == "undecided"
         && report.findings.is_empty()
         && report.statements.is_empty()
-        && report.looked_at.iter().all(|entry| is_blank(&entry.kind));
+        && report.looked_at.iter().all(is_blank);
     if !is_empty {
         return None;
     }

@@ -19,7 +19,7 @@ use ringleader_report::quote::plain;
 use crate::command::{Subcommand, print};
 use crate::env::answer::{Answer, Check, Compared, Standing, State, Variable};
 use crate::env::installed::Installed;
-use crate::env::job::Job;
+use crate::env::job::{Job, Sort};
 use crate::env::plan::{Fate, Setting, Wants, fate};
 use crate::exit::Code;
 use crate::failure::{Failure, has_proc};
@@ -85,6 +85,9 @@ impl Subcommand for EnvArgs {
             Some(pid) => Some(Job::read(Path::new("/proc"), pid).map_err(|source| unreadable(pid, &source))?),
             None => None,
         };
+        if let (Some(pid), Some(Sort::NoRank)) = (self.check, job.as_ref().map(|job| job.sort)) {
+            return Err(Failure::Absent { why: no_rank(pid) });
+        }
         // What a job has loaded is what counts for it.
         if let Some(job) = &job {
             installed.torch = job.torch.clone().or(installed.torch);
@@ -96,15 +99,23 @@ impl Subcommand for EnvArgs {
             ..Wants::of(&installed, plugin::find(), &dir)
         };
         let settings = wants.settings();
+        let mut without_nccl = false;
         let check = job.map(|job| {
             let mut check = job.check(&settings, wants.torch, wants.nccl);
             check.settings.splice(0..0, without_plugin(&job, &wants));
+            if job.sort == Sort::WithoutNccl {
+                check.settings.retain(|setting| !is_of_nccl(&setting.name));
+                without_nccl = true;
+            }
             check
         });
         let lacks = check
             .as_ref()
             .is_some_and(|check| check.settings.iter().any(|setting| setting.standing != Standing::Good));
-        let answer = answer(&installed, &wants, &settings, check);
+        let mut answer = answer(&installed, &wants, &settings, check);
+        if without_nccl {
+            answer.notes = vec![WITHOUT_NCCL.to_owned()];
+        }
         let text = match (self.format, &answer.check) {
             (Format::Json | Format::JsonV1, _) => {
                 serde_json::to_string_pretty(&answer).map(|text| text + "\n").map_err(Failure::Json)?
@@ -127,7 +138,13 @@ impl EnvArgs {
     /// What must be known where the printed lines go to a shell or a file: on standard error.
     fn remark(&self, answer: &Answer) {
         let mut remarks = Vec::new();
-        if answer.installed.plugin.is_none() {
+        // Of a running job the report itself says what it has loaded.
+        if answer.check.is_none() {
+            let is_missing = |note: &&String| note.starts_with("PyTorch ") || note.starts_with("NCCL ");
+            remarks.extend(answer.notes.iter().filter(is_missing).cloned());
+        }
+        let is_asked_for = answer.check.is_none() || !answer.notes.iter().any(|note| note == WITHOUT_NCCL);
+        if answer.installed.plugin.is_none() && is_asked_for {
             remarks.push(format!("{}; without it nothing sees single operations of NCCL", plugin::missing()));
         }
         if matches!(self.format, Format::Dotenv | Format::Slurm | Format::K8s) {
@@ -143,6 +160,22 @@ impl EnvArgs {
             let _ = writeln!(out, "note: {remark}");
         }
     }
+}
+
+/// What there is to say of a job that has not loaded NCCL.
+const WITHOUT_NCCL: &str = "no process of this job has loaded NCCL: it uses gloo or another backend, and settings of NCCL (NCCL_*, \
+                            TORCH_NCCL_*) have no effect there";
+
+/// Names that only NCCL, or PyTorch's backend for it, reads, and the path on which NCCL finds a plugin.
+fn is_of_nccl(name: &str) -> bool {
+    name.starts_with("NCCL_") || name.starts_with("TORCH_NCCL_") || name == "LD_LIBRARY_PATH"
+}
+
+fn no_rank(pid: u32) -> String {
+    format!(
+        "process {pid} is no rank: neither it nor a process that it started has a rank in its environment (RANK, SLURM_PROCID, \
+         OMPI_COMM_WORLD_RANK and others), and it has loaded neither PyTorch nor NCCL"
+    )
 }
 
 /// The plugin, as a setting that a job lacks: it was not found, so no value for it can be named.
@@ -261,7 +294,8 @@ fn said(answer: &Answer, check: &Check, is_quiet: bool) -> String {
         let should =
             setting.should.as_deref().map_or(String::new(), |value| format!("should be {}; ", plain(value)));
         let why = match setting.standing {
-            Standing::Missing | Standing::Differs => format!("{should}without it: {}", setting.why),
+            Standing::Missing => format!("{should}without it: {}", setting.why),
+            Standing::Differs => format!("{should}with this value: {}", setting.why),
             _ => setting.why.clone(),
         };
         for line in wrapped(&why, WIDTH - 11) {
@@ -270,8 +304,13 @@ fn said(answer: &Answer, check: &Check, is_quiet: bool) -> String {
     }
     let n_good = check.settings.len() - bad.len();
     let _ = writeln!(out, "  good     {n_good} of {} settings", check.settings.len());
+    if answer.notes.iter().any(|note| note == WITHOUT_NCCL) {
+        for line in wrapped(WITHOUT_NCCL, WIDTH) {
+            let _ = writeln!(out, "{line}");
+        }
+    }
     if !bad.is_empty() {
-        out.push_str("It keeps its settings. Before the next start: eval \"$(ringleader env)\"\n");
+        out.push_str("A running job cannot be changed. Before its next start: eval \"$(ringleader env)\"\n");
     }
     out
 }

@@ -202,7 +202,9 @@ fn by_name(name: &str) -> Vec<Topic> {
     }
     // A line of a log that holds such words is read as a line.
     let n_before = topics.len();
-    if name.len() <= MAX_ASKED {
+    // A word of a report is that word, whatever texts hold it.
+    let is_term = topics.iter().any(|topic| topic.kind == Kind::Term);
+    if name.len() <= MAX_ASKED && !is_term {
         topics.extend(event::asked(name).map(topics::event));
         // A shell's 128 + signal is also the number of some Xid.
         let number = name.parse::<u32>().ok().filter(|n| (129..160).contains(n));
@@ -272,10 +274,13 @@ fn by_number(lower: &str) -> Vec<Topic> {
     let mut topics = Vec::new();
     let code = u16::try_from(number).ok();
     if is(&["xid", "nvrm xid", "nvidia xid", "gpu xid"]) {
-        topics.extend(code.and_then(xid::get).map(topics::xid));
+        let known = code.and_then(xid::get).map(topics::xid);
+        // Of a number that is called an Xid and is none that is said, before anything is offered in its place.
+        topics.extend(known.or_else(|| (!all).then(|| topics::unknown_code("Xid", number))));
     }
     if is(&["sxid", "nvswitch sxid"]) {
-        topics.extend(sxid::get(number).map(topics::sxid));
+        let known = sxid::get(number).map(topics::sxid);
+        topics.extend(known.or_else(|| (!all).then(|| topics::unknown_code("SXid", number))));
     }
     if is(&["nccl", "nccl error", "ncclresult", "nccl result", "result", "ncclresult t"]) {
         topics.extend(u8::try_from(number).ok().and_then(nccl_result::get).map(topics::result));

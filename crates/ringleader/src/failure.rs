@@ -49,7 +49,7 @@ pub enum Failure {
         source: io::Error,
     },
     /// Nothing readable, or nothing known, in what was given.
-    #[error("find evidence in what was given: {n_files} files read, none of a known kind")]
+    #[error("find evidence in what was given: {n_files} {} read, none of a known kind", if *n_files == 1 { "file" } else { "files" })]
     NoUsableEvidence {
         /// Files that were read.
         n_files: usize,

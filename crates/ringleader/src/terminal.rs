@@ -11,7 +11,7 @@ pub(crate) struct LookArgs {
     /// Colour in the text report; auto obeys NO_COLOR
     #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN", env = "RINGLEADER_COLOR", hide_env = true)]
     color: Color,
-    /// Columns of the text report, 40 to 400 [default: the terminal's, else 80]
+    /// Columns of the text report, 40 to 400 [default: the terminal's, else COLUMNS, else 80]
     #[arg(long, value_name = "COLUMNS", env = "RINGLEADER_WIDTH", hide_env = true,
           value_parser = clap::value_parser!(u16).range(40..=400))]
     width: Option<u16>,
@@ -53,7 +53,7 @@ pub(crate) fn detail(quiet: bool, verbose: bool) -> Detail {
     }
 }
 
-/// How text looks on this terminal; a file or a pipe has 80 columns and no colour, unless asked for.
+/// How text looks on this terminal; a file or a pipe has the columns of COLUMNS, else 80, and no colour, unless asked for.
 pub(crate) fn look(color: Color, width: Option<u16>, detail: Detail) -> Look {
     let terminal = io::stdout().is_terminal();
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -66,6 +66,11 @@ pub(crate) fn look(color: Color, width: Option<u16>, detail: Detail) -> Look {
     };
     let own =
         || terminal.then(terminal_size::terminal_size).flatten().map(|(width, _)| width.0.clamp(40, 120));
-    let width = width.or_else(own).unwrap_or(80);
+    // Where there is no terminal, whoever made the pipe may have said how wide its reader is.
+    let told = || {
+        let columns = std::env::var("COLUMNS").ok().filter(|_| !terminal)?;
+        Some(columns.trim().parse::<u16>().ok()?.clamp(40, 400))
+    };
+    let width = width.or_else(own).or_else(told).unwrap_or(80);
     Look { width: width.into(), color, detail }
 }

@@ -384,6 +384,9 @@ impl Watch {
             let wants_to_stop = || self.seat.stop.load(Ordering::Relaxed);
             if is_time_up || is_enough || wants_to_stop() || is_unheard() && !is_heard_elsewhere {
                 self.wait_for_incidents();
+                if is_time_up {
+                    self.tell_end();
+                }
                 return self.code();
             }
             while Instant::now() < next && !self.seat.stop.load(Ordering::Relaxed) {
@@ -396,6 +399,15 @@ impl Watch {
                 thread::sleep(NAP.min(next.saturating_duration_since(Instant::now())));
             }
         }
+    }
+
+    /// A run that ends by the clock says so, and what it has seen: silence could be either.
+    fn tell_end(&self) {
+        let n_stalls = self.seat.picture.lock().unwrap_or_else(PoisonError::into_inner).n_stalls;
+        let seconds = self.args.for_s.unwrap_or_default();
+        let stalls = words::count(usize::try_from(n_stalls).unwrap_or(usize::MAX), "stall");
+        let verdicts = words::count(self.n_verdicts as usize, "verdict");
+        self.teller.note(format!("watched for {seconds} s (--for): {stalls}, {verdicts}; the job runs on"));
     }
 
     /// One look at the job.

@@ -38,10 +38,22 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
         let mark = mark(check.verdict, look);
         let room = look.width.saturating_sub(width + 12).max(20);
         let summary = quote::plain(&check.summary);
-        let _ = writeln!(out, "  {mark}  {:width$}  {}", check.id, clip(&summary, room));
+        // What is not well is said whole; of the rest as much as fits.
+        let is_whole = check.verdict > Verdict::Ok || look.detail == Detail::Everything;
+        let mut rows = if is_whole { quote::wrap(&summary, room) } else { vec![clip(&summary, room)] };
+        if rows.is_empty() {
+            rows.push(String::new());
+        }
+        for (n, row) in rows.iter().enumerate() {
+            if n == 0 {
+                let _ = writeln!(out, "  {mark}  {:width$}  {row}", check.id);
+            } else {
+                let _ = writeln!(out, "        {:width$}  {row}", "");
+            }
+        }
         if (check.verdict > Verdict::Ok && look.detail > Detail::Verdict) || look.detail == Detail::Everything
         {
-            details(&mut out, check, summary.chars().count() <= room, look);
+            details(&mut out, check, look);
         }
     }
     if !report.changes.is_empty() {
@@ -58,22 +70,33 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
                 }
             };
             let line = format!("{}: {what}", change.key);
-            let _ = writeln!(out, "  {}", clip(&quote::plain(&line), look.width.saturating_sub(2).max(20)));
+            for row in quote::wrap(&quote::plain(&line), look.width.saturating_sub(2).max(20)) {
+                let _ = writeln!(out, "  {row}");
+            }
         }
     }
     out
 }
 
-/// What is not well, unless the line of the check has said all of it.
-fn details(out: &mut String, check: &CheckResult, is_whole: bool, look: &Look) {
-    let room = if look.detail == Detail::Everything { 4000 } else { look.width.saturating_sub(12).max(20) };
+/// What is not well, unless the row of the check has said it.
+fn details(out: &mut String, check: &CheckResult, look: &Look) {
+    let room = look.width.saturating_sub(12).max(20);
+    let is_whole = look.detail == Detail::Everything;
+    let rows = |text: &str, room: usize| {
+        let text = quote::plain(text);
+        if is_whole { quote::wrap(&text, room) } else { vec![clip(&text, room)] }
+    };
     for item in &check.items {
         let line = format!("{}: {}", item.subject, item.text);
-        if !(is_whole && line == check.summary) {
-            let _ = writeln!(out, "          {}", clip(&quote::plain(&line), room));
+        if line != check.summary {
+            for row in rows(&line, room) {
+                let _ = writeln!(out, "          {row}");
+            }
         }
-        if !item.evidence.is_empty() && look.detail == Detail::Everything {
-            let _ = writeln!(out, "            {}", clip(&quote::plain(&item.evidence), room - 2));
+        if !item.evidence.is_empty() && is_whole {
+            for row in rows(&item.evidence, room - 2) {
+                let _ = writeln!(out, "            {row}");
+            }
         }
     }
     for fix in &check.fixes {

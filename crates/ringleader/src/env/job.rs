@@ -25,6 +25,19 @@ pub(super) struct Job {
     ranks: BTreeMap<u32, BTreeMap<String, String>>,
     pub(super) torch: Option<Package>,
     pub(super) nccl: Option<Package>,
+    /// What its processes are, and have loaded.
+    pub(super) sort: Sort,
+}
+
+/// What a process that is asked about is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// Ranks, or a process that has loaded NCCL or PyTorch's part for GPUs.
+    Job,
+    /// PyTorch without its part for GPUs and without NCCL: another backend, such as gloo.
+    WithoutNccl,
+    /// Neither a rank nor a process that has loaded any of it.
+    NoRank,
 }
 
 impl Job {
@@ -47,14 +60,15 @@ impl Job {
             }
             family.extend(more);
         }
-        let is_rank = |pid: &&u32| follow::rank_env(proc, **pid).is_some_and(|env| env.rank.is_some());
-        let mut members: Vec<u32> = family.iter().filter(is_rank).copied().collect();
+        let is_member = |pid: &&u32| is_rank(proc, **pid);
+        let mut members: Vec<u32> = family.iter().filter(is_member).copied().collect();
         // A launcher inside of another, such as Slurm's step around torchrun, carries a rank and loads nothing.
         let computing: Vec<u32> =
             members.iter().filter(|pid| follow::has_gpu_code(proc, **pid) == Some(true)).copied().collect();
         if !computing.is_empty() {
             members = computing;
         }
+        let has_rank = !members.is_empty();
         if members.is_empty() {
             members.push(pid);
         }
@@ -77,7 +91,8 @@ impl Job {
                 loaded.iter().find_map(|all| all.get(name)).filter(|version| !version.is_empty())?;
             Some(Package { version: version.clone(), path: PathBuf::new() })
         };
-        Ok(Self { pid, torch: of("libtorch_cuda.so"), nccl: of("libnccl.so.2"), ranks })
+        let sort = sort(ranks.keys().filter_map(|pid| maps(proc, *pid)), has_rank);
+        Ok(Self { pid, torch: of("libtorch_cuda.so"), nccl: of("libnccl.so.2"), ranks, sort })
     }
 
     /// Processes of the job in which this name is not set.
@@ -101,6 +116,31 @@ impl Job {
             pids: self.ranks.keys().copied().collect(),
             settings: found.into_values().collect(),
         }
+    }
+}
+
+fn is_rank(proc: &Path, pid: u32) -> bool {
+    follow::rank_env(proc, pid).is_some_and(|env| env.rank.is_some())
+}
+
+/// The files that a process has mapped; none if it may not be looked at.
+fn maps(proc: &Path, pid: u32) -> Option<String> {
+    let bytes = fs::read(proc.join(pid.to_string()).join("maps")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// By what the processes have mapped. PyTorch's part for GPUs may hold NCCL, so that its absence alone says nothing.
+fn sort(maps: impl Iterator<Item = String>, has_rank: bool) -> Sort {
+    let maps: Vec<String> = maps.collect();
+    let holds = |name: &str| maps.iter().any(|maps| maps.contains(name));
+    if holds("/libnccl") || holds("/libtorch_cuda") || holds("/libcudart") || holds("/libcuda.so") {
+        Sort::Job
+    } else if holds("/libtorch") {
+        Sort::WithoutNccl
+    } else if has_rank {
+        Sort::Job
+    } else {
+        Sort::NoRank
     }
 }
 
@@ -224,5 +264,18 @@ mod tests {
         assert_eq!(standing("NCCL_DEBUG_TIMESTAMP_LEVELS"), Some(Standing::Unread));
         assert_eq!(standing("NCCL_IB_DISABLE"), Some(Standing::Misread));
         assert_eq!(standing("NCCL_RAS_ENABLE"), None);
+        assert_eq!(job.sort, Sort::Job, "it has a rank");
+    }
+
+    #[test]
+    fn what_a_process_is_by_what_it_has_loaded() {
+        let of = |maps: &str, has_rank: bool| {
+            sort(std::iter::once(format!("7f00-7f01 r-xp 00000000 08:01 42 /env/lib/{maps}\n")), has_rank)
+        };
+        assert_eq!(of("libc.so.6", false), Sort::NoRank);
+        assert_eq!(of("libc.so.6", true), Sort::Job, "it may load them yet");
+        assert_eq!(of("libtorch_cpu.so", true), Sort::WithoutNccl);
+        assert_eq!(of("libtorch_cpu.so\n/env/lib/libtorch_cuda.so", true), Sort::Job);
+        assert_eq!(of("libnccl.so.2", false), Sort::Job);
     }
 }

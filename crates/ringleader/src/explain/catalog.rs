@@ -60,7 +60,7 @@ pub fn names() -> Vec<String> {
     names.extend(symptom::all().iter().map(|s| format!("symptom {}", s.id)));
     names.extend(status::all().iter().filter(|s| !is_cuda_error(s)).map(status::Status::full_name));
     names.extend(errno::all().iter().map(|e| e.name.to_owned()));
-    names.extend(terms::all().map(|term| term.name));
+    names.extend(terms::names().map(str::to_owned));
     names
 }
 

@@ -1,7 +1,7 @@
 //! Pasted text: what the readers of evidence recognise in it, explained.
 
 use ringleader_evidence::{Limits, Scratch};
-use ringleader_knowledge::{cuda_error, nccl_result, saying};
+use ringleader_knowledge::{cuda_error, message, nccl_result, saying};
 use ringleader_model::{
     Fact, GlooEvent, NcclLog, NcclMessage, Observation, PythonException, StoreEvent, TorchEvent, Who,
     WorkDescription,
@@ -172,6 +172,12 @@ fn said(text: &str, form: &str) -> Option<(u8, Topic)> {
         topic.read("text", text);
         errors_within(&mut topic, text);
         return Some((ERROR, topic));
+    }
+    // What `diagnose` would classify it as, where that names a cause.
+    let names_cause =
+        |found: &message::Match<'_>| !found.row.cause().is_empty() || found.row.candidates().next().is_some();
+    if let Some(found) = message::best(text).filter(names_cause) {
+        return Some((ERROR, topics::message_read(&found, text)));
     }
     let mut topic = topics::of_event(form)?;
     topic.read("text", text);

@@ -51,7 +51,7 @@ pub(super) fn explained(name: &str, value: &str, version: Option<NcclVersion>) -
         Some(misread) => {
             topic.read("problem", format!("{}: {}", misread.what, misread.trap.means));
             let fix =
-                Action { text: misread.trap.instead.to_owned(), command: None, impact: Impact::Disruptive };
+                Action { text: misread.trap.instead.to_owned(), command: None, impact: Impact::Harmless };
             topic.actions.insert(0, fix);
             topic.see(format!("trap {}", misread.trap.id));
             topic.sources.push(misread.trap.source.to_owned());

@@ -1,8 +1,12 @@
 //! The words of a report: what the lines and labels of `diagnose` mean.
 
+mod kinds;
+mod sections;
+
 use crate::explain::answer::{Kind, Topic};
 
 /// One word.
+#[derive(Clone, Copy)]
 struct Term {
     name: &'static str,
     /// Other forms by which it is asked for.
@@ -11,8 +15,11 @@ struct Term {
     means: &'static str,
     is_not: &'static str,
     see: &'static [&'static str],
+    /// Where it is documented; empty for the README.
+    source: &'static str,
 }
 
+/// The words of the README's first report.
 const TERMS: &[Term] = &[
     Term {
         name: "culprit",
@@ -21,6 +28,7 @@ const TERMS: &[Term] = &[
         means: "the rank, process, GPU or host to look at first: the fault is there, or what the others wait for is missing there",
         is_not: "it is usually not the rank that complains: who reports a timeout is a victim",
         see: &["victim", "proof"],
+        source: "",
     },
     Term {
         name: "victim",
@@ -29,6 +37,7 @@ const TERMS: &[Term] = &[
         means: "ranks that wait for the culprit or fail because of it; their own logs are full of errors, and nothing is wrong with them",
         is_not: "",
         see: &["culprit"],
+        source: "",
     },
     Term {
         name: "proof",
@@ -37,6 +46,7 @@ const TERMS: &[Term] = &[
         means: "each entry gives the file and line, then the text there behind a bar, and below it what it means, where that is not the text itself",
         is_not: "a guess has no proof: its report lists the lines whose words led to it",
         see: &["confidence", "guess"],
+        source: "",
     },
     Term {
         name: "confidence",
@@ -45,6 +55,7 @@ const TERMS: &[Term] = &[
         means: "high, medium or low, by what shows the cause: how many independent kinds of evidence, and whether the failing rank says it itself",
         is_not: "it is no probability",
         see: &["high", "medium", "low"],
+        source: "",
     },
     Term {
         name: "high",
@@ -53,6 +64,7 @@ const TERMS: &[Term] = &[
         means: "two independent kinds of evidence agree, or the failing rank states the fault itself: act on it",
         is_not: "",
         see: &["confidence", "medium", "low"],
+        source: "",
     },
     Term {
         name: "medium",
@@ -61,14 +73,16 @@ const TERMS: &[Term] = &[
         means: "one kind of evidence points clearly at the cause: check it with the first command of the report before costly actions",
         is_not: "",
         see: &["confidence", "high", "low"],
+        source: "",
     },
     Term {
         name: "low",
         also: &["low confidence"],
         title: "the least of three degrees of confidence",
-        means: "an indirect sign, or a guess by the wording: run the commands under `what would decide` first",
+        means: "an indirect sign, or a guess by the wording: do only what is harmless, and collect first what the report lists as not given",
         is_not: "it does not mean that little is wrong",
         see: &["confidence", "high", "medium"],
+        source: "",
     },
     Term {
         name: "guess",
@@ -77,14 +91,17 @@ const TERMS: &[Term] = &[
         means: "no statement and no record shows a cause, but the words resemble those of known jobs with it; the report lists the candidates in order and the commands that would decide",
         is_not: "not a proof: the second candidate is often the right one",
         see: &["undecided", "low"],
+        source: "",
     },
     Term {
         name: "harmless",
         also: &[],
         title: "an action that costs the job nothing",
-        means: "it only reads, or changes the next run alone; of a message: healthy jobs print it, too",
+        means: "it only reads, or changes the next run alone, as a corrected program, a setting or another version does; of a message: \
+                healthy jobs print it, too",
         is_not: "",
         see: &["disruptive", "destructive"],
+        source: "",
     },
     Term {
         name: "disruptive",
@@ -93,6 +110,7 @@ const TERMS: &[Term] = &[
         means: "the job or a service stops or starts anew: do it when you would restart anyway; a reboot or a reset is destructive",
         is_not: "",
         see: &["harmless", "destructive"],
+        source: "",
     },
     Term {
         name: "destructive",
@@ -102,41 +120,43 @@ const TERMS: &[Term] = &[
                 you need first",
         is_not: "",
         see: &["harmless", "disruptive"],
-    },
-    Term {
-        name: "looked at",
-        also: &["not given", "not looked at"],
-        title: "the kinds of evidence that were there",
-        means: "how many files of each kind were read; `not given` names the kinds that were not among the files",
-        is_not: "not given is not healthy: nothing is known of it",
-        see: &["undecided"],
-    },
-    Term {
-        name: "what would decide",
-        also: &["what would show more", "possible causes"],
-        title: "open questions, each with a command",
-        means: "run the command and diagnose again with its output beside the other files",
-        is_not: "",
-        see: &["undecided", "guess"],
+        source: "",
     },
     Term {
         name: "rank",
-        also: &["ranks", "local rank"],
+        also: &["local rank"],
         title: "the number of a process in the job",
         means: "each process of a job has one, from 0 on, and mostly drives one GPU; the local rank counts within its node",
         is_not: "a rank within a process group may be another number than that in the job",
         see: &["culprit"],
+        source: "",
     },
 ];
 
-/// All words, as topics.
-pub(super) fn all() -> impl Iterator<Item = Topic> {
-    TERMS.iter().map(topic)
+/// All words.
+fn terms() -> impl Iterator<Item = Term> {
+    TERMS.iter().chain(sections::TERMS).copied().chain(kinds::all())
 }
 
-/// The word that is asked for, in lower case.
+/// All words, as topics.
+pub(super) fn all() -> impl Iterator<Item = Topic> {
+    terms().map(|term| topic(&term))
+}
+
+/// The names of all words.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    terms().map(|term| term.name)
+}
+
+/// The word that is asked for, in lower case; with the brackets, the colon or the hyphens of the report, or without.
 pub(super) fn get(lower: &str) -> Option<Topic> {
-    TERMS.iter().find(|term| term.name == lower || term.also.contains(&lower)).map(topic)
+    let bare = |text: &str| text.trim_matches([' ', ':', '[', ']', '`', '…']).replace('-', " ");
+    let asked = bare(lower);
+    // What was compared is in brackets behind the title.
+    let asked = asked.split(" (").next().unwrap_or_default();
+    let is_called =
+        |term: &Term| std::iter::once(&term.name).chain(term.also).any(|name| bare(name) == asked);
+    terms().find(is_called).map(|term| topic(&term))
 }
 
 fn topic(term: &Term) -> Topic {
@@ -148,6 +168,7 @@ fn topic(term: &Term) -> Topic {
     for other in term.see {
         topic.see(*other);
     }
-    topic.sources.push("README.md, Understand the verdict".to_owned());
+    let source = if term.source.is_empty() { "README.md, Understand the verdict" } else { term.source };
+    topic.sources.push(source.to_owned());
     topic
 }

@@ -1,5 +1,6 @@
 //! From rows of the tables to topics: one function for each table, nothing concluded.
 
+mod impact;
 mod machine;
 mod rules;
 mod settings;
@@ -18,6 +19,7 @@ use ringleader_report::json::Action;
 
 use crate::explain::answer::{Kind, Topic};
 
+use impact::impact_of;
 pub(super) use machine::{instead, sxid, unknown_code, xid};
 pub(super) use rules::{of_cause, of_check, of_lint, of_rule};
 pub(super) use settings::{trap, unread, variable};
@@ -46,6 +48,15 @@ fn advice_of_first(topic: &mut Topic, causes: &[Cause]) {
     if let Some(first) = causes.first() {
         topic.actions.extend(advice(cause::of(*first).advice));
     }
+}
+
+/// What follows from something else is found from the evidence of all ranks.
+fn ask_all_ranks(topic: &mut Topic) {
+    topic.actions.push(action(
+        "collect what all ranks printed and recorded, and diagnose it together",
+        "ringleader diagnose FOLDER",
+        Impact::Harmless,
+    ));
 }
 
 /// A sentence with a capital first letter, and a full stop if it lacks one. A name keeps its own letters: `cuBLAS`.
@@ -106,13 +117,16 @@ pub(super) fn warn(row: &WarnText) -> Topic {
         row.results.iter().filter_map(|r| nccl_result::get(*r)).map(|r| r.name).collect();
     topic.detail("result that follows", results.join(", "));
     if let Some(group) = row.group() {
-        topic.actions.push(action(group.action, "", Impact::Harmless));
+        topic.actions.push(action(group.action, "", impact_of(group.action)));
     }
     let causes = row.causes();
     see_causes(&mut topic, &causes);
     // What is known of this very text is worth its own advice; of a group the first cause is a guess.
     if known.is_some() {
         advice_of_first(&mut topic, &causes);
+    }
+    if known.is_some_and(|saying| saying.role == Role::Echo) {
+        ask_all_ranks(&mut topic);
     }
     for result in results {
         topic.see(result);
@@ -150,6 +164,9 @@ pub(super) fn saying(row: &Saying) -> Topic {
     topic.is_not.extend(role_in_words(row).map(str::to_owned));
     see_causes(&mut topic, row.cause.as_slice());
     advice_of_first(&mut topic, row.cause.as_slice());
+    if row.role == Role::Echo {
+        ask_all_ranks(&mut topic);
+    }
     topic.sources.push(row.cite.to_owned());
     topic
 }
@@ -182,11 +199,7 @@ pub(super) fn event(event: &Event) -> Topic {
     see_causes(&mut topic, event.causes);
     topic.actions.extend(advice(event.advice));
     if !event.causes.is_empty() {
-        topic.actions.push(action(
-            "collect what all ranks printed and recorded, and diagnose it together",
-            "ringleader diagnose FOLDER",
-            Impact::Harmless,
-        ));
+        ask_all_ranks(&mut topic);
     }
     topic.sources.push(event.source.to_owned());
     topic

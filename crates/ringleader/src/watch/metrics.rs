@@ -1,5 +1,7 @@
 //! A [`Picture`] as Prometheus reads it (OpenMetrics text).
 
+use std::collections::BTreeSet;
+
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,6 +15,9 @@ use crate::watch::words;
 
 /// Its media type.
 pub(crate) const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// That of the older text.
+pub(crate) const OLDER_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfComm {
@@ -83,6 +88,26 @@ pub(crate) fn render(picture: &Picture) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = text::encode(&mut out, &registry);
+    out
+}
+
+/// The same in Prometheus' older text (0.0.4), in which a counter's help and type are those of its `_total`, and a unit and an end
+/// are not written.
+pub(crate) fn older(text: &str) -> String {
+    let counters: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF") {
+        let about =
+            ["# HELP ", "# TYPE "].into_iter().find_map(|mark| Some((mark, line.strip_prefix(mark)?)));
+        match about.and_then(|(mark, rest)| Some((mark, rest.split_once(' ')?))) {
+            Some((mark, (name, rest))) if counters.contains(name) => {
+                out.extend([mark, name, "_total ", rest]);
+            }
+            _ => out.push_str(line),
+        }
+        out.push('\n');
+    }
     out
 }
 
@@ -176,6 +201,20 @@ mod tests {
         lines.sort_unstable();
         insta::assert_snapshot!(lines.join("\n"));
         assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    /// Each sample has a help and a type by its own name, as `promtool check metrics` demands.
+    #[test]
+    fn the_older_text_helps_with_every_name() {
+        let text = super::older(&super::render(&sample::stalled()));
+        assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+        assert!(text.contains("# TYPE ringleader_stalls_total counter\n"), "{text}");
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let name = line.split(['{', ' ']).next().unwrap_or_default();
+            for mark in ["HELP", "TYPE"] {
+                assert!(text.contains(&format!("# {mark} {name} ")), "{mark} {name}: {text}");
+            }
+        }
     }
 
     #[test]

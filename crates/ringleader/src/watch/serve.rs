@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -212,8 +212,13 @@ async fn state(State(picture): State<Shared>) -> Response {
     }
 }
 
-async fn prometheus(State(picture): State<Shared>) -> Response {
+/// OpenMetrics, unless the client names forms without it: `curl` and `promtool check metrics` read the older text.
+async fn prometheus(State(picture): State<Shared>, headers: HeaderMap) -> Response {
     let text = metrics::render(&picture.lock().unwrap_or_else(PoisonError::into_inner));
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    if accepts.is_some_and(|forms| !forms.contains("openmetrics")) {
+        return ([(header::CONTENT_TYPE, metrics::OLDER_TYPE)], metrics::older(&text)).into_response();
+    }
     ([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response()
 }
 

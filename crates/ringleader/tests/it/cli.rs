@@ -216,7 +216,7 @@ fn no_usable_evidence_is_3_and_still_a_report() {
         "nothing here was understood: no line reports a failure, and none shows a job that makes progress";
     assert_eq!(verdict["summary"], said);
     insta::assert_snapshot!(err(&output), @r"
-    error: failed to find evidence in what was given: 1 files read, none of a known kind
+    error: failed to find evidence in what was given: 1 file read, none of a known kind
       help: `ringleader help evidence` lists what is read and how to get it
     ");
 }

@@ -116,6 +116,32 @@ fn a_prolog_refuses_the_node_for_findings_alone() {
     }
 }
 
+/// The reason of a drained node is what fails there, each check whole, and not how many were read.
+#[test]
+fn a_prolog_gives_the_failing_checks_as_the_reason() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("ringleader");
+    let failing = "PCI 0000:65:00.0: the GPU has fallen off the bus (Xid 79), 3 times since the start of the node, the last 4 min ago";
+    let text = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" > {}/asked\ncat <<'END'\nn7: 1 fail, 0 warn, 9 ok, 1 skipped; read in 200 ms\n\ngpu\n  FAIL  \
+         gpus-present         {failing}\nEND\nexit 4\n",
+        folder.path().display()
+    );
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new("sh")
+        .arg(crate::root().join("deploy/slurm/prolog.sh"))
+        .env("RINGLEADER", &program)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), said.as_str()), (Some(1), &*format!("gpus-present: {failing}\n")));
+    // Wide enough that the program cuts nothing.
+    assert!(std::fs::read_to_string(folder.path().join("asked")).unwrap().contains("--width\n400\n"));
+}
+
 /// Slurm starts scripts with an empty environment, in which the program is rarely found.
 #[test]
 fn scripts_of_slurm_say_that_the_program_is_not_there() {
@@ -146,8 +172,8 @@ fn a_prolog_asks_for_the_gpus_that_slurm_gave() {
         (&[("SLURM_JOB_GPUS", "0,1,2")][..], " --gpus 3\n"),
         (&[("SLURM_JOB_GPUS", "0-3,6")], " --gpus 5\n"),
         (&[("SLURM_JOB_GPUS", "0"), ("RINGLEADER_GPUS", "8")], " --gpus 8\n"),
-        (&[("SLURM_JOB_GPUS", "gpu")], " --color never\n"),
-        (&[], " --color never\n"),
+        (&[("SLURM_JOB_GPUS", "gpu")], " --width 400\n"),
+        (&[], " --width 400\n"),
     ] {
         run("slurm/prolog.sh", folder.path(), 0, variables);
         assert!(asked().ends_with(want), "{variables:?}: {}", asked());
@@ -179,7 +205,13 @@ fn an_epilog_keeps_evidence_of_failed_jobs_and_never_fails() {
     let (ended, _) =
         run("slurm/epilog.sh", folder.path(), 6, &[("SLURM_JOB_EXIT_CODE", "768"), ("SLURM_JOB_ID", "8")]);
     assert_eq!(ended, Some(0));
-    assert!(asked().contains("collect -o") && asked().contains("job-8-"), "{}", asked());
+    // Of this job alone, and once.
+    assert!(asked().contains("collect --job 8 -o") && asked().contains("job-8-"), "{}", asked());
+    let host = Command::new("hostname").arg("-s").output().unwrap();
+    let host = String::from_utf8_lossy(&host.stdout).trim().to_owned();
+    std::fs::write(folder.path().join(format!("kept/job-9-{host}-pid7.tar.zst")), "").unwrap();
+    run("slurm/epilog.sh", folder.path(), 0, &[("SLURM_JOB_EXIT_CODE", "768"), ("SLURM_JOB_ID", "9")]);
+    assert!(!asked().contains("--job 9"), "{}", asked());
 }
 
 /// Lines of a TaskProlog that Slurm obeys, from the real program.

@@ -252,6 +252,13 @@ fn a_symptom_in_the_words_of_whoever_has_it() {
         ("cuda not available", "cuda-unavailable"),
         ("torch says cuda is not available", "cuda-unavailable"),
         ("loss spikes", "nan"),
+        ("one rank is always late", "late-rank"),
+        ("the network is flaky", "network-unsteady"),
+        ("we see packet loss between nodes", "network-unsteady"),
+        ("host memory keeps growing", "host-memory"),
+        ("RAM is full after some hours", "host-memory"),
+        ("all my gpus are idle", "all-idle"),
+        ("the GPUs do nothing", "all-idle"),
     ] {
         assert_eq!(found(query), format!("Symptom symptom {symptom}"), "{query}");
     }
@@ -329,6 +336,123 @@ fn the_words_of_a_report() {
         assert!(shown.contains(label) && found(label).starts_with("Term "), "{label}");
     }
     assert!(explain("undecided").topics[0].sources.iter().all(|s| !s.contains("ARCHITECTURE")));
+}
+
+/// Titles of a report's sections, as its forms print them, read from their source so that a new one is asked for, too.
+fn titles() -> Vec<String> {
+    let source =
+        |file: &str| std::fs::read_to_string(crate::root().join("crates/report/src").join(file)).unwrap();
+    let literals = |text: &str| -> Vec<String> {
+        text.split('"').skip(1).step_by(2).map(str::to_owned).filter(|word| word.len() > 3).collect()
+    };
+    let mut titles = Vec::new();
+    for file in ["text.rs", "markdown.rs"] {
+        let text = source(file);
+        for call in text.split("heading(").skip(1) {
+            titles.extend(literals(call.split(";\n").next().unwrap().split("\n    }").next().unwrap()));
+        }
+    }
+    let html = source("html.rs");
+    let sections = html.split("let all = [").nth(1).unwrap().split("];").next().unwrap();
+    for row in sections.lines().filter(|line| line.trim_start().starts_with('(')) {
+        titles.push(row.split('"').nth(3).unwrap().to_owned());
+    }
+    let open = source("open.rs");
+    titles.extend(literals(open.split("fn title").nth(1).unwrap().split("\n}").next().unwrap()));
+    // What is filled in is no title, nor is the word that one is chosen by.
+    let bare = titles.iter().map(|title| title.split(" (").next().unwrap_or_default().to_owned());
+    bare.filter(|title| title != "undecided" && !title.contains(['{', '#', '\\'])).collect()
+}
+
+#[test]
+fn every_title_kind_and_state_of_a_report_is_a_word() {
+    let titles = titles();
+    for known in ["proof", "what to do", "what would decide", "Who waits for whom", "Notes", "looked at"] {
+        assert!(titles.iter().any(|title| title == known), "{known}: {titles:?}");
+    }
+    let kinds = ringleader_model::SourceKind::ALL.map(|kind| kind.name().to_owned());
+    let states = ["waits", "behind", "held", "ended", "gone", "stopped", "blocked", "alive", "no-record"];
+    let others = [
+        "bundle",
+        "init",
+        "guess:",
+        "[harmless]",
+        "not given:",
+        "no GPU was checked",
+        "default_pg",
+        "opCount",
+        "in short",
+        "victims",
+        "ranks",
+        "empty",
+        "not-read",
+        "truncated",
+        "limit-reached",
+        "no record",
+    ];
+    let words =
+        titles.into_iter().chain(kinds).chain(states.iter().chain(&others).map(|word| (*word).to_owned()));
+    for word in words {
+        let first = explain(&word).topics.into_iter().next();
+        assert_eq!(first.map(|topic| topic.kind), Some(Kind::Term), "{word}: {}", found(&word));
+    }
+    assert_eq!(found("flight-recorder"), "Term flight-recorder");
+    assert_eq!(found("guess:"), "Term guess");
+}
+
+#[test]
+fn a_full_disk_is_told_from_a_full_shm() {
+    let text = shown("No space left on device");
+    assert_eq!(found("No space left on device"), "Symptom symptom no-space");
+    assert!(
+        text.contains("storage-failure: ") && text.contains("shm-full: ") && text.contains("/dev/shm"),
+        "{text}"
+    );
+    assert!(shown("ENOSPC").contains("storage-failure"), "{}", shown("ENOSPC"));
+    let line = "OSError: [Errno 28] No space left on device: '/data/ckpt.pt'";
+    assert_eq!(
+        explain(line).topics[0].see_also.first().map(String::as_str),
+        Some("storage-failure"),
+        "{}",
+        shown(line)
+    );
+}
+
+/// An answer that only says "not the root" would end nowhere.
+#[test]
+fn a_consequence_ends_with_a_command() {
+    for query in [
+        "Watchdog caught collective operation timeout",
+        "RuntimeError: Socket Timeout",
+        "torchrun cannot connect to master",
+    ] {
+        for topic in
+            explain(query).topics.iter().filter(|topic| topic.title == "a consequence of something else")
+        {
+            let last = topic.actions.last().and_then(|action| action.command.as_deref());
+            assert_eq!(last, Some("ringleader diagnose FOLDER"), "{query}: {}", topic.name);
+        }
+    }
+    for topic in ringleader::explain::listed("messages").unwrap() {
+        if topic.title == "a consequence of something else" {
+            assert!(topic.actions.iter().any(|action| action.command.is_some()), "{}", topic.name);
+        }
+    }
+}
+
+#[test]
+fn an_xid_that_nobody_knows_is_said_to_be_unknown() {
+    for (query, name) in
+        [("xid 1000", "Xid xid 1000"), ("xid 70000", "Xid xid 70000"), ("sxid 5", "Sxid sxid 5")]
+    {
+        assert_eq!(found(query), name);
+        assert!(shown(query).contains("No such "), "{}", shown(query));
+    }
+    // Quoted without the driver's mark it is the same line.
+    let line = "Xid (PCI:0000:65:00): 79, pid=1234, GPU has fallen off the bus.";
+    assert_eq!(found(line), "Xid xid 79");
+    assert_eq!(found(line), found(&format!("NVRM: {line}")));
+    assert!(!found("what does Xid (79) mean").contains("pasted"));
 }
 
 /// `diagnose` and `explain` have one classifier: what a line is to one it is to the other.

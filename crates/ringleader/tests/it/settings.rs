@@ -116,6 +116,20 @@ fn a_running_job_is_compared() {
     let nowhere = env(root.path()).args(["--python", "/no/such/python"]).output().unwrap();
     assert_eq!((nowhere.status.code(), out(&nowhere)), (Some(2), ""), "{}", err(&nowhere));
     assert!(err(&nowhere).contains("/no/such/python"), "{}", err(&nowhere));
+    // What is no rank is no job.
+    let no_rank = check(Command::new("sleep").env_clear().env("PATH", std::env::var("PATH").unwrap()));
+    assert_eq!(no_rank.status.code(), Some(3), "{}", out(&no_rank));
+    assert!(err(&no_rank).contains("is no rank") && out(&no_rank).is_empty(), "{}", err(&no_rank));
+    assert!(said.contains("A running job cannot be changed"), "{said}");
+    // Behind `eval` only standard error is seen.
+    let empty = root.path().join("empty/bin/python3");
+    write(&empty, "");
+    let none = env(root.path()).args(["--python", empty.to_str().unwrap()]).output().unwrap();
+    assert!(
+        err(&none).contains("note: PyTorch was not found") && err(&none).contains("--python"),
+        "{}",
+        err(&none)
+    );
     let gone = env(root.path()).args(["--check", "4194305"]).output().unwrap();
     assert_eq!(gone.status.code(), Some(3), "{}", err(&gone));
 }

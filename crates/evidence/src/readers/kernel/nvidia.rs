@@ -3,6 +3,7 @@
 //! `NVRM: Xid (PCI:0000:cb:00): 13, pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on …`
 //! `NVRM: Xid (PCI:0000:cb:00 GPU-I:01): 43, pid=1797828, name=pt_main_thread, Ch 00000008`
 //! `NVRM: Xid (0000:03:00): 14, Channel 00000001` (old)
+//! `Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.` (as tools and tickets quote it)
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &
     if let Some(rest) = after(text, "SXid (") {
         return sxid(text, rest);
     }
-    let Some(said) = after(text, "NVRM: ") else { return Told::Nothing };
+    let Some(said) = after(text, "NVRM: ") else { return quoted(text) };
     if let Some(rest) = said.strip_prefix("Xid (") {
         return match xid(rest) {
             Some((device, xid)) => Told::event(device, KernelEventKind::Xid(xid.into())),
@@ -43,6 +44,14 @@ pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &
         };
     }
     plain(open, made, said, record)
+}
+
+/// Without the driver's mark: the form is its own where a line begins with it and names a device.
+fn quoted(text: &str) -> Told {
+    match text.strip_prefix("Xid (").filter(|rest| rest.starts_with("PCI:")).and_then(xid) {
+        Some((Some(device), xid)) => Told::event(Some(device), KernelEventKind::Xid(xid.into())),
+        _ => Told::Nothing,
+    }
 }
 
 /// What follows `Xid (`.

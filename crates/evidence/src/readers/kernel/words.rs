@@ -17,9 +17,10 @@ pub(super) enum Family {
 }
 
 /// Texts without which a line says nothing here.
-pub(super) const WORDS: [(&str, Family); 56] = [
+pub(super) const WORDS: [(&str, Family); 57] = [
     ("NVRM: ", Family::Nvidia),
     ("SXid (", Family::Nvidia),
+    ("Xid (PCI:", Family::Nvidia),
     ("AER: ", Family::Pcie),
     ("PCIe Bus Error", Family::Pcie),
     ("DPC: ", Family::Pcie),

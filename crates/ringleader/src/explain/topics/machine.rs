@@ -168,8 +168,10 @@ pub(in crate::explain) fn unknown_code(family: &str, code: u32) -> Topic {
     let kind = if family == "Xid" { Kind::Xid } else { Kind::Sxid };
     let mut topic =
         Topic::new(kind, format!("{} {code}", family.to_lowercase()), "not in any public catalogue");
-    topic.meaning =
-        format!("{family} {code} is in no public catalogue: treat it as an error of unknown kind.");
+    topic.meaning = format!(
+        "No such {family} is known: {code} is in no public catalogue. Compare the number with the line of the kernel log; if it \
+                 is right, treat it as an error of unknown kind."
+    );
     topic.actions.push(step(Move::ContactSupport, ""));
     topic.sources.push("NVIDIA documentation, Analyzing Xid Errors with the Xid Catalog".to_owned());
     topic

@@ -35,13 +35,13 @@ pub(in crate::explain) fn variable(v: &Variable) -> Topic {
         topic.detail("production", "no: for debugging only, do not leave it set");
     }
     if !v.replaced_by.is_empty() {
-        topic.actions.push(action(format!("use {} instead", v.replaced_by), "", Impact::Disruptive));
+        topic.actions.push(action(format!("use {} instead", v.replaced_by), "", Impact::Harmless));
         topic.see(v.replaced_by.split('=').next().unwrap_or_default());
     } else if v.status == Status::Removed {
         topic.actions.push(action(
             format!("unset it: no current release reads {}", v.name),
             "",
-            Impact::Disruptive,
+            Impact::Harmless,
         ));
     }
     topic.sources.push(v.source.to_owned());
@@ -91,7 +91,7 @@ pub(in crate::explain) fn unread(u: &Unread) -> Topic {
     let mut topic = Topic::new(Kind::UnreadVariable, u.name, "nothing reads this name");
     topic.meaning = format!("Setting {} has no effect: neither NCCL nor PyTorch reads it.", u.name);
     topic.notes.extend((!u.note.is_empty()).then(|| sentence(u.note)));
-    topic.actions.push(action(format!("use instead: {}", u.meant), "", Impact::Disruptive));
+    topic.actions.push(action(format!("use instead: {}", u.meant), "", Impact::Harmless));
     for word in u.meant.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
         if ringleader_knowledge::variable::get(word).is_some() {
             topic.see(word);
@@ -107,7 +107,7 @@ pub(in crate::explain) fn trap(trap: &Trap) -> Topic {
     topic.meaning = sentence(trap.means);
     topic.detail("written", trap.example);
     topic.detail("read as", trap.becomes);
-    topic.actions.push(action(trap.instead, "", Impact::Disruptive));
+    topic.actions.push(action(trap.instead, "", Impact::Harmless));
     topic.sources.push(trap.source.to_owned());
     topic
 }

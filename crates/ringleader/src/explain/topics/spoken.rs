@@ -7,7 +7,7 @@ use ringleader_knowledge::symptom::Symptom;
 use ringleader_knowledge::{cause, cuda_error};
 use ringleader_model::{Cause, Impact};
 
-use super::{action, advice_of_first, one_line, see_causes, sentence};
+use super::{action, advice_of_first, ask_all_ranks, impact_of, one_line, see_causes, sentence};
 use crate::explain::answer::{Kind, Topic};
 
 /// Texts of a message that are shown.
@@ -23,13 +23,9 @@ pub(in crate::explain) fn symptom(symptom: &Symptom) -> Topic {
     }
     topic.actions.push(action("run this next", symptom.next, Impact::Harmless));
     if !symptom.next.starts_with("ringleader diagnose") {
-        topic.actions.push(action(
-            "collect what all ranks printed and recorded, and diagnose it together",
-            "ringleader diagnose FOLDER",
-            Impact::Harmless,
-        ));
+        ask_all_ranks(&mut topic);
     }
-    topic.sources.push("the causes below, each with its own sources".to_owned());
+    topic.sources.push("the causes named here: each has its own sources".to_owned());
     topic
 }
 
@@ -46,7 +42,9 @@ pub(in crate::explain) fn status(status: &Status) -> Topic {
     topic.detail("of", family.title);
     topic.detail("number", status.number.map(|n| n.to_string()).unwrap_or_default());
     topic.detail("also", status.names.get(1..).unwrap_or_default().join(", "));
-    topic.actions.extend((!status.action.is_empty()).then(|| action(status.action, "", Impact::Harmless)));
+    topic
+        .actions
+        .extend((!status.action.is_empty()).then(|| action(status.action, "", impact_of(status.action))));
     see_causes(&mut topic, status.causes);
     if topic.actions.is_empty() {
         advice_of_first(&mut topic, status.causes);
@@ -98,10 +96,15 @@ pub(in crate::explain) fn message(row: Row) -> Topic {
     topic.detail("until", row.until());
     let mut causes: Vec<Cause> = Cause::of_id(row.cause()).into_iter().collect();
     causes.extend(row.candidates().filter_map(Cause::of_id).filter(|c| c.id() != row.cause()));
-    topic.actions.extend((!row.action().is_empty()).then(|| action(row.action(), "", Impact::Harmless)));
+    topic
+        .actions
+        .extend((!row.action().is_empty()).then(|| action(row.action(), "", impact_of(row.action()))));
     see_causes(&mut topic, &causes);
     if topic.actions.is_empty() {
         advice_of_first(&mut topic, &causes);
+    }
+    if row.role() == Role::Echo {
+        ask_all_ranks(&mut topic);
     }
     topic.sources.push(row.source().to_owned());
     topic

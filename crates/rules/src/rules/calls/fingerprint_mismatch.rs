@@ -81,7 +81,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .evidence(statements.iter().take(CITATIONS).map(Statement::evidence))
         .advise(Impact::Harmless, "look at the last collective before this one on both ranks: a branch or a size that depends on rank or data lies in between")
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "record the calls of every rank with their places in the code",
             "TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_TRACE_BUFFER_SIZE=20000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 torchrun …",
         );

@@ -46,12 +46,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = told
         .draft(&RULE, Cause::ShapeMismatch, title)
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "run again with calls logged, then compare the last calls of both ranks",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=/tmp/nccl.%h.%p torchrun …",
         )
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "or let torch compare them before each call (slow)",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL",
         );

@@ -76,7 +76,7 @@ fn advise(draft: Draft) -> Draft {
             "systemctl restart nvidia-fabricmanager",
         )
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "to keep running without multicast until then",
             "NCCL_NVLS_ENABLE=0",
         )

@@ -97,7 +97,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     .evidence([shown(of_right, None, SourceKind::Network, "")])
                     .advise_command(Impact::Harmless, "compare the tables of all hosts", "show_gids")
                     .advise_command(
-                        Impact::Disruptive,
+                        Impact::Harmless,
                         "let NCCL choose (2.21 and later), or set the index that every host has",
                         "unset NCCL_IB_GID_INDEX",
                     ),

@@ -82,7 +82,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "show_gids || grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null",
         )
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "on RoCE use the RoCE v2 GID of the IPv4 address, often index 3",
             "NCCL_IB_GID_INDEX=3",
         )

@@ -72,7 +72,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     );
     let draft = draft
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "run without peer access: if that works the platform is at fault",
             "NCCL_P2P_DISABLE=1",
         )

@@ -72,7 +72,7 @@ fn advise(draft: Draft) -> Draft {
             "show which pairs have access",
             "nvidia-smi topo -p2p r; nvidia-smi topo -m",
         )
-        .advise_command(Impact::Disruptive, "use shared memory instead (slower)", "NCCL_P2P_DISABLE=1")
+        .advise_command(Impact::Harmless, "use shared memory instead (slower)", "NCCL_P2P_DISABLE=1")
 }
 
 /// Pairs that have NVLink between them and no access: both rows of each, as far as they are cited.

@@ -70,7 +70,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "ib_write_bw -d <device> -x <gid index> on both hosts; ping -I <interface> <address>",
         );
     let draft = if scene.reads_variable("NCCL_CROSS_NIC") {
-        draft.advise_command(Impact::Disruptive, "keep every ring on one rail", "NCCL_CROSS_NIC=0")
+        draft.advise_command(Impact::Harmless, "keep every ring on one rail", "NCCL_CROSS_NIC=0")
     } else {
         draft
     };

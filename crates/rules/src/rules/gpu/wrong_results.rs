@@ -116,7 +116,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 "cat /proc/cmdline; sudo lspci -vvv | grep -i acsctl",
             )
             .advise(Impact::Disruptive, "turn the IOMMU off in the firmware (or iommu=pt), and ACS on the switches between GPUs; in a virtual machine use ATS instead")
-            .advise_command(Impact::Disruptive, "until then run without peer access", "NCCL_P2P_DISABLE=1"),
+            .advise_command(Impact::Harmless, "until then run without peer access", "NCCL_P2P_DISABLE=1"),
     )
 }
 

@@ -59,7 +59,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "nvidia-smi -L; echo \"CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES\"; ls /dev/nvidia* /dev/nvidia-caps-imex-channels 2>&1; df -h /dev/shm",
         )
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "start it with GPUs, shared IPC and the network of the host",
             "docker run --gpus all --ipc=host --network=host …",
         );

@@ -153,7 +153,7 @@ fn full(
     draft
         .advise_command(Impact::Harmless, "check what fills it", "df -h /dev/shm; ls -laS /dev/shm | head -30")
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "start the container with more shared memory, or with that of the host (--ipc=host); in Kubernetes mount an emptyDir with medium: Memory at /dev/shm",
             "docker run --shm-size=16g …",
         )

@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     found(
         draft
             .advise_command(
-                Impact::Disruptive,
+                Impact::Harmless,
                 "raise the soft limit to the hard one in the script that starts the job",
                 "ulimit -n $(ulimit -Hn)",
             )

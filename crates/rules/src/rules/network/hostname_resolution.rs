@@ -73,7 +73,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             name.map_or(Some("$MASTER_ADDR"), plain_word).map(|name| format!("getent ahosts {name}")),
         )
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "use an address instead of the name",
             "MASTER_ADDR=<address of rank 0's host>",
         );

@@ -232,7 +232,7 @@ fn unknown_name(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
                 .cite(setting.cite, SourceKind::NcclLog, format!("{} set to {}", setting.name, setting.value))
                 .evidence(mine.iter().take(3).map(|s| shown(s.observation, None, SourceKind::Network, "")))
                 .advise_command(
-                    Impact::Disruptive,
+                    Impact::Harmless,
                     "name an interface that every host has, or exclude those that do not lead to the peers",
                     "NCCL_SOCKET_IFNAME=^lo,docker0",
                 )

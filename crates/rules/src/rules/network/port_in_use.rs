@@ -82,7 +82,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = draft
         .advise_made(Impact::Harmless, "on the host of rank 0, see which process holds the port", Some(held_by))
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "start the job with a free port: another --master-port, --rdzv-endpoint=HOST:0, or on one node let torchrun choose",
             "torchrun --standalone …",
         )

@@ -83,7 +83,7 @@ pub(super) fn advised(draft: Draft) -> Draft {
             "ip -br addr; ip route get <address of a peer>",
         )
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "set that interface on every host, for NCCL and for gloo",
             "NCCL_SOCKET_IFNAME=<interface> GLOO_SOCKET_IFNAME=<interface>",
         )

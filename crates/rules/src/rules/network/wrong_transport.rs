@@ -105,7 +105,7 @@ fn sockets_beside_verbs(scene: &Scene<'_>) -> Option<Finding> {
         "check which devices this node has and what disables them",
         "ibv_devinfo -l; env | grep -E '^NCCL_(IB|NET)'",
     )
-    .advise_command(Impact::Disruptive, "turn a silent fall-back into an error", "NCCL_NET=IB")
+    .advise_command(Impact::Harmless, "turn a silent fall-back into an error", "NCCL_NET=IB")
     .build()
 }
 
@@ -176,7 +176,7 @@ fn shared_memory_beside_nvlink(scene: &Scene<'_>) -> Option<Finding> {
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,P2P,GRAPH … ; nvidia-smi topo -p2p r; nvidia-smi nvlink -s",
         )
         .advise(
-            Impact::Disruptive,
+            Impact::Harmless,
             "run the ranks of a node in one container, or share IPC and process namespaces between its containers",
         )
         .build()
@@ -222,7 +222,7 @@ fn network_inside_a_node(scene: &Scene<'_>) -> Option<Finding> {
         .collect();
     draft(format!("{}: ranks of one node communicate over the network", who(&culprits)), culprits, evidence)
         .advise_command(Impact::Harmless, "check whether direct access and shared memory are disabled", "env | grep -E '^NCCL_(P2P|SHM|CUMEM|HOSTID)'; df -h /dev/shm")
-        .advise(Impact::Disruptive, "run the ranks of a node in one container, or share IPC namespace and /dev/shm between its containers")
+        .advise(Impact::Harmless, "run the ranks of a node in one container, or share IPC namespace and /dev/shm between its containers")
         .build()
 }
 

@@ -142,7 +142,7 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
                 format!("kubectl describe pod {pod}; kubectl get events --sort-by=.lastTimestamp")
             }),
         )
-        .advise(Impact::Disruptive, "schedule all pods of a job at once (gang scheduling), or ask for fewer");
+        .advise(Impact::Harmless, "schedule all pods of a job at once (gang scheduling), or ask for fewer");
     Some(draft)
 }
 

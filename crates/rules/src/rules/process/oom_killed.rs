@@ -89,7 +89,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     );
     if cgroup {
         draft = draft.advise(
-            Impact::Disruptive,
+            Impact::Harmless,
             "the limit of its container or job was hit, not the host's: raise that limit or use less",
         );
     }
@@ -99,7 +99,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "check the limit and what was used",
             "dmesg -T | grep -iE \"oom|killed process\"; cat /sys/fs/cgroup/memory.events",
         )
-        .advise(Impact::Disruptive, "use fewer data-loader workers or ask for more memory per node");
+        .advise(Impact::Harmless, "use fewer data-loader workers or ask for more memory per node");
     found(draft)
 }
 

@@ -159,7 +159,7 @@ fn look_at_shm(scene: &Scene<'_>, rank: Rank, draft: Draft) -> Draft {
     let is_tight = scene.has_tight_shm(scene.roster().culprit_rank(rank).host.as_ref());
     let draft = if is_tight { draft.weight(Weight::Derived) } else { draft };
     draft.advise_command(Impact::Harmless, "look whether /dev/shm is full", "df -h /dev/shm").advise(
-        Impact::Disruptive,
+        Impact::Harmless,
         "give the container more shared memory (--shm-size, an emptyDir of medium Memory)",
     )
 }

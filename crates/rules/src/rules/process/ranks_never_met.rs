@@ -112,7 +112,7 @@ fn other_master(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'
             "from its node, see whether the name resolves and the master answers",
             "getent ahosts $MASTER_ADDR; nc -zv $MASTER_ADDR $MASTER_PORT",
         )
-        .advise(Impact::Disruptive, format!("give {name} the same value on all ranks"))
+        .advise(Impact::Harmless, format!("give {name} the same value on all ranks"))
         .build()
 }
 
@@ -229,7 +229,7 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
             "ip -br addr; ip route get <address of a peer>",
         )
         .advise_made(
-            Impact::Disruptive,
+            Impact::Harmless,
             "name an interface that reaches the peers, or none",
             Some(format!("{name}=<interface>")),
         )

@@ -257,7 +257,7 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
                 "check the limit and what was used",
                 "sacct -j <job> -o JobID,ReqMem,MaxRSS,State; kubectl describe pod <pod>",
             )
-            .advise(Impact::Disruptive, "ask for more memory per node, or use fewer data-loader workers"),
+            .advise(Impact::Harmless, "ask for more memory per node, or use fewer data-loader workers"),
         SchedulerKind::Preempted | SchedulerKind::Evicted => draft
             .advise_command(
                 Impact::Harmless,
@@ -302,7 +302,7 @@ fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
             "dmesg -T | grep -iE \"oom|killed process\"",
         )
         .advise(
-            Impact::Disruptive,
+            Impact::Harmless,
             "raise the limit of the job or container; shared memory counts against it too",
         )
         .build()

@@ -91,7 +91,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Impact::Harmless,
             format!("look at what {who} did in that time: its output, and its stack in the next run"),
         )
-        .advise(Impact::Disruptive, "if it only needs longer, give the process group a longer timeout")
+        .advise(Impact::Harmless, "if it only needs longer, give the process group a longer timeout")
         .build();
     Outcome::from_findings(finding.into_iter().collect())
 }

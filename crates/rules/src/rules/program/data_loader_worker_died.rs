@@ -50,13 +50,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "check whether the kernel killed it for lack of memory",
             "dmesg -T | grep -iE 'oom|killed process'; cat /sys/fs/cgroup/memory.events",
         )
-        .advise(Impact::Disruptive, "use fewer workers or a smaller prefetch factor, or ask for more memory")
+        .advise(Impact::Harmless, "use fewer workers or a smaller prefetch factor, or ask for more memory")
         .build()
     });
     let crashed = Told::of(scene, Cause::ProcessCrashed).and_then(|told| {
         told.draft(&RULE, Cause::ProcessCrashed, format!("a data-loader worker of {} crashed", told.who()))
             .advise_command(
-                Impact::Disruptive,
+                Impact::Harmless,
                 "run the data set in the main process to get the traceback",
                 "num_workers=0 and PYTHONFAULTHANDLER=1",
             )

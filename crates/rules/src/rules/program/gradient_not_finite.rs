@@ -86,7 +86,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .evidence(evidence)
             .advise(Impact::Harmless, "look at that rank's batch of that step, and run it on another GPU")
             .advise_command(
-                Impact::Disruptive,
+                Impact::Harmless,
                 "find the operation that produced the first NaN",
                 "torch.autograd.set_detect_anomaly(True)",
             ),

@@ -90,12 +90,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     let draft = draft
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "run again with synchronous launches: the traceback then names the kernel that fails",
             "CUDA_LAUNCH_BLOCKING=1",
         )
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "or let compute-sanitizer name the access",
             "compute-sanitizer --tool memcheck python train.py",
         )

@@ -59,7 +59,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .at(first.at_ns())
         .evidence(stated.iter().flat_map(|s| s.evidence(CITATIONS)).take(CITATIONS))
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "find the operation that produced the first NaN",
             "torch.autograd.set_detect_anomaly(True)",
         )

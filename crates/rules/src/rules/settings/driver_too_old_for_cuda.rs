@@ -79,7 +79,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 "compare driver, CUDA and NCCL",
                 "nvidia-smi; python -c 'import torch; print(torch.version.cuda, torch.cuda.nccl.version())'; ldconfig -p | grep nccl",
             )
-            .advise(Impact::Disruptive, "install NCCL and the framework for the CUDA release that the driver supports")
+            .advise(Impact::Harmless, "install NCCL and the framework for the CUDA release that the driver supports")
             .advise(Impact::Destructive, "or update the driver of the node and reboot it"),
     )
 }

@@ -81,7 +81,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut draft = told
         .draft_naming(&RULE, Cause::DuplicateGpu, title, culprits)
         .advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "choose the GPU by local rank before the first CUDA call of each process",
             "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))",
         )
@@ -94,7 +94,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         && told.claims().iter().any(|c| wording::may_share_gpu(&c.text))
     {
         draft = draft.advise_command(
-            Impact::Disruptive,
+            Impact::Harmless,
             "if sharing is meant, allow it (NCCL 2.30.3 and later)",
             "NCCL_MULTI_RANK_GPU_ENABLE=1",
         );

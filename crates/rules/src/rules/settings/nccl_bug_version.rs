@@ -62,9 +62,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let title = format!("{} alone went on without NVLink SHARP: NCCL {version} then hangs", told.who());
     let draft = told
         .draft(&RULE, Cause::NcclBugVersion, title)
-        .advise_command(Impact::Disruptive, "turn NVLink SHARP off on all ranks", "NCCL_NVLS_ENABLE=0")
+        .advise_command(Impact::Harmless, "turn NVLink SHARP off on all ranks", "NCCL_NVLS_ENABLE=0")
         .advise(
-            Impact::Disruptive,
+            Impact::Harmless,
             "or update NCCL to 2.29 or later, which fails at the start instead of hanging",
         );
     found(draft)

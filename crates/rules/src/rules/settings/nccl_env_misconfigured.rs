@@ -61,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 "env | grep ^NCCL_; cat ~/.nccl.conf /etc/nccl.conf 2>/dev/null",
             )
             .advise_command(
-                Impact::Disruptive,
+                Impact::Harmless,
                 "run without settings that restrict NCCL",
                 "unset NCCL_ALGO NCCL_PROTO NCCL_NET",
             );
@@ -94,7 +94,7 @@ fn remark(remark: Remark) -> Option<Finding> {
         .confidence(Confidence::Medium)
         .culprits(remark.culprits)
         .evidence(remark.evidence)
-        .advise(Impact::Disruptive, remark.advice)
+        .advise(Impact::Harmless, remark.advice)
         .build()
 }
 
@@ -131,7 +131,7 @@ fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     .confidence(Confidence::Low)
     .culprits(culprits)
     .evidence(refused.iter().take(4).map(ringleader_correlate::NcclLine::evidence))
-    .advise(Impact::Disruptive, "correct or unset the variable that the message names")
+    .advise(Impact::Harmless, "correct or unset the variable that the message names")
     .build()
 }
 
@@ -163,7 +163,7 @@ fn forbids(
         .culprits(culprits)
         .evidence(evidence)
         .advise_made(
-            Impact::Disruptive,
+            Impact::Harmless,
             "unless it is needed on this machine, run without it",
             Some(format!("unset {name}")),
         )

@@ -192,7 +192,7 @@ fn differs(scene: &Scene<'_>, members: &[Member<'_>], name: &str) -> Option<Find
             "compare the settings of all ranks, in the environment and in files that NCCL reads",
             "tr '\\0' '\\n' < /proc/<pid>/environ | grep ^NCCL_; cat ~/.nccl.conf /etc/nccl.conf 2>/dev/null",
         )
-        .advise(Impact::Disruptive, format!("set {name} to the same value on all ranks, or on none"))
+        .advise(Impact::Harmless, format!("set {name} to the same value on all ranks, or on none"))
         .build()
 }
 

@@ -63,7 +63,7 @@ fn advised(draft: Draft) -> Draft {
             "on every node, check which library a rank loads and which one torch ships",
             "grep -o '/.*libnccl[^ ]*' /proc/<pid>/maps | sort -u; python -c 'import torch; print(torch.cuda.nccl.version())'",
         )
-        .advise(Impact::Disruptive, "use one image on all nodes, and take other copies of libnccl out of LD_LIBRARY_PATH and LD_PRELOAD")
+        .advise(Impact::Harmless, "use one image on all nodes, and take other copies of libnccl out of LD_LIBRARY_PATH and LD_PRELOAD")
 }
 
 /// Processes of one communicator that print different releases; the smaller part is named.

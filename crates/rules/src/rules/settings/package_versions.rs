@@ -154,7 +154,7 @@ fn draft(scene: &Scene<'_>, package: &str, by_release: &Installed<'_>) -> Draft 
             "on every node, see which library a rank loads",
             "grep -o '/.*libnccl[^ ]*' /proc/<pid>/maps | sort -u; pip list 2>/dev/null | grep -iE 'nccl|^torch '",
         )
-        .advise(ringleader_model::Impact::Disruptive, "use one image on all nodes")
+        .advise(ringleader_model::Impact::Harmless, "use one image on all nodes")
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 "env | grep -E 'RANK|WORLD_SIZE|MASTER_|CUDA_VISIBLE|SLURM_'",
             )
             .advise_command(
-                Impact::Disruptive,
+                Impact::Harmless,
                 "give each node its own node rank, and as many processes as it has visible GPUs",
                 "torchrun --nnodes=N --node-rank=R --nproc-per-node=gpu …",
             )
@@ -92,7 +92,7 @@ fn contradicting(scene: &Scene<'_>, heard: Option<Told<'_, '_>>) -> Option<Draft
             .culprits(culprits),
     };
     let draft = draft.evidence(evidence).evidence(stands.map(StandStill::evidence));
-    Some(draft.advise(Impact::Disruptive, "let one launcher number all ranks, and set none of them by hand"))
+    Some(draft.advise(Impact::Harmless, "let one launcher number all ranks, and set none of them by hand"))
 }
 
 /// Which numbers do not fit, by NCCL's own words; not whose they are.
