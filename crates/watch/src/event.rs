@@ -181,6 +181,9 @@ pub struct Straggler {
     pub late_ms: f64,
     /// Share of the last collectives for which it was late, 0 to 1.
     pub share: f64,
+    /// Share of the time between collectives that the others lose to it, 0 to 1; none where that is not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
     /// In most of them.
     pub persistent: bool,
     /// Why.

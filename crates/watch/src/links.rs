@@ -69,6 +69,7 @@ impl SlowLink {
             rank: self.rank,
             late_ms: now_ms - best_ms,
             share: self.busy,
+            cost: None,
             persistent: true,
             of: Lag::Network,
             confidence: if is_clear { Confidence::High } else { Confidence::Medium },

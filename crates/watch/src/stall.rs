@@ -285,8 +285,12 @@ fn around(ledger: &Ledger<'_>, waits: &Waits, group: &Group<'_>, component: u32)
         let set: BTreeSet<u32> = members.iter().map(|r| rank_of_member(ledger, group, *r)).collect();
         set.into_iter().collect()
     };
-    let names: Vec<String> =
+    let mut names: Vec<String> =
         groups.iter().filter_map(|c| ledger.groups.get(*c)).map(called).take(4).collect();
+    // Sends and receives are between ranks, not of a group as a whole.
+    if names.is_empty() {
+        names.push(called(group));
+    }
     if !owing.is_empty() {
         let suspects = of(&owing);
         let text = format!(

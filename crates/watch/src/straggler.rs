@@ -404,6 +404,7 @@ impl Lateness {
             rank,
             late_ms,
             share: f64::from(standing.late / standing.votes),
+            cost: Some(f64::from(share)),
             persistent: true,
             of,
             confidence,
@@ -439,6 +440,7 @@ impl Lateness {
             if is_persistent { persistent.max_by(most)? } else { occasional.max_by(most)? };
         let (of, confidence) = reason(standing);
         let late_ms = f64::from(standing.late_ms / standing.late);
+        let cost = self.long.get(rank).filter(|_| self.long_ms > 0.0).map(|long| long.late_ms / self.long_ms);
         let rank = job_rank(rank as u32);
         let why = because(of);
         let share = f64::from(share(standing));
@@ -446,6 +448,7 @@ impl Lateness {
             rank,
             late_ms,
             share,
+            cost: cost.map(|cost| f64::from(cost.min(1.0))),
             persistent: is_persistent,
             of,
             confidence,
@@ -498,6 +501,7 @@ impl Lateness {
             rank,
             late_ms,
             share: f64::from(share).min(1.0),
+            cost: None,
             persistent: true,
             of: Lag::Network,
             confidence: if share > 0.8 { Confidence::High } else { Confidence::Medium },

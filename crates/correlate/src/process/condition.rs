@@ -170,23 +170,30 @@ impl Stand {
 
     /// The main thread is on its way out: tearing down, at exit.
     pub fn is_leaving(&self) -> bool {
-        self.frames.iter().filter(|f| !f.is_native()).any(|f| {
-            // Some readers name a method with its class: `State.shutdown`.
-            let name = f.function.rsplit_once('.').map_or(&*f.function, |(_, name)| name);
-            match name {
-                "destroy_process_group" | "_shutdown" | "_exit_function" | "atexit" | "_run_exitfuncs" => {
-                    f.owner() == ringleader_model::FrameOwner::Framework
+        // Python ends, or the C library does: no frame of Python is left then.
+        let ends = |f: &Frame| {
+            f.is_native() && matches!(&*f.function, "Py_FinalizeEx" | "Py_Finalize" | "__run_exit_handlers")
+        };
+        self.frames.iter().any(ends)
+            || self.frames.iter().filter(|f| !f.is_native()).any(|f| {
+                // Some readers name a method with its class: `State.shutdown`.
+                let name = f.function.rsplit_once('.').map_or(&*f.function, |(_, name)| name);
+                match name {
+                    "destroy_process_group"
+                    | "_shutdown"
+                    | "_exit_function"
+                    | "atexit"
+                    | "_run_exitfuncs" => f.owner() == ringleader_model::FrameOwner::Framework,
+                    "shutdown" => {
+                        f.owner() == ringleader_model::FrameOwner::Framework
+                            || f.file.ends_with("jax/_src/distributed.py")
+                    }
+                    "end_training" => f.file.ends_with("accelerate/accelerator.py"),
+                    // What JAX does at exit.
+                    "clean_up" => f.file.ends_with("jax/_src/api.py"),
+                    _ => false,
                 }
-                "shutdown" => {
-                    f.owner() == ringleader_model::FrameOwner::Framework
-                        || f.file.ends_with("jax/_src/distributed.py")
-                }
-                "end_training" => f.file.ends_with("accelerate/accelerator.py"),
-                // What JAX does at exit.
-                "clean_up" => f.file.ends_with("jax/_src/api.py"),
-                _ => false,
-            }
-        })
+            })
     }
 
     /// The main thread is setting up the job.

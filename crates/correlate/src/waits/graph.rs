@@ -306,6 +306,8 @@ fn settle_pair(
             };
             match made {
                 None if track.open_end || track.p2p_open => front.unknown.push(other as usize),
+                // The job was at work at that moment: what is older was about to end.
+                Some(_) if track.open_end && group.view == View::Ring => front.unknown.push(other as usize),
                 // Entered, but the other has an older operation to finish first.
                 Some(p2p) => {
                     let older = node(group, other as usize)

@@ -27,6 +27,8 @@ const MAX_SECONDS: f64 = 7_258_118_400.0;
 
 /// Less often late than this is a habit that healthy jobs have, too.
 const MIN_LATE_SHARE: f64 = 0.8;
+/// So is a rank that costs the others less of their time.
+const MIN_COST: f64 = 0.3;
 
 /// Whether an event of a late rank says so without doubt.
 fn is_sure_to_be_late(document: &Document<'_>) -> bool {
@@ -34,6 +36,7 @@ fn is_sure_to_be_late(document: &Document<'_>) -> bool {
     value("persistent").and_then(Value::as_bool) == Some(true)
         && value("confidence").and_then(Value::as_str) == Some("high")
         && value("share").and_then(Value::as_f64).is_some_and(|share| share >= MIN_LATE_SHARE)
+        && value("cost").and_then(Value::as_f64).is_some_and(|cost| cost >= MIN_COST)
 }
 
 /// Reads an event; false if the document is none.
@@ -275,9 +278,11 @@ mod tests {
         assert_eq!(link.peer.map(|rank| rank.0), Some(7));
         let late = text.replace("network", "host");
         assert_eq!(events(&read(late.as_bytes())), [] as [&WatchEvent; 0]);
-        let sure = late.replace("\"share\"", "\"persistent\": true, \"confidence\": \"high\", \"share\"");
+        let sure = late
+            .replace("\"share\"", "\"persistent\": true, \"confidence\": \"high\", \"cost\": 0.4, \"share\"");
         assert!(matches!(events(&read(sure.as_bytes()))[..], [WatchEvent::Late(late)] if late.rank.0 == 2));
         assert_eq!(events(&read(sure.replace("0.9", "0.7").as_bytes())), [] as [&WatchEvent; 0]);
+        assert_eq!(events(&read(sure.replace("0.4", "0.2").as_bytes())), [] as [&WatchEvent; 0]);
         let nobody = read(text.replace("\"rank\": 2", "\"rank\": -2").as_bytes());
         assert_eq!((nobody.observations.len(), nobody.notes[0].kind), (0, NoteKind::Malformed));
     }

@@ -669,8 +669,15 @@ impl Agent {
 
     /// Ranks that are gone without ever having a visible communicator: it is unknown whether they ended normally.
     pub(crate) fn never_seen(&self) -> bool {
+        let rank = |member: &Member| member.env.as_ref().and_then(|env| env.rank).or(member.last.rank);
+        let shows = |member: &Member| member.last.is_ended || !member.last.comms.is_empty();
+        // Workers of a data loader carry the number of their rank and have no communicator.
+        let seen: BTreeSet<u32> = self.members.values().filter(|m| shows(m)).filter_map(rank).collect();
         let is_unseen = |member: &Member| {
-            member.is_rank && member.is_gone && !member.last.is_ended && member.last.comms.is_empty()
+            member.is_rank
+                && member.is_gone
+                && !shows(member)
+                && rank(member).is_none_or(|rank| !seen.contains(&rank))
         };
         self.members.values().any(is_unseen)
     }

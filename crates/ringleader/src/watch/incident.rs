@@ -116,10 +116,13 @@ impl Judged {
         match reason {
             Reason::Incident => true,
             Reason::Doubt { was_seen, than } => {
-                // Whoever ends a job ends what is in flight, too: a guess that it hung is no reason to speak.
-                let is_guessed_hang = verdict.category == Category::Hang && !is_certain;
+                // Whoever ends a job ends what is in flight, and its processes one by one: a guess that it hung, or that one of them
+                // went first, is no reason to speak.
+                let is_of_the_end =
+                    verdict.category == Category::Hang || verdict.cause == "rank-exited-early";
+                let is_guess = is_of_the_end && !is_certain;
                 has_cause
-                    && (!was_seen && !is_guessed_hang || is_certain && is_failure || is_slow)
+                    && (!was_seen && !is_guess || is_certain && is_failure || is_slow)
                     && (than == 0 || self.worth() > than)
             }
             Reason::Slow => is_slow,
