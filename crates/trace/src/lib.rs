@@ -6,7 +6,6 @@
 pub mod axes;
 pub mod bandwidth;
 pub mod contention;
-mod cut;
 pub mod expected;
 pub mod intervals;
 pub mod join;

@@ -1,5 +1,7 @@
 //! Steps: found by annotations, by the optimizer, by the forward pass, or by what repeats.
 
+mod cut;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -162,12 +164,12 @@ pub fn find(view: &View<'_>) -> Steps {
     let last = ends.iter().rposition(|end| *end != i64::MIN).unwrap_or(0);
     let starts: Vec<i64> = marks.iter().map(|mark| mark.start_ns).collect();
     let is_open = matches!(found, Found::Optimizer | Found::Forward | Found::Repetition);
-    let (from, to) = if found == Found::Whole { (0, n) } else { crate::cut::whole(view, &starts, is_open) };
+    let (from, to) = if found == Found::Whole { (0, n) } else { cut::whole(view, &starts, is_open) };
     let to = if view.timeline.is_damaged { last.max(1).min(to) } else { to };
     let is_cut = view.timeline.is_damaged && last == 0 || from >= to && n > 0;
     let usual = usual(&all, if from < to { from..to } else { 0..n });
-    if found == Found::Optimizer && to.saturating_sub(from) < FEW && crate::cut::is_behind(view) {
-        let by_gpu = crate::cut::by_gpu(view);
+    if found == Found::Optimizer && to.saturating_sub(from) < FEW && cut::is_behind(view) {
+        let by_gpu = cut::by_gpu(view);
         if let Some(by_gpu) = by_gpu.filter(|by_gpu| by_gpu.all.len() + from + 1 > to) {
             return by_gpu;
         }

@@ -21,6 +21,8 @@ use crate::request::{Request, Target, Trouble};
 use crate::sysfs::{link_name, names, text};
 use crate::{allowed, follow};
 
+/// No tree of processes is deeper, and parents that were read at different moments may form a ring.
+const MAX_DEPTH: usize = 64;
 /// Processes that are described.
 const MAX_PROCESSES: usize = 4096;
 /// Open files of one process that are looked at; all are counted.
@@ -177,11 +179,13 @@ impl<'a> Walk<'a> {
             let list: Vec<String> = target.pids.iter().map(u32::to_string).collect();
             by = format!("pid {} and all below", list.join(", "));
         } else if let Some(job) = &target.slurm_job {
+            let looking = self.looking(std::process::id());
             for pid in self.stats.keys() {
-                if self.is_of_slurm(*pid, job) {
+                if !looking.contains(pid) && self.is_of_slurm(*pid, job) {
                     self.add_with_children(*pid, &mut chosen);
                 }
             }
+            chosen.retain(|pid| !looking.contains(pid));
             if chosen.is_empty() {
                 return Err(Trouble::Absent(format!("no process of Slurm job {job} runs here")));
             }
@@ -194,6 +198,20 @@ impl<'a> Walk<'a> {
             by = "all processes with a rank or a GPU".to_owned();
         }
         Ok((self.with_parents(chosen, &target.pids), by))
+    }
+
+    /// Who looks: this process, what it runs under (an epilog has the job's number in its environment), and the other processes
+    /// that its parent has started to look.
+    fn looking(&self, own: u32) -> BTreeSet<u32> {
+        let parent = |pid: u32| self.stats.get(&pid).map(|stat| stat.ppid);
+        let above = |pid: u32| std::iter::successors(parent(pid), move |pid| parent(*pid)).take(MAX_DEPTH);
+        let collector = parent(own);
+        let mut looking: BTreeSet<u32> = above(own).chain([own]).collect();
+        let beside = |pid: &u32| {
+            collector.is_some_and(|collector| collector > 1 && above(*pid).any(|at| at == collector))
+        };
+        looking.extend(self.stats.keys().copied().filter(beside));
+        looking
     }
 
     /// Ranks of the same job elsewhere in the tree.

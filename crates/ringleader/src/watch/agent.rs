@@ -659,27 +659,18 @@ impl Agent {
 
     /// Ranks that died with an operation in flight. Communicators alone say nothing: many programs end without ending them.
     pub(crate) fn cut_off(&self) -> Vec<u32> {
-        let is_cut = |member: &&Member| {
-            member.is_gone
-                && !member.last.is_ended
-                && member.last.comms.iter().any(|comm| comm.n_in_flight > 0 && !comm.is_ended)
-        };
-        self.members.values().filter(is_cut).map(|member| member.last.pid).collect()
+        let in_flight = |m: &&Member| m.last.comms.iter().any(|comm| comm.n_in_flight > 0 && !comm.is_ended);
+        let gone = self.members.values().filter(|member| member.is_gone && !member.last.is_ended);
+        gone.filter(in_flight).map(|member| member.last.pid).collect()
     }
 
     /// Ranks that are gone without ever having a visible communicator: it is unknown whether they ended normally.
     pub(crate) fn never_seen(&self) -> bool {
         let rank = |member: &Member| member.env.as_ref().and_then(|env| env.rank).or(member.last.rank);
-        let shows = |member: &Member| member.last.is_ended || !member.last.comms.is_empty();
+        let shows = |member: &&Member| member.last.is_ended || !member.last.comms.is_empty();
         // Workers of a data loader carry the number of their rank and have no communicator.
-        let seen: BTreeSet<u32> = self.members.values().filter(|m| shows(m)).filter_map(rank).collect();
-        let is_unseen = |member: &Member| {
-            member.is_rank
-                && member.is_gone
-                && !shows(member)
-                && rank(member).is_none_or(|rank| !seen.contains(&rank))
-        };
-        self.members.values().any(is_unseen)
+        let seen: BTreeSet<Option<u32>> = self.members.values().filter(shows).map(rank).collect();
+        self.members.values().any(|m| m.is_rank && m.is_gone && !shows(&m) && !seen.contains(&rank(m)))
     }
 
     /// The rings at this moment, those of the dead included.

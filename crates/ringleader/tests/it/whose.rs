@@ -416,3 +416,18 @@ fn without_a_pid_every_job_of_the_node_is_taken_by_itself() {
     }
     assert_eq!(report["verdict"], report["jobs"][0]["verdict"]);
 }
+
+/// An epilog has the job's number in its environment, and so has everything that it starts.
+#[test]
+fn who_looks_is_not_of_the_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = crate::cli::ringleader();
+    command.args(["collect", "--no-logs", "--no-stacks", "--no-ras", "--job", "918275", "-o"]);
+    let output = command.arg(folder.path().join("b.tar.zst")).env("SLURM_JOB_ID", "918275").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", crate::cli::err(&output));
+    assert!(
+        crate::cli::err(&output).contains("no process of Slurm job 918275"),
+        "{}",
+        crate::cli::err(&output)
+    );
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{RuntimeCall, SpanKind, WorkKind};
 
-use crate::steps::{Found, OPTIMIZER, Step, Steps};
+use super::{Found, OPTIMIZER, Step, Steps};
 use crate::view::{NONE, View};
 
 /// A step at the edge of the window with fewer launches than this share of the others', percent, is cut.
@@ -111,7 +111,7 @@ pub(crate) fn by_gpu(view: &View<'_>) -> Option<Steps> {
             before.host.1 = start.max(before.host.0);
         }
     }
-    let usual = crate::steps::alike(&all, (0..all.len() as u32).collect());
+    let usual = super::alike(&all, (0..all.len() as u32).collect());
     Some(Steps { found: Found::Optimizer, all, of_work, usual, is_cut: false })
 }
 
