@@ -68,6 +68,8 @@ const NAP: Duration = Duration::from_millis(25);
 const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
+/// A wait is told of at 15 s, and each time after twice as long.
+const WAITED_FOR: Duration = Duration::from_secs(60);
 /// A rank that is persistently late is looked into after this time: a job's start is uneven.
 const LATE_FOR: Duration = Duration::from_mins(1);
 /// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
@@ -149,6 +151,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             recording: None,
             nan: Nan::new(),
             late: None,
+            waited: None,
             words: mpsc::channel(),
             seat,
         }
@@ -340,6 +343,8 @@ struct Watch {
     nan: Nan,
     /// When a rank was first seen to be persistently late, until that was looked into.
     late: Option<Instant>,
+    /// When a wait was told of last.
+    waited: Option<Instant>,
     /// What the threads of incidents say.
     words: (Sender<Word>, Receiver<Word>),
     seat: Seat,
@@ -454,6 +459,7 @@ impl Watch {
                     self.spoken.recovered();
                 }
             }
+            What::Waiting(_) => self.waited = Some(Instant::now()),
             What::Straggler(late) if late.persistent && is_analyser => {
                 self.late.get_or_insert_with(Instant::now);
                 self.eye.remember(late.clone());
@@ -711,17 +717,18 @@ impl Watch {
             }
         }
         let was_seen = !self.eye.agent.never_seen();
+        let has_waited = self.waited.is_some_and(|at| at.elapsed() < WAITED_FOR);
         let reason = if is_judged {
             // What the ranks and their launcher say at their end may tell more than the stall did.
             let than = self.spoken.best();
-            (self.child.is_none() && than < SUREST).then_some(Reason::Doubt { was_seen, than })
+            (self.child.is_none() && than < SUREST).then_some(Reason::Doubt { was_seen, has_waited, than })
         } else if is_bad {
             Some(Reason::Incident)
         } else {
             // Its exit code went to somebody else. Jobs that fail before their first communicator, and ranks that end
             // their communicators in order after an error, leave their words in logs alone.
             match &self.child {
-                None => Some(Reason::Doubt { was_seen, than: 0 }),
+                None => Some(Reason::Doubt { was_seen, has_waited, than: 0 }),
                 Some(_) if self.n_verdicts > 0 => None,
                 Some(child) if nan::is_in(child.logs()) => Some(Reason::NotFinite),
                 Some(_) => self.late.map(|_| Reason::Slow),

@@ -14,8 +14,8 @@ const RESTING: f64 = 0.005;
 
 /// Whoever rests for this long while others wait for it is held up, wherever it is.
 const LONG_REST_NS: i64 = 60_000_000_000;
-/// Places in which something else works for a process that rests.
-const WORKED_FOR: [&str; 4] = ["storage", "driver", "checkpoint", "compilation"];
+/// Places in which something else may work for a process that rests.
+const WORKED_FOR: [&str; 6] = ["storage", "driver", "checkpoint", "compilation", "data-loader", "input"];
 
 /// Looks that must find a rank in one place before it counts as standing there.
 const LOOKS: u32 = 2;
@@ -123,11 +123,14 @@ impl Waiting {
         }
     }
 
-    /// Neither it nor what it has started has used any processor time for a minute, and it does not wait for storage or a
-    /// compiler.
+    /// Neither it nor what it has started has used any processor time for a minute, and it does not wait for storage, a compiler,
+    /// data or requests.
     fn rests_long(&self, digest: &RankDigest, now_ns: i64) -> bool {
         let place = outside::outside(&digest.stack, digest.wchan.as_deref());
-        let is_worked_for = place.is_some_and(|place| WORKED_FOR.contains(&place.label.as_str()));
+        // A queue of the program may be one of requests.
+        let is_worked_for = place.is_some_and(|place| {
+            WORKED_FOR.contains(&place.label.as_str()) || place.label == "lock" && !digest.stack.is_empty()
+        });
         now_ns - self.idle_ns >= LONG_REST_NS
             && digest.process == ProcessState::Alive
             && !is_worked_for

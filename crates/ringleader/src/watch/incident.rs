@@ -68,6 +68,8 @@ pub(crate) enum Reason {
     Doubt {
         /// Operations of it were seen. It ran, so a guess or a remark on its speed is no reason to speak.
         was_seen: bool,
+        /// A wait was told of shortly before: a guess that the job hung is worth a word.
+        has_waited: bool,
         /// What an earlier verdict on the same end was worth: only a better one is worth a word.
         than: u8,
     },
@@ -115,12 +117,12 @@ impl Judged {
         let is_slow = verdict.cause == "straggler" && verdict.confidence == Confidence::High;
         match reason {
             Reason::Incident => true,
-            Reason::Doubt { was_seen, than } => {
+            Reason::Doubt { was_seen, has_waited, than } => {
                 // Whoever ends a job ends what is in flight, and its processes one by one: a guess that it hung, or that one of them
                 // went first, is no reason to speak.
                 let is_of_the_end =
                     verdict.category == Category::Hang || verdict.cause == "rank-exited-early";
-                let is_guess = is_of_the_end && !is_certain;
+                let is_guess = is_of_the_end && !is_certain && !has_waited;
                 has_cause
                     && (!was_seen && !is_guess || is_certain && is_failure || is_slow)
                     && (than == 0 || self.worth() > than)

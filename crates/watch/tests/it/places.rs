@@ -194,7 +194,6 @@ fn patience_with_whatever_may_end_by_itself() {
     for (what, absent, world) in [
         ("it computes", Rest { cpu: (0.9, 0.0), wakes: true, ..sleeps() }, 2),
         ("a process that it has started does", Rest { cpu: (0.0, 0.9), ..sleeps() }, 2),
-        ("it looks for something each time it wakes", Rest { wakes: true, ..sleeps() }, 2),
         ("its loader may fill the queue", waits(FETCHES), 2),
         ("ranks elsewhere may do what it waits for", sleeps(), 4),
     ] {
@@ -203,6 +202,12 @@ fn patience_with_whatever_may_end_by_itself() {
         assert_eq!(waits[0].1.suspects, [1], "{what}");
         assert!(stalls.is_empty(), "{what}: {stalls:#?}");
     }
+    // One that looks for something each time it wakes, and finds nothing for a minute.
+    let looks = Rest { wakes: true, stack: &["<module> (train.py:19)", "wait_for_file (train.py:30)"], ..sleeps() };
+    let (_, stalls) = told(&[waits(REDUCE), looks], 2, 100 * S);
+    let [(at_s, stall)] = &stalls[..] else { panic!("{stalls:#?}") };
+    assert!((60.0..66.0).contains(at_s), "{at_s}");
+    assert_eq!(stall.suspects, [1]);
     // A queue that stays empty for as long as any start may take is none that anybody fills.
     let (_, stalls) = told(&[waits(REDUCE), waits(FETCHES)], 2, 140 * S);
     assert_eq!(stalls.len(), 1);
