@@ -69,7 +69,7 @@ const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
 /// A wait is told of at 15 s, and each time after twice as long.
-const WAITED_FOR: Duration = Duration::from_secs(60);
+const WAITED_FOR: Duration = Duration::from_mins(1);
 /// A rank that is persistently late is looked into after this time: a job's start is uneven.
 const LATE_FOR: Duration = Duration::from_mins(1);
 /// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.

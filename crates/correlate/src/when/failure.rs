@@ -209,9 +209,11 @@ impl<'a> Survived<'a> {
         let caught = case.observations.iter().filter_map(|observation| {
             let Fact::Torch(TorchEvent::Exception(exception)) = &observation.fact else { return None };
             let cite = observation.cite;
-            survived
-                .outlived(Way::Raised, cite)
-                .then(|| (cite.source, &*exception.class, &*exception.message))
+            survived.outlived(Way::Raised, cite).then_some((
+                cite.source,
+                &*exception.class,
+                &*exception.message,
+            ))
         });
         survived.caught = caught.collect();
         survived

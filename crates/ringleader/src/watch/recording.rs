@@ -12,7 +12,7 @@ use crate::gather;
 use crate::trace::record::{Recorded, Recording, Window};
 
 /// Ranks ask every 5 s, or 10 s after nobody has listened; they then wait 25 s for a common time, record, and write.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What is to be recorded, and why.
 #[derive(Clone, Debug)]

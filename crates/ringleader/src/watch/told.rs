@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_process_that_computes_works_and_one_that_sleeps_does_not() {
-        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
         let (own, other) =
             (Effort::new(&[culprit(std::process::id())]), Effort::new(&[culprit(sleeper.id())]));
         let nobody =
@@ -155,8 +155,8 @@ mod tests {
         }
         assert!(own.goes_on());
         assert!(!other.goes_on() && !nobody.goes_on());
-        sleeper.kill().unwrap();
-        sleeper.wait().unwrap();
+        sleeper.kill().expect("it is ours");
+        sleeper.wait().expect("it ends");
     }
 
     const HOLD: Duration = Duration::from_millis(400);

@@ -203,7 +203,8 @@ fn patience_with_whatever_may_end_by_itself() {
         assert!(stalls.is_empty(), "{what}: {stalls:#?}");
     }
     // One that looks for something each time it wakes, and finds nothing for a minute.
-    let looks = Rest { wakes: true, stack: &["<module> (train.py:19)", "wait_for_file (train.py:30)"], ..sleeps() };
+    let looks =
+        Rest { wakes: true, stack: &["<module> (train.py:19)", "wait_for_file (train.py:30)"], ..sleeps() };
     let (_, stalls) = told(&[waits(REDUCE), looks], 2, 100 * S);
     let [(at_s, stall)] = &stalls[..] else { panic!("{stalls:#?}") };
     assert!((60.0..66.0).contains(at_s), "{at_s}");
