@@ -40,7 +40,8 @@ Traceback (most recent call last):
     import curves
 ModuleNotFoundError: No module named 'curves'
 ";
-    let steps = |from: u32| (from..from + 3).map(|n| format!("step {n} loss 2.{n}\n")).collect::<String>();
+    let steps =
+        |from: u32| (from..from + 3).map(|n| format!("step {n} loss 2.{n}\n")).collect::<Vec<_>>().concat();
     let text = format!("{}{caught}{}{caught}step 6 saved\n", steps(0), steps(3));
     assert_ne!(cause(&[("job.log", &text)]), "application-exception", "{text}");
     // Another one, behind which nothing is printed, is.

@@ -233,7 +233,7 @@ fn an_optimizer_that_launches_weight_by_weight() {
 fn workers_that_start_between_two_loads_are_loading() {
     let mut timeline = Job::new(every(100)).timeline(0);
     let name = timeline.names.len() as u32;
-    let mut names = timeline.names.to_vec();
+    let mut names = timeline.names.clone();
     names.push("enumerate(DataLoader)#_Iter.__next__".into());
     timeline.names = names;
     let mut load = |from: i64, to: i64| {

@@ -196,8 +196,8 @@ mod tests {
             ("b.tar.zst", "n2", 20, "29500"),
             ("c.tar.zst", "n1", 30, "29501"),
         ];
-        let jobs = split(&case(&three)).unwrap();
+        let jobs = split(&case(&three)).expect("two jobs");
         assert_eq!(jobs.len(), 2);
-        assert_eq!(jobs[0].case.observations.len() + jobs[1].case.observations.len(), 3);
+        assert_eq!(jobs.iter().map(|job| job.case.observations.len()).sum::<usize>(), 3);
     }
 }
