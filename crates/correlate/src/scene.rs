@@ -473,6 +473,11 @@ impl<'a> Scene<'a> {
         course::ended_in_order(self.case, &self.failure, beside)
     }
 
+    /// The same source shows one more step behind this statement.
+    pub fn was_followed(&self, cite: Cite) -> bool {
+        course::was_followed(self.case, cite)
+    }
+
     /// The output went on behind this statement for two steps or to its end, and no process is known to have failed.
     pub fn was_overcome(&self, cite: Cite) -> bool {
         course::was_overcome(self.case, &self.failure, cite)

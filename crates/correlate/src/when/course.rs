@@ -49,6 +49,12 @@ pub fn was_done_after(case: &Case, failure: &Failure, cite: Cite) -> bool {
             .any(|o| matches!(&o.fact, Fact::Progress(progress) if progress.ended.is_some_and(is_behind)))
 }
 
+/// The same source shows one more step behind this statement.
+pub fn was_followed(case: &Case, cite: Cite) -> bool {
+    let is_behind = |last: Cite| last.source == cite.source && last.start > cite.start;
+    case.observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.last.is_some_and(is_behind)))
+}
+
 /// The same source shows two more steps behind this statement, or its end, and no process is known to have failed; or all of the
 /// job ended well.
 pub fn was_overcome(case: &Case, failure: &Failure, cite: Cite) -> bool {

@@ -192,7 +192,9 @@ fn ended_well(case: &Case) -> bool {
 struct Survived<'a> {
     /// Of a source: the last place that two steps follow, and that of its orderly end; bytes.
     of: BTreeMap<SourceId, (u64, u64)>,
-    /// Exceptions that a source survived: class and message. Whoever catches one catches it again.
+    /// The last step of a source, bytes.
+    last: BTreeMap<SourceId, u64>,
+    /// Exceptions that a source survived: class and message. Whoever catches one catches it again, if a step follows.
     caught: BTreeSet<(SourceId, &'a str, &'a str)>,
     ended_well: bool,
 }
@@ -205,7 +207,11 @@ impl<'a> Survived<'a> {
             let place = |cite: Option<Cite>| cite.map_or(0, |cite| cite.start);
             of.insert(observation.cite.source, (place(progress.before_last), place(progress.ended)));
         }
-        let mut survived = Self { of, caught: BTreeSet::new(), ended_well };
+        let last = case.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Progress(progress) => Some((o.cite.source, progress.last?.start)),
+            _ => None,
+        });
+        let mut survived = Self { of, last: last.collect(), caught: BTreeSet::new(), ended_well };
         let caught = case.observations.iter().filter_map(|observation| {
             let Fact::Torch(TorchEvent::Exception(exception)) = &observation.fact else { return None };
             let cite = observation.cite;
@@ -222,7 +228,10 @@ impl<'a> Survived<'a> {
     /// Whether an event did not end its program.
     fn has(&self, way: Way, event: &TorchEvent, cite: Cite) -> bool {
         let is_caught = match event {
-            TorchEvent::Exception(e) => self.caught.contains(&(cite.source, &*e.class, &*e.message)),
+            TorchEvent::Exception(e) => {
+                self.last.get(&cite.source).is_some_and(|last| cite.start < *last)
+                    && self.caught.contains(&(cite.source, &*e.class, &*e.message))
+            }
             _ => false,
         };
         is_caught || self.outlived(way, cite)

@@ -62,12 +62,12 @@ struct Group<'s, 'a> {
 }
 
 impl Group<'_, '_> {
-    /// The program went on after the exception at `cite`, or after the same one in the same source: whoever catches one catches
-    /// it again.
+    /// The program went on after the exception at `cite`; or it did after the same one in the same source, and a step follows this
+    /// one, too: whoever catches one catches it again.
     fn is_overcome(&self, scene: &Scene<'_>, cite: Cite) -> bool {
         let mut same =
             self.members.iter().map(|own| own.observation.cite).filter(|c| c.source == cite.source);
-        same.any(|c| scene.was_overcome(c))
+        scene.was_overcome(cite) || scene.was_followed(cite) && same.any(|c| scene.was_overcome(c))
     }
 }
 
