@@ -42,7 +42,7 @@ ModuleNotFoundError: No module named 'curves'
 ";
     let steps =
         |from: u32| (from..from + 3).map(|n| format!("step {n} loss 2.{n}\n")).collect::<Vec<_>>().concat();
-    let text = format!("{}{caught}{}{caught}step 6 saved\n", steps(0), steps(3));
+    let text = format!("{}{caught}{}{caught}step 6 loss 2.6\n", steps(0), steps(3));
     assert_ne!(cause(&[("job.log", &text)]), "application-exception", "{text}");
     // Behind which nothing more is printed, it may have ended the program, and so may another one.
     let ends = format!("{}{caught}{}{caught}", steps(0), steps(3));
