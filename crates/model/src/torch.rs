@@ -5,8 +5,8 @@ use crate::{Frame, OpKind, Pid, Rank, RankSet};
 /// The watchdog's description of an operation: `WorkNCCL(SeqNum=45, OpType=ALLREDUCE, …)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkDescription {
-    /// `SeqNum`, per process group (for COALESCED: the point-to-point counter).
-    pub seq: u64,
+    /// `SeqNum`, per process group (for COALESCED: the point-to-point counter); PyTorch before 1.12 prints none.
+    pub seq: Option<u64>,
     /// `OpType`.
     pub kind: OpKind,
     /// `NumelIn`.

@@ -4,6 +4,7 @@
 //! machine on which they ran. In a hang the first to complain is one of those that wait, so words set nobody apart there.
 
 pub(crate) mod apart;
+mod cards;
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use ringleader_correlate::when::failure::{Sign, Way, sign};
 use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{About, Role};
 use ringleader_model::{
-    Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Observation, Rank, SourceId,
+    Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Observation, Rank, Said, SourceId,
     TorchEvent, Verdict,
 };
 
@@ -35,8 +36,11 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         let ranks = apart::of_hang(scene, verdict.cause, &verdict.victims).or_else(by_own);
         give_ranks(scene, &mut culprits, &ranks.unwrap_or_default());
     }
+    cards::complete(scene, &mut culprits);
     let only = scene.machines().only();
-    let machine = machine(scene, first).or_else(|| only.cloned().filter(|_| !is_of_others(verdict.cause)));
+    let machine = machine(scene, first)
+        .or_else(|| ended_on(scene).filter(|_| !is_of_others(verdict.cause)))
+        .or_else(|| only.cloned().filter(|_| !is_elsewhere(verdict.cause)));
     for culprit in &mut culprits {
         // A name says more than an address.
         let is_vague = culprit.host.as_ref().is_none_or(is_address);
@@ -45,7 +49,8 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
             culprit.host = better.cloned();
         }
     }
-    if culprits.is_empty() && may_be_of_machine(verdict.cause) {
+    // Where all was printed on one machine, it happened there, whatever it is.
+    if culprits.is_empty() && (may_be_of_machine(verdict.cause) || machine.as_ref() == only) {
         culprits.extend(machine.map(|host| Culprit { host: Some(host), ..Culprit::default() }));
     }
     verdict.culprits = culprits;
@@ -102,6 +107,10 @@ fn is_of_one(cause: Cause) -> bool {
                     | Cause::CudaInitFailed
                     | Cause::GpuBusy
                     | Cause::StorageFailure
+                    | Cause::GpuIsolation
+                    | Cause::ShmPermission
+                    | Cause::NcclWrongGpuArch
+                    | Cause::TooManyOpenFiles
             ))
 }
 
@@ -117,6 +126,9 @@ fn may_be_of_machine(cause: Cause) -> bool {
                 | Cause::Straggler
                 | Cause::OomKilled
                 | Cause::SilentCorruption
+                | Cause::P2pAcsIommu
+                | Cause::PcieError
+                | Cause::WrongTransport
                 | Cause::ProcessCrashed
                 | Cause::ProcessUninterruptible
         )
@@ -135,6 +147,26 @@ fn is_of_others(cause: Cause) -> bool {
     )
 }
 
+/// Causes on a machine that need not have printed anything.
+fn is_elsewhere(cause: Cause) -> bool {
+    matches!(cause, Cause::MissingRank | Cause::NetworkUnreachable | Cause::PeerProcessDied)
+}
+
+/// The one machine whose tasks a launcher saw end by themselves.
+fn ended_on(scene: &Scene<'_>) -> Option<Host> {
+    let ends = scene.stated().all().iter().flat_map(|stated| {
+        let is_stated = stated.row().is_some_and(|row| row.role() == Role::States);
+        let is_own = move |code: Option<i64>| code.map_or(is_stated, |code| !ENDED_BY_OTHERS.contains(&code));
+        let is_end = |u: &Said| u.form.is_end || !u.named.ranks.is_empty();
+        stated.utterances.iter().filter(move |u| is_end(u.said) && is_own(u.said.form.exit))
+    });
+    let hosts: BTreeSet<&Host> = ends.flat_map(|u| &u.said.named.hosts).collect();
+    match (hosts.len(), hosts.first()) {
+        (1, Some(host)) => Some((*host).clone()),
+        _ => None,
+    }
+}
+
 /// How many ranks the job has at least.
 fn n_ranks(scene: &Scene<'_>) -> usize {
     let seen = scene.roster().members.iter().filter(|m| m.rank.is_some()).count();
@@ -148,11 +180,13 @@ fn of_one(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
     let has_waited = scene.failure().has(Way::TimedOut) || scene.failure().has(Way::Stuck);
     let by_words = || if has_waited { None } else { named(scene).or_else(|| lone(scene)) };
     let by_silence = || if has_waited { apart::silent(scene) } else { None };
-    stated(scene, first.cause)
-        .or_else(by_words)
-        .or_else(|| ended(scene, first))
-        .or_else(by_silence)
-        .filter(|ranks| ranks.len() * 2 <= n_known(scene).max(2))
+    // A line that says of some ranks that it was they needs no others to compare with.
+    stated(scene, first.cause).or_else(|| {
+        by_words()
+            .or_else(|| ended(scene, first))
+            .or_else(by_silence)
+            .filter(|ranks| ranks.len() * 2 <= n_known(scene).max(2))
+    })
 }
 
 /// How many ranks the job has at least, those too that others name.

@@ -135,7 +135,7 @@ fn ras() -> Fact {
 #[test]
 fn the_largest_numbers_cost_nothing() {
     let work = WorkDescription {
-        seq: u64::MAX,
+        seq: Some(u64::MAX),
         kind: OpKind::AllReduce,
         numel_in: Some(u64::MAX),
         numel_out: None,

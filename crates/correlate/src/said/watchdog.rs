@@ -52,14 +52,16 @@ impl WatchdogLines {
             let line = || (observation.cite, observation.text.to_string());
             match event {
                 TorchEvent::WatchdogTimeout { work, ran_ms, group } => {
+                    // Without a number it stands nowhere among the calls.
+                    let Some(number) = work.seq else { continue };
                     let stand = if *group == GroupLabel::default() {
-                        unnamed.entry((rank, work.seq)).or_default()
+                        unnamed.entry((rank, number)).or_default()
                     } else {
                         stands.entry((group.clone(), rank)).or_default()
                     };
                     // The oldest unfinished operation is the one that matters.
-                    if stand.seq.is_none_or(|seq| work.seq < u64::from(seq)) {
-                        stand.seq = u32::try_from(work.seq).ok();
+                    if stand.seq.is_none_or(|seq| number < u64::from(seq)) {
+                        stand.seq = u32::try_from(number).ok();
                         stand.work = Some(work.clone());
                         stand.ran_ms = Some(*ran_ms);
                         stand.at_ns = observation.at.map(|t| t.ns);

@@ -267,7 +267,7 @@ impl Stage {
             GroupLabel { id: Some("0".into()), guid: Some("0".into()), desc: Some("default_pg".into()) };
         let word = words(call).remove(0);
         let work = WorkDescription {
-            seq: u64::from(seq),
+            seq: Some(u64::from(seq)),
             kind: word.kind,
             numel_in: Some(word.elements()),
             numel_out: Some(word.elements()),

@@ -119,6 +119,11 @@ impl Hosts {
         self.whole.get(&cite.source)
     }
 
+    /// Whether no two machines are named.
+    pub fn only_or_none(&self) -> bool {
+        self.all.len() <= 1
+    }
+
     /// The only machine that the evidence is of, if it is named.
     pub fn only(&self) -> Option<&Host> {
         self.all.first().filter(|_| self.all.len() == 1 && !self.has_nameless)

@@ -125,7 +125,14 @@ fn elsewhere(command: &str) -> Option<&str> {
         "ssh" | "exec" => operand(&mut words),
         "kubectl" => {
             let verb = words.by_ref().find(|w| !w.starts_with('-'))?;
-            matches!(verb, "exec" | "logs").then(|| operand(&mut words)).flatten()
+            match verb {
+                "exec" | "logs" => operand(&mut words),
+                // What follows is about that node.
+                "describe" | "get" => matches!(operand(&mut words)?, "node" | "nodes" | "no")
+                    .then(|| operand(&mut words))
+                    .flatten(),
+                _ => None,
+            }
         }
         "srun" => {
             let mut words = words;

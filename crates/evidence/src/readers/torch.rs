@@ -161,7 +161,7 @@ pub(crate) struct TorchReader {
     /// Crash reports that may be of any of several processes that had said so.
     n_ambiguous: usize,
     /// Timeouts already reported: they are quoted again in the exceptions that follow.
-    timeouts: BTreeSet<(Option<Rank>, u64, u64)>,
+    timeouts: BTreeSet<(Option<Rank>, Option<u64>, u64)>,
     n_error_lines: u32,
     /// An agent of torchrun speaks in this source, so that a scheduler's task is a node, not a rank.
     agent_seen: bool,

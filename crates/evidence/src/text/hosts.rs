@@ -6,6 +6,7 @@
 //! $ ssh node3 'dmesg | tail'
 //! srun: error: node3: task 4: Killed      this line is about node3
 //! #  Rank  1 Group  0 Pid  20411 on  node3 device  1 [0x61] NVIDIA H100
+//! (Worker pid=744, ip=10.1.59.27) …      and this one was printed there
 //! ```
 //! Read in the first lines of a source, where people paste what they saw.
 
@@ -73,8 +74,8 @@ impl HostReader {
 
 /// Whether a line may name its machine.
 fn may_show(raw: &[u8]) -> bool {
-    static NEEDLES: LazyLock<[Finder<'static>; 6]> =
-        LazyLock::new(|| ["$ ", "# ", "% ", "srun: error: ", " on ", "host "].map(Finder::new));
+    static NEEDLES: LazyLock<[Finder<'static>; 7]> =
+        LazyLock::new(|| ["$ ", "# ", "% ", "srun: error: ", " on ", "host ", ", ip="].map(Finder::new));
     raw.first() == Some(&b'[') || NEEDLES.iter().any(|needle| needle.find(raw).is_some())
 }
 
@@ -97,6 +98,27 @@ fn about(text: &str) -> Option<&str> {
         let is_tag = pid.bytes().all(|b| b.is_ascii_digit()) && is_host(name) && is_numbered(name);
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         return (is_tag && !NO_HOSTS.contains(&stem.to_ascii_lowercase().as_str())).then_some(name);
+    }
+    if let Some(rest) = text.strip_prefix('(') {
+        // Ray's workers and daemons.
+        let (tag, _) = rest.split_once(')')?;
+        let (_, address) = tag.split_once(", ip=")?;
+        let address = address.split(',').next()?;
+        return address.parse::<std::net::IpAddr>().is_ok().then_some(address);
+    }
+    if let Some(rest) = text.strip_prefix("ssh: connect to host ") {
+        let name = rest.split_ascii_whitespace().next()?;
+        return is_host(name).then_some(name);
+    }
+    if let Some((_, rest)) = text.split_once("initialized host ") {
+        // fairseq.
+        let (name, rest) = rest.split_once(' ')?;
+        return (rest.starts_with("as rank ") && is_host(name)).then_some(name);
+    }
+    if let Some((before, rest)) = text.split_once(" on node ")
+        && before.trim_start().starts_with("Remote daemon")
+    {
+        return is_host(rest.trim()).then(|| rest.trim());
     }
     if let Some((_, rest)) = text.split_once("unning on ") {
         let rest = rest.strip_prefix("node ").unwrap_or(rest);
@@ -126,6 +148,11 @@ mod tests {
             ("running on node cn-17, 8 tasks", Some("cn-17")),
             ("srun: error: Unable to allocate resources: Invalid account", None),
             ("the host : is down today", None),
+            ("(WorkerDict pid=744, ip=10.1.59.27) [rank9]: RuntimeError", Some("10.1.59.27")),
+            ("(WorkerDict pid=744) step 12, ip=on", None),
+            ("ssh: connect to host gpu-07 port 22: Connection refused", Some("gpu-07")),
+            ("| initialized host nmt-gpu2 as rank 0", Some("nmt-gpu2")),
+            ("  Remote daemon: [[43015,0],20] on node lr-worker-19", Some("lr-worker-19")),
             ("running on 8 GPUs", None),
         ] {
             assert_eq!(about(line), expected, "{line}");

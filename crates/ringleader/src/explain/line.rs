@@ -159,7 +159,8 @@ fn errors_within(topic: &mut Topic, text: &str) {
 }
 
 fn work(topic: &mut Topic, work: &WorkDescription) {
-    topic.read("operation", format!("{:?} number {}", work.kind, work.seq));
+    let number = work.seq.map_or_else(String::new, |seq| format!(" number {seq}"));
+    topic.read("operation", format!("{:?}{number}", work.kind));
     let size = |n: Option<u64>| n.map_or("?".to_owned(), |n| n.to_string());
     topic.read("elements in, out", format!("{}, {}", size(work.numel_in), size(work.numel_out)));
     topic.read("timeout", work.timeout_ms.map(|ms| format!("{} s", ms / 1000)).unwrap_or_default());

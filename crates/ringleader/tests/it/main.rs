@@ -1,6 +1,7 @@
 //! Tests of the whole: the program as users meet it, its report, and the rules of the repository.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod blamed;
 mod bundles;
 mod cases;
 mod cli;

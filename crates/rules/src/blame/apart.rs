@@ -3,13 +3,15 @@
 //!
 //! Who waits is no culprit, and where most differ from the few, nobody is set apart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 use ringleader_correlate::waits::posture::{Look, Posture, looks, odd_ones};
 use ringleader_knowledge::cause;
-use ringleader_model::{ApartBy, Category, Cause, Fact, Rank, RankSet};
+use ringleader_model::{ApartBy, Category, Cause, Fact, OpKind, Rank, RankSet, TorchEvent};
+
+use crate::blame::cards;
 
 type Ranks = BTreeSet<Rank>;
 
@@ -38,13 +40,36 @@ pub(crate) fn of_hang(scene: &Scene<'_>, cause: Cause, victims: &RankSet) -> Opt
     by_text()
         .or_else(by_end)
         .or_else(|| hang.elsewhere(cause))
+        .or_else(|| is_of_calls(cause).then(|| hang.odd_call())?)
         .or_else(by_silence)
+        .or_else(|| is_of_idle(cause).then(|| cards::idle(scene))?.and_then(|ranks| hang.few(ranks)))
         .or_else(|| hang.first(cause))
 }
 
 /// The only rank that reports no timeout where the others do.
 pub(super) fn silent(scene: &Scene<'_>) -> Option<Ranks> {
     Hang::new(scene, &RankSet::default()).silent()
+}
+
+/// Hangs in which ranks are in different calls, and not because some are late.
+fn is_of_calls(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::CollectiveDesync | Cause::SkippedCollective | Cause::ExtraCollective | Cause::OpMismatch
+    )
+}
+
+/// Hangs in which the culprit has no kernel on its GPU.
+fn is_of_idle(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::StuckOutsideCollective
+            | Cause::SlowRankStall
+            | Cause::SkippedCollective
+            | Cause::RankExitedEarly
+            | Cause::UnevenInputs
+            | Cause::CollectiveDesync
+    )
 }
 
 /// Hangs that some ranks bring upon the others, and not all upon each other.
@@ -154,6 +179,20 @@ impl<'s, 'a> Hang<'s, 'a> {
             }
             _ => odd().or_else(|| outside.and_then(|ranks| self.few(ranks))),
         }
+    }
+
+    /// The few that timed out in another kind of call than the others, where calls have no numbers.
+    fn odd_call(&self) -> Option<Ranks> {
+        let mut by_op: BTreeMap<&OpKind, Ranks> = BTreeMap::new();
+        for observation in &self.scene.case().observations {
+            let Fact::Torch(TorchEvent::WatchdogTimeout { work, .. }) = &observation.fact else { continue };
+            let Some(rank) = self.scene.roster().speaker(observation) else { continue };
+            by_op.entry(&work.kind).or_default().insert(rank);
+        }
+        let n: usize = by_op.values().map(Ranks::len).sum();
+        let most = by_op.values().map(Ranks::len).max()?;
+        let few: Ranks = by_op.values().filter(|ranks| ranks.len() < most).flatten().copied().collect();
+        (n > 2 && most * 3 >= n * 2 && !few.is_empty() && few.len() + most == n).then_some(few)
     }
 
     /// The only one that does not report that it waited.

@@ -54,7 +54,7 @@ fn event(event: &TorchEvent) -> String {
     match event {
         TorchEvent::WatchdogTimeout { work, ran_ms, group } => format!(
             "timeout #{} {} numel {:?}/{:?} limit {:?} ran {ran_ms} group {:?}",
-            work.seq,
+            work.seq.map_or_else(|| "?".to_owned(), |seq| seq.to_string()),
             work.kind.name(),
             work.numel_in,
             work.numel_out,

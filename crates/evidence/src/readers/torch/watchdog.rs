@@ -138,12 +138,12 @@ fn dump_position(text: &str, group: &GroupLabel) -> Option<TorchEvent> {
     })
 }
 
-/// `WorkNCCL(SeqNum=45, OpType=ALLREDUCE, NumelIn=…, NumelOut=…, Timeout(ms)=8000)`.
+/// `WorkNCCL(SeqNum=45, OpType=ALLREDUCE, NumelIn=…, NumelOut=…, Timeout(ms)=8000)`, `WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=8000)`.
 pub(super) fn work(text: &str) -> Option<WorkDescription> {
     let text = after(text, "WorkNCCL(")?;
     let kind = after(text, "OpType=")?;
     Some(WorkDescription {
-        seq: count_after(text, "SeqNum=")?,
+        seq: count_after(text, "SeqNum="),
         kind: OpKind::from_op_type(kind.split([',', ')']).next().unwrap_or(kind)),
         numel_in: count_after(text, "NumelIn="),
         numel_out: count_after(text, "NumelOut="),

@@ -145,8 +145,13 @@ mod tests {
     use crate::trial::{Stage, Trial as _};
 
     fn waits(stage: Stage, rank: u32, seq: u64, kind: OpKind, n: u64, completed: i64) -> Stage {
-        let work =
-            WorkDescription { seq, kind, numel_in: Some(n), numel_out: Some(n), timeout_ms: Some(30_000) };
+        let work = WorkDescription {
+            seq: Some(seq),
+            kind,
+            numel_in: Some(n),
+            numel_out: Some(n),
+            timeout_ms: Some(30_000),
+        };
         let group =
             GroupLabel { id: Some("0".into()), guid: Some("0".into()), desc: Some("default_pg".into()) };
         let timeout = TorchEvent::WatchdogTimeout { work, ran_ms: 30_001, group: group.clone() };
