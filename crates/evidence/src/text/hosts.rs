@@ -13,10 +13,10 @@
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
-use ringleader_model::{Cite, Fact, Host, HostAt, HostReach, Who};
+use ringleader_model::{Cite, Fact, HostAt, HostReach, Who};
 
 use crate::ground::shell::{is_host, is_numbered, prompt};
-use crate::ground::{Line, Sink, lossy};
+use crate::ground::{Line, Sink, host_of, lossy};
 
 /// Longest line that is looked at, bytes.
 const MAX_BYTES: usize = 400;
@@ -51,7 +51,7 @@ impl HostReader {
         else {
             return;
         };
-        let host = host.map(Host::from);
+        let host = host.map(host_of);
         let same = |last: &HostAt| last.reach == HostReach::Session && last.host == host;
         if reach == HostReach::Session && self.marks.iter().rev().find(|m| m.reach == reach).is_some_and(same)
         {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::who::gpus::{SeenGpu, Use};
+use ringleader_correlate::who::gpus::SeenGpu;
 use ringleader_model::{Culprit, Fact, LocalRank, Observation, PciAddress, Rank};
 
 /// Utilisation of a GPU on which nothing runs, and of one on which a collective's kernel waits, percent.
@@ -13,6 +13,11 @@ const BUSY_PCT: f32 = 90.0;
 
 /// Gives culprits that are known by their GPUs their ranks.
 pub(super) fn complete(scene: &Scene<'_>, culprits: &mut [Culprit]) {
+    // Without a job there are no ranks.
+    let ran = |o: &Observation| matches!(o.fact, Fact::Progress(_) | Fact::Torch(_));
+    if !scene.has_job() && !scene.case().observations.iter().any(ran) {
+        return;
+    }
     for culprit in culprits.iter_mut().filter(|c| c.rank.is_none()) {
         let Some(pci) = culprit.gpu else { continue };
         let same = |gpu: &&SeenGpu<'_>| gpu.pci.is_some_and(|other| is_same(other, pci));
@@ -42,10 +47,7 @@ fn rank(scene: &Scene<'_>, gpu: &SeenGpu<'_>) -> Option<Rank> {
     if let Some(rank) = gpu.culprit.rank {
         return Some(rank);
     }
-    // Without a job there are no ranks.
-    let ran = |o: &Observation| matches!(o.fact, Fact::Progress(_) | Fact::Torch(_));
-    let has_job = gpu.used != Use::Alone || scene.case().observations.iter().any(ran);
-    let index = gpu.row.index.filter(|_| has_job)?;
+    let index = gpu.row.index?;
     let roster = scene.roster();
     let n_gpus = gpu.table.gpus.len();
     let n_ranks = roster.members.iter().filter_map(|m| m.rank).max().map_or(0, |last| last.0 as usize + 1);
