@@ -70,6 +70,11 @@ def parent(pid):
         return 0
 
 
+def lives(pid):
+    fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return bool(fields) and fields[0] not in (b"Z", b"X")
+
+
 def command(pid):
     return read(f"/proc/{pid}/cmdline").split(b"\0")
 
@@ -355,16 +360,24 @@ class Run:
             time.sleep(1.5)
             left = processes(self.mark)
         self.meta["left"] = len(left)
+        ended = set(left)
         for _ in range(20):
             for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            if self.launcher.poll() is not None and not left:
+            # A process that gives its GPU back has no environment any more, and is not gone yet.
+            if self.launcher.poll() is not None and not left and not any(map(lives, ended)):
                 break
             time.sleep(0.3)
             left = processes(self.mark)
+            ended.update(left)
+        if self.watcher:
+            # The watcher sees the end of the job, and reports it, before it is told to stop.
+            until = time.time() + 6
+            while time.time() < until and self.watcher.poll() is None:
+                time.sleep(0.2)
         if self.watcher and self.watcher.poll() is None:
             self.watcher.send_signal(signal.SIGINT)
             try:
