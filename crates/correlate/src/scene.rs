@@ -125,7 +125,9 @@ impl<'a> Scene<'a> {
         } else {
             &[View::Flight, View::Ring, View::Nccl, View::Ras]
         };
-        let waits: Vec<Waits> = views.iter().filter_map(|view| graph::waits(&ledger, *view)).collect();
+        let mut waits: Vec<Waits> = views.iter().filter_map(|view| graph::waits(&ledger, *view)).collect();
+        // Messages whose other side is not known decide nothing where another view knows it.
+        waits.sort_by_key(Waits::is_mute);
         let suspects = suspects::suspects(proof, &dumps, &waits);
         Self {
             case,

@@ -80,6 +80,18 @@ pub struct Waits {
     pub all_in: Vec<usize>,
 }
 
+impl Waits {
+    /// Ranks wait, each for a message of nobody knows whom.
+    pub fn is_mute(&self) -> bool {
+        let is_blank = |front: &Front| {
+            let names = [&front.behind, &front.held, &front.unseen, &front.unknown, &front.ahead];
+            matches!(front.what, FrontKind::P2p { from, to, .. } if from.max(to) == u32::MAX)
+                && names.iter().all(|members| members.is_empty())
+        };
+        !self.fronts.is_empty() && self.fronts.iter().all(is_blank)
+    }
+}
+
 /// Builds the graph of a view; None if the view recorded nothing.
 pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
     let groups: Vec<(usize, &Group<'_>)> =

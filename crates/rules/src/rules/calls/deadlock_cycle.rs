@@ -167,6 +167,14 @@ mod tests {
         assert!(job.finding(&RULE).actions[0].text.contains("send first"));
     }
 
+    /// The watchdogs' lines, which name no peers, do not hide what the rings show.
+    #[test]
+    fn both_receive_first_in_the_first_step() {
+        let job = || Stage::job(2).rings(&["recv<1:8? send>1:8?", "recv<0:8? send>0:8?"]);
+        let out = |stage: Stage, rank| stage.timed_out(rank, "recv<1:8", 1, 1);
+        out(out(job(), 0), 1).expect(&RULE, &["deadlock-cycle 0-1"]);
+    }
+
     /// Records of one moment show messages that wait for each other, too.
     #[test]
     fn messages_that_are_under_way() {
