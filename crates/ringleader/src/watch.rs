@@ -459,6 +459,10 @@ impl Watch {
                     self.spoken.recovered();
                 }
             }
+            // What its next ranks stall in is something else.
+            What::Over { comm, .. } => {
+                self.stalled.remove(comm);
+            }
             What::Waiting(_) => self.waited = Some(Instant::now()),
             What::Straggler(late) if late.persistent && is_analyser => {
                 self.late.get_or_insert_with(Instant::now);

@@ -167,6 +167,7 @@ pub(super) fn record(event: &Event, job: Option<&str>) -> Option<Node> {
         What::Recovered { comm, .. } => {
             (0, "ringleader.recovered", vec![("communicator".to_owned(), comm.clone())])
         }
+        What::Over { comm, .. } => (0, "ringleader.over", vec![("communicator".to_owned(), comm.clone())]),
         What::Bundle { path } => (0, "ringleader.bundle", vec![("path".to_owned(), path.clone())]),
         What::Ended { .. } => (0, "ringleader.ended", Vec::new()),
         _ => return None,
