@@ -38,6 +38,7 @@ mod truth;
 mod variants;
 mod watch;
 mod whose;
+mod words;
 mod zoo;
 
 use std::path::{Path, PathBuf};
