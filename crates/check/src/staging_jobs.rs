@@ -131,5 +131,11 @@ impl Stage {
             "{:#?}",
             self.answer(check)
         );
+        // People read it: no value as Rust prints it for itself.
+        for item in self.answer(check).items {
+            for text in [&item.text, &item.evidence] {
+                assert!(!["Some(", "None", "{", "["].iter().any(|mark| text.contains(mark)), "{item:?}");
+            }
+        }
     }
 }

@@ -83,6 +83,9 @@ pub fn render(report: &Report, detail: Detail) -> String {
     } else {
         let tally = tally(&report.looked_at);
         line(&mut out, &tally);
+        if let Some(names) = open::empty(report) {
+            line(&mut out, &format!("\nEmpty: {}", code(&names)));
+        }
     }
     if !report.not_looked_at.is_empty() && verdict.cause != "undecided" && !all {
         let kinds: Vec<&str> = report.not_looked_at.iter().map(|missing| missing.kind.as_str()).collect();

@@ -84,6 +84,22 @@ pub(crate) fn of_each_job(report: &Report) -> Option<&str> {
 /// The readers' remark on a file, or what a compressed one holds, without a byte.
 const EMPTY: &str = "the file is empty";
 
+/// Files without a byte that are named; of many the first.
+const MAX_EMPTY: usize = 3;
+
+/// The files that hold nothing, in a few words: an empty log beside good ones is easily taken for a quiet rank.
+pub(crate) fn empty(report: &Report) -> Option<String> {
+    let is_empty = |entry: &&LookedAt| {
+        entry.kind == "empty" || entry.kind == "text" && entry.notes.iter().any(|note| note.text == EMPTY)
+    };
+    let names: Vec<String> =
+        report.looked_at.iter().filter(is_empty).map(|entry| crate::quote::plain(&entry.source)).collect();
+    let more = names.len().saturating_sub(MAX_EMPTY);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let first = names.get(..names.len().min(MAX_EMPTY))?.join(", ");
+    (!names.is_empty()).then(|| format!("{first}{rest}"))
+}
+
 /// Why there is nothing to judge, if no part of the evidence could be read or was of a known kind.
 pub(crate) fn nothing(report: &Report) -> Option<String> {
     let is_blank = |entry: &LookedAt| {

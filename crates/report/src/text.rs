@@ -477,6 +477,9 @@ impl Page {
             {
                 self.row(&format!("  {row}"));
             }
+            if let Some(names) = open::empty(report) {
+                self.item("  empty: ", &names);
+            }
         }
     }
 

@@ -100,6 +100,9 @@ impl Subcommand for DiagnoseArgs {
         if found.len() > 1 {
             return self.several(&found);
         }
+        if let Some(why) = self.live.then(|| jobs::without_ranks(&self.pid)).flatten() {
+            return Err(Failure::Absent { why });
+        }
         let mut paths = self.paths.clone();
         if self.live {
             paths.insert(0, self.collect(&self.pid, self.keep.clone(), false)?);

@@ -88,6 +88,7 @@ impl Subcommand for EnvArgs {
         if let (Some(pid), Some(Sort::NoRank)) = (self.check, job.as_ref().map(|job| job.sort)) {
             return Err(Failure::Absent { why: no_rank(pid) });
         }
+        let next = self.next(job.as_ref(), &installed);
         // What a job has loaded is what counts for it.
         if let Some(job) = &job {
             installed.torch = job.torch.clone().or(installed.torch);
@@ -120,7 +121,7 @@ impl Subcommand for EnvArgs {
             (Format::Json | Format::JsonV1, _) => {
                 serde_json::to_string_pretty(&answer).map(|text| text + "\n").map_err(Failure::Json)?
             }
-            (Format::Shell, Some(check)) => said(&answer, check, self.quiet),
+            (Format::Shell, Some(check)) => said(&answer, check, &next, self.quiet),
             (Format::Shell, None) => show::shell(&answer, self.quiet),
             (Format::Dotenv, _) => show::dotenv(&answer),
             (Format::Slurm, _) => show::slurm(&answer),
@@ -135,6 +136,28 @@ impl Subcommand for EnvArgs {
 }
 
 impl EnvArgs {
+    /// The command that prints the settings for the next start of a job: with what was asked here, and with the Python of the job
+    /// where this shell's has other packages.
+    fn next(&self, job: Option<&Job>, installed: &Installed) -> String {
+        let of_job = || {
+            let python = job?.python.clone()?;
+            let own = installed::find(Some(&python));
+            ((own.torch, own.nccl) != (installed.torch.clone(), installed.nccl.clone())).then_some(python)
+        };
+        let mut command = "ringleader env".to_owned();
+        for (name, path) in [("--python", self.python.clone().or_else(of_job)), ("--dir", self.dir.clone())] {
+            if let Some(path) = path {
+                let _ = write!(command, " {name} {}", show::quoted(&path.to_string_lossy()));
+            }
+        }
+        for (name, is_asked) in [("--full", self.full), ("--timeline", self.timeline)] {
+            if is_asked {
+                let _ = write!(command, " {name}");
+            }
+        }
+        format!("eval \"$({command})\"")
+    }
+
     /// What must be known where the printed lines go to a shell or a file: on standard error.
     fn remark(&self, answer: &Answer) {
         let mut remarks = Vec::new();
@@ -266,7 +289,7 @@ fn answer(installed: &Installed, wants: &Wants, settings: &[Setting], check: Opt
 }
 
 /// What a running job lacks, for people.
-fn said(answer: &Answer, check: &Check, is_quiet: bool) -> String {
+fn said(answer: &Answer, check: &Check, next: &str, is_quiet: bool) -> String {
     let mut out = String::new();
     let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "not found".to_owned());
     let processes = if check.pids.len() == 1 { "process" } else { "processes" };
@@ -310,7 +333,10 @@ fn said(answer: &Answer, check: &Check, is_quiet: bool) -> String {
         }
     }
     if !bad.is_empty() {
-        out.push_str("A running job cannot be changed. Before its next start: eval \"$(ringleader env)\"\n");
+        let before = "A running job cannot be changed. Before its next start:";
+        // A command that does not fit has a line of its own, to be copied whole.
+        let gap = if before.len() + 1 + next.chars().count() <= WIDTH { " " } else { "\n  " };
+        let _ = writeln!(out, "{before}{gap}{}", plain(next));
     }
     out
 }

@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod catalog;
+mod codes;
 pub(crate) mod command;
 mod kernel;
 mod line;
@@ -55,6 +56,14 @@ pub fn explain(query: &str) -> Explanation {
             symptom.see(other.name);
         }
         topics = vec![symptom];
+    }
+    if let Some((own, is_alone)) = codes::get(&name.to_lowercase()) {
+        // Whoever asks has seen a number, and may have seen it from this program.
+        topics.truncate(if is_alone { 0 } else { MAX_TOPICS - 1 });
+        if topics.is_empty() && !is_alone {
+            topics.extend(symptom::asked("exit code").map(topics::symptom));
+        }
+        topics.push(own);
     }
     if topics.is_empty() {
         topics = settings::read(text);
@@ -166,7 +175,7 @@ fn by_message(text: &str) -> Vec<Topic> {
 /// Topics with exactly this name, in any case.
 fn by_name(name: &str) -> Vec<Topic> {
     let lower = name.to_lowercase();
-    let mut topics: Vec<Topic> = terms::get(&lower).into_iter().collect();
+    let mut topics: Vec<Topic> = terms::letter(name).or_else(|| terms::get(&lower)).into_iter().collect();
     topics.extend(by_number(&lower));
     let id = lower.replace([' ', '_'], "-");
     topics.extend(cause::get(&id).map(topics::of_cause));

@@ -6,6 +6,7 @@
 
 pub(crate) mod agent;
 mod args;
+mod board;
 pub(crate) mod child;
 mod columns;
 mod events;
@@ -47,6 +48,7 @@ use ringleader_watch::event::{Event, What};
 
 use self::agent::{Agent, Group, Target};
 pub(crate) use self::args::WatchArgs;
+use self::board::Board;
 use self::child::Running;
 use self::events::Teller;
 use self::eye::Eye;
@@ -92,13 +94,13 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         && io::stdout().is_terminal()
         && io::stdin().is_terminal();
     let teller = Teller::new(args.json, shows_screen, !args.command.is_empty(), Arc::clone(&picture));
-    let exporter = exporter(args, &host, &picture, &teller);
+    let board = Board::new(Arc::clone(&picture));
+    let exporter = exporter(args, &host, &board, &teller);
     let teller = exporter.iter().fold(teller, |teller, exporter| teller.exporting(exporter.clone()));
     let name = args.unstable_node.clone().unwrap_or_else(|| host.clone());
     let nodes = args.hub.as_deref().map(|hub| Nodes::join(hub, &name)).transpose()?;
     if let Some(address) = args.serve {
-        let at = serve::start(address, Arc::clone(&picture))
-            .map_err(|source| Failure::Serve { address, source })?;
+        let at = serve::start(address, board.clone()).map_err(|source| Failure::Serve { address, source })?;
         teller.note(format!("the page is at http://{at}/, metrics at http://{at}/metrics"));
     }
     if !args.replay.is_empty() {
@@ -161,7 +163,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             let group = Target::Group(Arc::clone(&seat.group));
             watcher(seat, group, None, None)
         };
-        several::follow(args, &front, &teller, &make)
+        several::follow(args, &front, &board, &teller, &make)
     } else {
         watcher(front.clone(), target, nodes, child).follow().code
     };
@@ -181,19 +183,14 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What exports over OTLP, if the environment asks for it. A recording that is played again is no news.
-fn exporter(
-    args: &WatchArgs,
-    host: &str,
-    picture: &Arc<Mutex<Picture>>,
-    teller: &Teller,
-) -> Option<otlp::Exporter> {
+fn exporter(args: &WatchArgs, host: &str, board: &Board, teller: &Teller) -> Option<otlp::Exporter> {
     if !args.replay.is_empty() {
         return None;
     }
     match otlp::Settings::read(|name| std::env::var(name).ok(), host) {
         Ok(settings) => settings.map(|settings| {
             let teller = teller.clone();
-            otlp::Exporter::start(settings, Arc::clone(picture), move |text| teller.note(text))
+            otlp::Exporter::start(settings, board.clone(), move |text| teller.note(text))
         }),
         // A variable that is meant for the job, not for us, must not keep us from watching it.
         Err(why) => {
@@ -458,6 +455,10 @@ impl Watch {
                 if self.stalled.is_empty() {
                     self.spoken.recovered();
                 }
+            }
+            // What its next ranks stall in is something else.
+            What::Over { comm, .. } => {
+                self.stalled.remove(comm);
             }
             What::Waiting(_) => self.waited = Some(Instant::now()),
             What::Straggler(late) if late.persistent && is_analyser => {

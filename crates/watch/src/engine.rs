@@ -14,7 +14,7 @@ use crate::roster::Roster;
 pub use crate::settings::Settings;
 use crate::stall::{Still, stalls};
 use crate::start;
-use crate::view::{JobState, View};
+use crate::view::{JobState, Process, View};
 use crate::waits::{Node, Waits, member_moved};
 
 /// Others that wait for a process which is stopped or gone wait in vain: no rhythm is needed to say so. Less would take the
@@ -48,12 +48,17 @@ const MAX_TOLD: usize = 4;
 /// Between two statements on the same straggler that differ little.
 const STRAGGLER_NS: i64 = 60_000_000_000;
 
+/// What seems to move again has recovered if none of its ranks has ended by then: an operation that is aborted ends as well.
+const MOVES_NS: i64 = 2_000_000_000;
+
 /// A stall that was reported.
 #[derive(Debug)]
 struct ToldStall {
     stall: Stall,
     /// Its communicator had last moved then.
     moved_ns: i64,
+    /// Processes that it held up and that lived then: node and pid.
+    alive: BTreeSet<(String, u32)>,
 }
 
 /// A wait of this length is reported, regardless of the patience.
@@ -88,6 +93,8 @@ pub struct Engine {
     roster: Roster,
     histories: BTreeMap<(String, u32), History>,
     told_stalls: Vec<ToldStall>,
+    /// Those that hold no more, and since when: whether they recovered shows a moment later.
+    past_stalls: Vec<(i64, ToldStall)>,
     /// When each wait is reported again, in seconds of its length.
     told_waiting: BTreeMap<(String, u64), f64>,
     told_stragglers: BTreeMap<u32, (i64, Straggler)>,
@@ -243,15 +250,27 @@ impl Engine {
             found.stalls.iter().any(|f| is_same(&s.stall, f))
                 || found.moved.get(&s.stall.comm).is_some_and(|moved| *moved <= s.moved_ns)
         };
-        self.told_stalls.retain(|s| {
-            let stands = still_stands(s);
-            // A communicator that was given up has not recovered.
-            let moves = s.stall.comm.is_empty() || found.moved.contains_key(&s.stall.comm);
-            if !stands && moves && !found.is_ended {
-                let after_s = seconds(now_ns) - s.stall.since;
-                events.push(Event::new(now_ns, What::Recovered { comm: s.stall.comm.clone(), after_s }));
+        let (stand, past): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.told_stalls).into_iter().partition(still_stands);
+        self.told_stalls = stand;
+        // A communicator that was given up has not recovered.
+        let moves = |s: &ToldStall| s.stall.comm.is_empty() || found.moved.contains_key(&s.stall.comm);
+        self.past_stalls.extend(past.into_iter().filter(moves).map(|s| (now_ns, s)));
+        let view = &self.view;
+        self.past_stalls.retain(|(since, s)| {
+            if found.is_ended {
+                return false;
             }
-            stands
+            let (comm, after_s) = (s.stall.comm.clone(), seconds(*since) - s.stall.since);
+            let what = if !s.alive.is_subset(&alive(view, &comm)) {
+                What::Over { comm, after_s }
+            } else if now_ns - since >= MOVES_NS || found.stalls.iter().any(|f| is_same(&s.stall, f)) {
+                What::Recovered { comm, after_s }
+            } else {
+                return true;
+            };
+            events.push(Event::new(now_ns, what));
+            false
         });
         for stall in found.stalls {
             let moved_ns = found.moved.get(&stall.comm).copied().unwrap_or(i64::MAX);
@@ -259,7 +278,8 @@ impl Engine {
                 old.stall = stall;
             } else if self.told_stalls.len() < MAX_STALLS {
                 events.push(Event::new(now_ns, What::Stall(Box::new(stall.clone()))));
-                self.told_stalls.push(ToldStall { stall, moved_ns });
+                let alive = alive(&self.view, &stall.comm);
+                self.told_stalls.push(ToldStall { stall, moved_ns, alive });
             }
         }
         self.view.stalls = self.told_stalls.iter().map(|s| s.stall.clone()).collect();
@@ -358,6 +378,16 @@ fn is_same(a: &Stall, b: &Stall) -> bool {
         || a.suspects.iter().any(|r| b.suspects.contains(r))
         || a.victims.contains(&b.comm)
         || b.victims.contains(&a.comm)
+}
+
+/// Processes of a communicator that live; without one, of the job.
+fn alive(view: &View, comm: &str) -> BTreeSet<(String, u32)> {
+    let members: BTreeSet<usize> =
+        view.comms.iter().filter(|c| c.id == comm).flat_map(|c| &c.members).map(|m| m.process).collect();
+    let is_its = |at: usize| comm.is_empty() || members.contains(&at);
+    let lives = |p: &Process| !matches!(p.state, ProcessState::Dead | ProcessState::Zombie);
+    let of = view.processes.iter().enumerate().filter(|(at, p)| is_its(*at) && lives(p));
+    of.map(|(_, p)| (view.host_of(p).to_owned(), p.pid)).collect()
 }
 
 fn judge(

@@ -90,6 +90,13 @@ pub enum What {
         /// Seconds for which it stood still.
         after_s: f64,
     },
+    /// A stall is over and nothing moves again: ranks of it have ended.
+    Over {
+        /// Communicator.
+        comm: String,
+        /// Seconds for which it stood still.
+        after_s: f64,
+    },
     /// The job is over.
     Ended {
         /// In words.

@@ -66,9 +66,9 @@ fn run(view: &View<'_>) -> Answer {
                 if is_kept { "synchronised" } else { "not synchronised" }
             ),
             evidence: format!(
-                "adjtimex: {}, maxerror {:?} us",
+                "adjtimex: {}, maxerror {}",
                 if is_kept { "synchronised" } else { "STA_UNSYNC" },
-                system.clock_error_us
+                system.clock_error_us.map_or_else(|| "unknown".to_owned(), |us| format!("{us} us"))
             ),
         });
     }

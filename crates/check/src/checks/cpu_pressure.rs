@@ -68,11 +68,13 @@ fn run(view: &View<'_>) -> Answer {
     // Load includes tasks that wait for disks: if pressure is known, both must agree.
     let is_loaded = system.n_cpus > 0 && system.load_1m > 2.0 * f64::from(system.n_cpus);
     if is_loaded && waits.is_none_or(|share| share >= WAIT_PCT) {
+        let pressure =
+            waits.map_or(String::new(), |share| format!("; /proc/pressure/cpu some avg10 {share:.2}"));
         items.push(Item {
             subject: "host processors".to_owned(),
             verdict: Verdict::Warn,
             text: format!("load {:.0} on {} processors", system.load_1m, system.n_cpus),
-            evidence: format!("/proc/loadavg {:.2}; /proc/pressure/cpu some avg10 {waits:?}", system.load_1m),
+            evidence: format!("/proc/loadavg {:.2}{pressure}", system.load_1m),
         });
     }
     Answer::from_items(format!("load {:.1} on {} processors", system.load_1m, system.n_cpus), items)

@@ -149,7 +149,10 @@ fn missing_of_world(jobs: &Jobs, groups: &[Job<'_>], items: &mut Vec<Item>) {
                 subject: format!("rank {rank}"),
                 verdict: Verdict::Fail,
                 text: format!("has no process; its job has {world} ranks, all on this node"),
-                evidence: format!("WORLD_SIZE={world} and a loopback MASTER_ADDR; ranks seen: {here:?}"),
+                evidence: format!(
+                    "WORLD_SIZE={world} and a loopback MASTER_ADDR; ranks seen: {}",
+                    listed(&here)
+                ),
             });
         }
     }
@@ -157,6 +160,11 @@ fn missing_of_world(jobs: &Jobs, groups: &[Job<'_>], items: &mut Vec<Item>) {
 
 /// Ranks of one node.
 const MAX_WORLD: u32 = 1024;
+
+fn listed(ranks: &BTreeSet<u32>) -> String {
+    let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    if ranks.is_empty() { "none".to_owned() } else { ranks.join(", ") }
+}
 
 fn missing(view: &View<'_>, job: &Job<'_>, items: &mut Vec<Item>) {
     let Some(n) = expected(job) else { return };
@@ -181,7 +189,8 @@ fn missing(view: &View<'_>, job: &Job<'_>, items: &mut Vec<Item>) {
         } else {
             (Verdict::Fail, format!("has no process; {launcher} wants {n} ranks here"))
         };
-        let evidence = format!("LOCAL_WORLD_SIZE or --nproc-per-node: {n}; local ranks seen: {here:?}");
+        let evidence =
+            format!("LOCAL_WORLD_SIZE or --nproc-per-node: {n}; local ranks seen: {}", listed(&here));
         items.push(Item { subject, verdict, text, evidence });
     }
 }

@@ -120,8 +120,10 @@ fn of_group(group: &Cgroup, items: &mut Vec<Item>) {
                     shared.unwrap_or_default()
                 ),
                 evidence: format!(
-                    "memory current {current}, inactive_file {:?}, max {max}",
-                    group.memory_inactive_file
+                    "memory current {current}, inactive_file {}, max {max}",
+                    group
+                        .memory_inactive_file
+                        .map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string())
                 ),
             });
         }

@@ -52,15 +52,12 @@ fn run(view: &View<'_>) -> Answer {
         items.extend(errors(device, pci.window_ms));
     }
     for gpu in view.node.gpus.get().into_iter().flat_map(|gpus| &gpus.gpus) {
-        let grown =
-            gpu.pcie.replays.zip(gpu.pcie.replays_later).and_then(|(first, later)| later.checked_sub(first));
-        if let Some(grown) = grown.filter(|grown| *grown > 0) {
+        if let Some((first, later)) = gpu.pcie.replays.zip(gpu.pcie.replays_later)
+            && let Some(grown) = later.checked_sub(first).filter(|grown| *grown > 0)
+        {
             let ms = gpu.window_ms.unwrap_or(0);
             let text = format!("{grown} PCIe packets were retransmitted within {ms} ms");
-            let evidence = format!(
-                "nvmlDeviceGetPcieReplayCounter: {:?}, then {:?}",
-                gpu.pcie.replays, gpu.pcie.replays_later
-            );
+            let evidence = format!("nvmlDeviceGetPcieReplayCounter: {first}, then {later}");
             items.push(item(gpu, Verdict::Warn, text, evidence));
         }
     }

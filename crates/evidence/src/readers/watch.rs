@@ -94,6 +94,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             let ranks = ranks();
             WatchEvent::Ranks(ranks.filter_map(process).take(MAX_RANKS).collect())
         }
+        // `over` is no recovery: the ranks of the stall have ended.
         "recovered" => WatchEvent::Recovered(number(word("comm"))),
         "straggler" if word("of") == "network" => {
             let rank = |key: &str| document.value.get(key)?.as_u64()?.try_into().ok().map(Rank);

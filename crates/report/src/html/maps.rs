@@ -130,8 +130,20 @@ pub(super) fn waits(report: &Report) -> String {
             format!("<li><div class=\"box\">{}</div><div class=\"arrow\">{}</div>{to}</li>\n", crowd(&wait.from), text(&wait.op))
         })
         .collect();
-    let mut out = String::from(
-        "<p class=\"quiet\">Left: ranks that have entered the operation and wait. Right: ranks that have not.</p>\n<ul class=\"waits\">\n",
+    // The verdict names the call at which ranks part, and here is the one in which they stand.
+    let is_other = |op: &str| {
+        let (call, group) = op.split_once(" of ").unwrap_or((op, ""));
+        let number = call.split_once('#').map_or("", |(_, number)| number);
+        let summary = &report.verdict.summary;
+        summary.contains(&format!(" of {group}")) && !summary.contains(&format!("#{number} of {group}"))
+    };
+    let more = if report.waits.iter().any(|wait| is_other(&wait.op)) {
+        " It is the newest that they have entered: ranks go on for some calls after the one that the verdict names."
+    } else {
+        ""
+    };
+    let mut out = format!(
+        "<p class=\"quiet\">Left: ranks that have entered the operation and wait. Right: ranks that have not.{more}</p>\n<ul class=\"waits\">\n",
     );
     out.extend(rows.iter().take(OPEN_WAITS).map(String::as_str));
     out.push_str("</ul>\n");

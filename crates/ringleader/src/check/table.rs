@@ -37,9 +37,13 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
         }
         let mark = mark(check.verdict, look);
         let room = look.width.saturating_sub(width + 12).max(20);
-        let summary = quote::plain(&check.summary);
+        // What several checks lack is said once, and whole.
+        let mut others = report.checks.iter().filter(|other| lacks_the_same(other, check));
+        let first = others.next().filter(|first| first.id != check.id);
+        let is_shared = first.is_none() && others.next().is_some();
+        let summary = first.map_or_else(|| quote::plain(&check.summary), |first| format!("as {}", first.id));
         // What is not well is said whole; of the rest as much as fits.
-        let is_whole = check.verdict > Verdict::Ok || look.detail == Detail::Everything;
+        let is_whole = check.verdict > Verdict::Ok || is_shared || look.detail == Detail::Everything;
         let mut rows = if is_whole { quote::wrap(&summary, room) } else { vec![clip(&summary, room)] };
         if rows.is_empty() {
             rows.push(String::new());
@@ -76,6 +80,12 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
         }
     }
     out
+}
+
+/// Whether two checks, or one with itself, could not be made for the same reason.
+fn lacks_the_same(other: &CheckResult, check: &CheckResult) -> bool {
+    let is_skipped = |check: &CheckResult| check.verdict == Verdict::Skipped;
+    is_skipped(other) && is_skipped(check) && other.summary == check.summary
 }
 
 /// What is not well, unless the row of the check has said it.
@@ -128,4 +138,34 @@ fn clip(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(width - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_checks_lack_is_said_once() {
+        let check = |id: &str, summary: &str| CheckResult {
+            id: id.to_owned(),
+            area: "gpu".to_owned(),
+            verdict: Verdict::Skipped,
+            summary: summary.to_owned(),
+            drains: false,
+            items: Vec::new(),
+            fixes: Vec::new(),
+        };
+        let lacks = "libnvidia-ml.so.1 cannot be loaded, and no NVIDIA GPU is on the PCI bus of this machine";
+        let checks =
+            vec![check("gpu-driver", lacks), check("gpu-ecc", lacks), check("rdma-ports", "no RDMA device")];
+        let report = NodeReport { checks, ..NodeReport::default() };
+        for detail in [Detail::Usual, Detail::Everything] {
+            let look = Look { width: 80, color: false, detail };
+            let text = render(&report, &look);
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words.matches("libnvidia-ml").count(), 1, "{text}");
+            assert!(words.contains(lacks) && words.contains("gpu-ecc as gpu-driver"), "{text}");
+            assert!(words.contains("no RDMA device"), "{text}");
+        }
+    }
 }

@@ -25,6 +25,8 @@ pub(super) struct Job {
     ranks: BTreeMap<u32, BTreeMap<String, String>>,
     pub(super) torch: Option<Package>,
     pub(super) nccl: Option<Package>,
+    /// The Python that a rank of it runs, by the path by which it was started.
+    pub(super) python: Option<PathBuf>,
     /// What its processes are, and have loaded.
     pub(super) sort: Sort,
 }
@@ -92,7 +94,8 @@ impl Job {
             Some(Package { version: version.clone(), path: PathBuf::new() })
         };
         let sort = sort(ranks.keys().filter_map(|pid| maps(proc, *pid)), has_rank);
-        Ok(Self { pid, torch: of("libtorch_cuda.so"), nccl: of("libnccl.so.2"), ranks, sort })
+        let python = ranks.iter().find_map(|(pid, own)| python_of(&proc.join(pid.to_string()), own));
+        Ok(Self { pid, torch: of("libtorch_cuda.so"), nccl: of("libnccl.so.2"), python, ranks, sort })
     }
 
     /// Processes of the job in which this name is not set.
@@ -121,6 +124,26 @@ impl Job {
 
 fn is_rank(proc: &Path, pid: u32) -> bool {
     follow::rank_env(proc, pid).is_some_and(|env| env.rank.is_some())
+}
+
+/// The interpreter of a process, as its first word names it: behind a link of a virtual environment is the Python of all.
+fn python_of(process: &Path, own: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let words = fs::read(process.join("cmdline")).ok()?;
+    let word = String::from_utf8_lossy(words.split(|byte| *byte == 0).next()?).into_owned();
+    let path = PathBuf::from(&word);
+    if !path.file_name()?.to_string_lossy().starts_with("python") {
+        return None;
+    }
+    let found = if path.is_absolute() {
+        path
+    } else if word.contains('/') {
+        fs::read_link(process.join("cwd")).ok()?.join(path)
+    } else {
+        std::env::split_paths(own.get("PATH")?)
+            .map(|folder| folder.join(&word))
+            .find(|path| path.is_file())?
+    };
+    found.is_file().then_some(found)
 }
 
 /// The files that a process has mapped; none if it may not be looked at.

@@ -77,7 +77,7 @@ pub fn catalog(look: &Look) -> String {
     let rows: [(&str, String, &str); 15] = [
         ("symptoms", format!("{}, in your own words", symptom::all().len()), "my job hangs"),
         ("causes", format!("{}, by what a verdict names", cause::all().len()), "skipped-collective"),
-        ("words", format!("{}, of a report", terms::all().count()), "culprit"),
+        ("words", format!("{}, of a report and of watch", terms::all().count()), "culprit"),
         ("Xids", format!("{}, of NVIDIA's driver in the kernel log", xid::all().len()), "xid 79"),
         ("SXids", format!("{}, of NVSwitches in the kernel log", sxid::all().len()), "sxid 11001"),
         ("NCCL results", format!("{} codes", nccl_result::all().len()), "ncclSystemError"),

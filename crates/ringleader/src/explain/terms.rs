@@ -1,7 +1,9 @@
-//! The words of a report: what the lines and labels of `diagnose` mean.
+//! The words of a report and of `watch`: what their lines and labels mean.
 
 mod kinds;
+mod letters;
 mod sections;
+mod watching;
 
 use crate::explain::answer::{Kind, Topic};
 
@@ -135,7 +137,13 @@ const TERMS: &[Term] = &[
 
 /// All words.
 fn terms() -> impl Iterator<Item = Term> {
-    TERMS.iter().chain(sections::TERMS).copied().chain(kinds::all())
+    TERMS
+        .iter()
+        .chain(sections::TERMS)
+        .chain(watching::TERMS)
+        .chain(letters::TERMS)
+        .copied()
+        .chain(kinds::all())
 }
 
 /// All words, as topics.
@@ -146,6 +154,11 @@ pub(super) fn all() -> impl Iterator<Item = Topic> {
 /// The names of all words.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     terms().map(|term| term.name)
+}
+
+/// The letter of a process's state that is asked for; its case counts.
+pub(super) fn letter(name: &str) -> Option<Topic> {
+    letters::asked(name).map(topic)
 }
 
 /// The word that is asked for, in lower case; with the brackets, the colon or the hyphens of the report, or without.

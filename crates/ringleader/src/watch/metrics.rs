@@ -1,4 +1,4 @@
-//! A [`Picture`] as Prometheus reads it (OpenMetrics text).
+//! Pictures as Prometheus reads them (OpenMetrics text). Of several jobs each series has a label `job`, of one none has.
 
 use std::collections::BTreeSet;
 
@@ -52,37 +52,76 @@ struct Answer {
     culprit: String,
 }
 
-type Numbers<L> = Family<L, Gauge<f64, AtomicU64>>;
+/// The job of a series; empty where there is one job.
+type OfJob = Vec<(&'static str, String)>;
 
-/// All metrics. What is not known is left out; a stale number would look like health.
-pub(crate) fn render(picture: &Picture) -> String {
+type Numbers<L> = Family<(OfJob, L), Gauge<f64, AtomicU64>>;
+type Counts<L> = Family<(OfJob, L), Counter>;
+
+fn of_job(name: Option<&String>) -> OfJob {
+    name.map(|name| ("job", name.clone())).into_iter().collect()
+}
+
+/// A number of the whole job: its name, its help, and what it is.
+type Whole<T> = (&'static str, &'static str, fn(&Picture) -> T);
+
+const GAUGES: [Whole<f64>; 4] = [
+    ("ranks", "Ranks that are watched", |picture| picture.n_ranks as f64),
+    ("nodes", "Nodes that are watched", |picture| picture.n_nodes as f64),
+    ("communicators", "Communicators that are watched", |picture| picture.n_comms as f64),
+    ("stalled", "Stalls now", |picture| picture.stalls.len() as f64),
+];
+
+const COUNTERS: [Whole<u64>; 2] = [
+    ("stalls", "Stalls since watching began", |picture| picture.n_stalls),
+    ("verdicts", "Verdicts since watching began", |picture| picture.n_verdicts),
+];
+
+/// All metrics of these jobs. What is not known is left out; a stale number would look like health.
+pub(crate) fn render(jobs: &[(Option<String>, Picture)]) -> String {
     let mut registry = Registry::with_prefix("ringleader");
-    let plain = |registry: &mut Registry, name: &str, help: &str, value: f64| {
-        let gauge = Gauge::<f64, AtomicU64>::default();
-        gauge.set(value);
-        registry.register(name, help, gauge);
-    };
-    plain(&mut registry, "ranks", "Ranks that are watched", picture.n_ranks as f64);
-    plain(&mut registry, "nodes", "Nodes that are watched", picture.n_nodes as f64);
-    plain(&mut registry, "communicators", "Communicators that are watched", picture.n_comms as f64);
-    plain(&mut registry, "stalled", "Stalls now", picture.stalls.len() as f64);
-    for (name, help, n) in [
-        ("stalls", "Stalls since watching began", picture.n_stalls),
-        ("verdicts", "Verdicts since watching began", picture.n_verdicts),
-    ] {
-        let counter = Counter::<u64>::default();
-        counter.inc_by(n);
-        registry.register(name, help, counter);
+    let named: Vec<(OfJob, &Picture)> =
+        jobs.iter().map(|(name, picture)| (of_job(name.as_ref()), picture)).collect();
+    for (name, help, of) in GAUGES {
+        if let [(job, picture)] = &named[..]
+            && job.is_empty()
+        {
+            let gauge = Gauge::<f64, AtomicU64>::default();
+            gauge.set(of(picture));
+            registry.register(name, help, gauge);
+            continue;
+        }
+        let family = Family::<OfJob, Gauge<f64, AtomicU64>>::default();
+        for (job, picture) in &named {
+            family.get_or_create(job).set(of(picture));
+        }
+        registry.register(name, help, family);
     }
-    comms(&mut registry, picture);
-    ranks(&mut registry, picture);
+    for (name, help, of) in COUNTERS {
+        if let [(job, picture)] = &named[..]
+            && job.is_empty()
+        {
+            let counter = Counter::<u64>::default();
+            counter.inc_by(of(picture));
+            registry.register(name, help, counter);
+            continue;
+        }
+        let family = Family::<OfJob, Counter>::default();
+        for (job, picture) in &named {
+            family.get_or_create(job).inc_by(of(picture));
+        }
+        registry.register(name, help, family);
+    }
+    comms(&mut registry, &named);
+    ranks(&mut registry, &named);
     let answer = Numbers::<Answer>::default();
-    if let Some(verdict) = picture.verdict.as_ref().map(|report| &report["verdict"]) {
+    for (job, picture) in &named {
+        let Some(verdict) = picture.verdict.as_ref().map(|report| &report["verdict"]) else { continue };
         let of = |name: &str| verdict[name].as_str().unwrap_or_default().to_owned();
         let culprit =
             verdict["culprits"][0]["rank"].as_u64().map(|rank| rank.to_string()).unwrap_or_default();
         let labels = Answer { cause: of("cause"), confidence: of("confidence"), culprit };
-        answer.get_or_create(&labels).set(1.0);
+        answer.get_or_create(&(job.clone(), labels)).set(1.0);
     }
     registry.register("verdict", "The newest verdict, always 1", answer);
     let mut out = String::new();
@@ -112,24 +151,28 @@ pub(crate) fn older(text: &str) -> String {
 }
 
 /// The metrics of a list's columns.
-fn list<R, L>(registry: &mut Registry, columns: &[Column<R>], rows: &[R], labels: fn(&R) -> L)
-where
+fn list<R, L>(
+    registry: &mut Registry,
+    columns: &[Column<R>],
+    rows: &[(&OfJob, &R)],
+    labels: impl Fn(&OfJob, &R) -> (OfJob, L),
+) where
     L: EncodeLabelSet + Clone + std::fmt::Debug + Eq + std::hash::Hash + Send + Sync + 'static,
 {
     for metric in columns.iter().filter_map(|column| column.metric.as_ref()) {
         match &metric.value {
             Value::Counter(value) => {
-                let family = Family::<L, Counter>::default();
-                for row in rows {
-                    family.get_or_create(&labels(row)).inc_by(value(row));
+                let family = Counts::<L>::default();
+                for (job, row) in rows {
+                    family.get_or_create(&labels(job, row)).inc_by(value(row));
                 }
                 register(registry, metric, family);
             }
             Value::Gauge(value) => {
                 let family = Numbers::<L>::default();
-                for row in rows {
+                for (job, row) in rows {
                     if let Some(value) = value(row) {
-                        family.get_or_create(&labels(row)).set(value);
+                        family.get_or_create(&labels(job, row)).set(value);
                     }
                 }
                 register(registry, metric, family);
@@ -150,36 +193,45 @@ fn register<R>(
     }
 }
 
-fn comms(registry: &mut Registry, picture: &Picture) {
-    let of = |comm: &CommRow| OfComm { comm: comm.id.clone(), name: comm.name.clone() };
-    list(registry, &COMMS, &picture.comms, of);
+fn comms(registry: &mut Registry, jobs: &[(OfJob, &Picture)]) {
+    let of = |job: &OfJob, comm: &CommRow| {
+        (job.clone(), OfComm { comm: comm.id.clone(), name: comm.name.clone() })
+    };
+    let rows: Vec<(&OfJob, &CommRow)> =
+        jobs.iter().flat_map(|(job, picture)| picture.comms.iter().map(move |row| (job, row))).collect();
+    list(registry, &COMMS, &rows, of);
     let stalled = Numbers::<OfComm>::default();
-    for comm in &picture.comms {
-        stalled.get_or_create(&of(comm)).set(f64::from(u8::from(comm.is_stalled)));
+    for (job, comm) in rows {
+        stalled.get_or_create(&of(job, comm)).set(f64::from(u8::from(comm.is_stalled)));
     }
     registry.register("comm_stalled", "Whether it is stalled now", stalled);
 }
 
-fn ranks(registry: &mut Registry, picture: &Picture) {
-    let of = |row: &RankRow| OfRank {
+fn ranks(registry: &mut Registry, jobs: &[(OfJob, &Picture)]) {
+    let of_rank = |row: &RankRow| OfRank {
         rank: row.rank.map_or_else(|| format!("pid {}", row.pid), |rank| rank.to_string()),
         host: row.host.clone(),
     };
-    list(registry, &RANKS, &picture.ranks, of);
+    let of = |job: &OfJob, row: &RankRow| (job.clone(), of_rank(row));
+    let rows: Vec<(&OfJob, &RankRow)> =
+        jobs.iter().flat_map(|(job, picture)| picture.ranks.iter().map(move |row| (job, row))).collect();
+    list(registry, &RANKS, &rows, of);
     let state = Numbers::<StateOfRank>::default();
     let suspect = Numbers::<OfRank>::default();
-    for row in &picture.ranks {
-        suspect.get_or_create(&of(row)).set(f64::from(u8::from(row.is_suspect)));
-        let OfRank { rank, host } = of(row);
-        state.get_or_create(&StateOfRank { rank, host, state: row.state.clone() }).set(1.0);
+    for (job, row) in rows {
+        suspect.get_or_create(&of(job, row)).set(f64::from(u8::from(row.is_suspect)));
+        let OfRank { rank, host } = of_rank(row);
+        state.get_or_create(&(job.clone(), StateOfRank { rank, host, state: row.state.clone() })).set(1.0);
     }
     registry.register("rank_suspect", "Whether a stall points at it", suspect);
     registry.register("rank_state", "State of a rank, always 1", state);
     let stragglers = Numbers::<Late>::default();
-    for straggler in &picture.stragglers {
-        let of = words::lag(straggler.of).to_owned();
-        let labels = Late { rank: straggler.rank.to_string(), comm: straggler.comm.clone(), of };
-        stragglers.get_or_create(&labels).set(straggler.late_ms / 1e3);
+    for (job, picture) in jobs {
+        for straggler in &picture.stragglers {
+            let of = words::lag(straggler.of).to_owned();
+            let labels = Late { rank: straggler.rank.to_string(), comm: straggler.comm.clone(), of };
+            stragglers.get_or_create(&(job.clone(), labels)).set(straggler.late_ms / 1e3);
+        }
     }
     registry.register_with_unit(
         "straggler_late",
@@ -196,7 +248,7 @@ mod tests {
     #[test]
     fn metrics_of_a_stalled_job() {
         // Families have no order of their own.
-        let text = super::render(&sample::stalled());
+        let text = super::render(&[(None, sample::stalled())]);
         let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         lines.sort_unstable();
         insta::assert_snapshot!(lines.join("\n"));
@@ -206,7 +258,7 @@ mod tests {
     /// Each sample has a help and a type by its own name, as `promtool check metrics` demands.
     #[test]
     fn the_older_text_helps_with_every_name() {
-        let text = super::older(&super::render(&sample::stalled()));
+        let text = super::older(&super::render(&[(None, sample::stalled())]));
         assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
         assert!(text.contains("# TYPE ringleader_stalls_total counter\n"), "{text}");
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -217,11 +269,34 @@ mod tests {
         }
     }
 
+    /// Of two jobs no series is lost to the other, and none lacks its job.
+    #[test]
+    fn each_job_has_its_series() {
+        let text = super::render(&[
+            (Some("a".to_owned()), sample::stalled()),
+            (Some("b".to_owned()), sample::running()),
+        ]);
+        let series = |job: &str| {
+            let label = format!("{{job=\"{job}\"");
+            text.lines().filter(|line| !line.starts_with('#') && line.contains(&label)).count()
+        };
+        let all = text.lines().filter(|line| !line.starts_with('#')).count();
+        let alone =
+            |picture| super::render(&[(None, picture)]).lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(
+            (series("a"), series("b")),
+            (alone(sample::stalled()), alone(sample::running())),
+            "{text}"
+        );
+        assert_eq!(all, series("a") + series("b"), "{text}");
+        assert!(text.contains("ringleader_stalls_total{job=\"a\"} 1"), "{text}");
+    }
+
     #[test]
     fn a_name_with_quotes_and_lines_stays_one_label() {
         let mut picture = sample::running();
         picture.comms[0].name = "a\"} 1\nb\\".to_owned();
-        let text = super::render(&picture);
+        let text = super::render(&[(None, picture)]);
         assert!(text.contains(r#"name="a\"} 1\nb\\""#), "{text}");
     }
 }

@@ -9,7 +9,6 @@ mod wire;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,8 +16,8 @@ use ringleader_watch::event::Event;
 
 use self::message::Attribute;
 use self::wire::Node;
+use super::board::Board;
 use super::metrics;
-use super::picture::Picture;
 
 /// Records that wait for a collector that does not answer; the oldest go first.
 const MAX_WAITING: usize = 256;
@@ -116,7 +115,8 @@ fn pairs(text: &str) -> Vec<Attribute> {
     text.split(',').filter_map(pair).filter(|(key, _)| !key.is_empty()).collect()
 }
 
-fn decoded(text: &str) -> String {
+/// Text in percent-encoding.
+pub(crate) fn decoded(text: &str) -> String {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -149,11 +149,7 @@ pub(crate) struct Exporter {
 
 impl Exporter {
     /// Begins to export. `note` takes a sentence when exporting begins to fail, and when it works again.
-    pub(crate) fn start(
-        settings: Settings,
-        picture: Arc<Mutex<Picture>>,
-        note: impl Fn(String) + Send + 'static,
-    ) -> Self {
+    pub(crate) fn start(settings: Settings, board: Board, note: impl Fn(String) + Send + 'static) -> Self {
         let (words, heard) = mpsc::channel();
         let has_logs = settings.logs.is_some();
         let limits = [&settings.metrics, &settings.logs].into_iter().flatten().map(|endpoint| endpoint.limit);
@@ -161,7 +157,7 @@ impl Exporter {
         let worker = Worker {
             resource: message::resource(&settings.resource),
             settings,
-            picture,
+            board,
             note: Box::new(note),
             began_ns: now_ns(),
             waiting: VecDeque::new(),
@@ -194,7 +190,7 @@ impl Exporter {
 struct Worker {
     settings: Settings,
     resource: Node,
-    picture: Arc<Mutex<Picture>>,
+    board: Board,
     note: Box<dyn Fn(String) + Send>,
     began_ns: u64,
     waiting: VecDeque<Node>,
@@ -260,7 +256,7 @@ impl Worker {
 
     fn send_metrics(&mut self) {
         let Some(endpoint) = &self.settings.metrics else { return };
-        let text = metrics::render(&self.picture.lock().unwrap_or_else(PoisonError::into_inner));
+        let text = metrics::render(&self.board.all());
         let sent = post(endpoint, &message::metrics(&text, self.resource.clone(), (self.began_ns, now_ns())));
         self.say(sent);
     }
@@ -314,6 +310,7 @@ mod tests {
 
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
 
     use ringleader_watch::event::What;
 
@@ -414,8 +411,8 @@ mod tests {
         let settings =
             read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")]);
         let (sender, notes) = mpsc::channel();
-        let picture = Arc::new(Mutex::new(sample::stalled()));
-        let exporter = Exporter::start(settings.unwrap().unwrap(), picture, move |note| {
+        let board = Board::new(Arc::new(Mutex::new(sample::stalled())));
+        let exporter = Exporter::start(settings.unwrap().unwrap(), board, move |note| {
             let _ = sender.send(note);
         });
         let event = Event::new(1_000_000_000, What::Ended { how: "by \"itself\"".to_owned() });

@@ -146,6 +146,7 @@ impl Picture {
             | What::Waiting(_)
             | What::Ranks { .. }
             | What::Recovered { .. }
+            | What::Over { .. }
             | What::Note { .. } => {}
         }
         if let Some(text) = words::lines(event) {

@@ -1,17 +1,17 @@
-//! `--serve`: a page, its data, and metrics. Reads the [`Picture`] and changes nothing. The one place of `watch` that is
+//! `--serve`: a page, its data, and metrics. Reads the [`Board`] and changes nothing. The one place of `watch` that is
 //! async, in a thread and a runtime of its own.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -21,8 +21,10 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
+use crate::watch::board::{Board, JobRow};
 use crate::watch::columns::Lists;
 use crate::watch::metrics;
+use crate::watch::otlp::decoded;
 use crate::watch::picture::Picture;
 
 /// One file: no other address is asked for anything.
@@ -36,8 +38,6 @@ const MAX_CONNECTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// After a connection could not be taken.
 const PAUSE: Duration = Duration::from_secs(1);
-
-type Shared = Arc<Mutex<Picture>>;
 
 /// `8080`, `:8080`, `host:8080`: loopback unless another address is named.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
@@ -55,16 +55,16 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 ///
 /// # Errors
 /// If the address cannot be listened at.
-pub(crate) fn start(address: SocketAddr, picture: Shared) -> io::Result<SocketAddr> {
-    start_with(address, picture, PATIENCE)
+pub(crate) fn start(address: SocketAddr, board: Board) -> io::Result<SocketAddr> {
+    start_with(address, board, PATIENCE)
 }
 
-fn start_with(address: SocketAddr, picture: Shared, patience: Duration) -> io::Result<SocketAddr> {
+fn start_with(address: SocketAddr, board: Board, patience: Duration) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    let app = app(picture, bound.ip().is_loopback());
+    let app = app(board, bound.ip().is_loopback());
     thread::Builder::new().name("serve".to_owned()).spawn(move || {
         runtime.block_on(async {
             if let Ok(listener) = tokio::net::TcpListener::from_std(listener) {
@@ -183,12 +183,12 @@ impl AsyncWrite for Guest {
     }
 }
 
-fn app(picture: Shared, is_loopback: bool) -> Router {
+fn app(board: Board, is_loopback: bool) -> Router {
     let app = Router::new()
         .route("/", get(|| async { ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE) }))
         .route("/api/state", get(state))
         .route("/metrics", get(prometheus))
-        .with_state(picture);
+        .with_state(board);
     let app = if is_loopback { app.layer(middleware::from_fn(only_local)) } else { app };
     app.layer(middleware::from_fn(guarded))
 }
@@ -199,13 +199,15 @@ struct Shown<'a> {
     #[serde(flatten)]
     picture: &'a Picture,
     lists: Lists,
+    /// Where several jobs are followed, all of them.
+    jobs: Vec<JobRow>,
 }
 
-async fn state(State(picture): State<Shared>) -> Response {
-    let json = {
-        let picture = picture.lock().unwrap_or_else(PoisonError::into_inner);
-        serde_json::to_string(&Shown { picture: &picture, lists: Lists::new(&picture) })
-    };
+/// Of the job that `?job=` names, else of the one that is worst.
+async fn state(State(board): State<Board>, uri: Uri) -> Response {
+    let asked = uri.query().and_then(|query| query.strip_prefix("job=")).map(decoded);
+    let (picture, jobs) = board.of(asked.as_deref());
+    let json = serde_json::to_string(&Shown { picture: &picture, lists: Lists::new(&picture), jobs });
     match json {
         Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
@@ -213,8 +215,8 @@ async fn state(State(picture): State<Shared>) -> Response {
 }
 
 /// OpenMetrics, unless the client names forms without it: `curl` and `promtool check metrics` read the older text.
-async fn prometheus(State(picture): State<Shared>, headers: HeaderMap) -> Response {
-    let text = metrics::render(&picture.lock().unwrap_or_else(PoisonError::into_inner));
+async fn prometheus(State(board): State<Board>, headers: HeaderMap) -> Response {
+    let text = metrics::render(&board.all());
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     if accepts.is_some_and(|forms| !forms.contains("openmetrics")) {
         return ([(header::CONTENT_TYPE, metrics::OLDER_TYPE)], metrics::older(&text)).into_response();
@@ -261,6 +263,7 @@ mod tests {
 
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
+    use std::sync::Mutex;
 
     use super::*;
     use crate::watch::picture::sample;
@@ -276,7 +279,7 @@ mod tests {
     #[test]
     fn page_state_and_metrics_are_there() {
         let picture = Arc::new(Mutex::new(sample::stalled()));
-        let at = start(address("0").unwrap(), Arc::clone(&picture)).unwrap();
+        let at = start(address("0").unwrap(), Board::new(Arc::clone(&picture))).unwrap();
         let host = at.to_string();
         let page = ask(at, "/", &host);
         assert!(page.starts_with("HTTP/1.1 200") && page.contains("<!doctype html>"), "{page}");
@@ -294,11 +297,49 @@ mod tests {
         assert!(ask(at, "/nothing", &host).starts_with("HTTP/1.1 404"));
     }
 
+    /// Of several jobs each has its picture and its series, and the one that is worst is shown first.
+    #[test]
+    fn each_of_several_jobs_is_served() {
+        let mut quiet = sample::running();
+        quiet.n_ranks = 2;
+        let board = Board::new(Arc::new(Mutex::new(sample::stalled())));
+        let live = |picture| Arc::new(Mutex::new(picture));
+        board.put(vec![
+            ("train.py, pid 7".to_owned(), live(quiet)),
+            ("b.py, pid 8".to_owned(), live(sample::stalled())),
+        ]);
+        let at = start(address("0").unwrap(), board).unwrap();
+        let state = |path: &str| -> serde_json::Value {
+            let answer = ask(at, path, "localhost");
+            serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+        };
+        let first = state("/api/state");
+        assert_eq!(
+            (&first["job"], &first["jobs"][0]["name"]),
+            (&"stalled".into(), &"train.py, pid 7".into())
+        );
+        assert_eq!((&first["jobs"][1]["job"], &first["jobs"][0]["n_ranks"]), (&"stalled".into(), &2.into()));
+        let other = state("/api/state?job=train.py%2C%20pid%207");
+        assert_eq!((&other["job"], &other["n_ranks"]), (&"running".into(), &2.into()));
+        assert_eq!((&other["name"], &other["others"][0]), (&"train.py, pid 7".into(), &"b.py, pid 8".into()));
+        // One that has ended meanwhile.
+        assert_eq!(state("/api/state?job=gone")["job"], "stalled");
+        let metrics = ask(at, "/metrics", "localhost");
+        for line in [
+            "ringleader_stalled{job=\"train.py, pid 7\"} 0",
+            "ringleader_stalled{job=\"b.py, pid 8\"} 1",
+            "ringleader_ranks{job=\"train.py, pid 7\"} 2",
+        ] {
+            assert!(metrics.contains(line), "{line}: {metrics}");
+        }
+        assert_eq!(metrics.matches("# TYPE ringleader_stalled ").count(), 1, "{metrics}");
+    }
+
     /// A client that opens connections and sends nothing, or sends a byte at a time, blocks no other client for long.
     #[test]
     fn guests_that_do_not_ask_are_sent_away() {
         let patience = Duration::from_millis(300);
-        let at = start_with(address("0").unwrap(), Arc::default(), patience).unwrap();
+        let at = start_with(address("0").unwrap(), Board::default(), patience).unwrap();
         let began = std::time::Instant::now();
         let mut slow = TcpStream::connect(at).unwrap();
         let idle: Vec<TcpStream> = (0..3 * MAX_CONNECTIONS)
@@ -326,7 +367,7 @@ mod tests {
 
     #[test]
     fn another_name_for_this_machine_is_refused_on_loopback() {
-        let at = start(address("127.0.0.1:0").unwrap(), Arc::default()).unwrap();
+        let at = start(address("127.0.0.1:0").unwrap(), Board::default()).unwrap();
         assert!(ask(at, "/api/state", "evil.example:80").starts_with("HTTP/1.1 403"));
         assert!(ask(at, "/api/state", "[::1]:99").starts_with("HTTP/1.1 200"));
     }

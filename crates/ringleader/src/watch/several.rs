@@ -17,6 +17,7 @@ use super::{Ended, NAP, Seat, Watch, is_unheard};
 use crate::exit::Code;
 use crate::jobs::{label, roots};
 use crate::watch::args::WatchArgs;
+use crate::watch::board::Board;
 use crate::watch::events::Teller;
 use crate::watch::picture::Picture;
 
@@ -41,6 +42,8 @@ struct Followed {
     /// The process that started its ranks; none while no job has been found for it.
     root: Option<u32>,
     meeting: Option<String>,
+    /// It was there together with another: its metrics have its name from then on.
+    is_told_apart: bool,
     thread: JoinHandle<Ended>,
 }
 
@@ -48,6 +51,7 @@ struct Followed {
 pub(super) fn follow(
     args: &WatchArgs,
     front: &Seat,
+    board: &Board,
     teller: &Teller,
     make: &dyn Fn(Seat) -> Watch,
 ) -> ExitCode {
@@ -55,7 +59,7 @@ pub(super) fn follow(
     let folders = args.rings.clone().map_or_else(follow::ring_folders, |folder| vec![folder]);
     let mut kin = Kin::new(proc, folders);
     kin.rings_alone = args.rings.is_some();
-    let mut crowd = Crowd { jobs: Vec::new(), n_ever: 0, ended: Vec::new(), front, make };
+    let mut crowd = Crowd { jobs: Vec::new(), n_ever: 0, ended: Vec::new(), front, board, make };
     let began = Instant::now();
     let (mut scan, mut show) = (began, began);
     let mut is_told = args.once;
@@ -94,6 +98,7 @@ struct Crowd<'c> {
     n_ever: usize,
     ended: Vec<Ended>,
     front: &'c Seat,
+    board: &'c Board,
     make: &'c dyn Fn(Seat) -> Watch,
 }
 
@@ -173,11 +178,21 @@ impl Crowd<'_> {
         };
         let watch = (self.make)(seat.clone());
         let thread = thread::spawn(move || watch.follow());
-        self.jobs.push(Followed { seat, label, root, meeting, thread });
+        self.jobs.push(Followed { seat, label, root, meeting, is_told_apart: false, thread });
     }
 
-    /// The screen and the page show the job that stalls, else the first.
-    fn show(&self) {
+    /// The screen shows the job that stalls, else the first; the page and the metrics each.
+    fn show(&mut self) {
+        let is_several = self.jobs.len() > 1;
+        for job in &mut self.jobs {
+            job.is_told_apart |= is_several;
+        }
+        // After the last one has ended its picture stays.
+        if !self.jobs.is_empty() {
+            let told_apart = self.jobs.iter().filter(|job| job.is_told_apart);
+            self.board
+                .put(told_apart.map(|job| (job.label.clone(), Arc::clone(&job.seat.picture))).collect());
+        }
         let is_stalled = |job: &&Followed| {
             let picture = job.seat.picture.lock().unwrap_or_else(PoisonError::into_inner);
             picture.job == JobState::Stalled

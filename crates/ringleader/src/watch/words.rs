@@ -39,6 +39,10 @@ pub(crate) fn lines(event: &Event) -> Option<String> {
             let what = if comm.is_empty() { "the job".to_owned() } else { plain(comm) };
             format!("{what} moves again after {after_s:.1} s")
         }
+        What::Over { comm, after_s } => {
+            let what = if comm.is_empty() { "the job".to_owned() } else { plain(comm) };
+            format!("{what} stood still for {after_s:.1} s until ranks of it ended")
+        }
         What::Ended { how } => format!("ended: {}", plain(how)),
         What::Note { text } => format!("note: {}", plain(text)),
     })

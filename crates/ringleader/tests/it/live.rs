@@ -362,6 +362,57 @@ fn one_huge_log_leaves_room_for_the_others() {
     assert!(item("a_huge.log").cut.is_some() && log.len() < 6 << 20);
 }
 
+/// A shell above the ranks leads to them; one without ranks is said to have none, with what was looked at.
+#[test]
+fn the_pid_of_a_shell_leads_to_the_ranks_below_it() {
+    let diagnose = |pid: u32| {
+        let output = Command::new(env!("CARGO_BIN_EXE_ringleader"))
+            .args(["diagnose", "--live", "--no-ras", "--format", "json", "--pid", &pid.to_string()])
+            .env("TMPDIR", std::env::temp_dir())
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let below = |script: &str| {
+        // It reads what nobody writes, and ends with its last child.
+        let mut shell = Command::new("bash");
+        shell.args(["-c", script]).env_remove("RANK").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let mut pids = String::new();
+        BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut pids).unwrap();
+        (shell, pids)
+    };
+    let end = |mut shell: Child, pids: &str| {
+        for pid in pids.split_whitespace() {
+            // Fails only if it has ended.
+            let _ = Command::new("kill").arg(pid).status();
+        }
+        shell.wait().unwrap();
+    };
+    let (shell, pids) = below("sleep 300 & echo $!; wait; true");
+    let (code, _, said) = diagnose(shell.id());
+    end(shell, &pids);
+    assert_eq!(code, Some(3), "{said}");
+    let started = format!("{} (sleep)", pids.trim());
+    assert!(said.contains("(bash) has no rank below it") && said.contains(&started), "{said}");
+    assert!(said.contains("give the pid of a rank"), "{said}");
+    let (shell, pids) = below(
+        "for r in 0 1; do RANK=$r WORLD_SIZE=2 sleep 300 & all=\"$all $!\"; done; echo $all; wait; true",
+    );
+    let (code, report, said) = diagnose(shell.id());
+    end(shell, &pids);
+    let report: serde_json::Value =
+        serde_json::from_str(&report).unwrap_or_else(|_| panic!("{code:?} {said}"));
+    let found: Vec<u64> =
+        report["ranks"].as_array().unwrap().iter().filter_map(|rank| rank["pid"].as_u64()).collect();
+    let expected: Vec<u64> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(found, expected, "{report:#}");
+}
+
 #[test]
 fn a_live_diagnosis_without_room_says_which_folder() {
     let output = Command::new(env!("CARGO_BIN_EXE_ringleader"))

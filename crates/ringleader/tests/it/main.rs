@@ -39,6 +39,7 @@ mod truth;
 mod variants;
 mod watch;
 mod whose;
+mod words;
 mod zoo;
 
 use std::path::{Path, PathBuf};

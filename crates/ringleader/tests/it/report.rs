@@ -386,6 +386,51 @@ fn an_undecided_report_shows_what_there_is_to_decide_by() {
 }
 
 /// A set of ranks that no row holds is described by its rule.
+/// An empty log beside good ones is named without `--verbose`; of many the first.
+#[test]
+fn empty_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = |names: &[&str]| {
+        for name in names {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let diagnosis = ringleader::diagnose(&[folder.path().to_owned()], false).unwrap();
+        let report = diagnosis.report();
+        let words = text::render(&report, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ");
+        (words, markdown::render(&report, Detail::Usual))
+    };
+    std::fs::copy(
+        crate::root().join("cases/skipped-allreduce/evidence/stderr.log"),
+        folder.path().join("rank0.log"),
+    )
+    .unwrap();
+    assert!(!shown(&[]).0.contains("empty"), "{}", shown(&[]).0);
+    let (text, markdown) = shown(&["rank3.log"]);
+    assert!(text.contains("1 text empty: rank3.log"), "{text}");
+    assert!(markdown.contains("Empty: `rank3.log`"), "{markdown}");
+    let (text, _) = shown(&["rank4.log", "rank5.log", "rank6.log", "rank7.log"]);
+    assert!(text.contains("empty: rank3.log, rank4.log, rank5.log and 2 more"), "{text}");
+}
+
+/// What RAS counts by a communicator, and Flight Recorder by a process group, has the latter's number and name everywhere.
+#[test]
+fn a_call_has_one_name_in_a_report() {
+    let evidence = crate::root().join("cases/skipped-allreduce/evidence");
+    let report = ringleader::diagnose(&[evidence], false).unwrap().report();
+    assert!(report.looked_at.iter().any(|entry| entry.kind == "nccl-ras"));
+    let ops: Vec<&str> = report.waits.iter().map(|wait| wait.op.as_str()).collect();
+    assert_eq!(ops, ["all_reduce #48 of default_pg"]);
+    let look = Look { detail: Detail::Everything, ..PLAIN };
+    let quotes = |form: &str| form.contains("of communicator d084fa8fcc524627");
+    assert!(!quotes(&text::render(&report, &look)));
+    assert!(!quotes(&markdown::render(&report, Detail::Everything)));
+    let page = html::render(&report);
+    assert!(!quotes(&page));
+    // The verdict is about #45, and ranks wait in a later call: the page says why.
+    assert!(report.verdict.summary.contains("#45 of default_pg"), "{}", report.verdict.summary);
+    assert!(page.contains("calls after the one that the verdict names"));
+}
+
 #[test]
 fn ten_thousand_victims_are_one_row() {
     let mut report = report(&hand_made::hang());

@@ -78,6 +78,35 @@ fn a_shell_takes_the_lines() {
     }
 }
 
+/// The command at the end of `--check` names the job's Python where the one of this shell has other packages.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_next_command_names_the_python_of_the_job() {
+    use std::os::unix::process::CommandExt as _;
+    let root = tempfile::tempdir().unwrap();
+    let other = root.path().join("of the job");
+    installed(root.path(), "2.9.1", "2.27.5");
+    installed(&other, "2.7.1", "2.26.2");
+    let next = |python: &str, path: &Path, more: &[&str]| -> String {
+        let mut job = Command::new("/bin/sleep");
+        job.arg0(python).arg("60").env("RANK", "0").env("PATH", path);
+        let mut child = job.spawn().unwrap();
+        let output = env(root.path()).args(["--check", &child.id().to_string()]).args(more).output().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let said = out(&output);
+        said.split_once("next start:").unwrap_or_else(|| panic!("{said}")).1.trim().to_owned()
+    };
+    let (own, bin) = (root.path().join("venv/bin/python3"), other.join("venv/bin"));
+    let (own, python) = (own.to_str().unwrap(), bin.join("python3"));
+    let named = format!("eval \"$(ringleader env --python '{}')\"", python.display());
+    assert_eq!(next(python.to_str().unwrap(), Path::new("/bin"), &[]), named);
+    assert_eq!(next("python3", &bin, &[]), named);
+    assert_eq!(next(own, Path::new("/bin"), &[]), "eval \"$(ringleader env)\"");
+    let asked = next(own, Path::new("/bin"), &["--python", own, "--dir", "/logs", "--full"]);
+    assert_eq!(asked, format!("eval \"$(ringleader env --python {own} --dir /logs --full)\""));
+}
+
 /// A process that lacks them is reported, with what that costs; one that has them all is good.
 #[test]
 #[cfg(target_os = "linux")]

@@ -103,7 +103,7 @@ pub(super) fn operation(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front) -
             let tracks = front.waiting.iter().filter_map(|at| group.tracks.get(*at)?.as_ref());
             let mut calls = tracks.filter_map(|t| ledger.get(t.call(seq)?));
             let kind = calls.next().map_or("collective", |call| call.kind.name());
-            format!("{kind} #{seq} of {}", group.name)
+            format!("{kind} {}", numbered(ledger, group, front, kind, seq.into()))
         }
         FrontKind::P2p { from, to, nth } => {
             let name = |member: u32| {
@@ -111,8 +111,58 @@ pub(super) fn operation(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front) -
             };
             format!("message #{nth} from {} to {} of {}", name(from), name(to), group.name)
         }
-        FrontKind::Count(kind, n) => format!("{} #{n} of {}", kind.name(), group.name),
+        FrontKind::Count(kind, n) => {
+            format!("{} {}", kind.name(), numbered(ledger, group, front, kind.name(), n))
+        }
     }
+}
+
+/// `#45 of default_pg`: by the number and the name that PyTorch's recorder gives where it has seen the same call, so that a report
+/// has one name for it. Where the numbers differ both are told.
+fn numbered(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front, kind: &str, number: u64) -> String {
+    let Some(twin) = twin(ledger, group) else { return format!("#{number} of {}", group.name) };
+    let track = |member: &usize| {
+        let rank = group.rank(*member)?;
+        let at = twin.ranks.iter().position(|other| *other == Some(rank))?;
+        twin.tracks.get(at)?.as_ref()
+    };
+    let waiting: Option<Vec<&Track<'_>>> = front.waiting.iter().map(track).collect();
+    let waiting = waiting.filter(|tracks| !tracks.is_empty()).unwrap_or_default();
+    let makes = |track: &&Track<'_>, seq: u32| {
+        track.call(seq).and_then(|call| ledger.get(call)).is_some_and(|call| call.kind.name() == kind)
+    };
+    let lacks = |seq: u32| front.behind.iter().filter_map(track).all(|track| track.call(seq).is_none());
+    let is_it = |seq: u32| !waiting.is_empty() && waiting.iter().all(|t| makes(t, seq)) && lacks(seq);
+    if u32::try_from(number).is_ok_and(is_it) {
+        return format!("#{number} of {}", twin.name);
+    }
+    // RAS counts each kind by itself, and counts what was handed over last.
+    let last = waiting.first().map(|track| track.last_seq()).filter(|last| {
+        matches!(front.what, FrontKind::Count(..)) && waiting.iter().all(|t| t.last_seq() == *last)
+    });
+    match last.filter(|last| is_it(*last)) {
+        Some(last) => format!("#{last} of {} (#{number} of {})", twin.name, group.name),
+        None => format!("#{number} of {} ({} of PyTorch)", group.name, twin.name),
+    }
+}
+
+/// What PyTorch's recorder has seen of the same group: the only one with these ranks on either side.
+fn twin<'l, 'a>(ledger: &'l Ledger<'a>, group: &Group<'a>) -> Option<&'l Group<'a>> {
+    if group.view == View::Flight {
+        return None;
+    }
+    let ranks = |group: &Group<'a>| group.ranks.iter().flatten().copied().collect::<RankSet>();
+    let own = ranks(group);
+    if own.len() < 2 {
+        return None;
+    }
+    let of = |view: View| {
+        let alike = ledger.groups().iter().filter(move |other| other.view == view);
+        alike.filter(|other| other.ranks.len() == group.ranks.len() && ranks(other) == own).take(2)
+    };
+    let is_alone = of(group.view).count() == 1;
+    let mut seen = of(View::Flight);
+    seen.next().filter(|_| is_alone && seen.next().is_none())
 }
 
 /// One rank's tracks in the chosen view.

@@ -234,6 +234,39 @@ fn without_the_plugin_the_stack_must_say_it() {
     silent(&waits(&["<module> (train.py:90)", "all_reduce (torch/distributed/distributed_c10d.py:3068)"]));
 }
 
+/// A rank of the stall ends, at once or a second after something seemed to move: nothing moves again.
+#[test]
+fn ranks_that_end_have_not_recovered() {
+    let ends = |moves: bool, state: ProcessState| {
+        move |t: i64, digest: &mut Digest| {
+            for rank in digest.ranks.iter_mut().filter(|_| moves && t > 80 * S) {
+                let comm =
+                    CommDigest { id: "c0".to_owned(), size: 4, rank: rank.rank, ..CommDigest::default() };
+                rank.comms.push(CommDigest { progress_ns: START + 80 * S, ..comm });
+            }
+            if t > 81 * S {
+                digest.ranks[2].process = state;
+            }
+            if t > 82 * S {
+                digest.ranks.retain(|rank| rank.rank != Some(2));
+            }
+        }
+    };
+    for (moves, state) in
+        [(false, ProcessState::Dead), (true, ProcessState::Dead), (true, ProcessState::Zombie)]
+    {
+        let (_, events) = follow(&ranks(4), 90 * S, ends(moves, state));
+        assert_eq!(stalls(&events)[0].shape, Shape::Start);
+        let how: Vec<&What> = events
+            .iter()
+            .map(|event| &event.what)
+            .filter(|what| matches!(what, What::Recovered { .. } | What::Over { .. }))
+            .collect();
+        // Where nothing moved the stall stands: its rank is gone.
+        assert!(matches!((moves, &how[..]), (true, [What::Over { .. }]) | (false, [])), "{moves} {how:?}");
+    }
+}
+
 #[test]
 fn a_communicator_ends_the_wait() {
     let give = |t: i64, digest: &mut Digest| {

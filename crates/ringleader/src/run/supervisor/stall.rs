@@ -64,7 +64,7 @@ impl Stall {
                     self.seen = Some((format!("stall: {}", words::headline(stall)), Instant::now()));
                     self.is_of_engine = true;
                 }
-                What::Recovered { .. } if self.is_of_engine => {
+                What::Recovered { .. } | What::Over { .. } if self.is_of_engine => {
                     self.clear();
                     self.is_of_engine = false;
                 }

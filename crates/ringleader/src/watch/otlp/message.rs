@@ -167,6 +167,7 @@ pub(super) fn record(event: &Event, job: Option<&str>) -> Option<Node> {
         What::Recovered { comm, .. } => {
             (0, "ringleader.recovered", vec![("communicator".to_owned(), comm.clone())])
         }
+        What::Over { comm, .. } => (0, "ringleader.over", vec![("communicator".to_owned(), comm.clone())]),
         What::Bundle { path } => (0, "ringleader.bundle", vec![("path".to_owned(), path.clone())]),
         What::Ended { .. } => (0, "ringleader.ended", Vec::new()),
         _ => return None,
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn every_sample_of_the_metrics_is_a_point_under_its_name() {
-        let open_metrics = crate::watch::metrics::render(&pictures::stalled());
+        let open_metrics = crate::watch::metrics::render(&[(None, pictures::stalled())]);
         let json = metrics(&open_metrics, resource(&[]), (1, 2)).to_json();
         let all = json["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
         let points = |metric: &serde_json::Value| {

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::Job;
+use super::several::{asked, one_folder, page_of};
+use super::{Job, Watcher};
 
 /// Time that a browser has.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -42,18 +43,34 @@ fn visit(browser: &Path, url: &str, arguments: &[&str]) -> String {
     text.split("<script>").next().unwrap_or_default().to_owned()
 }
 
+/// Of two jobs the page has a button for each, and marks the one that it shows.
+#[test]
+fn the_page_has_a_switch_for_each_job() {
+    let Some(browser) = browser() else { return };
+    let jobs = [Job::start_with(2, u64::MAX, &[("PRETENDED_COMM", "77")]), Job::start(2, u64::MAX)];
+    let (rings, out) = (one_folder(&jobs), jobs[0].out());
+    let rings = rings.path().to_str().unwrap().to_owned();
+    let arguments =
+        ["--json", "--interval", "0.1", "--rings", &rings, "--out", &out, "--for", "300", "--serve", "0"];
+    let mut watcher = Watcher::start(&arguments);
+    let url = page_of(&mut watcher);
+    let until = std::time::Instant::now() + Duration::from_mins(1);
+    while asked(&url, "/metrics").matches("ringleader_ranks{job=").count() < 2 {
+        assert!(std::time::Instant::now() < until, "{}", asked(&url, "/metrics"));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let page = visit(&browser, &url, &["--dump-dom"]);
+    let switch = page.split("<nav").nth(1).and_then(|rest| rest.split("</nav>").next()).unwrap_or_default();
+    assert_eq!(switch.matches("<button").count(), 2, "{page}");
+    assert_eq!(switch.matches("aria-pressed=\"true\"").count(), 1, "{page}");
+}
+
 #[test]
 fn the_page_shows_the_culprit() {
     let Some(browser) = browser() else { return };
     let job = Job::start(3, u64::MAX);
     let mut watcher = job.watch(&["--pid", &job.pids(), "--for", "300", "--serve", "0"]);
-    let note = watcher.until("note")["text"].as_str().unwrap().to_owned();
-    let url = note
-        .split_whitespace()
-        .find(|word| word.starts_with("http://"))
-        .unwrap()
-        .trim_end_matches(',')
-        .to_owned();
+    let url = page_of(&mut watcher);
     watcher.until("progress");
     let before = visit(&browser, &url, &["--dump-dom"]);
     assert!(before.contains("default_pg"), "the script has run and the state has come: {before}");

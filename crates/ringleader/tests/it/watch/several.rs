@@ -1,16 +1,14 @@
 //! Several jobs on a node, and none; a watcher whose reader is gone; a command that fails.
 
+use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::{Job, Watcher, count};
 use crate::cli::ringleader;
 
-/// Two jobs write into one folder of rings. Each is followed, and only one has an alarm.
-#[test]
-fn each_job_of_a_node_is_followed_and_has_its_own_alarm() {
-    let jobs = [Job::start_with(2, u64::MAX, &[("PRETENDED_COMM", "77")]), Job::start(2, u64::MAX)];
-    // One folder for both, as on a node.
+/// One folder with the rings of all, as on a node.
+pub(super) fn one_folder(jobs: &[Job]) -> tempfile::TempDir {
     let rings = tempfile::tempdir().unwrap();
     let link = |job: &Job| {
         for pid in job.ranks.iter().map(std::process::Child::id) {
@@ -30,6 +28,31 @@ fn each_job_of_a_node_is_followed_and_has_its_own_alarm() {
         }
     };
     jobs.iter().for_each(link);
+    rings
+}
+
+/// Where a watcher says that its page is.
+pub(super) fn page_of(watcher: &mut Watcher) -> String {
+    let note = watcher.until("note")["text"].as_str().unwrap().to_owned();
+    let url = note.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+    url.trim_end_matches(',').to_owned()
+}
+
+/// What the page of a watcher answers.
+pub(super) fn asked(url: &str, path: &str) -> String {
+    let host = url.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = std::net::TcpStream::connect(host).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Two jobs write into one folder of rings. Each is followed, and only one has an alarm.
+#[test]
+fn each_job_of_a_node_is_followed_and_has_its_own_alarm() {
+    let jobs = [Job::start_with(2, u64::MAX, &[("PRETENDED_COMM", "77")]), Job::start(2, u64::MAX)];
+    let rings = one_folder(&jobs);
     let (rings, out) = (rings.path().to_str().unwrap().to_owned(), jobs[0].out());
     let mut watcher = Watcher::start(&[
         "--json",
@@ -44,7 +67,10 @@ fn each_job_of_a_node_is_followed_and_has_its_own_alarm() {
         "--for",
         "60",
         "--until-verdict",
+        "--serve",
+        "0",
     ]);
+    let url = page_of(&mut watcher);
     let until = Instant::now() + Duration::from_mins(1);
     let named = |watcher: &Watcher| {
         let names = watcher.seen.iter().filter(|event| event["event"] == "progress");
@@ -60,6 +86,19 @@ fn each_job_of_a_node_is_followed_and_has_its_own_alarm() {
     let stall = watcher.until("stall");
     assert_eq!(stall["suspects"], serde_json::json!([1]), "{stall}");
     let job = stall["job"].as_str().unwrap().to_owned();
+    // Each has its series, and the one that stalls is told from the other.
+    let all = || {
+        let metrics = asked(&url, "/metrics");
+        let lines = metrics.lines().filter(|line| line.starts_with("ringleader_stalled{job="));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+    while all().iter().all(|line| line.ends_with(" 0.0")) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let series = all();
+    let its = format!("ringleader_stalled{{job=\"{job}\"}} 1.0");
+    assert!(series.len() == 2 && series.contains(&its), "{series:?}");
+    assert_eq!(series.iter().filter(|line| line.ends_with(" 0.0")).count(), 1, "{series:?}");
     let (code, events) = watcher.end();
     assert_eq!(code, Some(4));
     let alarms = events
