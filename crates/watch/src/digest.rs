@@ -64,6 +64,9 @@ pub struct RankDigest {
     /// Communicators.
     #[serde(skip_serializing_if = "is_default")]
     pub comms: Vec<CommDigest>,
+    /// Its receives in the newest seconds; none where it has none, or their ends cannot be seen.
+    #[serde(skip_serializing_if = "is_default")]
+    pub receives: Option<ReceiveDigest>,
     /// What the plugin's ring has lost so far, all kinds together.
     #[serde(skip_serializing_if = "is_default")]
     pub lost: u64,
@@ -88,6 +91,24 @@ pub struct RankDigest {
     /// What TCP counts of its connections to other hosts; none where it has none, or they cannot be seen.
     #[serde(skip_serializing_if = "is_default")]
     pub tcp: Option<TcpDigest>,
+}
+
+/// A rank's receives from other ranks, of all communicators, in the newest seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReceiveDigest {
+    /// Milliseconds that this is over.
+    #[serde(rename = "t", skip_serializing_if = "is_default")]
+    pub span_ms: u32,
+    /// Milliseconds of them in which a receive ran.
+    #[serde(rename = "r", skip_serializing_if = "is_default")]
+    pub ran_ms: u32,
+    /// Receives that ended.
+    #[serde(rename = "n", skip_serializing_if = "is_default")]
+    pub n: u32,
+    /// The longest of them, milliseconds.
+    #[serde(rename = "l", skip_serializing_if = "is_default")]
+    pub longest_ms: u32,
 }
 
 /// What a process's TCP connections to other addresses did in the newest few seconds, as the kernel counts it.

@@ -9,6 +9,7 @@ use crate::event::{CommProgress, Event, Lag, MAX_COMMS, Shape, Slowest, Stall, S
 use crate::history::History;
 use crate::ledger::{Group, Ledger, Stage, Track};
 use crate::links::{SlowLink, slow_link};
+use crate::messages::Messages;
 use crate::places;
 use crate::roster::Roster;
 pub use crate::settings::Settings;
@@ -98,6 +99,7 @@ pub struct Engine {
     /// When each wait is reported again, in seconds of its length.
     told_waiting: BTreeMap<(String, u64), f64>,
     told_stragglers: BTreeMap<u32, (i64, Straggler)>,
+    messages: Messages,
     slowest: Option<(i64, Slowest)>,
     /// The link that is slow by TCP's counts, and since when.
     slow_link: Option<(i64, SlowLink)>,
@@ -127,6 +129,10 @@ impl Engine {
             return;
         }
         for rank in &mut digest.ranks {
+            let of_largest = || rank.comms.iter().max_by_key(|comm| comm.size)?.rank;
+            if let Some(number) = rank.rank.or_else(of_largest) {
+                self.messages.take(number, rank.receives.as_ref().filter(|_| !rank.is_ended));
+            }
             for comm in rank.comms.iter_mut().filter(|c| !c.id.is_empty()) {
                 let recent = std::mem::take(&mut comm.recent);
                 let steps = std::mem::take(&mut comm.steps);
@@ -345,6 +351,8 @@ impl Engine {
             }
             told.extend(straggler);
         }
+        let comm = self.view.comms.iter().find(|comm| !comm.is_ended).map(|comm| comm.id.as_str());
+        told.extend(self.messages.straggler(comm.unwrap_or_default()));
         // The same rank may be late in several communicators: the most costly one is reported.
         told.sort_by(|a, b| b.late_ms.total_cmp(&a.late_ms).then(a.comm.cmp(&b.comm)));
         let best = told.iter().find(|s| s.persistent).or(told.first());

@@ -283,6 +283,15 @@ impl<'a> Ledger<'a> {
                 }
                 continue;
             };
+            // A root leaves its broadcast without the others, and waits in a later call for the one that has not come.
+            let has_left = |c: &Track<'_>| c.digest.collectives_done.is_some() && c.call(number).is_none();
+            let later = || {
+                let seen = seen().filter_map(|c| c.collective());
+                seen.filter(|op| !op.is_end_unseen).map(|op| op.number).min()
+            };
+            let (behind, entered): (Vec<_>, Vec<_>) = seen().partition(|c| c.digest.collectives <= number);
+            let is_left = !behind.is_empty() && !entered.is_empty() && entered.into_iter().all(has_left);
+            let number = if is_left { later().unwrap_or(number) } else { number };
             let has_entered = |c: &Track<'_>| c.digest.collectives > number;
             let is_open = seen().any(|c| has_entered(c) && (c.digest.collectives_done.is_none() || c.call(number).is_some()))
                 // One is behind and the others have gone on: what it has not ended is still open.

@@ -13,6 +13,7 @@ mod history;
 mod ledger;
 mod links;
 pub mod membership;
+pub mod messages;
 mod network;
 pub mod outside;
 mod period;

@@ -6,7 +6,7 @@ use ringleader_ring::{Comm, Done, Op, Phase, State};
 
 use super::{
     CommDigest, DoneDigest, MAX_COMMS, MAX_IN_FLIGHT, MAX_RECENT, MAX_STEPS, MAX_WAITS, OpDigest,
-    PeriodDigest, RankDigest, SeenBy, StepDigest, WaitDigest, is_p2p, is_symmetric,
+    PeriodDigest, RankDigest, ReceiveDigest, SeenBy, StepDigest, WaitDigest, is_p2p, is_symmetric,
 };
 use crate::period;
 
@@ -39,6 +39,7 @@ pub fn from_ring(state: &State) -> RankDigest {
         pid: state.process.pid,
         seen_by: SeenBy::Ring,
         is_ended: state.process.is_ended,
+        receives: receives(state),
         comms: comms
             .into_iter()
             .map(|c| comm(state, c, records.get(&c.slot).map(Vec::as_slice).unwrap_or_default()))
@@ -46,6 +47,47 @@ pub fn from_ring(state: &State) -> RankDigest {
         lost: [lost.comms, lost.ops, lost.waits, lost.records, lost.faults].iter().sum(),
         ..RankDigest::default()
     }
+}
+
+/// Receives are summed over this time, ns.
+const RECEIVES_NS: u64 = 20_000_000_000;
+
+/// For how long receives from other ranks ran in the newest seconds.
+fn receives(state: &State) -> Option<ReceiveDigest> {
+    let own = |done: &Done| {
+        let comm = state.comms.iter().find(|comm| comm.slot == done.comm);
+        comm.is_some_and(|comm| comm.rank.is_some() && comm.rank == done.call.peer)
+    };
+    let is_meant =
+        |done: &&Done| done.is_p2p && done.call.function == "Recv" && done.is_end_seen && !own(done);
+    let now = state.taken.mono_ns;
+    // What the ring no longer holds is not known not to have run.
+    let first = state.recent.iter().map(|done| done.ended_ns).min()?;
+    let from = first.max(now.saturating_sub(RECEIVES_NS));
+    let mut spans: Vec<(u64, u64)> = state
+        .recent
+        .iter()
+        .filter(is_meant)
+        .filter(|done| done.ended_ns > from)
+        .map(|done| (done.started_ns.clamp(from, now), done.ended_ns.min(now)))
+        .collect();
+    if spans.is_empty() {
+        return None;
+    }
+    spans.sort_unstable();
+    let ms = |ns: u64| u32::try_from(ns / 1_000_000).unwrap_or(u32::MAX);
+    let longest = spans.iter().map(|(start, end)| end.saturating_sub(*start)).max().unwrap_or_default();
+    let (mut ran, mut upto) = (0, from);
+    for (start, end) in &spans {
+        ran += end.saturating_sub((*start).max(upto));
+        upto = upto.max(*end);
+    }
+    Some(ReceiveDigest {
+        span_ms: ms(now.saturating_sub(from)),
+        ran_ms: ms(ran),
+        n: u32::try_from(spans.len()).unwrap_or(u32::MAX),
+        longest_ms: ms(longest),
+    })
 }
 
 fn comm(state: &State, comm: &Comm, records: &[&Done]) -> CommDigest {
@@ -431,6 +473,34 @@ mod tests {
             }
         }
         assert_eq!(from_ring(&state).comms.first().unwrap().period, None);
+    }
+
+    #[test]
+    fn receives_of_the_newest_seconds() {
+        let state = |peer: u32| {
+            let recv = |n: u64| Done {
+                number: n,
+                call: call("Recv", Some(peer)),
+                enqueued_ns: n * 200_000_000,
+                started_ns: n * 200_000_000,
+                ended_ns: n * 200_000_000 + 150_000_000,
+                is_p2p: true,
+                is_end_seen: true,
+                ..Done::default()
+            };
+            // Two that ran at the same time.
+            let twin = |n: u64| Done { number: n + 1000, ..recv(n) };
+            let comm = Comm { id: 0xbeef, size: 2, rank: Some(0), ..Comm::default() };
+            let mut state = State { comms: vec![comm], ..State::default() };
+            state.recent = (0..200).map(recv).chain((100..200).map(twin)).collect();
+            state.taken.mono_ns = 40_000_000_000;
+            state
+        };
+        let word = from_ring(&state(1)).receives.unwrap();
+        assert_eq!((word.span_ms, word.n, word.longest_ms), (20_000, 200, 150));
+        assert!((14_900..=15_000).contains(&word.ran_ms), "{word:?}");
+        // What a rank sends to itself.
+        assert_eq!(from_ring(&state(0)).receives, None);
     }
 
     #[test]

@@ -394,3 +394,43 @@ fn one_that_sleeps_where_nothing_ends_by_itself_is_an_early_alarm() {
     assert_eq!(stalls[0].suspects, [1]);
     assert!((30.0..45.0).contains(&stalls[0].after_s), "{}", stalls[0].after_s);
 }
+
+/// The root of a broadcast leaves it without the others, and waits in the next call for the rank that came to neither.
+#[test]
+fn a_root_that_has_gone_on_waits() {
+    let comm = |rank: u32, collectives: u64, done: u64, in_flight: Vec<OpDigest>| CommDigest {
+        id: "a".to_owned(),
+        size: 2,
+        rank: Some(rank),
+        collectives,
+        collectives_done: Some(done),
+        progress_ns: START + S,
+        moved_ns: START + S,
+        n_in_flight: in_flight.len() as u32,
+        in_flight,
+        ..CommDigest::default()
+    };
+    let reduces = || OpDigest {
+        number: 6,
+        function: "AllReduce".to_owned(),
+        count: 2,
+        datatype: "ncclFloat32".to_owned(),
+        enqueued_ns: START + S,
+        started_ns: Some(START + S),
+        is_start_visible: true,
+        ..OpDigest::default()
+    };
+    let (_, events) = follow(&ranks(2), 100 * S, |_, digest| {
+        for (rank, digest) in (0..).zip(&mut digest.ranks) {
+            digest.seen_by = ringleader_watch::digest::SeenBy::Ring;
+            digest.comms =
+                vec![if rank == 0 { comm(0, 7, 6, vec![reduces()]) } else { comm(1, 4, 4, vec![]) }];
+        }
+    });
+    let waits = events.iter().find_map(|event| match &event.what {
+        What::Waiting(wait) => Some((wait.suspects.clone(), wait.op.number)),
+        _ => None,
+    });
+    assert_eq!(waits, Some((vec![1], 6)), "{events:#?}");
+    assert_eq!(stalls(&events).iter().map(|stall| stall.suspects.clone()).collect::<Vec<_>>(), [vec![1]]);
+}
