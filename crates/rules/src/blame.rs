@@ -50,7 +50,8 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         }
     }
     // Where all was printed on one machine, it happened there, whatever it is.
-    if culprits.is_empty() && (may_be_of_machine(verdict.cause) || machine.as_ref() == only) {
+    let is_known = verdict.cause != Cause::Undecided;
+    if culprits.is_empty() && is_known && (may_be_of_machine(verdict.cause) || machine.as_ref() == only) {
         culprits.extend(machine.map(|host| Culprit { host: Some(host), ..Culprit::default() }));
     }
     verdict.culprits = culprits;

@@ -70,7 +70,8 @@ fn who_is_not_there() {
     says(&waiting().ring_ended(2), "rank-exited-early 2, medium");
     // Its own word on how it ended.
     says(&waiting().ring_exited(2, 0), "rank-exited-early 2, medium");
-    says(&waiting().ring_exited(2, 3), "peer-process-died 2, medium");
+    says(&waiting().ring_exited(2, 3), "application-exception 2, medium");
+    says(&waiting().ring_exited(2, 1), "peer-process-died 2, medium");
     // It died within an operation that it had entered.
     let within = Stage::job(3).rings(&["ar:9*12 ar:9?"; 3]);
     says(&within.ring_gone(1), "peer-process-died 1, medium");

@@ -89,6 +89,7 @@ pub static ALL: &[&Rule] = &[
     claimed!("topology-file-error"),
     &calls::wire_size_mismatch::RULE,
     &program::application_exception::RULE,
+    &program::exited_by_itself::RULE,
     &program::data_loader_worker_died::RULE,
     &settings::driver_of_two_versions::RULE,
     &settings::driver_too_old_for_cuda::RULE,

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use ringleader_correlate::Scene;
+use ringleader_correlate::said::likeness::Likely;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::{cause, cuda_error, errno, nccl_result, signal};
 use ringleader_model::{
-    Candidate, Cause, Finding, FormWeight, Host, PicturedStatement, Severity, SourceId, StatementRole,
-    Verdict, Weight,
+    Candidate, Cause, Finding, FormWeight, Host, PicturedStatement, Severity, SourceId, SourceKind,
+    StatementRole, Verdict, Weight,
 };
 
+use crate::likeness;
 use crate::unexplained::{self, Account};
 
 /// Statements that are judged, and those that are kept.
@@ -21,6 +23,8 @@ const MAX_PLACES: usize = 16;
 const MAX_TEXT: usize = 400;
 /// Candidates that are kept.
 const MAX_CANDIDATES: usize = 5;
+/// More of the words that resemble a cause than this are of tools and the kernel.
+const OF_TOOLS: f32 = 0.5;
 /// Characters of a line that a candidate quotes.
 const QUOTED: usize = 160;
 
@@ -149,7 +153,13 @@ pub(super) fn candidates(scene: &Scene<'_>, verdict: &Verdict) -> Vec<Candidate>
         }
     }
     // What the words of the evidence resemble comes behind what a line says.
-    if let Some(likely) = scene.likeness().likeliest() {
+    // Boot lines in a bundle are words of every machine.
+    let is_of_tools = |likely: &Likely| {
+        let is_bundle = scene.case().sources.iter().any(|source| source.kinds.contains(&SourceKind::Bundle));
+        (is_bundle || likeness::is_collected(scene.case()))
+            && likeness::share_of_tools(scene, &likely.because) > OF_TOOLS
+    };
+    if let Some(likely) = scene.likeness().likeliest().filter(|likely| !is_of_tools(likely)) {
         let words: Vec<&str> = likely.because.iter().map(|(word, _, _)| word.text()).collect();
         let why = |place: usize| match place {
             0 => format!("the words resemble those of this cause: {}", words.join(", ")),

@@ -2,6 +2,7 @@
 
 pub(super) mod application_exception;
 pub(crate) mod data_loader_worker_died;
+pub(super) mod exited_by_itself;
 pub(super) mod gradient_not_finite;
 pub(super) mod illegal_memory_access;
 pub(super) mod loss_is_nan;

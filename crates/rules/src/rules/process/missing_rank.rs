@@ -20,6 +20,8 @@
 //! # References
 //! PyTorch docs, distributed rendezvous and TCPStore.
 
+use std::collections::BTreeSet;
+
 use ringleader_correlate::said::scheduler;
 use ringleader_model::{
     Cause, Confidence, Culprit, Evidence, Impact, Rank, RankSet, SchedulerKind, SourceKind, StoreEvent,
@@ -46,6 +48,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut missing_count = None;
     let mut at = None;
     let mut setters: Vec<Rank> = Vec::new();
+    let mut waited: BTreeSet<Rank> = BTreeSet::new();
     for statement in scene.statements() {
         match statement.event {
             TorchEvent::Store(StoreEvent::ClientsMissing { joined, expected }) => {
@@ -55,6 +58,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             }
             TorchEvent::Store(StoreEvent::WaitTimeout { setter: Some(setter), .. }) => {
                 setters.push(*setter);
+                waited.extend(scene.roster().speaker(statement.observation));
                 evidence.push(statement.evidence());
             }
             _ => {}
@@ -78,6 +82,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
         None => unseen.into_iter().filter(|r| !setters.contains(r)).collect(),
         Some(_) => unseen,
     };
+    if missing_count.is_none()
+        && unseen.is_empty()
+        && let Some(draft) = came_late(scene, &setters, &waited)
+    {
+        return Outcome::from_findings(draft.evidence(evidence).at(at).build().into_iter().collect());
+    }
     let exact = missing_count.is_none_or(|n| n as usize == unseen.len());
     let named: RankSet = if exact { unseen.iter().copied().collect() } else { RankSet::default() };
     let title = match (named.len(), missing_count) {
@@ -104,6 +114,30 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "nc -zv $MASTER_ADDR $MASTER_PORT",
         );
     Outcome::from_findings(draft.build().into_iter().collect())
+}
+
+/// The one rank that was to give a communicator its id is there, and did not give it: it was elsewhere.
+fn came_late(scene: &Scene<'_>, setters: &[Rank], waited: &BTreeSet<Rank>) -> Option<Draft> {
+    let setter = *setters.first()?;
+    let is_one = setters.iter().all(|other| *other == setter) && !waited.is_empty();
+    let failed = scene.fate(setter).is_some_and(|fate| fate.failed_by_itself());
+    let raised = scene.claims().own_exceptions().iter().any(|own| own.observation.who.rank == Some(setter));
+    if !is_one || waited.contains(&setter) || failed || raised {
+        return None;
+    }
+    let others: RankSet = waited.iter().copied().collect();
+    let title = format!(
+        "rank {} did not come to the first call of its group; {} waited for it until a timeout",
+        setter.0,
+        drafting::ranks(&others)
+    );
+    let draft = Draft::new(RULE.id, Cause::StuckOutsideCollective, title)
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .culprit(scene.roster().culprit_rank(setter))
+        .victims(others)
+        .advise(Impact::Harmless, "look at what that rank did meanwhile: its stack, its last lines");
+    Some(draft)
 }
 
 /// A pod or job that found no place, while the others could not meet. Pods of one job share the stem of their names:
