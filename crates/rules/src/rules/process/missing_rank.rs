@@ -122,7 +122,9 @@ fn came_late(scene: &Scene<'_>, setters: &[Rank], waited: &BTreeSet<Rank>) -> Op
     let is_one = setters.iter().all(|other| *other == setter) && !waited.is_empty();
     let failed = scene.fate(setter).is_some_and(|fate| fate.failed_by_itself());
     let raised = scene.claims().own_exceptions().iter().any(|own| own.observation.who.rank == Some(setter));
-    if !is_one || waited.contains(&setter) || failed || raised {
+    // Where others are silent, too, one of them may be what it waits for itself.
+    let is_all = scene.roster().world_size.is_some_and(|size| size as usize == waited.len() + 1);
+    if !is_one || !is_all || waited.contains(&setter) || failed || raised {
         return None;
     }
     let others: RankSet = waited.iter().copied().collect();
@@ -220,7 +222,7 @@ fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Rank, SchedulerEvent, SchedulerKind, StoreEvent};
+    use ringleader_model::{Cause, Rank, SchedulerEvent, SchedulerKind, StoreEvent};
 
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
@@ -248,6 +250,23 @@ mod tests {
     #[test]
     fn the_setter_that_is_named_waits_too() {
         [1, 3].into_iter().fold(Stage::new(), no_key).concludes(&RULE, "missing-rank 2, medium");
+    }
+
+    #[test]
+    fn the_one_that_was_to_give_the_id_was_elsewhere() {
+        let job = |n| Stage::job(n).logs();
+        no_key(job(2), 1).concludes(&RULE, "stuck-outside-collective 0, medium");
+        [1, 2].into_iter().fold(job(3), no_key).concludes(&RULE, "stuck-outside-collective 0, medium");
+        // Rank 2 is silent, too: the others may wait for it.
+        assert!(no_key(job(3), 1).findings(&RULE).iter().all(|f| f.cause == Cause::MissingRank));
+        // It failed by itself.
+        assert!(
+            no_key(job(2), 1)
+                .failed(0, 1, true)
+                .findings(&RULE)
+                .iter()
+                .all(|f| f.cause == Cause::MissingRank)
+        );
     }
 
     #[test]
