@@ -7,7 +7,7 @@ use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
 use ringleader_correlate::track::Node;
-use ringleader_correlate::track::{Group, Track, View};
+use ringleader_correlate::track::{Group, Origin, Track, View};
 use ringleader_correlate::waits::lateness::{self, Late, Of};
 
 /// Fewer late collectives than this are chance.
@@ -27,6 +27,11 @@ const COSTLY_WAITS: usize = 5;
 const SURE_COST: f64 = 0.4;
 const SURE_OF_ALL: f64 = 0.9;
 const SURE_NS: i64 = 20_000_000_000;
+
+/// An operation that begins by this much within another one, ns, runs beside it,
+const BESIDE_NS: i64 = 1_000_000;
+/// and a communicator does so with this share of its collectives.
+const BESIDE: f64 = 0.1;
 
 /// The late rank of each group, if one is late by habit.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
@@ -48,6 +53,9 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     let is_sure = lost > CLEAR_LOST_SHARE && habit > CLEAR_HABIT
         || is_costly && lost > SURE_COST && of_all > SURE_OF_ALL && late.span_ns > SURE_NS;
     let track = group.tracks.get(late.member)?.as_ref()?;
+    if group.tracks.iter().flatten().any(runs_beside) {
+        return None;
+    }
     let rank = group.rank(late.member);
     let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
     let (because, advice) = match late.of {
@@ -90,6 +98,25 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     .build()
 }
 
+/// Other operations of the communicator begin while its collectives run: a rank does other things while one of them waits, so
+/// that a wait is no loss, or the ends of its kernels are told wrongly.
+fn runs_beside(track: &Track<'_>) -> bool {
+    let Origin::Ring(ring) = track.origin else { return false };
+    let spans = |ops: &mut dyn Iterator<Item = u32>| -> Vec<(i64, i64)> {
+        let ended = ops.filter_map(|op| ring.ops.get(op as usize)).filter(|op| op.ended_ns > 0);
+        ended.map(|op| (op.started_ns.max(op.enqueued_ns), op.ended_ns)).collect()
+    };
+    let collectives = spans(&mut track.ops.iter().copied());
+    let mut starts: Vec<i64> = spans(&mut track.p2p.iter().map(|p2p| p2p.op)).iter().map(|s| s.0).collect();
+    starts.extend(collectives.iter().map(|span| span.0));
+    starts.sort_unstable();
+    let is_beside = |(start, end): &&(i64, i64)| {
+        let next = starts.partition_point(|other| *other <= start.saturating_add(BESIDE_NS));
+        starts.get(next).is_some_and(|other| *other < end.saturating_sub(BESIDE_NS))
+    };
+    collectives.iter().filter(is_beside).count() as f64 > BESIDE * collectives.len() as f64
+}
+
 fn kernel_time(track: &Track<'_>, seq: u32) -> Option<Evidence> {
     let ms = lateness::ran_ns(track, seq)? as f64 / 1e6;
     let who = track.rank.map_or_else(|| "this rank".to_owned(), |r| format!("rank {}", r.0));
@@ -123,6 +150,21 @@ mod tests {
         op.enqueued_ns = if queued { due - 1_000_000 } else { op.started_ns - 20_000 };
         op.ended_ns = due + worst + 300_000;
         op.gpu_ns = (op.ended_ns - op.started_ns) as u64;
+    }
+
+    /// What waits beside other operations holds nobody up.
+    #[test]
+    fn operations_that_run_beside_one_another() {
+        let late = || job(|rank, _| (if rank == 1 { 3_000_000 } else { 50_000 }, false));
+        assert_eq!(late().findings(&RULE).len(), 1);
+        let beside = (0..3).fold(late(), |job, rank| {
+            job.change_ring(rank, |ring| {
+                for op in &mut ring.ops {
+                    op.ended_ns += 15_000_000;
+                }
+            })
+        });
+        beside.silent(&RULE);
     }
 
     #[test]
