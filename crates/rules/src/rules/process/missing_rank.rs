@@ -22,6 +22,7 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_correlate::process::fate::End;
 use ringleader_correlate::said::scheduler;
 use ringleader_model::{
     Cause, Confidence, Culprit, Evidence, Impact, Rank, RankSet, SchedulerKind, SourceKind, StoreEvent,
@@ -120,11 +121,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn came_late(scene: &Scene<'_>, setters: &[Rank], waited: &BTreeSet<Rank>) -> Option<Draft> {
     let setter = *setters.first()?;
     let is_one = setters.iter().all(|other| *other == setter) && !waited.is_empty();
-    let failed = scene.fate(setter).is_some_and(|fate| fate.failed_by_itself());
+    // It lived until its launcher ended it. One that lives still may wait for another rank itself.
+    let was_there = scene.fate(setter).is_some_and(|fate| fate.end() == End::Terminated);
     let raised = scene.claims().own_exceptions().iter().any(|own| own.observation.who.rank == Some(setter));
     // Where others are silent, too, one of them may be what it waits for itself.
     let is_all = scene.roster().world_size.is_some_and(|size| size as usize == waited.len() + 1);
-    if !is_one || !is_all || waited.contains(&setter) || failed || raised {
+    if !is_one || !is_all || waited.contains(&setter) || !was_there || raised {
         return None;
     }
     let others: RankSet = waited.iter().copied().collect();
@@ -254,14 +256,14 @@ mod tests {
 
     #[test]
     fn the_one_that_was_to_give_the_id_was_elsewhere() {
-        let job = |n| Stage::job(n).logs();
+        let job = |n| Stage::job(n).logs().failed(0, -15, false);
         no_key(job(2), 1).concludes(&RULE, "stuck-outside-collective 0, medium");
         [1, 2].into_iter().fold(job(3), no_key).concludes(&RULE, "stuck-outside-collective 0, medium");
         // Rank 2 is silent, too: the others may wait for it.
         assert!(no_key(job(3), 1).findings(&RULE).iter().all(|f| f.cause == Cause::MissingRank));
         // It failed by itself.
         assert!(
-            no_key(job(2), 1)
+            no_key(Stage::job(2).logs(), 1)
                 .failed(0, 1, true)
                 .findings(&RULE)
                 .iter()
