@@ -333,11 +333,14 @@ fn sayings(out: &mut String, causes: &BTreeSet<String>) {
             other => panic!("unknown speaker {other}"),
         };
         let cause = if cause.is_empty() { "None".to_owned() } else { format!("Some({})", variant(cause)) };
+        let (title, also) = (optional(row, "title"), list(row, "also"));
+        assert!(also.iter().all(|id| causes.contains(*id)), "unknown cause in {row:?}");
         let _ = writeln!(
             out,
             "crate::saying::Saying {{ cause: {cause}, role: crate::saying::Role::{role}, \
              by: crate::saying::By::{speaker}, any: &{any:?}, all: &{all:?}, none: &{none:?}, file: &{file:?}, \
-             means: {:?}, cite: {:?} }},",
+             title: {title:?}, also: {}, means: {:?}, cite: {:?} }},",
+            variants(&also),
             text(row, "means"),
             text(row, "cite"),
         );

@@ -24,6 +24,10 @@ pub struct Saying {
     pub none: &'static [&'static str],
     /// The source file that prints it must have one of these prefixes (if there are any); NCCL only.
     pub file: &'static [&'static str],
+    /// What `explain` calls it where the cause alone says too little; else empty.
+    pub title: &'static str,
+    /// Other causes that it fits as well, the likeliest first: `explain` says what to do about these, too.
+    pub also: &'static [Cause],
     /// Its meaning, in one sentence.
     pub means: &'static str,
     /// Source of the row.

@@ -76,12 +76,12 @@ pub fn all() -> &'static [Status] {
 pub fn named(name: &str) -> impl Iterator<Item = &'static Status> {
     STATUSES.iter().filter(move |status| {
         let own = |asked: &str| status.names.iter().any(|n| n.eq_ignore_ascii_case(asked));
-        let after_family = || {
-            let id = status.family().id;
-            let head = name.get(..id.len()).is_some_and(|head| head.eq_ignore_ascii_case(id));
-            head.then(|| name.get(id.len()..)).flatten().and_then(|rest| rest.strip_prefix(' '))
+        let after = |word: &str| {
+            let head = name.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+            head.then(|| name.get(word.len()..)).flatten().and_then(|rest| rest.strip_prefix(' '))
         };
-        own(name) || after_family().is_some_and(own)
+        let family = status.family();
+        own(name) || std::iter::once(&family.id).chain(family.asked).any(|word| after(word).is_some_and(own))
     })
 }
 

@@ -520,7 +520,7 @@ impl Page {
     /// What differs from a good run.
     fn against(&mut self, report: &Report) {
         let Some(against) = &report.against else { return };
-        self.heading(&format!("compared with the good run ({})", plain(&against.verdict)));
+        self.heading(&format!("compared with the good run (its own verdict: {})", plain(&against.verdict)));
         if against.differences.is_empty() {
             self.item("  ", "nothing differs in what both runs show");
         }

@@ -189,6 +189,14 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
         }
         CheckFormat::Text | CheckFormat::NodeJson => out.write(&table::render(&report, look))?,
     }
+    if let (Some(path), CheckFormat::Text, false) = (&args.against, args.format, lacks_baseline)
+        && report.changes.is_empty()
+    {
+        out.write(&format!(
+            "\nnothing has changed since the baseline {}\n",
+            quote::plain(&path.display().to_string())
+        ))?;
+    }
     out.finish()?;
     if lacks_baseline {
         return Err(Failure::Baseline {

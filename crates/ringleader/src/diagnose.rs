@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::mem::ManuallyDrop;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
@@ -13,7 +13,7 @@ use ringleader_report::{against, brief, html, markdown, quote, text, timeline};
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
-use crate::failure::Failure;
+use crate::failure::{self, Failure, HELP_EVIDENCE};
 use crate::gather::{self, context, excerpts, folders};
 use crate::jobs::{self, LocalJob};
 use crate::terminal::{self, LookArgs, detail};
@@ -95,6 +95,7 @@ enum FailOn {
 
 impl Subcommand for DiagnoseArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
+        self.refuse_streams()?;
         let found =
             if self.live && self.pid.is_empty() && self.job.is_none() { jobs::here() } else { Vec::new() };
         if found.len() > 1 {
@@ -109,11 +110,23 @@ impl Subcommand for DiagnoseArgs {
         }
         let diagnosis = self.judge(&paths)?;
         self.print(&self.report(&diagnosis, &paths)?, &diagnosis.case, &paths)?;
-        self.outcome(&diagnosis).map(ExitCode::from)
+        self.outcome(&diagnosis, &paths).map(ExitCode::from)
     }
 }
 
 impl DiagnoseArgs {
+    /// Standard output holds the report. A file named `-` is what nobody means.
+    fn refuse_streams(&self) -> Result<(), Failure> {
+        for (option, path) in [("--html", &self.html), ("--perfetto", &self.perfetto), ("--keep", &self.keep)]
+        {
+            if path.as_deref() == Some(Path::new("-")) {
+                let why = format!("{option} writes a file beside the report, which standard output holds");
+                return Err(Failure::Nodes { why, help: "name a file; ./- is one with that name" });
+            }
+        }
+        Ok(())
+    }
+
     fn judge(&self, paths: &[PathBuf]) -> Result<ManuallyDrop<Diagnosis>, Failure> {
         // The process is about to end: taking a case of millions of entries apart would only cost time.
         crate::diagnose(paths, !self.quiet).map(ManuallyDrop::new)
@@ -131,7 +144,10 @@ impl DiagnoseArgs {
             crate::lint::quote(&mut report, folder)?;
         }
         if let Some(good) = &self.against {
-            let good = crate::diagnose(std::slice::from_ref(good), !self.quiet)?;
+            let paths = std::slice::from_ref(good);
+            let good = crate::diagnose(paths, !self.quiet)?;
+            // A run of which nothing is known differs in nothing.
+            usable(&good.case, paths, HELP_GOOD)?;
             report.against = Some(against::compare(&report, &good.report()));
         }
         Ok(report)
@@ -144,6 +160,15 @@ impl DiagnoseArgs {
         }
         if let Some(path) = &self.perfetto {
             let create = |source| Failure::CannotWrite { path: path.clone(), source };
+            if report.timeline.is_empty() {
+                // Nobody is left to tell if standard error is gone.
+                let _ = writeln!(
+                    io::stderr().lock(),
+                    "note: no operation with its times is in this evidence: {} shows nothing; a Flight Recorder's dump, a \
+                     ring of the plugin or a profiler's timeline would",
+                    quote::plain(&path.display().to_string())
+                );
+            }
             let mut bytes = Vec::new();
             timeline::perfetto(report, &mut bytes).map_err(create)?;
             std::fs::write(path, bytes).map_err(create)?;
@@ -160,18 +185,11 @@ impl DiagnoseArgs {
         })
     }
 
-    fn outcome(&self, diagnosis: &Diagnosis) -> Result<Code, Failure> {
+    fn outcome(&self, diagnosis: &Diagnosis, paths: &[PathBuf]) -> Result<Code, Failure> {
         let Diagnosis { case, verdict, .. } = diagnosis;
-        // Error statements and signs of progress are understood in text of any program.
-        let is_understood = |o: &Observation| matches!(o.fact, Fact::Said(_) | Fact::Progress(_));
-        let is_known = case.sources.iter().any(ringleader_rules::is_known);
-        if let Some(why) = gather::refused(case) {
-            return Err(Failure::Unreadable { why });
-        }
-        if !is_known && !case.observations.iter().any(is_understood) {
-            let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
-            return Err(Failure::NoUsableEvidence { n_files });
-        }
+        // The report as text says on standard output what to give.
+        let help = if self.format == Format::Text && !self.brief { "" } else { HELP_EVIDENCE };
+        usable(case, paths, help)?;
         Ok(exit_code(verdict, self.fail_on))
     }
 
@@ -193,7 +211,7 @@ impl DiagnoseArgs {
             let mut paths = self.paths.clone();
             paths.insert(0, bundle);
             let diagnosis = self.judge(&paths)?;
-            let code = self.outcome(&diagnosis).unwrap_or(Code::NoUsableEvidence);
+            let code = self.outcome(&diagnosis, &paths).unwrap_or(Code::NoUsableEvidence);
             let report = self.report(&diagnosis, &paths)?;
             reports.push((code, job.label.clone(), report));
         }
@@ -249,6 +267,25 @@ impl DiagnoseArgs {
         }
         Ok(bundle)
     }
+}
+
+/// What to do about a good run of which nothing is known.
+const HELP_GOOD: &str =
+    "name the evidence of a run that went well, as rich as that of the bad one: --against GOOD";
+
+/// Whether anything in what was read is evidence.
+fn usable(case: &Case, paths: &[PathBuf], help: &'static str) -> Result<(), Failure> {
+    if let Some(why) = gather::refused(case, paths) {
+        return Err(Failure::Unreadable { why });
+    }
+    // Error statements and signs of progress are understood in text of any program.
+    let is_understood = |o: &Observation| matches!(o.fact, Fact::Said(_) | Fact::Progress(_));
+    let is_known = case.sources.iter().any(ringleader_rules::is_known);
+    if !is_known && !case.observations.iter().any(is_understood) {
+        let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
+        return Err(Failure::NoUsableEvidence { n_files, what: failure::listed(paths), help });
+    }
+    Ok(())
 }
 
 fn exit_code(verdict: &Verdict, fail_on: FailOn) -> Code {

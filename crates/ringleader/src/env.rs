@@ -7,12 +7,13 @@ mod plan;
 mod show;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
+use ringleader_knowledge::export::Meets;
 use ringleader_knowledge::version::NcclVersion as Release;
 use ringleader_report::quote::plain;
 
@@ -53,6 +54,9 @@ pub(crate) struct EnvArgs {
     /// Also settings that `trace record` needs
     #[arg(long)]
     timeline: bool,
+    /// Leave every value that is set, also one that is not suitable: for a prolog, whose user has chosen it
+    #[arg(long, conflicts_with = "check")]
+    keep: bool,
     /// Print settings without reasons
     #[arg(long, short, value_parser = FalseyValueParser::new())]
     quiet: bool,
@@ -113,7 +117,7 @@ impl Subcommand for EnvArgs {
         let lacks = check
             .as_ref()
             .is_some_and(|check| check.settings.iter().any(|setting| setting.standing != Standing::Good));
-        let mut answer = answer(&installed, &wants, &settings, check);
+        let mut answer = answer(&installed, &wants, &settings, check, self.keep);
         if without_nccl {
             answer.notes = vec![WITHOUT_NCCL.to_owned()];
         }
@@ -160,7 +164,20 @@ impl EnvArgs {
 
     /// What must be known where the printed lines go to a shell or a file: on standard error.
     fn remark(&self, answer: &Answer) {
+        let is_shown = std::io::stdout().is_terminal();
+        let mut out = std::io::stderr().lock();
+        for remark in self.remarks(answer, is_shown) {
+            // Nobody is left to tell if standard error is gone.
+            let _ = writeln!(out, "note: {remark}");
+        }
+    }
+
+    /// `is_shown`: whoever asked reads the lines themselves, whose comments say the same.
+    fn remarks(&self, answer: &Answer, is_shown: bool) -> Vec<String> {
         let mut remarks = Vec::new();
+        if is_shown && self.format == Format::Shell && answer.check.is_none() {
+            return remarks;
+        }
         // Of a running job the report itself says what it has loaded.
         if answer.check.is_none() {
             let is_missing = |note: &&String| note.starts_with("PyTorch ") || note.starts_with("NCCL ");
@@ -177,11 +194,7 @@ impl EnvArgs {
                 plain(&answer.directory)
             ));
         }
-        let mut out = std::io::stderr().lock();
-        for remark in remarks {
-            // Nobody is left to tell if standard error is gone.
-            let _ = writeln!(out, "note: {remark}");
-        }
+        remarks
     }
 }
 
@@ -223,22 +236,38 @@ fn unreadable(pid: u32, source: &std::io::Error) -> Failure {
     }
     match source.kind() {
         std::io::ErrorKind::NotFound => Failure::Absent { why: format!("no process {pid} runs here") },
+        std::io::ErrorKind::PermissionDenied => Failure::NotOurs { pid, why: source.to_string() },
         kind => Failure::NoSuchFile { path: format!("/proc/{pid}/environ").into(), source: kind.into() },
     }
 }
 
-fn answer(installed: &Installed, wants: &Wants, settings: &[Setting], check: Option<Check>) -> Answer {
+fn answer(
+    installed: &Installed,
+    wants: &Wants,
+    settings: &[Setting],
+    check: Option<Check>,
+    is_kept: bool,
+) -> Answer {
     let text = |path: &Path| path.display().to_string();
     let version =
         |package: &Option<installed::Package>| package.as_ref().map(|package| package.version.clone());
     // With --check the environment of this shell says nothing.
     let current = |name: &str| check.is_none().then(|| std::env::var(name).ok()).flatten();
+    // Under an old name it is set as well, and the new one would be stronger.
+    let of_user = |setting: &Setting| {
+        let old = setting.row.old.iter().filter(|_| is_kept);
+        let mut names = std::iter::once(&setting.row.name).chain(old);
+        names.find_map(|name| current(name).filter(|value| !value.is_empty()))
+    };
     let variables = settings.iter().filter_map(|setting| {
         let mut value = setting.value.clone();
-        let (state, was) = match fate(setting, current(setting.row.name).as_deref()) {
+        let extends = setting.row.meets == Meets::PathHolds;
+        let (state, was) = match fate(setting, of_user(setting).as_deref()) {
             Fate::Set => (State::Export, None),
+            // What only adds to a value takes nothing from it.
+            Fate::Replaces(was) if is_kept && !extends => (State::Left, Some(was)),
             Fate::Replaces(was) => {
-                if setting.row.meets == ringleader_knowledge::export::Meets::PathHolds {
+                if extends {
                     value = format!("{value}:{was}");
                 }
                 (State::Export, Some(was))
@@ -379,4 +408,29 @@ pub fn python_table() -> String {
     }
     out.push_str("]\n");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_shows_each_note_once() {
+        let args = EnvArgs {
+            check: None,
+            format: Format::Shell,
+            dir: None,
+            python: None,
+            full: false,
+            timeline: false,
+            keep: false,
+            quiet: false,
+        };
+        let installed = Installed::default();
+        let answer =
+            answer(&installed, &Wants::of(&installed, None, Path::new("/evidence")), &[], None, false);
+        assert_eq!(answer.notes.len(), 3, "{:?}", answer.notes);
+        assert_eq!(args.remarks(&answer, false).len(), 3, "behind eval the comments are not seen");
+        assert_eq!(args.remarks(&answer, true), Vec::<String>::new());
+    }
 }

@@ -41,6 +41,9 @@ const MAX_ASKED: usize = 80;
 const MAX_PROSE: usize = 10;
 /// Lines of a pasted text that are classified.
 const MAX_LINES: usize = 200;
+/// Words before the number of an Xid that say where it stood.
+const PLACES: &[&str] =
+    &["dmesg", "kernel", "log", "nvrm", "nvidia", "gpu", "nvswitch", "error", "in", "the", "syslog"];
 /// Fewer letters than this are in every text.
 const MIN_WORD: usize = 3;
 
@@ -63,7 +66,8 @@ pub fn explain(query: &str) -> Explanation {
         if topics.is_empty() && !is_alone {
             topics.extend(symptom::asked("exit code").map(topics::symptom));
         }
-        topics.push(own);
+        // Few programs end with these by themselves.
+        if codes::is_telling(&own) { topics.insert(0, own) } else { topics.push(own) }
     }
     if topics.is_empty() {
         topics = settings::read(text);
@@ -192,7 +196,10 @@ fn by_name(name: &str) -> Vec<Topic> {
             .filter(|e| e.name.eq_ignore_ascii_case(name) || e.text.eq_ignore_ascii_case(name))
             .map(topics::cuda_error),
     );
-    topics.extend(by_status(name, &topics));
+    // A letter that stands alone is that of `ps`.
+    if name.chars().count() > 1 || topics.is_empty() {
+        topics.extend(by_status(name, &topics));
+    }
     topics.extend(by_variable(name));
     topics.extend(xid::all().iter().filter(|x| has_name(x, name)).map(topics::xid));
     topics.extend(sxid::all().iter().filter(|s| s.symbol.eq_ignore_ascii_case(name)).map(topics::sxid));
@@ -279,6 +286,13 @@ fn by_number(lower: &str) -> Vec<Topic> {
         return Vec::new();
     }
     let all = words.is_empty() && before.trim().is_empty();
+    // `dmesg NVRM Xid 13`: where it stood says no more.
+    let words = match words[..] {
+        [ref places @ .., kind @ ("xid" | "sxid")] if places.iter().all(|word| PLACES.contains(word)) => {
+            vec![kind]
+        }
+        _ => words,
+    };
     let is = |names: &[&str]| all || names.contains(&&*words.join(" "));
     let mut topics = Vec::new();
     let code = u16::try_from(number).ok();

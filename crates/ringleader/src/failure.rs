@@ -39,6 +39,8 @@ pub enum Failure {
         path: PathBuf,
         /// Why not.
         source: io::Error,
+        /// What the command takes.
+        help: &'static str,
     },
     /// A file that an option names cannot be read.
     #[error("read {}", path.display())]
@@ -49,15 +51,27 @@ pub enum Failure {
         source: io::Error,
     },
     /// Nothing readable, or nothing known, in what was given.
-    #[error("find evidence in what was given: {n_files} {} read, none of a known kind", if *n_files == 1 { "file" } else { "files" })]
+    #[error("find evidence in {what}: {}", none_of(*n_files))]
     NoUsableEvidence {
         /// Files that were read.
         n_files: usize,
+        /// The paths that were given.
+        what: String,
+        /// What to type next; empty where the report says it.
+        help: &'static str,
     },
     /// The system gave no access to any of it.
     #[error("read what was given: {why}")]
     Unreadable {
         /// Which file, and why not.
+        why: String,
+    },
+    /// The system does not let this user look at a process.
+    #[error("look at process {pid}: {why}")]
+    NotOurs {
+        /// Which.
+        pid: u32,
+        /// Why not.
         why: String,
     },
     /// The process, or the job, that was asked for does not run here.
@@ -228,7 +242,7 @@ impl Failure {
             | Self::Stdin(_)
             | Self::Gpu { .. } => Code::NoUsableEvidence,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Code::NothingFound,
-            Self::Unreadable { .. } => Code::Refused,
+            Self::Unreadable { .. } | Self::NotOurs { .. } => Code::Refused,
             // A full disk is no finding, no usage error and no bug; a script must not take it for one.
             Self::Write(_) | Self::Program(_) | Self::Bundle(BundleTrouble::Write(_)) => Code::Refused,
             Self::Json(_) | Self::Bundle(BundleTrouble::Manifest(_)) => Code::OurBug,
@@ -310,16 +324,14 @@ impl Failure {
                 (source.to_string(), "is it a program that can be found? ringleader watch -- CMD ARGS…")
             }
             Self::Program(error) => (error.to_string(), "is /proc mounted, and is the program still there?"),
-            Self::NoSuchPath { source, .. } => (
-                source.to_string(),
-                "name a folder, files, or - for standard input: ringleader diagnose PATH…",
-            ),
+            Self::NoSuchPath { source, help, .. } => (source.to_string(), *help),
             Self::NoSuchFile { source, .. } => (source.to_string(), "is it there, and may you read it?"),
-            Self::NoUsableEvidence { .. } => {
-                (String::new(), "`ringleader help evidence` lists what is read and how to get it")
-            }
+            Self::NoUsableEvidence { help, .. } => (String::new(), *help),
             Self::Unreadable { .. } => {
                 (String::new(), "run as the owner of the files, or grant access to them")
+            }
+            Self::NotOurs { .. } => {
+                (String::new(), "run as the user whose process it is (sudo -u USER), or as root")
             }
             Self::Absent { .. } => (
                 String::new(),
@@ -333,7 +345,31 @@ impl Failure {
             }
         };
         let why = if why.is_empty() { why } else { format!(": {why}") };
-        format!("error: failed to {}\n  help: {help}\n", quote::plain(&format!("{self}{why}")))
+        let help = if help.is_empty() { String::new() } else { format!("  help: {help}\n") };
+        format!("error: failed to {}\n{help}", quote::plain(&format!("{self}{why}")))
+    }
+}
+
+/// What to type next where no file is of use, or a path is not there.
+pub(crate) const HELP_EVIDENCE: &str = "`ringleader help evidence` lists what is read and how to get it";
+pub(crate) const HELP_DIAGNOSE: &str =
+    "name a folder, files, or - for standard input: ringleader diagnose PATH…";
+
+/// Paths in a message, of many the first.
+pub(crate) fn listed(paths: &[PathBuf]) -> String {
+    const MAX: usize = 3;
+    let mut shown: Vec<String> = paths.iter().take(MAX).map(|path| path.display().to_string()).collect();
+    if paths.len() > MAX {
+        shown.push(format!("{} more", paths.len() - MAX));
+    }
+    shown.join(", ")
+}
+
+fn none_of(n_files: usize) -> String {
+    match n_files {
+        0 => "no file could be read there".to_owned(),
+        1 => "1 file read, not of a known kind".to_owned(),
+        n => format!("{n} files read, none of a known kind"),
     }
 }
 

@@ -87,16 +87,23 @@ fn our_bug(_panic: &(dyn Any + Send)) -> String {
 }
 
 /// What to do about a file that the system does not let this user read.
-const DENIED: &str = "read it as its owner, or grant access: chmod a+r";
+const DENIED: &str =
+    "run as its owner or as root, or have its owner grant access: setfacl -R -m u:USER:rX PATH";
 
 /// The first file and why, if the system let this user read nothing of what was given.
-pub(crate) fn refused(case: &Case) -> Option<String> {
+pub(crate) fn refused(case: &Case, paths: &[PathBuf]) -> Option<String> {
     let note = |source: usize| {
         case.notes.iter().find(|n| n.cite.source.0 as usize == source && n.text.ends_with(DENIED))
     };
     let first = case.sources.first()?;
     let why = note(0)?.text.trim_start_matches("not read: ").to_owned();
-    (0..case.sources.len()).all(|at| note(at).is_some()).then(|| format!("{}: {why}", first.path))
+    // Of one folder the report names what is in it; here the path as it was given helps.
+    let path = match paths {
+        [root] if root.is_dir() && first.path == "." => root.display().to_string(),
+        [root] if root.is_dir() => root.join(&first.path).display().to_string(),
+        _ => first.path.clone(),
+    };
+    (0..case.sources.len()).all(|at| note(at).is_some()).then(|| format!("{path}: {why}"))
 }
 
 /// Why a file could not be opened, and what to do.

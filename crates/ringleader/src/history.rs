@@ -105,10 +105,10 @@ impl HistoryArgs {
             let node = incident.node.as_deref().unwrap_or("-");
             let _ = writeln!(
                 out,
-                "{}  {}  job {} attempt {}  {} ({}, {}): {}: {}",
+                "{}  {}  {} attempt {}  {} ({}, {}): {}: {}",
                 clock(incident.at),
                 plain(node),
-                plain(&incident.job),
+                called(&incident.job),
                 incident.attempt,
                 plain(&incident.cause),
                 plain(&incident.class),
@@ -162,9 +162,19 @@ fn as_json(standings: &[Standing], incidents: &[Incident]) -> String {
     json!({"schema": SCHEMA, "nodes": nodes, "incidents": incidents}).to_string() + "\n"
 }
 
+/// `job 4711`; a name that says so by itself stands alone.
+fn called(job: &str) -> String {
+    if job.starts_with("job") { plain(job) } else { format!("job {}", plain(job)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_whose_name_says_so() {
+        assert_eq!(["4711", "job", "job-7"].map(called), ["job 4711", "job", "job-7"]);
+    }
 
     #[test]
     fn times() {

@@ -14,7 +14,7 @@ use ringleader_lint::{Confidence, Finding, Options, Report, Severity, rules};
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
-use crate::failure::Failure;
+use crate::failure::{Failure, listed};
 
 pub use format::schema;
 pub(crate) use quote::quote;
@@ -123,7 +123,12 @@ impl Subcommand for LintArgs {
         }
         print(&self.render(&report)?)?;
         if report.n_files == 0 {
-            return Err(Failure::NoUsableEvidence { n_files: sources.len() });
+            let help = "lint reads Python, and files that launch a job: name the folder that holds them";
+            return Err(Failure::NoUsableEvidence {
+                n_files: sources.len(),
+                what: listed(&self.paths),
+                help,
+            });
         }
         Ok(exit_code(&report.findings).into())
     }

@@ -7,9 +7,14 @@ pub(crate) const LIBRARY: &str = "libringleader_nccl.so";
 
 /// What to say where it is not found.
 pub(crate) fn missing() -> String {
+    format!("the NCCL plugin ({LIBRARY}) was not found: {}", where_from())
+}
+
+/// How to come by it.
+pub(crate) fn where_from() -> String {
     format!(
-        "the NCCL plugin ({LIBRARY}) was not found: a package or wheel installs it beside this program; in the source \
-         `cargo build --release -p ringleader-plugin` makes target/release/{LIBRARY}, and RINGLEADER_PLUGIN names it"
+        "a package or wheel installs it beside this program; in the source `cargo build --release -p ringleader-plugin` makes \
+         target/release/{LIBRARY}, and RINGLEADER_PLUGIN names it"
     )
 }
 

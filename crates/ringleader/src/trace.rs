@@ -17,7 +17,7 @@ use ringleader_trace::Analysis;
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
-use crate::failure::Failure;
+use crate::failure::{Failure, HELP_EVIDENCE, listed};
 use crate::gather;
 use crate::terminal::{LookArgs, detail};
 
@@ -79,7 +79,11 @@ impl Subcommand for TraceArgs {
         let timelines: Vec<(&Timeline, Option<u32>)> = timelines(&case).chain(shown(&rings)).collect();
         if timelines.is_empty() {
             let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();
-            return Err(Failure::NoUsableEvidence { n_files });
+            return Err(Failure::NoUsableEvidence {
+                n_files,
+                what: listed(&self.paths),
+                help: HELP_EVIDENCE,
+            });
         }
         let baseline = self.baseline.as_deref().map(baseline::load).transpose()?;
         let analysis = ringleader_trace::analyse_against(timelines, baseline.as_ref());

@@ -53,7 +53,13 @@ fn facts() -> Vec<(&'static str, String)> {
         ("features", listed(&features)),
         ("without", listed(&lacks)),
         ("formats", FORMATS.join(", ")),
-        ("plugin", plugin.map_or("not found".to_owned(), |path| path.display().to_string())),
+        (
+            "plugin",
+            plugin.map_or_else(
+                || format!("not found: {}", plugin::where_from()),
+                |path| path.display().to_string(),
+            ),
+        ),
         ("config", if files.is_empty() { "no file".to_owned() } else { files.join(", ") }),
     ];
     if let Some(commit) = option_env!("RINGLEADER_COMMIT") {

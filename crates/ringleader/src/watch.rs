@@ -405,11 +405,15 @@ impl Watch {
 
     /// A run that ends by the clock says so, and what it has seen: silence could be either.
     fn tell_end(&self) {
-        let n_stalls = self.seat.picture.lock().unwrap_or_else(PoisonError::into_inner).n_stalls;
+        let (n_stalls, n_ranks) = {
+            let picture = self.seat.picture.lock().unwrap_or_else(PoisonError::into_inner);
+            (picture.n_stalls, picture.n_ranks)
+        };
         let seconds = self.args.for_s.unwrap_or_default();
         let stalls = words::count(usize::try_from(n_stalls).unwrap_or(usize::MAX), "stall");
         let verdicts = words::count(self.n_verdicts as usize, "verdict");
-        self.teller.note(format!("watched for {seconds} s (--for): {stalls}, {verdicts}; the job runs on"));
+        let job = if n_ranks == 0 { "no job is there" } else { "the job runs on" };
+        self.teller.note(format!("watched for {seconds} s (--for): {stalls}, {verdicts}; {job}"));
     }
 
     /// One look at the job.

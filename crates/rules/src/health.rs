@@ -63,6 +63,25 @@ pub(crate) fn cut(case: &Case) -> Option<String> {
     Some(format!("{which}: the part before the cut shows no failure, and what followed is unknown"))
 }
 
+/// A log of the job that could not be read to its end, in words: a healthy beginning is no healthy end.
+fn cut_log(case: &Case) -> Option<String> {
+    let is_log = |source: &&Source| {
+        let kinds = [SourceKind::NcclLog, SourceKind::TorchLog, SourceKind::PlainText];
+        source.size_bytes > 0 && source.kinds.iter().any(|kind| kinds.contains(kind))
+    };
+    let truncated = case.notes.iter().filter(|note| note.kind == NoteKind::Truncated);
+    let of = |note: &Note| case.sources.get(note.cite.source.0 as usize).filter(is_log);
+    let files: BTreeSet<&str> = truncated.filter_map(of).map(|source| source.path.as_str()).collect();
+    let first = files.first()?;
+    Some(match files.len() {
+        1 => format!("{first} is cut off, and what its missing part held is unknown: give the whole file"),
+        n => format!(
+            "{first} and {} more are cut off, and what their missing parts held is unknown: give the whole files",
+            n - 1
+        ),
+    })
+}
+
 /// The first sign that something is wrong, in words.
 pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
     known_trouble(scene)
@@ -201,6 +220,9 @@ pub(crate) fn unseen(scene: &Scene<'_>) -> Option<String> {
     };
     if is_cut(scene.case()) {
         return Some("an archive is truncated, and what the missing part held is unknown".to_owned());
+    }
+    if let Some(cut) = cut_log(scene.case()) {
+        return Some(cut);
     }
     let known: BTreeSet<Pid> = scene.roster().members.iter().filter_map(|m| m.pid).collect();
     let hidden = picked(scene).find_map(|(row, process)| {

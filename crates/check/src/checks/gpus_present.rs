@@ -77,11 +77,7 @@ fn run(view: &View<'_>) -> Answer {
         Err(missing) if items.is_empty() && view.options.n_gpus.unwrap_or(0) == 0 => return missing.into(),
         Err(missing) => {
             if let Some(n) = view.options.n_gpus {
-                items.push(total(format!(
-                    "{} are expected, and none can be read: {}",
-                    count(n as usize, "GPU"),
-                    missing.why
-                )));
+                items.push(total(format!("{n} expected, and none can be read: {}", missing.why)));
             }
             return advise(Answer::from_items("", items));
         }
@@ -111,7 +107,7 @@ fn run(view: &View<'_>) -> Answer {
         && (gpus.gpus.len() as u32) < expected
     {
         let seen = gpus.gpus.len();
-        items.push(total(format!("{} answer, {expected} are expected", count(seen, "GPU"))));
+        items.push(total(format!("{seen} answer, {expected} expected")));
     }
     let sees_all =
         view.node.system.get().is_some_and(|system| system.container.is_none()) && !gpus.is_restricted;
@@ -221,6 +217,7 @@ mod tests {
         let options = Options { n_gpus: Some(16), ..Options::default() };
         let said = (CHECK.run)(&View::new(&node, &options));
         assert_eq!((said.verdict, said.items.len()), (Verdict::Fail, 1));
+        assert_eq!(said.summary, "GPUs: 8 answer, 16 expected");
         gpus(&mut node).gpus.clear();
         assert_eq!(answer(&CHECK, &node).verdict, Verdict::Fail);
     }

@@ -82,7 +82,7 @@ fn run(view: &View<'_>) -> Answer {
         |limit: &str| items.iter().any(|i: &Item| i.verdict > Verdict::Ok && i.evidence.contains(limit));
     let (is_memlock, is_files) = (what(MEMLOCK), what(FILES));
     let mut answer = Answer::from_items(
-        format!("{} ranks: locked memory {memlock}, open files {open}", ranks.len()),
+        format!("{} ranks: locked memory {}, open files {open}", ranks.len(), locked_of(&ranks)),
         items,
     );
     let pid = ranks.first().map_or(0, |rank| rank.pid);
@@ -106,6 +106,21 @@ fn run(view: &View<'_>) -> Answer {
         );
     }
     answer.value("limit.memlock", memlock, ValueKind::Same).value("limit.open-files", open, ValueKind::Same)
+}
+
+/// The limits of locked memory, each once, with their unit.
+fn locked_of(ranks: &[&Process]) -> String {
+    let mut all: Vec<Option<u64>> =
+        ranks.iter().filter_map(|rank| Some(rank.limits.get(MEMLOCK)?.0)).collect();
+    all.sort_unstable();
+    all.dedup();
+    let words = all.into_iter().map(|limit| match limit {
+        None => "unlimited".to_owned(),
+        Some(n) if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{} MiB", n >> 20),
+        Some(n) if n % 1024 == 0 => format!("{} KiB", n >> 10),
+        Some(n) => format!("{n} bytes"),
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn shown(limit: Option<u64>) -> String {
@@ -215,7 +230,7 @@ fn processes(jobs: &ringleader_node::Jobs, ranks: &[&Process], items: &mut Vec<I
 mod tests {
     use ringleader_node::{Cgroup, Part, RdmaPort};
 
-    use super::{CHECK, FILES, MEMLOCK, PROCESSES};
+    use super::{CHECK, FILES, MEMLOCK, PROCESSES, Process};
     use crate::answer::Verdict;
     use crate::staging_jobs::Stage;
 
@@ -232,6 +247,19 @@ mod tests {
         });
         let ports = if has_rdma { vec![RdmaPort::default()] } else { Vec::new() };
         stage.with(|node| node.rdma = Part::of(ports))
+    }
+
+    #[test]
+    fn locked_memory_has_a_unit() {
+        let said = |bytes: u64| {
+            let set = move |_, rank: &mut Process| {
+                rank.limits.insert(MEMLOCK.to_owned(), (Some(bytes), None));
+            };
+            Stage::job(set).with(|node| node.rdma = Part::of(Vec::new())).answer(&CHECK).summary
+        };
+        assert!(said(8 << 20).contains("locked memory 8 MiB,"), "{}", said(8 << 20));
+        assert!(said(65_536).contains("locked memory 64 KiB,"), "{}", said(65_536));
+        assert!(said(4_095).contains("locked memory 4095 bytes,"), "{}", said(4_095));
     }
 
     #[test]

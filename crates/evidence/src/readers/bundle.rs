@@ -3,7 +3,9 @@
 //! The items beside it are read as any file is. The manifest adds what only it knows: what was wanted and could not be
 //! had, and what was cut. Not collected is not health, so each of these is a note.
 
-use ringleader_model::{Fact, NoteKind, Owner, Pid, SourceKind, Who};
+use ringleader_model::{
+    Cite, Fact, KernelCoverage, KernelEvent, KernelEventKind, NoteKind, Owner, Pid, SourceKind, WallTime, Who,
+};
 use serde_json::Value;
 
 use crate::ground::{Document, Sink};
@@ -38,6 +40,12 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             let owner = Owner { name: text("name").into(), pid: Pid(pid) };
             let said = format!("{name} is the output of pid {pid}");
             sink.push(cite, Who::default(), None, Fact::Owner(Box::new(owner)), said.as_bytes());
+        }
+        let is_done = item.get("outcome").and_then(Value::as_str) == Some("done");
+        if let (true, "kernel-log", Some(at_ns)) =
+            (is_done, text("kind"), item.get("at_ns").and_then(Value::as_i64))
+        {
+            read_until(text("host"), at_ns, cite, sink);
         }
         if let Some(cut) = item.get("cut").and_then(|cut| cut.get("left_out_bytes")).and_then(Value::as_u64) {
             let text = format!("{what}: {cut} bytes of its middle were left out at collection");
@@ -76,9 +84,19 @@ fn origin(item: &Value) -> String {
     words.collect()
 }
 
+/// A kernel that says nothing adds no line: its log goes as far as the moment at which it was read.
+fn read_until(host: &str, at_ns: i64, cite: Cite, sink: &mut Sink<'_>) {
+    let at = WallTime { ns: at_ns, error_ns: 0, has_year: true };
+    let coverage = KernelCoverage { last_at: Some(at), ..KernelCoverage::default() };
+    let kind = KernelEventKind::Covers(coverage.into());
+    let event = KernelEvent { uptime_us: None, boot: 0, device: None, kind };
+    let who = Who { host: (!host.is_empty()).then(|| host.into()), ..Who::default() };
+    sink.push(cite, who, Some(at), Fact::Kernel(event.into()), b"");
+}
+
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{NoteKind, SourceKind};
+    use ringleader_model::{Fact, KernelEventKind, NoteKind, SourceKind};
 
     use crate::{Extract, Limits, Scratch};
 
@@ -111,6 +129,24 @@ mod tests {
                 (NoteKind::Remark, "ras localhost:28028 was not collected: no"),
             ]
         );
+    }
+
+    #[test]
+    fn a_kernel_log_goes_as_far_as_the_moment_of_its_reading() {
+        let extract = read(
+            r#"{"schema": "ringleader.bundle.v1", "format": {"major": 1, "minor": 7}, "items": [
+                {"name": "n/kernel.log", "kind": "kernel-log", "host": "n", "at_ns": 1796010716686135878, "outcome": "done"},
+                {"name": "", "kind": "kernel-log", "host": "m", "at_ns": 1796010716686135878, "outcome": {"failed": ["no"]}}
+            ]}"#,
+        );
+        let covers = extract.observations.iter().filter_map(|o| match &o.fact {
+            Fact::Kernel(event) => match &event.kind {
+                KernelEventKind::Covers(covers) => Some((o.who.host.clone()?, covers.last_at?.ns)),
+                _ => None,
+            },
+            _ => None,
+        });
+        assert_eq!(covers.collect::<Vec<_>>(), [("n".into(), 1_796_010_716_686_135_878)]);
     }
 
     #[test]

@@ -55,13 +55,16 @@ impl Saved {
         let bad = if n_bad == 0 {
             String::new()
         } else {
-            format!("; {n_bad} of them failed a check, so take it again when they are well")
+            format!("; a check failed on {n_bad} of them: take it again when all is well")
         };
         // Nobody is left to tell if standard error is gone.
         let _ = writeln!(
             std::io::stderr().lock(),
-            "baseline of {} nodes saved to {}{bad}",
-            baseline.nodes.len(),
+            "baseline of {} saved to {}{bad}",
+            match baseline.nodes.len() {
+                1 => "1 node".to_owned(),
+                n => format!("{n} nodes"),
+            },
             path.display()
         );
         Ok(())

@@ -41,7 +41,11 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
         let mut others = report.checks.iter().filter(|other| lacks_the_same(other, check));
         let first = others.next().filter(|first| first.id != check.id);
         let is_shared = first.is_none() && others.next().is_some();
-        let summary = first.map_or_else(|| quote::plain(&check.summary), |first| format!("as {}", first.id));
+        let is_listed =
+            check.verdict > Verdict::Ok && look.detail > Detail::Verdict || look.detail == Detail::Everything;
+        // What stands below is not counted above.
+        let shown = lead(check).filter(|_| is_listed).unwrap_or_else(|| check.summary.clone());
+        let summary = first.map_or_else(|| quote::plain(&shown), |first| format!("as {}", first.id));
         // What is not well is said whole; of the rest as much as fits.
         let is_whole = check.verdict > Verdict::Ok || is_shared || look.detail == Detail::Everything;
         let mut rows = if is_whole { quote::wrap(&summary, room) } else { vec![clip(&summary, room)] };
@@ -55,8 +59,7 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
                 let _ = writeln!(out, "        {:width$}  {row}", "");
             }
         }
-        if (check.verdict > Verdict::Ok && look.detail > Detail::Verdict) || look.detail == Detail::Everything
-        {
+        if is_listed {
             details(&mut out, check, look);
         }
     }
@@ -88,17 +91,27 @@ fn lacks_the_same(other: &CheckResult, check: &CheckResult) -> bool {
     is_skipped(other) && is_skipped(check) && other.summary == check.summary
 }
 
+/// The first of several items, which begins the summary.
+fn lead(check: &CheckResult) -> Option<String> {
+    let first = check.items.first()?;
+    let line = format!("{}: {}", first.subject, first.text);
+    check.summary.starts_with(&line).then_some(line)
+}
+
 /// What is not well, unless the row of the check has said it.
 fn details(out: &mut String, check: &CheckResult, look: &Look) {
     let room = look.width.saturating_sub(12).max(20);
     let is_whole = look.detail == Detail::Everything;
-    let rows = |text: &str, room: usize| {
-        let text = quote::plain(text);
-        if is_whole { quote::wrap(&text, room) } else { vec![clip(&text, room)] }
-    };
+    let said = lead(check).unwrap_or_else(|| check.summary.clone());
     for item in &check.items {
         let line = format!("{}: {}", item.subject, item.text);
-        if line != check.summary {
+        let rows = |text: &str, room: usize| {
+            let text = quote::plain(text);
+            // What is not well is said whole.
+            let is_wrapped = is_whole || item.verdict > Verdict::Ok;
+            if is_wrapped { quote::wrap(&text, room) } else { vec![clip(&text, room)] }
+        };
+        if line != said {
             for row in rows(&line, room) {
                 let _ = writeln!(out, "          {row}");
             }
@@ -143,6 +156,33 @@ fn clip(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_item_that_is_not_well_stands_once_and_whole() {
+        let item = |text: &str| ringleader_check::Item {
+            subject: "all ranks".to_owned(),
+            verdict: Verdict::Warn,
+            text: text.to_owned(),
+            evidence: String::new(),
+        };
+        let long = "no NCCL up to 2.30.7 and no PyTorch is known to read a variable with the name NCCL_FOO";
+        let check = CheckResult {
+            id: "job-environment".to_owned(),
+            area: "job".to_owned(),
+            verdict: Verdict::Warn,
+            summary: "all ranks: yes reads as 0 (and 1 more)".to_owned(),
+            drains: false,
+            items: vec![item("yes reads as 0"), item(long)],
+            fixes: Vec::new(),
+        };
+        let report = NodeReport { checks: vec![check], ..NodeReport::default() };
+        let text = render(&report, &Look { width: 80, color: false, detail: Detail::Usual });
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words.matches("yes reads as 0").count(), 1, "{text}");
+        assert!(!words.contains("more)") && words.contains(long), "{text}");
+        let short = render(&report, &Look { width: 80, color: false, detail: Detail::Verdict });
+        assert!(short.contains("(and 1 more)"), "{short}");
+    }
 
     #[test]
     fn what_several_checks_lack_is_said_once() {

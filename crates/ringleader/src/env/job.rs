@@ -240,7 +240,15 @@ fn unread(name: &str, value: &str, torch: Option<Release>, nccl: Option<Release>
     {
         return compared(Standing::Unread, format!("PyTorch reads it since {from}; this is {torch}"));
     }
-    let known = variable::get(name)?;
+    let Some(known) = variable::get(name) else {
+        // A plugin reads names of its own, images carry labels, and a newer release may know more.
+        let may_be_read = variable::is_of_plugin(name)
+            || variable::is_label(name)
+            || ringleader_knowledge::export::all().iter().any(|row| row.name == name)
+            || nccl.is_some_and(|nccl| nccl > variable::newest());
+        let why = "no known release of NCCL or PyTorch reads this name: is it spelt right?";
+        return (!may_be_read).then(|| compared(Standing::Unread, why.to_owned())).flatten();
+    };
     if let (Some(nccl), Some(since), true) = (nccl, known.since, known.reader == "NCCL")
         && nccl < since
         && !known.since_or_before
@@ -262,7 +270,7 @@ mod tests {
         let rank = root.path().join("4711");
         fs::create_dir_all(rank.join("root/etc")).expect("made");
         let environ = "RANK=0\0WORLD_SIZE=2\0NCCL_DEBUG=WARN\0NCCL_IB_DISABLE=true\0NCCL_DEBUG_TIMESTAMP_LEVELS=ALL\0\
-                       TORCH_FR_BUFFER_SIZE=20000\0NCCL_SOCKET_IFNAMES=eth0\0";
+                       TORCH_FR_BUFFER_SIZE=20000\0NCCL_SOCKET_IFNAMES=eth0\0NCCL_FOO=1\0NCCL_VERSION=2.21.5\0";
         fs::write(rank.join("environ"), environ).expect("written");
         fs::write(rank.join("stat"), "4711 (python) S 1 4711 4711 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0\n")
             .expect("written");
@@ -286,6 +294,8 @@ mod tests {
         assert_eq!(standing("NCCL_DEBUG_FILE"), Some(Standing::Good));
         assert_eq!(standing("NCCL_DEBUG_TIMESTAMP_LEVELS"), Some(Standing::Unread));
         assert_eq!(standing("NCCL_IB_DISABLE"), Some(Standing::Misread));
+        assert_eq!(standing("NCCL_FOO"), Some(Standing::Unread));
+        assert_eq!(standing("NCCL_VERSION"), None, "a label of an image");
         assert_eq!(standing("NCCL_RAS_ENABLE"), None);
         assert_eq!(job.sort, Sort::Job, "it has a rank");
     }

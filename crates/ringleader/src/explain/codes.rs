@@ -42,6 +42,12 @@ pub(super) fn get(lower: &str) -> Option<(Topic, bool)> {
     Some((topic, is_own))
 }
 
+/// Whether the number is first of all ringleader's: a program that fails ends with 1 or 2 as often.
+pub(super) fn is_telling(topic: &Topic) -> bool {
+    let telling = [Code::NoUsableEvidence, Code::Findings, Code::Undecided, Code::Refused];
+    telling.iter().any(|code| topic.name.ends_with(&format!(" {}", *code as u8)))
+}
+
 fn title(code: Code) -> &'static str {
     match code {
         Code::NothingFound => "nothing found",

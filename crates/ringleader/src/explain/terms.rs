@@ -2,6 +2,7 @@
 
 mod kinds;
 mod letters;
+mod printed;
 mod sections;
 mod watching;
 
@@ -141,6 +142,7 @@ fn terms() -> impl Iterator<Item = Term> {
         .iter()
         .chain(sections::TERMS)
         .chain(watching::TERMS)
+        .chain(printed::TERMS)
         .chain(letters::TERMS)
         .copied()
         .chain(kinds::all())
@@ -165,11 +167,19 @@ pub(super) fn letter(name: &str) -> Option<Topic> {
 pub(super) fn get(lower: &str) -> Option<Topic> {
     let bare = |text: &str| text.trim_matches([' ', ':', '[', ']', '`', '…']).replace('-', " ");
     let asked = bare(lower);
-    // What was compared is in brackets behind the title.
-    let asked = asked.split(" (").next().unwrap_or_default();
-    let is_called =
-        |term: &Term| std::iter::once(&term.name).chain(term.also).any(|name| bare(name) == asked);
-    terms().find(is_called).map(|term| topic(&term))
+    // What was compared is in brackets behind the title. Brackets within a line are its own.
+    let head = asked.strip_suffix(')').and_then(|text| text.split(" (").next());
+    let asked = head.unwrap_or(&asked);
+    let is_called = |term: &Term| {
+        std::iter::once(&term.name).chain(term.also).any(|name| bare(name).eq_ignore_ascii_case(asked))
+    };
+    if let Some(term) = terms().find(is_called) {
+        return Some(topic(&term));
+    }
+    // A line of the program may begin with a number.
+    let asked = asked.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(' ')?;
+    let is_line = |term: &Term| term.also.contains(&asked) && asked.contains(' ');
+    terms().find(is_line).map(|term| topic(&term))
 }
 
 fn topic(term: &Term) -> Topic {

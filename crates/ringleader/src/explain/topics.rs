@@ -159,11 +159,15 @@ fn role_in_words(saying: &Saying) -> Option<&'static str> {
 
 /// A text that a row of sayings knows.
 pub(super) fn saying(row: &Saying) -> Topic {
-    let mut topic = Topic::new(Kind::Message, text_of(row), row_title(row));
+    let title = if row.title.is_empty() { row_title(row) } else { row.title };
+    let mut topic = Topic::new(Kind::Message, text_of(row), title);
     topic.meaning = sentence(row.means);
     topic.is_not.extend(role_in_words(row).map(str::to_owned));
-    see_causes(&mut topic, row.cause.as_slice());
-    advice_of_first(&mut topic, row.cause.as_slice());
+    // What shows itself in a running job comes before what only a start shows.
+    for cause in row.also.iter().chain(&row.cause) {
+        see_causes(&mut topic, &[*cause]);
+        advice_of_first(&mut topic, &[*cause]);
+    }
     if row.role == Role::Echo {
         ask_all_ranks(&mut topic);
     }

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use ringleader_model::NoteKind;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, HELP_DIAGNOSE};
 
 /// Folders within folders. Deeper than any log tree; a loop by bind mount ends here.
 const MAX_DEPTH: usize = 64;
@@ -97,7 +97,7 @@ impl Walk {
             }
             return Ok(());
         }
-        let no_such = |source| Failure::NoSuchPath { path: path.to_owned(), source };
+        let no_such = |source| Failure::NoSuchPath { path: path.to_owned(), source, help: HELP_DIAGNOSE };
         let shown = show(path.as_os_str());
         let meta = match fs::metadata(path) {
             Ok(meta) => meta,

@@ -210,13 +210,14 @@ pub(super) fn text(report: &Report) -> String {
         all => format!(" at {all} places"),
     };
     let of = |severity| folded.iter().filter(|(finding, _)| finding.severity == severity).count();
+    let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let _ = writeln!(
         out,
-        "{n} finding{}{places} in {} files ({} errors, {} warnings){}",
-        if n == 1 { "" } else { "s" },
-        report.n_files,
-        of(Severity::Error),
-        of(Severity::Warning),
+        "{}{places} in {} ({}, {}){}",
+        count(n, "finding"),
+        count(report.n_files, "file"),
+        count(of(Severity::Error), "error"),
+        count(of(Severity::Warning), "warning"),
         if report.n_ignored > 0 {
             format!("; {} ignored by comments", report.n_ignored)
         } else {

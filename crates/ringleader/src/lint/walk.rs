@@ -21,8 +21,9 @@ const TEST_FOLDERS: &[&str] = &["tests", "test", "testing"];
 pub(crate) fn sources(paths: &[PathBuf], with_tests: bool) -> Result<Vec<Source>, Failure> {
     let mut files: Vec<PathBuf> = Vec::new();
     for path in paths {
-        let about =
-            std::fs::metadata(path).map_err(|source| Failure::NoSuchPath { path: path.clone(), source })?;
+        let help = "name the folder of the training code, or files of it: ringleader lint PATH…";
+        let missing = |source| Failure::NoSuchPath { path: path.clone(), source, help };
+        let about = std::fs::metadata(path).map_err(missing)?;
         if about.is_file() {
             files.push(path.clone());
             continue;

@@ -94,8 +94,10 @@ pub(super) struct Roots(Vec<PathBuf>);
 impl Roots {
     /// Resolves the roots.
     pub(super) fn new(roots: &[PathBuf]) -> Result<Self, Failure> {
+        let help = "name a folder that the assistant may read: ringleader mcp --root DIR";
         let resolve = |root: &PathBuf| {
-            std::fs::canonicalize(root).map_err(|source| Failure::NoSuchPath { path: root.clone(), source })
+            let missing = |source| Failure::NoSuchPath { path: root.clone(), source, help };
+            std::fs::canonicalize(root).map_err(missing)
         };
         roots.iter().map(resolve).collect::<Result<_, _>>().map(Self)
     }

@@ -203,10 +203,19 @@ struct Shown<'a> {
     jobs: Vec<JobRow>,
 }
 
-/// Of the job that `?job=` names, else of the one that is worst.
+/// Of the job that `?job=` names, else of the one that is worst. A job that is not there is no other one.
 async fn state(State(board): State<Board>, uri: Uri) -> Response {
-    let asked = uri.query().and_then(|query| query.strip_prefix("job=")).map(decoded);
+    let mut parts = uri.query().into_iter().flat_map(|query| query.split('&'));
+    // Forms write a space as `+`.
+    let asked = parts.find_map(|part| part.strip_prefix("job=")).map(|name| decoded(&name.replace('+', " ")));
     let (picture, jobs) = board.of(asked.as_deref());
+    if asked.is_some() && picture.name != asked {
+        let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+        let known = if names.is_empty() { "one job alone is followed".to_owned() } else { names.join("\n") };
+        let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+        return (StatusCode::NOT_FOUND, plain, format!("no such job is followed; there is:\n{known}\n"))
+            .into_response();
+    }
     let json = serde_json::to_string(&Shown { picture: &picture, lists: Lists::new(&picture), jobs });
     match json {
         Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
@@ -322,8 +331,10 @@ mod tests {
         let other = state("/api/state?job=train.py%2C%20pid%207");
         assert_eq!((&other["job"], &other["n_ranks"]), (&"running".into(), &2.into()));
         assert_eq!((&other["name"], &other["others"][0]), (&"train.py, pid 7".into(), &"b.py, pid 8".into()));
-        // One that has ended meanwhile.
-        assert_eq!(state("/api/state?job=gone")["job"], "stalled");
+        assert_eq!(state("/api/state?x=1&job=train.py,+pid+7")["job"], "running");
+        // One that has ended meanwhile, or never was, is not answered with another.
+        let gone = ask(at, "/api/state?job=gone", "localhost");
+        assert!(gone.starts_with("HTTP/1.1 404") && gone.contains("b.py, pid 8"), "{gone}");
         let metrics = ask(at, "/metrics", "localhost");
         for line in [
             "ringleader_stalled{job=\"train.py, pid 7\"} 0",

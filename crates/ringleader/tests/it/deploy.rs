@@ -223,9 +223,14 @@ fn a_task_prolog_prints_exports_alone() {
         .env("RINGLEADER", env!("CARGO_BIN_EXE_ringleader"))
         .env("SLURM_SUBMIT_DIR", folder.path())
         .env("SLURM_JOB_ID", "9")
+        // What the user has set, well or not.
+        .envs([("NCCL_DEBUG", "WARN"), ("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000")])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let is_set = |name: &str| text.contains(&format!("export {name}="));
+    assert!(!is_set("NCCL_DEBUG") && !is_set("TORCH_NCCL_TRACE_BUFFER_SIZE"), "{text}");
+    assert!(!is_set("TORCH_FR_BUFFER_SIZE") && is_set("NCCL_DEBUG_FILE"), "{text}");
     assert!(output.status.success() && text.lines().all(|line| line.starts_with("export ")), "{text}");
     assert!(text.contains("ringleader-9/") && folder.path().join("ringleader-9").is_dir(), "{text}");
 }

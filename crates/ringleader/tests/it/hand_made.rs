@@ -40,7 +40,7 @@ pub(crate) fn case() -> Case {
                 4,
                 0,
                 NoteKind::Unreadable,
-                "not read: Permission denied (os error 13); read it as its owner, or grant access: chmod a+r",
+                "not read: Permission denied (os error 13); run as its owner or as root, or have its owner grant access: setfacl -R -m u:USER:rX PATH",
             ),
         ],
     }

@@ -104,7 +104,7 @@ fn what_may_not_be_read_is_told() {
         command.uid(65534).gid(65534);
     }
     let report = report(&command.args(["diagnose", "--format", "json"]).arg(&job).output().unwrap());
-    let expected = "not-read | not read: Permission denied (os error 13); read it as its owner, or grant access: chmod a+r";
+    let expected = "not-read | not read: Permission denied (os error 13); run as its owner or as root, or have its owner grant access: setfacl -R -m u:USER:rX PATH";
     assert_eq!(told(&report, "secret.log"), expected);
     assert_eq!(told(&report, "closed"), expected);
     assert_eq!(told(&report, "good.log"), "text");

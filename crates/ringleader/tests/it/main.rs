@@ -13,6 +13,7 @@ mod explain;
 mod fix;
 mod fleet;
 mod forms;
+mod given;
 mod hand_made;
 mod hostile;
 mod lint;

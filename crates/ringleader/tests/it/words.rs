@@ -34,7 +34,7 @@ fn letters_of_process_states_are_words() {
     // Words of capitals are none.
     for other in ["RNN", "DL"] {
         let output = ringleader().args(["explain", other]).output().unwrap();
-        assert!(!out(&output).contains("state "), "{other}: {}", out(&output));
+        assert!(!out(&output).contains("word of a report"), "{other}: {}", out(&output));
     }
 }
 
@@ -116,4 +116,68 @@ fn an_exit_code_is_also_that_of_ringleader() {
     }
     assert_eq!(names("ringleader exit code 4"), ["ringleader exit code 4"]);
     assert!(names("exit code 137").iter().all(|name| !name.starts_with("ringleader")));
+}
+
+/// What the program prints by itself, and what stands beside it on a node.
+#[test]
+fn what_the_program_prints_is_explained() {
+    for word in [
+        "nothing wrong found",
+        "nothing readable",
+        "nothing to read",
+        "2 jobs or attempts in what was given",
+        "watching",
+        "progress",
+        "verdict",
+        "hold",
+        "bundle",
+        "note",
+        "unjudged",
+        "ok",
+        "absent",
+        "fail",
+        "skip",
+        "silent",
+        "host",
+        "pid",
+        "GPU",
+        "communicator",
+        "cause",
+        "Xid",
+        "SXid",
+        "compared with the good run (its own verdict: none)",
+    ] {
+        let first = explained(word)["topics"][0].clone();
+        assert_eq!(first["kind"], "term", "{word}: {first}");
+    }
+    for (asked, name) in [
+        ("Slurm state CG", "slurm COMPLETING"),
+        ("squeue CG", "slurm COMPLETING"),
+        ("CG", "slurm COMPLETING"),
+        ("squeue PD", "slurm PENDING"),
+        ("squeue F", "slurm FAILED"),
+        ("squeue S", "slurm SUSPENDED"),
+        ("squeue TO", "slurm TIMEOUT"),
+        ("NF", "NODE_FAIL"),
+        ("squeue OOM", "OUT_OF_MEMORY"),
+        ("dmesg NVRM Xid 13", "xid 13"),
+        ("torchrun hangs at start", "symptom init-hang"),
+        ("DNS", "symptom name-resolution"),
+    ] {
+        assert_eq!(names(asked)[0], name, "{asked}");
+    }
+    for code in 3..=6 {
+        let asked = format!("exit code {code}");
+        assert_eq!(names(&asked)[0], format!("ringleader exit code {code}"));
+    }
+}
+
+/// In a running job a peer that does not answer has died; at a start its address may be wrong.
+#[test]
+fn a_peer_that_does_not_answer_may_have_died() {
+    let line = "n1:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<1> with status=12 opcode=0 len=0 vendor err 129 (Send)";
+    let topic = explained(line)["topics"][0].clone();
+    assert!(topic["title"].as_str().unwrap().contains("it died, a link is down, or the GID"), "{topic}");
+    let actions = topic["actions"].to_string();
+    assert!(actions.contains("named peer") && actions.contains("GID"), "{actions}");
 }

@@ -127,7 +127,7 @@ fn also(kind: SourceKind) -> &'static [&'static str] {
         SourceKind::Ring => &["ring", "rings"],
         SourceKind::Stacks => &["stack"],
         SourceKind::KernelLog => &["dmesg"],
-        SourceKind::Bundle => &["bundle", "bundles", "manifest"],
+        SourceKind::Bundle => &["manifest"],
         SourceKind::Processes => &["process list"],
         SourceKind::PlainText => &["plain text"],
         _ => &[],

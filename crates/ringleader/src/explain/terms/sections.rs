@@ -104,7 +104,8 @@ pub(super) const TERMS: &[Term] = &[
         name: "compared with the good run",
         also: &["good run"],
         title: "what differs from a run that went well",
-        means: "`--against GOOD` lists versions, settings, machines, calls and errors that differ",
+        means: "`--against GOOD` lists versions, settings, machines, calls and errors that differ; in brackets stands the verdict on the good \
+                run itself, `none` where nothing is wrong with it",
         is_not: "it draws no conclusion: a difference need not be the cause",
         see: &[],
         source: "docs/report.md",
