@@ -69,7 +69,7 @@ fn event(event: &TorchEvent) -> String {
         }
         TorchEvent::FailedCollectiveStack { frames } => format!("stack {}", place(frames)),
         TorchEvent::AsyncError { work, error, last_error } => {
-            format!("async #{:?} {} last {:?}", work.as_ref().map(|w| w.seq), short(error), last_error)
+            format!("async #{:?} {} last {:?}", work.as_ref().and_then(|w| w.seq), short(error), last_error)
         }
         TorchEvent::WatchdogDied { error } => format!("watchdog died: {}", short(error)),
         TorchEvent::DumpSignal { from } => format!("dump signal from {from:?}"),
@@ -211,6 +211,11 @@ fn prefixes_of_every_version() {
     check(
         "[E ProcessGroupNCCL.cpp:474] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=17, OpType=BROADCAST, Timeout(ms)=1800000) ran for 1800123 milliseconds before timing out.",
         "1 r3: timeout #17 broadcast numel None/None limit Some(1800000) ran 1800123 group None",
+    );
+    // 1.10: no number.
+    check(
+        "[E ProcessGroupNCCL.cpp:566] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1801164 milliseconds before timing out.",
+        "1 r0: timeout #? all_reduce numel None/None limit Some(1800000) ran 1801164 group None",
     );
     check(
         "[rank1]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [PG 0 Rank 1] Timeout at NCCL work: 51753, last enqueued NCCL work: 51760, last completed NCCL work: 51752.",
