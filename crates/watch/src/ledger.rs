@@ -286,7 +286,7 @@ impl<'a> Ledger<'a> {
             // A root leaves its broadcast without the others, and waits in a later call for the one that has not come.
             let has_left = |c: &Track<'_>| c.digest.collectives_done.is_some() && c.call(number).is_none();
             let later = || {
-                let seen = seen().filter_map(|c| c.collective());
+                let seen = seen().filter_map(Track::collective);
                 seen.filter(|op| !op.is_end_unseen).map(|op| op.number).min()
             };
             let (behind, entered): (Vec<_>, Vec<_>) = seen().partition(|c| c.digest.collectives <= number);
