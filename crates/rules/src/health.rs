@@ -175,8 +175,12 @@ fn ended_well(scene: &Scene<'_>, note: &Seen) -> bool {
 /// No rank went on between two readings of a job that runs, where nothing records its operations.
 fn stands(scene: &Scene<'_>) -> Option<String> {
     let looks = scene.looks();
-    (is_sight_alone(scene) && looks.all_stand())
-        .then(|| format!("no rank made progress between two samples {:.0} s apart", looks.apart_s()))
+    (is_sight_alone(scene) && looks.all_stand()).then(|| {
+        format!(
+            "each rank was seen in one place in two samples {:.0} s apart, which shows no progress",
+            looks.apart_s()
+        )
+    })
 }
 
 /// Processes of the job that a snapshot has seen.

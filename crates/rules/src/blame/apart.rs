@@ -186,6 +186,10 @@ impl<'s, 'a> Hang<'s, 'a> {
         let mut by_op: BTreeMap<&OpKind, Ranks> = BTreeMap::new();
         for observation in &self.scene.case().observations {
             let Fact::Torch(TorchEvent::WatchdogTimeout { work, .. }) = &observation.fact else { continue };
+            // Numbers belong to groups, of which a rank has several: what differs may be that.
+            if work.seq.is_some() {
+                return None;
+            }
             let Some(rank) = self.scene.roster().speaker(observation) else { continue };
             by_op.entry(&work.kind).or_default().insert(rank);
         }
