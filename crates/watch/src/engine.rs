@@ -128,11 +128,8 @@ impl Engine {
         if !self.roster.is_news(&digest) {
             return;
         }
+        self.messages.hear(&digest.ranks);
         for rank in &mut digest.ranks {
-            let of_largest = || rank.comms.iter().max_by_key(|comm| comm.size)?.rank;
-            if let Some(number) = rank.rank.or_else(of_largest) {
-                self.messages.take(number, rank.receives.as_ref().filter(|_| !rank.is_ended));
-            }
             for comm in rank.comms.iter_mut().filter(|c| !c.id.is_empty()) {
                 let recent = std::mem::take(&mut comm.recent);
                 let steps = std::mem::take(&mut comm.steps);

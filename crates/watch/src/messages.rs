@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::digest::ReceiveDigest;
+use crate::digest::{ProcessState, RankDigest, ReceiveDigest};
 use crate::event::{Confidence, Lag, Straggler};
 
 /// Nothing is said of a shorter time, milliseconds.
@@ -35,8 +35,23 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Takes the newest word of a rank of the job.
-    pub fn take(&mut self, rank: u32, receives: Option<&ReceiveDigest>) {
+    /// Takes the newest words of one agent's ranks. Of a rank that was started again, its living process speaks.
+    pub fn hear(&mut self, ranks: &[RankDigest]) {
+        let lives = |rank: &RankDigest| !matches!(rank.process, ProcessState::Dead | ProcessState::Zombie);
+        let number =
+            |rank: &RankDigest| rank.rank.or_else(|| rank.comms.iter().max_by_key(|comm| comm.size)?.rank);
+        let (living, dead): (Vec<_>, Vec<_>) = ranks.iter().partition(|rank| lives(rank));
+        for number in dead.into_iter().filter_map(number) {
+            self.take(number, None);
+        }
+        for rank in living {
+            if let Some(number) = number(rank) {
+                self.take(number, rank.receives.as_ref().filter(|_| !rank.is_ended));
+            }
+        }
+    }
+
+    fn take(&mut self, rank: u32, receives: Option<&ReceiveDigest>) {
         match receives {
             Some(receives) if self.newest.len() < MAX_RANKS || self.newest.contains_key(&rank) => {
                 self.newest.insert(rank, receives.clone());
@@ -140,6 +155,31 @@ mod tests {
     #[test]
     fn one_long_pause() {
         assert_eq!(told(&[63, 27], 9_000), None);
+    }
+
+    #[test]
+    fn a_rank_that_has_ended_says_nothing() {
+        use crate::digest::{ProcessState, RankDigest};
+        let word = |rank: u32, share: u32, process| RankDigest {
+            rank: Some(rank),
+            process,
+            receives: Some(ReceiveDigest { span_ms: 20_000, ran_ms: share * 200, n: 100, longest_ms: 150 }),
+            ..RankDigest::default()
+        };
+        let told = |ranks: &[RankDigest]| {
+            let mut messages = Messages::default();
+            let mut last = None;
+            for _ in 0..IN_A_ROW {
+                messages.hear(ranks);
+                last = messages.straggler("a");
+            }
+            last.map(|straggler| straggler.rank)
+        };
+        let (alive, dead) = (ProcessState::Alive, ProcessState::Dead);
+        assert_eq!(told(&[word(0, 63, alive), word(1, 27, alive)]), Some(1));
+        assert_eq!(told(&[word(0, 63, alive), word(1, 27, dead)]), None);
+        // Started again: the new process speaks for it.
+        assert_eq!(told(&[word(0, 63, alive), word(1, 27, alive), word(1, 60, dead)]), Some(1));
     }
 
     #[test]

@@ -54,10 +54,9 @@ const RECEIVES_NS: u64 = 20_000_000_000;
 
 /// For how long receives from other ranks ran in the newest seconds.
 fn receives(state: &State) -> Option<ReceiveDigest> {
-    let own = |done: &Done| {
-        let comm = state.comms.iter().find(|comm| comm.slot == done.comm);
-        comm.is_some_and(|comm| comm.rank.is_some() && comm.rank == done.call.peer)
-    };
+    let ranks: BTreeMap<u32, u32> =
+        state.comms.iter().filter_map(|comm| Some((comm.slot, comm.rank?))).collect();
+    let own = |done: &Done| done.call.peer.is_some() && ranks.get(&done.comm) == done.call.peer.as_ref();
     let is_meant =
         |done: &&Done| done.is_p2p && done.call.function == "Recv" && done.is_end_seen && !own(done);
     let now = state.taken.mono_ns;
