@@ -1,5 +1,5 @@
 //! The rank of a GPU that is known by its address or number, where no output says which process runs on it: on one machine whose
-//! GPUs are as many as the ranks, a launcher gives the GPUs to the ranks in their order.
+//! GPUs are as many as the ranks, as far as their number is known, a launcher gives the GPUs to the ranks in their order.
 
 use std::collections::BTreeSet;
 

@@ -9,6 +9,9 @@
 //! The store's count of clients (n of m joined), keys that no rank set, communicators that some ranks began and none
 //! finished; the absent ranks follow from the ones that appear.
 //!
+//! A rank that is there, and was to give a communicator its id, came late instead: where all others waited for it and its launcher
+//! ended it, the cause is stuck-outside-collective.
+//!
 //! # What looks like it but is not
 //! The rank that the others name (rank 0, which was to set the key) is healthy: it waits for the missing one
 //! itself. A rank that joined and failed later.
