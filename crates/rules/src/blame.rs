@@ -38,9 +38,9 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
     }
     cards::complete(scene, &mut culprits);
     let only = scene.machines().only();
+    // Of a lost machine a survivor may be the only one that speaks: it must not be taken out for it.
     let machine = machine(scene, first)
-        .or_else(|| ended_on(scene).filter(|_| !is_of_others(verdict.cause)))
-        .or_else(|| only.cloned().filter(|_| !is_elsewhere(verdict.cause)));
+        .or_else(|| ended_on(scene).or_else(|| only.cloned()).filter(|_| !is_of_others(verdict.cause)));
     for culprit in &mut culprits {
         // A name says more than an address.
         let is_vague = culprit.host.as_ref().is_none_or(is_address);
@@ -146,11 +146,6 @@ fn is_of_others(cause: Cause) -> bool {
             | Cause::PeerProcessDied
             | Cause::StoppedFromOutside
     )
-}
-
-/// Causes on a machine that need not have printed anything.
-fn is_elsewhere(cause: Cause) -> bool {
-    matches!(cause, Cause::MissingRank | Cause::NetworkUnreachable | Cause::PeerProcessDied)
 }
 
 /// The one machine whose tasks a launcher saw end by themselves.

@@ -46,6 +46,18 @@ fn the_machine_whose_tasks_ended_by_themselves() {
     assert!(machines(&[("job.out", &both)]).is_empty());
 }
 
+/// A survivor that speaks alone of a lost machine is not that machine.
+#[test]
+fn a_survivor_is_not_the_machine_that_was_lost() {
+    let text = "\
+ops@cn-03:~$ scontrol show job 41 | grep State
+srun: error: Node failure on node list that is not shown
+slurmstepd: error: *** JOB 41 CANCELLED AT 2025-02-03T10:11:12 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***
+";
+    assert_eq!(verdict(&[("slurm-41.out", text)]).cause.id(), "node-lost");
+    assert!(!machines(&[("slurm-41.out", text)]).contains(&"cn-03".to_owned()));
+}
+
 #[test]
 fn the_one_in_another_kind_of_call() {
     let line = |rank: u32, op: &str| {
