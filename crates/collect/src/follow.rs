@@ -16,6 +16,7 @@ use ringleader_ring::Reader;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::allowed;
 use crate::procfs::{self, status};
 use crate::request::FileAsk;
 use crate::sysfs::{names, text};
@@ -106,6 +107,18 @@ pub fn ask(proc: &Path, pid: u32) -> io::Result<Option<Stat>> {
 /// The only errors by which the kernel says that a process is not there: no such file, or it ended while it was read.
 fn is_gone(error: &io::Error) -> bool {
     [Errno::NOENT, Errno::SRCH].iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
+}
+
+/// Whether a process starts ranks and is none: torchrun, mpirun, a shell. Of one that hangs in the kernel the name counts alone,
+/// since whoever reads its arguments hangs as well.
+pub fn starts_others(proc: &Path, pid: u32, stat: &Stat) -> bool {
+    let arguments = (stat.state != "D").then(|| fs::read(proc.join(pid.to_string()).join("cmdline")).ok());
+    let process = ringleader_node::Process {
+        command: stat.command.clone(),
+        arguments: arguments.flatten().map(|bytes| allowed::arguments(&bytes)).unwrap_or_default(),
+        ..ringleader_node::Process::default()
+    };
+    process.launcher().is_some() || process.is_wrapper()
 }
 
 /// Function of the kernel it sleeps in, where that may be read.

@@ -542,7 +542,7 @@ impl Watch {
                 let (bundle, failed) = incident::collect(&wanted, &folder)?;
                 if reason.is_a_question() {
                     let judged = incident::judge(std::slice::from_ref(&bundle))?;
-                    if !judged.answers(reason) {
+                    if !judged.answers(reason) && !spoken.is_revised_by(&judged) {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
                         return Ok::<_, Failure>(None);
@@ -726,7 +726,8 @@ impl Watch {
         let reason = if is_judged {
             // What the ranks and their launcher say at their end may tell more than the stall did.
             let than = self.spoken.best();
-            (self.child.is_none() && than < SUREST).then_some(Reason::Doubt { was_seen, has_waited, than })
+            let is_open = self.child.is_none() && than < SUREST || self.spoken.may_be_revised();
+            is_open.then_some(Reason::Doubt { was_seen, has_waited, than })
         } else if is_bad {
             Some(Reason::Incident)
         } else {

@@ -183,7 +183,9 @@ impl Stand {
                     | "_shutdown"
                     | "_exit_function"
                     | "atexit"
-                    | "_run_exitfuncs" => f.owner() == ringleader_model::FrameOwner::Framework,
+                    | "_run_exitfuncs"
+                    // What PyTorch does at exit for each worker of a data loader.
+                    | "_clean_up_worker" => f.owner() == ringleader_model::FrameOwner::Framework,
                     "shutdown" => {
                         f.owner() == ringleader_model::FrameOwner::Framework
                             || f.file.ends_with("jax/_src/distributed.py")

@@ -46,6 +46,8 @@ const SETTLED: Duration = Duration::from_secs(4);
 const LOGS: Duration = Duration::from_secs(10);
 /// A process that was named and shows neither rank nor ring is taken for one after this.
 const UNNAMED: Duration = Duration::from_secs(1);
+/// A launcher or a shell after this: its ranks come later than it does.
+const STARTING: Duration = Duration::from_secs(30);
 /// Ranks of one node.
 const MAX_RANKS: usize = 1024;
 /// Processes between a rank and one that it has started.
@@ -332,13 +334,12 @@ impl Agent {
         let told: BTreeSet<Number> =
             ranks.iter().filter(|pid| has_ring(pid)).filter_map(|pid| numbers.get(pid)).copied().collect();
         ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
-        let is_late = self.began.elapsed() > UNNAMED;
-        if ranks.is_empty()
-            && is_late
-            && let Target::Pids(roots) = &self.target
-        {
+        if let (true, Target::Pids(roots)) = (ranks.is_empty(), &self.target) {
             // Nothing says who computes: what was named, or what it has started, is all there is to watch.
-            ranks.extend(ranks::unnamed(&parents, roots));
+            let starts = |pid: &u32| all.get(pid).is_some_and(|s| follow::starts_others(&self.proc, *pid, s));
+            let age = self.began.elapsed();
+            let is_due = |pid: &u32| age > UNNAMED && (age > STARTING || !starts(pid));
+            ranks.extend(ranks::unnamed(&parents, roots).into_iter().filter(is_due));
         }
         let is_known = |member: &Member| {
             member.ring.is_some() || member.env.as_ref().is_some_and(|env| env.rank.is_some())

@@ -103,6 +103,19 @@ impl Judged {
         matches!(self.report.verdict.cause.as_str(), "stuck-outside-collective" | "slow-rank-stall")
     }
 
+    /// The ranks that it names.
+    pub(crate) fn ranks(&self) -> impl Iterator<Item = u32> {
+        self.report.verdict.culprits.iter().filter_map(|c| c.rank)
+    }
+
+    /// Whether it says, not as a guess, that a process failed.
+    pub(crate) fn is_failure_of_a_process(&self) -> bool {
+        let verdict = &self.report.verdict;
+        matches!(verdict.category, Category::Crash | Category::Error)
+            && verdict.confidence != Confidence::Low
+            && !matches!(verdict.cause.as_str(), "undecided" | "stopped-from-outside")
+    }
+
     /// How long to wait for that, where `hold` is the usual time: a sleep ends at a time of its own.
     pub(crate) fn hold(&self, hold: Duration) -> Duration {
         if sleeps(&self.report.verdict.culprits, &self.report.ranks) { hold * SLEEPERS } else { hold }

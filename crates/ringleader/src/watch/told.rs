@@ -33,6 +33,8 @@ pub(super) struct Told {
     /// How often all that stalled went on by itself.
     n_recoveries: AtomicU32,
     last: Mutex<Option<Instant>>,
+    /// The ranks that the last verdict on a rank elsewhere named; none after any other verdict.
+    elsewhere: Mutex<Vec<u32>>,
     is_over: AtomicBool,
 }
 
@@ -41,6 +43,7 @@ impl Told {
     pub(super) fn recovered(&self) {
         self.n_recoveries.fetch_add(1, Ordering::Relaxed);
         self.best.store(0, Ordering::Relaxed);
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// The job ends, or the watcher does: nothing is held back any more.
@@ -57,6 +60,21 @@ impl Told {
     pub(super) fn tell(&self, judged: &Judged) {
         self.best.fetch_max(judged.worth(), Ordering::Relaxed);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner) =
+            if judged.may_pass() { judged.ranks().collect() } else { Vec::new() };
+    }
+
+    /// The last verdict named a rank that was elsewhere. Such a rank may fail there, which then explains the stall.
+    pub(super) fn may_be_revised(&self) -> bool {
+        !self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Whether a verdict at the end says that a rank that was elsewhere has failed there.
+    pub(super) fn is_revised_by(&self, judged: &Judged) -> bool {
+        let elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        judged.is_failure_of_a_process()
+            && judged.ranks().next().is_some()
+            && judged.ranks().all(|r| elsewhere.contains(&r))
     }
 
     /// A look at the same stall, within `same` of the verdict before it, sees less: its ranks are ending by then.
