@@ -15,6 +15,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+import fourth_plants  # noqa: F401
 import other_plants  # noqa: F401 (its rows join those of plants)
 import plants
 import third_plants  # noqa: F401

@@ -4,7 +4,7 @@ All processes start at once and wait, since starting takes longer than most jobs
 pipelines; the plants of `other_plants.py`; those with settings of their own; `trace record` on a DDP and an FSDP2 job;
 `watch --record-late` on a job with a slow host and on one with more work on a GPU, at the same time. Nsight Systems, if there is any.
 `--second` records what a first run of 300 s had no time for, and the jobs of `trace record` with TEARDOWN_CUPTI=1;
-`--third` the plants of `third_plants.py`, and these jobs likewise.
+`--third` the plants of `third_plants.py`, and these jobs likewise; `--fourth` those of `fourth_plants.py` and nothing else, in 400 s.
 Results lie in OUT; `--pack DIR` also packs them into files of at most 15 MB.
 """
 
@@ -187,34 +187,51 @@ def third(a):
     return [*alone, plants(a.out, "main", THIRD, 160)]
 
 
+def fourth(a):
+    from fourth_plants import FOURTH, SETTINGS_OF
+
+    alone = [plants(a.out, name, [name], 25, settings) for name, settings in SETTINGS_OF.items()]
+    return [plants(a.out, "main", FOURTH, 270), *alone]
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("out")
     a.add_argument("--ringleader", required=True)
     a.add_argument("--plugin", required=True)
     a.add_argument("--pack")
-    a.add_argument("--budget", type=float, default=305)
+    a.add_argument("--budget", type=float, help="seconds; 305, or 400 with --fourth")
     a.add_argument("--multiple", type=int, default=400)
     a.add_argument("--second", action="store_true", help="what the first run left out")
     a.add_argument("--third", action="store_true", help="the third set of plants")
+    a.add_argument("--fourth", action="store_true", help="the fourth set of plants, and only these")
     a.add_argument("--quick", action="store_true", help="few plants, to test this program")
     a = a.parse_args()
     os.makedirs(f"{a.out}/plants", exist_ok=True)
+    a.budget = a.budget or (400 if a.fourth else 305)
     a.out, a.ringleader = os.path.abspath(a.out), os.path.abspath(a.ringleader)
 
     def left():
         return a.budget - (time.monotonic() - BEGUN)
 
     # Watching and packing need this long at the end, and each of two recordings this long before.
-    end, each = (92, 38) if not a.quick else (105, 38)
+    end, each = (5, 0) if a.fourth else (92, 38) if not a.quick else (105, 38)
     main_plants = SECOND if a.second else PLANTS[:3] if a.quick else PLANTS
-    stages = third(a) if a.third else [
+    stages = fourth(a) if a.fourth else third(a) if a.third else [
         plants(a.out, "no-p2p", ["c-no-p2p"], 20, {"NCCL_P2P_DISABLE": "1"}),
         plants(a.out, "blocking", ["c-blocking"], 20, {"CUDA_LAUNCH_BLOCKING": "1"}),
         plants(a.out, "pipelines", PIPELINES[:2] if a.quick or a.second else PIPELINES, 40),
         plants(a.out, "main", main_plants, 95),
     ]
     settings = {"TEARDOWN_CUPTI": "1"} if a.second or a.third else {}
+    if a.fourth:
+        wait_until_ready(a.out, [stage.name for stage in stages], 90)
+        for stage, most in zip(stages, [290, 25, 25, 25, 25]):
+            stage.work()
+            stage.end(max(1, min(most, left() - end)))
+        if a.pack:
+            pack(a.out, a.pack)
+        return say("done")
     ddp = plain(a.out, "record-ddp", "ddp", 31, ["--phase", "250"], settings)
     fsdp = plain(a.out, "record-fsdp", "fsdp", 31, ["--phase", "250"], settings)
     own = f"{a.out}/sockets"

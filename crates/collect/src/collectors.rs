@@ -72,6 +72,14 @@ pub static ALL: &[Collector] = &[
         collect: stacks::collect,
     },
     Collector {
+        name: "samples",
+        takes: "where the main threads of some ranks are, sampled over some seconds, if requested",
+        privileges: "as stacks",
+        impact: Impact::ReadOnly,
+        wanted: |ask| ask.samples.is_some(),
+        collect: stacks::sample,
+    },
+    Collector {
         name: "rings",
         takes: "the plugin's record of each process: its operations, in flight and ended",
         privileges: "to be the job's user, or root",
@@ -129,6 +137,17 @@ pub static ALL: &[Collector] = &[
     },
 ];
 
+/// How main threads are sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Samples {
+    /// Of each process.
+    pub n: u32,
+    /// From one to the next, milliseconds.
+    pub every_ms: u64,
+    /// Of which processes; of many the first.
+    pub pids: Vec<u32>,
+}
+
 /// What is to be collected.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
@@ -146,6 +165,8 @@ pub struct Ask {
     pub with_dump_request: bool,
     /// Take stacks a second time, at least this much after the first, milliseconds.
     pub stacks_again_ms: Option<u64>,
+    /// Sample the main threads of ranks.
+    pub samples: Option<Samples>,
     /// No part may take longer than this, milliseconds; each part's own deadline holds as well.
     pub longest_ms: Option<u64>,
     /// Rings of the job that were read already, also of processes that have ended.

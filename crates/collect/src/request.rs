@@ -34,6 +34,10 @@ pub struct Request {
     pub since_ns: i64,
     /// Native frames too, with Python's.
     pub native_frames: bool,
+    /// How many samples are taken of a process.
+    pub n_samples: u32,
+    /// The time from one sample to the next, milliseconds.
+    pub every_ms: u64,
 }
 
 impl Request {

@@ -5,6 +5,7 @@ mod dump;
 mod file;
 mod owners;
 mod ras;
+mod samples;
 mod stacks;
 mod threads;
 
@@ -21,6 +22,12 @@ pub(crate) static ALL: &[Probe] = &[
         deadline_ms: 6_000,
         privileges: "CAP_SYS_PTRACE, or the same user where kernel.yama.ptrace_scope is 0",
         take: |request| json(stacks::take(request)),
+    },
+    Probe {
+        name: "samples-of",
+        deadline_ms: 30_000,
+        privileges: "as stacks-of",
+        take: |request| json(samples::take(request)),
     },
     Probe {
         name: "threads-of",

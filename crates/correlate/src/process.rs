@@ -4,4 +4,5 @@ pub mod closed;
 pub mod condition;
 pub mod fate;
 pub mod looks;
+pub mod samples;
 pub mod thrown;

@@ -20,6 +20,7 @@ use crate::process::closed::{self, Closed};
 use crate::process::condition::{Condition, Conditions};
 use crate::process::fate::{Fate, Fates};
 use crate::process::looks::Looks;
+use crate::process::samples::Samples;
 use crate::process::thrown::{self, Thrown};
 use crate::said::likeness::Likeness;
 use crate::said::messages::Claims;
@@ -66,6 +67,7 @@ pub struct Scene<'a> {
     conditions: Conditions,
     fates: Fates,
     looks: Looks,
+    samples: Samples,
     mismatches: Vec<Mismatch>,
     waits: Vec<Waits>,
     suspects: Vec<Suspect>,
@@ -117,6 +119,7 @@ impl<'a> Scene<'a> {
         let conditions = Conditions::new(case, &roster);
         let fates = Fates::new(case, &roster, &tools, &kernel, &conditions);
         let looks = Looks::new(case, &roster, &conditions);
+        let samples = Samples::new(case, &roster);
         let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };
         let mismatches = mismatch::mismatches(proof, &divergences);
         // Waits: which rank waits for which, and which ranks hold the others up.
@@ -150,6 +153,7 @@ impl<'a> Scene<'a> {
             conditions,
             fates,
             looks,
+            samples,
             mismatches,
             waits,
             suspects,
@@ -269,6 +273,11 @@ impl<'a> Scene<'a> {
     /// The ranks of a job that runs, from two readings.
     pub fn looks(&self) -> &Looks {
         &self.looks
+    }
+
+    /// Main threads that were sampled while the job ran.
+    pub fn samples(&self) -> &Samples {
+        &self.samples
     }
 
     /// Processes: alive and where, stopped, dead and how.

@@ -60,6 +60,7 @@ fn is_block(fact: &Fact) -> bool {
         fact,
         Fact::Ras(_)
             | Fact::Stacks(_)
+            | Fact::Samples(_)
             | Fact::Processes(_)
             | Fact::Gpus(_)
             | Fact::GpuTests(_)
@@ -92,6 +93,19 @@ fn fact(out: &mut String, fact: &Fact) {
                     .map(|f| format!("{} ({}:{})", f.function, f.file, f.line))
                     .collect();
                 writeln!(out, "{} frames: {}", t.frames.len(), frames.join(" < ")).unwrap();
+            }
+        }
+        Fact::Samples(s) => {
+            writeln!(out, "samples of {:?}", s.pid).unwrap();
+            for stack in &s.stacks {
+                let frames: Vec<String> = stack
+                    .frames
+                    .iter()
+                    .take(4)
+                    .map(|f| format!("{} ({}:{})", f.function, f.file, f.line))
+                    .collect();
+                writeln!(out, "    {} x {} frames: {}", stack.n, stack.frames.len(), frames.join(" < "))
+                    .unwrap();
             }
         }
         Fact::Processes(t) => {

@@ -3,8 +3,8 @@
 use crate::{
     Apart, BenchRun, Cite, CopyTest, Environment, FlightDump, GpuService, GpuTable, GpuTests, GuardEvent,
     HostAt, KernelEvent, Limit, NcclLog, NetFact, Note, Outlier, Pid, ProcessStacks, ProcessTable, Progress,
-    RasReport, RingRecord, RunPace, Said, Sign, Source, StepTimes, SystemFact, Timeline, TorchEvent,
-    WallTime, WatchEvent, Who, WordAt,
+    RasReport, RingRecord, RunPace, Said, Sign, Source, StackSamples, StepTimes, SystemFact, Timeline,
+    TorchEvent, WallTime, WatchEvent, Who, WordAt,
 };
 
 /// One fact with its citation.
@@ -43,6 +43,8 @@ pub enum Fact {
     GpuTests(Box<GpuTests>),
     /// A service of the GPU driver: its state or its log.
     GpuService(Box<GpuService>),
+    /// Stacks of a process, taken many times.
+    Samples(Box<StackSamples>),
     /// Limits.
     Limits(Vec<Limit>),
     /// Environment variables.

@@ -23,6 +23,7 @@ impl Fact {
             | Self::Ras(_)
             | Self::Ring(_)
             | Self::Stacks(_)
+            | Self::Samples(_)
             | Self::Processes(_)
             | Self::Gpus(_)
             | Self::GpuTests(_)

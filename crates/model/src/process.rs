@@ -48,6 +48,24 @@ pub struct ThreadStack {
     pub frames: Vec<Frame>,
 }
 
+/// Stacks of the main thread of one process, taken many times while it ran.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StackSamples {
+    /// Process, if the samples name it.
+    pub pid: Option<Pid>,
+    /// Each different stack, in file order.
+    pub stacks: Vec<SampledStack>,
+}
+
+/// One stack of a process that was looked at many times.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SampledStack {
+    /// In how many of the samples it was seen.
+    pub n: u32,
+    /// Innermost first, as in [`ThreadStack::frames`].
+    pub frames: Vec<Frame>,
+}
+
 /// A list of processes: all, as `ps` prints them, or those of a job, as a snapshot selects them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessTable {

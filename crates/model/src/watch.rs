@@ -37,6 +37,10 @@ pub struct WatchedEnd {
 pub struct WatchedLate {
     /// Its rank in the job.
     pub rank: Rank,
+    /// It costs so much, and is late so often, that nothing else need say so.
+    pub is_sure: bool,
+    /// Share of their time that the others lose to it, percent.
+    pub cost_percent: Option<u32>,
     /// The event as text.
     pub text: Box<str>,
 }

@@ -14,6 +14,7 @@ pub(crate) mod eye;
 mod guard;
 pub(crate) mod hooks;
 pub(crate) mod incident;
+mod late;
 mod metrics;
 mod named;
 mod nan;
@@ -52,7 +53,8 @@ use self::board::Board;
 use self::child::Running;
 use self::events::Teller;
 use self::eye::Eye;
-use self::incident::{Judged, Reason, ToCollect};
+use self::incident::{Judged, Reason, ToCollect, worse};
+use self::late::Late;
 use self::named::named;
 use self::nan::Nan;
 use self::nodes::Nodes;
@@ -72,8 +74,6 @@ const SAME_INCIDENT: Duration = Duration::from_secs(15);
 const SAME_END: Duration = Duration::from_mins(2);
 /// A wait is told of at 15 s, and each time after twice as long.
 const WAITED_FOR: Duration = Duration::from_mins(1);
-/// A rank that is persistently late is looked into after this time: a job's start is uneven.
-const LATE_FOR: Duration = Duration::from_mins(1);
 /// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -338,8 +338,8 @@ struct Watch {
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
     nan: Nan,
-    /// When a rank was first seen to be persistently late, until that was looked into.
-    late: Option<Instant>,
+    /// The rank that is persistently late.
+    late: Option<Late>,
     /// When a wait was told of last.
     waited: Option<Instant>,
     /// What the threads of incidents say.
@@ -437,8 +437,7 @@ impl Watch {
         if !self.args.once && self.nan.is_due_in(own, self.eye.agent.logs()) {
             self.begin("NaN in its output".to_owned(), Reason::NotFinite, Instant::now());
         }
-        if !self.args.once && self.late.is_some_and(|since| since.elapsed() >= LATE_FOR) {
-            self.late = None;
+        if !self.args.once && self.eye.is_late() && self.late.as_mut().is_some_and(Late::is_due) {
             self.begin("a rank is persistently late".to_owned(), Reason::Slow, Instant::now());
         }
     }
@@ -466,7 +465,7 @@ impl Watch {
             }
             What::Waiting(_) => self.waited = Some(Instant::now()),
             What::Straggler(late) if late.persistent && is_analyser => {
-                self.late.get_or_insert_with(Instant::now);
+                self.late = Some(Late::seen(self.late, late.rank));
                 self.eye.remember(late.clone());
                 self.record(late.rank);
             }
@@ -522,7 +521,10 @@ impl Watch {
         }
         self.n_under_way += 1;
         self.doing(Some("collecting evidence"));
-        let wanted = self.wanted(why);
+        let mut wanted = self.wanted(why);
+        if matches!(reason, Reason::Slow) {
+            wanted.sampled = self.eye.sampled();
+        }
         let (folder, sender) = (self.folder.clone(), self.words.0.clone());
         let asker = match reason {
             Reason::Incident => self.eye.nodes.as_ref().map(Nodes::asker),
@@ -639,6 +641,10 @@ impl Watch {
             }
             Word::Judged(judged) => {
                 self.n_verdicts += 1;
+                if let Some(late) = self.late.as_mut().filter(|_| judged.report.verdict.cause == "straggler")
+                {
+                    late.told();
+                }
                 self.worst = worse(self.worst, &judged.report.verdict.cause);
                 if let Some(nodes) = &self.eye.nodes {
                     nodes.record(&judged);
@@ -774,14 +780,6 @@ impl Watch {
 
 /// Looks that `--once` takes: rates need two.
 const LOOKS_ONCE: u32 = 3;
-
-fn worse(before: Code, cause: &str) -> Code {
-    match (before, cause) {
-        (Code::Findings, _) | (_, "none") => before,
-        (_, "undecided") => Code::Undecided,
-        _ => Code::Findings,
-    }
-}
 
 /// Prints, and ignores a closed pipe.
 fn print(text: &str, to_error: bool) {

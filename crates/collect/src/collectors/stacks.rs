@@ -11,6 +11,8 @@ use crate::request::{Request, Target};
 
 /// Processes that are looked into: workers of data loaders included, more than a node starts.
 const MAX_PROCESSES: usize = 512;
+/// Processes whose main threads are sampled: a late rank and enough others to compare it with.
+const SAMPLED: usize = 8;
 /// Processes that are looked into at the same time.
 const AT_ONCE: usize = 16;
 
@@ -25,6 +27,34 @@ pub(super) fn collect_again(context: &mut Context<'_, '_>) -> Result<(), ringlea
         thread::sleep(Duration::from_millis(gap).saturating_sub(at.elapsed()));
     }
     take(context, &[("stacks-of", "stacks", "stacks/again")])
+}
+
+/// Main threads of a rank and of some of its peers, many times.
+pub(super) fn sample(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+    let (Some(samples), Some(jobs)) = (context.ask.samples.clone(), context.jobs()) else { return Ok(()) };
+    let shared = jobs.shared_pids();
+    let of = |pid: &u32| jobs.processes.iter().find(|process| process.pid == *pid).cloned();
+    let processes: Vec<Process> = samples.pids.iter().filter_map(of).take(SAMPLED).collect();
+    let requests: Vec<Request> = processes
+        .iter()
+        .map(|process| Request {
+            target: Target { pids: vec![process.pid], ..Target::default() },
+            deadline_ms: 0,
+            known_pid: Some(process.known_pid(&shared)),
+            n_samples: samples.n,
+            every_ms: samples.every_ms,
+            ..context.ask.request.clone()
+        })
+        .collect();
+    let parts = run_for_each(context.program, "samples-of", &requests, SAMPLED, None);
+    for (process, part) in processes.iter().zip(&parts) {
+        let name = format!("samples/{}.txt", label(process));
+        let origin = Origin::Reading(format!("samples of pid {}", process.pid));
+        let mut item = context.item("samples", &name, origin);
+        item.pid = Some(process.pid);
+        context.add_text(item, part, part.get().and_then(|value| value.as_str()))?;
+    }
+    Ok(())
 }
 
 /// Tasks for every process: task, kind, folder.

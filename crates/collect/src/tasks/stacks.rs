@@ -141,7 +141,7 @@ impl Head {
         Self {
             shown_pid: known.map_or(own, |known| known.to_string()),
             pid,
-            name: status(&facts, "Name").unwrap_or("python").to_owned(),
+            name: name_of(pid),
             program: fs::read_link(at.join("exe"))
                 .map_or_else(|_| String::new(), |p| p.display().to_string()),
             python: None,
@@ -267,6 +267,12 @@ fn merged(python: &[Python], native: Option<&Thread>) -> (Vec<String>, Option<St
     (lines, thread.why.clone())
 }
 
+/// Name of its program alone: a command line may hold secrets.
+pub(super) fn name_of(pid: u32) -> String {
+    let facts = text(&Path::new("/proc").join(pid.to_string()).join("status")).unwrap_or_default();
+    status(&facts, "Name").unwrap_or("python").to_owned()
+}
+
 /// Its program or a library it has loaded is Python.
 fn is_python(pid: u32) -> bool {
     let at = Path::new("/proc").join(pid.to_string());
@@ -282,7 +288,7 @@ fn is_forbidden(error: &str) -> bool {
 }
 
 /// Names what was not allowed, and who could allow it.
-fn explain(error: &str) -> String {
+pub(super) fn explain(error: &str) -> String {
     if !is_forbidden(error) {
         return error.to_owned();
     }

@@ -166,6 +166,7 @@ impl<'a> Parts<'a> {
                 by_pid(&mut report.comms.iter().flat_map(|c| &c.ranks).filter_map(|r| r.peer.pid))
             }
             Fact::Stacks(stacks) => by_pid(&mut stacks.pid.into_iter()),
+            Fact::Samples(samples) => by_pid(&mut samples.pid.into_iter()),
             Fact::Torch(_) => by_pid(&mut observation.who.pid.into_iter()),
             _ => self.is_near(share, observation),
         }

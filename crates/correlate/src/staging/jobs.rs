@@ -10,7 +10,8 @@ use std::sync::Arc;
 use ringleader_model::{
     Fact, FlightDump, FlightGroup, FlightOp, Frame, GpuRow, GpuTable, GroupLabel, GroupRank, Host, LocalRank,
     NcclCall, NcclLog, OpKind, OpState, Pid, ProcessRow, ProcessStacks, ProcessTable, Rank, RasComm, RasPeer,
-    RasRank, RasReport, Signature, SourceKind, ThreadStack, TorchEvent, Who, WorkDescription,
+    RasRank, RasReport, SampledStack, Signature, SourceKind, StackSamples, ThreadStack, TorchEvent, Who,
+    WorkDescription,
 };
 
 use crate::staging::Stage;
@@ -337,6 +338,13 @@ impl Stage {
         let stacks =
             ProcessStacks { pid: Some(pid(rank)), threads: threads.collect(), ..ProcessStacks::default() };
         self.push(SourceKind::Stacks, Who::default(), Fact::Stacks(Box::new(stacks)))
+    }
+
+    /// Samples of a rank's main thread: in how many it stood where, `(file, line, function)`, innermost first.
+    pub fn sampled(self, rank: u32, stacks: &[(u32, &[(&str, u32, &str)])]) -> Self {
+        let stacks = stacks.iter().map(|(n, frames)| SampledStack { n: *n, frames: threads_frames(frames) });
+        let samples = StackSamples { pid: Some(pid(rank)), stacks: stacks.collect() };
+        self.push(SourceKind::Stacks, Who::rank(rank), Fact::Samples(Box::new(samples)))
     }
 
     /// A native crash report of faulthandler.

@@ -1,4 +1,4 @@
-//! Stacks of live processes: py-spy, faulthandler on request, gdb, `/proc/PID/stack`.
+//! Stacks of live processes: py-spy, once or sampled, faulthandler on request, gdb, `/proc/PID/stack`.
 //!
 //! One file may hold many processes, and a stack may be in the middle of a log. The form that faulthandler prints on a
 //! crash (after `Fatal Python error: …`) is a statement about that crash and is left to the torch reader. Frames are
@@ -10,12 +10,14 @@ use ringleader_model::{
 
 use crate::ground::{Line, LineReader, Sink, Wants};
 
+mod folded;
 mod gdb;
 mod heading;
 mod json;
 mod kernel;
 mod python;
 
+use folded::Folded;
 pub(crate) use json::read_json;
 
 /// Headings of stacks and of threads, and single frames.
@@ -41,6 +43,7 @@ pub(crate) const WANTS: Wants = Wants {
             "py-spy dump",
             "pystack remote",
             "gdb -p",
+            ");",
         ]
     },
     begins: |line| line.first() == Some(&b'#') || heading::may_begin(line),
@@ -54,6 +57,8 @@ pub(crate) struct StackReader {
     crash_until: u32,
     /// What a line before said of the process whose stack comes next.
     announced: Option<Announced>,
+    /// Samples of a process.
+    folded: Option<Folded>,
     /// The line that comes may lack its end, so that its last number cannot be trusted.
     is_cut: bool,
 }
@@ -195,6 +200,13 @@ pub(crate) fn begins(line: &[u8]) -> bool {
 impl LineReader for StackReader {
     fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let Some(&first) = line.body.first() else { return false };
+        if !self.is_cut
+            && folded::may_be(line.body)
+            && let Ok(body) = std::str::from_utf8(line.body)
+            && Folded::line(&mut self.folded, body, line, sink)
+        {
+            return true;
+        }
         if let Some(announced) = self.announcement(line) {
             self.close(sink);
             self.announced = Some(announced);
@@ -236,6 +248,7 @@ impl LineReader for StackReader {
 
     fn finish(&mut self, sink: &mut Sink<'_>) {
         self.close(sink);
+        Folded::close(self.folded.take(), sink);
     }
 }
 

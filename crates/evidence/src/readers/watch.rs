@@ -106,12 +106,15 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
             let text = bounded_text(word("text").as_bytes(), sink.limits.max_text_chars).into();
             WatchEvent::SlowLink(Box::new(WatchedLink { rank: own, peer: rank("peer"), text }))
         }
-        "straggler" if is_sure_to_be_late(document) => {
+        "straggler" if document.value.get("persistent").and_then(Value::as_bool) == Some(true) => {
             let rank =
                 document.value.get("rank").and_then(Value::as_u64).and_then(|rank| rank.try_into().ok());
             let Some(rank) = rank.map(Rank) else { return true };
             let text = bounded_text(word("text").as_bytes(), sink.limits.max_text_chars).into();
-            WatchEvent::Late(Box::new(WatchedLate { rank, text }))
+            let cost = document.value.get("cost").and_then(Value::as_f64);
+            let cost_percent = cost.map(|cost| (cost.clamp(0.0, 1.0) * 100.0) as u32);
+            let is_sure = is_sure_to_be_late(document);
+            WatchEvent::Late(Box::new(WatchedLate { rank, is_sure, cost_percent, text }))
         }
         _ => return true,
     };
@@ -281,9 +284,12 @@ mod tests {
         assert_eq!(events(&read(late.as_bytes())), [] as [&WatchEvent; 0]);
         let sure = late
             .replace("\"share\"", "\"persistent\": true, \"confidence\": \"high\", \"cost\": 0.4, \"share\"");
-        assert!(matches!(events(&read(sure.as_bytes()))[..], [WatchEvent::Late(late)] if late.rank.0 == 2));
-        assert_eq!(events(&read(sure.replace("0.9", "0.7").as_bytes())), [] as [&WatchEvent; 0]);
-        assert_eq!(events(&read(sure.replace("0.4", "0.2").as_bytes())), [] as [&WatchEvent; 0]);
+        let is_sure = |text: &str| match events(&read(text.as_bytes()))[..] {
+            [WatchEvent::Late(late)] if late.rank.0 == 2 => late.is_sure,
+            _ => panic!("no word on rank 2"),
+        };
+        assert!(is_sure(&sure));
+        assert!(!is_sure(&sure.replace("0.9", "0.7")) && !is_sure(&sure.replace("0.4", "0.2")));
         let nobody = read(text.replace("\"rank\": 2", "\"rank\": -2").as_bytes());
         assert_eq!((nobody.observations.len(), nobody.notes[0].kind), (0, NoteKind::Malformed));
     }

@@ -75,6 +75,22 @@ impl Eye {
         self.late = Some(late);
     }
 
+    /// Whether that rank still is the slowest.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.as_ref().is_some_and(|late| still_slowest(self.engine.view(), late))
+    }
+
+    /// The late rank's process and those of its peers on this machine; none if it is on another one.
+    pub(crate) fn sampled(&self) -> Vec<u32> {
+        let of_late = |pid: &u32| {
+            let process = self.engine.view().processes.iter().find(|process| process.pid == *pid);
+            self.late.as_ref().is_some_and(|late| process.is_some_and(|p| p.rank == Some(late.rank)))
+        };
+        let mut pids = self.agent.rank_pids();
+        pids.sort_by_key(|pid| !of_late(pid));
+        if pids.first().is_some_and(of_late) { pids } else { Vec::new() }
+    }
+
     pub(crate) fn view(&self) -> &View {
         self.engine.view()
     }
@@ -188,6 +204,7 @@ impl Eye {
             rings: self.agent.images(),
             logs: self.agent.logs_of_the_dead(),
             no_ras: !self.asks_ras,
+            sampled: Vec::new(),
             output,
         }
     }

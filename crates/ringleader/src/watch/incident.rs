@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringleader_collect::collectors::{Ask, RingImage};
+use ringleader_collect::collectors::{Ask, RingImage, Samples};
 use ringleader_collect::{Request, Target};
 use ringleader_knowledge::place::SLEEP;
 use ringleader_report::json::{Category, Confidence, Culprit, RankRow, Report};
 
 use crate::collect::{self, CONNECT_MS, WINDOW_MS};
+use crate::exit::Code;
 use crate::failure::Failure;
 
 /// No part of the evidence is waited for longer: the answer should be there within seconds.
@@ -22,6 +23,9 @@ const PART: &str = ".part";
 const SLEEPERS: u32 = 2;
 /// Between two looks at the stacks.
 const AGAIN_MS: u64 = 1_000;
+/// Samples of the main threads where a rank is late, and the time from one to the next: some steps of most jobs.
+const N_SAMPLES: u32 = 80;
+const SAMPLE_MS: u64 = 150;
 
 /// What is to be collected.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +42,8 @@ pub(crate) struct ToCollect {
     pub(crate) logs: Vec<PathBuf>,
     /// NCCL's RAS is not asked.
     pub(crate) no_ras: bool,
+    /// Processes whose main threads are sampled, the late one first.
+    pub(crate) sampled: Vec<u32>,
     /// The command's child that writes its output into files, which are taken first.
     pub(crate) output: Vec<PathBuf>,
 }
@@ -199,6 +205,11 @@ fn collect_into(wanted: &ToCollect, bundle: &Path) -> Result<(), Failure> {
         with_ras: !wanted.no_ras,
         with_logs: true,
         stacks_again_ms: Some(AGAIN_MS),
+        samples: (!wanted.sampled.is_empty()).then(|| Samples {
+            n: N_SAMPLES,
+            every_ms: SAMPLE_MS,
+            pids: wanted.sampled,
+        }),
         longest_ms: Some(LONGEST_MS),
         rings: wanted.rings,
         watch_events: wanted.events,
@@ -219,6 +230,15 @@ pub(crate) fn judge(bundles: &[PathBuf]) -> Result<Judged, Failure> {
     let report = diagnosis.report();
     let json = report.to_json().map_err(Failure::Json)?;
     Ok(Judged { bundle: bundles.first().cloned().unwrap_or_default(), report, json })
+}
+
+/// The worse of two exit codes, the second one that of a verdict.
+pub(super) fn worse(before: Code, cause: &str) -> Code {
+    match (before, cause) {
+        (Code::Findings, _) | (_, "none") => before,
+        (_, "undecided") => Code::Undecided,
+        _ => Code::Findings,
+    }
 }
 
 /// A name that is not taken yet.

@@ -79,6 +79,12 @@ pub(super) fn claims(case: &Case, is_one_node: bool, world_size: Option<u32>) ->
                 let path = case.sources.get(observation.cite.source.0 as usize).map_or("", |s| &s.path);
                 found.extend(rank_in_path(path).map(|rank| (Basis::FileName, who(Some(rank), None))));
             }
+            Fact::Samples(samples) => {
+                let path = case.sources.get(observation.cite.source.0 as usize).map_or("", |s| &s.path);
+                let who = |rank| Who { rank: Some(rank), pid: samples.pid, ..observation.who.clone() };
+                let named = rank_in_path(path).filter(|_| samples.pid.is_some());
+                found.extend(named.map(|rank| (Basis::FileName, who(rank))));
+            }
             _ => {}
         }
     }

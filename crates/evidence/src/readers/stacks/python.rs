@@ -126,7 +126,7 @@ impl StackReader {
 }
 
 /// Name of the thread in which Python runs the program.
-const MAIN: &str = "MainThread";
+pub(super) const MAIN: &str = "MainThread";
 
 /// The process of a main thread: Linux gives both one number. Numbers in hexadecimal are addresses.
 fn pid_of_main(tid: u64) -> Option<Pid> {
@@ -174,7 +174,7 @@ fn thread_id(id: &str) -> Option<u64> {
 }
 
 /// `    synchronize (torch/cuda/__init__.py:1162)`, without a line for native code: `    ncclAllReduce (libnccl.so.2)`.
-fn pyspy_frame(body: &str) -> Option<Frame> {
+pub(super) fn pyspy_frame(body: &str) -> Option<Frame> {
     let (function, place) = body.strip_suffix(')')?.rsplit_once(" (")?;
     let (file, line) = match place.rsplit_once(':').map(|(file, line)| (file, line.parse())) {
         Some((file, Ok(line))) => (file, line),

@@ -247,3 +247,28 @@ Thread 44122 (idle): "MainThread"
         case.observations.iter().map(|o| (o.who.rank.map(|r| r.0), o.who.pid.map(|p| p.0))).collect();
     assert_eq!(seen, [(Some(0), Some(44120)), (Some(1), Some(44121)), (Some(2), Some(44122))]);
 }
+
+/// With processes, with threads, and bare; a line that is cut at the end of the file is left out.
+#[test]
+fn folded_samples() {
+    check(
+        "process 1347:\"python\";<module> (train.py:90);main (train.py:70);load (data.py:33) 31\n\
+         process 1347:\"python\";<module> (train.py:90);main (train.py:72);ncclAllReduce (libnccl.so.2) 9\n\
+         process 1348:\"python\";thread (0x7F01): \"MainThread\";<module> (train.py:90) 40\n\
+         process 1348:\"python\";thread (0x7F02): \"Thread-1\";_bootstrap (threading.py:1030) 40\n",
+        r#"
+        line 1 pid 1347: samples of Some(Pid(1347))
+        31 x 3 frames: load (data.py:33) < main (train.py:70) < <module> (train.py:90)
+        9 x 3 frames: ncclAllReduce (libnccl.so.2:0) < main (train.py:72) < <module> (train.py:90)
+        line 3 pid 1348: samples of Some(Pid(1348))
+        40 x 1 frames: <module> (train.py:90)
+        "#,
+    );
+    check(
+        "<module> (train.py:90);main (train.py:70) 31\nint f (void); return g (x) 3\n<module> (a.py:1);main (a.py:70) 1",
+        r"
+        line 1: samples of None
+        31 x 2 frames: main (train.py:70) < <module> (train.py:90)
+        ",
+    );
+}

@@ -9,7 +9,8 @@
 //! The rings: how long the kernels of one collective ran on each rank, by each GPU's own timer. Or the Flight Recorder:
 //! the time from enqueue to completion of the same collective, each on its rank's own clock: the straggler has the
 //! least, since it never waits. Where that rank is alone on its host, a cgroup of the host that was throttled in many
-//! periods (cpu.stat) while those of its peers were not. Or a watcher, which saw more of the job than its rings hold. For a link: the watcher's event, which compares how long data
+//! periods (cpu.stat) while those of its peers were not. Or a watcher, which saw more of the job than its rings hold; samples of
+//! the main threads then show where that rank is while its peers wait. For a link: the watcher's event, which compares how long data
 //! waits between hosts and how much of it passes.
 //!
 //! # What looks like it but is not
@@ -23,6 +24,7 @@
 
 mod link;
 mod rings;
+mod sampled;
 mod watched;
 
 use rayon::prelude::*;
@@ -73,6 +75,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
     findings.extend(rings::findings(scene));
     findings.extend(link::findings(scene));
     findings.extend(watched::findings(scene));
+    // What shows where the rank is says more than that it is late.
+    for better in sampled::findings(scene) {
+        let is_same =
+            |f: &Finding| f.culprits.iter().map(|c| c.rank).eq(better.culprits.iter().map(|c| c.rank));
+        findings.retain(|f| !is_same(f));
+        findings.push(better);
+    }
     Outcome::from_findings(findings)
 }
 

@@ -11,7 +11,7 @@ use ringleader_correlate::track::{Group, Origin, Track, View};
 use ringleader_correlate::waits::lateness::{self, Late, Of};
 
 /// Fewer late collectives than this are chance.
-const MIN_LATE: usize = 8;
+pub(super) const MIN_LATE: usize = 8;
 /// How far its share of the late collectives lies above that of chance, which is one half for two ranks. Of two healthy jobs of
 /// two ranks that shared their GPUs with eleven others, one rank was the last in 71 % (two H100, 2026-11-24).
 const OVER_CHANCE: f64 = 0.3;

@@ -16,7 +16,7 @@ pub(super) fn findings(scene: &Scene<'_>) -> Option<Finding> {
         Fact::Watch(WatchEvent::Late(late)) => Some((observation, late)),
         _ => None,
     });
-    let (observation, late) = newest?;
+    let (observation, late) = newest.filter(|(_, late)| late.is_sure)?;
     Draft::new(RULE.id, Cause::Straggler, late.text.to_string())
         .severity(Severity::Warning)
         .weight(Weight::Derived)
@@ -47,7 +47,7 @@ mod tests {
     fn the_newest_word_counts() {
         let told = |stage: Stage, rank: u32| {
             let text = format!("rank {rank} comes 80 ms late into 90 % of the collectives").into();
-            let late = WatchedLate { rank: Rank(rank), text };
+            let late = WatchedLate { rank: Rank(rank), is_sure: true, cost_percent: Some(40), text };
             stage.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::Late(Box::new(late))))
         };
         told(Stage::job(4), 2).concludes(&RULE, "straggler 2, high");
