@@ -27,6 +27,8 @@ pub struct GpuTable {
     /// Messages of nvidia-smi instead of a table, or about a GPU that it could not query (`Unable to determine the
     /// device handle for GPU …`): line and text.
     pub failures: Vec<(u32, Box<str>)>,
+    /// The output ends early: GPUs that it does not list may have followed.
+    pub is_cut: bool,
 }
 
 /// Outputs of nvidia-smi.

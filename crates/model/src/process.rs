@@ -142,6 +142,8 @@ pub struct SecondLook {
     pub first_cpu_ms: u64,
     /// The same at the second reading.
     pub cpu_ms: u64,
+    /// How many times its main thread went to sleep between the two, if both were readable.
+    pub n_sleeps: Option<u64>,
     /// State letter.
     pub state: Box<str>,
     /// Kernel function in which it sleeps; empty if unknown.

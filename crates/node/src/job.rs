@@ -65,6 +65,8 @@ pub struct Process {
     pub started_ns: i64,
     /// Processor time used, seconds.
     pub cpu_s: f64,
+    /// How many times its main thread has gone to sleep.
+    pub sleeps: Option<u64>,
     /// Bytes of memory held.
     pub memory: u64,
     /// Threads.
@@ -127,6 +129,8 @@ pub struct SecondLook {
     pub wchan: Option<String>,
     /// Processor time used since its start, seconds.
     pub cpu_s: f64,
+    /// How many times its main thread has gone to sleep.
+    pub sleeps: Option<u64>,
 }
 
 /// Programs that start ranks: name of their file or module, and the name used for them.

@@ -88,6 +88,7 @@ fn look_again(context: &mut Context<'_, '_>) {
             after_ms,
             wchan: follow::wchan(&proc, process.pid),
             cpu_s: stat.cpu_ticks as f64 / ticks,
+            sleeps: follow::switches(&proc, process.pid),
             state: stat.state,
         });
     }

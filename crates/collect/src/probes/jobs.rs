@@ -361,6 +361,7 @@ impl<'a> Walk<'a> {
             arguments: if hangs { Vec::new() } else { self.arguments(pid, stat) },
             started_ns,
             cpu_s: stat.cpu_ticks as f64 / ticks as f64,
+            sleeps: of_status("voluntary_ctxt_switches").and_then(|n| n.parse().ok()),
             memory: stat.resident_pages * rustix::param::page_size() as u64,
             n_threads: stat.n_threads,
             blocked_threads: Vec::new(),

@@ -31,7 +31,7 @@ pub struct Look {
     pub activity: Option<&'static str>,
     /// It waits in a collective or for the GPU: for others.
     pub waits: bool,
-    /// Whether its main thread went on from the first look to the second; None without two stacks.
+    /// Whether its main thread went on from the first look to the second; None without two stacks, or if that is not certain.
     pub has_moved: Option<bool>,
 }
 
@@ -43,6 +43,8 @@ pub struct Looks {
     missing: Vec<Rank>,
 }
 
+/// Whoever has gone to sleep so often between two looks has done something in between. A single wait is one sleep.
+const WAKES: u64 = 3;
 /// Ranks that are reported as missing.
 const MAX_MISSING: usize = 64;
 
@@ -66,11 +68,12 @@ impl Looks {
             Fact::Processes(table) => table.rows.as_slice(),
             _ => &[],
         });
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut n_sleeps) = (BTreeSet::new(), Vec::new());
         for row in rows {
             let Some((pid, again)) = looked_twice(row) else { continue };
             let Some(rank) = roster.rank_of(pid, None).filter(|rank| seen.insert(*rank)) else { continue };
             looks.apart_ms = looks.apart_ms.max(again.after_ms);
+            n_sleeps.push(again.n_sleeps);
             let stand = conditions.get(rank).and_then(|condition| condition.stand.as_ref());
             let activity = stand.and_then(Stand::activity).filter(|_| !is_stopped(&again.state));
             let used = again.cpu_ms.saturating_sub(again.first_cpu_ms);
@@ -99,6 +102,12 @@ impl Looks {
                 (0..world).map(Rank).filter(|rank| !known.contains(rank)).take(MAX_MISSING).collect();
         }
         looks.ranks.sort_by_key(|look| look.rank);
+        // All of them slept more than once in between: a step is short, and both looks met the longest part of it.
+        if !n_sleeps.is_empty() && n_sleeps.iter().all(|n| n.is_some_and(|n| n >= WAKES)) {
+            for look in &mut looks.ranks {
+                look.has_moved = look.has_moved.filter(|moved| *moved);
+            }
+        }
         looks
     }
 

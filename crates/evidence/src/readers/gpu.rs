@@ -158,6 +158,19 @@ impl Open {
             Form::Monitor(monitor) => monitor.finish(&mut self.fact),
             _ => {}
         }
+        let lacks_end = match &self.form {
+            Form::Table(table) => !table.has_processes(),
+            Form::Xml(xml) => !xml.is_complete(),
+            Form::Query(_) => self.fact.attached.is_some_and(|n| n as usize > self.fact.gpus.len()),
+            _ => false,
+        };
+        let ends_within_a_line = self.fact.is_cut;
+        self.fact.is_cut |= lacks_end;
+        if ends_within_a_line {
+            let cite = sink.cite(self.span.last_line, self.span.end, self.span.end);
+            let text = "nvidia-smi's output ends within a line; GPUs may have followed".into();
+            sink.note(cite, NoteKind::Truncated, text);
+        }
         field::number_gpus(&mut self.fact);
         self.span.push(SourceKind::NvidiaSmi, Fact::Gpus(self.fact.into()), sink);
     }
@@ -168,6 +181,9 @@ impl LineReader for GpuReader {
         let Some(&first) = line.body.trim_ascii_start().first() else { return false };
         // A cut line's last word may be part of one.
         if std::mem::take(&mut self.is_cut) {
+            if let Some(open) = &mut self.open {
+                open.fact.is_cut = true;
+            }
             return false;
         }
         if self.go_on(line, sink) || self.answer(line, sink) || self.begin(line, first, sink) {

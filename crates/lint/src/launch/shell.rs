@@ -12,7 +12,7 @@ const GPUS_OF_A_NODE: u64 = 8;
 
 /// Reads a script; `line` is added to lines, for scripts within other files.
 pub(super) fn read(text: &str, line: u32, launch: &mut Launch<'_>) {
-    directives(text, line, launch);
+    launch.directives.extend(directives(text, line));
     let mut parser = Parser::new();
     if parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_err() {
         return;
@@ -225,18 +225,61 @@ fn passed(command: &Command, launch: &mut Launch<'_>) {
     }
 }
 
-fn directives(text: &str, line: u32, launch: &mut Launch<'_>) {
+fn directives(text: &str, line: u32) -> Vec<(String, String, Spot)> {
+    let mut found = Vec::new();
     for (n, row) in text.lines().enumerate() {
         let Some(rest) = row.strip_prefix("#SBATCH ") else { continue };
-        let rest = rest.split(" #").next().unwrap_or_default().trim();
-        let (key, value) = rest.split_once(['=', ' ']).unwrap_or((rest, ""));
-        let key = match key {
-            "-N" => "nodes",
-            "-n" => "ntasks",
-            "-G" => "gpus",
-            key => key.trim_start_matches('-'),
-        };
+        let rest = rest.split(" #").next().unwrap_or_default();
         let at = Spot { line: n as u32 + 1 + line, column: 1, end_column: row.chars().count() as u32 + 1 };
-        launch.directives.push((key.to_owned(), value.trim().trim_matches('"').to_owned(), at));
+        // A line may hold several options.
+        let mut words = rest.split_whitespace().peekable();
+        while let Some(word) = words.next() {
+            if !word.starts_with('-') {
+                continue;
+            }
+            let (key, value) = match word.split_once('=').filter(|_| word.starts_with("--")) {
+                Some((key, value)) => (key, Some(value)),
+                None => short_option(word).map_or((word, None), |(key, value)| (key, Some(value))),
+            };
+            let next = words.next_if(|next| value.is_none() && !next.starts_with('-'));
+            let key = match key {
+                "-N" => "nodes",
+                "-n" => "ntasks",
+                "-G" => "gpus",
+                key => key.trim_start_matches('-'),
+            };
+            let value = value.or(next).unwrap_or_default().trim_matches('"');
+            found.push((key.to_owned(), value.to_owned(), at));
+        }
+    }
+    found
+}
+
+/// `-N` and `2` of `-N2`.
+fn short_option(word: &str) -> Option<(&str, &str)> {
+    word.starts_with('-')
+        .then(|| word.split_at_checked(2))
+        .flatten()
+        .filter(|(key, value)| !key.ends_with('-') && !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_batch_scripts() {
+        let text = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node 1 --exclusive -G 8  # all\n#SBATCH -N4\n#SBATCH -J \"a name\"\n";
+        let all = directives(text, 0);
+        let found: Vec<(&str, &str)> = all.iter().map(|(k, v, _)| (&**k, &**v)).collect();
+        let expected = [
+            ("nodes", "2"),
+            ("ntasks-per-node", "1"),
+            ("exclusive", ""),
+            ("gpus", "8"),
+            ("nodes", "4"),
+            ("J", "a"),
+        ];
+        assert_eq!(found, expected);
     }
 }

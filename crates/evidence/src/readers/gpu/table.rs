@@ -37,6 +37,11 @@ pub(super) fn versions(text: &str) -> Option<Versions> {
 }
 
 impl Table {
+    /// Whether the list of processes, which comes last, has begun.
+    pub(super) fn has_processes(&self) -> bool {
+        self.in_processes
+    }
+
     pub(super) fn line(&mut self, table: &mut GpuTable, text: &str, line: u32) -> bool {
         let body = text.trim_ascii();
         if !body.starts_with(['|', '+']) || body.starts_with("| NVIDIA-SMI ") {

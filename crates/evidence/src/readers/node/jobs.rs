@@ -53,6 +53,10 @@ impl Reader<'_, '_, '_> {
                         after_ms: again.after_ms,
                         first_cpu_ms: (process.cpu_s * 1e3) as u64,
                         cpu_ms: (again.cpu_s * 1e3) as u64,
+                        n_sleeps: again
+                            .sleeps
+                            .zip(process.sleeps)
+                            .map(|(now, then)| now.saturating_sub(then)),
                         state: again.state.as_str().into(),
                         wchan: again.wchan.as_deref().unwrap_or_default().into(),
                     }),

@@ -175,7 +175,8 @@ fn missing(scene: &Scene<'_>) -> Option<Draft> {
         if !matches!(
             first.table.form,
             GpuForm::Table | GpuForm::Query | GpuForm::Xml | GpuForm::List | GpuForm::Csv
-        ) {
+        ) || first.table.is_cut
+        {
             continue;
         }
         let host = first.observation.who.host.as_ref();

@@ -154,6 +154,25 @@ mod tests {
         stuck().concludes(&RULE, "stuck-outside-collective 0 at load_batch:4, medium");
     }
 
+    /// A job that makes a step a second: both looks meet the sleep of its slow rank.
+    #[test]
+    fn ranks_that_all_woke_in_between_may_go_on() {
+        let woke = |sleeps: [u64; 2]| {
+            let mut stage = Stage::new().seen(1_000, "S S", move |rank, picked| {
+                let n_sleeps = sleeps.get(rank as usize).copied();
+                let state = "S".into();
+                picked.again = Some(SecondLook { after_ms: 4_000, state, n_sleeps, ..SecondLook::default() });
+            });
+            for _ in 0..2 {
+                stage = stage.stands(0, &[LOAD]).stands(1, &[GATHER, REDUCE]);
+            }
+            stage
+        };
+        woke([4, 9]).silent(&RULE);
+        // Only one of them polls.
+        woke([40, 0]).concludes(&RULE, "stuck-outside-collective 0 at load_batch:4, medium");
+    }
+
     #[test]
     fn a_stopped_one_is_not_elsewhere() {
         let stopped = |state: &'static str| {

@@ -14,10 +14,13 @@ use ringleader_correlate::waits::lateness;
 
 /// Share of the others' time, percent, that a rank costs at least: less is not worth a word.
 const LEAST_PERCENT: u32 = 8;
+/// And that it costs for certain: what only rank 0 does, such as printing, costs less in healthy jobs.
+const SURE_PERCENT: u32 = 15;
 
 /// A rank that is late by some measure.
 struct Late {
     rank: Rank,
+    percent: Option<u32>,
     words: String,
     evidence: Option<Evidence>,
 }
@@ -54,7 +57,11 @@ fn finding(scene: &Scene<'_>, late: Late) -> Option<Finding> {
     )
     .severity(Severity::Warning)
     .weight(Weight::Derived)
-    .confidence(Confidence::High)
+    .confidence(if late.percent.is_some_and(|percent| percent >= SURE_PERCENT) {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    })
     .culprits(drafting::culprits(scene, &[node], Some(&apart.frame)))
     .evidence(apart.evidence)
     .evidence(late.evidence)
@@ -71,6 +78,7 @@ fn watched(scene: &Scene<'_>) -> Option<Late> {
     let (observation, late) = newest?;
     late.cost_percent.is_none_or(|cost| cost >= LEAST_PERCENT).then(|| Late {
         rank: late.rank,
+        percent: late.cost_percent,
         words: late.text.to_string(),
         evidence: Some(Evidence {
             cite: observation.cite,
@@ -90,7 +98,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Late> {
         (late.n_late >= MIN_LATE && is_most && percent >= i64::from(LEAST_PERCENT)).then_some(())?;
         let rank = group.rank(late.member)?;
         let words = format!("its peers lose {percent} % of their time to it");
-        Some(Late { rank, words, evidence: None })
+        Some(Late { rank, percent: u32::try_from(percent).ok(), words, evidence: None })
     };
     groups.filter_map(late).collect()
 }
@@ -122,6 +130,7 @@ mod tests {
         let found = late(job(), 15).finding(&RULE);
         assert!(found.title.contains("read_row (train.py:33) in 50 %"), "{}", found.title);
         late(job(), 15).concludes(&RULE, "straggler 1 at read_row:33, high");
+        late(job(), 10).concludes(&RULE, "straggler 1 at read_row:33, medium");
         // It costs nothing; nobody is late; the other one is elsewhere.
         late(job(), 5).silent(&RULE);
         job().silent(&RULE);
