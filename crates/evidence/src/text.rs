@@ -5,6 +5,7 @@
 
 mod apart;
 mod averages;
+mod colours;
 mod docker;
 mod ends;
 mod genre;
@@ -158,12 +159,15 @@ struct Pump {
     /// Inside a line that is longer than the bound: everything up to its end is passed over.
     skipping: bool,
     pace: Pace,
+    /// The lines that are offered now may hold what a terminal is told.
+    has_colours: bool,
 }
 
 impl Pump {
     /// Offers lines; `whole` ends with a line end.
     fn lines(&mut self, whole: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) {
         let has_updates = memchr(b'\r', whole).is_some();
+        self.has_colours = colours::has_any(whole);
         let mut start = 0;
         // Where the next word of interest begins, once `start` has not passed it.
         let mut word = 0;
@@ -223,6 +227,7 @@ impl Pump {
             && self.counter.next() > N_SURE_LINES
             && line.len() <= sink.limits.max_line_bytes
             && raw.first() != Some(&0)
+            && !(self.has_colours && colours::has_any(raw))
             && !self.readers.may_be_nccls(raw);
         may_be
             && match shapes.look(raw) {
@@ -246,10 +251,11 @@ impl Pump {
         let hole = if line.first() == Some(&0) { n_nuls(line) } else { 0 };
         let (line, offset) = (line.get(hole..).unwrap_or_default(), self.offset + hole as u64);
         let Some(part) = line.get(..max).filter(|part| part.len() < line.len()) else {
-            self.readers.offer(&mut self.counter, line, offset, sink);
+            let size = line.strip_suffix(b"\r").unwrap_or(line).len() as u64;
+            self.readers.offer(&mut self.counter, &colours::plain(line), size, offset, sink);
             return;
         };
-        self.readers.offer(&mut self.counter, part, offset, sink);
+        self.readers.offer(&mut self.counter, part, part.len() as u64, offset, sink);
         let number = self.counter.number;
         let cite = sink.cite(number, offset, offset + max as u64);
         let text = format!("line {number} is longer than {max} bytes; its rest was passed over");
@@ -260,6 +266,7 @@ impl Pump {
     /// offers what may be and passes over the rest. Answers with the bytes that are done with.
     fn pass_over(&mut self, piece: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) -> usize {
         let mut n_passed = piece.len();
+        self.has_colours = colours::has_any(piece);
         if !self.skipping {
             if piece.len() <= sink.limits.max_line_bytes {
                 return 0;
@@ -284,6 +291,7 @@ impl Pump {
 
     /// Offers what follows the last line end.
     fn tail(&mut self, piece: &[u8], shapes: &mut Shapes, sink: &mut Sink<'_>) {
+        self.has_colours = colours::has_any(piece);
         if !piece.is_empty() && !self.skipping {
             let (before, last) = match memrchr(b'\r', piece.strip_suffix(b"\r").unwrap_or(piece)) {
                 Some(at) => piece.split_at_checked(at + 1).unwrap_or((b"", piece)),
@@ -466,7 +474,7 @@ impl Readers {
     ) {
         // An object may be the sign of a log.
         if !self.genre.is_settled() && memchr(b'{', raw).is_some() {
-            return self.offer(counter, raw, offset, sink);
+            return self.offer(counter, raw, raw.len() as u64, offset, sink);
         }
         counter.number = counter.next();
         let body = counter.prefixes.strip(raw, &mut counter.tag);
@@ -497,10 +505,10 @@ impl Readers {
         self.genre.line(&line, taken == Some(Name::kernel));
     }
 
-    fn offer(&mut self, counter: &mut Counter, raw: &[u8], offset: u64, sink: &mut Sink<'_>) {
+    /// `size`: of the line in its file, of which `raw` may be a part.
+    fn offer(&mut self, counter: &mut Counter, raw: &[u8], size: u64, offset: u64, sink: &mut Sink<'_>) {
         counter.number = counter.next();
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
-        let size = raw.len() as u64;
         let body = counter.prefixes.strip(raw, &mut counter.tag);
         let line = Line { raw, body, tag: &counter.tag, number: counter.number, offset, size };
         let taken = match json::unpack(body) {

@@ -6,6 +6,9 @@
 pub use crate::remedy::{Class, Exclude, Grade, Kills, Move};
 use crate::tables::{CHAINS, NVLINK5_RULES, RECOVERY_ACTIONS, XID_GROUPS, XID74_BITS, XIDS};
 
+/// An uncorrectable memory error that was contained to the one process that it names.
+pub const CONTAINED: u16 = 94;
+
 /// One code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xid {

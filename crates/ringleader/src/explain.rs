@@ -89,13 +89,22 @@ pub fn explain(query: &str) -> Explanation {
             .extend((name.len() <= MAX_ASKED).then(|| symptom::asked(&name)).flatten().map(topics::symptom));
     }
     if topics.is_empty() {
+        topics.extend(part_of_message(&name));
+    }
+    if topics.is_empty() {
         topics = words::find(&name);
     }
     topics.truncate(MAX_TOPICS);
     let nearest = if topics.is_empty() {
         let names = names();
-        let alike = nearest::nearest(&name, names.iter().map(String::as_str));
-        if alike.is_empty() { nearest::symptoms(&name) } else { alike }
+        let names = || names.iter().map(String::as_str);
+        let ways: [&dyn Fn() -> Vec<String>; 4] = [
+            &|| nearest::misspelt_symptom(&name).into_iter().collect(),
+            &|| nearest::nearest(&name, names()),
+            &|| nearest::symptoms(&name),
+            &|| nearest::with_word(&name, names()),
+        ];
+        ways.iter().map(|way| way()).find(|found| !found.is_empty()).unwrap_or_default()
     } else {
         Vec::new()
     };
@@ -335,6 +344,17 @@ fn digits_at_end(text: &str) -> usize {
 }
 
 /// Texts of messages without the frame of a log line.
+/// The message that a text is a part of: people paste what fits on a line.
+fn part_of_message(text: &str) -> Option<Topic> {
+    /// Fewer bytes are in many messages.
+    const LEAST: usize = 24;
+    let is_part = |example: &&str| example.contains(text);
+    let example = message::all()
+        .filter(|_| (LEAST..=MAX_QUERY).contains(&text.len()))
+        .find_map(|row| row.examples().find(is_part))?;
+    Some(topics::message_read(&message::best(example)?, example))
+}
+
 fn by_text(text: &str) -> Vec<Topic> {
     let mut topics: Vec<Topic> = Vec::new();
     match (saying::of(text, "", false), topics::warn_of(text)) {

@@ -320,9 +320,10 @@ impl Failure {
                 (source.to_string(), "does the folder exist, and is there space left?")
             }
             Self::Serve { source, .. } => (source.to_string(), "name a free port: --serve 8081"),
-            Self::Start { source, .. } => {
-                (source.to_string(), "is it a program that can be found? ringleader watch -- CMD ARGS…")
-            }
+            Self::Start { source, .. } => (
+                source.to_string(),
+                "is it a program that can be found? What follows -- is its name or path, then its arguments",
+            ),
             Self::Program(error) => (error.to_string(), "is /proc mounted, and is the program still there?"),
             Self::NoSuchPath { source, help, .. } => (source.to_string(), *help),
             Self::NoSuchFile { source, .. } => (source.to_string(), "is it there, and may you read it?"),

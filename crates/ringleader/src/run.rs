@@ -179,7 +179,7 @@ fn startable(program: &str) -> Result<(), Failure> {
     if found {
         return Ok(());
     }
-    let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+    let source = std::io::Error::from_raw_os_error(rustix::io::Errno::NOENT.raw_os_error());
     Err(Failure::Start { program: program.to_owned(), source })
 }
 

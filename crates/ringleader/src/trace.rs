@@ -74,7 +74,7 @@ impl Subcommand for TraceArgs {
         if let Some(TraceCommand::Record(record)) = &self.command {
             return record.run();
         }
-        let case = gather::gather(&self.paths, true)?;
+        let case = gather::gather(&self.paths, true).map_err(with_help)?;
         let rings = rings(&case);
         let timelines: Vec<(&Timeline, Option<u32>)> = timelines(&case).chain(shown(&rings)).collect();
         if timelines.is_empty() {
@@ -90,7 +90,7 @@ impl Subcommand for TraceArgs {
         let report = TraceReport::new(&analysis, &case);
         self.write_files(&report, &analysis)?;
         if !self.against.is_empty() {
-            let other = gather::gather(&self.against, true)?;
+            let other = gather::gather(&self.against, true).map_err(with_help)?;
             let rings = self::rings(&other);
             let timelines = self::timelines(&other).chain(shown(&rings));
             let there = ringleader_trace::analyse_against(timelines, baseline.as_ref());
@@ -180,4 +180,15 @@ fn rings(case: &Case) -> Vec<Timeline> {
 
 fn shown(rings: &[Timeline]) -> impl Iterator<Item = (&Timeline, Option<u32>)> {
     rings.iter().map(|timeline| (timeline, None))
+}
+
+/// The same failure, with what this command takes.
+fn with_help(failure: Failure) -> Failure {
+    match failure {
+        Failure::NoSuchPath { path, source, .. } => {
+            let help = "name timelines of the ranks, or folders that hold them: ringleader trace FILES…";
+            Failure::NoSuchPath { path, source, help }
+        }
+        other => other,
+    }
 }

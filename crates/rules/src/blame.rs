@@ -16,7 +16,7 @@ use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{About, Role};
 use ringleader_model::{
     Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Observation, Rank, Said, SourceId,
-    TorchEvent, Verdict,
+    SourceKind, TorchEvent, Verdict,
 };
 
 /// Completes the culprits of a verdict.
@@ -33,8 +33,16 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
     }
     if !culprits.iter().any(|culprit| culprit.rank.is_some()) {
         let by_own = || if is_of_one(verdict.cause) { of_one(scene, first) } else { None };
-        let ranks = apart::of_hang(scene, verdict.cause, &verdict.victims).or_else(by_own);
-        give_ranks(scene, &mut culprits, &ranks.unwrap_or_default());
+        let mut ranks =
+            apart::of_hang(scene, verdict.cause, &verdict.victims).or_else(by_own).unwrap_or_default();
+        // What the kernel of one machine says is of no rank of another one.
+        if first.evidence.iter().all(|e| e.kind == SourceKind::KernelLog)
+            && let Some(host) = machine(scene, first)
+        {
+            let is_there = |of: Option<Host>| of.is_none_or(|of| is_address(&of) || is_same(&of, &host));
+            ranks.retain(|rank| is_there(scene.roster().culprit_rank(*rank).host));
+        }
+        give_ranks(scene, &mut culprits, &ranks);
     }
     cards::complete(scene, &mut culprits);
     let only = scene.machines().only();
@@ -87,6 +95,12 @@ fn give_ranks(scene: &Scene<'_>, culprits: &mut Vec<Culprit>, ranks: &BTreeSet<R
         }
         _ => {}
     }
+}
+
+/// Whether two names, with their domains or without, are of one machine.
+fn is_same(one: &Host, other: &Host) -> bool {
+    let short = |host: &Host| host.split('.').next().unwrap_or_default().to_owned();
+    short(one) == short(other)
 }
 
 fn is_address(host: &Host) -> bool {

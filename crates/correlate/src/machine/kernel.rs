@@ -403,7 +403,9 @@ impl<'r> Join<'r> {
                 let by_name = name_of(&event.kind).is_some_and(trains);
                 let may_be_rank = by_name || place.is_some() && !is_of_desktop(&event.kind);
                 if !may_be_rank {
-                    return (Bond::Foreign, culprit);
+                    // A fault of the GPU's memory is worth a word whoever met it.
+                    let is_loose = is_contained(&event.kind);
+                    return (if is_loose { Bond::Loose } else { Bond::Foreign }, culprit);
                 }
                 // Such a fault ends its process, and those that could be meant worked on.
                 if ends_its_process(&event.kind) && users.iter().all(|m| self.worked_on(m, observation)) {
@@ -608,10 +610,16 @@ fn name_of(kind: &KernelEventKind) -> Option<&str> {
 /// The process that this Xid names made the fault itself; for others it is any process that used the GPU.
 fn names_culprit(kind: &KernelEventKind) -> bool {
     match kind {
+        _ if is_contained(kind) => true,
         KernelEventKind::Xid(xid) => ringleader_knowledge::xid::get(xid.code)
             .is_none_or(|x| x.class == ringleader_knowledge::xid::Class::Application || x.is_never_root()),
         _ => true,
     }
+}
+
+/// A memory error that ends the process that it names, and no other.
+fn is_contained(kind: &KernelEventKind) -> bool {
+    matches!(kind, KernelEventKind::Xid(xid) if xid.code == ringleader_knowledge::xid::CONTAINED)
 }
 
 /// A fault that a display server, a browser or a monitor made itself.

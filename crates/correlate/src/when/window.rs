@@ -3,7 +3,9 @@
 //! A live job begins with its first process: kernel events before that, or about other programs, are not part of it. A
 //! log in a truncated archive, or beside a job that was searched for and not found, is not evidence of a whole job.
 
-use ringleader_model::{Case, Fact, Note, NoteKind, PickedProcess, ProcessTable, WallTime, WatchEvent};
+use ringleader_model::{
+    Case, Fact, Note, NoteKind, PickedProcess, ProcessTable, TorchEvent, WallTime, WatchEvent,
+};
 
 use crate::when::failure::{Sign, sign};
 use crate::when::year::in_year;
@@ -60,14 +62,21 @@ impl Window {
 
     /// Time since the first sign of the job, ns; None if they cannot be compared.
     fn since_first(&self, at: WallTime) -> Option<i64> {
-        if let (true, Some(first)) = (at.has_year, self.first) {
+        let first = self.first_with_year();
+        if let (true, Some(first)) = (at.has_year, first) {
             return Some(at.ns.saturating_sub(first));
         }
         // A job that spans the turn of the year has its first moment at the year's end.
-        let first = self.first.map(|ns| in_year(WallTime { ns, error_ns: 0, has_year: true }));
-        // Without years the nearer of the two directions is meant.
-        let apart = in_year(at).saturating_sub(first.or(self.first_in_year)?);
-        Some(apart.saturating_add(YEAR_NS / 2).rem_euclid(YEAR_NS) - YEAR_NS / 2)
+        let first = first.map(|ns| in_year(WallTime { ns, error_ns: 0, has_year: true }));
+        Some(nearer(in_year(at).saturating_sub(first.or(self.first_in_year)?)))
+    }
+
+    /// The first sign, by a sign with a year and by what comes before it without one.
+    fn first_with_year(&self) -> Option<i64> {
+        let first = self.first?;
+        let of_year = in_year(WallTime { ns: first, error_ns: 0, has_year: true });
+        let earlier = self.first_in_year.map_or(0, |ns| nearer(of_year.saturating_sub(ns)).max(0));
+        Some(first.saturating_sub(earlier))
     }
 
     /// Where a moment is; None if they cannot be compared.
@@ -85,6 +94,11 @@ impl Window {
             Lies::Within
         })
     }
+}
+
+/// The time from one moment to another one without their years: the nearer of the two directions is meant.
+fn nearer(apart: i64) -> i64 {
+    apart.saturating_add(YEAR_NS / 2).rem_euclid(YEAR_NS) - YEAR_NS / 2
 }
 
 /// Evidence that a job leaves, or a look at it while it runs. One that was searched for and not found, or may have been
@@ -124,6 +138,9 @@ fn began(table: &ProcessTable) -> Option<i64> {
     };
     first(|p| p.is_of_job).or_else(|| first(|p| p.was_asked_for))
 }
+
+/// Between what made a collective wait and its call.
+const EARLIER_NS: i64 = 60 * SECOND_NS;
 
 fn window(case: &Case) -> Window {
     let mut window = Window::default();
@@ -179,6 +196,11 @@ fn window(case: &Case) -> Window {
         if let Some(at) = observation.at {
             window.widen(at);
             signs.push(at);
+            // It waited for so long, and what made it wait came somewhat earlier. A log of errors alone begins at the end of that.
+            if let Fact::Torch(TorchEvent::WatchdogTimeout { ran_ms, .. }) = &observation.fact {
+                let ran_ns = i64::try_from(*ran_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+                window.widen(WallTime { ns: at.ns.saturating_sub(ran_ns).saturating_sub(EARLIER_NS), ..at });
+            }
         }
     }
     if let Some(ns) = first_seen {

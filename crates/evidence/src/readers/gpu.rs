@@ -159,7 +159,7 @@ impl Open {
             _ => {}
         }
         let lacks_end = match &self.form {
-            Form::Table(table) => !table.has_processes(),
+            Form::Table(table) => !table.is_closed(),
             Form::Xml(xml) => !xml.is_complete(),
             Form::Query(_) => self.fact.attached.is_some_and(|n| n as usize > self.fact.gpus.len()),
             _ => false,

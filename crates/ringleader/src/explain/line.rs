@@ -3,7 +3,7 @@
 use ringleader_evidence::{Limits, Scratch};
 use ringleader_knowledge::{cuda_error, message, nccl_result, saying};
 use ringleader_model::{
-    Fact, GlooEvent, NcclLog, NcclMessage, Observation, PythonException, StoreEvent, TorchEvent, Who,
+    Cause, Fact, GlooEvent, NcclLog, NcclMessage, Observation, PythonException, StoreEvent, TorchEvent, Who,
     WorkDescription,
 };
 
@@ -233,7 +233,15 @@ fn torch(event: &TorchEvent) -> Option<(u8, Topic)> {
             topic
         }
         TorchEvent::Exception(exception) => return exception_topic(exception),
+        // What ended it may be said in words that tell more than the signal.
         TorchEvent::Crash { reason, signal, .. } => {
+            if let Some(known) =
+                saying::of(reason, "", false).filter(|known| known.cause != Some(Cause::ProcessCrashed))
+            {
+                let mut topic = topics::saying(known);
+                topic.read("text", &**reason);
+                return Some((ERROR, topic));
+            }
             let mut topic = of("crash")?;
             topic.read("reason", &**reason);
             topic.read("signal", signal.map(|s| s.to_string()).unwrap_or_default());

@@ -29,6 +29,45 @@ pub(super) fn nearest<'a>(query: &str, names: impl Iterator<Item = &'a str>) -> 
     found.into_iter().take(MAX_NAMES).map(|(_, name)| name.to_owned()).collect()
 }
 
+/// The names that have a word in common with `query`, a letter may differ, those that have most in common first.
+pub(super) fn with_word<'a>(query: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    /// A shorter word is in too many names.
+    const LEAST: usize = 5;
+    let words = |text: &str| -> Vec<String> {
+        let split = text.split(|c: char| !c.is_alphanumeric());
+        split.filter(|word| word.len() >= LEAST).take(MAX_NAMES).map(str::to_lowercase).collect()
+    };
+    let asked = words(query);
+    let is_alike = |word: &str, other: &str| {
+        let begins = |text: &str| text.bytes().next().map(|b| b.to_ascii_lowercase());
+        word.len().abs_diff(other.len()) <= 1
+            && begins(word) == begins(other)
+            && strsim::osa_distance(word, &other.to_lowercase()) <= 1
+    };
+    let mut found: Vec<(usize, usize, &str)> = names
+        .filter_map(|name| {
+            let own = || name.split(|c: char| !c.is_alphanumeric());
+            let n = asked.iter().filter(|word| own().any(|other| is_alike(word, other))).count();
+            (n > 0).then_some((n, name.len(), name))
+        })
+        .collect();
+    found.sort_unstable_by_key(|(n, length, name)| (std::cmp::Reverse(*n), *length, *name));
+    found.dedup();
+    found.into_iter().take(MAX_NAMES).map(|(_, _, name)| name.to_owned()).collect()
+}
+
+/// The symptom whose words are asked for, but for a letter or two.
+pub(super) fn misspelt_symptom(query: &str) -> Option<String> {
+    /// Shorter questions are near too much.
+    const LEAST: usize = 8;
+    let lower: String = query.to_lowercase().chars().take(MAX_CHARS + 1).collect();
+    let is_near = |asked: &&str| strsim::osa_distance(&lower, asked) <= 2;
+    let found = symptom::all().iter().find(|row| row.asked.iter().map(|a| &**a).any(|a| is_near(&a)));
+    found
+        .filter(|_| (LEAST..=MAX_CHARS).contains(&lower.chars().count()))
+        .map(|row| format!("symptom {}", row.id))
+}
+
 /// Symptoms offered.
 const MAX_SYMPTOMS: usize = 3;
 /// Letters of a word that says something: fewer are in every text, more are no word.
@@ -97,6 +136,15 @@ mod tests {
         assert!(symptoms("odd chekpoint things").contains(&"symptom checkpoint".to_owned()));
         assert!(symptoms("slow gpu checkpoint data timeout").len() == 3);
         assert_eq!(first("xyzzy plugh"), None);
+    }
+
+    #[test]
+    fn a_word_in_common_and_a_misspelt_symptom() {
+        let names = ["memlock-limit", "NCCL_IB_HCA", "rank-exited-early"];
+        assert_eq!(with_word("ulimit memlok", names.into_iter()), ["memlock-limit"]);
+        assert_eq!(with_word("an hca", names.into_iter()), [""; 0]);
+        assert_eq!(misspelt_symptom("out of memmory").as_deref(), Some("symptom oom-gpu"));
+        assert_eq!(misspelt_symptom("out"), None);
     }
 
     #[test]

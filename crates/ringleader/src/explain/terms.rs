@@ -1,5 +1,6 @@
 //! The words of a report and of `watch`: what their lines and labels mean.
 
+mod field;
 mod kinds;
 mod letters;
 mod printed;
@@ -143,6 +144,7 @@ fn terms() -> impl Iterator<Item = Term> {
         .chain(sections::TERMS)
         .chain(watching::TERMS)
         .chain(printed::TERMS)
+        .chain(field::TERMS)
         .chain(letters::TERMS)
         .copied()
         .chain(kinds::all())

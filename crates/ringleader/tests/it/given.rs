@@ -67,6 +67,7 @@ fn a_path_that_is_not_there_gets_the_help_of_its_command() {
     for (args, help) in [
         (&["diagnose", "nosuch"][..], "ringleader diagnose PATH"),
         (&["lint", "nosuch"], "ringleader lint PATH"),
+        (&["trace", "nosuch"], "ringleader trace FILES"),
         (&["mcp", "--root", "/nosuch"], "ringleader mcp --root DIR"),
     ] {
         let output = run(args, folder.path());

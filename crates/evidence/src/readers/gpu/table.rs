@@ -19,6 +19,8 @@ pub(super) struct Table {
     /// The next row belongs to the last GPU.
     in_gpu: bool,
     in_processes: bool,
+    /// The last line was a rule between rows.
+    is_ruled: bool,
 }
 
 /// Driver and CUDA version.
@@ -37,9 +39,9 @@ pub(super) fn versions(text: &str) -> Option<Versions> {
 }
 
 impl Table {
-    /// Whether the list of processes, which comes last, has begun.
-    pub(super) fn has_processes(&self) -> bool {
-        self.in_processes
+    /// Whether the list of processes, which comes last, has begun, or at least the row of a GPU is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.in_processes || self.is_ruled
     }
 
     pub(super) fn line(&mut self, table: &mut GpuTable, text: &str, line: u32) -> bool {
@@ -47,6 +49,7 @@ impl Table {
         if !body.starts_with(['|', '+']) || body.starts_with("| NVIDIA-SMI ") {
             return false;
         }
+        self.is_ruled = body.starts_with('+');
         if let Some(cells) = body.strip_prefix('|').and_then(|b| b.strip_suffix('|')) {
             self.row(table, cells, line);
         }
