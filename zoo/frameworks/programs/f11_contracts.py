@@ -24,6 +24,7 @@ PLACES = "london geneva lagos osaka lima".split()
 DUTIES = "shall-pay shall-deliver shall-insure may-terminate shall-notify".split()
 FILLER = "the of and in to party under this agreement which herein upon any such clause with notice written by for no later than".split()
 WORDS = ["[pad]", "[cls]", "[sep]", "[unk]"] + PARTIES + PLACES + DUTIES + FILLER + [f"n{i}" for i in range(400)] + [f"art{i}" for i in range(120)]
+POOLS = [FILLER, PARTIES, [f"n{i}" for i in range(31)], [f"n{i}" for i in range(100, 400)], DUTIES, [f"art{i}" for i in range(120)], PLACES]
 IDS = {w: i for i, w in enumerate(WORDS)}
 
 
@@ -39,10 +40,8 @@ class Contracts(Dataset):
     def clause(self, number):
         rng = random.Random(number)
         words, tags = [], []
-        for _ in range(rng.randrange(self.most * 3 // 4, self.most - 2)):
-            kind = rng.choices(range(7), (12, 2, 1, 1, 2, 1, 1))[0]
-            words.append((rng.choice(FILLER), rng.choice(PARTIES), f"n{rng.randrange(31)}", f"n{100 + rng.randrange(300)}", rng.choice(DUTIES),
-                          f"art{rng.randrange(120)}", rng.choice(PLACES))[kind])
+        for kind in rng.choices(range(7), (12, 2, 1, 1, 2, 1, 1), k=rng.randrange(self.most * 3 // 4, self.most - 2)):
+            words.append(rng.choice(POOLS[kind]))
             tags.append(kind)
         return words, tags
 

@@ -138,8 +138,8 @@ class Clock(Callback):
             if trainer.is_global_zero:
                 print(f"step {trainer.global_step} loss {outputs['loss'].item():.4f} {self.every * len(batch[1]) / (now - self.last):.0f} clips/s {now - self.began:.1f}s", flush=True)
             self.last = now
-            over = torch.tensor(float(now - self.began > 60 * self.minutes), device=module.device)
-            trainer.should_stop = trainer.should_stop or bool(trainer.strategy.broadcast(over, src=0) > 0)
+            over = trainer.strategy.broadcast(now - self.began > 60 * self.minutes, src=0)
+            trainer.should_stop = trainer.should_stop or over
 
 
 class Slow(Callback):
@@ -167,8 +167,8 @@ class Board(Callback):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--width", type=int, default=80)
+    parser.add_argument("--batch", type=int, default=56)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--val-every", type=int, default=250)
