@@ -9,7 +9,12 @@ import socket
 import time
 
 import torch
+
+# Optimizers and FSDP2 import these late; before the fork once is enough.
+import torch._dynamo
 import torch.distributed as dist
+import torch.distributed.fsdp
+import torch.distributed.tensor
 from torch import nn
 
 from ringleader.torch import guard

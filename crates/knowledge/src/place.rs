@@ -66,7 +66,10 @@ impl Place {
     pub fn is_frame(&self, function: &str, file: &str) -> bool {
         // `Queue.get`: tools of newer interpreters give the class, too.
         let function = function.rsplit('.').next().unwrap_or(function);
-        self.frames.iter().any(|(name, path)| is_name(name, function) && is_path(path, file))
+        // A module that is being imported does nothing of what its functions do.
+        let is_import = function == "<module>";
+        let fits = |name: &str| is_name(name, function) && !(is_import && name.is_empty());
+        self.frames.iter().any(|(name, path)| fits(name) && is_path(path, file))
     }
 }
 
@@ -117,6 +120,23 @@ mod tests {
         assert_eq!(id(&[("take_gil", ""), ("main", "train.py")]), Some(("gil", 0)));
         assert_eq!(id(&[("cuStreamSynchronize", ""), ("step", "train.py")]), Some(("cuda-call", 0)));
         assert_eq!(id(&[("main", "train.py")]), None);
+    }
+
+    #[test]
+    fn a_module_that_is_imported() {
+        let imports = [
+            ("get_data", "<frozen importlib._bootstrap_external>"),
+            ("<module>", "torch/utils/data/dataloader.py"),
+            ("_find_and_load", "<frozen importlib._bootstrap>"),
+            ("<module>", "train.py"),
+        ];
+        assert_eq!(id(&imports), Some(("import", 2)));
+        // A program that is started by an import.
+        let trains = [
+            ("_next_data", "torch/utils/data/dataloader.py"),
+            ("_find_and_load", "<frozen importlib._bootstrap>"),
+        ];
+        assert_eq!(id(&trains), Some(("data-loader", 0)));
     }
 
     #[test]

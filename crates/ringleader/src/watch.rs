@@ -728,22 +728,23 @@ impl Watch {
             }
         }
         let was_seen = !self.eye.agent.never_seen();
+        let is_slow_told = self.late.as_ref().is_some_and(Late::is_told);
         let has_waited = self.waited.is_some_and(|at| at.elapsed() < WAITED_FOR);
         let reason = if is_judged {
             // What the ranks and their launcher say at their end may tell more than the stall did.
             let than = self.spoken.best();
             let is_open = self.child.is_none() && than < SUREST || self.spoken.may_be_revised();
-            is_open.then_some(Reason::Doubt { was_seen, has_waited, than })
+            is_open.then_some(Reason::Doubt { was_seen, has_waited, is_slow_told, than })
         } else if is_bad {
             Some(Reason::Incident)
         } else {
             // Its exit code went to somebody else. Jobs that fail before their first communicator, and ranks that end
             // their communicators in order after an error, leave their words in logs alone.
             match &self.child {
-                None => Some(Reason::Doubt { was_seen, has_waited, than: 0 }),
+                None => Some(Reason::Doubt { was_seen, has_waited, is_slow_told, than: 0 }),
                 Some(_) if self.n_verdicts > 0 => None,
                 Some(child) if nan::is_in(child.logs()) => Some(Reason::NotFinite),
-                Some(_) => self.late.map(|_| Reason::Slow),
+                Some(_) => self.late.filter(|_| !is_slow_told).map(|_| Reason::Slow),
             }
         };
         if let Some(reason) = reason

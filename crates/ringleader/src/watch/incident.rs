@@ -76,6 +76,8 @@ pub(crate) enum Reason {
         was_seen: bool,
         /// A wait was told of shortly before: a guess that the job hung is worth a word.
         has_waited: bool,
+        /// A verdict on a late rank was reported while the job ran.
+        is_slow_told: bool,
         /// What an earlier verdict on the same end was worth: only a better one is worth a word.
         than: u8,
     },
@@ -136,14 +138,14 @@ impl Judged {
         let is_slow = verdict.cause == "straggler" && verdict.confidence == Confidence::High;
         match reason {
             Reason::Incident => true,
-            Reason::Doubt { was_seen, has_waited, than } => {
+            Reason::Doubt { was_seen, has_waited, is_slow_told, than } => {
                 // Whoever ends a job ends what is in flight, and its processes one by one: a guess that it hung, or that one of them
                 // went first, is no reason to speak.
                 let is_of_the_end =
                     verdict.category == Category::Hang || verdict.cause == "rank-exited-early";
                 let is_guess = is_of_the_end && !is_certain && !has_waited;
                 has_cause
-                    && (!was_seen && !is_guess || is_certain && is_failure || is_slow)
+                    && (!was_seen && !is_guess || is_certain && is_failure || is_slow && !is_slow_told)
                     && (than == 0 || self.worth() > than)
             }
             Reason::Slow => is_slow,

@@ -33,6 +33,11 @@ impl Late {
         is_due
     }
 
+    /// Whether a verdict says so.
+    pub(super) fn is_told(&self) -> bool {
+        self.is_told
+    }
+
     /// A verdict says so: there is no need of another one.
     pub(super) fn told(&mut self) {
         self.is_told = true;

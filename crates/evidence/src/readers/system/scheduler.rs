@@ -29,7 +29,7 @@ pub(super) struct Pods {
     /// Of a description.
     name: Box<str>,
     node: Option<Box<str>>,
-    exit_code_of: Option<SchedulerKind>,
+    exit_code_of: Option<(SchedulerKind, Span)>,
     in_events: bool,
     /// Containers, as far as they were read, and how far their names are indented.
     containers: Vec<Box<str>>,
@@ -256,14 +256,17 @@ impl Pods {
         match words.as_slice() {
             ["Node:", node] => self.node = node.split('/').next().map(Into::into),
             ["Events:"] => self.in_events = true,
-            ["Reason:", reason] => self.exit_code_of = status_of(reason),
+            ["Reason:", reason] => {
+                self.exit_code_of = status_of(reason).map(|kind| (kind, Span::begin(line, sink)));
+            }
             ["Exit", "Code:", code] => {
-                let kind = self.exit_code_of.take()?;
+                let (kind, mut span) = self.exit_code_of.take()?;
+                span.add(line, sink);
                 let name = format!("pod/{}", self.name);
                 let mut event = self.kubernetes(kind, &name);
                 event.exit_code = code.parse().ok();
                 event.container = self.containers.last().cloned();
-                self.ended.push((event, Span::begin(line, sink)));
+                self.ended.push((event, span));
             }
             ["Finished:", ..] => {
                 let at = text.split_once(',').and_then(|(_, date)| finished(date.trim()));
