@@ -6,32 +6,40 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-JOB = HERE / "guard_job.py"
+_server = None
+
+
+def server():
+    """The process that starts jobs; one for all tests."""
+    global _server
+    if _server is None or _server.poll() is not None:
+        path = str(HERE.parent) + os.pathsep + os.environ.get("PYTHONPATH", "")
+        env = dict(os.environ, PYTHONPATH=path, OMP_NUM_THREADS="1")
+        env.pop("RANK", None)
+        start = [sys.executable, str(HERE / "guard_server.py")]
+        _server = subprocess.Popen(start, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    return _server
 
 
 def run(tmp_path, n, *args, timeout=240):
     """Runs the job on n ranks; what each rank printed, and the events by rank."""
-    env = dict(
-        os.environ,
-        RINGLEADER_RING_DIR=str(tmp_path),
-        PYTHONPATH=str(HERE.parent) + os.pathsep + os.environ.get("PYTHONPATH", ""),
-        OMP_NUM_THREADS="1",
-    )
-    job = [sys.executable, str(JOB), *map(str, args), "--ranks", str(n)]
-    # A session of its own, so that ranks that hang can be ended together.
-    started = subprocess.Popen(job, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        _, stderr = started.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(started.pid, signal.SIGKILL)
-        started.communicate()
-        stderr = "it hung"
+    said = tmp_path / "stderr"
+    asked = dict(args=[*map(str, args), "--ranks", str(n)], env={"RINGLEADER_RING_DIR": str(tmp_path)}, stderr=str(said))
+    at = server()
+    print(json.dumps(asked), file=at.stdin, flush=True)
+    pid = int(at.stdout.readline())
+    # Its answer comes when the job has ended.
+    alarm = threading.Timer(timeout, lambda: os.killpg(pid, signal.SIGKILL))
+    alarm.start()
+    code = int(at.stdout.readline())
+    alarm.cancel()
     out = [(tmp_path / ("out-%d" % rank)).read_text() for rank in range(n)]
-    assert started.returncode == 0, "\n".join(out) + stderr
+    assert code == 0, "\n".join(out) + said.read_text()
     events = {}
     for file in tmp_path.glob("events-*.jsonl"):
         for line in file.read_text().splitlines():

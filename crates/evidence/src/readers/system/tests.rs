@@ -176,7 +176,7 @@ Conditions:
   Type              Status
 ",
         r#"
-        line 14: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/worker-1", node: ("gpu-node-7"), exit_code: (137), container: ("log-shipper"), n_containers: (2), ended_at: (WallTime { ns: 1795080000000000000, error_ns: 500000000, has_year: true }) })
+        line 13: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/worker-1", node: ("gpu-node-7"), exit_code: (137), container: ("log-shipper"), n_containers: (2), ended_at: (WallTime { ns: 1795080000000000000, error_ns: 500000000, has_year: true }) })
         "#,
     );
 }
@@ -246,7 +246,7 @@ Events:
         line 3: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: Evicted, subject: "pod/worker-3" })
         line 4: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "node/gpu-7", node: ("gpu-7"), pid: (Pid(12345)) })
         line 7: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "worker-1" })
-        line 12: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/worker-2", node: ("gpu-8"), exit_code: (137) })
+        line 11: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/worker-2", node: ("gpu-8"), exit_code: (137) })
         line 15: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: Preempted, subject: "pod/worker-2", node: ("gpu-8") })
         "#,
     );

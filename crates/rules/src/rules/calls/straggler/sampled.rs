@@ -40,6 +40,8 @@ pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
 fn finding(scene: &Scene<'_>, late: Late) -> Option<Finding> {
     let apart = scene.samples().apart(late.rank)?;
     let node = Node::Rank(late.rank);
+    let is_sure = late.percent.is_some_and(|percent| percent >= SURE_PERCENT);
+    let most = if is_sure { Confidence::High } else { Confidence::Medium };
     let doing = apart.doing.map_or_else(String::new, |doing| format!(" {doing}"));
     Draft::new(
         RULE.id,
@@ -57,11 +59,8 @@ fn finding(scene: &Scene<'_>, late: Late) -> Option<Finding> {
     )
     .severity(Severity::Warning)
     .weight(Weight::Derived)
-    .confidence(if late.percent.is_some_and(|percent| percent >= SURE_PERCENT) {
-        Confidence::High
-    } else {
-        Confidence::Medium
-    })
+    .confidence(most)
+    .at_most(most)
     .culprits(drafting::culprits(scene, &[node], Some(&apart.frame)))
     .evidence(apart.evidence)
     .evidence(late.evidence)
