@@ -13,6 +13,9 @@ use ringleader_model::{
     WallTime, Who,
 };
 
+/// In how many samples a main thread stood where: `(file, line, function)`, innermost first.
+pub type SampledAt<'a> = (u32, &'a [(&'a str, u32, &'a str)]);
+
 /// A case in the making.
 #[derive(Default)]
 #[must_use]

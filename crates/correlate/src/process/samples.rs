@@ -133,7 +133,7 @@ fn sampled(rank: Rank, samples: &StackSamples, observation: &Observation) -> Sam
         let sites: BTreeSet<Site> =
             of_program(owner).map(|f| (f.file.clone(), f.function.clone(), f.line)).collect();
         for site in sites {
-            if let Some(doing) = doing {
+            if !doing.is_empty() {
                 sampled.doing.entry(site.clone()).or_insert(doing);
             }
             *sampled.sites.entry(site).or_default() += stack.n;
@@ -142,36 +142,33 @@ fn sampled(rank: Rank, samples: &StackSamples, observation: &Observation) -> Sam
     sampled
 }
 
-/// Whether a rank works in a sample and holds others up, and what it does, where that is known.
-fn works(stack: &SampledStack, evidence: &Evidence) -> Option<Option<&'static str>> {
+/// What a rank does in a sample in which it works and holds others up; empty where that is not known.
+fn works(stack: &SampledStack, evidence: &Evidence) -> Option<&'static str> {
     let stand =
         Stand { frames: stack.frames.clone(), active: None, gil_holder: None, evidence: evidence.clone() };
     if stand.waits_in_gpu_or_collective() || stand.is_in_collective() {
         return None;
     }
     if let Some(busy) = stand.activity() {
-        return (!busy.place.waits_for_ranks).then_some(Some(busy.place.text));
+        return (!busy.place.waits_for_ranks).then_some(busy.place.text);
     }
     let innermost = stack.frames.iter().find(|f| !f.is_native())?;
     let is_start = STARTERS.iter().any(|package| {
         innermost.file.starts_with(package) || innermost.file.contains(&format!("/{package}"))
     });
-    (!is_start).then_some(None)
+    (!is_start).then_some("")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::staging::Stage;
+    use crate::staging::{SampledAt, Stage};
 
     const TRAIN: (&str, u32, &str) = ("train.py", 90, "<module>");
 
     const WAITS: (&str, u32, &str) = ("torch/cuda/__init__.py", 1162, "synchronize");
 
-    fn apart(
-        first: &[(u32, &[(&str, u32, &str)])],
-        second: &[(u32, &[(&str, u32, &str)])],
-    ) -> Option<String> {
+    fn apart(first: &[SampledAt<'_>], second: &[SampledAt<'_>]) -> Option<String> {
         let stage = Stage::job(2).sampled(0, first).sampled(1, second);
         let apart = Samples::new(&stage.case, &Roster::new(&stage.case)).apart(Rank(1))?;
         let percent = |share: f64| (share * 100.0).round();

@@ -14,7 +14,7 @@ use ringleader_model::{
     WorkDescription,
 };
 
-use crate::staging::Stage;
+use crate::staging::{SampledAt, Stage};
 
 /// Enqueue of the first call, ns since 1970.
 pub const START_NS: i64 = 1_763_000_000_000_000_000;
@@ -341,7 +341,7 @@ impl Stage {
     }
 
     /// Samples of a rank's main thread: in how many it stood where, `(file, line, function)`, innermost first.
-    pub fn sampled(self, rank: u32, stacks: &[(u32, &[(&str, u32, &str)])]) -> Self {
+    pub fn sampled(self, rank: u32, stacks: &[SampledAt<'_>]) -> Self {
         let stacks = stacks.iter().map(|(n, frames)| SampledStack { n: *n, frames: threads_frames(frames) });
         let samples = StackSamples { pid: Some(pid(rank)), stacks: stacks.collect() };
         self.push(SourceKind::Stacks, Who::rank(rank), Fact::Samples(Box::new(samples)))

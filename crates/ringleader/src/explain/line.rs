@@ -233,20 +233,7 @@ fn torch(event: &TorchEvent) -> Option<(u8, Topic)> {
             topic
         }
         TorchEvent::Exception(exception) => return exception_topic(exception),
-        // What ended it may be said in words that tell more than the signal.
-        TorchEvent::Crash { reason, signal, .. } => {
-            if let Some(known) =
-                saying::of(reason, "", false).filter(|known| known.cause != Some(Cause::ProcessCrashed))
-            {
-                let mut topic = topics::saying(known);
-                topic.read("text", &**reason);
-                return Some((ERROR, topic));
-            }
-            let mut topic = of("crash")?;
-            topic.read("reason", &**reason);
-            topic.read("signal", signal.map(|s| s.to_string()).unwrap_or_default());
-            topic
-        }
+        TorchEvent::Crash { reason, signal, .. } => crash(reason, *signal)?,
         TorchEvent::ChildFailure { exit_code, host, .. } => {
             let mut topic = of("child-failure")?;
             exit(&mut topic, *exit_code);
@@ -292,6 +279,20 @@ fn torch(event: &TorchEvent) -> Option<(u8, Topic)> {
         TorchEvent::ErrorLine { text } => return said(text, "exception"),
     };
     Some((ERROR, topic))
+}
+
+/// What ended a process may be said in words that tell more than the signal.
+fn crash(reason: &str, signal: Option<u32>) -> Option<Topic> {
+    let known = saying::of(reason, "", false);
+    if let Some(known) = known.filter(|known| known.cause != Some(Cause::ProcessCrashed)) {
+        let mut topic = topics::saying(known);
+        topic.read("text", reason);
+        return Some(topic);
+    }
+    let mut topic = topics::of_event("crash")?;
+    topic.read("reason", reason);
+    topic.read("signal", signal.map(|s| s.to_string()).unwrap_or_default());
+    Some(topic)
 }
 
 fn exit(topic: &mut Topic, code: i64) {

@@ -207,7 +207,7 @@ fn collect_into(wanted: &ToCollect, bundle: &Path) -> Result<(), Failure> {
         with_ras: !wanted.no_ras,
         with_logs: true,
         stacks_again_ms: Some(AGAIN_MS),
-        samples: (!wanted.sampled.is_empty()).then(|| Samples {
+        samples: (!wanted.sampled.is_empty()).then_some(Samples {
             n: N_SAMPLES,
             every_ms: SAMPLE_MS,
             pids: wanted.sampled,

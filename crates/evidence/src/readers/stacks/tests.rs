@@ -256,13 +256,13 @@ fn folded_samples() {
          process 1347:\"python\";<module> (train.py:90);main (train.py:72);ncclAllReduce (libnccl.so.2) 9\n\
          process 1348:\"python\";thread (0x7F01): \"MainThread\";<module> (train.py:90) 40\n\
          process 1348:\"python\";thread (0x7F02): \"Thread-1\";_bootstrap (threading.py:1030) 40\n",
-        r#"
+        r"
         line 1 pid 1347: samples of Some(Pid(1347))
         31 x 3 frames: load (data.py:33) < main (train.py:70) < <module> (train.py:90)
         9 x 3 frames: ncclAllReduce (libnccl.so.2:0) < main (train.py:72) < <module> (train.py:90)
         line 3 pid 1348: samples of Some(Pid(1348))
         40 x 1 frames: <module> (train.py:90)
-        "#,
+        ",
     );
     check(
         "<module> (train.py:90);main (train.py:70) 31\nint f (void); return g (x) 3\n<module> (a.py:1);main (a.py:70) 1",
