@@ -550,7 +550,10 @@ impl Watch {
                         return Ok::<_, Failure>(None);
                     }
                     say(What::Bundle { path: bundle.display().to_string() });
-                    spoken.tell(&judged);
+                    // What is told of a job that runs is no verdict on a stall that may follow.
+                    if matches!(reason, Reason::Doubt { .. }) {
+                        spoken.tell(&judged);
+                    }
                     return Ok(Some(judged));
                 }
                 if let Some(failed) = failed {

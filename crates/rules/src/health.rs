@@ -175,9 +175,10 @@ fn ended_well(scene: &Scene<'_>, note: &Seen) -> bool {
 /// No rank went on between two readings of a job that runs, where nothing records its operations.
 fn stands(scene: &Scene<'_>) -> Option<String> {
     let looks = scene.looks();
-    (is_sight_alone(scene) && looks.all_stand()).then(|| {
+    (is_sight_alone(scene) && (looks.all_stand() || looks.may_go_on())).then(|| {
+        let woke = if looks.may_go_on() { ", and woke in between: it is slow, or polls" } else { "" };
         format!(
-            "each rank was seen in one place in two samples {:.0} s apart, which shows no progress",
+            "each rank was seen in one place in two samples {:.0} s apart{woke}, which shows no progress",
             looks.apart_s()
         )
     })

@@ -1,5 +1,6 @@
 //! Stacks of the job's processes: Python's, and where their threads are in the kernel.
 
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,12 +39,9 @@ pub(super) fn sample(context: &mut Context<'_, '_>) -> Result<(), ringleader_bun
     let requests: Vec<Request> = processes
         .iter()
         .map(|process| Request {
-            target: Target { pids: vec![process.pid], ..Target::default() },
-            deadline_ms: 0,
-            known_pid: Some(process.known_pid(&shared)),
             n_samples: samples.n,
             every_ms: samples.every_ms,
-            ..context.ask.request.clone()
+            ..request_of(context, process, &shared)
         })
         .collect();
     let parts = run_for_each(context.program, "samples-of", &requests, SAMPLED, None);
@@ -55,6 +53,16 @@ pub(super) fn sample(context: &mut Context<'_, '_>) -> Result<(), ringleader_bun
         context.add_text(item, part, part.get().and_then(|value| value.as_str()))?;
     }
     Ok(())
+}
+
+/// What is asked of one process.
+fn request_of(context: &Context<'_, '_>, process: &Process, shared: &BTreeSet<u32>) -> Request {
+    Request {
+        target: Target { pids: vec![process.pid], ..Target::default() },
+        deadline_ms: 0,
+        known_pid: Some(process.known_pid(shared)),
+        ..context.ask.request.clone()
+    }
 }
 
 /// Tasks for every process: task, kind, folder.
@@ -73,13 +81,7 @@ fn take(
     let shared = jobs.shared_pids();
     let requests: Vec<Request> = processes
         .iter()
-        .map(|process| Request {
-            target: Target { pids: vec![process.pid], ..Target::default() },
-            deadline_ms: 0,
-            known_pid: Some(process.known_pid(&shared)),
-            native_frames: true,
-            ..context.ask.request.clone()
-        })
+        .map(|process| Request { native_frames: true, ..request_of(context, process, &shared) })
         .collect();
     for (task, kind, folder) in tasks {
         let parts = run_for_each(context.program, task, &requests, AT_ONCE, context.ask.longest_ms);

@@ -41,6 +41,7 @@ pub struct Looks {
     ranks: Vec<Look>,
     apart_ms: u64,
     missing: Vec<Rank>,
+    may_go_on: bool,
 }
 
 /// Whoever has gone to sleep so often between two looks has done something in between. A single wait is one sleep.
@@ -104,6 +105,7 @@ impl Looks {
         looks.ranks.sort_by_key(|look| look.rank);
         // All of them slept more than once in between: a step is short, and both looks met the longest part of it.
         if !n_sleeps.is_empty() && n_sleeps.iter().all(|n| n.is_some_and(|n| n >= WAKES)) {
+            looks.may_go_on = looks.all_stand();
             for look in &mut looks.ranks {
                 look.has_moved = look.has_moved.filter(|moved| *moved);
             }
@@ -130,6 +132,11 @@ impl Looks {
     pub fn all_stand(&self) -> bool {
         self.ranks.iter().any(|look| look.has_moved == Some(false))
             && self.ranks.iter().all(|look| look.has_moved != Some(true))
+    }
+
+    /// Whether all ranks stood in one place at both looks and slept several times in between: the job is slow, or polls.
+    pub fn may_go_on(&self) -> bool {
+        self.may_go_on
     }
 
     /// Ranks at one place, the fewest first.

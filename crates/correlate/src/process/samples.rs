@@ -3,6 +3,7 @@
 //! Of a rank that is late its peers wait for the GPU or for one another, and it is somewhere else. A sample in which a rank waits,
 //! or in which a framework starts work on the GPU, shows nothing of that and is left out.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
@@ -67,8 +68,14 @@ impl Samples {
             let Fact::Samples(samples) = &observation.fact else { continue };
             let rank = samples.pid.and_then(|pid| roster.rank_of(pid, None));
             let Some(rank) = rank.or_else(|| roster.speaker(observation)) else { continue };
-            // Samples that were taken later replace those of before.
-            by_rank.insert(rank, sampled(rank, samples, observation));
+            // Lines of several processes may be mixed: what is of one rank is added up.
+            let new = sampled(rank, samples, observation);
+            match by_rank.entry(rank) {
+                Entry::Vacant(free) => {
+                    free.insert(new);
+                }
+                Entry::Occupied(mut known) => known.get_mut().add(new),
+            }
         }
         Self { ranks: by_rank.into_values().collect() }
     }
@@ -116,6 +123,19 @@ impl Samples {
     }
 }
 
+impl Sampled {
+    fn add(&mut self, more: Self) {
+        self.n = self.n.saturating_add(more.n);
+        for (site, n) in more.sites {
+            let known = self.sites.entry(site).or_default();
+            *known = known.saturating_add(n);
+        }
+        for (site, doing) in more.doing {
+            self.doing.entry(site).or_insert(doing);
+        }
+    }
+}
+
 fn sampled(rank: Rank, samples: &StackSamples, observation: &Observation) -> Sampled {
     let evidence =
         Evidence { cite: observation.cite, text: observation.text.to_string(), kind: SourceKind::Stacks };
@@ -136,7 +156,8 @@ fn sampled(rank: Rank, samples: &StackSamples, observation: &Observation) -> Sam
             if !doing.is_empty() {
                 sampled.doing.entry(site.clone()).or_insert(doing);
             }
-            *sampled.sites.entry(site).or_default() += stack.n;
+            let known = sampled.sites.entry(site).or_default();
+            *known = known.saturating_add(stack.n);
         }
     }
     sampled
@@ -192,6 +213,15 @@ mod tests {
         assert_eq!(apart(theirs, mine).as_deref(), Some("load:33 45 3"));
         // The other way round nothing is to be seen: it waits.
         assert_eq!(apart(mine, theirs), None);
+    }
+
+    #[test]
+    fn parts_of_one_rank_are_added_up() {
+        let load: &[(u32, &[_])] = &[(20, &[("train.py", 33, "load"), TRAIN])];
+        let waits: &[(u32, &[_])] = &[(20, &[WAITS, TRAIN])];
+        let stage = Stage::job(2).sampled(0, waits).sampled(0, waits).sampled(1, load).sampled(1, waits);
+        let apart = Samples::new(&stage.case, &Roster::new(&stage.case)).apart(Rank(1));
+        assert_eq!(apart.map(|apart| (apart.share, apart.others)), Some((0.5, 0.0)));
     }
 
     #[test]

@@ -38,10 +38,20 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let looks = scene.looks();
-    if !looks.all_stand() || !health::is_sight_alone(scene) {
+    if !(looks.all_stand() || looks.may_go_on()) || !health::is_sight_alone(scene) {
         return Outcome::Clear;
     }
     let groups = looks.by_place();
+    if looks.may_go_on() {
+        return Outcome::Undecided(vec![Need {
+            question: format!(
+                "all ranks slept several times within {:.0} s and were in one place at both ends: {}; does the job make steps?",
+                looks.apart_s(),
+                places(&groups)
+            ),
+            command: "ringleader watch --pid <pid of the launcher>".to_owned(),
+        }]);
+    }
     let n_all = looks.ranks().len();
     let waits = |group: &Vec<&Look>| group.iter().all(|look| look.waits);
     let most = groups.last().filter(|group| group.len() * 2 > n_all);
@@ -168,7 +178,8 @@ mod tests {
             }
             stage
         };
-        woke([4, 9]).silent(&RULE);
+        // Neither hung nor healthy for certain.
+        assert_eq!(crate::diagnose(&woke([4, 9]).case).cause, Cause::Undecided);
         // Only one of them polls.
         woke([40, 0]).concludes(&RULE, "stuck-outside-collective 0 at load_batch:4, medium");
     }
