@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ringleader_knowledge::command;
 use ringleader_ring::Reader;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -158,10 +159,11 @@ pub fn is_of_slurm(proc: &Path, pid: u32, job: &str) -> bool {
         || rank_env(proc, pid).and_then(|rank_env| rank_env.slurm_job).is_some_and(|id| id == job)
 }
 
-/// What its environment says; none if that cannot be read now. Nothing else of it is kept.
+/// What its environment says, and where that is silent its command line; none if that cannot be read now. Nothing else of either is
+/// kept.
 pub fn rank_env(proc: &Path, pid: u32) -> Option<RankEnv> {
-    let environ = procfs::read_patiently(proc.join(pid.to_string()).join("environ"), PATIENCE).ok()?;
-    Some(rank_env_in(&environ))
+    let read = |name: &str| procfs::read_patiently(proc.join(pid.to_string()).join(name), PATIENCE).ok();
+    Some(with_options(rank_env_in(&read("environ")?), || read("cmdline")))
 }
 
 /// The same for a process whose state was just read from the kernel: only one in an uninterruptible wait hangs its
@@ -170,7 +172,21 @@ pub(crate) fn rank_env_of(proc: &Path, pid: u32, stat: &Stat) -> Option<RankEnv>
     if stat.state == "D" {
         return rank_env(proc, pid);
     }
-    fs::read(proc.join(pid.to_string()).join("environ")).ok().map(|environ| rank_env_in(&environ))
+    let read = |name: &str| fs::read(proc.join(pid.to_string()).join(name)).ok();
+    Some(with_options(rank_env_in(&read("environ")?), || read("cmdline")))
+}
+
+/// A shell loop gives each process its rank as an option.
+fn with_options(env: RankEnv, read: impl Fn() -> Option<Vec<u8>>) -> RankEnv {
+    if env.rank.is_some() {
+        return env;
+    }
+    let words = read().unwrap_or_default();
+    let command = String::from_utf8_lossy(&words).replace('\0', " ");
+    match command::rank(&command, env.local_rank.is_some()) {
+        Some((rank, world)) => RankEnv { rank: Some(rank), world_size: env.world_size.or(world), ..env },
+        None => env,
+    }
 }
 
 fn rank_env_in(environ: &[u8]) -> RankEnv {
@@ -441,6 +457,24 @@ mod tests {
 
     fn stat(ppid: u32) -> Stat {
         Stat { ppid, state: "S".to_owned(), started_ticks: 7, ..Stat::default() }
+    }
+
+    #[test]
+    fn a_rank_by_its_environment_or_its_options() {
+        let root = tempfile::tempdir().unwrap();
+        let rank = |environ: &str, command: &str| {
+            fs::create_dir_all(root.path().join("7")).unwrap();
+            fs::write(root.path().join("7/environ"), environ).unwrap();
+            fs::write(root.path().join("7/cmdline"), command).unwrap();
+            rank_env(root.path(), 7).map(|env| (env.rank, env.world_size))
+        };
+        let track = "python\0track.py\0--process-id\x001\0--num-processes=2\0";
+        assert_eq!(rank("HOME=/\0", track), Some((Some(1), Some(2))));
+        assert_eq!(rank("RANK=0\0", track), Some((Some(0), None)));
+        // A matrix of rank 16, unless it is known to be a rank.
+        let lora = "python\0tune.py\0--rank\x0016\0";
+        assert_eq!(rank("HOME=/\0", lora), Some((None, None)));
+        assert_eq!(rank("LOCAL_RANK=0\0", lora), Some((Some(16), None)));
     }
 
     #[test]

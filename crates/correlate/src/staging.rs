@@ -8,9 +8,9 @@ pub mod rings;
 
 use ringleader_model::{
     Case, Cite, Environment, EnvironmentForm, Fact, Fingerprint, FlightGroup, Frame, GlooEvent, GroupRank,
-    Limit, LimitKind, NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess, NcclSetting, Observation,
-    PciAddress, Pid, PythonException, Rank, Setting, Source, SourceId, SourceKind, StoreEvent, TorchEvent,
-    WallTime, Who,
+    Limit, LimitKind, Named, NcclComm, NcclLink, NcclLog, NcclMessage, NcclProcess, NcclSetting, Observation,
+    PciAddress, Pid, PythonException, Rank, Said, SaidForm, Setting, Source, SourceId, SourceKind,
+    StoreEvent, TorchEvent, WallTime, Who,
 };
 
 /// In how many samples a main thread stood where: `(file, line, function)`, innermost first.
@@ -303,6 +303,23 @@ impl Stage {
         let who = rank.map(Who::rank).unwrap_or_default();
         self.case.observations.push(Observation { cite, who, at: None, fact, text: "".into() });
         self
+    }
+
+    /// An error statement of a log, with the rows of the table that match it.
+    pub fn says(self, who: Who, text: &str) -> Self {
+        let mut rows = Vec::new();
+        ringleader_knowledge::message::classify(text, &mut rows);
+        let said = Said {
+            template: ringleader_knowledge::form::template(text).into(),
+            count: 1,
+            last: Cite { source: SourceId(0), line: 1, start: 0, end: 1 },
+            last_at: None,
+            form: SaidForm::default(),
+            named: Named::default(),
+            rows: rows.iter().map(|m| m.row.id()).collect(),
+            is_read: false,
+        };
+        self.push(SourceKind::PlainText, who, Fact::Said(Box::new(said)))
     }
 
     /// Adds an observation with a source of its own.

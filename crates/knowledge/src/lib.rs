@@ -7,6 +7,7 @@ pub mod cause;
 pub mod claim;
 pub mod collecting;
 pub mod collective;
+pub mod command;
 pub mod conflict;
 pub mod cuda_error;
 pub mod errno;

@@ -12,6 +12,7 @@ mod columns;
 mod events;
 pub(crate) mod eye;
 mod guard;
+mod heard;
 pub(crate) mod hooks;
 pub(crate) mod incident;
 mod late;
@@ -28,6 +29,7 @@ mod screen;
 mod serve;
 mod several;
 mod stacks;
+mod start;
 mod table;
 mod tcp;
 mod template;
@@ -35,7 +37,7 @@ mod told;
 pub(crate) mod words;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,12 +55,14 @@ use self::board::Board;
 use self::child::Running;
 use self::events::Teller;
 use self::eye::Eye;
+use self::heard::is_unheard;
 use self::incident::{Judged, Reason, ToCollect, worse};
 use self::late::Late;
 use self::named::named;
 use self::nan::Nan;
 use self::nodes::Nodes;
 use self::picture::Picture;
+use self::start::Start;
 use self::told::{STANDS, SUREST, Told};
 use crate::command::Subcommand;
 use crate::exit::Code;
@@ -153,6 +157,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             recording: None,
             nan: Nan::new(),
             late: None,
+            start: Start::default(),
             waited: None,
             words: mpsc::channel(),
             seat,
@@ -244,13 +249,6 @@ impl Default for Ended {
     }
 }
 
-/// Nobody reads what is printed.
-static UNHEARD: AtomicBool = AtomicBool::new(false);
-
-fn is_unheard() -> bool {
-    UNHEARD.load(Ordering::Relaxed)
-}
-
 /// Starts the command.
 fn started(
     args: &WatchArgs,
@@ -338,8 +336,9 @@ struct Watch {
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
     nan: Nan,
-    /// The rank that is persistently late.
+    /// The rank that is late.
     late: Option<Late>,
+    start: Start,
     /// When a wait was told of last.
     waited: Option<Instant>,
     /// What the threads of incidents say.
@@ -434,11 +433,17 @@ impl Watch {
         }
         drop(picture);
         let own = self.child.as_ref().map(Running::logs).unwrap_or_default();
-        if !self.args.once && self.nan.is_due_in(own, self.eye.agent.logs()) {
+        if self.args.once {
+            return;
+        }
+        if self.nan.is_due_in(own, self.eye.agent.logs()) {
             self.begin("NaN in its output".to_owned(), Reason::NotFinite, Instant::now());
         }
-        if !self.args.once && self.eye.is_late() && self.late.as_mut().is_some_and(Late::is_due) {
-            self.begin("a rank is persistently late".to_owned(), Reason::Slow, Instant::now());
+        if self.eye.is_late() && self.late.as_mut().is_some_and(Late::is_due) {
+            self.begin("a rank is late".to_owned(), Reason::Slow, Instant::now());
+        }
+        if self.start.is_due(self.eye.has_ranks()) {
+            self.begin("no rank is there".to_owned(), Reason::Start, Instant::now());
         }
     }
 
@@ -464,10 +469,12 @@ impl Watch {
                 self.stalled.remove(comm);
             }
             What::Waiting(_) => self.waited = Some(Instant::now()),
-            What::Straggler(late) if late.persistent && is_analyser => {
-                self.late = Some(Late::seen(self.late, late.rank));
+            What::Straggler(late) if late.is_worth_a_look() && is_analyser => {
+                self.late = Some(Late::seen(self.late, late));
                 self.eye.remember(late.clone());
-                self.record(late.rank);
+                if late.persistent {
+                    self.record(late.rank);
+                }
             }
             _ => {}
         }
@@ -515,7 +522,7 @@ impl Watch {
             return;
         }
         // A job that computes NaN may stall as well.
-        if !matches!(reason, Reason::NotFinite | Reason::Slow) {
+        if !matches!(reason, Reason::NotFinite | Reason::Slow | Reason::Start) {
             self.n_incidents += 1;
             self.last_incident = Some(Instant::now());
         }
@@ -528,7 +535,7 @@ impl Watch {
         let (folder, sender) = (self.folder.clone(), self.words.0.clone());
         let asker = match reason {
             Reason::Incident => self.eye.nodes.as_ref().map(Nodes::asker),
-            Reason::Doubt { .. } | Reason::NotFinite | Reason::Slow => None,
+            Reason::Doubt { .. } | Reason::NotFinite | Reason::Slow | Reason::Start => None,
         };
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         let template = self.args.webhook_template.clone();
@@ -644,6 +651,7 @@ impl Watch {
             }
             Word::Judged(judged) => {
                 self.n_verdicts += 1;
+                self.start.told();
                 if let Some(late) = self.late.as_mut().filter(|_| judged.report.verdict.cause == "straggler")
                 {
                     late.told();
@@ -784,17 +792,3 @@ impl Watch {
 
 /// Looks that `--once` takes: rates need two.
 const LOOKS_ONCE: u32 = 3;
-
-/// Prints, and ignores a closed pipe.
-fn print(text: &str, to_error: bool) {
-    let _ = if to_error {
-        io::stderr().lock().write_all(text.as_bytes())
-    } else {
-        let mut out = io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        if written.is_err() {
-            UNHEARD.store(true, Ordering::Relaxed);
-        }
-        written
-    };
-}

@@ -51,6 +51,7 @@ pub static ALL: &[&Rule] = &[
     &process::peer_process_died::RULE,
     &process::missing_rank::RULE,
     &process::ranks_never_met::RULE,
+    &process::launcher_waits::RULE,
     &gpu::gpu_kernel_stuck::RULE,
     &network::network_link_down::RULE,
     &network::network_unreachable::RULE,

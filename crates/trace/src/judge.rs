@@ -567,7 +567,9 @@ fn ranks(analysis: &Analysis<'_>, replays: &Replays, advice: &mut Vec<Advice>) {
         one.culprits = vec![rank];
         // Lateness of a single rank is its own fault, for any reason.
         let host_side = advice.iter().map(|a| a.gain_pct).fold(0.0, f64::max);
-        one.is_structural = one.gain_pct >= LEAST_PCT && one.gain_pct > host_side * 0.6;
+        // If its input alone is late, a step like the others' gains nearly what a step without loading gains.
+        let share = if straggler.why == Why::Data { 0.75 } else { 0.6 };
+        one.is_structural = one.gain_pct >= LEAST_PCT && one.gain_pct > host_side * share;
         let is_of_host = is_replayed && matches!(straggler.why, Why::Host | Why::Data);
         if !is_of_host || whatif::does_more(&work, at) {
             advice.push(one);

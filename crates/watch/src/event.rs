@@ -188,7 +188,8 @@ pub struct Straggler {
     pub late_ms: f64,
     /// Share of the last collectives for which it was late, 0 to 1.
     pub share: f64,
-    /// Share of the time between collectives that the others lose to it, 0 to 1; none where that is not counted.
+    /// Share of the time between collectives that the others lose to it, less what it loses to them, 0 to 1; none where that is
+    /// not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// In most of them.
@@ -203,6 +204,16 @@ pub struct Straggler {
     pub peer: Option<u32>,
     /// In words.
     pub text: String,
+}
+
+impl Straggler {
+    /// From this cost on, a rank that is not late in most of its collectives is worth a look at what it does.
+    const LEAST_COST: f64 = 0.1;
+
+    /// Whether what it does is worth a look.
+    pub fn is_worth_a_look(&self) -> bool {
+        self.persistent || self.cost.is_some_and(|cost| cost >= Self::LEAST_COST)
+    }
 }
 
 /// Why a rank is late.

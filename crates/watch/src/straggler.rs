@@ -45,8 +45,11 @@ const CLEAR_TIMES: f32 = 4.0;
 const FORMING: f32 = 3.0;
 /// How fast the past fades for what a rank costs: of the last this many collectives.
 const LONG_MEMORY: f32 = 512.0;
-/// A rank that costs its peers this share of their time is late for good, however rarely it is.
-const COSTLY: f32 = 0.3;
+/// A rank that costs its peers this share of their time is late for good, however rarely it is. Healthy jobs that share their
+/// GPUs with others reached 0.17.
+const COSTLY: f32 = 0.22;
+/// From this share on it is worth a look at what it does.
+const WORTH_A_LOOK: f32 = 0.1;
 /// And this many times what any other costs.
 const COSTLY_TIMES: f32 = 4.0;
 /// By so many waits of equal length: a few long ones are checkpoints.
@@ -111,6 +114,15 @@ struct Standing {
     busy_ms: f32,
     /// Of the ranks that were not late, while this one was: how long their calls were queued.
     others_queued_ms: f32,
+}
+
+impl Standing {
+    /// Its lateness is no chance.
+    fn is_sure(&self) -> bool {
+        let mean = self.excess / self.votes.max(f32::MIN_POSITIVE);
+        let error = ((self.square / self.votes - mean * mean).max(0.0) / self.votes).sqrt();
+        mean > 0.0 && mean >= SURE * error
+    }
 }
 
 /// Time that one kind of collective takes once all are there.
@@ -267,22 +279,27 @@ impl Lateness {
         self.has_news = true;
     }
 
+    /// Share of their time that a rank costs the others, on balance: what it waits for them counts against it, so that noise that
+    /// hits all alike is nothing. Negative where the others cost it more.
+    fn balance(&self, rank: usize) -> Option<f32> {
+        let standing = self.long.get(rank).filter(|_| self.n_long >= LEAST_VOTES && self.long_ms > 0.0)?;
+        Some((standing.excess / self.long_ms).min(1.0))
+    }
+
     /// The rank that costs the others much of their time, and which share.
     fn costly(&self) -> Option<(usize, &Standing, f32)> {
-        if self.n_long < LEAST_VOTES || self.long_ms <= 0.0 {
-            return None;
-        }
-        let most = |a: &(usize, &Standing), b: &(usize, &Standing)| a.1.late_ms.total_cmp(&b.1.late_ms);
-        let (rank, standing) = self.long.iter().enumerate().max_by(most)?;
-        let others = self.long.iter().enumerate().filter(|(other, _)| *other != rank);
-        let other = others.map(|(_, s)| s.late_ms).fold(0.0, f32::max);
+        let shares = (0..self.long.len()).filter_map(|rank| Some((rank, self.balance(rank)?)));
+        let (rank, share) = shares.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let standing = self.long.get(rank)?;
+        let others = || self.long.iter().enumerate().filter(|(other, _)| *other != rank).map(|(_, s)| s);
+        let is_most = standing.excess >= COSTLY_TIMES * others().map(|s| s.excess).fold(0.0, f32::max);
+        // A few waits of one rank, or many among those of others.
+        let is_alone = standing.late_ms >= COSTLY_TIMES * others().map(|s| s.late_ms).fold(0.0, f32::max);
         let waits = standing.late_ms * standing.late_ms / standing.late_square.max(f32::MIN_POSITIVE);
-        let share = standing.late_ms / self.long_ms;
-        (share >= COSTLY && standing.late_ms >= COSTLY_TIMES * other && waits >= COSTLY_WAITS).then_some((
-            rank,
-            standing,
-            share.min(1.0),
-        ))
+        let is_no_chance = waits >= COSTLY_WAITS && (is_alone || standing.is_sure());
+        // What costs less is told later: it may be late in most of its collectives, which takes as many to say.
+        let least = if self.n_long < 2 * LEAST_VOTES { COSTLY } else { WORTH_A_LOOK };
+        (share >= least && is_most && is_no_chance).then_some((rank, standing, share))
     }
 
     /// How long a collective takes once all are there.
@@ -405,7 +422,7 @@ impl Lateness {
             late_ms,
             share: f64::from(standing.late / standing.votes),
             cost: Some(f64::from(share)),
-            persistent: true,
+            persistent: share >= COSTLY,
             of,
             confidence,
             comm: comm.to_owned(),
@@ -421,11 +438,7 @@ impl Lateness {
     fn late(&self, comm: &str, job_rank: &impl Fn(u32) -> u32) -> Option<Straggler> {
         let least = LATE_MS.max(LATE_SHARE * self.period_ms);
         let told = self.ranks.iter().enumerate().filter(|(_, s)| s.votes >= MEMORY / 3.0);
-        let is_late = |s: &Standing| {
-            let mean = s.excess / s.votes;
-            let error = ((s.square / s.votes - mean * mean).max(0.0) / s.votes).sqrt();
-            mean >= least && mean >= SURE * error
-        };
+        let is_late = |s: &Standing| s.excess / s.votes >= least && s.is_sure();
         let share = |s: &Standing| s.late / s.votes;
         let persistent = told
             .clone()
@@ -440,7 +453,7 @@ impl Lateness {
             if is_persistent { persistent.max_by(most)? } else { occasional.max_by(most)? };
         let (of, confidence) = reason(standing);
         let late_ms = f64::from(standing.late_ms / standing.late);
-        let cost = self.long.get(rank).filter(|_| self.long_ms > 0.0).map(|long| long.late_ms / self.long_ms);
+        let cost = self.balance(rank).map(|cost| f64::from(cost.max(0.0)));
         let rank = job_rank(rank as u32);
         let why = because(of);
         let share = f64::from(share(standing));
@@ -448,7 +461,7 @@ impl Lateness {
             rank,
             late_ms,
             share,
-            cost: cost.map(|cost| f64::from(cost.min(1.0))),
+            cost,
             persistent: is_persistent,
             of,
             confidence,
@@ -707,6 +720,21 @@ mod tests {
         // Costs little; a few long pauses.
         assert_eq!(job(20, 30, 200).straggler("c", |r| r).filter(|s| s.persistent), None);
         assert_eq!(job(100, 5_000, 250).straggler("c", |r| r).filter(|s| s.persistent), None);
+    }
+
+    #[test]
+    fn a_rank_that_costs_more_than_it_loses_among_ranks_that_are_late_by_turns() {
+        // GPUs that are shared: each collective somebody else comes 15 ms late; rank 2 now and then by more.
+        let job = |by: u64| {
+            heard(400, move |n, rank| {
+                let is_late = n * 7 % 11 % 4 == u64::from(rank);
+                let late = u64::from(is_late) * 15 + if rank == 2 && n % 3 == 0 { by } else { 0 };
+                let most = 15.max(u64::from(n % 3 == 0) * (by + 15));
+                done(n, 1 + most - late.min(most), 5 + late)
+            })
+        };
+        let told = |by| job(by).straggler("c", |r| r).map(|s| (s.rank, s.persistent));
+        assert_eq!((told(60), told(12), told(0)), (Some((2, true)), Some((2, false)), None));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! All times are nanoseconds since 1970 by the clock of the one who looks; what an agent says is moved to it by the
 //! moment at which its digest came.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{ProcessState, SeenBy};
@@ -199,8 +201,39 @@ impl View {
         self.processes.get(member.process).and_then(|p| p.rank).unwrap_or(member.rank)
     }
 
+    /// Processes of a rank that this communicator speaks of: a program may keep its rank to itself.
+    pub fn pids_of(&self, rank: u32, comm: &str) -> BTreeSet<u32> {
+        let comms = self.comms.iter().filter(|c| c.id == comm);
+        let members = comms.flat_map(|c| &c.members).filter(|member| self.rank_of(member) == rank);
+        let by_comm = members.filter_map(|member| self.processes.get(member.process));
+        let by_rank = self.processes.iter().filter(|process| process.rank == Some(rank));
+        by_rank.chain(by_comm).map(|process| process.pid).collect()
+    }
+
     /// Name of the node that a process is on.
     pub fn host_of(&self, process: &Process) -> &str {
         self.nodes.get(process.node).map_or("", |n| &n.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Comm, CommRank, Process, View};
+
+    #[test]
+    fn processes_of_a_rank_by_what_they_say_or_by_their_communicator() {
+        let process = |rank, pid| Process { rank, pid, ..Process::default() };
+        let member = |rank, process| CommRank { rank, process, ..CommRank::default() };
+        let view = View {
+            processes: vec![process(Some(4), 10), process(None, 11), process(None, 12)],
+            comms: vec![Comm {
+                id: "c".to_owned(),
+                members: vec![member(0, 1), member(1, 2)],
+                ..Comm::default()
+            }],
+            ..View::default()
+        };
+        let pids = |rank, comm| view.pids_of(rank, comm).into_iter().collect::<Vec<_>>();
+        assert_eq!((pids(4, "c"), pids(1, "c"), pids(1, "d")), (vec![10], vec![12], Vec::new()));
     }
 }

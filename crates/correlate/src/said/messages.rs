@@ -342,9 +342,10 @@ fn is_known(text: &str) -> bool {
     })
 }
 
-/// The program's own code raised it, so that is the failure, regardless of its text.
+/// The program's own code raised it, so that is the failure, regardless of its text. What the system refused it says of the system,
+/// whoever called.
 fn is_raised_by_user(exception: &PythonException) -> bool {
-    exception.frames.get(..1).and_then(user_frame).is_some()
+    exception.frames.get(..1).and_then(user_frame).is_some() && !exception.message.starts_with("[Errno ")
 }
 
 /// Lines of an exception's text that are looked up.

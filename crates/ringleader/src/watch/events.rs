@@ -9,10 +9,11 @@ use ringleader_watch::event::{Event, What};
 use ringleader_watch::view::View;
 
 use crate::terminal::{self, Color};
+use crate::watch::heard::print;
 use crate::watch::incident::Judged;
 use crate::watch::otlp::Exporter;
 use crate::watch::picture::Picture;
-use crate::watch::{now_ns, print, table, words};
+use crate::watch::{now_ns, table, words};
 
 /// How events are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -80,15 +80,21 @@ impl Eye {
         self.late.as_ref().is_some_and(|late| still_slowest(self.engine.view(), late))
     }
 
+    /// Whether a rank of the job lives.
+    pub(crate) fn has_ranks(&self) -> bool {
+        let lives = |state| !matches!(state, ProcessState::Dead | ProcessState::Zombie);
+        let view = self.engine.view();
+        view.comms.iter().any(|comm| !comm.is_ended)
+            || view.processes.iter().any(|process| process.rank.is_some() && lives(process.state))
+    }
+
     /// The late rank's process and those of its peers on this machine; none if it is on another one.
     pub(crate) fn sampled(&self) -> Vec<u32> {
-        let of_late = |pid: &u32| {
-            let process = self.engine.view().processes.iter().find(|process| process.pid == *pid);
-            self.late.as_ref().is_some_and(|late| process.is_some_and(|p| p.rank == Some(late.rank)))
-        };
+        let Some(late) = &self.late else { return Vec::new() };
+        let of_late = self.engine.view().pids_of(late.rank, &late.comm);
         let mut pids = self.agent.rank_pids();
-        pids.sort_by_key(|pid| !of_late(pid));
-        if pids.first().is_some_and(of_late) { pids } else { Vec::new() }
+        pids.sort_by_key(|pid| !of_late.contains(pid));
+        if pids.first().is_some_and(|pid| of_late.contains(pid)) { pids } else { Vec::new() }
     }
 
     pub(crate) fn view(&self) -> &View {

@@ -85,6 +85,8 @@ pub(crate) enum Reason {
     NotFinite,
     /// A rank is late for good: only a verdict that is certain of that is reported and kept.
     Slow,
+    /// No rank is there: only a verdict that the launcher waits for others is reported and kept.
+    Start,
 }
 
 impl Reason {
@@ -149,6 +151,7 @@ impl Judged {
                     && (than == 0 || self.worth() > than)
             }
             Reason::Slow => is_slow,
+            Reason::Start => verdict.cause == "missing-rank" && is_certain,
             Reason::NotFinite => has_cause && is_certain && verdict.category == Category::Corruption,
         }
     }

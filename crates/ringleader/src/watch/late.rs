@@ -1,6 +1,8 @@
-//! When a rank that is persistently late is looked into.
+//! When a rank that is late is looked into.
 
 use std::time::{Duration, Instant};
+
+use ringleader_watch::event::Straggler;
 
 /// After the first word on it: a job's start is uneven.
 const FIRST: Duration = Duration::from_secs(15);
@@ -19,9 +21,14 @@ pub(super) struct Late {
 
 impl Late {
     /// A watcher says that this rank is late; `known` is what was known before.
-    pub(super) fn seen(known: Option<Self>, rank: u32) -> Self {
-        let new = Self { rank, since: Instant::now(), wait: FIRST, is_told: false };
-        known.filter(|known| known.rank == rank).unwrap_or(new)
+    pub(super) fn seen(known: Option<Self>, late: &Straggler) -> Self {
+        let new = Self { rank: late.rank, since: Instant::now(), wait: FIRST, is_told: false };
+        match known {
+            Some(known) if known.rank == late.rank => known,
+            // Ranks that cost little take turns: each turn is no reason for a look of its own.
+            Some(known) if !late.persistent && !known.is_told => Self { rank: late.rank, ..known },
+            _ => new,
+        }
     }
 
     /// Whether it is time for a look; if so the next one is set.
@@ -50,17 +57,21 @@ mod tests {
 
     #[test]
     fn looks_grow_rarer_and_end_with_a_verdict() {
-        let mut late = Late::seen(None, 1);
+        let word = |rank, persistent| Straggler { rank, persistent, ..Straggler::default() };
+        let mut late = Late::seen(None, &word(1, true));
         assert!(!late.is_due());
         late.since = late.since.checked_sub(FIRST).unwrap_or(late.since);
         assert!(late.is_due() && !late.is_due());
         late.since = late.since.checked_sub(FIRST).unwrap_or(late.since);
         assert!(!late.is_due());
         late.since = late.since.checked_sub(FIRST * TIMES).unwrap_or(late.since);
-        let mut told = Late::seen(Some(late), 1);
+        let mut told = Late::seen(Some(late), &word(1, true));
         told.told();
         assert!(late.is_due() && !told.is_due());
-        // Another rank begins anew.
-        assert!(!Late::seen(Some(told), 0).is_told);
+        // Another rank begins anew, but for one that costs little while nothing is told.
+        assert!(!Late::seen(Some(told), &word(0, false)).is_told);
+        assert_eq!(Late::seen(Some(late), &word(0, true)).wait, FIRST);
+        let turn = Late::seen(Some(late), &word(0, false));
+        assert_eq!((turn.rank, turn.wait), (0, late.wait));
     }
 }

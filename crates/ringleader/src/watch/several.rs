@@ -13,7 +13,8 @@ use ringleader_collect::follow::{self, Stat};
 use ringleader_collect::kin::{Job, Kin};
 use ringleader_watch::view::JobState;
 
-use super::{Ended, NAP, Seat, Watch, is_unheard};
+use super::heard::is_unheard;
+use super::{Ended, NAP, Seat, Watch};
 use crate::exit::Code;
 use crate::jobs::{label, roots};
 use crate::watch::args::WatchArgs;

@@ -1,5 +1,6 @@
 //! A process of the job that ended, stopped, never came or is busy elsewhere.
 
+pub(super) mod launcher_waits;
 pub(super) mod missing_rank;
 pub(super) mod oom_killed;
 pub(super) mod peer_process_died;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_knowledge::command::{LOCAL_RANK, RANK, WORLD, option};
 use ringleader_knowledge::program::is_launch;
 use ringleader_model::{Case, Fact, Host, LocalRank, Observation, Pid, ProcessRow, Rank, Who, rank_in_path};
 
@@ -19,32 +20,9 @@ pub(super) enum Basis {
 
 /// Processes of one host whose order of starting is taken for that of their ranks.
 const MAX_STACKS: usize = 64;
-/// Options that give a process its rank, and its local rank.
-const RANK: &[&str] = &["rank", "global_rank", "process_id", "proc_id", "process_index"];
-const LOCAL_RANK: &[&str] = &["local_rank"];
-const WORLD: &[&str] = &["world_size", "world", "num_processes", "nprocs", "n_procs"];
 /// Options of launchers.
 const PER_NODE: &[&str] = &["nproc_per_node", "num_gpus", "num_processes", "np", "n", "nprocs"];
 const NODES: &[&str] = &["nnodes", "num_nodes", "num_machines"];
-
-/// The number that an option has in a command line: `--local-rank=3`, `--local_rank 3`.
-fn option(command: &str, names: &[&str]) -> Option<u32> {
-    let mut words = command.split_ascii_whitespace().peekable();
-    while let Some(word) = words.next() {
-        let Some(word) = word.strip_prefix('-') else { continue };
-        let (name, value) = match word.trim_start_matches('-').split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (word.trim_start_matches('-'), words.peek().copied()),
-        };
-        let is_it = names
-            .iter()
-            .any(|known| known.bytes().eq(name.bytes().map(|b| if b == b'-' { b'_' } else { b })));
-        if is_it && let Some(number) = value.and_then(|v| v.trim_matches(['"', '\'']).parse().ok()) {
-            return Some(number);
-        }
-    }
-    None
-}
 
 /// World sizes that command lines give.
 pub(super) fn world_sizes(table: &[ProcessRow]) -> impl Iterator<Item = u32> + '_ {
@@ -170,18 +148,5 @@ fn of_table(
             };
             found.push((Basis::Order, who));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{LOCAL_RANK, RANK, option};
-
-    #[test]
-    fn numbers_of_options() {
-        assert_eq!(option("python train.py --local_rank=3 --rank 7", RANK), Some(7));
-        assert_eq!(option("python train.py --local-rank 3", LOCAL_RANK), Some(3));
-        assert_eq!(option("python train.py --lora-rank 16 --rank=x", RANK), None);
-        assert_eq!(option("python train.py rank 5", RANK), None);
     }
 }

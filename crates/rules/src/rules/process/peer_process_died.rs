@@ -19,6 +19,7 @@
 //! # References
 //! NCCL user guide, troubleshooting; ncclRemoteError.
 
+use ringleader_knowledge::message::{About, Role, Row};
 use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, RankSet, TorchEvent, Weight};
 
 use crate::drafting;
@@ -106,6 +107,20 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             (false, true) => "does not answer RAS: it has exited, is stopped or is cut off".to_owned(),
             (false, false) => "left no record".to_owned(),
         };
+        // A rank that says itself what it failed of is not silent.
+        let has_spoken = scene.stated().all().iter().any(|stated| {
+            let names = |row: Row| {
+                row.about() == About::Speaker && matches!(row.role(), Role::States | Role::Suggests)
+            };
+            stated.row().is_some_and(names)
+                && stated.culprits(scene.roster()).iter().any(|culprit| culprit.rank == Some(rank))
+                && !stated.was_overcome(scene.case())
+        });
+        let most = match is_seen_gone {
+            _ if has_spoken => Confidence::Low,
+            true => Confidence::High,
+            false => Confidence::Medium,
+        };
         let signs = condition.map(Condition::signs_of_leaving).unwrap_or_default();
         let dead = condition.and_then(|c| c.state.as_ref()).filter(|(s, _)| *s == ProcessState::Zombie);
         findings.extend(
@@ -122,7 +137,7 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
                     suspect.awaited_in
                 ),
             )
-            .at_most(if is_seen_gone { Confidence::High } else { Confidence::Medium })
+            .at_most(most)
             .weight(Weight::Symptom)
             .confidence(if gone { Confidence::Medium } else { Confidence::Low })
             .evidence(signs)
@@ -214,7 +229,7 @@ fn bare_launcher_failure(scene: &Scene<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::TorchEvent;
+    use ringleader_model::{TorchEvent, Who};
 
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
@@ -249,6 +264,18 @@ mod tests {
         let verdict = crate::diagnose(&job.raised(Some(1), "RuntimeError", killed, &[]).case);
         assert_ne!(verdict.cause, ringleader_model::Cause::PeerProcessDied);
         assert_eq!(verdict.culprits.first().and_then(|c| c.rank), Some(ringleader_model::Rank(1)));
+    }
+
+    #[test]
+    fn a_rank_that_is_gone_and_said_why() {
+        let gone = || Stage::job(2).rings(&["ar:9*12", "ar:9*12 ar:9?"]).ring_gone(0);
+        gone().concludes(&RULE, "peer-process-died 0, medium");
+        let full = "OSError: [Errno 28] No space left on device: '/ckpt/60.ckpt'";
+        let spoke = gone().says(Who::rank(0), full);
+        assert_eq!(crate::diagnose(&spoke.case).cause, ringleader_model::Cause::StorageFailure);
+        spoke.concludes(&RULE, "peer-process-died 0, low");
+        // What the other one said is no word of it.
+        gone().says(Who::rank(1), full).concludes(&RULE, "peer-process-died 0, medium");
     }
 
     #[test]

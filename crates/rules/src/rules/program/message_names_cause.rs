@@ -27,9 +27,9 @@
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
-use ringleader_knowledge::message::{Role, Row};
+use ringleader_knowledge::message::{self, Role, Row};
 use ringleader_knowledge::signal::SIGABRT;
-use ringleader_model::{Cause, Confidence, Finding, Impact, TorchEvent, Weight};
+use ringleader_model::{Cause, Confidence, Finding, Frame, Impact, Rank, TorchEvent, Weight, user_frame};
 
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::process::fate::End;
@@ -106,7 +106,10 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
         Role::States => (Weight::Derived, Confidence::Medium),
         _ => (Weight::Symptom, Confidence::Low),
     };
-    let culprits = stated.culprits(scene.roster());
+    let mut culprits = stated.culprits(scene.roster());
+    for culprit in &mut culprits {
+        culprit.place = culprit.place.take().or_else(|| place(scene, row, culprit.rank?).cloned());
+    }
     let title = if culprits.is_empty() {
         row.says().to_owned()
     } else {
@@ -128,6 +131,17 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
     draft.build()
 }
 
+/// Where the program of a rank was, if it raised an exception with this message.
+fn place<'a>(scene: &Scene<'a>, row: Row, rank: Rank) -> Option<&'a Frame> {
+    scene.statements().find_map(|statement| {
+        let TorchEvent::Exception(exception) = statement.event else { return None };
+        let is_its = || scene.roster().speaker(statement.observation) == Some(rank);
+        let text = format!("{}: {}", exception.class, exception.message);
+        let said = message::best(text.lines().next()?)?;
+        (said.row.id() == row.id() && is_its()).then(|| user_frame(&exception.frames)).flatten()
+    })
+}
+
 /// A rank aborted, and this message was its last word.
 fn was_last_word(scene: &Scene<'_>, row: Row) -> bool {
     scene.fates().all().any(|(rank, fate)| {
@@ -138,25 +152,13 @@ fn was_last_word(scene: &Scene<'_>, row: Row) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Cite, Fact, Said, SaidForm, SourceId, SourceKind, Who};
+    use ringleader_model::Who;
 
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
 
     fn saying(text: &str, who: Who) -> Stage {
-        let mut rows = Vec::new();
-        ringleader_knowledge::message::classify(text, &mut rows);
-        let said = Said {
-            template: ringleader_knowledge::form::template(text).into(),
-            count: 1,
-            last: Cite { source: SourceId(0), line: 1, start: 0, end: 1 },
-            last_at: None,
-            form: SaidForm::default(),
-            named: ringleader_model::Named::default(),
-            rows: rows.iter().map(|m| m.row.id()).collect(),
-            is_read: false,
-        };
-        Stage::new().push(SourceKind::PlainText, who, Fact::Said(Box::new(said)))
+        Stage::new().says(who, text)
     }
 
     #[test]

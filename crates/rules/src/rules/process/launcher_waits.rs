@@ -1,0 +1,150 @@
+//! # What it shows
+//! A launcher waits in its rendezvous: not all nodes have come, and no rank has been started.
+//!
+//! # Why it happens
+//! The launcher of another node was not started, ended, was given another number of nodes, another address or another id,
+//! or does not reach the master.
+//!
+//! # Evidence
+//! Its stack, twice; its command line.
+//!
+//! # What looks like it but is not
+//! The nodes of a job start within seconds or minutes of each other: a single look shows no more than that. Ranks that
+//! are there and wait for others are another matter.
+//!
+//! # What to do
+//! On the other nodes see whether the launcher runs, with the same number of nodes, address and id, and whether the
+//! master's port answers from there.
+//!
+//! # References
+//! PyTorch docs, torchrun, rendezvous; pytorch/pytorch torch/distributed/elastic/agent/server/api.py, _rendezvous.
+
+use std::collections::BTreeMap;
+
+use ringleader_correlate::Scene;
+use ringleader_knowledge::command;
+use ringleader_model::{
+    Cause, Confidence, Evidence, Frame, Impact, Observation, Pid, ProcessStacks, SourceKind, Weight,
+};
+
+use crate::rule::{Draft, Outcome, Rule};
+
+/// The rule.
+pub(in crate::rules) static RULE: Rule = Rule {
+    id: "launcher-waits",
+    title: "a launcher waits for the other nodes",
+    since: "0.3",
+    doc: include_str!("launcher_waits.rs"),
+    check,
+};
+
+/// Options with the number of nodes.
+const NODES: &[&str] = &["nnodes", "num_nodes", "num_machines"];
+/// Where it tries to connect to the store that the first node serves.
+const CONNECTS: [&str; 2] = ["SocketConnectOp", "TCPClient::connect"];
+
+fn check(scene: &Scene<'_>) -> Outcome {
+    // Where ranks are, they have more to say.
+    if scene.conditions().all().any(|(_, condition)| condition.stand.is_some()) {
+        return Outcome::Clear;
+    }
+    let mut launchers: BTreeMap<Option<Pid>, Vec<(&Observation, &ProcessStacks)>> = BTreeMap::new();
+    for (observation, stacks) in scene.stacks().filter(|(_, stacks)| frames(stacks).any(is_rendezvous)) {
+        launchers.entry(stacks.pid).or_default().push((observation, stacks));
+    }
+    let Some((pid, looks)) = launchers.into_iter().max_by_key(|(_, looks)| looks.len()) else {
+        return Outcome::Clear;
+    };
+    let rows = scene.process_tables().flat_map(|(_, table)| &table.rows);
+    let listed = rows.filter(|row| pid.is_some() && row.pid == pid).map(|row| &*row.command);
+    let mut commands = looks.iter().filter_map(|(_, stacks)| stacks.command.as_deref()).chain(listed);
+    let n_nodes = commands.find_map(|line| command::option(line, NODES).filter(|n| *n > 1));
+    let is_outside = looks.iter().all(|(_, stacks)| frames(stacks).any(connects));
+    let waits = match (is_outside, n_nodes) {
+        (true, Some(n)) => format!("does not reach the master of its {n} nodes"),
+        (true, None) => "does not reach the master".to_owned(),
+        (false, Some(n)) => format!("waits for the other ones of {n} nodes"),
+        (false, None) => "waits for other nodes".to_owned(),
+    };
+    let title = format!("the launcher {waits}: it is in the rendezvous, and no rank has been started here");
+    let evidence = looks.iter().take(2).filter_map(|(observation, stacks)| {
+        let frame = frames(stacks).find(|frame| is_rendezvous(frame))?;
+        let text = format!("{} ({}:{})", frame.function, frame.file, frame.line);
+        Some(Evidence { cite: observation.cite, text, kind: SourceKind::Stacks })
+    });
+    let draft = Draft::new(RULE.id, Cause::MissingRank, title)
+        .weight(Weight::Derived)
+        .confidence(if looks.len() > 1 { Confidence::Medium } else { Confidence::Low })
+        .evidence(evidence)
+        .advise_command(
+            Impact::Harmless,
+            "on the other nodes see whether the launcher runs, with the same number of nodes, address and id",
+            "ps -eo pid,etime,args | grep -E 'torchrun|distributed.run|accelerate'",
+        )
+        .advise(
+            Impact::Harmless,
+            "from there, see whether the name of the master resolves and its port answers",
+        );
+    Outcome::from_findings(draft.build().into_iter().collect())
+}
+
+fn frames(stacks: &ProcessStacks) -> impl Iterator<Item = &Frame> {
+    stacks.threads.iter().flat_map(|thread| &thread.frames)
+}
+
+fn is_rendezvous(frame: &Frame) -> bool {
+    frame.file.ends_with("elastic/agent/server/api.py")
+        && frame.function.rsplit('.').next() == Some("_rendezvous")
+}
+
+fn connects(frame: &Frame) -> bool {
+    CONNECTS.iter().any(|name| frame.function.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Fact, Frame, Pid, ProcessStacks, SourceKind, ThreadStack, Who};
+
+    use super::RULE;
+    use crate::trial::{Stage, Trial as _};
+
+    const WAITS: (&str, u32, &str) =
+        ("torch/distributed/elastic/agent/server/api.py", 514, "SimpleElasticAgent._rendezvous");
+    const RUNS: (&str, u32, &str) =
+        ("torch/distributed/elastic/agent/server/api.py", 902, "SimpleElasticAgent._invoke_run");
+
+    fn launcher(stage: Stage, frames: &[(&str, u32, &str)]) -> Stage {
+        let frames = frames.iter().map(|(file, line, function)| Frame {
+            function: (*function).into(),
+            file: (*file).into(),
+            line: *line,
+        });
+        let thread = ThreadStack { frames: frames.collect(), ..ThreadStack::default() };
+        let stacks = ProcessStacks {
+            pid: Some(Pid(77)),
+            command: Some("torchrun --nnodes=2 --nproc-per-node=8 train.py".into()),
+            threads: vec![thread],
+            ..ProcessStacks::default()
+        };
+        stage.push(SourceKind::Stacks, Who::default(), Fact::Stacks(Box::new(stacks)))
+    }
+
+    #[test]
+    fn one_look_and_two() {
+        let once = || launcher(Stage::job(1), &[WAITS, RUNS]);
+        once().concludes(&RULE, "missing-rank , low");
+        let twice = launcher(once(), &[WAITS, RUNS]);
+        assert!(twice.finding(&RULE).title.contains("waits for the other ones of 2 nodes"));
+        twice.concludes(&RULE, "missing-rank , medium");
+        let connects = ("libtorch_cpu.so", 0, "c10d::detail::TCPClient::connect");
+        let outside = launcher(Stage::job(1), &[connects, WAITS, RUNS]);
+        assert!(outside.finding(&RULE).title.contains("does not reach the master of its 2 nodes"));
+    }
+
+    #[test]
+    fn a_launcher_of_ranks() {
+        launcher(Stage::job(1), &[RUNS]).silent(&RULE);
+        let rank = [("train.py", 9, "main")];
+        launcher(launcher(Stage::job(1), &[WAITS, RUNS]), &[WAITS, RUNS]).stands(0, &rank).silent(&RULE);
+    }
+}
