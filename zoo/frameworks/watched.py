@@ -6,7 +6,7 @@
 DIR contains a folder per run, with meta.json and watch.log. A verdict is right if its cause is the planted one or one that
 the declaration lists as defensible; its rank is right if it names exactly the planted ranks (counted apart: or another set of ranks
 that the declaration lists as defensible). A healthy run is quiet if it got no verdict
-but `none` or `undecided`.
+but `none` or `undecided`. A run that the end of the whole program of runs cut short, long before its own limit, is not counted.
 """
 
 import argparse
@@ -40,6 +40,15 @@ def verdicts(path):
     return found
 
 
+def was_cut(path, fault):
+    try:
+        with open(path) as file:
+            meta = json.load(file)
+    except (OSError, ValueError):
+        return False
+    return meta.get("limit", False) and meta.get("seconds", 0) < fault.limit - 5
+
+
 def also(fault):
     return {fault.cause, *fault.also}
 
@@ -53,6 +62,11 @@ def main():
     for name in sorted(os.listdir(given.dir)):
         fault = BY_NAME.get(name)
         if fault is None or not os.path.isdir(os.path.join(given.dir, name)):
+            continue
+        if was_cut(os.path.join(given.dir, name, "meta.json"), fault):
+            count["cut"] += 1
+            if given.table:
+                print(f"{name:34} cut short")
             continue
         said = verdicts(os.path.join(given.dir, name, "watch.log"))
         last = said[-1] if said else {"cause": "-", "culprits": []}
@@ -77,7 +91,7 @@ def main():
     print(
         f"faults {count['faults']}: a verdict {count['said']}, cause {count['cause']}, rank {count['rank']} "
         f"({count['rank also']} with the defensible ones) of {count['with ranks']}; "
-        f"healthy {count['healthy']}, quiet {count['quiet']}"
+        f"healthy {count['healthy']}, quiet {count['quiet']}; cut short {count['cut']}"
     )
 
 

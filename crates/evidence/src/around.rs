@@ -1,7 +1,7 @@
 //! Lines around cited places, read again: contents are not kept, and a report or an assistant wants to see more of them.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
 
 use crate::{Extract, Limits, Scratch, archive};
@@ -15,6 +15,8 @@ pub struct Place {
     pub span: (u64, u64),
     /// The line that is meant, counted from 1; 0 if unknown. Of a long span it alone is wanted.
     pub line: u32,
+    /// What is said of it: of a long span whose first line is given, the line that has most of these words is wanted.
+    pub words: String,
 }
 
 /// The lines around a place. Long lines are cut; of a line that redraws itself only its last state counts.
@@ -28,6 +30,8 @@ pub struct Around {
     pub lines: Vec<String>,
     /// Lines after it.
     pub after: Vec<String>,
+    /// The line was found by what is said of it: another one was given.
+    pub is_found: bool,
 }
 
 /// Before the first line that is wanted, this much is searched for the lines before it, bytes.
@@ -38,6 +42,8 @@ const MAX_LINES: usize = 8;
 const MAX_TRACEBACK: u64 = 200;
 /// Lines that are held while the next ones are read.
 const HELD_LINES: usize = 256;
+/// A line is the one that is meant if it has this share of the letters of what is said of it.
+const MEANT: f64 = 0.5;
 /// Bytes of one line.
 const LINE_BYTES: usize = 2 << 10;
 /// Bytes that are passed over at once.
@@ -65,8 +71,8 @@ pub fn around(
         let Some(list) = wanted.get(source) else { return };
         let mut lines = Lines::new(input);
         for at in list {
-            let line = places.get(*at).map_or(0, |place| u64::from(place.line));
-            let around = lines.around(span(*at), line, n_lines);
+            let Some(place) = places.get(*at) else { continue };
+            let around = lines.around(place, n_lines);
             if let Some(slot) = found.borrow_mut().get_mut(*at) {
                 *slot = around;
             }
@@ -74,6 +80,11 @@ pub fn around(
     };
     archive::tap_any(path, input, &mut Scratch::default(), limits, &mut Extract::default(), &tap);
     found.into_inner()
+}
+
+/// Words and numbers.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
 
 /// One line that was read.
@@ -107,7 +118,8 @@ impl<'i> Lines<'i> {
         }
     }
 
-    fn around(&mut self, (start, end): (u64, u64), line: u64, n_lines: usize) -> Option<Around> {
+    fn around(&mut self, place: &Place, n_lines: usize) -> Option<Around> {
+        let ((start, end), line) = (place.span, u64::from(place.line));
         if (start, end) == (0, 0) && line > 0 {
             return self.numbered(line, n_lines as u64);
         }
@@ -129,10 +141,15 @@ impl<'i> Lines<'i> {
         let is_long =
             self.held.back().is_some_and(|held| held.start < end && held.number >= first + MAX_LINES as u64);
         let is_traceback = is_long && line <= first && self.is_traceback(first);
+        let mut is_found = false;
         let (low, high) = match is_long {
             true if line > first => (line, line),
             true if is_traceback => self.end_of(first, end),
-            true => (first, first + MAX_LINES as u64 / 2 - 1),
+            true => {
+                let meant = self.meant(first, end, &place.words);
+                is_found = meant.is_some_and(|meant| meant > first);
+                meant.map_or((first, first + MAX_LINES as u64 / 2 - 1), |meant| (meant, meant))
+            }
             false => {
                 let last = self.held.iter().filter(|held| is_meant(held)).map(|held| held.number).max()?;
                 (first, last)
@@ -146,7 +163,22 @@ impl<'i> Lines<'i> {
         let lines = text(low, high);
         let before = text(low.saturating_sub(n_lines as u64), low - 1);
         let after = text(high + 1, high + n_lines as u64);
-        (!lines.is_empty()).then_some(Around { line: low, before, lines, after })
+        (!lines.is_empty()).then_some(Around { line: low, before, lines, after, is_found })
+    }
+
+    /// The first line before the offset `end`, from `first` on, that has most of these words, if it has many.
+    fn meant(&mut self, first: u64, end: u64, words: &str) -> Option<u64> {
+        let wanted: BTreeSet<&str> = parts(words).collect();
+        let total: usize = wanted.iter().map(|word| word.len()).sum();
+        let is_within = |held: &Line| held.start < end && held.number + 2 < first + HELD_LINES as u64;
+        while self.held.back().is_some_and(is_within) && self.line() {}
+        let has = |held: &Line| -> usize {
+            let own: BTreeSet<&str> = parts(&held.text).collect();
+            own.intersection(&wanted).map(|word| word.len()).sum()
+        };
+        let within = self.held.iter().filter(|held| held.number >= first && held.start < end);
+        let (number, most) = within.map(|held| (held.number, has(held))).rev().max_by_key(|(_, n)| *n)?;
+        (most as f64 >= MEANT * total as f64 && total > 0).then_some(number)
     }
 
     /// Python prints the innermost call and the error last.
@@ -174,7 +206,7 @@ impl<'i> Lines<'i> {
         let lines = text(&|number| number == line);
         let before = text(&|number| number < line && number + n_lines >= line);
         let after = text(&|number| number > line && number <= line + n_lines);
-        (!lines.is_empty()).then_some(Around { line, before, lines, after })
+        (!lines.is_empty()).then_some(Around { line, before, lines, after, is_found: false })
     }
 
     /// Passes over lines, up to the one with this number.
@@ -259,7 +291,7 @@ mod tests {
     use super::*;
 
     fn place(source: &str, start: u64, end: u64) -> Place {
-        Place { source: source.to_owned(), span: (start, end), line: 0 }
+        Place { source: source.to_owned(), span: (start, end), line: 0, words: String::new() }
     }
 
     #[test]
@@ -285,17 +317,22 @@ mod tests {
     #[test]
     fn of_a_long_place_the_line_that_is_meant() {
         let text: String = (1..=60).map(|n| format!("row {n}") + "\n").collect();
-        let of_line = |line: u32| {
-            let places = [Place { source: "t".into(), span: (0, text.len() as u64), line }];
+        let of = |line: u32, words: &str| {
+            let places = [Place { line, words: words.to_owned(), ..place("t", 0, text.len() as u64) }];
             around("t", &mut text.as_bytes(), &places, 1, &Limits::default()).remove(0).unwrap()
         };
+        let of_line = |line| of(line, "");
         let meant = of_line(30);
         assert_eq!(
             (meant.line, meant.before, meant.lines, meant.after),
             (30, vec!["row 29".to_owned()], vec!["row 30".to_owned()], vec!["row 31".to_owned()])
         );
-        assert_eq!(of_line(1).lines.len(), 4);
-        let by_number = [Place { source: "t".into(), span: (0, 0), line: 45 }];
+        assert_eq!((of_line(1).lines.len(), of_line(1).is_found), (4, false));
+        // Or the one that has the words of what is said of it.
+        let said = of(1, "at row 42");
+        assert_eq!((said.line, &said.lines[..], said.is_found), (42, &["row 42".to_owned()][..], true));
+        assert_eq!(of(1, "nothing of the kind").lines.len(), 4);
+        let by_number = [Place { line: 45, ..place("t", 0, 0) }];
         let found = around("t", &mut text.as_bytes(), &by_number, 2, &Limits::default()).remove(0).unwrap();
         assert_eq!((found.lines, found.before.len(), found.after.len()), (vec!["row 45".to_owned()], 2, 2));
     }
@@ -308,7 +345,7 @@ mod tests {
             .concat();
         let trace = format!("Traceback (most recent call last):\n{frames}ValueError: x\n");
         let text = format!("step 1\n{trace}after\n");
-        let places = [Place { source: "t".into(), span: (7, 7 + trace.len() as u64), line: 2 }];
+        let places = [Place { line: 2, ..place("t", 7, 7 + trace.len() as u64) }];
         let found = around("t", &mut text.as_bytes(), &places, 1, &Limits::default()).remove(0).unwrap();
         assert_eq!(found.lines[1..], ["  File \"a.py\", line 9, in f9", "    f9()", "ValueError: x"]);
         assert_eq!((found.line, found.lines.len(), &found.after[..]), (18, 4, &["after".to_owned()][..]));

@@ -76,6 +76,16 @@ impl Subcommand for CollectArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let (text, code) = if self.nodes.is_asked() { nodes::run(self)? } else { here(self)? };
         print(&text)?;
+        // Everything else was collected first: what is there now may be gone soon.
+        let is_asked_here = !self.nodes.is_asked() && code == Code::NothingFound;
+        for path in self.paths.iter().filter(|_| is_asked_here) {
+            if let Err(source) = path.symlink_metadata()
+                && source.kind() == io::ErrorKind::NotFound
+            {
+                let help = "everything else was collected; name files and folders that are there";
+                return Err(Failure::NoSuchPath { path: path.clone(), source, help });
+            }
+        }
         Ok(code.into())
     }
 }

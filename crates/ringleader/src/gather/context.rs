@@ -25,15 +25,17 @@ pub(crate) fn add(report: &mut Report, paths: &[PathBuf]) {
             source: cited.source.clone(),
             span: (cited.span[0], cited.span[1]),
             line: cited.line.unwrap_or(0),
+            words: cited.text.clone(),
         })
         .collect();
     let found = read(paths, &places, LINES);
     for (cited, around) in report.citations_mut().zip(found) {
-        cited.context = around.map(|Around { before, lines, after, line }| Context {
-            line: u32::try_from(line).unwrap_or(u32::MAX),
-            before,
-            lines,
-            after,
+        cited.context = around.map(|Around { before, lines, after, line, is_found }| {
+            let line = u32::try_from(line).unwrap_or(u32::MAX);
+            if is_found {
+                cited.line = Some(line);
+            }
+            Context { line, before, lines, after }
         });
     }
 }

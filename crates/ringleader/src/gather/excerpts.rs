@@ -25,7 +25,12 @@ pub(crate) fn excerpts(case: &Case, paths: &[PathBuf]) -> Vec<Excerpt> {
     let n_bytes: u64 = texts.iter().map(|source| source.size_bytes).sum();
     texts.truncate(MAX_FILES);
     let is_small = n_bytes <= WHOLE_BYTES;
-    let place = |source: &Source, at: u64| Place { source: source.path.clone(), span: (at, at + 1), line: 0 };
+    let place = |source: &Source, at: u64| Place {
+        source: source.path.clone(),
+        span: (at, at + 1),
+        line: 0,
+        words: String::new(),
+    };
     let heads: Vec<Place> = texts.iter().map(|source| place(source, 0)).collect();
     let n_head = if is_small { ALL_LINES } else { HEAD_LINES };
     let mut found: Vec<Excerpt> = Vec::new();

@@ -235,7 +235,8 @@ fn clean(report: &mut Report) {
 fn lines(asked: &Lines, roots: &Roots) -> Result<String, String> {
     let paths = roots.all(&asked.paths)?;
     let around = asked.around.unwrap_or(20).min(MAX_LINES / 2);
-    let place = Place { source: asked.source.clone(), span: (0, 0), line: asked.line.max(1) };
+    let place =
+        Place { source: asked.source.clone(), span: (0, 0), line: asked.line.max(1), words: String::new() };
     let found = context::read(&paths, &[place], around as usize);
     let Some(found) = found.into_iter().next().flatten() else {
         return Err(format!("no line {} of '{}' in these paths", asked.line, plain(&asked.source)));

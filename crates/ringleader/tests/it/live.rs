@@ -242,6 +242,18 @@ fn who_is_not_there_is_not_healthy() {
 }
 
 #[test]
+fn a_path_that_is_not_there_is_an_error_and_the_rest_is_collected() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bundle, absent) = (folder.path().join("b.tar.zst"), folder.path().join("absent"));
+    let pid = std::process::id().to_string();
+    let plain = ["collect", "--no-logs", "--no-stacks", "--no-ras", "--pid", &pid, "-o"];
+    let (code, said) =
+        ringleader(&[&plain[..], &[bundle.to_str().unwrap(), absent.to_str().unwrap()]].concat());
+    assert!(code == Some(2) && bundle.exists(), "{said}");
+    assert!(said.contains(&format!("error: failed to find {}", absent.display())), "{said}");
+}
+
+#[test]
 fn without_logs_a_bundle_has_none_and_paths_that_are_named_go_in() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("extra")).unwrap();
