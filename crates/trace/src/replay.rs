@@ -181,6 +181,11 @@ fn host(
     }) else {
         return NOTHING;
     };
+    // A recorder that stops waits for the GPU: that is behind the last step, and no wait of the program.
+    let is_behind = steps.all.last().is_some_and(|last| call.start_ns >= last.host.1);
+    if kind == RuntimeCall::Synchronize && is_behind {
+        return NOTHING;
+    }
     let gap = Intervals::of([(from, to)]);
     let overhead = view.overhead.length_within(from, to);
     let data = view.loading.within(from, to);
@@ -247,10 +252,12 @@ const OUTSIDE_NS: i64 = 400_000;
 /// Share of launches, percent, that end with their own work where launches block: a slow host is behind the GPU in some.
 const BLOCKING_PCT: usize = 80;
 
-/// Whether the program has set that every launch waits for its work.
+/// Whether the program has set that every launch waits for its work. Short work ends before a launch returns anyway, where the host
+/// is behind: what is longer than a launch decides.
 fn launches_block(view: &View<'_>) -> bool {
     let (mut n, mut n_waited) = (0_usize, 0_usize);
-    for (at, work) in view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Compute) {
+    let is_long = |w: &DeviceWork| w.kind == WorkKind::Compute && w.end_ns - w.start_ns >= LONG_NS;
+    for (at, work) in view.work().iter().enumerate().filter(|(_, w)| is_long(w)) {
         let Some(call) = view.launch(at) else { continue };
         n += 1;
         n_waited += usize::from(call.end_ns + CLOSE_NS >= work.end_ns);

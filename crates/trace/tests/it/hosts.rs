@@ -130,7 +130,7 @@ fn with_long_launches(each: usize) -> [Timeline; 2] {
     let mut timelines = ranks(0, 0);
     for timeline in &mut timelines {
         for span in timeline.host_spans.iter_mut().filter(|span| span.name == 2) {
-            span.start_ns -= 15_000;
+            span.start_ns -= 45_000;
         }
         let launches: Vec<HostSpan> =
             timeline.host_spans.iter().filter(|span| span.name == 2).copied().collect();
@@ -138,7 +138,7 @@ fn with_long_launches(each: usize) -> [Timeline; 2] {
             let Some(launch) = launches.iter().find(|launch| launch.link == work.correlation) else {
                 continue;
             };
-            (work.start_ns, work.end_ns) = (launch.end_ns - 9_000, launch.end_ns - 1_000);
+            (work.start_ns, work.end_ns) = (launch.end_ns - 39_000, launch.end_ns - 1_000);
         }
         timeline.work.sort_by_key(|work| work.start_ns);
     }
