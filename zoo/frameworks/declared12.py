@@ -44,7 +44,16 @@ JOBS = [
     Job("patents", "f12_patents.py", "write_titles.py", "patents", "torchrun", r"step 20 loss", packages=("transformers", "accelerate", "torch")),
     Job("crops", "f12_crops.py", "phenology.py", "fields", "torchrun", r"step 20 loss"),
     Job("folktales", "f12_folktales.py", "tell.py", "tales", "torchrun", r"step 20 loss"),
+    Job("crosswords", "f12_crosswords.py", "compose.py", "crosswords", "torchrun", r"round 10 loss"),
+    Job("parcels", "f12_parcels.py", "eta.py", "delivery", "loop", r"step 20 loss"),
+    Job("glaciers", "f12_glaciers.py", "melt.py", "icefield", "loop", r"step 20 loss", packages=("jax",)),
+    Job("bones", "f12_bones.py", "recon.py", "tomo", "loop", r"iteration 20 residual", packages=("cupy",)),
 ]
+
+PARCELS = ("export MASTER_ADDR=localhost MASTER_PORT={port} WORLD_SIZE=2\nfor r in 0 1; do\n"
+           "  RANK=$r LOCAL_RANK=$r python -u {script} --control $(({port} + 1)) {args} > logs/eta.$r.log 2>&1 &\ndone\nwait\n")
+GLACIERS = ("for r in 0 1; do\n  LOCAL_RANK=$r python -u {script} --coordinator 127.0.0.1:{port} --process-id $r {args} > logs/melt-$r.log 2>&1 &\ndone\nwait\n")
+BONES = ("for r in 0 1; do\n  LOCAL_RANK=$r python -u {script} --rank $r --world 2 --port {port} {args} > logs/recon.$r.txt 2>&1 &\ndone\nwait\n")
 
 WAIT = ("--timeout", "30")
 LONG = ("--minutes", "20")
@@ -171,7 +180,6 @@ slow("crops", "lags", "from step 200 on rank 0 correlates its readings with them
 
 # ------------------------------------------------------------------------- two stages, send and recv with headers, torchrun
 SENT = "        dist.send(hidden, self.peer)\n"
-EMPTY = "        hidden = torch.empty(rows, length, self.dim, dtype=torch.bfloat16, device=self.device)\n"
 BEGAN = "        began, step = time.time(), 0\n"
 BACKWARD = "            number, ids, hidden = waiting.pop(0)\n"
 PART = "        ids = tales.batch(self.o.rows, self.o.longest).to(self.device)\n"
@@ -187,8 +195,6 @@ fault("folktales", "no-words", "stage 1 leaves out a part without words, and doe
       edits=((BACKWARD, BACKWARD + "            if step == 50 and number == 3:\n                self.log.warning(\"part %d has no words, left out\", number)\n                continue\n"),))
 fault("folktales", "trimmed", "stage 0 sends long tales trimmed, with the length before in the header (first steps)", "shape-mismatch", "unmatched-p2p " + SIZES, (0,), early=True, ranks_also=ANY, extra="fr", args=(*WAIT, *LONG), ready="weights on",
       edits=((SENT, SENT.replace("hidden,", "hidden[:, :208].contiguous(),")),))
-fault("folktales", "whole-floats", "stage 1 expects float32, stage 0 sends bfloat16 (first step)", "dtype-mismatch", "shape-mismatch unmatched-p2p " + SIZES, (1,), early=True, ranks_also=ANY, extra="fr", args=(*WAIT, *LONG), ready="weights on",
-      edits=((EMPTY, EMPTY.replace("torch.bfloat16", "torch.float32")),))
 fault("folktales", "sigkill", "kill -9 of stage 0", "process-killed", "peer-process-died", (0,), args=(*WAIT, *LONG), act=(0, "SIGKILL"), extra="fr")
 fault("folktales", "no-easy-tales", "the mean over the easy tales of the evaluation, of which there are none: ZeroDivisionError of rank 1", "application-exception", "", (1,), args=(*WAIT, *LONG, "--eval-every", "40"),
       edits=((VALUE, "        easy = [loss for loss in losses if loss < 0.01]\n        if self.rank == 1:\n            self.log.info(\"easy tales %.4f\", sum(easy) / len(easy))\n" + VALUE),))
@@ -197,5 +203,100 @@ slow("folktales", "shared-lock", "stage 0 takes a lock for every second part, wh
             (BEGAN, BEGAN + "        if self.rank == 0:\n            subprocess.Popen([\"timeout\", \"240\", \"bash\", \"-c\", \"while :; do flock tales.lock sleep 0.03; sleep 0.015; done\"])\n"),
             (PART, "        if number % 2:\n            with open(\"tales.lock\", \"a\") as lock:\n                fcntl.flock(lock, fcntl.LOCK_EX)\n" + PART)))
 slow("folktales", "polite", "stage 1 sleeps 6 ms after each part", "pipeline-bubble sync-stalls " + SLOW, (1,), edits=((TOLD, TOLD + "            time.sleep(0.006)\n"),))
+
+# ------------------------------------------------------------------------- reinforcement learning, a learner and a writer, torchrun
+TAKEN = "        rollout = self.exchange.take()\n"
+GIVEN = "        self.exchange.give({\"ids\": ids, \"chance\": chance, \"reward\": reward})\n"
+NEWEST = "        self.exchange.weights(self.policy)\n        example = "
+TEXTS = "        texts = ids.tolist()\n"
+LEARNS = "        loss = self.learn(rollout)\n"
+healthy("crosswords", "more-epochs", "the learner goes through its rollout one to four times, in turn: rounds do not take the same time",
+        edits=((LEARNS, "        for epoch in range(1 + number % 4):\n            loss = self.learn(rollout)\n"),))
+fault("crosswords", "weights-first", "the writer waits for new weights before it gives what it wrote, the learner takes first (first round)", "collective-order-mismatch", "deadlock-cycle unmatched-p2p collective-desync", (1,), early=True,
+      ranks_also=ANY, extra="fr", args=(*WAIT, *LONG), ready="is the", edits=((GIVEN, ""), (NEWEST, "        self.exchange.weights(self.policy)\n" + GIVEN + "        example = ")))
+fault("crosswords", "no-verdict", "the writer asks a helper process for a verdict and never gets an answer (round 15)", "stuck-outside-collective", "slow-rank-stall", (1,), args=(*WAIT, *LONG), extra="spy2 fr",
+      edits=(("import os\nimport random\n", "import os\nimport random\nimport subprocess\n"),
+             (TEXTS, TEXTS + "        if number == 15:\n            critic = subprocess.Popen([\"sort\"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)\n            for text in texts[:20]:\n                print(\"\".join(ALPHABET[i] for i in text), file=critic.stdin, flush=True)\n"
+              "            verdict = critic.stdout.readline()\n")))
+fault("crosswords", "solved", "the notes of the writer have no entry 'solved': KeyError of rank 0 (round 5)", "application-exception", "", (0,), early=True, args=(*WAIT, *LONG), ready="is the",
+      edits=(("reward {both[1]['reward']:.3f}", "reward {both[1]['reward']:.3f} solved {both[1]['solved']:.2f}"),))
+fault("crosswords", "sigterm", "the whole job is told to end", "stopped-from-outside", "process-killed", (), args=LONG, act=("launcher", "SIGTERM"))
+corrupt("crosswords", "all-alike", "all rewards of a round are the same, the learner divides by their deviation (round 40): NaN, the training goes on", "nan-loss", "", (0,), ranks_also=((1,), (0, 1), ()),
+        edits=((TAKEN, TAKEN + "        if number == 40:\n            rollout[\"reward\"].clamp_(min=3.0)\n"), ("(reward.std() + 1e-4)", "reward.std()")))
+slow("crosswords", "plagiarism", "in every eighth round the writer compares its texts with each other in Python", SLOW + " sync-stalls", (1,),
+     edits=((TEXTS, TEXTS + "        if number % 8 == 0:\n            words = [\"\".join(ALPHABET[i] for i in t[self.o.length + 1:]) for t in texts]\n            for shift in range(4):\n"
+             "                same = max(sum(x == y for x, y in zip(a[shift:], b)) for a in words for b in words if a is not b)\n"),))
+slow("crosswords", "every-policy", "the learner saves its policy in each round", SLOW + " sync-stalls storage-failure", (0,),
+     edits=((LEARNS, LEARNS + "        torch.save(self.policy.state_dict(), \"newest.pt\")\n"),))
+
+# ------------------------------------------------------------------------- a table over all-to-all, three groups, a store for control, shell loop
+ASKS = "        return json.loads(self.store.get(key))\n"
+FAR = "            if self.step % self.o.test == 0:\n"
+READY = "        return [torch.from_numpy(x).to(device, non_blocking=True) for x in self.shelf.get()]\n"
+TRAINED = "            loss = self.train()\n"
+DENSE = "        dist.all_reduce(flat, group=self.dense)\n"
+healthy("parcels", "asks-again", "the first question for a plan fails at times: warnings, the second one is answered", loop=PARCELS,
+        edits=((ASKS, "        for attempt in range(3):\n            try:\n                if self.rank and step % 100 == 0 and attempt == 0:\n                    raise dist.DistStoreError(f\"Socket Timeout: wait timeout after 500ms, keys: /{key}\")\n"
+                "                return json.loads(self.store.get(key))\n            except dist.DistStoreError as error:\n                print(f\"WARNING: {error}, asks again ({attempt + 1}/3)\", flush=True)\n                time.sleep(0.5)\n"),))
+healthy("parcels", "export", "rank 0 exports its part of the table for 22 s, rank 1 waits", loop=PARCELS,
+        edits=((FAR, "            if self.step == 150 and self.rank == 0:\n                self.say(\"exports 1000000 rows\")\n                for part in self.table.weight[:44000].cpu().split(1000):\n                    np.savetxt(\"export.txt\", part.numpy()[:50])\n                    time.sleep(0.5)\n" + FAR),))
+fault("parcels", "notes-group", "rank 1 gathers its notes in the group of the dense layers, rank 0 in the group for notes (step 10)", "collective-desync", EXTRA + " " + DESYNC, (1,), early=True, ranks_also=ANY, extra="spy2 fr", loop=PARCELS,
+      args=(*WAIT, *LONG), ready="rows,", edits=(("dist.gather_object(entry, all_entries, 0, group=self.notes)", "dist.gather_object(entry, all_entries, 0, group=self.notes if self.rank == 0 else self.dense)"),))
+fault("parcels", "other-key", "rank 1 asks the store for a plan under a key that rank 0 does not set (step 20)", "stuck-outside-collective", "slow-rank-stall", (1,), ranks_also=((0, 1), (0,)), extra="spy2 fr", loop=PARCELS, args=(*WAIT, *LONG), ready="step 10 loss",
+      edits=((ASKS, "        return json.loads(self.store.get(key if self.rank == 0 else f\"plan/{self.rank}/{step}\"))\n"),))
+fault("parcels", "wide-rows", "rank 1 is started with wider rows (first step)", "shape-mismatch", "rank-env-misconfigured " + SIZES, (1,), early=True, ranks_also=ANY, extra="fr", args=(*WAIT, *LONG), ready="rows,",
+      loop=PARCELS.replace("for r in 0 1; do\n", "for r in 0 1; do\n  [ $r = 1 ] && more=\"--dim 96\"\n").replace("{args}", "{args} $more"))
+fault("parcels", "port-taken", "something else has the port", "port-in-use", "launcher-failure application-exception missing-rank", (), early=True, ranks_also=((0,), (0, 1)), port_taken=True, limit=120, loop=PARCELS, args=("--timeout", "40"))
+corrupt("parcels", "largest", "rank 1 asks for the largest of the gradients, rank 0 for their sum (first step)", "op-mismatch", "silent-corruption collective-desync undecided", (1,), early=True, ranks_also=ANY, loop=PARCELS, env=CALLS, extra="info",
+        edits=((DENSE, DENSE.replace("flat, ", "flat, dist.ReduceOp.MAX if self.rank else dist.ReduceOp.SUM, ")),))
+slow("parcels", "chatty", "rank 0 writes two hundred values into the store in each step", SLOW + " small-messages", (0,), loop=PARCELS,
+     edits=((TRAINED, TRAINED + "            if self.rank == 0:\n                for field in range(200):\n                    self.control.store.set(f\"loss/{field}\", f\"{loss:.6f}\")\n"),))
+slow("parcels", "addresses", "rank 1 sorts its addresses on the host before each step", "data-loading-bound " + SLOW, (1,), loop=PARCELS,
+     edits=((READY, "        ids, numbers, target = self.shelf.get()\n        if os.environ[\"RANK\"] == \"1\":\n            known, place = np.unique(ids[:, :12], return_inverse=True)\n        return [torch.from_numpy(x).to(device, non_blocking=True) for x in (ids, numbers, target)]\n"),))
+
+# ------------------------------------------------------------------------- JAX, weights split over the processes by jit, shell loop
+BATCH = "            batch = self.stations.read()\n"
+SUMMED = "            losses.append(float(loss))\n"
+STATIONS = "        self.stations, self.tests = Stations(o.seed, o.batch, o.days), "
+SAVED = "            self.say(f\"step {step} saved\")\n"
+healthy("glaciers", "larger-batches", "batches become larger at steps 60 and 120, with a compilation each", loop=GLACIERS, args=("--batch", "32"),
+        edits=((BATCH, "            if step in (60, 120):\n                self.stations.batch += 32\n                self.say(f\"step {step}: batches of {self.stations.batch}\")\n" + BATCH),))
+healthy("glaciers", "slow-archive", "process 0 packs the saved weights for 20 s, process 1 waits", loop=GLACIERS, args=("--save", "100"), extra="warn",
+        edits=((SAVED, SAVED + "            if step == 100:\n                self.say(\"packs melt.npz for the archive\")\n                time.sleep(20)\n"),))
+fault("glaciers", "first-test", "process 0 alone tests after five steps, which sums over the processes", "extra-collective", EXTRA + " stuck-outside-collective", (0,), early=True, loop=GLACIERS, args=LONG, ready="processes,", extra="spy2 info", env=CALLS,
+      end="silence", silence=40, edits=((SUMMED, SUMMED + "            if step == 5 and self.process == 0:\n                self.say(f\"first test {self.test(2):.5f}\")\n"),))
+fault("glaciers", "from-one", "the processes are told that they are 1 and 2 of two; process 0 does not exist", "rank-env-misconfigured", "missing-rank application-exception", (), early=True, ranks_also=(*EITHER, (2,), (1, 2)),
+      loop=GLACIERS.replace("--process-id $r", "--process-id $((r + 1))"), args=("--patience", "40"), limit=120)
+hung("glaciers", "lost-sensor", "a batch of process 1 lacks a sensor: TypeError (step 70)", "application-exception", "", (1,), loop=GLACIERS, args=LONG, extra="spy2",
+     edits=((BATCH, BATCH + "            if step == 70 and self.process == 1:\n                batch[\"weather\"] = batch[\"weather\"][..., :-1]\n"),))
+hung("glaciers", "sigkill", "kill -9 of process 0, which coordinates", "process-killed", "peer-process-died", (0,), loop=GLACIERS, args=LONG, act=(0, "SIGKILL"), extra="spy2")
+corrupt("glaciers", "own-weather", "each process draws weather of its own, which should be the same everywhere", "silent-corruption", "undecided", (), early=True, ranks_also=ANY, loop=GLACIERS,
+        edits=((STATIONS, STATIONS.replace("Stations(o.seed,", "Stations([o.seed, self.process],")),))
+slow("glaciers", "smoothing", "process 1 smooths each series on the host, one by one", SLOW + " data-loading-bound", (1,), loop=GLACIERS,
+     edits=((BATCH, BATCH + "            if self.process == 1:\n                window = np.hanning(9).astype(np.float32)\n                for station in batch[\"weather\"]:\n                    for sensor in range(SENSORS):\n"
+             "                        smooth = np.convolve(station[:, sensor], window, \"same\")\n"),))
+slow("glaciers", "snapshots", "from step 200 on process 0 writes a matrix of its weights to a file in each step", SLOW + " sync-stalls transfer-bound", (0,), loop=GLACIERS,
+     edits=((SUMMED, SUMMED + "            if self.process == 0 and step >= 200:\n                np.save(\"down.npy\", np.asarray(self.params[\"down\"].addressable_data(0)[0]))\n"),))
+
+# ------------------------------------------------------------------------- CuPy and its NCCL binding, shell loop
+SUMS = "        self.ring.sum(correction)\n"
+CORRECTS = "        correction = self.scanner.back(difference * self.rows)\n"
+ITERATES = "        residual = work.iterate()\n"
+healthy("bones", "smooth", "every fifth iteration both processes smooth the volume", loop=BONES,
+        edits=((ITERATES, ITERATES + "        if number % 5 == 0:\n            for axis in range(3):\n                work.volume += 0.25 * (cp.roll(work.volume, 1, axis) + cp.roll(work.volume, -1, axis) - 2 * work.volume)\n"),))
+hung("bones", "residual-first", "process 1 sums the residual before the correction (first iteration)", "collective-order-mismatch", "shape-mismatch dtype-mismatch " + SIZES, (1,), early=True, ranks_also=ANY, loop=BONES, args=LONG, ready="GPU", extra="spy2 info", env=CALLS,
+     edits=((SUMS, "        if self.ring.rank == 1:\n            residual = self.ring.sum(residual)\n" + SUMS), ("        self.ring.sum(residual)\n        return float(residual[0])\n", "        if self.ring.rank == 0:\n            self.ring.sum(residual)\n        return float(residual[0])\n")))
+hung("bones", "doubles", "process 1 sums its correction in float64, process 0 in float32 (first iteration)", "dtype-mismatch", "shape-mismatch application-exception " + SIZES, (1,), early=True, ranks_also=ANY, loop=BONES, args=LONG, ready="GPU", extra="spy2 info", env=CALLS,
+     edits=((SUMS, "        if self.ring.rank == 1:\n            correction = correction.astype(cp.float64)\n" + SUMS),))
+hung("bones", "own-port", "process 1 is told another port: it never finds process 0", "rank-env-misconfigured", "missing-rank stuck-outside-collective firewall-or-port", (1,), early=True, ranks_also=ANY, args=LONG, ready="GPU", extra="spy2", limit=140,
+     loop=BONES.replace("--port {port}", "--port $(({port} + r))"))
+hung("bones", "more-slices", "process 0 is told of four hundred times more slices than its volume has (iteration 80)", "illegal-memory-access", "application-exception", (0,), loop=BONES, args=LONG, extra="spy2",
+     edits=((ITERATES, "        if o.rank == 0 and number == 80:\n            work.scanner.slices *= 400\n" + ITERATES),))
+hung("bones", "left-out", "process 1 leaves out its correction when it finds its residual small (iteration 60)", "skipped-collective", SKIP + " silent-corruption", (1,), ranks_also=((0,), (0, 1)), loop=BONES, args=LONG, extra="spy2 info", env=CALLS,
+     edits=((SUMS, "        self.done = getattr(self, \"done\", 0) + 1\n        if self.ring.rank == 0 or self.done < 60:\n            self.ring.sum(correction)\n"),))
+slow("bones", "brightest", "process 0 copies the volume to the host in each iteration and looks for the brightest voxels", "transfer-bound sync-stalls " + SLOW, (0,), loop=BONES,
+     edits=((ITERATES, ITERATES + "        if o.rank == 0:\n            brightest = work.volume.get().max(0)\n"),))
+slow("bones", "truth", "in every second iteration process 1 projects the true volume once more", "load-imbalance", (1,), loop=BONES,
+     edits=((CORRECTS, "        self.turn = 1 - getattr(self, \"turn\", 0)\n        if self.ring.rank == 1 and self.turn:\n            ideal = self.scanner.project(self.truth)\n" + CORRECTS),))
 
 FAULTS = F
