@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# Computed tomography of bones: iterative reconstruction (SIRT). Every process has a part of the views and the whole volume; corrections are summed with NCCL.
-# CuPy and its NCCL binding.     recon.py --rank R --world N --port P
+# Computed tomography of bones: iterative reconstruction (SIRT). Every process has a part of the views and the whole volume; corrections
+# are summed with NCCL. CuPy and its NCCL binding.     recon.py --rank R --world N --port P
 import argparse
 import os
 import pickle

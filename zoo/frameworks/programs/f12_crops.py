@@ -1,5 +1,5 @@
-"""What grows on a field: a transformer over a year of satellite readings of single pixels. Weights are sharded with fully_shard, checkpoints are written
-in the background with torch.distributed.checkpoint.
+"""What grows on a field: a transformer over a year of satellite readings of single pixels. Weights are sharded with fully_shard, checkpoints are
+written in the background with torch.distributed.checkpoint.
 
 torchrun --nproc-per-node 2 phenology.py --out runs/a
 """
@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict, set_model_state_dict, set_optimizer_state_dict
+from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict, get_optimizer_state_dict, set_model_state_dict,
+                                                     set_optimizer_state_dict)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
@@ -39,7 +40,8 @@ class Pixels(IterableDataset):
         day = np.linspace(0, 1, DATES, dtype=np.float32)
         shift = rng.normal(0, 0.02, (self.batch, 1))
         green = np.exp(-((day - self.peak[crop][:, None] - shift) / self.width[crop][:, None]) ** 2).astype(np.float32)
-        readings = green[:, :, None] * self.colour[crop][:, None] + rng.standard_normal((self.batch, DATES, BANDS), dtype=np.float32) * np.float32(0.5)
+        noise = rng.standard_normal((self.batch, DATES, BANDS), dtype=np.float32)
+        readings = green[:, :, None] * self.colour[crop][:, None] + noise * np.float32(0.5)
         clouds = rng.random((self.batch, DATES)) < 0.3
         readings[clouds] = 3.0
         return torch.from_numpy(readings), torch.from_numpy(clouds), torch.from_numpy(crop)
@@ -103,7 +105,8 @@ class Keeper:
     def save(self, step):
         self.wait()
         options = StateDictOptions(cpu_offload=False)
-        state = {"model": get_model_state_dict(self.model, options=options), "optimizer": get_optimizer_state_dict(self.model, self.optimizer, options=options), "step": step}
+        optimizer = get_optimizer_state_dict(self.model, self.optimizer, options=options)
+        state = {"model": get_model_state_dict(self.model, options=options), "optimizer": optimizer, "step": step}
         self.writing = dcp.async_save(state, checkpoint_id=os.path.join(self.folder, f"step-{step}"))
         if self.rank == 0:
             old = sorted((int(name[5:]) for name in os.listdir(self.folder) if name.startswith("step-")), reverse=True)[2:]
@@ -163,7 +166,8 @@ def train(args, model, optimizer, keeper, loader, tests, device):
             mean = loss.detach().clone()
             dist.all_reduce(mean)
             if rank == 0:
-                print(f"step {step} loss {mean.item() / world:.4f} norm {norm.item():.2f} lr {rate_at(step, args):.1e} {time.time() - began:.1f} s", flush=True)
+                now = time.time() - began
+                print(f"step {step} loss {mean.item() / world:.4f} norm {norm.item():.2f} lr {rate_at(step, args):.1e} {now:.1f} s", flush=True)
         if step % args.test == 0:
             shares = accuracy(model, tests, device)
             if rank == 0:
@@ -184,7 +188,8 @@ def train(args, model, optimizer, keeper, loader, tests, device):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name, value in (("dim", 768), ("depth", 10), ("heads", 12), ("hidden", 3072), ("batch", 128), ("workers", 2), ("log", 10), ("test", 250), ("save", 300), ("resume", 0), ("timeout", 900)):
+    for name, value in (("dim", 768), ("depth", 10), ("heads", 12), ("hidden", 3072), ("batch", 128), ("workers", 2), ("log", 10), ("test", 250),
+                        ("save", 300), ("resume", 0), ("timeout", 900)):
         parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--out", default="run")

@@ -70,7 +70,8 @@ class Policy(nn.Module):
 
     def caches(self, rows):
         like = self.letter.weight
-        return [torch.zeros(2, rows, self.o.heads, 2 * self.o.length + 1, self.o.dim // self.o.heads, device=like.device, dtype=like.dtype) for _ in self.layers]
+        shape = 2, rows, self.o.heads, 2 * self.o.length + 1, self.o.dim // self.o.heads
+        return [torch.zeros(shape, device=like.device, dtype=like.dtype) for _ in self.layers]
 
 
 def judge(pattern, letters):
@@ -209,7 +210,8 @@ def main():
     torch.manual_seed(3)
     worker = (Learner if rank == LEARNER else Writer)(o, device, exchange)
     exchange.weights(worker.policy)
-    print(f"rank {rank} is the {type(worker).__name__.lower()}, {sum(w.numel() for w in worker.policy.parameters()) / 1e6:.1f}M weights on {device}", flush=True)
+    weights = sum(w.numel() for w in worker.policy.parameters())
+    print(f"rank {rank} is the {type(worker).__name__.lower()}, {weights / 1e6:.1f}M weights on {device}", flush=True)
     began, number, over = time.time(), 0, False
     while not over:
         number += 1
@@ -218,7 +220,8 @@ def main():
         entry["seconds"] = round(time.time() - start, 4)
         both = exchange.note(entry)
         if rank == LEARNER and number % o.show == 0:
-            print(f"round {number} loss {both[0]['loss']:.4f} reward {both[1]['reward']:.3f} {both[1]['example']!r} {entry['seconds'] * 1000:.0f} ms", flush=True)
+            taken = f"{entry['seconds'] * 1000:.0f} ms"
+            print(f"round {number} loss {both[0]['loss']:.4f} reward {both[1]['reward']:.3f} {both[1]['example']!r} {taken}", flush=True)
             with open("rounds.jsonl", "a") as file:
                 file.write(json.dumps({"round": number, "learner": both[0], "writer": both[1]}) + "\n")
         if rank == LEARNER and number % o.save == 0:

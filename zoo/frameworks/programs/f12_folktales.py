@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Folk tales, told on: a decoder in two stages on two GPUs. Tales of a batch differ in length, so every message has a header. One forward, one backward.
+"""Folk tales, told on: a decoder in two stages on two GPUs. Tales of a batch differ in length, so every message has a header.
+One forward, one backward.
 
 usage: torchrun --nproc-per-node 2 tell.py [--parts 6]
 """

@@ -1,5 +1,5 @@
-"""How much does a glacier melt on each of the next days? Gated layers over days and stations in JAX. Weights are split over the processes (one GPU each), the
-readings are the same everywhere: every process makes the same batch from the same numbers, and jit puts in the sums.
+"""How much does a glacier melt on each of the next days? Gated layers over days and stations in JAX. Weights are split over the processes (one GPU
+each), the readings are the same everywhere: every process makes the same batch from the same numbers, and jit puts in the sums.
 
     for r in 0 1; do python melt.py --coordinator 127.0.0.1:7000 --process-id $r & done; wait
 """
@@ -16,7 +16,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 SENSORS, AHEAD = 20, 8
-SPLIT = {"days": P(), "gate": P(None, None, "part"), "up": P(None, None, "part"), "down": P(None, "part", None), "scale": P(), "enter": P(), "leave": P()}
+SPLIT = {"days": P(), "gate": P(None, None, "part"), "up": P(None, None, "part"), "down": P(None, "part", None), "scale": P(), "enter": P(),
+         "leave": P()}
 
 
 class Stations:
@@ -152,7 +153,7 @@ def main():
                                initialization_timeout=o.patience)
     melt = Melt(o)
     weights = sum(x.size for x in jax.tree.leaves(melt.params))
-    melt.say(f"{jax.process_count()} processes, {weights / 1e6:.1f}M weights in {len(jax.devices())} parts, jax {jax.__version__}, {jax.local_devices()[0]}")
+    melt.say(f"{jax.process_count()} processes, {weights / 1e6:.1f}M weights in {len(jax.devices())} parts, {jax.local_devices()[0]}")
     melt.run()
 
 

@@ -1,5 +1,5 @@
-"""When does a parcel arrive? Regression over addresses, depots and carriers. The table of embeddings is spread over the ranks (all-to-all), the dense layers
-are copies (all-reduce), each with a group of its own; notes go over Gloo, and rank 0 steers the run through a TCPStore of its own.
+"""When does a parcel arrive? Regression over addresses, depots and carriers. The table of embeddings is spread over the ranks (all-to-all), the dense
+layers are copies (all-reduce), each with a group of its own; notes go over Gloo, and rank 0 steers the run through a TCPStore of its own.
 
 One process for each GPU, from a shell loop:  RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 MASTER_ADDR=... MASTER_PORT=... python eta.py --control 5555
 """
@@ -83,7 +83,8 @@ class Arrival(nn.Module):
     def __init__(self, dim, width, depth):
         super().__init__()
         self.first = nn.Linear(FIELDS * dim + 8, width)
-        self.deep = nn.ModuleList(nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)) for _ in range(depth))
+        self.deep = nn.ModuleList(nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+                                  for _ in range(depth))
         self.last = nn.Linear(width, 1)
 
     def forward(self, rows, numbers):
@@ -202,7 +203,8 @@ class Job:
 
 def main():
     p = argparse.ArgumentParser()
-    for name, value in dict(control=0, rows=2000000, dim=64, width=2048, depth=5, batch=12288, report=10, test=200, save=400, patience=300, timeout=900).items():
+    sizes = dict(control=0, rows=2000000, dim=64, width=2048, depth=5, batch=12288, report=10, test=200, save=400, patience=300, timeout=900)
+    for name, value in sizes.items():
         p.add_argument("--" + name, type=int, default=value)
     p.add_argument("--lr", type=float, default=3e-4)
     p.add_argument("--table-rate", type=float, default=0.1)

@@ -16,7 +16,7 @@ from transformers import T5Config, T5ForConditionalGeneration, Trainer, TrainerC
 THINGS = "valve rotor hinge sensor pump lens antenna battery brake nozzle filter blade cable clamp seal spring gear turbine membrane coil".split()
 USES = "cooling cutting lifting mixing sealing sorting printing welding drying milking steering charging weighing sawing".split()
 KINDS = "folding adjustable wireless hydraulic self-locking portable modular sterile foldable optical magnetic".split()
-GLUE = "a the of in which is said and comprising wherein at least one first second connected to by for means thereof invention embodiment according".split()
+GLUE = "a the of in which is said and comprising wherein at least one first second connected to by for means thereof invention according".split()
 VOCABULARY = ["<pad>", "</s>", "<unk>"] + sorted(set(THINGS + USES + KINDS + GLUE)) + [f"w{i}" for i in range(1500)]
 INDEX = {word: i for i, word in enumerate(VOCABULARY)}
 
@@ -33,7 +33,8 @@ class Patents(Dataset):
     def text(self, number):
         rng = random.Random(number)
         kind, thing, use = rng.choice(KINDS), rng.choice(THINGS), rng.choice(USES)
-        abstract = rng.choices(GLUE, k=self.words * 2 // 3) + [f"w{int(rng.paretovariate(0.6)) % 1500}" for _ in range(rng.randrange(self.words // 4, self.words // 3))]
+        rare = rng.randrange(self.words // 4, self.words // 3)
+        abstract = rng.choices(GLUE, k=self.words * 2 // 3) + [f"w{int(rng.paretovariate(0.6)) % 1500}" for _ in range(rare)]
         rng.shuffle(abstract)
         for word in (kind, thing, use, thing):
             abstract.insert(rng.randrange(len(abstract)), word)
@@ -98,7 +99,8 @@ class Watch(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if state.is_world_process_zero and "loss" in logs:
-            print(f"step {state.global_step} loss {float(logs['loss']):.4f} lr {float(logs['learning_rate']):.2e} {time.time() - self.began:.1f} s", flush=True)
+            loss, rate = float(logs["loss"]), float(logs["learning_rate"])
+            print(f"step {state.global_step} loss {loss:.4f} lr {rate:.2e} {time.time() - self.began:.1f} s", flush=True)
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         if state.is_world_process_zero:
@@ -135,12 +137,14 @@ def main():
     given = p.parse_args()
     set_seed(41)
     args = TrainingArguments(
-        output_dir=given.output_dir, per_device_train_batch_size=given.batch, per_device_eval_batch_size=given.batch, learning_rate=given.learning_rate,
-        warmup_steps=100, max_steps=100000, logging_steps=given.logging_steps, logging_nan_inf_filter=False, eval_strategy="steps", eval_steps=given.eval_steps,
-        save_steps=given.save_steps, save_total_limit=1, bf16=torch.cuda.is_available(), dataloader_num_workers=given.workers, remove_unused_columns=False,
-        report_to="none", disable_tqdm=True, ddp_find_unused_parameters=False, ddp_timeout=given.ddp_timeout, use_cpu=not torch.cuda.is_available(), seed=41)
-    config = T5Config(vocab_size=len(VOCABULARY), d_model=given.dim, d_kv=64, d_ff=4 * given.dim, num_layers=given.layers, num_decoder_layers=given.layers // 2,
-                      num_heads=given.dim // 64, dropout_rate=0.1, decoder_start_token_id=0, pad_token_id=0, eos_token_id=1, use_cache=False)
+        output_dir=given.output_dir, per_device_train_batch_size=given.batch, per_device_eval_batch_size=given.batch, seed=41,
+        learning_rate=given.learning_rate, warmup_steps=100, max_steps=100000, logging_steps=given.logging_steps, logging_nan_inf_filter=False,
+        eval_strategy="steps", eval_steps=given.eval_steps, save_steps=given.save_steps, save_total_limit=1, bf16=torch.cuda.is_available(),
+        dataloader_num_workers=given.workers, remove_unused_columns=False, report_to="none", disable_tqdm=True, ddp_find_unused_parameters=False,
+        ddp_timeout=given.ddp_timeout, use_cpu=not torch.cuda.is_available())
+    config = T5Config(vocab_size=len(VOCABULARY), d_model=given.dim, d_kv=64, d_ff=4 * given.dim, num_layers=given.layers,
+                      num_decoder_layers=given.layers // 2, num_heads=given.dim // 64, dropout_rate=0.1, decoder_start_token_id=0, pad_token_id=0,
+                      eos_token_id=1, use_cache=False)
     model = T5ForConditionalGeneration(config)
     trainer = TitleTrainer(model=model, args=args, data_collator=Collate(given.words), train_dataset=Patents(0, given.patents, given.words),
                            eval_dataset=Patents(10 ** 9, given.eval_patents, given.words), compute_metrics=right_titles,

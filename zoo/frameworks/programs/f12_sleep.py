@@ -91,7 +91,6 @@ class Stager(L.LightningModule):
         self.encoder = Encoder(width)
         self.over_night = nn.GRU(4 * width, hidden, 2, batch_first=True, bidirectional=True)
         self.stage = nn.Linear(2 * hidden, len(STAGES))
-        self.register_buffer("confusion", torch.zeros(5, 5), persistent=False)
 
     def forward(self, signal):
         b, n, _ = signal.shape
@@ -112,7 +111,7 @@ class Stager(L.LightningModule):
         return loss
 
     def on_validation_epoch_start(self):
-        self.confusion.zero_()
+        self.confusion = torch.zeros(5, 5, device=self.device)
 
     def validation_step(self, batch, batch_idx):
         signal, stages = batch
@@ -175,10 +174,10 @@ def main():
     # Manual optimization counts a step for each optimizer.
     keep = ModelCheckpoint(dirpath="nights", filename="{step}", every_n_train_steps=2 * o.save_every, save_top_k=1, monitor=None)
     trainer = L.Trainer(
-        accelerator="gpu" if cuda else "cpu", devices=o.devices, precision="bf16-mixed" if cuda else "32-true", max_epochs=20, logger=CSVLogger("csv"),
+        accelerator="gpu" if cuda else "cpu", devices=o.devices, precision="bf16-mixed" if cuda else "32-true", max_epochs=20,
         strategy=DDPStrategy(process_group_backend="nccl" if cuda else "gloo", timeout=datetime.timedelta(seconds=o.timeout)),
-        val_check_interval=o.val_every, check_val_every_n_epoch=None, num_sanity_val_steps=1, use_distributed_sampler=False, enable_progress_bar=False,
-        log_every_n_steps=50, callbacks=[Progress(o.minutes, o.every), keep])
+        val_check_interval=o.val_every, check_val_every_n_epoch=None, num_sanity_val_steps=1, use_distributed_sampler=False,
+        enable_progress_bar=False, logger=CSVLogger("csv"), log_every_n_steps=50, callbacks=[Progress(o.minutes, o.every), keep])
     trainer.fit(Stager(o.width, o.hidden, o.lr), NightsData(o))
     print(f"rank {trainer.global_rank}: done", flush=True)
 
