@@ -201,12 +201,17 @@ fn host(
     let is_with_host =
         launched.iter().filter_map(works).any(|w| matches!(w.kind, WorkKind::Copy { with_host: true, .. }));
     // Pageable memory goes through a buffer of the driver: the call may end a little before its copy does.
-    let is_staged = duration > LONG_NS
-        && launched.iter().filter_map(works).any(|w| matches!(w.kind, WorkKind::Copy { pageable: true, .. }));
+    let is_pageable =
+        launched.iter().filter_map(works).any(|w| matches!(w.kind, WorkKind::Copy { pageable: true, .. }));
+    let is_staged = duration > LONG_NS && is_pageable;
     let waited_for_own =
         is_staged || own_end.is_some_and(|end| call.end_ns + CLOSE_NS >= end) && duration > CLOSE_NS;
     let (act, waits_for) = match kind {
-        RuntimeCall::Copy if waited_for_own && is_with_host => (Act::BlockingCopy, own),
+        // A small copy of pinned memory may have ended when its call has, which did not wait for it.
+        RuntimeCall::Copy if waited_for_own && is_with_host && (is_pageable || duration > LONG_NS) => {
+            (Act::BlockingCopy, own)
+        }
+        RuntimeCall::Copy if is_with_host => (Act::Plain, NONE),
         RuntimeCall::Launch | RuntimeCall::Copy if waited_for_own && duration > 2 * SUBMIT_NS => {
             (Act::BlockingLaunch, own)
         }
