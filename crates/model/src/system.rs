@@ -21,6 +21,8 @@ pub enum SystemFact {
     Pci(Vec<PciDevice>),
     /// Options of the running kernel (/proc/cmdline).
     KernelOptions(Box<str>),
+    /// Pids of the snapshot, and those that a watcher names, are those of the kernel's log.
+    NodePids,
     /// NUMA nodes: (node, CPUs, MiB).
     Numa(Vec<(u32, u32, u64)>),
     /// Packages with their versions: pip, conda, rpm, dpkg, `nvcc --version`.

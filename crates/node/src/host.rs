@@ -36,6 +36,8 @@ pub struct System {
     pub modules: BTreeMap<String, String>,
     /// How this process was found to run in a container; None if it does not.
     pub container: Option<String>,
+    /// Whether pids are those of the kernel's own log: its threads are seen by their numbers.
+    pub has_kernel_pids: bool,
     /// Effective user id.
     pub euid: u32,
     /// Processes killed by the kernel for lack of memory since boot, in any group.

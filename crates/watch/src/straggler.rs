@@ -174,8 +174,16 @@ impl Lateness {
         if !steps.is_empty() && !self.by_steps {
             // What single collectives have shown does not compare with it.
             self.by_steps = true;
-            self.ranks = vec![Standing::default(); size as usize];
-            (self.votes, self.period_ms) = (0, 0.0);
+            let ranks = vec![Standing::default(); size as usize];
+            *self = Self {
+                long: ranks.clone(),
+                ranks,
+                votes: 0,
+                period_ms: 0.0,
+                n_long: 0,
+                long_ms: 0.0,
+                ..std::mem::take(self)
+            };
         }
         for done in recent.iter().filter(|d| is_symmetric(&d.function)) {
             let sent_to = done.longest_wait.as_ref().filter(|(phase, ..)| phase == "send-net");
@@ -247,12 +255,12 @@ impl Lateness {
         // Ranks without a plugin never tell; those that do must.
         if pending.n >= 2 && pending.n == self.most {
             if key.1 == 0 {
-                self.cost(&pending);
                 let shortest = pending.words.iter().flatten().map(|w| w.ran).fold(f32::MAX, f32::min);
                 self.time(&pending, shortest);
                 self.ways(&pending, shortest);
             }
             if (key.1 > 0) == self.by_steps {
+                self.cost(&pending);
                 self.vote(&pending);
             }
         }
@@ -270,7 +278,7 @@ impl Lateness {
         self.has_news = true;
     }
 
-    /// What the ranks cost one another, by single collectives.
+    /// What the ranks cost one another. Of many collectives a step, few are told of one by one, and more often the long ones.
     fn cost(&mut self, pending: &Pending) {
         let keep = 1.0 - 1.0 / LONG_MEMORY;
         self.long_ms = self.long_ms * keep + pending.period_ms();
@@ -280,10 +288,11 @@ impl Lateness {
     }
 
     /// Share of their time that a rank costs the others, on balance: what it waits for them counts against it, so that noise that
-    /// hits all alike is nothing. Negative where the others cost it more.
+    /// hits all alike is nothing. Negative where the others cost it more; none before there were enough, or of a few long waits.
     fn balance(&self, rank: usize) -> Option<f32> {
         let standing = self.long.get(rank).filter(|_| self.n_long >= LEAST_VOTES && self.long_ms > 0.0)?;
-        Some((standing.excess / self.long_ms).min(1.0))
+        let waits = standing.late_ms * standing.late_ms / standing.late_square.max(f32::MIN_POSITIVE);
+        (waits >= COSTLY_WAITS).then_some((standing.excess / self.long_ms).min(1.0))
     }
 
     /// The rank that costs the others much of their time, and which share.
@@ -295,8 +304,7 @@ impl Lateness {
         let is_most = standing.excess >= COSTLY_TIMES * others().map(|s| s.excess).fold(0.0, f32::max);
         // A few waits of one rank, or many among those of others.
         let is_alone = standing.late_ms >= COSTLY_TIMES * others().map(|s| s.late_ms).fold(0.0, f32::max);
-        let waits = standing.late_ms * standing.late_ms / standing.late_square.max(f32::MIN_POSITIVE);
-        let is_no_chance = waits >= COSTLY_WAITS && (is_alone || standing.is_sure());
+        let is_no_chance = is_alone || standing.is_sure();
         // What costs less is told later: it may be late in most of its collectives, which takes as many to say.
         let least = if self.n_long < 2 * LEAST_VOTES { COSTLY } else { WORTH_A_LOOK };
         (share >= least && is_most && is_no_chance).then_some((rank, standing, share))

@@ -83,6 +83,8 @@ pub(super) fn take(request: &Request) -> Result<System, Trouble> {
         clock_is_kept: clock.as_ref().map(|clock| clock.is_kept),
         clock_error_us: clock.map(|clock| clock.max_error_us),
         container: container(request),
+        has_kernel_pids: text(&request.roots.proc.join("2/comm"))
+            .is_some_and(|name| name.trim() == "kthreadd"),
         euid: rustix::process::geteuid().as_raw(),
         oom_kills: text(&proc.join("vmstat"))
             .and_then(|counts| counts.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())),

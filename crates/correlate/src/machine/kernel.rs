@@ -12,7 +12,8 @@ use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_knowledge::xid::Kills;
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
-    PciAddress, Pid, ProcessTable, Rank, SourceId, SourceKind, TorchEvent, WallTime, Who,
+    PciAddress, Pid, ProcessRow, ProcessTable, Rank, SourceId, SourceKind, SystemFact, TorchEvent, WallTime,
+    WatchEvent, Who,
 };
 
 use crate::when::failure::Failure;
@@ -246,6 +247,8 @@ struct Join<'r> {
     named: BTreeMap<Pid, Who>,
     /// Processes of the job that were seen to live, by number.
     alive: BTreeSet<Pid>,
+    /// Processes of the job by the kernel's own numbers, where these are known.
+    numbered: BTreeSet<Pid>,
     /// Something of the job says that it failed.
     has_failed: bool,
 }
@@ -271,6 +274,7 @@ impl<'r> Join<'r> {
             let Fact::Processes(table) = &observation.fact else { continue };
             add_own(table, &observation.who, roster, &mut named, &mut alive);
         }
+        let numbered = numbered(case);
         let hosts = roster
             .members
             .iter()
@@ -337,6 +341,7 @@ impl<'r> Join<'r> {
             boots,
             named,
             alive,
+            numbered,
             has_failed,
         }
     }
@@ -397,6 +402,15 @@ impl<'r> Join<'r> {
                 culprit.gpu = member.gpu.or(culprit.gpu);
             }
             culprit.host = culprit.host.or_else(|| first.host.clone());
+            // By the kernel's own numbers it is none of them.
+            let is_numbered = |m: &&Member| m.pid.is_some_and(|pid| self.numbered.contains(&pid));
+            if users.iter().all(is_numbered)
+                && ends_its_process(&event.kind)
+                && pid.is_some_and(|pid| !self.numbered.contains(&pid))
+            {
+                let is_loose = is_contained(&event.kind);
+                return (if is_loose { Bond::Loose } else { Bond::Foreign }, culprit);
+            }
             // Another process on this rank's GPU, unless it is the rank by another number: a container starts counting
             // at 0.
             if blamed.is_some() && !users.iter().any(|m| blamed == m.pid || blamed == m.outer_pid) {
@@ -525,6 +539,26 @@ impl<'r> Join<'r> {
             && host
                 .is_some_and(|h| self.hosts.iter().all(|own| own.starts_with(&**h) || h.starts_with(&**own)))
     }
+}
+
+/// Processes of the job that a snapshot lists or a watcher names, if the snapshot saw them by the kernel's numbers.
+fn numbered(case: &Case) -> BTreeSet<Pid> {
+    let mut found = BTreeSet::new();
+    let mut is_bare = false;
+    for observation in &case.observations {
+        match &observation.fact {
+            Fact::System(fact) => is_bare |= matches!(**fact, SystemFact::NodePids),
+            Fact::Processes(table) => {
+                let own = |row: &&ProcessRow| {
+                    row.picked.as_deref().is_some_and(|picked| picked.is_of_job && picked.outer_pid.is_none())
+                };
+                found.extend(table.rows.iter().filter(own).filter_map(|row| row.pid));
+            }
+            Fact::Watch(WatchEvent::Ranks(all)) => found.extend(all.iter().filter_map(|who| who.pid)),
+            _ => {}
+        }
+    }
+    if is_bare { found } else { BTreeSet::new() }
 }
 
 /// The job's own processes of a list: those that are no ranks are named by the rank that started them.

@@ -26,6 +26,10 @@ impl Reader<'_, '_, '_> {
             let text = format!("modules: {}", names.join(" "));
             self.push_system(cite, SystemFact::Modules(names), &text);
         }
+        if system.has_kernel_pids {
+            let cite = self.places.of_part("system", self.sink);
+            self.push_system(cite, SystemFact::NodePids, "pids are the kernel's");
+        }
     }
 
     pub(super) fn pci(&mut self, pci: &Pci) {

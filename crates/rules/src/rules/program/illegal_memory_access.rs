@@ -220,7 +220,9 @@ mod tests {
     /// Jobs that share a GPU: a rank that worked on after the fault, or ended in order, did not make it.
     #[test]
     fn a_fault_that_the_ranks_outlived() {
-        use ringleader_model::{Fact, KernelEventKind, Pid, RingRecord, SourceKind, Who, Xid};
+        use ringleader_model::{
+            Fact, KernelEventKind, Pid, RingRecord, SourceKind, SystemFact, WatchEvent, Who, Xid,
+        };
         let ended = |code: u8| {
             let exit = Some((code, (BEGAN_S + 60) * 1_000_000_000));
             let ring = RingRecord { exit, taken_ns: (BEGAN_S + 60) * 1_000_000_000, ..RingRecord::default() };
@@ -237,6 +239,12 @@ mod tests {
         };
         ended(1).concludes(&RULE, "illegal-memory-access 1, medium");
         ended(0).silent(&RULE);
+        // By the kernel's own numbers it is another program; where a rank may have another number there, nobody knows.
+        let ranks = [0, 1].map(|rank| Who { pid: Some(Pid(100 + rank)), ..Who::rank(rank) });
+        let watched = Fact::Watch(WatchEvent::Ranks(ranks.into()));
+        let named = || ended(1).push(SourceKind::Watch, Who::default(), watched.clone());
+        named().concludes(&RULE, "illegal-memory-access 1, medium");
+        named().system("node0", SystemFact::NodePids).silent(&RULE);
     }
 
     #[test]

@@ -27,9 +27,12 @@
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
+use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{self, Role, Row};
 use ringleader_knowledge::signal::SIGABRT;
-use ringleader_model::{Cause, Confidence, Finding, Frame, Impact, Rank, TorchEvent, Weight, user_frame};
+use ringleader_model::{
+    Category, Cause, Confidence, Finding, Frame, Impact, Rank, TorchEvent, Weight, user_frame,
+};
 
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::process::fate::End;
@@ -99,6 +102,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Option<Finding> {
     let (weight, confidence) = match row.role() {
+        // What crashes once the job has timed out, crashes of that.
+        Role::States if cause::category(cause) == Category::Crash && follows_timeout(scene, stated) => {
+            (Weight::Symptom, Confidence::Low)
+        }
         // The wide word for everything that a program does wrong yields to all others.
         _ if cause == Cause::ApplicationException => (Weight::Echo, Confidence::Low),
         // A process that aborts with this message says of itself why it ends.
@@ -129,6 +136,17 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
         draft.advise(Impact::Harmless, row.action())
     };
     draft.build()
+}
+
+/// A watchdog ended its wait before, by the order of the same source.
+fn follows_timeout(scene: &Scene<'_>, stated: &Stated<'_>) -> bool {
+    let Some(first) = stated.evidence(1).next() else { return false };
+    scene.statements().any(|statement| {
+        let cite = statement.observation.cite;
+        matches!(statement.event, TorchEvent::WatchdogTimeout { .. })
+            && cite.source == first.cite.source
+            && cite.start < first.cite.start
+    })
 }
 
 /// Where the program of a rank was, if it raised an exception with this message.
