@@ -32,7 +32,7 @@ use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::process::condition;
-use ringleader_correlate::process::fate::End;
+use ringleader_correlate::process::fate::{End, Fate, Killer};
 use ringleader_correlate::track::Node;
 
 /// The rule.
@@ -83,6 +83,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
             draft = draft.evidence([evidence.clone()]);
         }
         draft = draft.evidence(told.map(|e| e.evidence()));
+        // A program aborts when its peer is gone: JAX's runtime does.
+        let is_killed = |(other, fate): (Rank, &Fate)| {
+            other != rank && matches!(fate.end(), End::Killed { by: Killer::Outside, .. })
+        };
+        if signal.number == SIGABRT && !is_root && scene.fates().all().any(is_killed) {
+            draft = draft.weight(Weight::Echo).at_most(Confidence::Low);
+        }
         // What it said when it aborted names the cause.
         if let Some(thrown) = scene.thrown(rank).filter(|_| signal.number == SIGABRT) {
             draft = draft.weight(Weight::Echo).evidence([thrown.evidence]);
@@ -265,6 +272,15 @@ mod tests {
         };
         assert_eq!(abort("op.preamble.length <= op.nbytes. 8192 vs 4"), ringleader_model::Weight::Echo);
         assert_eq!(abort("vector::_M_range_check"), ringleader_model::Weight::Stated);
+    }
+
+    #[test]
+    fn an_abort_beside_a_rank_that_was_killed() {
+        let job = |is_root| Stage::new().failed(0, -9, !is_root).failed(1, -6, is_root);
+        job(false).concludes(&RULE, "process-crashed 1, low");
+        assert_eq!(crate::diagnose(&job(false).case).cause, ringleader_model::Cause::ProcessKilled);
+        // It was the first to fail.
+        job(true).concludes(&RULE, "process-crashed 1, high");
     }
 
     #[test]
