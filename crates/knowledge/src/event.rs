@@ -48,7 +48,9 @@ fn holds_words(text: &str, part: &str) -> bool {
     text.match_indices(part).any(|(at, _)| {
         let before = text.get(..at).and_then(|t| t.chars().next_back());
         let after = text.get(at + part.len()..).and_then(|t| t.chars().next());
-        let [first, last] = [part.chars().next(), part.chars().next_back()].map(|c| c.is_some_and(is_word));
+        // A minus behind a letter or digit is a hyphen: `tasks 0-7`.
+        let [first, last] = [part.chars().next(), part.chars().next_back()]
+            .map(|c| c.is_some_and(|c| is_word(c) || c == '-'));
         !(first && before.is_some_and(is_word) || last && after.is_some_and(is_word))
     })
 }

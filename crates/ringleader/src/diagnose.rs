@@ -96,10 +96,15 @@ enum FailOn {
 impl Subcommand for DiagnoseArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         self.refuse_streams()?;
-        let found =
-            if self.live && self.pid.is_empty() && self.job.is_none() { jobs::here() } else { Vec::new() };
+        let is_any = self.live && self.pid.is_empty() && self.job.is_none();
+        let found = if is_any { jobs::here() } else { Vec::new() };
         if found.len() > 1 {
             return self.several(&found);
+        }
+        // What the kernel of an idle node said of some program is no verdict on a job.
+        if is_any && found.is_empty() && self.paths.is_empty() {
+            let why = "no job runs on this node (`ringleader check` looks at the node alone)".to_owned();
+            return Err(Failure::Absent { why });
         }
         if let Some(why) = self.live.then(|| jobs::without_ranks(&self.pid)).flatten() {
             return Err(Failure::Absent { why });

@@ -201,6 +201,13 @@ impl View {
         self.processes.get(member.process).and_then(|p| p.rank).unwrap_or(member.rank)
     }
 
+    /// Rank of a process, by its place in [`Self::processes`]: its own word, or its rank in the largest communicator.
+    pub fn rank_of_process(&self, at: usize) -> Option<u32> {
+        let own = self.processes.get(at).and_then(|process| process.rank);
+        let member = || self.comms.first()?.members.iter().find(|member| member.process == at);
+        own.or_else(|| Some(member()?.rank))
+    }
+
     /// Processes of a rank that this communicator speaks of: a program may keep its rank to itself.
     pub fn pids_of(&self, rank: u32, comm: &str) -> BTreeSet<u32> {
         let comms = self.comms.iter().filter(|c| c.id == comm);
@@ -235,5 +242,6 @@ mod tests {
         };
         let pids = |rank, comm| view.pids_of(rank, comm).into_iter().collect::<Vec<_>>();
         assert_eq!((pids(4, "c"), pids(1, "c"), pids(1, "d")), (vec![10], vec![12], Vec::new()));
+        assert_eq!([0, 1, 2, 3].map(|at| view.rank_of_process(at)), [Some(4), Some(0), Some(1), None]);
     }
 }

@@ -289,7 +289,13 @@ fn crash(reason: &str, signal: Option<u32>) -> Option<Topic> {
         topic.read("text", reason);
         return Some(topic);
     }
-    let mut topic = topics::of_event("crash")?;
+    // So may the words of a scheduler; what else a signal tells of, its own page has.
+    let names = |found: &message::Match<'_>| !found.row.cause().is_empty();
+    if let Some(found) = message::best(reason).filter(names) {
+        return Some(topics::message_read(&found, reason));
+    }
+    let signalled = signal.and_then(|number| topics::of_event(&format!("signal-{number}")));
+    let mut topic = signalled.or_else(|| topics::of_event("crash"))?;
     topic.read("reason", reason);
     topic.read("signal", signal.map(|s| s.to_string()).unwrap_or_default());
     Some(topic)

@@ -181,7 +181,7 @@ impl Eye {
         let now_ns = crate::watch::now_ns();
         let view = self.engine.view();
         let host = ringleader_collect::follow::host();
-        let seen = view.processes.iter().filter_map(|process| {
+        let seen = view.processes.iter().enumerate().filter_map(|(at, process)| {
             // Those of other nodes are in their bundles; a node's name in the hub need not be its host's.
             view.nodes.get(process.node).filter(|node| node.name == self.agent.node())?;
             let host = host.clone();
@@ -189,7 +189,7 @@ impl Eye {
             let began = self.agent.began(pid);
             let since = ringleader_watch::event::seconds(process.state_since_ns);
             let exit_code = self.agent.exit_code(pid);
-            let rank = process.rank?;
+            let rank = view.rank_of_process(at)?;
             let seen = SeenRank { rank, local_rank, host, pid, state, began, since: Some(since), exit_code };
             Some(Attempt { seen, since, has_ring: process.seen_by == SeenBy::Ring })
         });

@@ -65,11 +65,12 @@ fn of_job(name: Option<&String>) -> OfJob {
 /// A number of the whole job: its name, its help, and what it is.
 type Whole<T> = (&'static str, &'static str, fn(&Picture) -> T);
 
-const GAUGES: [Whole<f64>; 4] = [
+const GAUGES: [Whole<f64>; 5] = [
     ("ranks", "Ranks that are watched", |picture| picture.n_ranks as f64),
     ("nodes", "Nodes that are watched", |picture| picture.n_nodes as f64),
     ("communicators", "Communicators that are watched", |picture| picture.n_comms as f64),
     ("stalled", "Stalls now", |picture| picture.stalls.len() as f64),
+    ("ended", "Whether the job has ended", |picture| f64::from(u8::from(picture.ended.is_some()))),
 ];
 
 const COUNTERS: [Whole<u64>; 2] = [

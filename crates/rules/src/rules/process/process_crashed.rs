@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn an_abort_beside_a_rank_that_was_killed() {
-        let job = |is_root| Stage::new().failed(0, -9, !is_root).failed(1, -6, is_root);
+        let job = |is_root: bool| Stage::new().failed(0, -9, !is_root).failed(1, -6, is_root);
         job(false).concludes(&RULE, "process-crashed 1, low");
         assert_eq!(crate::diagnose(&job(false).case).cause, ringleader_model::Cause::ProcessKilled);
         // It was the first to fail.
