@@ -45,8 +45,7 @@ const CLEAR_TIMES: f32 = 4.0;
 const FORMING: f32 = 3.0;
 /// How fast the past fades for what a rank costs: of the last this many collectives.
 const LONG_MEMORY: f32 = 512.0;
-/// A rank that costs its peers this share of their time is late for good, however rarely it is. Healthy jobs that share their
-/// GPUs with others reached 0.17.
+/// A rank that costs its peers this share of their time is late for good, however rarely it is.
 const COSTLY: f32 = 0.22;
 /// From this share on it is worth a look at what it does.
 const WORTH_A_LOOK: f32 = 0.1;
@@ -64,6 +63,8 @@ const WAIT_SHARE: f32 = 0.5;
 const WAIT_TIMES: f32 = 3.0;
 /// Pairs of ranks that are counted.
 const MAX_PAIRS: usize = 64;
+/// After so many collectives without a whole step single ones count again.
+const MAX_SINCE: u32 = 256;
 /// The first ones of a kind may be slow: buffers are made, connections opened.
 const WARM_UP: u32 = 3;
 /// Number of values in the mean, at first and later.
@@ -158,6 +159,8 @@ pub struct Lateness {
     carried_ns: f64,
     /// Ranks tell of whole steps: these vote, not each collective.
     by_steps: bool,
+    /// Collectives since the newest step.
+    n_since: u32,
     has_news: bool,
 }
 
@@ -171,19 +174,10 @@ impl Lateness {
             let ranks = vec![Standing::default(); size as usize];
             *self = Self { size, long: ranks.clone(), ranks, ..Self::default() };
         }
-        if !steps.is_empty() && !self.by_steps {
+        if !self.by_steps && steps.iter().any(|s| s.ops > 0 && s.step > 0 && !self.is_known((s.first, s.ops)))
+        {
             // What single collectives have shown does not compare with it.
-            self.by_steps = true;
-            let ranks = vec![Standing::default(); size as usize];
-            *self = Self {
-                long: ranks.clone(),
-                ranks,
-                votes: 0,
-                period_ms: 0.0,
-                n_long: 0,
-                long_ms: 0.0,
-                ..std::mem::take(self)
-            };
+            self.forget(true);
         }
         for done in recent.iter().filter(|d| is_symmetric(&d.function)) {
             let sent_to = done.longest_wait.as_ref().filter(|(phase, ..)| phase == "send-net");
@@ -213,9 +207,21 @@ impl Lateness {
         }
     }
 
-    fn hear(&mut self, key: (u64, u32), rank: u32, word: Word, function: &str, bytes: u64) {
+    /// From here on whole steps vote, or single collectives.
+    fn forget(&mut self, by_steps: bool) {
+        let ranks = vec![Standing::default(); self.size as usize];
+        (self.by_steps, self.long, self.ranks) = (by_steps, ranks.clone(), ranks);
+        (self.votes, self.period_ms, self.n_long, self.long_ms, self.n_since) = (0, 0.0, 0, 0.0, 0);
+    }
+
+    /// It was judged, or is older than all that is remembered.
+    fn is_known(&self, key: (u64, u32)) -> bool {
         let is_old = self.judged.len() >= MAX_JUDGED && self.judged.first().is_some_and(|f| key < *f);
-        if is_old || self.judged.contains(&key) {
+        is_old || self.judged.contains(&key)
+    }
+
+    fn hear(&mut self, key: (u64, u32), rank: u32, word: Word, function: &str, bytes: u64) {
+        if self.is_known(key) {
             return;
         }
         let size = self.size as usize;
@@ -258,6 +264,11 @@ impl Lateness {
                 let shortest = pending.words.iter().flatten().map(|w| w.ran).fold(f32::MAX, f32::min);
                 self.time(&pending, shortest);
                 self.ways(&pending, shortest);
+            }
+            self.n_since = if key.1 > 0 { 0 } else { self.n_since.saturating_add(1) };
+            if self.by_steps && self.n_since > MAX_SINCE {
+                // Its steps have changed, and are not whole any more.
+                self.forget(false);
             }
             if (key.1 > 0) == self.by_steps {
                 self.cost(&pending);
@@ -623,7 +634,7 @@ fn usual(values: impl Iterator<Item = f32>) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::{Lateness, MAX_JUDGED, MAX_PENDING};
-    use crate::digest::DoneDigest;
+    use crate::digest::{DoneDigest, StepDigest};
     use crate::event::{Confidence, Lag};
 
     fn done(number: u64, ran_ms: u64, gap_ms: u64) -> DoneDigest {
@@ -743,6 +754,21 @@ mod tests {
         };
         let told = |by| job(by).straggler("c", |r| r).map(|s| (s.rank, s.persistent));
         assert_eq!((told(60), told(12), told(0)), (Some((2, true)), Some((2, false)), None));
+    }
+
+    #[test]
+    fn steps_that_are_told_of_no_more() {
+        let mut late = Lateness::default();
+        let step = StepDigest { first: 4, ops: 4, step: 4, ran_ns: 1, period_ns: 9, ..StepDigest::default() };
+        for number in 8..500 {
+            for rank in 0..4 {
+                let ran = if rank == 2 { 10 } else { 40 };
+                // The digests repeat the last whole step, which was long ago.
+                late.take(rank, 4, &[done(number, ran, 10)], &[step.clone()]);
+            }
+            late.settle();
+        }
+        assert_eq!(late.straggler("c", |r| r).map(|s| (s.rank, s.persistent)), Some((2, true)));
     }
 
     #[test]

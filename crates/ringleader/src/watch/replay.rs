@@ -118,6 +118,10 @@ fn at(state: &State, now: u64) -> State {
     let mut then = state.clone();
     then.taken.unix_ns = state.taken.unix_of(now);
     then.taken.mono_ns = now;
+    // How it ended was not known before.
+    if now < newest(state) {
+        (then.process.is_ended, then.process.exit, then.process.kernels_ended_ns) = (false, None, None);
+    }
     then.recent.retain(|done| done.ended_ns <= now);
     then.comms.retain(|comm| comm.created_ns <= now);
     for comm in &mut then.comms {

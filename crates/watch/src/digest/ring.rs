@@ -276,15 +276,19 @@ fn steps(records: &[&Done], step: u32) -> Vec<StepDigest> {
             open = Some((StepDigest { first: done.number, ops, step, ..StepDigest::default() }, 0));
         }
         let Some((sum, n)) = &mut open else { continue };
-        // All of them, none with a root, and each after the one before.
-        if done.number != sum.first + u64::from(*n) || one.period_ns == 0 || !is_symmetric(&one.function) {
+        // All of them, and each after the one before.
+        if done.number != sum.first + u64::from(*n) || one.period_ns == 0 {
             open = None;
             continue;
         }
-        sum.queued_ns += one.queued_ns;
-        sum.ran_ns += one.ran_ns;
-        sum.gap_ns += one.gap_ns;
         sum.period_ns += one.period_ns;
+        // Who waits in a broadcast waits for its root, or the root for whom it waits: DDP begins each step with those of buffers. The
+        // root of a reduction waits for all, and none of them for it.
+        if is_symmetric(&one.function) || one.function == "Broadcast" {
+            sum.queued_ns += one.queued_ns;
+            sum.ran_ns += one.ran_ns;
+            sum.gap_ns += one.gap_ns;
+        }
         *n += 1;
         if *n == ops {
             out.extend(open.take().map(|(sum, _)| sum));
@@ -437,6 +441,28 @@ mod tests {
             assert_eq!((step.first % 4, step.ops, step.step), (0, 4, 3));
             assert_eq!((step.ran_ns, step.queued_ns, step.period_ns), (80, 40, 400_000_000));
         }
+    }
+
+    #[test]
+    fn steps_that_begin_with_a_broadcast() {
+        let state = |function: &str| {
+            let mut state = ring(7, 200);
+            for done in state.recent.iter_mut().filter(|d| d.number.is_multiple_of(3)) {
+                done.call.function = function.to_owned();
+            }
+            state
+        };
+        let sums = |function: &str| -> Vec<(u64, u64)> {
+            let digest = from_ring(&state(function));
+            digest.comms.first().unwrap().steps.iter().map(|s| (s.ran_ns, s.period_ns)).collect()
+        };
+        assert_eq!(sums("Broadcast"), [(80, 400_000_000); MAX_STEPS]);
+        // Of a reduction the root alone waits; its time passes all the same.
+        let reduced = sums("Reduce");
+        assert!(
+            reduced.len() == MAX_STEPS && reduced.iter().all(|s| s.0 < 80 && s.1 == 400_000_000),
+            "{reduced:?}"
+        );
     }
 
     /// As of a sharded model whose gathers are made ahead: 24 calls a step in another order each time, some of another size.
