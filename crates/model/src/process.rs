@@ -73,6 +73,8 @@ pub struct ProcessTable {
     pub rows: Vec<ProcessRow>,
     /// How the rows were selected, if they were.
     pub pick: Option<Pick>,
+    /// It ends within a row: others may have followed.
+    pub is_cut: bool,
 }
 
 /// The limits of a selection of a job's processes.

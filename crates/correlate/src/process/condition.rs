@@ -528,7 +528,7 @@ impl Conditions {
             }
             condition.state = Some((state, evidence));
         }
-        if present.is_empty() {
+        if present.is_empty() || table.is_cut {
             return;
         }
         // Its node's list shows peers of the same node, and not it. A host name identifies a node; a single unnamed

@@ -319,7 +319,7 @@ impl Stage {
         self.push(
             SourceKind::Processes,
             Who::default(),
-            Fact::Processes(Box::new(ProcessTable { rows, pick: None })),
+            Fact::Processes(Box::new(ProcessTable { rows, ..ProcessTable::default() })),
         )
     }
 

@@ -66,7 +66,7 @@ impl Stage {
 
     /// A snapshot's list of a job's processes.
     pub fn picked(self, rows: Vec<ProcessRow>, pick: Pick) -> Self {
-        let table = ProcessTable { rows, pick: Some(pick) };
+        let table = ProcessTable { rows, pick: Some(pick), is_cut: false };
         self.push(SourceKind::NodeSnapshot, on("node0"), Fact::Processes(Box::new(table)))
     }
 

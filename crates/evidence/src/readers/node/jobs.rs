@@ -85,7 +85,7 @@ impl Reader<'_, '_, '_> {
         let unread = jobs.unseen.as_deref().filter(|_| rows.is_empty()).map(Into::into);
         let others = jobs.others.iter().take(MAX_ROWS).copied().map(Pid).collect();
         let pick = Some(Pick { n_hidden: jobs.n_hidden, unread, others });
-        self.push(cite, Fact::Processes(Box::new(ProcessTable { rows, pick })), &text);
+        self.push(cite, Fact::Processes(Box::new(ProcessTable { rows, pick, is_cut: false })), &text);
         if let Some(why) = jobs.blind_spot() {
             self.sink.note(cite, NoteKind::Remark, why);
         }
@@ -96,7 +96,11 @@ impl Reader<'_, '_, '_> {
         let cite = self.places.of_part("jobs", self.sink);
         let pick = Some(Pick { unread: Some(why.into()), ..Pick::default() });
         let text = format!("the job's processes were not read: {why}");
-        self.push(cite, Fact::Processes(Box::new(ProcessTable { rows: Vec::new(), pick })), &text);
+        self.push(
+            cite,
+            Fact::Processes(Box::new(ProcessTable { rows: Vec::new(), pick, is_cut: false })),
+            &text,
+        );
     }
 
     /// What a process was started with, if it is a rank's own: its children inherit all of it.

@@ -6,7 +6,7 @@
 //! ```
 //! The heading names the columns; all but the command are single words, with one exception (`lstart`).
 
-use ringleader_model::{Fact, Pid, ProcessRow, ProcessTable, SourceKind};
+use ringleader_model::{Fact, NoteKind, Pid, ProcessRow, ProcessTable, SourceKind};
 
 use super::TableReader;
 use crate::ground::{Line, Sink, Span};
@@ -40,11 +40,17 @@ impl TableReader {
         if let Some(listing) = &mut self.ps {
             if let Some(row) = row(&listing.columns, &String::from_utf8_lossy(line.body), line.number) {
                 listing.span.add(line, sink);
+                // A command that others have in full ends early. The last line of a file often lacks its end and is whole.
+                let is_part = |other: &ProcessRow| {
+                    other.command.len() > row.command.len() && other.command.starts_with(&*row.command)
+                };
+                listing.table.is_cut |= self.is_cut && listing.table.rows.iter().any(is_part);
                 if listing.table.rows.len() < MAX_ROWS {
                     listing.table.rows.push(row);
                 }
                 return true;
             }
+            listing.table.is_cut |= self.is_cut;
             self.close_ps(sink);
         }
         if !(first.is_ascii_uppercase() || first == b'%') || line.body.len() > 1_000 {
@@ -57,6 +63,11 @@ impl TableReader {
 
     pub(super) fn close_ps(&mut self, sink: &mut Sink<'_>) {
         if let Some(Listing { table, span, .. }) = self.ps.take() {
+            if table.is_cut {
+                let cite = sink.cite(span.last_line, span.end, span.end);
+                let text = "the list of processes ends within a row; others may have followed".into();
+                sink.note(cite, NoteKind::Truncated, text);
+            }
             span.push(SourceKind::Processes, Fact::Processes(table.into()), sink);
         }
     }

@@ -70,7 +70,7 @@ impl TableReader {
         if let Some(Status { row, span }) = self.status.take()
             && !row.state.is_empty()
         {
-            let table = ProcessTable { rows: vec![row], pick: None };
+            let table = ProcessTable { rows: vec![row], ..ProcessTable::default() };
             span.push(SourceKind::Processes, Fact::Processes(table.into()), sink);
         }
     }

@@ -90,3 +90,21 @@ NOFILE     max number of open files                1024   1048576 files
     );
     check("open files: 3\nMax open files are few\nmax locked memory (kbytes, -l) lots\n", "");
 }
+
+#[test]
+fn lists_that_end_within_a_row() {
+    let list = "  PID STAT COMMAND\n 2238 S    /opt/train.py --lr 1\n 2240 S    /opt/train.py --lr 1";
+    let is_cut = |text: &str| {
+        let extract = read("ps.txt", text.as_bytes());
+        let table = extract.observations.iter().find_map(|o| match &o.fact {
+            ringleader_model::Fact::Processes(table) => Some(table.is_cut),
+            _ => None,
+        });
+        (table, extract.notes.len())
+    };
+    // A last line without its end may be whole; a part of what others have in full, or no row at all, is none.
+    assert_eq!(is_cut(list), (Some(false), 0));
+    assert_eq!(is_cut(&list[..list.len() - 8]), (Some(true), 1));
+    assert_eq!(is_cut(&format!("{list}\n 22")), (Some(true), 1));
+    assert_eq!(is_cut(&format!("{}\n", &list[..list.len() - 8])), (Some(false), 0));
+}
