@@ -15,7 +15,9 @@ use ringleader_correlate::waits::lateness;
 /// Share of the others' time, percent, that a rank costs at least: less is not worth a word.
 const LEAST_PERCENT: u32 = 8;
 /// And that it costs for certain: what only rank 0 does, such as printing, costs less in healthy jobs.
-const SURE_PERCENT: u32 = 15;
+const SURE_PERCENT: u32 = 12;
+/// Of its samples a rank is in so many more than its peers at one place where less is certain, too.
+const SURE_APART: f64 = 0.3;
 
 /// A rank that is late by some measure.
 struct Late {
@@ -40,7 +42,8 @@ pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
 fn finding(scene: &Scene<'_>, late: Late) -> Option<Finding> {
     let apart = scene.samples().apart(late.rank)?;
     let node = Node::Rank(late.rank);
-    let is_sure = late.percent.is_some_and(|percent| percent >= SURE_PERCENT);
+    let is_clear = apart.share - apart.others >= SURE_APART;
+    let is_sure = late.percent.is_some_and(|percent| percent >= SURE_PERCENT || is_clear);
     let most = if is_sure { Confidence::High } else { Confidence::Medium };
     let doing = apart.doing.map_or_else(String::new, |doing| format!(" {doing}"));
     Draft::new(
@@ -129,7 +132,12 @@ mod tests {
         let found = late(job(), 15).finding(&RULE);
         assert!(found.title.contains("read_row (train.py:33) in 50 %"), "{}", found.title);
         late(job(), 15).concludes(&RULE, "straggler 1 at read_row:33, high");
-        late(job(), 10).concludes(&RULE, "straggler 1 at read_row:33, medium");
+        late(job(), 10).concludes(&RULE, "straggler 1 at read_row:33, high");
+        // Less often there, what it costs decides.
+        let few: Samples<'static> = &[(8, &[("train.py", 33, "read_row"), TRAIN]), (32, &[WAITS, TRAIN])];
+        let rarely = || Stage::job(2).sampled(0, SYNCS).sampled(1, few);
+        late(rarely(), 12).concludes(&RULE, "straggler 1 at read_row:33, high");
+        late(rarely(), 10).concludes(&RULE, "straggler 1 at read_row:33, medium");
         // It costs nothing; nobody is late; the other one is elsewhere.
         late(job(), 5).silent(&RULE);
         job().silent(&RULE);
