@@ -764,7 +764,7 @@ mod tests {
             for rank in 0..4 {
                 let ran = if rank == 2 { 10 } else { 40 };
                 // The digests repeat the last whole step, which was long ago.
-                late.take(rank, 4, &[done(number, ran, 10)], &[step.clone()]);
+                late.take(rank, 4, &[done(number, ran, 10)], std::slice::from_ref(&step));
             }
             late.settle();
         }

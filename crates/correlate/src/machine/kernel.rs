@@ -402,12 +402,7 @@ impl<'r> Join<'r> {
                 culprit.gpu = member.gpu.or(culprit.gpu);
             }
             culprit.host = culprit.host.or_else(|| first.host.clone());
-            // By the kernel's own numbers it is none of them.
-            let is_numbered = |m: &&Member| m.pid.is_some_and(|pid| self.numbered.contains(&pid));
-            if users.iter().all(is_numbered)
-                && ends_its_process(&event.kind)
-                && pid.is_some_and(|pid| !self.numbered.contains(&pid))
-            {
+            if ends_its_process(&event.kind) && self.is_none_of(&users, pid) {
                 let is_loose = is_contained(&event.kind);
                 return (if is_loose { Bond::Loose } else { Bond::Foreign }, culprit);
             }
@@ -531,6 +526,12 @@ impl<'r> Join<'r> {
         let is_here = |m: &Member| host.is_none() || m.host.is_none() || m.host.as_ref() == host;
         let members = self.roster.members.iter().filter(|m| m.gpu.is_none() && is_here(m));
         members.filter(|m| m.holds.iter().any(same)).collect()
+    }
+
+    /// By the kernel's own numbers the process is none of these.
+    fn is_none_of(&self, users: &[&Member], pid: Option<Pid>) -> bool {
+        let is_numbered = |m: &&Member| m.pid.is_some_and(|pid| self.numbered.contains(&pid));
+        users.iter().all(is_numbered) && pid.is_some_and(|pid| !self.numbered.contains(&pid))
     }
 
     /// Hosts that their logs call otherwise (`vm`, an address) cannot be distinguished from it: one host, one log.
