@@ -101,8 +101,9 @@ impl Subcommand for DiagnoseArgs {
         if found.len() > 1 {
             return self.several(&found);
         }
-        // What the kernel of an idle node said of some program is no verdict on a job.
-        if is_any && found.is_empty() && self.paths.is_empty() {
+        // What the kernel of an idle node said of some program is no verdict on a job. Without /proc nothing is known of jobs.
+        let sees_processes = Path::new("/proc/self/stat").exists();
+        if is_any && found.is_empty() && self.paths.is_empty() && sees_processes {
             let why = "no job runs on this node (`ringleader check` looks at the node alone)".to_owned();
             return Err(Failure::Absent { why });
         }

@@ -442,7 +442,7 @@ impl Watch {
         if self.eye.is_late() && self.late.as_mut().is_some_and(Late::is_due) {
             self.begin("a rank is late".to_owned(), Reason::Slow, Instant::now());
         }
-        if self.start.is_due(self.eye.has_ranks()) {
+        if self.start.is_due(!self.eye.is_without_ranks()) {
             self.begin("no rank is there".to_owned(), Reason::Start, Instant::now());
         }
     }

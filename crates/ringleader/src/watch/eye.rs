@@ -80,12 +80,13 @@ impl Eye {
         self.late.as_ref().is_some_and(|late| still_slowest(self.engine.view(), late))
     }
 
-    /// Whether a rank of the job lives.
-    pub(crate) fn has_ranks(&self) -> bool {
+    /// Processes of the job live, and none of them is a rank.
+    pub(crate) fn is_without_ranks(&self) -> bool {
         let lives = |state| !matches!(state, ProcessState::Dead | ProcessState::Zombie);
         let view = self.engine.view();
-        view.comms.iter().any(|comm| !comm.is_ended)
-            || view.processes.iter().any(|process| process.rank.is_some() && lives(process.state))
+        view.comms.iter().all(|comm| comm.is_ended)
+            && !view.processes.iter().any(|process| process.rank.is_some() && lives(process.state))
+            && !self.agent.pids().is_empty()
     }
 
     /// The late rank's process and those of its peers on this machine; none if it is on another one.
