@@ -153,9 +153,10 @@ pub(super) fn candidates(scene: &Scene<'_>, verdict: &Verdict) -> Vec<Candidate>
         }
     }
     // What the words of the evidence resemble comes behind what a line says.
-    // Boot lines in a bundle are words of every machine.
+    // Boot lines of what a collector took, in a bundle or loose, are words of every machine.
     let is_of_tools = |likely: &Likely| {
-        let is_bundle = scene.case().sources.iter().any(|source| source.kinds.contains(&SourceKind::Bundle));
+        let is_taken = |kind: &SourceKind| matches!(kind, SourceKind::Bundle | SourceKind::NodeSnapshot);
+        let is_bundle = scene.case().sources.iter().any(|source| source.kinds.iter().any(is_taken));
         (is_bundle || likeness::is_collected(scene.case()))
             && likeness::share_of_tools(scene, &likely.because) > OF_TOOLS
     };
