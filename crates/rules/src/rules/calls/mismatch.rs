@@ -57,7 +57,8 @@ fn draft(scene: &Scene<'_>, rule: &Rule, cause: Cause, m: &Mismatch, title: Stri
         .confidence(if m.halves {
             Confidence::Low
         } else if m.n_confirmed > usize::from(m.odd.len() == m.usual.len()) {
-            // Of as many ranks on either side, one call that fits may fit by chance. Operation records are the failing rank's own account of what it called.
+            // Of as many ranks on either side, one call that fits may fit by chance. Operation records are the failing
+            // rank's own account of what it called.
             Confidence::High
         } else {
             Confidence::Medium

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use ringleader_correlate::Scene;
 use ringleader_knowledge::command;
 use ringleader_model::{
-    Cause, Confidence, Evidence, Frame, Impact, Observation, Pid, ProcessStacks, SourceKind, Weight,
+    Cause, Confidence, Evidence, Frame, Host, Impact, Observation, Pid, ProcessStacks, SourceKind, Weight,
 };
 
 use crate::rule::{Draft, Outcome, Rule};
@@ -48,11 +48,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if scene.conditions().all().any(|(_, condition)| condition.stand.is_some()) {
         return Outcome::Clear;
     }
-    let mut launchers: BTreeMap<Option<Pid>, Vec<(&Observation, &ProcessStacks)>> = BTreeMap::new();
+    type Looks<'a> = Vec<(&'a Observation, &'a ProcessStacks)>;
+    let mut launchers: BTreeMap<(Option<&Host>, Option<Pid>), Looks<'_>> = BTreeMap::new();
     for (observation, stacks) in scene.stacks().filter(|(_, stacks)| frames(stacks).any(is_rendezvous)) {
-        launchers.entry(stacks.pid).or_default().push((observation, stacks));
+        launchers.entry((observation.who.host.as_ref(), stacks.pid)).or_default().push((observation, stacks));
     }
-    let Some((pid, looks)) = launchers.into_iter().max_by_key(|(_, looks)| looks.len()) else {
+    let Some(((_, pid), looks)) = launchers.into_iter().max_by_key(|(_, looks)| looks.len()) else {
         return Outcome::Clear;
     };
     let rows = scene.process_tables().flat_map(|(_, table)| &table.rows);
@@ -114,6 +115,10 @@ mod tests {
         ("torch/distributed/elastic/agent/server/api.py", 902, "SimpleElasticAgent._invoke_run");
 
     fn launcher(stage: Stage, frames: &[(&str, u32, &str)]) -> Stage {
+        launcher_on(stage, None, frames)
+    }
+
+    fn launcher_on(stage: Stage, host: Option<&str>, frames: &[(&str, u32, &str)]) -> Stage {
         let frames = frames.iter().map(|(file, line, function)| Frame {
             function: (*function).into(),
             file: (*file).into(),
@@ -126,7 +131,8 @@ mod tests {
             threads: vec![thread],
             ..ProcessStacks::default()
         };
-        stage.push(SourceKind::Stacks, Who::default(), Fact::Stacks(Box::new(stacks)))
+        let who = Who { host: host.map(Into::into), ..Who::default() };
+        stage.push(SourceKind::Stacks, who, Fact::Stacks(Box::new(stacks)))
     }
 
     #[test]
@@ -136,6 +142,9 @@ mod tests {
         let twice = launcher(once(), &[WAITS, RUNS]);
         assert!(twice.finding(&RULE).title.contains("waits for the other ones of 2 nodes"));
         twice.concludes(&RULE, "missing-rank , medium");
+        // Launchers of two nodes, each seen once, whose pids are the same.
+        let apart = launcher_on(Stage::job(1), Some("n1"), &[WAITS, RUNS]);
+        launcher_on(apart, Some("n2"), &[WAITS, RUNS]).concludes(&RULE, "missing-rank , low");
         let connects = ("libtorch_cpu.so", 0, "c10d::detail::TCPClient::connect");
         let outside = launcher(Stage::job(1), &[connects, WAITS, RUNS]);
         assert!(outside.finding(&RULE).title.contains("does not reach the master of its 2 nodes"));

@@ -19,8 +19,10 @@
 //! # References
 //! NCCL user guide, troubleshooting; ncclRemoteError.
 
+use std::collections::BTreeSet;
+
 use ringleader_knowledge::message::{About, Role, Row};
-use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, RankSet, TorchEvent, Weight};
+use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, Rank, RankSet, TorchEvent, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
@@ -71,9 +73,22 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
         .build()
 }
 
+/// Ranks that say themselves what they failed of.
+fn spoke(scene: &Scene<'_>) -> BTreeSet<Rank> {
+    let names =
+        |row: Row| row.about() == About::Speaker && matches!(row.role(), Role::States | Role::Suggests);
+    let stated = scene.stated().all().iter();
+    stated
+        .filter(|stated| stated.row().is_some_and(names) && !stated.was_overcome(scene.case()))
+        .flat_map(|stated| stated.culprits(scene.roster()))
+        .filter_map(|culprit| culprit.rank)
+        .collect()
+}
+
 /// Ranks whose peers wait for them and that are gone.
 fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let spoke = if scene.suspects().is_empty() { BTreeSet::new() } else { spoke(scene) };
     for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
@@ -107,17 +122,9 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             (false, true) => "does not answer RAS: it has exited, is stopped or is cut off".to_owned(),
             (false, false) => "left no record".to_owned(),
         };
-        // A rank that says itself what it failed of is not silent.
-        let has_spoken = scene.stated().all().iter().any(|stated| {
-            let names = |row: Row| {
-                row.about() == About::Speaker && matches!(row.role(), Role::States | Role::Suggests)
-            };
-            stated.row().is_some_and(names)
-                && stated.culprits(scene.roster()).iter().any(|culprit| culprit.rank == Some(rank))
-                && !stated.was_overcome(scene.case())
-        });
         let most = match is_seen_gone {
-            _ if has_spoken => Confidence::Low,
+            // It says itself what it failed of.
+            _ if spoke.contains(&rank) => Confidence::Low,
             true => Confidence::High,
             false => Confidence::Medium,
         };

@@ -23,7 +23,7 @@ use ringleader_knowledge::program::trains;
 use ringleader_knowledge::signal::{SIGABRT, SIGBUS, Signal};
 use ringleader_model::{
     Cause, Confidence, Evidence, Fact, Impact, KernelEventKind, Need, Rank, SourceKind, ThreadStack,
-    TorchEvent, Weight,
+    TorchEvent, WatchEvent, Weight,
 };
 
 use crate::drafting;
@@ -83,9 +83,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
             draft = draft.evidence([evidence.clone()]);
         }
         draft = draft.evidence(told.map(|e| e.evidence()));
-        // A program aborts when its peer is gone: JAX's runtime does.
+        // A program aborts when its peer is gone: JAX's runtime does. Who was killed later did not make it abort.
+        let ended = |rank| ended_ns(scene, rank);
         let is_killed = |(other, fate): (Rank, &Fate)| {
-            other != rank && matches!(fate.end(), End::Killed { by: Killer::Outside, .. })
+            let was_later = ended(other).zip(ended(rank)).is_some_and(|(killed, aborted)| killed > aborted);
+            other != rank && matches!(fate.end(), End::Killed { by: Killer::Outside, .. }) && !was_later
         };
         if signal.number == SIGABRT && !is_root && scene.fates().all().any(is_killed) {
             draft = draft.weight(Weight::Echo).at_most(Confidence::Low);
@@ -149,6 +151,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         findings.extend(draft.build());
     }
     if findings.is_empty() { host_failed(scene) } else { Outcome::Found(findings) }
+}
+
+/// When a watcher saw the process of a rank end, ns.
+fn ended_ns(scene: &Scene<'_>, rank: Rank) -> Option<i64> {
+    let ends = scene.case().observations.iter().filter_map(|o| match &o.fact {
+        Fact::Watch(WatchEvent::Gone(ends, _)) => Some(ends),
+        _ => None,
+    });
+    ends.flatten().find(|end| end.rank == rank).map(|end| end.at_ns)
 }
 
 /// What a crash by this signal shows, and what the title adds. A SIGBUS: what the rank had mapped could not be backed; of fifteen
@@ -276,9 +287,17 @@ mod tests {
 
     #[test]
     fn an_abort_beside_a_rank_that_was_killed() {
+        use ringleader_model::{Fact, Rank, SourceKind, WatchEvent, WatchedEnd, Who};
         let job = |is_root: bool| Stage::new().failed(0, -9, !is_root).failed(1, -6, is_root);
         job(false).concludes(&RULE, "process-crashed 1, low");
         assert_eq!(crate::diagnose(&job(false).case).cause, ringleader_model::Cause::ProcessKilled);
+        let at = |rank, at_ns, exit_code| WatchedEnd { rank: Rank(rank), at_ns, exit_code: Some(exit_code) };
+        let seen = |killed, aborted| {
+            let ends = WatchEvent::Gone(vec![at(0, killed, -9), at(1, aborted, -6)], true);
+            job(false).push(SourceKind::Watch, Who::default(), Fact::Watch(ends))
+        };
+        seen(7, 8).concludes(&RULE, "process-crashed 1, low");
+        seen(8, 7).concludes(&RULE, "process-crashed 1, medium");
         // It was the first to fail.
         job(true).concludes(&RULE, "process-crashed 1, high");
     }

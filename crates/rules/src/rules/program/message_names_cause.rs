@@ -25,14 +25,13 @@
 //!
 //! The source of each row: `crates/knowledge/data/messages`.
 
+use std::collections::BTreeMap;
+
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
-use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{self, Role, Row};
 use ringleader_knowledge::signal::SIGABRT;
-use ringleader_model::{
-    Category, Cause, Confidence, Finding, Frame, Impact, Rank, TorchEvent, Weight, user_frame,
-};
+use ringleader_model::{Cause, Confidence, Finding, Frame, Impact, Rank, TorchEvent, Weight, user_frame};
 
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::process::fate::End;
@@ -52,6 +51,8 @@ pub(crate) static RULE: Rule = Rule {
 const CITATIONS: usize = 4;
 /// Causes that a message may suggest and still name the first.
 const MOST_SUGGESTED: usize = 2;
+/// Faults of kernels.
+const OF_KERNELS: [Cause; 2] = [Cause::DeviceAssert, Cause::IllegalMemoryAccess];
 /// Findings at most, one for each cause.
 const FINDINGS: usize = 8;
 
@@ -102,8 +103,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Option<Finding> {
     let (weight, confidence) = match row.role() {
-        // What crashes once the job has timed out, crashes of that.
-        Role::States if cause::category(cause) == Category::Crash && follows_timeout(scene, stated) => {
+        // A kernel that meets data of a transfer which was given up fails of that.
+        Role::States if OF_KERNELS.contains(&cause) && follows_timeout(scene, stated) => {
             (Weight::Symptom, Confidence::Low)
         }
         // The wide word for everything that a program does wrong yields to all others.
@@ -114,8 +115,9 @@ fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Op
         _ => (Weight::Symptom, Confidence::Low),
     };
     let mut culprits = stated.culprits(scene.roster());
+    let places = if culprits.is_empty() { BTreeMap::new() } else { places(scene, row) };
     for culprit in &mut culprits {
-        culprit.place = culprit.place.take().or_else(|| place(scene, row, culprit.rank?).cloned());
+        culprit.place = culprit.place.take().or_else(|| places.get(&culprit.rank?).copied().cloned());
     }
     let title = if culprits.is_empty() {
         row.says().to_owned()
@@ -149,15 +151,21 @@ fn follows_timeout(scene: &Scene<'_>, stated: &Stated<'_>) -> bool {
     })
 }
 
-/// Where the program of a rank was, if it raised an exception with this message.
-fn place<'a>(scene: &Scene<'a>, row: Row, rank: Rank) -> Option<&'a Frame> {
-    scene.statements().find_map(|statement| {
-        let TorchEvent::Exception(exception) = statement.event else { return None };
-        let is_its = || scene.roster().speaker(statement.observation) == Some(rank);
+/// Where the programs of ranks were that raised an exception with this message.
+fn places<'a>(scene: &Scene<'a>, row: Row) -> BTreeMap<Rank, &'a Frame> {
+    let mut found = BTreeMap::new();
+    for statement in scene.statements() {
+        let TorchEvent::Exception(exception) = statement.event else { continue };
         let text = format!("{}: {}", exception.class, exception.message);
-        let said = message::best(text.lines().next()?)?;
-        (said.row.id() == row.id() && is_its()).then(|| user_frame(&exception.frames)).flatten()
-    })
+        let said = text.lines().next().and_then(message::best);
+        if said.is_some_and(|said| said.row.id() == row.id())
+            && let Some(rank) = scene.roster().speaker(statement.observation)
+            && let Some(frame) = user_frame(&exception.frames)
+        {
+            found.entry(rank).or_insert(frame);
+        }
+    }
+    found
 }
 
 /// A rank aborted, and this message was its last word.
@@ -185,6 +193,27 @@ mod tests {
         saying(text, Who::default()).expect(&RULE, &["oom-killed"]);
         saying("step 812 loss 2.31", Who::default()).silent(&RULE);
         saying("DeprecationWarning: this failed to be removed", Who::default()).silent(&RULE);
+    }
+
+    #[test]
+    fn a_kernel_that_fails_once_a_wait_has_timed_out() {
+        let assert = "IndexKernelUtils.cu:16: gather_kernel: block: [7,0,0], thread: [64,0,0] Assertion `ind >=0` failed.";
+        let stage = || Stage::new().timed_out(0, "ar:100", 6, 6);
+        // As in the log of all ranks, where it comes behind the watchdog's word; or in a file of its own.
+        let says = |is_one_log: bool, text: &str| {
+            let mut stage = stage().says(Who::default(), text);
+            let first = stage.case.observations.first().map(|o| o.cite.source);
+            if let (true, Some(last), Some(source)) = (is_one_log, stage.case.observations.last_mut(), first)
+            {
+                last.cite.source = source;
+            }
+            stage
+        };
+        says(false, assert).concludes(&RULE, "device-assert , medium");
+        says(true, assert).concludes(&RULE, "device-assert , low");
+        // Other ends are told of late as well: a scheduler reports them when all is over.
+        let killed = "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.";
+        says(true, killed).concludes(&RULE, "oom-killed , medium");
     }
 
     #[test]
