@@ -43,12 +43,14 @@ const NODES: &[&str] = &["nnodes", "num_nodes", "num_machines"];
 /// Where it tries to connect to the store that the first node serves.
 const CONNECTS: [&str; 2] = ["SocketConnectOp", "TCPClient::connect"];
 
+/// Stacks of one launcher.
+type Looks<'a> = Vec<(&'a Observation, &'a ProcessStacks)>;
+
 fn check(scene: &Scene<'_>) -> Outcome {
     // Where ranks are, they have more to say.
     if scene.conditions().all().any(|(_, condition)| condition.stand.is_some()) {
         return Outcome::Clear;
     }
-    type Looks<'a> = Vec<(&'a Observation, &'a ProcessStacks)>;
     let mut launchers: BTreeMap<(Option<&Host>, Option<Pid>), Looks<'_>> = BTreeMap::new();
     for (observation, stacks) in scene.stacks().filter(|(_, stacks)| frames(stacks).any(is_rendezvous)) {
         launchers.entry((observation.who.host.as_ref(), stacks.pid)).or_default().push((observation, stacks));

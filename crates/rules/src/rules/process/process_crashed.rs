@@ -83,13 +83,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             draft = draft.evidence([evidence.clone()]);
         }
         draft = draft.evidence(told.map(|e| e.evidence()));
-        // A program aborts when its peer is gone: JAX's runtime does. Who was killed later did not make it abort.
-        let ended = |rank| ended_ns(scene, rank);
-        let is_killed = |(other, fate): (Rank, &Fate)| {
-            let was_later = ended(other).zip(ended(rank)).is_some_and(|(killed, aborted)| killed > aborted);
-            other != rank && matches!(fate.end(), End::Killed { by: Killer::Outside, .. }) && !was_later
-        };
-        if signal.number == SIGABRT && !is_root && scene.fates().all().any(is_killed) {
+        if signal.number == SIGABRT && !is_root && follows_a_kill(scene, rank) {
             draft = draft.weight(Weight::Echo).at_most(Confidence::Low);
         }
         // What it said when it aborted names the cause.
@@ -151,6 +145,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
         findings.extend(draft.build());
     }
     if findings.is_empty() { host_failed(scene) } else { Outcome::Found(findings) }
+}
+
+/// Another rank was killed: a program aborts when its peer is gone, as JAX's runtime does. Who was killed later did not make
+/// it abort.
+fn follows_a_kill(scene: &Scene<'_>, rank: Rank) -> bool {
+    let ended = |rank| ended_ns(scene, rank);
+    let is_killed = |fate: &Fate| matches!(fate.end(), End::Killed { by: Killer::Outside, .. });
+    let was_later = |other| ended(other).zip(ended(rank)).is_some_and(|(killed, aborted)| killed > aborted);
+    scene.fates().all().any(|(other, fate)| other != rank && is_killed(fate) && !was_later(other))
 }
 
 /// When a watcher saw the process of a rank end, ns.
