@@ -13,11 +13,11 @@ fn two(bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// `08:21:34` as seconds of the day.
-fn clock(bytes: &[u8]) -> Option<i64> {
+/// `08:21:34` as seconds of the day; `Some(None)` for `88:21:34`, which only has the shape of one.
+fn clock(bytes: &[u8]) -> Option<Option<i64>> {
     let [_, _, b':', _, _, b':', _, _] = bytes.first_chunk::<8>()? else { return None };
     let (h, m, s) = (two(bytes)?, two(bytes.get(3..)?)?, two(bytes.get(6..)?)?);
-    (h < 24 && m < 60 && s < 61).then_some(h * 3600 + m * 60 + s)
+    Some((h < 24 && m < 60 && s < 61).then_some(h * 3600 + m * 60 + s))
 }
 
 /// `.123456789` or `,123`: nanoseconds, the worth of half the last digit, and the rest.
@@ -38,20 +38,31 @@ fn fraction(bytes: &[u8]) -> (i64, i64, &[u8]) {
 
 /// `2026-11-20 08:21:34` or with `between` = `T`, and a fraction. Returns the time and what follows.
 pub(crate) fn date_time(bytes: &[u8], between: u8) -> Option<(WallTime, &[u8])> {
+    let (at, rest) = date_time_shaped(bytes, between)?;
+    Some((at?, rest))
+}
+
+/// The same, and whatever has its shape: `2026-99-20 88:21:34` has no time, but is a stamp where prefixes are stripped.
+/// What is stripped must not depend on the value of a digit.
+pub(crate) fn date_time_shaped(bytes: &[u8], between: u8) -> Option<(Option<WallTime>, &[u8])> {
     let [y @ .., b'-', _, _, b'-', _, _, gap] = bytes.first_chunk::<11>()? else { return None };
     if *gap != between {
         return None;
     }
     let year = two(y)? * 100 + two(y.get(2..)?)?;
     let (month, day) = (two(bytes.get(5..)?)?, two(bytes.get(8..)?)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
     let seconds = clock(bytes.get(11..)?)?;
     let (ns, error_ns, rest) = fraction(bytes.get(19..)?);
-    // Nanoseconds end in the year 2262: a later one is no time stamp.
-    let ns = (Date { year, month, day }.days() * 86_400 + seconds).checked_mul(NS_PER_S)?.checked_add(ns)?;
-    Some((WallTime { ns, error_ns, has_year: true }, rest))
+    let at = || {
+        if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+            return None;
+        }
+        // Nanoseconds end in the year 2262: a later one is no time.
+        let days = Date { year, month, day }.days();
+        let ns = (days * 86_400 + seconds?).checked_mul(NS_PER_S)?.checked_add(ns)?;
+        Some(WallTime { ns, error_ns, has_year: true })
+    };
+    Some((at(), rest))
 }
 
 /// What follows a zone: `Z`, `+00:00`, `+0000`. A stamp without one gives `bytes` itself.
@@ -66,6 +77,12 @@ pub(crate) fn after_zone(bytes: &[u8]) -> &[u8] {
 
 /// `Nov 20 08:21:34` of syslog, which prints no year. Returns the time and what follows.
 pub(crate) fn syslog(bytes: &[u8]) -> Option<(WallTime, &[u8])> {
+    let (at, rest) = syslog_shaped(bytes)?;
+    Some((at?, rest))
+}
+
+/// The same, and whatever has its shape.
+pub(crate) fn syslog_shaped(bytes: &[u8]) -> Option<(Option<WallTime>, &[u8])> {
     let [m0, m1, m2, b' ', d0, d1, b' '] = bytes.first_chunk::<7>()? else { return None };
     let month = MONTHS.chunks_exact(3).position(|m| *m == [*m0, *m1, *m2])? as i64 + 1;
     let day = match d0 {
@@ -74,6 +91,7 @@ pub(crate) fn syslog(bytes: &[u8]) -> Option<(WallTime, &[u8])> {
     };
     let seconds = clock(bytes.get(7..)?)?;
     let (ns, error_ns, rest) = fraction(bytes.get(15..)?);
-    let ns = (Date { year: 1970, month, day }.days() * 86_400 + seconds) * NS_PER_S + ns;
-    Some((WallTime { ns, error_ns, has_year: false }, rest))
+    let days = Date { year: 1970, month, day }.days();
+    let at = seconds.map(|s| WallTime { ns: (days * 86_400 + s) * NS_PER_S + ns, error_ns, has_year: false });
+    Some((at, rest))
 }

@@ -153,9 +153,9 @@ impl Stripper {
 
     /// `2026-11-20T08:21:34.123456789Z stdout F `, the stamp alone, or the stamp and syslog's host and program.
     fn iso<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
-        let (at, rest) = stamp::date_time(line, b'T')?;
+        let (at, rest) = stamp::date_time_shaped(line, b'T')?;
         let rest = stamp::after_zone(rest).strip_prefix(b" ")?;
-        tag.at = Some(at);
+        tag.at = at.or(tag.at);
         for stream in [&b"stdout F "[..], b"stderr F ", b"stdout P ", b"stderr P "] {
             if let Some(rest) = rest.strip_prefix(stream) {
                 return Some(rest);
@@ -166,10 +166,10 @@ impl Stripper {
 
     /// `Nov 20 08:21:34 host prog[123]: `.
     fn syslog<'a>(&mut self, line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
-        let (at, rest) = stamp::syslog(line)?;
+        let (at, rest) = stamp::syslog_shaped(line)?;
         let rest = rest.strip_prefix(b" ")?;
         let rest = self.host_and_program(rest, tag)?;
-        tag.at = Some(at);
+        tag.at = at.or(tag.at);
         Some(rest)
     }
 
@@ -337,12 +337,13 @@ fn is_nccls(rest: &[u8]) -> bool {
 /// `[2026-11-20 08:21:34] `, unless it is the stamp of NCCL or of torchrun 2.1, which their readers know.
 fn bracketed_date<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
     let inside = line.strip_prefix(b"[")?;
-    let (at, rest) = stamp::date_time(inside, b' ').or_else(|| stamp::date_time(inside, b'T'))?;
+    let (at, rest) =
+        stamp::date_time_shaped(inside, b' ').or_else(|| stamp::date_time_shaped(inside, b'T'))?;
     let rest = stamp::after_zone(rest).strip_prefix(b"] ")?;
     if is_nccls(rest) || rest.starts_with(b"torch.") || rest.starts_with(b"NCCL ") {
         return None;
     }
-    tag.at = Some(at);
+    tag.at = at.or(tag.at);
     Some(rest)
 }
 
@@ -360,9 +361,9 @@ fn logging<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
         b"ERROR ",
         b"CRITICAL ",
     ];
-    let (at, rest) = stamp::date_time(line, b' ')?;
+    let (at, rest) = stamp::date_time_shaped(line, b' ')?;
     let rest = stamp::after_zone(rest).strip_prefix(b" ")?;
-    tag.at = Some(at);
+    tag.at = at.or(tag.at);
     let levelled = LEVELS.iter().find_map(|level| rest.strip_prefix(*level));
     Some(levelled.filter(|rest| is_known(rest)).unwrap_or(rest))
 }
@@ -471,14 +472,14 @@ fn is_node_name(word: &[u8]) -> bool {
 /// Whether a line begins like one of a log.
 pub(super) fn begins_known(line: &[u8]) -> bool {
     if [&b"[rank"[..], b"[default"].iter().any(|s| line.starts_with(s))
-        || stamp::date_time(line, b'T').is_some()
+        || stamp::date_time_shaped(line, b'T').is_some()
         || readers::begins(line)
     {
         return true;
     }
     // c10's and Python's log stamps: `[E1120 08:17:08.6…`, `[2026-11-20 08:21:25] `, `W1120 08:17:08.6…`.
     let stamped = line.strip_prefix(b"[").unwrap_or(line);
-    if stamp::date_time(stamped, b' ').is_some() {
+    if stamp::date_time_shaped(stamped, b' ').is_some() {
         return true;
     }
     if let [b'E' | b'W' | b'I' | b'F', rest @ ..] = stamped {
