@@ -90,6 +90,7 @@ fn of_nccl(log: &mut NcclLog, visit: &mut impl FnMut(&mut Cite)) {
         let NcclProcess {
             first,
             last,
+            version_at,
             who: _,
             nccl_version: _,
             cuda_driver_version: _,
@@ -99,7 +100,7 @@ fn of_nccl(log: &mut NcclLog, visit: &mut impl FnMut(&mut Cite)) {
             socket_devices: _,
             last_at: _,
         } = process;
-        first.iter_mut().chain(last).for_each(&mut *visit);
+        first.iter_mut().chain(last).chain(version_at).for_each(&mut *visit);
     }
     for comm in comms {
         let NcclComm {

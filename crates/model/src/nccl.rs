@@ -40,6 +40,8 @@ pub struct NcclProcess {
     pub who: Who,
     /// `NCCL version 2.28.9+cuda13.0`, without the word.
     pub nccl_version: Option<Box<str>>,
+    /// The line that states it.
+    pub version_at: Option<Cite>,
     /// `cudaDriverVersion 13000`.
     pub cuda_driver_version: Option<u32>,
     /// Bootstrap interface and address: `eth0:192.0.2.2<0>`.

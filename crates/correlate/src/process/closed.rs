@@ -1,5 +1,7 @@
 //! Connections that a peer closed, as the ranks that lost them report it.
 
+use std::collections::BTreeSet;
+
 use ringleader_knowledge::wording;
 use ringleader_model::{
     Case, Cite, Evidence, Fact, GlooEvent, Observation, Rank, SourceKind, StoreEvent, TorchEvent,
@@ -16,7 +18,7 @@ pub struct Closed {
     pub evidence: Vec<Evidence>,
     /// When the last of torch's reports was made, ns.
     pub at_ns: Option<i64>,
-    /// The peer, where all reports that name a known process name this one.
+    /// The peer: all reports that name a known process name this one, or all ranks but this one report.
     pub peer: Option<Rank>,
 }
 
@@ -24,6 +26,7 @@ pub struct Closed {
 pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed> {
     let mut closed = Closed::default();
     let mut peers: Vec<&str> = Vec::new();
+    let mut reporters: Vec<Option<Rank>> = Vec::new();
     // A watchdog that ends its process closes its connections: what peers report after it is no death before it.
     let is_timeout = |o: &&Observation| matches!(o.fact, Fact::Torch(TorchEvent::WatchdogTimeout { .. }));
     let timeouts: Vec<Cite> = case.observations.iter().filter(is_timeout).map(|o| o.cite).collect();
@@ -43,6 +46,7 @@ pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed>
             TorchEvent::Store(StoreEvent::ConnectionLost { text }) => text,
             TorchEvent::Gloo(GlooEvent::ClosedByPeer { peer }) => {
                 peers.push(peer);
+                reporters.push(roster.speaker(observation));
                 closed.evidence.push(of_torch(observation));
                 continue;
             }
@@ -51,6 +55,7 @@ pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed>
         let peer = wording::closed_by(text);
         if peer.is_some() || wording::has_peer_exited(text) || matches!(event, TorchEvent::Store(_)) {
             peers.extend(peer);
+            reporters.push(roster.speaker(observation));
             closed.evidence.push(of_torch(observation));
             closed.at_ns = observation.at.map(|at| at.ns);
         }
@@ -60,6 +65,7 @@ pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed>
         for message in log.messages.iter().filter(|m| m.is_warn) {
             let Some(peer) = wording::closed_by(&message.text) else { continue };
             peers.push(peer);
+            reporters.push(log.processes.get(message.process as usize).and_then(|p| roster.find(&p.who)?.rank));
             let text = format!("NCCL WARN {}", message.text);
             closed.evidence.push(Evidence { cite: message.cite, text, kind: SourceKind::NcclLog });
         }
@@ -70,10 +76,21 @@ pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed>
     let mut ranks: Vec<Rank> = peers.iter().filter_map(|peer| member(roster, peer)?.rank).collect();
     ranks.sort_unstable();
     ranks.dedup();
-    if let [one] = ranks.as_slice() {
-        closed.peer = Some(*one);
-    }
+    closed.peer = match ranks.as_slice() {
+        [] => only_silent(roster, &reporters),
+        [one] => Some(*one),
+        _ => None,
+    };
     Some(closed)
+}
+
+/// The one rank that does not report it, where two or more ranks do, all of them known.
+fn only_silent(roster: &Roster, reporters: &[Option<Rank>]) -> Option<Rank> {
+    let reporters: BTreeSet<Rank> = reporters.iter().copied().collect::<Option<_>>()?;
+    let known = roster.members.iter().filter_map(|m| m.rank).max()?.0.saturating_add(1);
+    let world = roster.world_size.unwrap_or(0).max(known);
+    let is_all_but_one = reporters.len() >= 2 && reporters.len() + 1 == world as usize;
+    (0..world).map(Rank).find(|rank| is_all_but_one && !reporters.contains(rank))
 }
 
 fn of_torch(observation: &Observation) -> Evidence {

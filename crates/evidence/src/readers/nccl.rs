@@ -66,7 +66,7 @@ pub(crate) struct NcclReader {
     pending: Vec<(u32, u32, u32)>,
     /// Communicator that a stranger (see [`NcclLog::strangers`]) turned out to be.
     resolved: Vec<Option<u32>>,
-    bare_version: Option<Box<str>>,
+    bare_version: Option<(Box<str>, Cite)>,
     first: Option<(Cite, Box<[u8]>)>,
     is_cut: bool,
     is_full: bool,
@@ -202,8 +202,8 @@ impl NcclReader {
         let cite = self.count(line, sink);
         let process = self.tagged(line.tag, sink);
         match self.log.processes.get_mut(process as usize) {
-            Some(process) => process.nccl_version = Some(version),
-            None => self.bare_version = Some(version),
+            Some(process) => (process.nccl_version, process.version_at) = (Some(version), Some(cite)),
+            None => self.bare_version = Some((version, cite)),
         }
         self.touch(process, line.tag, line.tag.at, cite);
         true
@@ -418,9 +418,9 @@ impl NcclReader {
         } else if let Some(collnet) = lines::collnet(said.text) {
             self.link(said, &collnet, sink);
         } else if let Some(process) = self.log.processes.get_mut(said.process as usize) {
-            said::set_up(process, said.text);
+            said::set_up(process, said.text, said.cite);
         } else if let Some(version) = said::version(said.text) {
-            self.bare_version = Some(bounded_text(version, 64).into());
+            self.bare_version = Some((bounded_text(version, 64).into(), said.cite));
         }
     }
 
@@ -692,11 +692,14 @@ impl NcclReader {
 
     /// A version printed without a head is that of the only process, or of one that is not named.
     fn settle_version(&mut self) {
-        let Some(version) = self.bare_version.take() else { return };
+        let Some((version, cite)) = self.bare_version.take() else { return };
+        let (nccl_version, version_at) = (Some(version), Some(cite));
         if let [only] = self.log.processes.as_mut_slice() {
-            only.nccl_version.get_or_insert(version);
+            if only.nccl_version.is_none() {
+                (only.nccl_version, only.version_at) = (nccl_version, version_at);
+            }
         } else {
-            self.log.processes.push(NcclProcess { nccl_version: Some(version), ..NcclProcess::default() });
+            self.log.processes.push(NcclProcess { nccl_version, version_at, ..NcclProcess::default() });
         }
     }
 

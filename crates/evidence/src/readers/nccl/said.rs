@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use memchr::memmem;
-use ringleader_model::NcclProcess;
+use ringleader_model::{Cite, NcclProcess};
 
 /// `NCCL version 2.28.9+cuda13.0`: the version.
 pub(super) fn version(text: &[u8]) -> Option<&[u8]> {
@@ -30,7 +30,7 @@ pub(super) fn setting(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Takes what a line says of its process's network and driver. False if it says nothing of the kind.
-pub(super) fn set_up(process: &mut NcclProcess, text: &[u8]) -> bool {
+pub(super) fn set_up(process: &mut NcclProcess, text: &[u8], cite: Cite) -> bool {
     let set = |slot: &mut Option<Box<str>>, value: &[u8]| {
         let value = value.trim_ascii();
         if !value.is_empty() {
@@ -39,6 +39,7 @@ pub(super) fn set_up(process: &mut NcclProcess, text: &[u8]) -> bool {
     };
     if let Some(version) = version(text) {
         set(&mut process.nccl_version, version);
+        process.version_at = Some(cite);
     } else if let Some(number) = text.strip_prefix(b"cudaDriverVersion ") {
         process.cuda_driver_version =
             std::str::from_utf8(number.trim_ascii()).ok().and_then(|n| n.parse().ok());

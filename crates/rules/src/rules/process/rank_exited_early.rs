@@ -20,10 +20,10 @@
 //! # References
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide.
 
-use ringleader_model::{Cause, Confidence, Impact, Weight};
+use ringleader_model::{Cause, Confidence, Fact, Finding, Impact, SourceKind, Weight};
 
 use crate::drafting;
-use crate::rule::{Outcome, Rule};
+use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::{End, Life};
 
@@ -78,7 +78,39 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .build(),
         );
     }
+    findings.extend(said_its_end(scene));
     Outcome::from_findings(findings)
+}
+
+/// The rank whose peers lost their connections to it, if its output ends in order.
+fn said_its_end(scene: &Scene<'_>) -> Option<Finding> {
+    let closed = scene.closed_connections()?;
+    let rank = closed.peer?;
+    let is_known = scene.suspects().iter().any(|s| s.node.rank() == Some(rank));
+    if is_known || scene.fate(rank).is_some_and(|fate| fate.end() != End::Untold) {
+        return None;
+    }
+    let ended = scene.case().observations.iter().find_map(|o| match &o.fact {
+        Fact::Progress(progress) if scene.roster().speaker(o) == Some(rank) => progress.ended,
+        _ => None,
+    })?;
+    let name = drafting::rank(rank);
+    Draft::new(
+        RULE.id,
+        Cause::RankExitedEarly,
+        format!("{name} ended in order while its peers still communicate"),
+    )
+    .weight(Weight::Derived)
+    .confidence(Confidence::Medium)
+    .at(closed.at_ns)
+    .culprit(scene.roster().culprit_rank(rank))
+    .cite(ended, SourceKind::PlainText, format!("{name} says that it is done"))
+    .evidence(closed.evidence)
+    .advise(
+        Impact::Harmless,
+        "let the ranks agree on stopping (all_reduce a flag) before any of them leaves the loop",
+    )
+    .build()
 }
 
 #[cfg(test)]
