@@ -284,8 +284,9 @@ fn usable(case: &Case, paths: &[PathBuf], help: &'static str) -> Result<(), Fail
     if let Some(why) = gather::refused(case, paths) {
         return Err(Failure::Unreadable { why });
     }
-    // Error statements and signs of progress are understood in text of any program.
-    let is_understood = |o: &Observation| matches!(o.fact, Fact::Said(_) | Fact::Progress(_));
+    // Error statements, signs of progress and tables of ranks are understood in text of any program.
+    let is_understood =
+        |o: &Observation| matches!(o.fact, Fact::Said(_) | Fact::Progress(_) | Fact::Outlier(_));
     let is_known = case.sources.iter().any(ringleader_rules::is_known);
     if !is_known && !case.observations.iter().any(is_understood) {
         let n_files = case.sources.iter().filter(|source| !source.kinds.is_empty()).count();

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::{End, Killer};
-use ringleader_correlate::said::statements::Stated;
+use ringleader_correlate::said::statements::{Stated, Utterance};
 use ringleader_correlate::when::failure::{Sign, Way, sign};
 use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{About, Role};
@@ -195,8 +195,19 @@ fn of_one(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
         by_words()
             .or_else(|| ended(scene, first))
             .or_else(by_silence)
+            .or_else(|| cards::named(scene, first))
+            .or_else(|| by_idle_gpu(scene, first))
             .filter(|ranks| ranks.len() * 2 <= n_known(scene).max(2))
     })
+}
+
+/// The one rank whose GPU does nothing since its process failed, while the others wait for it. A look at another machine shows a part
+/// of the job alone.
+fn by_idle_gpu(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
+    let may_leave = matches!(first.cause, Cause::ApplicationException | Cause::CudaOom | Cause::OomKilled)
+        || first.category == Category::Crash;
+    let is_here = scene.gpus().tables().flatten().all(|gpu| scene.machines().at(gpu.cite()).is_none());
+    cards::idle(scene).filter(|ranks| may_leave && is_here && ranks.len() == 1)
 }
 
 /// How many ranks the job has at least, those too that others name.
@@ -208,9 +219,21 @@ fn n_known(scene: &Scene<'_>) -> usize {
 
 /// Ranks whose end launchers report.
 fn launched<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = Rank> + 's {
-    let ends =
-        scene.stated().all().iter().flat_map(|stated| &stated.utterances).filter(|u| u.said.form.is_end);
-    ends.flat_map(|u| u.said.named.ranks.iter().copied())
+    ends(scene).flat_map(|u| u.said.named.ranks.iter().copied())
+}
+
+/// What launchers say of ends: in their words, or of a rank or task and how it ended.
+fn ends<'s, 'a>(scene: &'s Scene<'a>) -> impl Iterator<Item = &'s Utterance<'a>> + use<'s, 'a> {
+    // A task that runs a launcher of its own is a node and no rank.
+    let tasks_are_ranks = !scene.conditions().has_failure_table();
+    scene.stated().all().iter().flat_map(move |stated| {
+        let is_of_task = tasks_are_ranks
+            && stated.row().is_some_and(|row| row.about() == About::Named && row.role() != Role::Harmless);
+        stated
+            .utterances
+            .iter()
+            .filter(move |u| u.said.form.is_end || is_of_task && !u.said.named.ranks.is_empty())
+    })
 }
 
 /// The ranks that a statement of this very cause names.
@@ -246,13 +269,8 @@ fn ended(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
     let is_of_job = |rank: &Rank| {
         *rank != Rank(0) || n_known(scene) > 1 || condition(*rank).is_some_and(|c| c.exit.is_some())
     };
-    for stated in scene.stated().all() {
-        let own = stated.utterances.iter().filter(|u| {
-            let code = u.said.form.exit;
-            u.said.form.is_end && code.is_some_and(|code| !ENDED_BY_OTHERS.contains(&code))
-        });
-        ranks.extend(own.flat_map(|u| u.said.named.ranks.iter().copied()));
-    }
+    let own = ends(scene).filter(|u| u.said.form.exit.is_some_and(|code| !ENDED_BY_OTHERS.contains(&code)));
+    ranks.extend(own.flat_map(|u| u.said.named.ranks.iter().copied()));
     ranks.retain(is_of_job);
     (!ranks.is_empty() && !is_of_several(scene, first)).then_some(ranks)
 }

@@ -65,7 +65,8 @@ pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed>
         for message in log.messages.iter().filter(|m| m.is_warn) {
             let Some(peer) = wording::closed_by(&message.text) else { continue };
             peers.push(peer);
-            reporters.push(log.processes.get(message.process as usize).and_then(|p| roster.find(&p.who)?.rank));
+            reporters
+                .push(log.processes.get(message.process as usize).and_then(|p| roster.find(&p.who)?.rank));
             let text = format!("NCCL WARN {}", message.text);
             closed.evidence.push(Evidence { cite: message.cite, text, kind: SourceKind::NcclLog });
         }

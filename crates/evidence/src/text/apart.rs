@@ -198,11 +198,17 @@ fn push(
     sink.push(first.cite, Who::default(), first.at, Fact::Apart(Box::new(apart)), &first.text);
 }
 
-/// `Allreduce_grad_0 [missing ranks: 3, 6]`, of an older Horovod.
+/// `Allreduce_grad_0 [missing ranks: 3, 6]`, of an older Horovod; `missing ranks: {3, 6}`, of PyTorch's analyzer of its Flight
+/// Recorder.
 fn missing_of_one(body: &[u8]) -> Option<Vec<Rank>> {
-    let list = body.strip_suffix(b"]")?;
-    let at = memchr::memmem::rfind(list, b"[missing ranks: ")?;
-    let list = std::str::from_utf8(list.get(at + b"[missing ranks: ".len()..)?).ok()?;
+    let list = match body.strip_suffix(b"]") {
+        Some(list) => {
+            let at = memchr::memmem::rfind(list, b"[missing ranks: ")?;
+            list.get(at + b"[missing ranks: ".len()..)?
+        }
+        None => body.strip_prefix(b"missing ranks: {")?.strip_suffix(b"}")?,
+    };
+    let list = std::str::from_utf8(list).ok()?;
     list.split(", ").map(|rank| rank.parse().ok().map(Rank)).collect()
 }
 
@@ -347,6 +353,10 @@ mod tests {
         assert_eq!(told(list), ["missing 1"]);
         let tasks = "Some timed out task names:\n/job:jax_worker/replica:0/task:3\n/job:jax_worker/replica:0/task:4\n\nend\n";
         assert_eq!(told(tasks), ["missing 3,4"]);
+        assert_eq!(
+            told("Not all ranks joining collective\nmissing ranks: {5, 7}\nmissing ranks: {1}\n"),
+            ["missing 5,7"]
+        );
         assert_eq!(told("Stalled ops:\nA [missing ranks: 3, 6]\nB [missing ranks: 0]\n"), ["missing 3,6"]);
         assert!(told("1: [allreduce.a]\n/job:jax_worker/replica:0/task:3\n").is_empty());
     }

@@ -41,6 +41,7 @@ impl Ends {
                 return;
             }
             Process::Started => {
+                let whom = if whom.is_empty() { listed(text) } else { whom };
                 for who in whom {
                     push(line, who, TorchEvent::Started, text, sink);
                 }
@@ -68,6 +69,18 @@ impl Ends {
             push(line, who, TorchEvent::ChildExit { exit_code, is_first }, text, sink);
         }
     }
+}
+
+/// `['5306 (10.0.0.12)', '4410 (10.0.0.13)']`: processes and their hosts in the order of their ranks.
+fn listed(text: &str) -> Vec<Who> {
+    let Some((_, list)) = text.split_once("['") else { return Vec::new() };
+    let items = list.split(']').next().unwrap_or_default().split(',').take(MAX_RANKS);
+    let of = |(rank, item): (u32, &str)| {
+        let (pid, host) = item.trim_matches([' ', '\'']).split_once(" (")?;
+        let host = Some(host.trim_end_matches(')')).filter(|host| !host.is_empty()).map(host_of);
+        Some(Who { rank: Some(Rank(rank)), pid: Some(Pid(pid.parse().ok()?)), host, ..Who::default() })
+    };
+    (0..).zip(items).map(of).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Whether the command of a line starts ranks and is none.

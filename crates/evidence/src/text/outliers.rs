@@ -6,12 +6,21 @@
 //!   [rank 2] fwd+bwd compute 1.08 s   wait in all-reduce 2.13 s        1         171.6   2.0      30.7       303.5
 //! ```
 //! Only columns of time, speed and waiting are compared: that ranks differ in memory, losses or tokens means nothing.
+//! Tables with a column for each rank or host, and with a row for each pair of hosts, are turned:
+//!
+//! ```text
+//! step |  node-a (0-7)   node-b (8-15)  node-c (16-23)  node-d (24-31)   ms        k17,k31    87.90
+//!  100 |        618.2           622.5          1930.0           613.1             k31,k32    49.30
+//! ```
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Cite, Fact, Outlier, OutlierKey, Rank, WallTime, Who};
+use ringleader_model::{Cite, Fact, Host, Outlier, OutlierKey, Rank, WallTime, Who};
 
 use crate::ground::{Line, Sink, host_of, lossy};
+
+#[path = "turned.rs"]
+mod turned;
 
 /// Rows that are kept of one table.
 const MAX_ROWS: usize = 4_096;
@@ -68,6 +77,11 @@ const OTHER: [&str; 14] = [
 pub(super) struct OutlierReader {
     tables: BTreeMap<String, Table>,
     header: Vec<String>,
+    /// Whose the columns are.
+    turned: Vec<OutlierKey>,
+    pairs: Vec<([Host; 2], f64, Place)>,
+    /// What the rows that follow are about.
+    section: String,
 }
 
 struct Table {
@@ -78,10 +92,26 @@ struct Table {
 struct Row {
     key: OutlierKey,
     numbers: Vec<f64>,
+    place: Place,
+}
+
+/// Where a row stands.
+#[derive(Clone)]
+struct Place {
     cite: Cite,
     at: Option<WallTime>,
     text: Vec<u8>,
 }
+
+impl Place {
+    fn of(line: &Line<'_>, sink: &Sink<'_>) -> Self {
+        let cite = sink.cite(line.number, line.offset, line.end());
+        Self { cite, at: line.tag.at, text: line.body.to_vec() }
+    }
+}
+
+/// What a row says: the shape of its table, whose it is, its columns and its numbers.
+type Parsed = (String, OutlierKey, Vec<String>, Vec<f64>);
 
 impl OutlierReader {
     /// Looks at a line that no reader has taken.
@@ -89,17 +119,46 @@ impl OutlierReader {
         let Some(body) = (line.body.len() <= MAX_BYTES).then(|| lossy(line.body)) else { return };
         let lower = body.to_ascii_lowercase();
         let words: Vec<&str> = lower.split_whitespace().collect();
-        if is_header(&words) {
-            self.header = words.iter().map(|w| (*w).to_owned()).collect();
+        if let Some(columns) = turned::heads(&lower) {
+            (self.turned, self.header) = (columns, Vec::new());
             return;
         }
+        if is_header(&words) {
+            self.header = words.iter().map(|w| (*w).to_owned()).collect();
+            self.turned.clear();
+            return;
+        }
+        if let Some(values) = turned::values(&lower, self.turned.len()) {
+            for (key, value) in self.turned.clone().into_iter().zip(values) {
+                self.add(("turned".to_owned(), key, vec!["time".to_owned()], vec![value]), line, sink);
+            }
+            return;
+        }
+        if let Some((pair, value)) = turned::pair(&words) {
+            if self.pairs.len() < MAX_ROWS {
+                self.pairs.push((pair, value, Place::of(line, sink)));
+            }
+            return;
+        }
+        if let Some(section) = turned::section(&lower) {
+            self.section = section;
+        }
         let row = self.of_header(&words).or_else(|| of_named(&lower, line.tag.who.rank));
-        let Some((shape, key, columns, numbers)) = row else {
+        let Some(row) = row else {
             if words.len() < 2 {
                 self.header.clear();
             }
             return;
         };
+        self.add(row, line, sink);
+    }
+
+    fn add(&mut self, row: Parsed, line: &Line<'_>, sink: &Sink<'_>) {
+        let (mut shape, key, columns, numbers) = row;
+        // `Rank 6: 272.49ms` stands below `forward:` and below others.
+        if columns.len() == 1 {
+            shape.push_str(&self.section);
+        }
         if !columns.iter().any(|c| slows(c).is_some()) {
             return;
         }
@@ -107,18 +166,12 @@ impl OutlierReader {
         let table = (!is_full)
             .then(|| self.tables.entry(shape).or_insert_with(|| Table { columns, rows: Vec::new() }));
         if let Some(table) = table.filter(|t| t.rows.len() < MAX_ROWS && t.columns.len() == numbers.len()) {
-            table.rows.push(Row {
-                key,
-                numbers,
-                cite: sink.cite(line.number, line.offset, line.end()),
-                at: line.tag.at,
-                text: line.body.to_vec(),
-            });
+            table.rows.push(Row { key, numbers, place: Place::of(line, sink) });
         }
     }
 
     /// A row below a header whose first word names ranks, GPUs or nodes.
-    fn of_header(&self, words: &[&str]) -> Option<(String, OutlierKey, Vec<String>, Vec<f64>)> {
+    fn of_header(&self, words: &[&str]) -> Option<Parsed> {
         let (first, names) = self.header.split_first()?;
         let (name, values) = words.split_first()?;
         let key = match first.trim_matches(['#', ':']) {
@@ -151,10 +204,17 @@ impl OutlierReader {
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
         for table in std::mem::take(&mut self.tables).into_values() {
             if let Some((outlier, row)) = table.outlier() {
-                sink.push(row.cite, Who::default(), row.at, Fact::Outlier(Box::new(outlier)), &row.text);
+                push(outlier, &row.place, sink);
             }
         }
+        if let Some((outlier, place)) = turned::of_pairs(&std::mem::take(&mut self.pairs)) {
+            push(outlier, &place, sink);
+        }
     }
+}
+
+fn push(outlier: Outlier, place: &Place, sink: &mut Sink<'_>) {
+    sink.push(place.cite, Who::default(), place.at, Fact::Outlier(Box::new(outlier)), &place.text);
 }
 
 impl Table {
@@ -226,11 +286,11 @@ fn is_header(words: &[&str]) -> bool {
     let first = if first.is_empty() { words.get(1).copied().unwrap_or_default() } else { first };
     matches!(first, "rank" | "worker" | "gpu" | "device" | "node" | "host" | "pod")
         && words.len() >= 3
-        && !words.iter().any(|w| w.parse::<f64>().is_ok())
+        && !words.iter().any(|w| w.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// `[rank 3] forward 1.1 s`: a key by name, and each number with the words before it.
-fn of_named(lower: &str, said_by: Option<Rank>) -> Option<(String, OutlierKey, Vec<String>, Vec<f64>)> {
+fn of_named(lower: &str, said_by: Option<Rank>) -> Option<Parsed> {
     let found = KEYS.iter().find_map(|(name, is_rank)| {
         lower.match_indices(name).find_map(|(at, _)| {
             let head = lower.get(..at)?;

@@ -13,6 +13,8 @@
 //! | `[2026-11-20 08:21:34] `, `2026-11-20 08:21:34,123 ` | ts(1), Python's logging | time |
 //! | `node1: `, `worker-1: ` | pdsh (and DeepSpeed over it), clush | host |
 //! | `[pod/trainer-0/main] ` | `kubectl logs --prefix` | host (the pod's name is that of its host) |
+//! | `job.node7.nolog [stderr] ` | Milabench and others | nothing |
+//! | `rank5[906][MainThread]: ` | Composer, Streaming | rank, process |
 //! | `trainer-1  \| ` | docker compose (service and number, padded) | host |
 //! | `[24 similar log lines] ` | Monarch | nothing |
 //!
@@ -122,6 +124,10 @@ impl Stripper {
                 .or_else(|| self.node(rest, tag)),
             [b' ', ..] => self.task(rest, tag, rank_is_task),
             [b'A'..=b'Z', ..] => self.syslog(rest, tag),
+            [b'a'..=b'z', ..] if let Some(rest) = of_stream(rest) => Some(rest),
+            [b'r', b'a', b'n', b'k', ..] => {
+                composer(rest, tag).or_else(|| self.node(rest, tag)).or_else(|| self.compose(rest, tag))
+            }
             [b'a'..=b'z', ..] => self.node(rest, tag).or_else(|| self.compose(rest, tag)),
             _ => None,
         }
@@ -306,6 +312,9 @@ fn is_plain(raw: &[u8]) -> bool {
                     [b':', _] => return true,
                     // `trainer-1  | `
                     [b' ', b' ' | b'|'] if at != 2 => return !is_columned(rest),
+                    [b' ', b'['] if at != 2 => {
+                        return !rest.get(at..).is_some_and(|r| r.starts_with(b" [std"));
+                    }
                     [b' ', _] => return at != 2,
                     _ => {}
                 }
@@ -362,10 +371,34 @@ fn logging<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
         b"CRITICAL ",
     ];
     let (at, rest) = stamp::date_time_shaped(line, b' ')?;
-    let rest = stamp::after_zone(rest).strip_prefix(b" ")?;
+    let rest = stamp::after_zone(rest);
+    let rest =
+        rest.strip_prefix(b" ").or_else(|| rest.strip_prefix(b": ").filter(|r| r.starts_with(b"rank")))?;
     tag.at = at.or(tag.at);
     let levelled = LEVELS.iter().find_map(|level| rest.strip_prefix(*level));
     Some(levelled.filter(|rest| is_known(rest)).unwrap_or(rest))
+}
+
+/// `job.node7.nolog [stderr] ` of tools that start commands on several nodes and keep their streams apart.
+fn of_stream(line: &[u8]) -> Option<&[u8]> {
+    let near = line.get(..160).unwrap_or(line);
+    let (name, rest) = line.split_at_checked(memchr::memchr(b' ', near)?)?;
+    let is_name = name.iter().all(|b| b.is_ascii_alphanumeric() || b"._-/:".contains(b));
+    let rest = rest.strip_prefix(b" [stderr] ").or_else(|| rest.strip_prefix(b" [stdout] "))?;
+    is_name.then_some(rest)
+}
+
+/// `rank5[906][MainThread]: ` of Composer and Streaming; the number behind the rank is the process.
+fn composer<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+    let mut scan = Scan(line);
+    scan.lit(b"rank")?;
+    let rank = scan.dec32()?;
+    scan.lit(b"[")?;
+    let pid = scan.dec32()?;
+    scan.lit(b"][")?;
+    let close = memmem::find(scan.0.get(..64).unwrap_or(scan.0), b"]: ")?;
+    (tag.who.rank, tag.who.pid) = (Some(Rank(rank)), Some(Pid(pid)));
+    scan.0.get(close + 3..)
 }
 
 /// Prefixes in square brackets: torch's, torchrun's, mpirun's, Monarch's.

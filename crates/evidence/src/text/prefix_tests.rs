@@ -212,3 +212,23 @@ fn a_stamp_that_is_no_time_is_stripped_and_gives_none() {
     check("[2026-11-20 88:21:34] x", "x", "");
     check("Nov 20 08:91:34 node7 train[3]: x", "x", "host node7, pid 3");
 }
+
+#[test]
+fn ranks_of_composer() {
+    check(
+        "2024-07-31 14:39:05,772: rank5[906][MainThread]: DEBUG: composer.trainer: x",
+        "DEBUG: composer.trainer: x",
+        "rank 5, pid 906, at 1722436745.772000000",
+    );
+    check("rank5[906] x", "rank5[906] x", "");
+}
+
+#[test]
+fn streams_of_commands_on_several_nodes() {
+    check(
+        "diffusion.hgx-b07.nolog [stderr]   rank      : 14 (local_rank: 6)",
+        "  rank      : 14 (local_rank: 6)",
+        "",
+    );
+    check("he said [stderr] x", "he said [stderr] x", "");
+}

@@ -28,9 +28,7 @@
 use std::collections::BTreeMap;
 
 use ringleader_knowledge::version::NcclVersion;
-use ringleader_model::{
-    Cause, Confidence, Culprit, Evidence, Impact, NcclProcess, SourceKind, Weight,
-};
+use ringleader_model::{Cause, Confidence, Culprit, Evidence, Impact, NcclProcess, SourceKind, Weight};
 
 use crate::drafting::claims::Told;
 use crate::rule::{Draft, Outcome, Rule};
@@ -70,9 +68,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .evidence(releases.evidence())
                 .evidence(failed.map(|claim| claim.evidence()))
         }
-        (Some(told), None) => {
-            told.draft(&RULE, CAUSE, format!("{}: NCCL releases do not match", told.who()))
-        }
+        (Some(told), None) => told.draft(&RULE, CAUSE, format!("{}: NCCL releases do not match", told.who())),
         (None, None) => return Outcome::Clear,
     };
     Outcome::from_findings(advised(draft).build().into_iter().collect())
