@@ -91,6 +91,7 @@ fn of_nccl(log: &mut NcclLog, visit: &mut impl FnMut(&mut Cite)) {
             first,
             last,
             version_at,
+            devices_at,
             who: _,
             nccl_version: _,
             cuda_driver_version: _,
@@ -100,7 +101,7 @@ fn of_nccl(log: &mut NcclLog, visit: &mut impl FnMut(&mut Cite)) {
             socket_devices: _,
             last_at: _,
         } = process;
-        first.iter_mut().chain(last).chain(version_at).for_each(&mut *visit);
+        first.iter_mut().chain(last).chain(version_at).chain(devices_at).for_each(&mut *visit);
     }
     for comm in comms {
         let NcclComm {

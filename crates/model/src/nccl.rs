@@ -52,6 +52,8 @@ pub struct NcclProcess {
     pub ib_devices: Option<Box<str>>,
     /// Socket devices of `NET/Socket : Using …`.
     pub socket_devices: Option<Box<str>>,
+    /// The line that names the IB devices, else the one that names the bootstrap interface.
+    pub devices_at: Option<Cite>,
     /// First line of this process.
     pub first: Option<Cite>,
     /// Last line of this process before it fell silent.

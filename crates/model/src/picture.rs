@@ -220,6 +220,8 @@ pub struct Machine {
     pub gpus: Vec<MachineGpu>,
     /// Its network ports, by name.
     pub nics: Vec<MachineNic>,
+    /// Paths between its GPUs, as its driver tells: indices of two GPUs, the lower first, and the kind of their path.
+    pub paths: Vec<(u32, u32, Box<str>)>,
     /// What is wrong with it, and not with one GPU or port: index into the verdict's findings.
     pub findings: Vec<usize>,
 }
@@ -256,6 +258,8 @@ pub struct MachineNic {
     pub rate_gbps: Option<f64>,
     /// Whether it works; None if unknown.
     pub is_up: Option<bool>,
+    /// Findings about it: index into the verdict's findings.
+    pub findings: Vec<usize>,
 }
 
 /// How far an operation got on some ranks.

@@ -3,14 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use crate::json::{Against, Difference, Machine, Report, Role};
+use crate::json::{Against, Difference, Machine, Report, Role, Span, SpanState, Statement};
+use crate::text::ranks;
 
 /// A call that takes this many times as long as in the good run is reported.
 const SLOWER: f64 = 1.5;
 /// And at least this much longer, ns: below it is noise.
 const SLOWER_NS: i64 = 200_000;
 /// Statements that only the bad run has.
-const MAX_STATEMENTS: usize = 12;
+const MAX_STATEMENTS: usize = 6;
+/// Characters of such a statement: its place gives all of it.
+const MAX_CHARS: usize = 160;
+/// Sets of ranks whose calls differ.
+const MAX_ORDER: usize = 8;
 /// Differences of one kind.
 const MAX_EACH: usize = 40;
 
@@ -21,6 +26,7 @@ pub fn compare(bad: &Report, good: &Report) -> Against {
     all.facts(bad, good, true, "setting");
     all.topology(bad, good);
     all.calls(bad, good);
+    all.order(bad, good);
     all.statements(bad, good);
     Against {
         verdict: good.verdict.cause.clone(),
@@ -140,14 +146,68 @@ impl Comparison {
         }
     }
 
+    /// Which ranks make other calls than the good run did under the same number, and whose calls did not finish.
+    fn order(&mut self, bad: &Report, good: &Report) {
+        if bad.timeline.is_empty() || good.timeline.is_empty() {
+            return;
+        }
+        let mut usual: BTreeMap<(&str, u32), &str> = BTreeMap::new();
+        for span in &good.timeline {
+            if let Some(seq) = span.seq {
+                usual.insert((&span.group, seq), &span.op);
+            }
+        }
+        let mut odd: BTreeMap<(&str, &str), &Span> = BTreeMap::new();
+        let mut open: BTreeMap<(&str, &str), &Span> = BTreeMap::new();
+        for span in &bad.timeline {
+            let Some(seq) = span.seq else { continue };
+            let key = (span.group.as_str(), span.ranks.as_str());
+            let other = usual.get(&(span.group.as_str(), seq)).is_some_and(|op| *op != span.op);
+            if other && odd.get(&key).is_none_or(|known| seq < known.seq.unwrap_or(u32::MAX)) {
+                odd.insert(key, span);
+            }
+            let first = open.get(&key).is_none_or(|known| seq < known.seq.unwrap_or(u32::MAX));
+            if span.state != SpanState::Finished && first {
+                open.insert(key, span);
+            }
+        }
+        let named = |span: &Span| (span.seq.unwrap_or_default(), span.group.clone(), ranks(&span.ranks));
+        for span in odd.into_values().take(MAX_ORDER) {
+            let (seq, group, whose) = named(span);
+            let other = usual.get(&(span.group.as_str(), seq)).map(|op| (*op).to_owned());
+            self.add("calls", &format!("#{seq} of {group} on {whose}"), Some(span.op.clone()), other);
+        }
+        if good.timeline.iter().all(|span| span.state == SpanState::Finished) {
+            for span in open.into_values().take(MAX_ORDER) {
+                let (seq, group, whose) = named(span);
+                let name = format!("first unfinished call of {whose} in {group}");
+                self.add("calls", &name, Some(format!("#{seq} {}", span.op)), Some("none".to_owned()));
+            }
+        }
+    }
+
     fn statements(&mut self, bad: &Report, good: &Report) {
         let known: std::collections::BTreeSet<&str> =
             good.statements.iter().map(|s| s.template.as_str()).collect();
-        let fresh = bad.statements.iter().filter(|s| s.role != Role::Harmless);
-        for one in fresh.filter(|s| !known.contains(s.template.as_str())).take(MAX_STATEMENTS) {
+        let is_fresh = |s: &&Statement| s.role != Role::Harmless && !known.contains(s.template.as_str());
+        let n_fresh = bad.statements.iter().filter(is_fresh).count();
+        for one in bad.statements.iter().filter(is_fresh).take(MAX_STATEMENTS) {
             let line = one.first.line.map(|line| format!(":{line}")).unwrap_or_default();
             let place = format!("{}{line}", one.first.source);
-            self.add("statement", &place, Some(one.text.lines().next().unwrap_or_default().to_owned()), None);
+            let text = one.text.lines().next().unwrap_or_default();
+            let text = match text.char_indices().nth(MAX_CHARS) {
+                Some((at, _)) => format!("{} (cut)", text.get(..at).unwrap_or_default()),
+                None => text.to_owned(),
+            };
+            self.add("statement", &place, Some(text), None);
+        }
+        if let Some(n) = n_fresh.checked_sub(MAX_STATEMENTS).filter(|n| *n > 0) {
+            self.differences.push(Difference {
+                kind: "statement".to_owned(),
+                name: format!("and {n} more kinds of line that the good run does not print"),
+                bad: None,
+                good: None,
+            });
         }
     }
 }
@@ -210,6 +270,39 @@ mod tests {
         let call = |op: &str, ns| Call { group: "g".into(), op: op.into(), count: 4, median_ns: Some(ns) };
         report.calls = vec![call("all_reduce of 8 Float", median_ns), call(op, 5)];
         report
+    }
+
+    #[test]
+    fn which_rank_makes_another_call() {
+        let span = |rank: &str, seq, op: &str, state| Span {
+            rank: 0,
+            ranks: rank.into(),
+            group: "world".into(),
+            op: op.into(),
+            seq: Some(seq),
+            start_ns: 0,
+            end_ns: None,
+            state,
+        };
+        let run = |spans: Vec<Span>| Report { timeline: spans, ..report("2.29.7", None, 1, "barrier") };
+        let done = SpanState::Finished;
+        let good = run(vec![span("0-3", 1, "all_reduce of 8", done), span("0-3", 2, "all_gather of 4", done)]);
+        let bad = run(vec![
+            span("0-1,3", 1, "all_reduce of 8", done),
+            span("0-1,3", 2, "all_gather of 4", SpanState::Waiting),
+            span("2", 1, "all_reduce of 8", done),
+            span("2", 2, "all_reduce of 8", SpanState::Called),
+        ]);
+        let found = compare(&bad, &good).differences;
+        let told: Vec<String> = found.iter().map(crate::text::difference).collect();
+        assert_eq!(
+            told,
+            [
+                "#2 of world on rank 2: all_reduce of 8, in the good run all_gather of 4",
+                "first unfinished call of ranks 0-1,3 in world: #2 all_gather of 4, in the good run none",
+                "first unfinished call of rank 2 in world: #2 all_reduce of 8, in the good run none",
+            ]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The brief: everything that a reader without the files needs to judge the failure, in one bounded text.
 //!
-//! Lines of the evidence follow a bar with their file and line, without secrets; a note says to the reader, person or
-//! program, that they are data. The order is fixed: what is there, the verdict or the candidates, the order of events,
+//! All that is of the evidence follows a bar, names of files, functions and hosts too, without secrets; a note says to the reader,
+//! person or program, that it is data. The order is fixed: what is there, the verdict or the candidates, the order of events,
 //! unexplained statements, where ranks are, what differs, what is missing, and with what room is left the evidence
 //! itself.
 
@@ -123,7 +123,7 @@ fn there(report: &Report) -> Vec<String> {
         who.push(format!("{} {word}: {}", hosts.len(), plain(&ringleader_model::hostlist::print(&names))));
     }
     if !who.is_empty() {
-        lines.push(who.join("; "));
+        lines.push(said(&who.join("; ")));
     }
     if let Some([from, to]) = &report.span {
         lines.push(format!("times from {from} to {to} (clocks of the writers)"));
@@ -148,7 +148,7 @@ fn there(report: &Report) -> Vec<String> {
         notes(report, Detail::Usual)
             .into_iter()
             .take(5)
-            .map(|(place, text)| format!("note: {place}: {}", said(&text))),
+            .map(|(place, text)| format!("note: {}", said(&format!("{place}: {text}")))),
     );
     lines
 }
@@ -164,14 +164,14 @@ fn cited(lines: &mut Vec<String>, evidence: &Evidence) {
     let place = citation(evidence);
     if let Some(raw) = evidence.raw() {
         let mut rows = raw.lines();
-        lines.push(format!("  {place} {}", quote(rows.next().unwrap_or_default())));
+        lines.push(format!("  | {place} {}", quote(rows.next().unwrap_or_default())));
         lines.extend(rows.take(5).map(|row| format!("    {}", quote(row))));
         if evidence.is_meaning() {
             lines.push(format!("    = {}", said(&evidence.text)));
         }
     } else {
         let mut rows = evidence.text.lines();
-        lines.push(format!("  {place} {}", quote(rows.next().unwrap_or_default())));
+        lines.push(format!("  | {place} {}", quote(rows.next().unwrap_or_default())));
         lines.extend(rows.take(5).map(|row| format!("    {}", quote(row))));
     }
 }
@@ -195,7 +195,7 @@ fn verdict(report: &Report) -> Vec<String> {
     }
     for culprit in verdict.culprits.iter().take(8) {
         let place = place(culprit).map(|place| format!(" at {place}")).unwrap_or_default();
-        lines.push(format!("culprit: {}{place}", who(culprit)));
+        lines.push(format!("culprit: {}", said(&format!("{}{place}", who(culprit)))));
     }
     if !verdict.victims.is_empty() {
         lines.push(format!("victims: {}", ranks(&verdict.victims)));
@@ -214,7 +214,7 @@ fn verdict(report: &Report) -> Vec<String> {
     for (n, candidate) in report.candidates.iter().enumerate() {
         lines.push(format!("candidate {}: {}, since {}", n + 1, candidate.cause, said(&candidate.why)));
         if let Some(needs) = &candidate.needs {
-            lines.push(format!("  would tell: {}", plain(needs)));
+            lines.push(format!("  would tell: {}", said(needs)));
         }
     }
     let others = others(report);
@@ -223,7 +223,7 @@ fn verdict(report: &Report) -> Vec<String> {
         finding(&mut lines, one, n_cited);
     }
     for action in verdict.actions.iter().take(4) {
-        lines.push(format!("to do: {}", plain(&action.text)));
+        lines.push(format!("to do: {}", said(&action.text)));
     }
     lines
 }
@@ -235,7 +235,7 @@ fn events(report: &Report) -> Vec<String> {
         let host = event.host.as_ref().map(|host| format!(" {}", plain(host))).unwrap_or_default();
         let more =
             if event.more > 0 { format!(" (and {} more like it later)", event.more) } else { String::new() };
-        format!("{time}{rank}{host}, {} {}{more}", at(&event.at), quote(&event.text))
+        format!("| {time}{rank}{host}, {} {}{more}", at(&event.at), quote(&event.text))
     };
     report.events.iter().take(MAX_EVENTS).map(one).collect()
 }
@@ -254,7 +254,7 @@ fn unexplained(report: &Report) -> Vec<String> {
             spread.push(plain(&one.hosts.join(", ")));
         }
         let spread = if spread.is_empty() { String::new() } else { format!(" ({})", spread.join("; ")) };
-        lines.push(format!("{}{spread} {}", at(&one.first), quote(&one.text)));
+        lines.push(format!("| {}{spread} {}", at(&one.first), quote(&one.text)));
         lines.extend(one.words.iter().map(|w| format!("  {} = {}", said(&w.text), plain(&w.means))));
     }
     lines
@@ -264,11 +264,11 @@ fn standing(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     for wait in report.waits.iter().take(10) {
         let to = match (wait.to.is_empty(), wait.unseen == wait.to) {
-            (true, _) => "all have entered it, but it does not finish".to_owned(),
-            (false, true) => format!("{} left no record of it", ranks(&wait.to)),
+            (true, _) => "for an operation that all have entered and that does not finish".to_owned(),
+            (false, true) => format!("for {}, which left no record of it", ranks(&wait.to)),
             (false, false) => format!("for {}", ranks(&wait.to)),
         };
-        lines.push(format!("{} wait in {}: {to}", ranks(&wait.from), plain(&wait.op)));
+        lines.push(format!("{} wait {to}, in {}", ranks(&wait.from), said(&wait.op)));
     }
     let mut rows: Vec<(Vec<u32>, String)> = Vec::new();
     for row in &report.ranks {
@@ -288,17 +288,17 @@ fn standing(report: &Report) -> Vec<String> {
     }
     for (all, text) in rows.iter().take(24) {
         let set: ringleader_model::RankSet = all.iter().copied().map(ringleader_model::Rank).collect();
-        lines.push(format!("{}: {text}", ranks(&set.to_string())));
+        lines.push(format!("{}: {}", ranks(&set.to_string()), said(text)));
     }
     for machine in &report.machines {
         let host = machine.host.as_deref().map_or_else(|| "the node".to_owned(), plain);
         for gpu in machine.gpus.iter().filter(|gpu| !gpu.faults.is_empty()).take(8) {
             let name = gpu.index.map_or_else(|| gpu.pci.clone().unwrap_or_default(), |n| n.to_string());
             let rank = gpu.rank.map(|rank| format!(" (rank {rank})")).unwrap_or_default();
-            lines.push(format!("GPU {name} of {host}{rank}: {}", plain(&gpu.faults.join("; "))));
+            lines.push(said(&format!("GPU {name} of {host}{rank}: {}", gpu.faults.join("; "))));
         }
         for nic in machine.nics.iter().filter(|nic| nic.up == Some(false)).take(8) {
-            lines.push(format!("port {} of {host} is down", plain(&nic.name)));
+            lines.push(said(&format!("port {} of {host} is down", nic.name)));
         }
     }
     lines
@@ -328,7 +328,7 @@ fn unequal(fact: &Fact) -> String {
             format!("{} ({whose})", redact(&plain(&value.value)))
         })
         .collect();
-    format!("{}: | {}", plain(&fact.name), values.join(", "))
+    format!("| {}: {}", plain(&fact.name), values.join(", "))
 }
 
 /// Power and load of the GPUs of one node, side by side: an idle GPU is visible.
@@ -344,7 +344,7 @@ fn unequal_gpus(report: &Report) -> Vec<String> {
             if all.len() > 1 {
                 let host =
                     machine.host.as_deref().map_or_else(String::new, |host| format!(" on {}", plain(host)));
-                lines.push(format!("{name} by GPU{host}: {}", all.join(", ")));
+                lines.push(said(&format!("{name} by GPU{host}: {}", all.join(", "))));
             }
         }
     }
@@ -374,7 +374,7 @@ fn missing(report: &Report) -> Vec<String> {
 fn quoted(excerpts: &[Excerpt]) -> Vec<String> {
     let mut lines = Vec::new();
     for excerpt in excerpts.iter().filter(|excerpt| !excerpt.lines.is_empty()) {
-        lines.push(format!("{}, from line {}:", plain(&excerpt.source), excerpt.line));
+        lines.push(said(&format!("{}, from line {}:", excerpt.source, excerpt.line)));
         lines.extend(excerpt.lines.iter().map(|line| format!("  {}", quote(line))));
     }
     lines

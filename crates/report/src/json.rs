@@ -303,6 +303,11 @@ impl Evidence {
         raw.unwrap_or_else(|| self.text.clone())
     }
 
+    /// Whether it is a record without lines: the text says what the record holds, and nothing is quoted.
+    pub fn is_record(&self) -> bool {
+        self.line.is_none() && self.context.is_none()
+    }
+
     /// Whether the text says what the line means instead of repeating it.
     pub fn is_meaning(&self) -> bool {
         let bare = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

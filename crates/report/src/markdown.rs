@@ -216,8 +216,10 @@ fn more(out: &mut String, n_all: usize, shown: usize, what: &str) {
 fn evidence(out: &mut String, indent: &str, evidence: &[Evidence], limit: usize) {
     for cited in evidence.iter().take(limit) {
         line(out, &format!("{indent}- {}", code(&citation(cited))));
-        fence(out, &format!("{indent}  "), "text", &plain_lines(&cited.quoted()).join("\n"));
-        if cited.is_meaning() {
+        if !cited.is_record() {
+            fence(out, &format!("{indent}  "), "text", &plain_lines(&cited.quoted()).join("\n"));
+        }
+        if cited.is_record() || cited.is_meaning() {
             line(out, &format!("{indent}  {}", prose(&plain(&cited.text))));
         }
     }

@@ -154,6 +154,8 @@ pub(crate) fn notes(report: &Report, detail: Detail) -> Vec<(String, String)> {
 pub(crate) fn difference(one: &Difference) -> String {
     match (&one.bad, &one.good) {
         (Some(bad), Some(good)) => format!("{}: {bad}, in the good run {good}", one.name),
+        // That it stands among the differences says it.
+        (Some(bad), None) if one.kind == "statement" => format!("{}: {bad}", one.name),
         (Some(bad), None) => format!("{}: {bad}, not in the good run", one.name),
         (None, Some(good)) => format!("{}: only in the good run, {good}", one.name),
         (None, None) => one.name.clone(),
@@ -218,8 +220,10 @@ impl Page {
         let pad = " ".repeat(indent);
         for cited in evidence.iter().take(shown) {
             self.item(&pad, &citation(cited));
-            self.quote(indent, &cited.quoted(), if all { usize::MAX } else { most_rows });
-            if cited.is_meaning() {
+            if !cited.is_record() {
+                self.quote(indent, &cited.quoted(), if all { usize::MAX } else { most_rows });
+            }
+            if cited.is_record() || cited.is_meaning() {
                 self.item(&format!("{pad}    "), &plain(&cited.text));
             }
         }

@@ -270,5 +270,6 @@ pub fn shown(
 /// The devices that a process of the log uses, as cited evidence.
 pub fn uses(process: &NcclProcess, cite: Cite) -> Evidence {
     let devices = process.ib_devices.as_deref().or(process.bootstrap.as_deref()).unwrap_or_default();
+    let cite = process.devices_at.unwrap_or(cite);
     Evidence { cite, text: format!("NCCL uses {devices}"), kind: SourceKind::NcclLog }
 }

@@ -1,8 +1,10 @@
 //! The parts of the page that are looked at: timeline, waits, ranks, stacks, machines.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use ringleader_model::{Rank, RankSet};
+use ringleader_knowledge::cause;
+use ringleader_model::{Cause, Class, Rank, RankSet};
 
 use super::{spaced, text};
 use crate::json::{Gpu, Machine, Nic, RankRow, Report, Span, Stack, StackFrame};
@@ -280,14 +282,28 @@ fn frame(out: &mut String, frame: &StackFrame) {
     );
 }
 
-fn is_bad(gpu: &Gpu) -> bool {
-    !gpu.faults.is_empty() || !gpu.findings.is_empty()
+/// Whether a GPU itself is at fault, and not only the program that runs on it.
+fn is_bad(report: &Report, gpu: &Gpu) -> bool {
+    !gpu.faults.is_empty() || gpu.findings.iter().any(|at| is_of_machine(report, *at))
 }
 
-fn is_faulty(machine: &Machine) -> bool {
+/// Whether a finding is about a part of the machine, rather than about the program.
+fn is_of_machine(report: &Report, at: usize) -> bool {
+    let cause = report.findings.get(at).and_then(|finding| Cause::of_id(&finding.cause));
+    cause.is_some_and(|cause| {
+        cause::class(cause) == Some(Class::Node)
+            || matches!(cause, Cause::GpuThrottled | Cause::PcieError | Cause::PcieDegraded)
+    })
+}
+
+fn is_bad_port(nic: &Nic) -> bool {
+    nic.up == Some(false) || !nic.findings.is_empty()
+}
+
+fn is_faulty(report: &Report, machine: &Machine) -> bool {
     !machine.findings.is_empty()
-        || machine.gpus.iter().any(is_bad)
-        || machine.nics.iter().any(|nic| nic.up == Some(false))
+        || machine.gpus.iter().any(|gpu| is_bad(report, gpu))
+        || machine.nics.iter().any(is_bad_port)
 }
 
 /// Nodes with their GPUs and ports; what is wrong is marked.
@@ -295,7 +311,7 @@ pub(super) fn machines(report: &Report) -> String {
     if report.machines.is_empty() {
         return String::new();
     }
-    let n_faulty = report.machines.iter().filter(|machine| is_faulty(machine)).count();
+    let n_faulty = report.machines.iter().filter(|machine| is_faulty(report, machine)).count();
     let shown = n_faulty.clamp(CALM_NODES, MAX_NODES).min(report.machines.len());
     let mut out = format!(
         "<p class=\"quiet\">{} in the evidence, {n_faulty} with something wrong.</p>\n<div class=\"nodes\">\n",
@@ -321,7 +337,7 @@ pub(super) fn machines(report: &Report) -> String {
 }
 
 fn node(out: &mut String, report: &Report, machine: &Machine) {
-    let style = if is_faulty(machine) { " bad" } else { "" };
+    let style = if is_faulty(report, machine) { " bad" } else { "" };
     let name = machine.host.as_deref().unwrap_or("a node without a name");
     let _ = write!(out, "<div class=\"node{style}\"><h3>{}</h3>", text(name));
     if !machine.ranks.is_empty() {
@@ -339,14 +355,15 @@ fn node(out: &mut String, report: &Report, machine: &Machine) {
     }
     if !machine.nics.is_empty() {
         out.push_str("<ul class=\"tiles\" aria-label=\"Network ports\">\n");
-        machine.nics.iter().for_each(|one| nic(out, one));
+        machine.nics.iter().for_each(|one| nic(out, report, one));
         out.push_str("</ul>");
     }
+    links(out, machine);
     out.push_str("</div>\n");
 }
 
 fn gpu(out: &mut String, report: &Report, gpu: &Gpu) {
-    let style = if is_bad(gpu) { " bad" } else { "" };
+    let style = if is_bad(report, gpu) { " bad" } else { "" };
     let name = match (gpu.index, &gpu.pci) {
         (Some(index), _) => format!("GPU {index}"),
         (None, Some(pci)) => pci.clone(),
@@ -365,7 +382,8 @@ fn gpu(out: &mut String, report: &Report, gpu: &Gpu) {
     if gpu.faults.is_empty()
         && let Some(finding) = gpu.findings.first().and_then(|at| report.findings.get(*at))
     {
-        let _ = write!(out, "<span class=\"fault\">{}</span><br>", text(&finding.cause));
+        let class = if style.is_empty() { "quiet" } else { "fault" };
+        let _ = write!(out, "<span class=\"{class}\">{}</span><br>", text(&finding.cause));
     }
     if let Some([active, all]) = gpu.nvlinks {
         let _ = write!(out, "{active} of {all} NVLinks<br>");
@@ -378,13 +396,50 @@ fn gpu(out: &mut String, report: &Report, gpu: &Gpu) {
     let _ = writeln!(out, "{}</li>", told.join("<br>"));
 }
 
-fn nic(out: &mut String, nic: &Nic) {
-    let style = if nic.up == Some(false) { " bad" } else { "" };
+fn nic(out: &mut String, report: &Report, nic: &Nic) {
+    let style = if is_bad_port(nic) { " bad" } else { "" };
     let rate = nic.rate_gbps.map(|rate| format!("<br>{rate} Gb/s")).unwrap_or_default();
+    let fault = nic.findings.first().and_then(|at| report.findings.get(*at));
+    let fault = fault.map(|f| format!("<br><span class=\"fault\">{}</span>", text(&f.cause)));
     let _ = writeln!(
         out,
-        "<li class=\"tile{style}\"><b>{}</b>{}{rate}</li>",
+        "<li class=\"tile{style}\"><b>{}</b>{}{rate}{}</li>",
         text(&nic.name),
-        text(nic.state.as_deref().unwrap_or_default())
+        text(nic.state.as_deref().unwrap_or_default()),
+        fault.unwrap_or_default()
     );
+}
+
+/// The paths between the GPUs of a node, one cell for each pair; pairs unlike most are marked.
+fn links(out: &mut String, machine: &Machine) {
+    let mut indices: Vec<u32> = machine.paths.iter().flat_map(|path| path.gpus).collect();
+    indices.sort_unstable();
+    indices.dedup();
+    if indices.len() < 2 {
+        return;
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for path in &machine.paths {
+        *counts.entry(&path.kind).or_default() += 1;
+    }
+    // Where each pair has a partner of its own, no kind is the usual one.
+    let usual = counts.iter().find(|(_, n)| **n * 4 > machine.paths.len() * 3).map(|(kind, _)| *kind);
+    out.push_str("<details class=\"links\" open><summary>paths between GPUs</summary><table><thead><tr><th scope=\"col\">GPU</th>");
+    for index in &indices {
+        let _ = write!(out, "<th scope=\"col\">{index}</th>");
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for row in &indices {
+        let _ = write!(out, "<tr><th scope=\"row\">{row}</th>");
+        for column in &indices {
+            let both = [*row.min(column), *row.max(column)];
+            let kind = machine.paths.iter().find(|path| path.gpus == both).map(|path| path.kind.as_str());
+            let odd = kind.is_some() && usual.is_some_and(|usual| kind != Some(usual));
+            let class = if odd { " class=\"bad\"" } else { "" };
+            let _ =
+                write!(out, "<td{class}>{}</td>", text(kind.unwrap_or(if row == column { "·" } else { "" })));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></details>");
 }

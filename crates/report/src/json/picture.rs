@@ -194,6 +194,8 @@ pub struct Machine {
     pub gpus: Vec<Gpu>,
     /// Its network ports.
     pub nics: Vec<Nic>,
+    /// Paths between its GPUs.
+    pub paths: Vec<Path>,
     /// What is wrong with the node itself: positions in `findings`.
     pub findings: Vec<usize>,
 }
@@ -228,6 +230,15 @@ pub struct Value {
     pub value: String,
 }
 
+/// The path between two GPUs of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Path {
+    /// The driver's indices of both.
+    pub gpus: [u32; 2],
+    /// `NV18`: NVLinks; `PIX`, `PXB`, `PHB`, `NODE`, `SYS`: PCIe, the nearer first.
+    pub kind: String,
+}
+
 /// One network port or interface.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Nic {
@@ -239,6 +250,8 @@ pub struct Nic {
     pub rate_gbps: Option<f64>,
     /// Whether it works; null if unknown.
     pub up: Option<bool>,
+    /// Findings that name it: positions in `findings`.
+    pub findings: Vec<usize>,
 }
 
 /// One operation of ranks that made the same calls.
@@ -510,12 +523,18 @@ pub(super) fn machines(picture: &model::Picture) -> Vec<Machine> {
         state: some(&nic.state),
         rate_gbps: nic.rate_gbps,
         up: nic.is_up,
+        findings: nic.findings.clone(),
     };
     let one = |machine: &model::Machine| Machine {
         host: machine.host.as_ref().map(ToString::to_string),
         ranks: machine.ranks.to_string(),
         gpus: machine.gpus.iter().map(gpu).collect(),
         nics: machine.nics.iter().map(nic).collect(),
+        paths: machine
+            .paths
+            .iter()
+            .map(|(from, to, kind)| Path { gpus: [*from, *to], kind: kind.to_string() })
+            .collect(),
         findings: machine.findings.clone(),
     };
     picture.machines.iter().map(one).collect()

@@ -43,6 +43,20 @@ fn a_good_run_without_evidence_is_3() {
     assert!(out(&same).contains("compared with the good run (its own verdict: none)"), "{}", out(&same));
 }
 
+/// A job in which a rank skips a call, beside the same job when it went well: which rank calls what else, where.
+#[test]
+fn a_good_run_shows_whose_calls_differ() {
+    let cases = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases");
+    let at = |case: &str| cases.join(case).join("evidence").display().to_string();
+    let bad = at("skipped-allreduce");
+    let good = at("healthy");
+    let output = run(&["diagnose", &bad, "--against", &good, "--width", "400"], &cases);
+    let shown = out(&output);
+    assert!(shown.contains("#45 of default_pg on rank 2: all_reduce of 1024 Float, in the good run all_reduce of 1048576 Float"), "{shown}");
+    assert!(shown.contains("first unfinished call of ranks 0-1,3 in default_pg: #45"), "{shown}");
+    assert_eq!(shown.matches("\n  statement ").count(), 7, "{shown}");
+}
+
 /// A beginning that is well is no job that is well.
 #[test]
 fn a_log_that_is_cut_off_is_undecided() {

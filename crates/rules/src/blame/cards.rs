@@ -46,7 +46,8 @@ pub(super) fn idle(scene: &Scene<'_>) -> Option<BTreeSet<Rank>> {
 /// own GPU calls it 0, whichever it is.
 pub(super) fn named(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
     let known: BTreeSet<Rank> = scene.roster().members.iter().filter_map(|m| m.rank).collect();
-    let n_ranks = known.last().map_or(0, |last| last.0.saturating_add(1)).max(scene.roster().world_size.unwrap_or(0));
+    let n_ranks =
+        known.last().map_or(0, |last| last.0.saturating_add(1)).max(scene.roster().world_size.unwrap_or(0));
     let is_one_machine = scene.roster().hosts().len() <= 1 && scene.machines().only_or_none();
     let devices: BTreeSet<Rank> = first.evidence.iter().filter_map(|e| device(&e.text)).map(Rank).collect();
     let is_rank = |rank: &Rank| rank.0 > 0 && rank.0 < n_ranks;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
 use ringleader_model::{
-    ClockReasons, Culprit, GpuRow, Host, Machine, MachineGpu, MachineNic, NetFact, PciAddress, Rank,
-    Severity, Verdict,
+    ClockReasons, Culprit, Fact, Finding, GpuPath, GpuRow, Host, Machine, MachineGpu, MachineNic, NetFact,
+    PciAddress, Rank, Severity, Verdict,
 };
 
 /// Nodes that are kept: a job of 4,096 GPUs has 512.
@@ -20,6 +20,7 @@ struct Node {
     ranks: Vec<Rank>,
     gpus: Vec<MachineGpu>,
     nics: Vec<MachineNic>,
+    paths: BTreeMap<(u32, u32), Box<str>>,
     findings: Vec<usize>,
 }
 
@@ -43,6 +44,19 @@ pub(super) fn machines(scene: &Scene<'_>, verdict: &Verdict) -> (Vec<Machine>, u
             look_at(gpu, seen);
         }
     }
+    for observation in &scene.case().observations {
+        let Fact::Gpus(table) = &observation.fact else { continue };
+        if table.paths.is_empty() {
+            continue;
+        }
+        let host = observation.who.host.clone().or_else(|| only.clone());
+        let node = nodes.entry(host).or_default();
+        for path in &table.paths {
+            add_path(&mut node.paths, path);
+            gpu_of(&mut node.gpus, None, Some(path.from));
+            gpu_of(&mut node.gpus, None, Some(path.to));
+        }
+    }
     for (observation, fact) in scene.net() {
         let Some(nic) = nic(fact) else { continue };
         let host = scene.host_of(observation).or_else(|| only.clone());
@@ -55,7 +69,7 @@ pub(super) fn machines(scene: &Scene<'_>, verdict: &Verdict) -> (Vec<Machine>, u
     }
     for (at, finding) in verdict.findings.iter().enumerate().filter(|(_, f)| f.severity > Severity::Info) {
         for culprit in &finding.culprits {
-            mark(&mut nodes, culprit, at);
+            mark(&mut nodes, culprit, finding, at);
         }
     }
     // A node with only one known rank adds no information.
@@ -65,7 +79,8 @@ pub(super) fn machines(scene: &Scene<'_>, verdict: &Verdict) -> (Vec<Machine>, u
     }
     let n_faults = |node: &Node| {
         let of_gpu = |gpu: &MachineGpu| gpu.faults.len() + gpu.findings.len();
-        let down = node.nics.iter().filter(|nic| nic.is_up == Some(false)).count();
+        let down =
+            node.nics.iter().filter(|nic| nic.is_up == Some(false) || !nic.findings.is_empty()).count();
         node.findings.len() + node.gpus.iter().map(of_gpu).sum::<usize>() + down
     };
     let mut nodes: Vec<(Option<Host>, Node)> = nodes.into_iter().collect();
@@ -83,6 +98,7 @@ fn machine(host: Option<Host>, mut node: Node) -> Machine {
         ranks: node.ranks.into_iter().collect(),
         gpus: node.gpus,
         nics: node.nics,
+        paths: node.paths.into_iter().map(|((from, to), kind)| (from, to, kind)).collect(),
         findings: node.findings,
     }
 }
@@ -191,12 +207,14 @@ fn nic(fact: &NetFact) -> Option<MachineNic> {
             state: port.state.clone().or_else(|| port.phys_state.clone()).unwrap_or_default(),
             rate_gbps: port.rate_gbps,
             is_up: port.is_up(),
+            findings: Vec::new(),
         }),
         NetFact::Interface(interface) if !is_virtual(&interface.name) => Some(MachineNic {
             name: interface.name.clone(),
             state: interface.state.clone().unwrap_or_default(),
             rate_gbps: interface.speed_mbps.map(|mbps| mbps as f64 / 1e3),
             is_up: interface.is_up(),
+            findings: Vec::new(),
         }),
         _ => None,
     }
@@ -222,8 +240,27 @@ fn join(known: &mut MachineNic, other: MachineNic) {
     };
 }
 
-/// Marks what a finding accuses: a GPU, else the node.
-fn mark(nodes: &mut BTreeMap<Option<Host>, Node>, culprit: &Culprit, at: usize) {
+/// A path that `topo -m` shows; what it says of peer access is no path.
+fn add_path(paths: &mut BTreeMap<(u32, u32), Box<str>>, path: &GpuPath) {
+    let is_path = path.is_nvlink() || matches!(&*path.kind, "PIX" | "PXB" | "PHB" | "NODE" | "SYS");
+    let both = (path.from.min(path.to), path.from.max(path.to));
+    if is_path && both.0 != both.1 && both.1 < MAX_GPUS as u32 {
+        paths.entry(both).or_insert_with(|| path.kind.clone());
+    }
+}
+
+/// Whether a text names a port: `port mlx5_0/1 of node1`.
+fn names(text: &str, nic: &str) -> bool {
+    text.match_indices(nic).any(|(at, _)| {
+        let before = text.get(..at).and_then(|head| head.chars().next_back());
+        let after = text.get(at + nic.len()..).and_then(|tail| tail.chars().next());
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
+}
+
+/// Marks what a finding accuses: ports that it names, else a GPU, else the node.
+fn mark(nodes: &mut BTreeMap<Option<Host>, Node>, culprit: &Culprit, finding: &Finding, at: usize) {
     let by_host = culprit.host.as_ref().filter(|host| nodes.contains_key(&Some((*host).clone())));
     let by_rank = || {
         let rank = culprit.rank?;
@@ -231,6 +268,16 @@ fn mark(nodes: &mut BTreeMap<Option<Host>, Node>, culprit: &Culprit, at: usize) 
     };
     let Some(host) = by_host.cloned().or_else(by_rank) else { return };
     let Some(node) = nodes.get_mut(&Some(host)) else { return };
+    let mut is_of_port = false;
+    for nic in node.nics.iter_mut().filter(|nic| names(&finding.title, &nic.name)) {
+        is_of_port = true;
+        if !nic.findings.contains(&at) {
+            nic.findings.push(at);
+        }
+    }
+    if is_of_port {
+        return;
+    }
     let is_meant = |gpu: &&mut MachineGpu| {
         culprit.gpu.is_some() && gpu.pci == culprit.gpu || culprit.rank.is_some() && gpu.rank == culprit.rank
     };

@@ -47,7 +47,10 @@ pub(super) fn set_up(process: &mut NcclProcess, text: &[u8], cite: Cite) -> bool
         set(&mut process.network, network);
     } else if let Some(rest) = text.strip_prefix(b"Bootstrap") {
         match rest.strip_prefix(b" : Using").or_else(|| rest.strip_prefix(b": Using")) {
-            Some(interface) => set(&mut process.bootstrap, interface),
+            Some(interface) => {
+                set(&mut process.bootstrap, interface);
+                process.devices_at.get_or_insert(cite);
+            }
             None => return false,
         }
     } else if let Some(interface) = text.strip_prefix(b"NET : Using interface ") {
@@ -59,6 +62,7 @@ pub(super) fn set_up(process: &mut NcclProcess, text: &[u8], cite: Cite) -> bool
         // Without devices only the flag of relaxed ordering is left: ` [RO]`.
         if memmem::find(devices, b"]").is_some() && memmem::find(devices, b":").is_some() {
             set(&mut process.ib_devices, devices);
+            process.devices_at = Some(cite);
         }
     } else if let Some(devices) = text.strip_prefix(b"NET/Socket : Using") {
         set(&mut process.socket_devices, devices);

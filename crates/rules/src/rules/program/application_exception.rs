@@ -50,7 +50,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 /// Findings at most: beyond a few different exceptions the later ones are noise of the first.
 const EXCEPTIONS: usize = 4;
 /// Characters of the exception in the title.
-const TITLE_CHARS: usize = 60;
+const TITLE_CHARS: usize = 300;
 /// Citations of one exception.
 const CITATIONS: usize = 4;
 

@@ -98,9 +98,9 @@ fn remark(remark: Remark) -> Option<Finding> {
         .build()
 }
 
-/// A title fits one line.
+/// A title stays readable; the value of a variable may be long.
 fn shorten(title: String) -> String {
-    const MAX_CHARS: usize = 110;
+    const MAX_CHARS: usize = 300;
     match title.char_indices().nth(MAX_CHARS) {
         None => title,
         Some(_) => title.chars().take(MAX_CHARS - 1).chain(['…']).collect(),
