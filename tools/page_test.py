@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Opens HTML reports in headless Chromium, at three widths, and says what is wrong with them.
 
-    tools/page_test.py --ringleader target/debug/ringleader [--axe axe.min.js] [--out DIR] [FOLDER ...]
+    tools/page_test.py --ringleader target/debug/ringleader [--axe axe.min.js] [--wide RANKS] [--out DIR] [FOLDER ...]
 
-Reports are made of a recorded job, of hostile evidence, of an undecided one, and of each FOLDER. A page must load nothing but
-itself, write nothing to the console, let no evidence act, not be wider than the window, answer the keyboard, and print. With
-`--axe` (axe-core's one file) it must pass that, too. Needs Chromium; speaks its protocol over a pipe, so nothing listens anywhere.
+Reports are made of a recorded job, of hostile evidence, of an undecided one, of 1,024 ranks (wide_job.py; `--wide` for more), and of
+each FOLDER. A page must be below 2 MB, load nothing but itself, write nothing to the console, let no evidence act, not be wider than
+the window, answer the keyboard, and print. With `--axe` (axe-core's one file) it must pass that, too. Needs Chromium; speaks its
+protocol over a pipe, so nothing listens anywhere.
 """
 
 import argparse
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import wide_job
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Width, height, colour scheme.
@@ -125,7 +128,7 @@ def press(browser, key):
         browser.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, text=text if kind == "keyDown" else "")
 
 
-def look(browser, page, screen, axe, out):
+def look(browser, page, screen, axe, out, is_drawn):
     """What is wrong with one page at one width."""
     width, height, scheme = screen
     wrong = []
@@ -156,6 +159,8 @@ def look(browser, page, screen, axe, out):
         wrong.append(f"evidence acts: {facts}")
     if facts["scripts"] != 2 or not facts["verdict"]:
         wrong.append(f"not the page that was made: {facts}")
+    if is_drawn and not facts["lanes"]:
+        wrong.append("no timeline is drawn")
     if facts["wide"] > 0:
         wrong.append(f"{facts['wide']} px wider than the window of {width}")
     if facts["lanes"]:
@@ -212,6 +217,7 @@ def main():
     parser.add_argument("--ringleader", required=True)
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome"))
     parser.add_argument("--axe", type=pathlib.Path)
+    parser.add_argument("--wide", type=int, action="append", default=[1024], metavar="RANKS", help="ranks of one more wide job")
     parser.add_argument("--out", type=pathlib.Path, help="folder for screenshots")
     parser.add_argument("folders", nargs="*", type=pathlib.Path)
     args = parser.parse_args()
@@ -221,6 +227,7 @@ def main():
         args.out.mkdir(parents=True, exist_ok=True)
     work = pathlib.Path(tempfile.mkdtemp(prefix="pages-"))
     jobs = [("recorded", ROOT / "cases/skipped-allreduce/evidence"), ("hostile", hostile(work / "evil")), ("undecided", undecided(work / "open"))]
+    jobs += [(f"wide-{ranks}", wide_job.write(work / f"ranks-{ranks}", ranks, calls=40)) for ranks in args.wide]
     jobs += [(folder.name, folder) for folder in args.folders]
     axe = args.axe.read_text() if args.axe else None
     browser = Browser(args.chromium)
@@ -235,8 +242,8 @@ def main():
                 continue
             size = page.stat().st_size
             for screen in SCREENS:
-                wrong, seconds, nodes = look(browser, page, screen, axe, args.out)
-                if size > MAX_BYTES:
+                wrong, seconds, nodes = look(browser, page, screen, axe, args.out, name == "recorded" or name.startswith("wide-"))
+                if size >= MAX_BYTES:
                     wrong.append(f"{size} bytes")
                 print(f"{name} at {screen[0]}: {size} bytes, {nodes} elements, {seconds:.2f} s{': ' if wrong else ''}{'; '.join(wrong)}", flush=True)
                 failed |= bool(wrong)
