@@ -26,7 +26,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Width, height, colour scheme.
 SCREENS = [(1280, 900, "light"), (800, 900, "dark"), (390, 844, "light")]
 MAX_BYTES = 2_000_000
-# What evidence may try.
+# What evidence may try, and the name of its file.
+HOSTILE_NAME = "<img src=x onerror=window.owned=6>.log"
 HOSTILE = [
     "</script><script>window.owned=1</script>",
     "<img src=x onerror='window.owned=2'>",
@@ -202,7 +203,7 @@ def hostile(folder):
     lines.append("Traceback (most recent call last):")
     lines.append(f'  File "/srv/{HOSTILE[0]}.py", line 3, in {HOSTILE[1]}')
     lines.append(f"ValueError: {HOSTILE[0]}")
-    (folder / "<img src=x onerror=window.owned=6>.log").write_text("\n".join(lines) + "\n")
+    (folder / HOSTILE_NAME).write_text("\n".join(lines) + "\n")
     return folder
 
 
