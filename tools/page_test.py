@@ -226,14 +226,14 @@ def main():
         sys.exit("no Chromium: install chromium, or give --chromium")
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-    work = pathlib.Path(tempfile.mkdtemp(prefix="pages-"))
-    jobs = [("recorded", ROOT / "cases/skipped-allreduce/evidence"), ("hostile", hostile(work / "evil")), ("undecided", undecided(work / "open"))]
-    jobs += [(f"wide-{ranks}", wide_job.write(work / f"ranks-{ranks}", ranks, calls=40)) for ranks in args.wide]
-    jobs += [(folder.name, folder) for folder in args.folders]
     axe = args.axe.read_text() if args.axe else None
+    work = pathlib.Path(tempfile.mkdtemp(prefix="pages-"))
     browser = Browser(args.chromium)
     failed = False
     try:
+        jobs = [("recorded", ROOT / "cases/skipped-allreduce/evidence"), ("hostile", hostile(work / "evil")), ("undecided", undecided(work / "open"))]
+        jobs += [(f"wide-{ranks}", wide_job.write(work / f"ranks-{ranks}", ranks, calls=40, unlike=True)) for ranks in args.wide]
+        jobs += [(folder.name, folder) for folder in args.folders]
         for name, folder in jobs:
             page = work / f"{name}.html"
             made = subprocess.run([args.ringleader, "diagnose", "--quiet", "--html", page, folder], capture_output=True, check=False)

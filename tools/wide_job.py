@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes Flight Recorder dumps of a wide job in which one rank stops, and everyone waits for it.
 
-    tools/wide_job.py FOLDER [--ranks 1024] [--calls 120] [--stops 437]
+    tools/wide_job.py FOLDER [--ranks 1024] [--calls 120] [--stops 437] [--unlike]
 
 Tensor parallel 8, the rest data parallel, as Megatron-LM calls: an all_reduce of the eight in each layer, and a reduce_scatter of the
 data-parallel group after each eight layers. The rank in `--stops` makes no call any more after three quarters of the job: the seven
-others wait for it in an all_reduce, and all others in the next reduce_scatter. One file for each rank, as PyTorch 2.11 writes it.
+others wait for it in an all_reduce, and all others in the next reduce_scatter. With `--unlike` each eight have tensors of a size of
+their own, so that no two groups make the same calls. One file for each rank, as PyTorch 2.11 writes it.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def calls_of(rank, calls, stops):
         yield n % period == LAYERS, EPOCH_NS + n * 9_000_000 + (rank * 7919 + n * 104_729) % 4_000_003, n < waits_at
 
 
-def dump(rank, ranks, calls, stops, members):
+def dump(rank, ranks, calls, stops, unlike, members):
     groups = {"tensor": (f"t{rank // TENSOR}", "TENSOR_MODEL_PARALLEL_GROUP"), "data": (f"d{rank % TENSOR}", "DATA_PARALLEL_GROUP")}
     config = {
         "0": {"name": "0", "desc": "default_pg", "ranks": members["all"]},
@@ -45,7 +46,7 @@ def dump(rank, ranks, calls, stops, members):
     for is_scatter, at, is_over in calls_of(rank, calls, stops):
         kind = "data" if is_scatter else "tensor"
         counts[kind] += 1
-        sizes = [[4_194_304]] if is_scatter else [[1024, 1, 8192]]
+        sizes = [[4_194_304]] if is_scatter else [[1024 + unlike * (rank // TENSOR), 1, 8192]]
         entries.append({
             "frames": SCATTER if is_scatter else ALL_REDUCE, "record_id": len(entries), "pg_id": 1 + is_scatter,
             "process_group": groups[kind], "thread_name": "python3", "thread_id": "138661255512832",
@@ -64,7 +65,7 @@ def dump(rank, ranks, calls, stops, members):
     return {"version": "2.10", "pg_config": config, "comm_lib_version": "2.28.9", "pg_status": status, "entries": entries}
 
 
-def write(folder, ranks=1024, calls=120, stops=437):
+def write(folder, ranks=1024, calls=120, stops=437, unlike=False):
     """Writes the dumps, and returns the folder."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +74,7 @@ def write(folder, ranks=1024, calls=120, stops=437):
     members |= {("data", n): str(list(range(n, ranks, TENSOR))) for n in range(TENSOR)}
     for rank in range(ranks):
         with open(folder / f"fr_rank{rank}", "wb") as file:
-            pickle.dump(dump(rank, ranks, calls, stops, members), file, protocol=2)
+            pickle.dump(dump(rank, ranks, calls, stops, unlike, members), file, protocol=2)
     return folder
 
 
@@ -83,8 +84,9 @@ def main():
     parser.add_argument("--ranks", type=int, default=1024, help=f"a multiple of {TENSOR}")
     parser.add_argument("--calls", type=int, default=120)
     parser.add_argument("--stops", type=int, default=437, help="the rank that stops")
+    parser.add_argument("--unlike", action="store_true", help="no two groups make the same calls")
     args = parser.parse_args()
-    write(args.folder, args.ranks, args.calls, args.stops)
+    write(args.folder, args.ranks, args.calls, args.stops, args.unlike)
 
 
 if __name__ == "__main__":
