@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Opens HTML reports in headless Chromium, at three widths, and says what is wrong with them.
 
-    tools/page_test.py --ringleader target/debug/ringleader [--axe axe.min.js] [--out DIR] [FOLDER ...]
+    tools/page_test.py --ringleader target/debug/ringleader [--axe axe.min.js] [--wide RANKS] [--out DIR] [FOLDER ...]
 
-Reports are made of a recorded job, of hostile evidence, of an undecided one, and of each FOLDER. A page must load nothing but
-itself, write nothing to the console, let no evidence act, not be wider than the window, answer the keyboard, and print. With
-`--axe` (axe-core's one file) it must pass that, too. Needs Chromium; speaks its protocol over a pipe, so nothing listens anywhere.
+Reports are made of a recorded job, of hostile evidence, of an undecided one, of 1,024 ranks (wide_job.py; `--wide` for more), and of
+each FOLDER. A page must be below 2 MB, load nothing but itself, write nothing to the console, let no evidence act, not be wider than
+the window, answer the keyboard, and print. With `--axe` (axe-core's one file) it must pass that, too. Needs Chromium; speaks its
+protocol over a pipe, so nothing listens anywhere.
 """
 
 import argparse
@@ -19,11 +20,14 @@ import sys
 import tempfile
 import time
 
+import wide_job
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Width, height, colour scheme.
 SCREENS = [(1280, 900, "light"), (800, 900, "dark"), (390, 844, "light")]
 MAX_BYTES = 2_000_000
-# What evidence may try.
+# What evidence may try, and the name of its file.
+HOSTILE_NAME = "<img src=x onerror=window.owned=6>.log"
 HOSTILE = [
     "</script><script>window.owned=1</script>",
     "<img src=x onerror='window.owned=2'>",
@@ -125,7 +129,7 @@ def press(browser, key):
         browser.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key, text=text if kind == "keyDown" else "")
 
 
-def look(browser, page, screen, axe, out):
+def look(browser, page, screen, axe, out, is_drawn):
     """What is wrong with one page at one width."""
     width, height, scheme = screen
     wrong = []
@@ -156,6 +160,8 @@ def look(browser, page, screen, axe, out):
         wrong.append(f"evidence acts: {facts}")
     if facts["scripts"] != 2 or not facts["verdict"]:
         wrong.append(f"not the page that was made: {facts}")
+    if is_drawn and not facts["lanes"]:
+        wrong.append("no timeline is drawn")
     if facts["wide"] > 0:
         wrong.append(f"{facts['wide']} px wider than the window of {width}")
     if facts["lanes"]:
@@ -197,7 +203,7 @@ def hostile(folder):
     lines.append("Traceback (most recent call last):")
     lines.append(f'  File "/srv/{HOSTILE[0]}.py", line 3, in {HOSTILE[1]}')
     lines.append(f"ValueError: {HOSTILE[0]}")
-    (folder / "<img src=x onerror=window.owned=6>.log").write_text("\n".join(lines) + "\n")
+    (folder / HOSTILE_NAME).write_text("\n".join(lines) + "\n")
     return folder
 
 
@@ -212,6 +218,7 @@ def main():
     parser.add_argument("--ringleader", required=True)
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome"))
     parser.add_argument("--axe", type=pathlib.Path)
+    parser.add_argument("--wide", type=int, action="append", default=[1024], metavar="RANKS", help="ranks of one more wide job")
     parser.add_argument("--out", type=pathlib.Path, help="folder for screenshots")
     parser.add_argument("folders", nargs="*", type=pathlib.Path)
     args = parser.parse_args()
@@ -219,13 +226,14 @@ def main():
         sys.exit("no Chromium: install chromium, or give --chromium")
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-    work = pathlib.Path(tempfile.mkdtemp(prefix="pages-"))
-    jobs = [("recorded", ROOT / "cases/skipped-allreduce/evidence"), ("hostile", hostile(work / "evil")), ("undecided", undecided(work / "open"))]
-    jobs += [(folder.name, folder) for folder in args.folders]
     axe = args.axe.read_text() if args.axe else None
+    work = pathlib.Path(tempfile.mkdtemp(prefix="pages-"))
     browser = Browser(args.chromium)
     failed = False
     try:
+        jobs = [("recorded", ROOT / "cases/skipped-allreduce/evidence"), ("hostile", hostile(work / "evil")), ("undecided", undecided(work / "open"))]
+        jobs += [(f"wide-{ranks}", wide_job.write(work / f"ranks-{ranks}", ranks, calls=40, unlike=True)) for ranks in args.wide]
+        jobs += [(folder.name, folder) for folder in args.folders]
         for name, folder in jobs:
             page = work / f"{name}.html"
             made = subprocess.run([args.ringleader, "diagnose", "--quiet", "--html", page, folder], capture_output=True, check=False)
@@ -235,8 +243,8 @@ def main():
                 continue
             size = page.stat().st_size
             for screen in SCREENS:
-                wrong, seconds, nodes = look(browser, page, screen, axe, args.out)
-                if size > MAX_BYTES:
+                wrong, seconds, nodes = look(browser, page, screen, axe, args.out, name == "recorded" or name.startswith("wide-"))
+                if size >= MAX_BYTES:
                     wrong.append(f"{size} bytes")
                 print(f"{name} at {screen[0]}: {size} bytes, {nodes} elements, {seconds:.2f} s{': ' if wrong else ''}{'; '.join(wrong)}", flush=True)
                 failed |= bool(wrong)

@@ -13,7 +13,7 @@ out=$(timeout 30 "$ringleader" check --for prolog --quick --quiet --color never 
 code=$?
 say() {
   logger -t ringleader-prolog -- "job ${SLURM_JOB_ID:-?}: $1" 2>/dev/null
-  # slurmd reports this as the reason.
+  # slurmd writes this to its log (`prolog failed: rc:1 output:…`); the node's reason is Slurm's own, `Prolog error`.
   printf '%s\n' "$1" >&2
 }
 # What fails, a line each; all that was said if no line has the form of a failing check.

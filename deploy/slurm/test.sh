@@ -63,7 +63,9 @@ for _ in $(seq 60); do
 done
 case "$state" in *drain*) ;; *) fail "n2 is $state" ;; esac
 grep -qs ran "$dir/out" && fail "the job ran on the bad node"
-echo "ok: Prolog drains n2 ($(run sinfo -h -n n2 -o %E))"
+# Slurm's own reason says little; what failed is in the node's log.
+grep -q 'prolog failed: rc:1 output:gpu-ecc FAIL: planted' "$dir/slurm/log/slurmd-n2" || fail "the log of slurmd does not say what failed"
+echo "ok: Prolog drains n2 ($(run sinfo -h -n n2 -o %E)); slurmd's log says why"
 
 # The notes of job_submit.lua, by an interpreter of Lua alone.
 if interpreter=$(command -v lua5.4 || command -v lua5.3 || command -v lua); then
