@@ -1,6 +1,6 @@
 //! The tables of what people ask for without a line of a log: symptoms, and statuses by name or number.
 //!
-//! A status is in `data/statuses.toml`, in a family of codes of `data/messages`, or in both: then it is one row, and
+//! A status is in one of `data/statuses*.toml`, in a family of codes of `data/messages`, or in both: then it is one row, and
 //! the family of messages has precedence, so that `explain` and `diagnose` say the same of it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +11,16 @@ use toml::{Table, Value};
 
 use super::{array, list, optional, read, text, variants};
 
+/// The tables of statuses, in the order of their lists.
+const FILES: [&str; 3] = ["statuses.toml", "statuses_slurm.toml", "statuses_kubernetes.toml"];
+
 pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
     symptoms(out, causes);
     let families = families();
-    let table = read("statuses.toml");
+    let tables = FILES.map(read);
     let (mut kinds, mut rows) = (String::new(), String::new());
     let mut ids = BTreeSet::new();
-    for (number, family) in array(&table, "family").into_iter().enumerate() {
+    for (number, family) in tables.iter().flat_map(|table| array(table, "family")).enumerate() {
         assert!(ids.insert(text(family, "id").to_owned()), "family {} twice", text(family, "id"));
         let _ = writeln!(
             kinds,

@@ -48,4 +48,6 @@ mod machine_tests;
 #[cfg(test)]
 mod settings_tests;
 #[cfg(test)]
+mod status_names_tests;
+#[cfg(test)]
 mod tests;

@@ -6,6 +6,11 @@ use ringleader_model::Cause;
 
 use crate::tables::{STATUS_FAMILIES, STATUSES};
 
+/// The family of the states of Slurm's nodes, which `sinfo` prints with a mark: `idle~`.
+const NODES: &str = "slurm-node";
+/// These marks.
+const MARKS: &[char] = &['*', '~', '#', '!', '%', '$', '@', '^', '-', '+'];
+
 /// The statuses of one library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family {
@@ -51,14 +56,14 @@ impl Status {
         self.names.first().copied().unwrap_or_default()
     }
 
-    /// A name that nothing else has: an ordinary word follows its family.
+    /// A name that nothing else has: an ordinary word follows the word of its list.
     pub fn full_name(&self) -> String {
         let name = self.name();
         let mut chars = name.chars();
         chars.next();
         let is_word = !name.contains('_')
             && (chars.clone().all(char::is_lowercase) || !name.chars().any(char::is_lowercase));
-        if is_word || name.contains(' ') { format!("{} {name}", self.family().id) } else { name.to_owned() }
+        if is_word || name.contains(' ') { format!("{} {name}", self.family().list) } else { name.to_owned() }
     }
 }
 
@@ -72,17 +77,26 @@ pub fn all() -> &'static [Status] {
     STATUSES
 }
 
-/// Statuses with this name in any case, with or without the family before it.
+/// Statuses with this name in any case, with or without the family before it. Those that write it with the same capitals
+/// come first: `Pending` is Kubernetes' word, `PENDING` Slurm's.
 pub fn named(name: &str) -> impl Iterator<Item = &'static Status> {
-    STATUSES.iter().filter(move |status| {
-        let own = |asked: &str| status.names.iter().any(|n| n.eq_ignore_ascii_case(asked));
-        let after = |word: &str| {
-            let head = name.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
-            head.then(|| name.get(word.len()..)).flatten().and_then(|rest| rest.strip_prefix(' '))
-        };
-        let family = status.family();
-        own(name) || std::iter::once(&family.id).chain(family.asked).any(|word| after(word).is_some_and(own))
-    })
+    let mut found: Vec<&'static Status> = STATUSES.iter().filter(|status| has_name(status, name)).collect();
+    let writes = |status: &Status| status.names.iter().any(|own| name.ends_with(own));
+    found.sort_by_key(|status| !writes(status));
+    found.into_iter()
+}
+
+fn has_name(status: &Status, name: &str) -> bool {
+    let own = |asked: &str| {
+        let asked = if status.family().id == NODES { asked.trim_end_matches(MARKS) } else { asked };
+        status.names.iter().any(|n| n.eq_ignore_ascii_case(asked))
+    };
+    let after = |word: &str| {
+        let head = name.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+        head.then(|| name.get(word.len()..)).flatten().and_then(|rest| rest.strip_prefix(' '))
+    };
+    let family = status.family();
+    own(name) || [family.id, family.list].iter().chain(family.asked).any(|word| after(word).is_some_and(own))
 }
 
 /// Statuses with this number (whatever its sign) of the families that these words mean, in lower case.

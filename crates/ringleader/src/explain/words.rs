@@ -1,4 +1,4 @@
-//! Questions in a few words: what holds them, whole words before parts of words, frequent things first.
+//! Questions in a few words: what holds them, whole words before beginnings of words, frequent things first.
 
 use ringleader_knowledge::message::{self, Role};
 use ringleader_knowledge::symptom;
@@ -29,7 +29,7 @@ pub(super) fn find(query: &str) -> Vec<Topic> {
 
 /// Topics that hold all of these; messages where no topic does.
 fn holding(words: &[&str]) -> Vec<Topic> {
-    let mut found: Vec<(usize, u8, Topic)> = catalog::topics()
+    let mut found: Vec<((usize, usize), u8, Topic)> = catalog::topics()
         .filter_map(|topic| rank(&topic, words).map(|r| (r, often(topic.kind), topic)))
         .collect();
     found.sort_by_key(|(rank, often, _)| (*rank, *often));
@@ -37,34 +37,52 @@ fn holding(words: &[&str]) -> Vec<Topic> {
     if found.is_empty() { messages(words) } else { found }
 }
 
-/// How far a topic is from the question; nothing if it lacks a word of it.
-fn rank(topic: &Topic, words: &[&str]) -> Option<usize> {
-    let texts = [&topic.name, &topic.title, &topic.meaning].map(|text| text.to_lowercase());
-    if words.iter().any(|word| texts.iter().all(|text| !text.contains(word))) {
+/// How far a topic is from the question: how many words it has as the beginning of another word alone, then the places
+/// of all. Nothing if it lacks a word.
+fn rank(topic: &Topic, words: &[&str]) -> Option<(usize, usize)> {
+    let texts = [&topic.name, &topic.title, &topic.meaning];
+    let lower = texts.map(|text| text.to_ascii_lowercase());
+    if words.iter().any(|word| lower.iter().all(|text| !text.contains(word))) {
         return None;
     }
-    let mut rank = 0;
+    let (mut parts, mut rank) = (0, 0);
     for word in words {
-        // In the name, the title, the meaning: as a word, as a part of one.
-        let place = |whole: bool| {
-            texts.iter().position(|text| if whole { holds_word(text, word) } else { text.contains(word) })
+        // In the name, the title, the meaning.
+        let place = |holds: fn(&str, &str, &str) -> bool| {
+            texts.iter().zip(&lower).position(|(text, lower)| holds(text, lower, word))
         };
-        rank += match (place(true), place(false)) {
-            (Some(at), _) => at,
-            (None, Some(at)) => 3 + at,
-            (None, None) => return None,
-        };
+        if let Some(at) = place(|_, lower, word| holds_word(lower, word)) {
+            rank += at;
+        } else {
+            rank += place(begins_word)?;
+            parts += 1;
+        }
     }
-    Some(rank)
+    Some((parts, rank))
 }
 
-/// Whether `text` holds `word` with no letter or digit beside it; `_` and `-` part words, too.
-fn holds_word(text: &str, word: &str) -> bool {
+/// Whether `lower` holds `word` with no letter or digit beside it; `_` and `-` part words, too.
+fn holds_word(lower: &str, word: &str) -> bool {
     let is_word = char::is_alphanumeric;
-    text.match_indices(word).any(|(at, _)| {
-        let before = text.get(..at).and_then(|t| t.chars().next_back());
-        let after = text.get(at + word.len()..).and_then(|t| t.chars().next());
+    lower.match_indices(word).any(|(at, _)| {
+        let before = lower.get(..at).and_then(|t| t.chars().next_back());
+        let after = lower.get(at + word.len()..).and_then(|t| t.chars().next());
         !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
+}
+
+/// Whether a word of `text` begins with `word`: `deallocated` is not about what is allocated. A capital within a name
+/// begins a word, too.
+fn begins_word(text: &str, lower: &str, word: &str) -> bool {
+    lower.match_indices(word).any(|(at, _)| {
+        let before = text.get(..at).and_then(|t| t.chars().next_back());
+        let mut rest = text.get(at..).into_iter().flat_map(str::chars);
+        let (first, second) = (rest.next(), rest.next());
+        let after_a_capital = || second.is_some_and(char::is_lowercase);
+        before.is_none_or(|before| {
+            !before.is_alphanumeric()
+                || first.is_some_and(char::is_uppercase) && (!before.is_uppercase() || after_a_capital())
+        })
     })
 }
 

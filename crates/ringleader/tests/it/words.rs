@@ -181,3 +181,33 @@ fn a_peer_that_does_not_answer_may_have_died() {
     let actions = topic["actions"].to_string();
     assert!(actions.contains("named peer") && actions.contains("GID"), "{actions}");
 }
+
+/// A part within another word is no answer: `deallocated` holds `allocated`.
+#[test]
+fn whole_words_win() {
+    for (asked, name) in [
+        ("ALLOCATED", "slurm ALLOCATED"),
+        ("IDLE", "slurm IDLE"),
+        ("idle~", "slurm IDLE"),
+        ("slurm MIXED", "slurm MIXED"),
+        ("slurm Priority", "slurm Priority"),
+        ("FUTURE", "slurm FUTURE"),
+        ("UNDRAIN", "slurm UNDRAIN"),
+        ("INVALID_REG", "slurm INVAL"),
+        ("POWER_DOWN", "POWER_DOWN"),
+        ("PENDING", "slurm PENDING"),
+        ("Pending", "kubernetes Pending"),
+        ("AssocGrpGRES", "AssocGrpGRES"),
+        ("TopologyAffinityError", "TopologyAffinityError"),
+        ("FI_EBUSY", "FI_EBUSY"),
+        ("RDMA_CM_EVENT_REJECTED", "RDMA_CM_EVENT_REJECTED"),
+    ] {
+        let topics = explained(asked)["topics"].clone();
+        let first = topics.as_array().unwrap().iter().find(|topic| topic["kind"] != "term");
+        assert_eq!(first.unwrap()["name"], name, "{asked}: {topics}");
+    }
+    for part in ["eallocate", "mbryonic", "eadloc"] {
+        let output = ringleader().args(["explain", part]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{part}: {}", out(&output));
+    }
+}
