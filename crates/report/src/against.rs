@@ -286,7 +286,8 @@ mod tests {
         };
         let run = |spans: Vec<Span>| Report { timeline: spans, ..report("2.29.7", None, 1, "barrier") };
         let done = SpanState::Finished;
-        let good = run(vec![span("0-3", 1, "all_reduce of 8", done), span("0-3", 2, "all_gather of 4", done)]);
+        let good =
+            run(vec![span("0-3", 1, "all_reduce of 8", done), span("0-3", 2, "all_gather of 4", done)]);
         let bad = run(vec![
             span("0-1,3", 1, "all_reduce of 8", done),
             span("0-1,3", 2, "all_gather of 4", SpanState::Waiting),

@@ -162,6 +162,18 @@ pub(crate) fn difference(one: &Difference) -> String {
     }
 }
 
+/// As many names as one row has room for, and how many more there are.
+fn in_one_row(names: &[&str], width: usize) -> String {
+    let all = names.join(", ");
+    if columns(&all) <= width {
+        return all;
+    }
+    let shown =
+        |n: usize| format!("{} and {} more", names.get(..n).unwrap_or_default().join(", "), names.len() - n);
+    let fits = (1..names.len()).rev().find(|n| columns(&shown(*n)) <= width);
+    shown(fits.unwrap_or(1))
+}
+
 /// The report is of a job that runs: its ranks were looked at twice.
 pub(crate) fn is_live(report: &Report) -> bool {
     report.ranks.iter().any(|row| row.busy.is_some())
@@ -500,7 +512,7 @@ impl Page {
             }
             let kinds: Vec<&str> = report.not_looked_at.iter().map(|missing| missing.kind.as_str()).collect();
             self.out.push('\n');
-            self.item("not given: ", &plain(&kinds.join(", ")));
+            self.item("not given: ", &plain(&in_one_row(&kinds, self.look.width.saturating_sub(11))));
             return;
         }
         self.heading("not given, and what would collect it");

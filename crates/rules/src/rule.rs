@@ -212,8 +212,17 @@ impl Draft {
         })
     }
 
+    /// Commands about one GPU name it, where one alone is accused; the driver's tools take its PCI address for its index.
+    fn name_gpu(&mut self) {
+        let [Culprit { gpu: Some(gpu), .. }] = self.0.culprits.as_slice() else { return };
+        for command in self.0.actions.iter_mut().filter_map(|action| action.command.as_mut()) {
+            *command = command.replace("-i <index>", &format!("-i {gpu}"));
+        }
+    }
+
     /// The finding; None without evidence. Two independent kinds of evidence make a medium confidence high.
     pub fn build(mut self) -> Option<Finding> {
+        self.name_gpu();
         let first = self.0.evidence.first()?.kind;
         let two_kinds = self.0.evidence.iter().any(|e| e.kind != first);
         if two_kinds && self.0.confidence == Confidence::Medium {

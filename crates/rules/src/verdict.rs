@@ -87,7 +87,7 @@ fn by_rules(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
     needs.extend(zones);
     Verdict {
         cause: first.cause,
-        category: first.category,
+        category: category_of_event(scene, first),
         confidence: same.confidence,
         summary: first.title.clone(),
         culprits: same.culprits,
@@ -476,6 +476,32 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         needs,
         ranks: rows(scene),
     }
+}
+
+/// The category of what was seen, where a fault of the machine or of the start did not show as its cause usually does.
+fn category_of_event(scene: &Scene<'_>, first: &Finding) -> Category {
+    let usual = cause::category(first.cause);
+    // A rule that says which one knows why.
+    if first.category != usual {
+        return first.category;
+    }
+    let failure = scene.failure();
+    let has_hung = (failure.has(Way::TimedOut) || failure.has(Way::Stuck)) && !failure.has(Way::NcclError);
+    let has_crashed = failure.has(Way::Crashed);
+    match usual {
+        Category::Crash | Category::Error | Category::Init if has_hung && !failure.ended_process() => {
+            Category::Hang
+        }
+        Category::Init if has_crashed => Category::Crash,
+        // A state that a tool shows, and nothing that happened to a job.
+        Category::Crash if !scene.has_job() && !failure.is_stated() && is_of_tool(first) => Category::Error,
+        usual => usual,
+    }
+}
+
+/// Whether all that is cited was printed by a tool that was asked.
+fn is_of_tool(first: &Finding) -> bool {
+    first.evidence.iter().all(|e| e.kind == SourceKind::NvidiaSmi)
 }
 
 fn trouble_category(scene: &Scene<'_>) -> Category {

@@ -76,7 +76,11 @@ fn main() -> Result<(), Failure> {
         if let Some(folder) = &a.write {
             std::fs::create_dir_all(folder)?;
             for (name, bytes) in &job(seed, &options).1.files {
-                std::fs::write(std::path::Path::new(folder).join(name), bytes)?;
+                let path = std::path::Path::new(folder).join(name);
+                if let Some(parent) = path.parent() {
+                    std::fs::create_dir_all(parent)?;
+                }
+                std::fs::write(path, bytes)?;
             }
         }
         let one = judge(seed, &options);

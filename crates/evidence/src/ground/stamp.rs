@@ -13,11 +13,15 @@ fn two(bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// `08:21:34` as seconds of the day; `Some(None)` for `88:21:34`, which only has the shape of one.
-fn clock(bytes: &[u8]) -> Option<Option<i64>> {
+/// `08:21:34` as hours, minutes and seconds, which need be none: `88:21:34` has the shape.
+fn clock(bytes: &[u8]) -> Option<[i64; 3]> {
     let [_, _, b':', _, _, b':', _, _] = bytes.first_chunk::<8>()? else { return None };
-    let (h, m, s) = (two(bytes)?, two(bytes.get(3..)?)?, two(bytes.get(6..)?)?);
-    Some((h < 24 && m < 60 && s < 61).then_some(h * 3600 + m * 60 + s))
+    Some([two(bytes)?, two(bytes.get(3..)?)?, two(bytes.get(6..)?)?])
+}
+
+/// The second of the day.
+fn second([h, m, s]: [i64; 3]) -> Option<i64> {
+    (h < 24 && m < 60 && s < 61).then_some(h * 3600 + m * 60 + s)
 }
 
 /// `.123456789` or `,123`: nanoseconds, the worth of half the last digit, and the rest.
@@ -51,7 +55,7 @@ pub(crate) fn date_time_shaped(bytes: &[u8], between: u8) -> Option<(Option<Wall
     }
     let year = two(y)? * 100 + two(y.get(2..)?)?;
     let (month, day) = (two(bytes.get(5..)?)?, two(bytes.get(8..)?)?);
-    let seconds = clock(bytes.get(11..)?)?;
+    let clock = clock(bytes.get(11..)?)?;
     let (ns, error_ns, rest) = fraction(bytes.get(19..)?);
     let at = || {
         if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
@@ -59,7 +63,7 @@ pub(crate) fn date_time_shaped(bytes: &[u8], between: u8) -> Option<(Option<Wall
         }
         // Nanoseconds end in the year 2262: a later one is no time.
         let days = Date { year, month, day }.days();
-        let ns = (days * 86_400 + seconds?).checked_mul(NS_PER_S)?.checked_add(ns)?;
+        let ns = (days * 86_400 + second(clock)?).checked_mul(NS_PER_S)?.checked_add(ns)?;
         Some(WallTime { ns, error_ns, has_year: true })
     };
     Some((at(), rest))
@@ -89,9 +93,13 @@ pub(crate) fn syslog_shaped(bytes: &[u8]) -> Option<(Option<WallTime>, &[u8])> {
         b' ' => two(&[b'0', *d1])?,
         _ => two(&[*d0, *d1])?,
     };
-    let seconds = clock(bytes.get(7..)?)?;
+    let clock = clock(bytes.get(7..)?)?;
     let (ns, error_ns, rest) = fraction(bytes.get(15..)?);
     let days = Date { year: 1970, month, day }.days();
-    let at = seconds.map(|s| WallTime { ns: (days * 86_400 + s) * NS_PER_S + ns, error_ns, has_year: false });
+    let at = second(clock).map(|s| WallTime {
+        ns: (days * 86_400 + s) * NS_PER_S + ns,
+        error_ns,
+        has_year: false,
+    });
     Some((at, rest))
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ringleader_model::{Case, Verdict};
 use ringleader_report::json::{Report, schema};
-use ringleader_report::{Detail, Look, brief, html, markdown, quote, text};
+use ringleader_report::{Detail, Look, brief, html, json, markdown, quote, text};
 
 use crate::hand_made;
 use crate::schema::Schema;
