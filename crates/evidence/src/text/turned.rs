@@ -126,7 +126,7 @@ pub(super) fn of_pairs(pairs: &[([Host; 2], f64, Place)]) -> Option<(Outlier, Pl
         let agree = others.iter().all(|v| (v - usual).abs() <= SPREAD * usual);
         let is_slow = own.len() >= MIN_SLOW && rest.len() >= MIN_SLOW && usual / most >= PAIR_FACTOR && agree;
         let place = own.first().map(|p| p.2.clone())?;
-        is_slow.then(|| (*host, value, usual, place))
+        is_slow.then_some((*host, value, usual, place))
     });
     let all: Vec<_> = slow.collect();
     let [(host, value, others, place)] = all.as_slice() else { return None };

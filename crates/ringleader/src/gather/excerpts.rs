@@ -15,8 +15,8 @@ const WHOLE_BYTES: u64 = 12 << 10;
 const MAX_FILES: usize = 24;
 const HEAD_LINES: usize = 4;
 const TAIL_LINES: usize = 12;
-/// Lines of a file that is shown whole.
-const ALL_LINES: usize = 400;
+/// Lines of a file that is shown whole, from its beginning and from its end: no more are held at a time.
+const ALL_LINES: usize = 240;
 
 /// Excerpts of the text of a case; the output of programs first.
 pub(crate) fn excerpts(case: &Case, paths: &[PathBuf]) -> Vec<Excerpt> {
@@ -37,7 +37,7 @@ pub(crate) fn excerpts(case: &Case, paths: &[PathBuf]) -> Vec<Excerpt> {
     let whole = context::read(paths, &heads, n_head);
     let tails: Vec<Place> =
         texts.iter().map(|source| place(source, source.size_bytes.saturating_sub(2))).collect();
-    let ends = if is_small { Vec::new() } else { context::read(paths, &tails, TAIL_LINES) };
+    let ends = context::read(paths, &tails, if is_small { ALL_LINES } else { TAIL_LINES });
     for (at, source) in texts.iter().enumerate() {
         let mut seen: BTreeSet<u64> = BTreeSet::new();
         for around in [whole.get(at), ends.get(at)].into_iter().flatten().flatten() {

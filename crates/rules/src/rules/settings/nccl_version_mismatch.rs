@@ -59,11 +59,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = match (told, releases) {
         (told, Some(releases)) => {
             let (title, odd) = (releases.title(scene), releases.odd(scene));
-            let failed = told.iter().flat_map(|told| told.claims()).take(CITED_FAILURES);
+            let failed = told.iter().flat_map(Told::claims).take(CITED_FAILURES);
             Draft::new(RULE.id, CAUSE, title)
                 .weight(Weight::Stated)
                 .confidence(Confidence::High)
-                .at(told.iter().flat_map(|told| told.claims()).find_map(|claim| claim.at_ns))
+                .at(told.iter().flat_map(Told::claims).find_map(|claim| claim.at_ns))
                 .culprits(odd)
                 .evidence(releases.evidence())
                 .evidence(failed.map(|claim| claim.evidence()))
