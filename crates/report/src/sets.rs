@@ -8,6 +8,15 @@ pub(crate) fn ranks(set: &str) -> String {
     format!("rank{} {set}", if several { "s" } else { "" })
 }
 
+/// Whether a set holds a rank.
+pub(crate) fn holds(set: &str, rank: u32) -> bool {
+    set.split(',').any(|span| {
+        let (first, last) = span.split_once('-').unwrap_or((span, span));
+        let bounds = (first.trim().parse::<u32>(), last.trim().parse::<u32>());
+        matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&rank))
+    })
+}
+
 /// A set that has room on two rows, or its rule: `1-10233 in steps of 8, 1280 ranks`.
 pub(crate) fn in_short(set: &str) -> String {
     /// Longer sets are described by their rule.

@@ -9,7 +9,8 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::Role;
 use ringleader_model::{
-    Category, Cause, Cite, Fact, Finding, FormWeight, NcclComm, Need, Severity, Source, SourceKind, Weight,
+    Category, Cause, Cite, Fact, Finding, FormWeight, NcclComm, NcclProcess, Need, Severity, Source,
+    SourceKind, Weight,
 };
 
 /// Statements that a report shows.
@@ -53,7 +54,7 @@ pub(crate) fn unproven(scene: &Scene<'_>) -> &'static str {
     if scene.stacks().next().is_some() {
         "stacks were taken, but nothing shows that the job makes progress"
     } else if scene.nccl_logs().next().is_some() {
-        "NCCL began to create a communicator, but nothing shows that it was created or that the job made progress"
+        "NCCL began to start, but nothing shows that a communicator was created or that the job made progress"
     } else {
         "nothing here was understood: no line reports a failure, and none shows a job that makes progress"
     }
@@ -214,7 +215,16 @@ pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
     // Communicators without a recorded creation, and no operation in any of them.
     let is_made = |comm: &NcclComm| comm.completed.is_some() || comm.destroyed.is_some();
     let comms = || scene.nccl_logs().flat_map(|(_, log)| &log.comms).filter(|comm| comm.n_ranks > 1);
-    let is_start_alone = comms().next().is_some() && !comms().any(is_made);
+    let is_start_alone = if scene.nccl_logs().flat_map(|(_, log)| &log.comms).next().is_some() {
+        comms().next().is_some() && !comms().any(is_made)
+    } else {
+        // Not even begun: its networks were looked for, and that is all there is.
+        let has_begun = |p: &NcclProcess| p.bootstrap.is_some() || p.network.is_some();
+        let is_of_nccl =
+            |s: &Source| s.kinds.iter().all(|k| matches!(k, SourceKind::NcclLog | SourceKind::PlainText));
+        scene.nccl_logs().flat_map(|(_, log)| &log.processes).any(has_begun)
+            && case.sources.iter().all(is_of_nccl)
+    };
     let measures = case.observations.iter().any(|o| matches!(o.fact, Fact::Bench(_) | Fact::Timeline(_)));
     let is_known = |source: &&Source| crate::health::is_known(source);
     case.sources.iter().any(|source| is_known(&source))

@@ -3,12 +3,17 @@
 use std::fmt::Write as _;
 
 use super::{spaced, style_of, text};
-use crate::json::{Action, Context, Evidence, Finding, Impact, Report, Role, Severity, Statement};
+use crate::json::{
+    Action, Context, Evidence, Finding, Impact, Report, Role, Severity, Span, SpanState, Statement,
+};
 use crate::open;
 use crate::quote::plain_lines;
+use crate::sets;
 use crate::text::{citation, decider, notes, others, tally, who};
 use crate::{Detail, missing};
 
+/// Calls before and after the one that a record is of.
+const CALLS_AROUND: u32 = 4;
 /// Citations of one finding.
 const MAX_CITATIONS: usize = 24;
 /// Findings, statements, files, notes.
@@ -46,7 +51,7 @@ fn text_lines(lines: &[String]) -> String {
 }
 
 /// A citation: its place, the line as it is there, what it means if that is said otherwise, the lines around it.
-fn cited(out: &mut String, evidence: &Evidence) {
+fn cited(out: &mut String, report: &Report, evidence: &Evidence) {
     let _ = write!(out, "<span class=\"cite mono\">{}</span>", text(&citation(evidence)));
     let raw = evidence.raw();
     if let Some(raw) = &raw {
@@ -60,6 +65,45 @@ fn cited(out: &mut String, evidence: &Evidence) {
     if let Some(context) = evidence.context.as_ref().filter(|c| !c.before.is_empty() || !c.after.is_empty()) {
         around(out, evidence, context);
     }
+    if evidence.is_record() {
+        calls_around(out, report, &evidence.text);
+    }
+}
+
+/// The calls of a rank around the one that a record is of: `rank 2 #45: all_reduce …`.
+fn calls_around(out: &mut String, report: &Report, record: &str) {
+    let of = || {
+        let rest = record.strip_prefix("rank ")?;
+        let (rank, rest) = rest.split_once(" #")?;
+        let (seq, _) = rest.split_once(':')?;
+        Some((rank.parse::<u32>().ok()?, seq.parse::<u32>().ok()?))
+    };
+    let Some((rank, seq)) = of() else { return };
+    let near = |span: &&Span| {
+        span.seq.is_some_and(|own| own.abs_diff(seq) <= CALLS_AROUND) && sets::holds(&span.ranks, rank)
+    };
+    let mut spans: Vec<&Span> = report.timeline.iter().filter(near).collect();
+    spans.sort_by_key(|span| (span.seq, span.start_ns));
+    if spans.len() < 2 {
+        return;
+    }
+    let row = |span: &&Span| {
+        let number = span.seq.unwrap_or_default();
+        let state = match span.state {
+            SpanState::Finished => "finished",
+            SpanState::Running => "runs",
+            SpanState::Waiting => "waits",
+            SpanState::Called => "called",
+        };
+        let row = format!("#{number:<6} {} of {}, {state}", text(&span.op), text(&span.group));
+        if number == seq { format!("<mark>{row}</mark>") } else { row }
+    };
+    let rows: Vec<String> = spans.iter().map(row).collect();
+    let _ = write!(
+        out,
+        "<details class=\"around\"><summary>calls of rank {rank} around it</summary><pre>{}</pre></details>",
+        rows.join("\n")
+    );
 }
 
 fn around(out: &mut String, evidence: &Evidence, context: &Context) {
@@ -82,11 +126,11 @@ fn around(out: &mut String, evidence: &Evidence, context: &Context) {
     );
 }
 
-fn citations(out: &mut String, evidence: &[Evidence]) {
+fn citations(out: &mut String, report: &Report, evidence: &[Evidence]) {
     out.push_str("<ol class=\"proofs\">\n");
     for one in evidence.iter().take(MAX_CITATIONS) {
         out.push_str("<li>");
-        cited(out, one);
+        cited(out, report, one);
         out.push_str("</li>\n");
     }
     out.push_str("</ol>\n");
@@ -105,9 +149,9 @@ pub(super) fn proof(report: &Report) -> String {
     if let Some(finding) = decider(report) {
         if open::is_guess(report) {
             out.push_str("<p>No line and no record shows this cause; these lines have its words.</p>\n");
-            citations(&mut out, &open::resembling(&finding.evidence, true));
+            citations(&mut out, report, &open::resembling(&finding.evidence, true));
         } else {
-            citations(&mut out, &finding.evidence);
+            citations(&mut out, report, &finding.evidence);
         }
     }
     out
@@ -156,7 +200,7 @@ fn severity(severity: Severity) -> &'static str {
     }
 }
 
-fn finding(out: &mut String, finding: &Finding, is_open: bool) {
+fn finding(out: &mut String, report: &Report, finding: &Finding, is_open: bool) {
     let open = if is_open { " open" } else { "" };
     let _ = write!(
         out,
@@ -174,7 +218,7 @@ fn finding(out: &mut String, finding: &Finding, is_open: bool) {
         let _ = write!(out, "; {}", text(&people.join("; ")));
     }
     out.push_str("</p>\n");
-    citations(out, &finding.evidence);
+    citations(out, report, &finding.evidence);
     out.push_str(&actions(&finding.actions));
     out.push_str("</details></li>\n");
 }
@@ -189,7 +233,7 @@ pub(super) fn findings(report: &Report) -> String {
     let n_open = if decider(report).is_some() { 0 } else { 3 };
     let mut out = String::from("<ul class=\"plain\">\n");
     for (at, one) in others.iter().take(MAX_FINDINGS).enumerate() {
-        finding(&mut out, one, at < n_open);
+        finding(&mut out, report, one, at < n_open);
     }
     out.push_str("</ul>\n");
     more(&mut out, others.len(), MAX_FINDINGS, "findings");
