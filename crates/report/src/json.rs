@@ -303,9 +303,13 @@ impl Evidence {
         raw.unwrap_or_else(|| self.text.clone())
     }
 
-    /// Whether it is a record without lines: the text says what the record holds, and nothing is quoted.
+    /// Whether it is a record without lines, or one whose first line is a bracket alone: the text says what the record holds, and
+    /// nothing is quoted.
     pub fn is_record(&self) -> bool {
-        self.line.is_none() && self.context.is_none()
+        match &self.context {
+            Some(context) => !context.lines.iter().any(|line| line.contains(char::is_alphanumeric)),
+            None => self.line.is_none(),
+        }
     }
 
     /// Whether the text says what the line means instead of repeating it.

@@ -199,7 +199,7 @@ pub(super) fn ranks_table(report: &Report) -> String {
         };
         let _ = writeln!(
             out,
-            "<tr><td>{}{one}</td><td><span class=\"chip {style}\">{}</span></td>{busy}<td>{}</td></tr>",
+            "<tr><td>{}{one}</td><td class=\"nowrap\"><span class=\"chip {style}\">{}</span></td>{busy}<td>{}</td></tr>",
             long_set(&set.to_string()),
             text(&row.state),
             text(&place_and_doing(row, live)),

@@ -54,10 +54,10 @@ fn text_lines(lines: &[String]) -> String {
 fn cited(out: &mut String, report: &Report, evidence: &Evidence) {
     let _ = write!(out, "<span class=\"cite mono\">{}</span>", text(&citation(evidence)));
     let raw = evidence.raw();
-    if let Some(raw) = &raw {
+    if let Some(raw) = raw.as_ref().filter(|_| !evidence.is_record()) {
         let _ = write!(out, "<pre class=\"raw\">{}</pre>", quoted(raw));
     }
-    if evidence.is_meaning() || raw.is_none() {
+    if evidence.is_meaning() || evidence.is_record() || raw.is_none() {
         let lines = plain_lines(&evidence.text);
         let tag = if lines.len() > 1 { "pre" } else { "p" };
         let _ = write!(out, "<{tag} class=\"means\">{}</{tag}>", quoted(&evidence.text));
