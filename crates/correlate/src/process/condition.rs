@@ -332,8 +332,10 @@ impl Conditions {
 
     /// Where a process is in its program, or why its stack could not be taken.
     fn join_stacks(&mut self, roster: &Roster, stacks: &ProcessStacks, observation: &Observation) {
-        let Some(pid) = stacks.pid else { return };
-        let Some(rank) = roster.rank_of(pid, observation.who.host.as_ref()) else { return };
+        // What is written above a stack says whose it is; numbers of processes recur on other nodes.
+        let host = observation.who.host.as_ref();
+        let by_pid = || roster.rank_of(stacks.pid?, host);
+        let Some(rank) = observation.who.rank.or_else(by_pid) else { return };
         let cite = observation.cite;
         let evidence = |text| Evidence { cite, text, kind: SourceKind::Stacks };
         let condition = self.by_rank.entry(rank).or_default();
@@ -346,6 +348,8 @@ impl Conditions {
             let text = format!("threads of rank {} inside collectives: {}", rank.0, inside.join("; "));
             condition.two_inside.get_or_insert(evidence(text));
         }
+        // No process has the number 0: then the name of the thread counts, or its place.
+        let pid = stacks.pid.unwrap_or(Pid(0));
         if let Some(thread) = main_thread(&stacks.threads, pid, stacks.tool)
             && !is_of_worker(thread)
         {

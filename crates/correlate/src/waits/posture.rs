@@ -15,7 +15,7 @@ pub enum Posture {
     InCollective,
     /// It waits for its GPU, or spins in code of its own as programs do that wait for a result of the GPU.
     OnGpu,
-    /// It sleeps, and waits for no GPU and no other rank.
+    /// It sleeps, or works at what its frames show, and waits for no GPU and no other rank.
     Rests,
     /// It is stopped, or blocked in the kernel.
     Halted,
@@ -32,6 +32,8 @@ pub struct Look<'c> {
     pub place: Option<&'c Frame>,
     /// What it does there, if its frames or the kernel's function show it.
     pub busy: Option<Busy>,
+    /// It works at that, rather than waiting for it.
+    pub works: bool,
     /// Share of a processor since its start, percent.
     pub cpu_pct: Option<f32>,
     /// Looks that show it in the same place.
@@ -48,10 +50,17 @@ pub fn looks(conditions: &Conditions) -> Vec<Look<'_>> {
 fn look(rank: Rank, condition: &Condition) -> Option<Look<'_>> {
     let stand = condition.stand.as_ref();
     let state = condition.state.as_ref().map(|(state, _)| *state);
+    let mut works = false;
     let posture = match (state, stand) {
         (Some(ProcessState::Stopped | ProcessState::Uninterruptible), _) => Posture::Halted,
         (Some(ProcessState::Zombie), _) => return None,
-        (_, Some(stand)) => of_stack(stand, state)?,
+        // What it works at is its own, however busy the processor is.
+        (_, Some(stand)) => {
+            let posture = of_stack(stand, state)?;
+            let has_work = condition.busy().is_some() && !stand.waits_in_gpu_or_collective();
+            works = posture == Posture::OnGpu && has_work;
+            if works { Posture::Rests } else { posture }
+        }
         (Some(ProcessState::Running), None) => Posture::OnGpu,
         (Some(ProcessState::Sleeping), None) => Posture::Rests,
         (None, None) => return None,
@@ -62,6 +71,7 @@ fn look(rank: Rank, condition: &Condition) -> Option<Look<'_>> {
         posture,
         place: stand.and_then(Stand::place),
         busy: condition.busy(),
+        works,
         cpu_pct: condition.cpu_pct,
         n_same: condition.n_same_looks,
         evidence: stand.map(|s| &s.evidence).into_iter().chain(rows).cloned().collect(),

@@ -213,6 +213,9 @@ impl Roster {
                     let (strength, member) = of_statement(who, event);
                     claim(strength, vec![member]);
                 }
+                Fact::Stacks(_) if weak::is_of_one_process(case, who) => {
+                    claim(Strength::Spoken, vec![member_of(who)])
+                }
                 Fact::Said(_) | Fact::Progress(_) if who.rank.is_some() => {
                     claim(Strength::Spoken, vec![Member { local_rank: None, ..member_of(who) }]);
                 }
@@ -780,7 +783,7 @@ fn world_size(case: &Case) -> Option<u32> {
             _ => {}
         }
         started_max = started_max.max(started(observation).iter().filter_map(|who| who.rank).max());
-        if let (Fact::Torch(_) | Fact::Said(_) | Fact::Progress(_), Some(rank)) =
+        if let (Fact::Torch(_) | Fact::Said(_) | Fact::Progress(_) | Fact::Stacks(_), Some(rank)) =
             (&observation.fact, observation.who.rank)
         {
             table_max = table_max.max(Some(rank.0.saturating_add(1)));

@@ -5,7 +5,7 @@
 //! kept innermost first, as all these tools print them.
 
 use ringleader_model::{
-    Cite, Fact, Frame, Pid, ProcessStacks, Rank, SourceKind, StackTool, ThreadStack, WallTime, Who,
+    Cite, Fact, Frame, Host, Pid, ProcessStacks, Rank, SourceKind, StackTool, ThreadStack, WallTime, Who,
 };
 
 use crate::ground::{Line, LineReader, Sink, Wants};
@@ -67,6 +67,7 @@ pub(crate) struct StackReader {
 struct Announced {
     pid: Option<Pid>,
     rank: Option<Rank>,
+    host: Option<Host>,
     /// The line that says so.
     line: u32,
 }
@@ -156,6 +157,7 @@ impl StackReader {
         {
             open.fact.pid = announced.pid;
             open.who.rank = announced.rank.or(open.who.rank);
+            open.who.host = announced.host.or(open.who.host.take());
         }
         self.open.insert(open)
     }
@@ -164,7 +166,9 @@ impl StackReader {
     fn open_of(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut Open {
         let goes_on = self.open.as_ref().is_some_and(|o| {
             let is_near = line.number <= o.last_line.saturating_add(MAX_GAP_LINES);
-            let said = Who { rank: line.tag.who.rank.or(o.who.rank), ..line.tag.who.clone() };
+            let own = &line.tag.who;
+            let host = own.host.as_ref().or(o.who.host.as_ref()).cloned();
+            let said = Who { rank: own.rank.or(o.who.rank), host, ..own.clone() };
             o.fact.tool == tool && o.fact.failure.is_none() && o.who == said && is_near
         });
         if !goes_on {

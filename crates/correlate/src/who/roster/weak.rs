@@ -79,8 +79,10 @@ pub(super) fn claims(case: &Case, is_one_node: bool, world_size: Option<u32>) ->
 fn by_order_of_stacks(case: &Case, world_size: Option<u32>) -> Vec<(Basis, Who)> {
     let mut pids: BTreeSet<Pid> = BTreeSet::new();
     let mut hosts: BTreeSet<Option<&Host>> = BTreeSet::new();
+    let mut named: BTreeSet<Option<Rank>> = BTreeSet::new();
     for observation in &case.observations {
         if let Fact::Stacks(stacks) = &observation.fact {
+            named.insert(observation.who.rank);
             let path = case.sources.get(observation.cite.source.0 as usize).map_or("", |s| &s.path);
             if rank_in_path(path).is_some() {
                 return Vec::new();
@@ -89,13 +91,26 @@ fn by_order_of_stacks(case: &Case, world_size: Option<u32>) -> Vec<(Basis, Who)>
             hosts.insert(observation.who.host.as_ref());
         }
     }
+    // Where ranks are written above stacks, their order says nothing.
+    if named.iter().flatten().count() > 1 {
+        return Vec::new();
+    }
     let is_whole = world_size.is_none_or(|n| n as usize == pids.len());
     let is_job = is_whole && pids.len() > 1 && pids.len() <= MAX_STACKS && hosts.len() == 1;
-    let named = |(rank, pid)| {
+    let claim = |(rank, pid)| {
         let host = hosts.first().copied().flatten().cloned();
         (Basis::Order, Who { rank: Some(Rank(rank)), pid: Some(pid), host, ..Who::default() })
     };
-    if is_job { (0u32..).zip(pids).map(named).collect() } else { Vec::new() }
+    if is_job { (0u32..).zip(pids).map(claim).collect() } else { Vec::new() }
+}
+
+/// Whether a stack has the rank and the process of one, and no stack of another rank has the same: numbers of processes recur on
+/// other nodes.
+pub(super) fn is_of_one_process(case: &Case, who: &Who) -> bool {
+    let others = || case.observations.iter().filter(|o| matches!(o.fact, Fact::Stacks(_))).map(|o| &o.who);
+    who.rank.is_some()
+        && who.pid.is_some()
+        && !others().any(|o| o.pid == who.pid && o.host == who.host && o.rank.is_some() && o.rank != who.rank)
 }
 
 fn key(who: &Who) -> (Option<Rank>, Option<&Host>, Option<Pid>) {

@@ -16,7 +16,8 @@ impl StackReader {
         if let Some(pid) = attached(body) {
             self.close(sink);
             // Loading symbols may print many lines before the first stack.
-            self.announced = Some(Announced { pid: Some(Pid(pid)), rank: None, line: u32::MAX - 3 });
+            self.announced =
+                Some(Announced { pid: Some(Pid(pid)), rank: None, host: None, line: u32::MAX - 3 });
             return true;
         }
         if let Some(head) = thread_head(body) {

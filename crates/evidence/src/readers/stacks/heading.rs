@@ -4,18 +4,21 @@
 //! $ py-spy dump --pid 44120   # rank 0, 09:50
 //! === node3 rank 2 pid 8117 ===
 //! --- rank 3 (pid 8118) ---
-//! == 8119
+//! == 8119 (rank 4)
 //! ```
 
-use ringleader_model::{Pid, Rank};
+use ringleader_model::{Host, Pid, Rank};
 
 use super::Announced;
+use crate::ground::host_of;
 
 /// Programs whose command names the process that they look into.
 const TOOLS: [&str; 3] = ["py-spy dump", "pystack remote", "gdb -p"];
 /// Longest heading, bytes, and words of one.
 const MAX_BYTES: usize = 160;
 const MAX_WORDS: usize = 14;
+/// Smaller numbers count something else than processes.
+const LEAST_PID: u32 = 100;
 
 /// Whether a line may be one; a digit more or less does not matter.
 pub(super) fn may_begin(line: &[u8]) -> bool {
@@ -28,8 +31,6 @@ pub(super) fn may_begin(line: &[u8]) -> bool {
 
 /// The number of a heading that is nothing else, `== 30210 ==`: scripts print the process before its stack.
 fn bare_pid(line: &[u8]) -> Option<Pid> {
-    /// Smaller numbers count something else.
-    const LEAST: u32 = 100;
     let is_mark = |b: &u8| matches!(b, b'=' | b'-' | b'*' | b'#');
     let n_marks = line.iter().take_while(|b| is_mark(b)).count();
     let rest = line.get(n_marks..).filter(|_| n_marks > 1)?.trim_ascii_start();
@@ -37,7 +38,7 @@ fn bare_pid(line: &[u8]) -> Option<Pid> {
     let (number, tail) = rest.split_at_checked(n_digits)?;
     let is_alone = tail.iter().all(|b| is_mark(b) || *b == b' ');
     let number: u32 = std::str::from_utf8(number).ok()?.parse().ok()?;
-    (is_alone && number >= LEAST).then_some(Pid(number))
+    (is_alone && number >= LEAST_PID).then_some(Pid(number))
 }
 
 /// Whose stack comes next.
@@ -46,16 +47,47 @@ pub(super) fn heading(body: &str, line: u32) -> Option<Announced> {
         return None;
     }
     if let Some(pid) = bare_pid(body.as_bytes()) {
-        return Some(Announced { pid: Some(pid), rank: None, line });
+        return Some(Announced { pid: Some(pid), rank: None, host: None, line });
     }
     let lower = body.to_ascii_lowercase();
     let rank = ["rank", "proc"].iter().find_map(|name| number_behind(&lower, name));
     let rank = rank.and_then(|n| n.try_into().ok()).map(Rank);
     let pid = ["--pid", "-p", "pid"].iter().find_map(|name| number_behind(&lower, name));
     let pid = pid.and_then(|n| n.try_into().ok()).map(Pid);
+    let (first, named) = first_word(body, &lower);
+    let pid = pid.or(first.filter(|_| rank.is_some()));
+    let host = named.filter(|_| rank.is_some());
     let is_command = TOOLS.iter().any(|tool| lower.contains(tool));
     let is_heading = lower.starts_with(['#', '=', '-', '*', '>', '<']) && rank.is_some();
-    (is_heading || is_command && (rank.is_some() || pid.is_some())).then_some(Announced { pid, rank, line })
+    let is_said = is_heading || is_command && (rank.is_some() || pid.is_some());
+    is_said.then_some(Announced { pid, rank, host, line })
+}
+
+/// What stands behind the marks of a heading: a process, `== 968 (rank 0)`, or a machine, `--- node3 pid 8117 rank 2`.
+fn first_word(body: &str, lower: &str) -> (Option<Pid>, Option<Host>) {
+    let is_mark = |c: char| matches!(c, '=' | '-' | '*' | '#');
+    let (Some(word), Some(next)) = (
+        body.trim_start_matches(is_mark).split_whitespace().next(),
+        lower.trim_start_matches(is_mark).split_whitespace().nth(1),
+    ) else {
+        return (None, None);
+    };
+    let is_known = ["rank", "pid", "(rank", "(pid"].iter().any(|name| next.starts_with(name));
+    if !is_known || !body.starts_with(is_mark) {
+        return (None, None);
+    }
+    if let Ok(number) = word.parse::<u32>() {
+        return ((number >= LEAST_PID).then_some(Pid(number)), None);
+    }
+    // `rank 3`, `pid 12` and the like begin with no machine.
+    let is_host = word.len() > 1
+        && word.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && word.contains(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
+        && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+        && !["rank", "pid", "proc", "tp", "dp", "pp", "ep", "gpu", "worker"]
+            .iter()
+            .any(|name| word.to_ascii_lowercase().trim_end_matches(|c: char| c.is_ascii_digit()) == *name);
+    (None, is_host.then(|| host_of(word)))
 }
 
 /// The number behind a name that is a word of its own: `rank 3`, `rank=3`, `rank3`, `--pid 44120`.
@@ -68,6 +100,11 @@ fn number_behind(lower: &str, name: &str) -> Option<u64> {
         }
         let tail = lower.get(at + name.len()..)?.trim_start_matches([' ', '=', ':', '#']);
         let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+        // `rank 0 then 1, 2, 3` is of all that follow.
+        let behind = tail.get(end..)?.trim_start();
+        if ["then ", "and "].iter().any(|word| behind.starts_with(word)) {
+            return None;
+        }
         let is_end = !tail
             .get(end..)?
             .starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '/'));
@@ -91,11 +128,18 @@ mod tests {
         assert_eq!(told("$ py-spy dump --pid 20420   # proc 3"), Some((Some(3), Some(20420))));
         assert_eq!(told("== 30210"), Some((None, Some(30210))));
         assert_eq!(told("--- 30210 ---"), Some((None, Some(30210))));
+        assert_eq!(told("== 968 (rank 0)"), Some((Some(0), Some(968))));
+        let host = |text: &str| heading(text, 1).and_then(|a| a.host).map(|host| host.to_string());
+        assert_eq!(host("--- 10.60.8.11 pid 30110 rank 0").as_deref(), Some("10.60.8.11"));
+        assert_eq!(host("=== node3 rank 2 pid 8117 ===").as_deref(), Some("node3"));
+        assert_eq!(host("# TP3 rank 3"), None);
+        assert_eq!(host("# rank 3 pid 12"), None);
         // Words of a log, other ranks, ranges.
         assert_eq!(told("rank 3 is ready"), None);
         assert_eq!(told("=== local rank 3 ==="), None);
         assert_eq!(told("# ranks 1-7 the same"), None);
         assert_eq!(told("# rank 1-7 the same"), None);
+        assert_eq!(told("# 40 minutes later, rank 0 then 1, 2, 3"), None);
         assert_eq!(told("------------"), None);
         assert_eq!(told("== 30210 steps"), None);
         assert_eq!(told("== 12 =="), None);

@@ -10,7 +10,8 @@ impl StackReader {
     pub(super) fn kernel(&mut self, body: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         if let Some(pid) = heading(body) {
             self.close(sink);
-            self.announced = Some(Announced { pid: Some(Pid(pid)), rank: None, line: line.number });
+            self.announced =
+                Some(Announced { pid: Some(Pid(pid)), rank: None, host: None, line: line.number });
             return false;
         }
         let Some(frame) = frame(body) else { return false };

@@ -127,7 +127,8 @@ fn apart(
         drafting::at(look.place),
         drafting::waiting(&victims)
     );
-    Draft::new(RULE.id, Cause::StuckOutsideCollective, title)
+    let cause = if look.works { Cause::SlowRankStall } else { Cause::StuckOutsideCollective };
+    Draft::new(RULE.id, cause, title)
         .weight(Weight::Derived)
         .confidence(if n_signs > 0 { Confidence::Medium } else { Confidence::Low })
         .at_most(if n_signs > 1 { Confidence::High } else { Confidence::Medium })
