@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(told("=== local rank 3 ==="), None);
         assert_eq!(told("# ranks 1-7 the same"), None);
         assert_eq!(told("# rank 1-7 the same"), None);
-        assert_eq!(told("# 40 minutes later, rank 0 then 1, 2, 3"), None);
+        assert_eq!(told("# 40 minutes after the last log line, rank 0 then 1, 2, 3"), None);
         assert_eq!(told("------------"), None);
         assert_eq!(told("== 30210 steps"), None);
         assert_eq!(told("== 12 =="), None);
