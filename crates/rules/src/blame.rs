@@ -15,8 +15,8 @@ use ringleader_correlate::when::failure::{Sign, Way, sign};
 use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{About, Role};
 use ringleader_model::{
-    Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Observation, Rank, Said, SourceId,
-    SourceKind, TorchEvent, Verdict,
+    Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Observation, OutlierKey, Rank, Said,
+    SourceId, SourceKind, TorchEvent, Verdict,
 };
 
 /// Completes the culprits of a verdict.
@@ -44,6 +44,9 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         }
         give_ranks(scene, &mut culprits, &ranks);
     }
+    if culprits.is_empty() && cause::category(verdict.cause) == Category::Performance {
+        culprits.extend(by_table(scene));
+    }
     cards::complete(scene, &mut culprits);
     let only = scene.machines().only();
     // Of a lost machine a survivor may be the only one that speaks: it must not be taken out for it.
@@ -63,6 +66,23 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         culprits.extend(machine.map(|host| Culprit { host: Some(host), ..Culprit::default() }));
     }
     verdict.culprits = culprits;
+}
+
+/// The one that all tables of ranks or hosts set apart.
+fn by_table(scene: &Scene<'_>) -> Option<Culprit> {
+    let mut keys = scene.case().observations.iter().filter_map(|o| match &o.fact {
+        Fact::Outlier(outlier) => Some(&outlier.key),
+        _ => None,
+    });
+    let first = keys.next()?;
+    if !keys.all(|key| key == first) {
+        return None;
+    }
+    match first {
+        OutlierKey::Rank(rank) => Some(scene.roster().culprit_rank(*rank)),
+        OutlierKey::Host(host) => Some(Culprit { host: Some(host.clone()), ..Culprit::default() }),
+        OutlierKey::Gpu(_) => None,
+    }
 }
 
 /// Ranks of culprits that had none: the one process that was known by less, or others.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use ringleader_knowledge::wording;
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, GlooEvent, Observation, Rank, SourceKind, StoreEvent, TorchEvent,
+    Case, Cite, Evidence, Fact, GlooEvent, Observation, Rank, SchedulerEvent, SchedulerKind, SourceKind,
+    StoreEvent, SystemFact, TorchEvent,
 };
 
 use crate::when::course::was_done_after;
@@ -24,6 +25,20 @@ pub struct Closed {
 
 /// What ranks report; None if they report nothing of the kind.
 pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed> {
+    // Connections close when a job ends; its scheduler saw it end well.
+    let is_well = |event: &SchedulerEvent| {
+        event.kind == SchedulerKind::Completed && event.exit_code.is_none_or(|code| code == 0)
+    };
+    let mut ends = case.observations.iter().filter_map(|o| match &o.fact {
+        Fact::System(system) => match &**system {
+            SystemFact::Scheduler(event) => Some(is_well(event)),
+            _ => None,
+        },
+        _ => None,
+    });
+    if ends.next().is_some_and(|first| first && ends.all(|is_well| is_well)) {
+        return None;
+    }
     let mut closed = Closed::default();
     let mut peers: Vec<&str> = Vec::new();
     let mut reporters: Vec<Option<Rank>> = Vec::new();

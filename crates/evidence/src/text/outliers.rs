@@ -77,6 +77,8 @@ const OTHER: [&str; 14] = [
 pub(super) struct OutlierReader {
     tables: BTreeMap<String, Table>,
     header: Vec<String>,
+    /// The same, parted where two blanks are.
+    names: Vec<String>,
     /// Whose the columns are.
     turned: Vec<OutlierKey>,
     pairs: Vec<([Host; 2], f64, Place)>,
@@ -124,7 +126,12 @@ impl OutlierReader {
             return;
         }
         if is_header(&words) {
+            // `ep rank   tokens received`: whose, then what.
+            let words =
+                if words.get(1) == Some(&"rank") { words.get(1..).unwrap_or_default() } else { &words };
             self.header = words.iter().map(|w| (*w).to_owned()).collect();
+            self.names =
+                lower.split("  ").map(str::trim).filter(|c| !c.is_empty()).map(str::to_owned).collect();
             self.turned.clear();
             return;
         }
@@ -174,6 +181,11 @@ impl OutlierReader {
     fn of_header(&self, words: &[&str]) -> Option<Parsed> {
         let (first, names) = self.header.split_first()?;
         let (name, values) = words.split_first()?;
+        // Names of several words stand further apart than these words.
+        let names = match self.names.split_first() {
+            Some((_, apart)) if apart.len() == values.len() => apart,
+            _ => names,
+        };
         let key = match first.trim_matches(['#', ':']) {
             "rank" | "worker" => {
                 OutlierKey::Rank(Rank(name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()?))
@@ -282,6 +294,10 @@ fn slows(column: &str) -> Option<bool> {
 }
 
 fn is_header(words: &[&str]) -> bool {
+    let words = match words {
+        ["ep" | "dp" | "tp" | "pp" | "global", rest @ ..] => rest,
+        words => words,
+    };
     let first = words.first().map(|w| w.trim_matches(['#', ':'])).unwrap_or_default();
     let first = if first.is_empty() { words.get(1).copied().unwrap_or_default() } else { first };
     matches!(first, "rank" | "worker" | "gpu" | "device" | "node" | "host" | "pod")

@@ -82,7 +82,8 @@ pub(super) fn values(lower: &str, n_columns: usize) -> Option<Vec<f64>> {
 pub(super) fn pair(words: &[&str]) -> Option<([Host; 2], f64)> {
     let (names, value): (Vec<&str>, &str) = match words {
         [both, value] => (both.split([',', '/']).collect(), value),
-        [one, "-" | "<->" | "->" | "--" | "and" | "+", other, value] => (vec![one, other], value),
+        // Of several columns the last one is the bandwidth.
+        [one, "-" | "<->" | "->" | "--" | "and" | "+", other, .., value] => (vec![one, other], value),
         [one, other, value] => (vec![one, other], value),
         _ => return None,
     };
@@ -189,6 +190,11 @@ mod tests {
         // One slow pair is a link, or chance.
         assert!(found(&text.replace("49.36", "88.0").replace("49.41", "87.7")).is_empty());
         assert!(pair(&["epoch", "3", "0.5"]).is_none());
+        let columns = ["n01", "-", "n06", "0.4392", "9.1"];
+        assert_eq!(
+            pair(&columns).map(|(hosts, value)| (hosts[1].to_string(), value)),
+            Some(("n06".into(), 9.1))
+        );
         assert!(pair(&["k1", "k1", "0.5"]).is_none());
     }
 
