@@ -232,6 +232,11 @@ impl<'s, 'a> Hang<'s, 'a> {
     }
 }
 
+/// The ranks that printed something, as far as texts show it.
+pub(super) fn spoke(scene: &Scene<'_>) -> Ranks {
+    told(scene).flat_map(|apart| apart.among.iter().copied()).collect()
+}
+
 /// What texts set apart.
 fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a ringleader_model::Apart> {
     scene.case().observations.iter().filter_map(|o| match &o.fact {
