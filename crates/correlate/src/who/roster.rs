@@ -214,7 +214,7 @@ impl Roster {
                     claim(strength, vec![member]);
                 }
                 Fact::Stacks(_) if weak::is_of_one_process(case, who) => {
-                    claim(Strength::Spoken, vec![member_of(who)])
+                    claim(Strength::Spoken, vec![member_of(who)]);
                 }
                 Fact::Said(_) | Fact::Progress(_) if who.rank.is_some() => {
                     claim(Strength::Spoken, vec![Member { local_rank: None, ..member_of(who) }]);

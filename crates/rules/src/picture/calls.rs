@@ -107,7 +107,15 @@ pub(super) fn operation(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front) -
         }
         FrontKind::P2p { from, to, nth } => {
             let name = |member: u32| {
-                group.rank(member as usize).map_or_else(|| format!("member {member}"), |r| r.to_string())
+                let unknown = || {
+                    // A peer that no record names.
+                    if member == u32::MAX {
+                        "a peer that is not known".to_owned()
+                    } else {
+                        format!("member {member}")
+                    }
+                };
+                group.rank(member as usize).map_or_else(unknown, |r| r.to_string())
             };
             format!("message #{nth} from {} to {} of {}", name(from), name(to), group.name)
         }

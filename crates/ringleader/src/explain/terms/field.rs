@@ -45,6 +45,49 @@ pub(super) const TERMS: &[Term] = &[
         TORCH,
     ),
     word(
+        "SeqNum",
+        &["seqnum", "sequence number", "work sequence id", "collective_seq_id"],
+        "the number of a collective within its group, in lines of PyTorch's watchdog",
+        "each rank counts the calls of a group: the same number on all ranks is meant to be the same call. `last enqueued work` is the last one \
+         that the rank has called, `last completed work` the last one that ended; a rank whose last enqueued work is smaller than its peers' is behind",
+        &["process group", "collective"],
+        TORCH,
+    ),
+    word(
+        "NumelIn",
+        &["numelout", "numel in", "numel out", "numelin numelout"],
+        "the number of elements that this rank gives to a collective, and that it gets (NumelOut), in lines of PyTorch's watchdog",
+        "of one SeqNum they must be the same on all ranks, all-to-all and uneven gathers apart: one that differs is a shape-mismatch",
+        &["SeqNum", "shape-mismatch"],
+        TORCH,
+    ),
+    word(
+        "PG ID",
+        &["pg guid", "pg id", "pg guid default_pg", "process group id"],
+        "the number of a process group within a process, and its name in all (PG GUID), in lines of PyTorch's watchdog",
+        "`[PG ID 0 PG GUID 0(default_pg) Rank 3]`: group 0 is the default one, and `Rank` counts within the group: in groups other than the \
+         default one it is not the rank of the job",
+        &["process group", "SeqNum"],
+        TORCH,
+    ),
+    word(
+        "MFU",
+        &["model flops utilization", "model flops utilisation", "hfu"],
+        "model FLOPs utilisation: the share of the GPU's arithmetic that the model's own operations use",
+        "what is left of it is waiting for communication, data and the host, or computing twice. It falls while the loss goes on as usual: the job is \
+         slow, `trace` says where the time goes",
+        &["slow"],
+        "Chowdhery and others, PaLM, 2022",
+    ),
+    word(
+        "zombie",
+        &["zombie process", "defunct", "defunct process", "state z"],
+        "a process that has ended and whose parent has not asked how (Z, <defunct>)",
+        "it runs no code and holds no GPU. A rank that is one has ended: its exit code waits for its launcher, which may itself be stuck",
+        &["process-killed", "rank-exited-early"],
+        "proc(5)",
+    ),
+    word(
         "process group",
         &[
             "process groups",
