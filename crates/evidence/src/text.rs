@@ -6,6 +6,7 @@
 mod apart;
 mod averages;
 mod colours;
+mod columns;
 mod docker;
 mod ends;
 mod genre;
@@ -19,6 +20,7 @@ mod progress;
 mod said;
 mod signs;
 mod times;
+mod turned;
 mod words;
 
 use std::io::Read;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::json::{Against, Difference, Machine, Report, Role, Span, SpanState, Statement};
-use crate::text::ranks;
+use crate::sets::ranks;
 
 /// A call that takes this many times as long as in the good run is reported.
 const SLOWER: f64 = 1.5;

@@ -215,7 +215,7 @@ fn of_one(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
         by_words()
             .or_else(|| ended(scene, first))
             .or_else(by_silence)
-            .or_else(|| cards::named(scene, first))
+            .or_else(|| cards::named(scene, first, apart::spoke(scene)))
             .or_else(|| by_idle_gpu(scene, first))
             .filter(|ranks| ranks.len() * 2 <= n_known(scene).max(2))
     })

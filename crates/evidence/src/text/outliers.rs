@@ -15,12 +15,11 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Cite, Fact, Host, Outlier, OutlierKey, Rank, WallTime, Who};
+use ringleader_model::{Fact, Host, Outlier, OutlierKey, Rank, Who};
 
+use super::columns::{FACTOR, Place, SPREAD, slows};
+use super::turned;
 use crate::ground::{Line, Sink, host_of, lossy};
-
-#[path = "turned.rs"]
-mod turned;
 
 /// Rows that are kept of one table.
 const MAX_ROWS: usize = 4_096;
@@ -32,10 +31,6 @@ const MAX_COLUMNS: usize = 24;
 const MAX_BYTES: usize = 512;
 /// Rows without which there is no majority.
 const MIN_KEYS: usize = 4;
-/// How far the others may be from their median.
-const SPREAD: f64 = 0.25;
-/// How many times the one must differ.
-const FACTOR: f64 = 1.8;
 /// Names of rows.
 const KEYS: [(&str, bool); 8] = [
     ("rank ", true),
@@ -47,31 +42,6 @@ const KEYS: [(&str, bool); 8] = [
     ("adapter#", false),
     ("device ", false),
 ];
-/// Parts of the names of columns that are compared: a row with more of it is slow.
-const SLOW: [&str; 18] = [
-    "time", "wait", "compute", "fwd", "bwd", "forward", "backward", "step", "load", "input", "data",
-    "latency", "ms", "duration", "elapsed", "s/it", "read", "h2d",
-];
-/// The same of columns with less of it in a slow row.
-const FAST: [&str; 11] = [
-    "gflops",
-    "tflops",
-    "samples/s",
-    "speed",
-    "throughput",
-    "gb/s",
-    "mb/s",
-    "it/s",
-    "busbw",
-    "bandwidth",
-    "clock",
-];
-/// Columns that tell nothing of speed.
-const OTHER: [&str; 14] = [
-    "loss", "mem", "token", "param", "pid", "port", "step #", "epoch", "seed", "shard", "files", "rows",
-    "size", "id",
-];
-
 /// The tables of one source.
 #[derive(Default)]
 pub(super) struct OutlierReader {
@@ -95,21 +65,6 @@ struct Row {
     key: OutlierKey,
     numbers: Vec<f64>,
     place: Place,
-}
-
-/// Where a row stands.
-#[derive(Clone)]
-struct Place {
-    cite: Cite,
-    at: Option<WallTime>,
-    text: Vec<u8>,
-}
-
-impl Place {
-    fn of(line: &Line<'_>, sink: &Sink<'_>) -> Self {
-        let cite = sink.cite(line.number, line.offset, line.end());
-        Self { cite, at: line.tag.at, text: line.body.to_vec() }
-    }
 }
 
 /// What a row says: the shape of its table, whose it is, its columns and its numbers.
@@ -282,15 +237,6 @@ impl Table {
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied()
     }
-}
-
-/// Whether a slow row has more in this column, or less; None if the column tells nothing of speed.
-fn slows(column: &str) -> Option<bool> {
-    let has = |words: &[&str]| words.iter().any(|w| column.contains(w));
-    if has(&FAST) {
-        return Some(false);
-    }
-    (has(&SLOW) && !has(&OTHER)).then_some(true)
 }
 
 fn is_header(words: &[&str]) -> bool {

@@ -2,7 +2,7 @@
 
 use ringleader_model::{Host, Outlier, OutlierKey, Rank};
 
-use super::{FACTOR, Place, SPREAD, slows};
+use super::columns::{FACTOR, Place, SPREAD, slows};
 use crate::ground::host_of;
 
 /// Columns without which there is no majority.

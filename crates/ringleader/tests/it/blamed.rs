@@ -123,7 +123,7 @@ fn the_only_rank_that_reports_no_lost_connection() {
         )
     };
     let steps = |rank: u32, n: u32| -> String {
-        (0..n).map(|step| format!("[rank{rank}]: step {step} loss 2.{step}\n")).collect()
+        (0..n).map(|step| format!("[rank{rank}]: step {step} loss 2.{step}\n")).collect::<Vec<_>>().concat()
     };
     let (zero, two) = (steps(0, 5) + &lost(0), steps(2, 5) + &lost(2));
     let one = steps(1, 3);

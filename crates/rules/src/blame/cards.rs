@@ -44,10 +44,10 @@ pub(super) fn idle(scene: &Scene<'_>) -> Option<BTreeSet<Rank>> {
 
 /// The rank whose device the deciding line names by number, as PyTorch does where memory runs out. A process that sees only its
 /// own GPU calls it 0, whichever it is.
-pub(super) fn named(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
-    let mut known: BTreeSet<Rank> = scene.roster().members.iter().filter_map(|m| m.rank).collect();
-    // Those that printed something.
-    known.extend(super::apart::spoke(scene));
+/// `spoke`: ranks that printed something.
+pub(super) fn named(scene: &Scene<'_>, first: &Finding, spoke: BTreeSet<Rank>) -> Option<BTreeSet<Rank>> {
+    let mut known = spoke;
+    known.extend(scene.roster().members.iter().filter_map(|m| m.rank));
     let n_ranks =
         known.last().map_or(0, |last| last.0.saturating_add(1)).max(scene.roster().world_size.unwrap_or(0));
     let is_one_machine = scene.roster().hosts().len() <= 1 && scene.machines().only_or_none();

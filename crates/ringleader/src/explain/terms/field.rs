@@ -76,16 +76,8 @@ pub(super) const TERMS: &[Term] = &[
         "model FLOPs utilisation: the share of the GPU's arithmetic that the model's own operations use",
         "what is left of it is waiting for communication, data and the host, or computing twice. It falls while the loss goes on as usual: the job is \
          slow, `trace` says where the time goes",
-        &["slow"],
+        &["straggler", "no-compute-overlap"],
         "Chowdhery and others, PaLM, 2022",
-    ),
-    word(
-        "zombie",
-        &["zombie process", "defunct", "defunct process", "state z"],
-        "a process that has ended and whose parent has not asked how (Z, <defunct>)",
-        "it runs no code and holds no GPU. A rank that is one has ended: its exit code waits for its launcher, which may itself be stuck",
-        &["process-killed", "rank-exited-early"],
-        "proc(5)",
     ),
     word(
         "process group",

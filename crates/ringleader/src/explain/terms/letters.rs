@@ -57,7 +57,7 @@ pub(super) const TERMS: &[Term] = &[
     ),
     letter(
         "state Z",
-        &["zombie", "defunct"],
+        &["zombie", "zombie process", "defunct", "defunct process"],
         "the process has ended, and its parent has not asked how",
         "it holds no memory and no GPU, and cannot be ended again; its exit code is in /proc/PID/stat. A rank in this state has ended \
          before the others",
