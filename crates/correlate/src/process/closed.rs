@@ -105,8 +105,11 @@ fn only_silent(roster: &Roster, reporters: &[Option<Rank>]) -> Option<Rank> {
     let reporters: BTreeSet<Rank> = reporters.iter().copied().collect::<Option<_>>()?;
     let known = roster.members.iter().filter_map(|m| m.rank).max()?.0.saturating_add(1);
     let world = roster.world_size.unwrap_or(0).max(known);
-    let is_all_but_one = reporters.len() >= 2 && reporters.len() + 1 == world as usize;
-    (0..world).map(Rank).find(|rank| is_all_but_one && !reporters.contains(rank))
+    // A rank may be called by any number: only a small world is gone through.
+    if reporters.len() < 2 || reporters.len() + 1 != world as usize {
+        return None;
+    }
+    (0..world).map(Rank).find(|rank| !reporters.contains(rank))
 }
 
 fn of_torch(observation: &Observation) -> Evidence {

@@ -199,6 +199,7 @@ impl Roster {
     pub fn new(case: &Case) -> Self {
         let mut roster = Self { world_size: world_size(case), ..Self::default() };
         roster.find_launchers(case);
+        let stacks = weak::StackNames::new(case);
         let mut claims: Vec<Claim> = Vec::new();
         for observation in &case.observations {
             let who = &observation.who;
@@ -213,7 +214,7 @@ impl Roster {
                     let (strength, member) = of_statement(who, event);
                     claim(strength, vec![member]);
                 }
-                Fact::Stacks(_) if weak::is_of_one_process(case, who) => {
+                Fact::Stacks(_) if stacks.are_of_one_rank(who) => {
                     claim(Strength::Spoken, vec![member_of(who)]);
                 }
                 Fact::Said(_) | Fact::Progress(_) if who.rank.is_some() => {
