@@ -16,7 +16,6 @@ pub struct Answer {
     /// The settings, in the order of printing.
     pub variables: Vec<Variable>,
     /// What could not be found out.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The running job that was compared.
     #[serde(skip_serializing_if = "Option::is_none")]
