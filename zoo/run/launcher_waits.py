@@ -55,7 +55,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/program.py", "w") as file:
             file.write(PROGRAM)
-        jobs = {name: start(a.python, options, folder) for name, options in (WAITS | RUNS).items()}
+        python = os.path.abspath(a.python)
+        jobs = {name: start(python, options, folder) for name, options in (WAITS | RUNS).items()}
         try:
             time.sleep(15)
             for name, job in jobs.items():
