@@ -107,16 +107,19 @@ fn glog(line: &str) -> Option<i64> {
         let (date, rest) = rest.split_once(' ')?;
         let number = |text: &str| text.parse::<i64>().ok().filter(|n| *n >= 0);
         let (month, day) = (number(date.get(..2)?)?, number(date.get(2..)?)?);
-        let stamp = rest.split(' ').next()?;
+        let is_date = date.len() == 4 && (1..=12).contains(&month) && (1..=31).contains(&day);
+        let stamp = rest.split(' ').next().filter(|_| is_date)?;
         let (clock, part) = stamp.split_once('.').unwrap_or((stamp, "0"));
         let mut parts = clock.split(':').map(number);
         let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
         let part: String =
             part.chars().take_while(char::is_ascii_digit).chain("000000000".chars()).take(9).collect();
-        let is_date = date.len() == 4 && (1..=12).contains(&month) && (1..=31).contains(&day);
+        if hour >= 24 || minute >= 60 || second > 60 {
+            return None;
+        }
         let days = Date { year: 1970, month, day }.days();
         let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
-        (is_date && hour < 24 && minute < 60).then_some(seconds * 1_000_000_000 + number(&part)?)
+        Some(seconds * 1_000_000_000 + number(&part)?)
     })
 }
 
@@ -146,7 +149,7 @@ mod tests {
         assert_eq!(glog("[E1120 12:00:00.879000000 ProcessGroupNCCL.cpp:689] [Rank 3] x"), Some(noon(879)));
         assert_eq!(glog("[rank3]:[W1120 12:00:00.5 Utils.hpp:1] x"), Some(noon(500)));
         assert_eq!(glog("E1120 12:00:00 1330 torch/distributed/api.py:986] failed"), Some(noon(0)));
-        for other in ["", "INFO 12:00:00 x", "Exception 1120 12:00:00", "E9999 12:00:00 x", "W1120 x"] {
+        for other in ["", "INFO 12:00:00 x", "Exception 1120 12:00:00", "E9999 12:00:00 x", "W1120 x", "I20260809 14:02:12.110 x", "I1120 9999999999999999:0:0 x"] {
             assert_eq!(glog(other), None, "{other}");
         }
     }
