@@ -2,7 +2,8 @@
 
 use ringleader_knowledge::sign;
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, NcclLog, Observation, ProcessRow, RunPace, SourceKind, Who,
+    Case, Cite, Evidence, Fact, GpuForm, GpuRow, NcclLog, NetFact, Observation, ProcessRow, Route, RunPace,
+    SourceKind, Who,
 };
 
 use crate::said::messages::Claims;
@@ -48,6 +49,12 @@ impl Member<'_> {
 const MAX_MEMBERS: usize = 256;
 /// Utilisation of an almost idle GPU, percent.
 const MAX_IDLE_PCT: f32 = 10.0;
+/// Performance state of a GPU without work, and more.
+const RESTING_STATE: u8 = 5;
+/// A context alone takes a few hundred MiB: memory that is held is at least this part of the GPU's.
+const HELD_PARTS: u64 = 5;
+/// Routes that are compared.
+const MAX_ROUTES: usize = 512;
 /// Runs that are compared.
 const MAX_RUNS: usize = 64;
 /// Places that are kept of one sign.
@@ -80,6 +87,8 @@ impl Signs {
         signs.of_networks(case);
         signs.of_paces(case);
         signs.of_gpus(case);
+        signs.of_held_memory(case);
+        signs.of_routes(case);
         signs.of_processes(case);
         signs.of_job(case, roster, stated, failure);
         if let Some(own) = claims.own_exceptions().iter().find(|own| own.place().is_some()) {
@@ -114,6 +123,49 @@ impl Signs {
             {
                 self.add("gpus-idle", 1, Some(cited(observation)), &observation.who);
             }
+        }
+    }
+
+    /// Memory of idle GPUs that no listed process holds. Inside a container the list is empty while its own processes run, so the
+    /// GPU must rest.
+    fn of_held_memory(&mut self, case: &Case) {
+        for observation in &case.observations {
+            let Fact::Gpus(table) = &observation.fact else { continue };
+            let is_whole = table.form == GpuForm::Table && table.processes.is_empty() && !table.is_cut;
+            let is_held = |gpu: &GpuRow| {
+                let rests = gpu.utilization_pct == Some(0.0)
+                    && gpu.performance_state.is_some_and(|state| state >= RESTING_STATE);
+                let share = gpu.memory_used_mib.zip(gpu.memory_total_mib);
+                rests && share.is_some_and(|(used, total)| used * HELD_PARTS > total)
+            };
+            if is_whole && table.gpus.iter().any(is_held) {
+                self.add("memory-held-by-nobody", 1, Some(cited(observation)), &observation.who);
+            }
+        }
+    }
+
+    /// Two interfaces of a host through which one network is reached.
+    fn of_routes(&mut self, case: &Case) {
+        let mut seen: Vec<(&Observation, &Route)> = Vec::new();
+        for observation in &case.observations {
+            let Fact::Net(fact) = &observation.fact else { continue };
+            let NetFact::Route(route) = &**fact else { continue };
+            if route.is_dead || route.via.is_some() || !route.names_network() || seen.len() == MAX_ROUTES {
+                continue;
+            }
+            let is_other = |(o, r): &&(&Observation, &Route)| {
+                o.cite.source == observation.cite.source
+                    && o.who.host == observation.who.host
+                    && r.to == route.to
+                    && r.device != route.device
+            };
+            if let Some((first, _)) = seen.iter().find(is_other) {
+                for one in [first, observation] {
+                    self.add("two-routes-to-one-network", 1, Some(cited(one)), &one.who);
+                }
+                return;
+            }
+            seen.push((observation, route));
         }
     }
 

@@ -106,6 +106,7 @@ pub(super) fn write(out: &mut String, dir: &Path) {
         let candidates = keep(&candidates);
         let after = keep(&after);
         let without = keep(&list(row, "without"));
+        let covers = keep(&list(row, "covers"));
         let examples = match row.get("example") {
             Some(Value::String(one)) => vec![one.as_str()],
             _ => list(row, "examples"),
@@ -133,6 +134,7 @@ pub(super) fn write(out: &mut String, dir: &Path) {
             without,
             examples,
             split_literal_bytes(&split),
+            covers,
         ]);
     }
     emit(out, &pool, &rows, &parts, &lists, dir);
@@ -280,7 +282,7 @@ fn hole<'a>(id: &str, text: &'a str) -> Option<(usize, usize, &'a str)> {
     Some((hole, class, after))
 }
 
-fn emit(out: &mut String, pool: &Pool, rows: &[[u32; 17]], parts: &[u32], lists: &[u32], dir: &Path) {
+fn emit(out: &mut String, pool: &Pool, rows: &[[u32; 18]], parts: &[u32], lists: &[u32], dir: &Path) {
     let mut blob = String::new();
     let mut starts = vec![0u32];
     for string in &pool.strings {
@@ -294,7 +296,7 @@ fn emit(out: &mut String, pool: &Pool, rows: &[[u32; 17]], parts: &[u32], lists:
     numbers(out, "MESSAGE_STARTS", "u32", &starts);
     numbers(out, "MESSAGE_PARTS", "u32", parts);
     numbers(out, "MESSAGE_LISTS", "u32", lists);
-    let _ = writeln!(out, "pub(crate) static MESSAGE_ROWS: [[u32; 17]; {}] = {rows:?};", rows.len());
+    let _ = writeln!(out, "pub(crate) static MESSAGE_ROWS: [[u32; 18]; {}] = {rows:?};", rows.len());
 }
 
 /// One array of numbers.

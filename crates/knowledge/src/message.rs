@@ -197,6 +197,9 @@ pub fn classify<'t>(line: &'t str, out: &mut Vec<Match<'t>>) {
     }
 }
 
+/// Lines below a row within which [`Row::covers`] counts: the longest help text of Open MPI has fewer.
+pub const COVERED: u32 = 24;
+
 /// The matching row with most literal text.
 pub fn best(line: &str) -> Option<Match<'_>> {
     let mut found = Vec::new();
@@ -205,7 +208,7 @@ pub fn best(line: &str) -> Option<Match<'_>> {
 }
 
 impl Row {
-    fn data(self) -> &'static [u32; 17] {
+    fn data(self) -> &'static [u32; 18] {
         &MESSAGE_ROWS[usize::from(self.0)]
     }
 
@@ -325,6 +328,11 @@ impl Row {
             }
         };
         self.parts().map(part).collect()
+    }
+
+    /// Parts of the lines below it that belong to the same message: within [`COVERED`] lines they state nothing of their own.
+    pub fn covers(self) -> impl Iterator<Item = &'static str> {
+        strings(self.data()[17])
     }
 
     /// Bytes of literal text: the more, the narrower the row.

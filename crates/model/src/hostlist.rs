@@ -210,7 +210,7 @@ fn ranges(numbers: &[(u64, &str)]) -> String {
     while let Some(&(first, text)) = numbers.get(at) {
         let n = numbers[at..]
             .iter()
-            .zip(first..)
+            .zip(first..=u64::MAX)
             .take_while(|((number, written), wanted)| {
                 number == wanted && *written == format!("{wanted:0width$}", width = text.len())
             })

@@ -132,8 +132,8 @@ impl fmt::Display for RankSet {
         let mut rest = self.0.as_slice();
         let mut first = true;
         while let Some(&Rank(start)) = rest.first() {
-            let run = rest.iter().zip(start..).take_while(|(r, n)| r.0 == *n).count();
-            let end = start + (run as u32) - 1;
+            let run = rest.iter().zip(start..=u32::MAX).take_while(|(r, n)| r.0 == *n).count();
+            let end = start + (run as u32 - 1);
             if !first {
                 f.write_str(",")?;
             }

@@ -51,6 +51,7 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
     let only = scene.machines().only();
     // Of a lost machine a survivor may be the only one that speaks: it must not be taken out for it.
     let machine = machine(scene, first)
+        .or_else(|| scene.schedulers().common_node())
         .or_else(|| ended_on(scene).or_else(|| only.cloned()).filter(|_| !is_of_others(verdict.cause)));
     for culprit in &mut culprits {
         // A name says more than an address.

@@ -603,7 +603,7 @@ impl<'a> Aligner<'_, 'a> {
         let Some(mine) = odd.call(seq) else { return replaced };
         // A call like one of another line is not that call.
         let my_place = Self::place(odd, seq);
-        let known = (usual.first_seq..).zip(&usual.calls).any(|(at, c)| {
+        let known = (usual.first_seq..=u32::MAX).zip(&usual.calls).any(|(at, c)| {
             self.same(Some(c), Some(&mine)) && (my_place.is_none() || Self::place(usual, at) == my_place)
         });
         let waits_in_it = odd.entered <= seq && usual.entered > seq;

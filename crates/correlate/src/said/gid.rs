@@ -12,11 +12,11 @@ pub fn pair(text: &str) -> Option<(Ipv6Addr, Ipv6Addr)> {
         keys.iter().find_map(|key| {
             text.match_indices(key).find_map(|(at, _)| {
                 let rest = text.get(at + key.len()..)?;
-                rest.split([',', ' ', ')']).next()?.parse::<Ipv6Addr>().ok()
+                rest.trim_start().split([',', ' ', ')']).next()?.parse::<Ipv6Addr>().ok()
             })
         })
     };
-    Some((after(["local GID ", "localGid "])?, after(["remote GID ", "remoteGids "])?))
+    Some((after(["local GID ", "localGid "])?, after(["remote GID ", "remoteGids"])?))
 }
 
 /// Whether the two are in different subnets. Link-local GIDs do not show it.
@@ -54,6 +54,11 @@ mod tests {
         check(
             "vendor err 129 (Send) localGid ::ffff:10.0.0.1 remoteGids ::ffff:10.0.0.2 hca mlx5_0",
             Some(("10.0.0.1", "10.0.0.2", false)),
+        );
+        // NCCL prints no blank here.
+        check(
+            "(Recv) localGid fd00:5:4::22 remoteGidsfd00:5:4::1f",
+            Some(("fd00:5:4::22", "fd00:5:4::1f", false)),
         );
         check("localGid fe80::1 remoteGids fe80::2", Some(("fe80::1", "fe80::2", false)));
         check("local GID index 3 of no other", None);

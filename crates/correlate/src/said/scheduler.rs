@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_model::{Host, Observation, SchedulerEvent, hostlist};
+use ringleader_model::{Host, Observation, SchedulerEvent, SchedulerKind, hostlist};
+
+/// Nodes of one job that are compared.
+const MAX_NODES: usize = 16_384;
 
 /// Events of schedulers.
 #[derive(Clone, Debug)]
@@ -43,6 +46,36 @@ impl<'s, 'a> Schedulers<'s, 'a> {
     pub fn host_of(&self, event: &SchedulerEvent) -> Option<Host> {
         let named = [event.node.as_deref().unwrap_or_default(), pod(event)];
         self.hosts.iter().find(|h| named.contains(&&****h)).map(|h| (*h).clone())
+    }
+
+    /// The one node that all jobs which failed had, and none of those that run or have completed. Two failures are needed, and at
+    /// least one of them on several nodes.
+    pub fn common_node(&self) -> Option<Host> {
+        let nodes = |event: &SchedulerEvent| -> BTreeSet<String> {
+            let parsed = event.node.as_deref().and_then(|node| hostlist::parse(node).ok());
+            parsed.into_iter().flatten().take(MAX_NODES).collect()
+        };
+        let failed = self.events().map(|(_, e)| e).filter(|e| {
+            matches!(e.kind, SchedulerKind::NodeFail | SchedulerKind::Failed) && is_slurm(e) && e.node.is_some()
+        });
+        let mut common: Option<BTreeSet<String>> = None;
+        let mut jobs = BTreeSet::new();
+        let mut widest = 0;
+        for event in failed {
+            let of = nodes(event);
+            widest = widest.max(of.len());
+            jobs.insert(job(event));
+            common = Some(common.map_or_else(|| of.clone(), |known| known.intersection(&of).cloned().collect()));
+        }
+        let mut common = common.filter(|_| jobs.len() > 1 && widest > 1)?;
+        let well = |e: &SchedulerEvent| matches!(e.kind, SchedulerKind::Completed | SchedulerKind::Running);
+        for event in self.events().map(|(_, e)| e).filter(|e| well(e)) {
+            for node in nodes(event) {
+                common.remove(&node);
+            }
+        }
+        let one = common.pop_first()?;
+        common.is_empty().then(|| Host::from(one.as_str()))
     }
 
     /// Ids of Slurm's table whose nodes are not those of this job: a job's row lists all of its nodes. Of several that

@@ -17,6 +17,8 @@ use ringleader_model::{Apart, ApartBy, Cite, Fact, Rank, WallTime, Who};
 
 use crate::ground::{Line, Sink, lossy};
 
+/// Begins a list of ranks that wait.
+const READY: &[u8] = b"[ready ranks: ";
 /// Longest line that is looked at, bytes.
 const MAX_BYTES: usize = 4 << 10;
 /// Ranks of one source, and forms of lines that are compared.
@@ -135,7 +137,7 @@ impl ApartReader {
     fn of_list(&mut self, line: &Line<'_>, sink: &Sink<'_>) -> bool {
         let body = line.body.trim_ascii();
         if self.list == List::Not {
-            if let Some(ranks) = missing_of_one(body) {
+            if let Some(ranks) = missing_of_one(body).or_else(|| not_ready(body)) {
                 for rank in ranks {
                     self.missing.add(rank, line, sink);
                 }
@@ -210,6 +212,18 @@ fn missing_of_one(body: &[u8]) -> Option<Vec<Rank>> {
     };
     let list = std::str::from_utf8(list).ok()?;
     list.split(", ").map(|rank| rank.parse().ok().map(Rank)).collect()
+}
+
+/// `Stalled ops: Allreduce_grad_0 [ready ranks: 2, 6, 3, 4, 1, 5]`, of the first Horovods: those below the highest rank that are not
+/// named, where they are few.
+fn not_ready(body: &[u8]) -> Option<Vec<Rank>> {
+    let at = memchr::memmem::find(body, READY)?;
+    let list = body.get(at + READY.len()..)?;
+    let list = std::str::from_utf8(list.get(..memchr::memchr(b']', list)?)?).ok()?;
+    let ready: BTreeSet<u32> = list.split(", ").map(|rank| rank.parse().ok()).collect::<Option<_>>()?;
+    let last = *ready.last().filter(|last| (**last as usize) < MAX_RANKS)?;
+    let missing: Vec<Rank> = (0..last).filter(|rank| !ready.contains(rank)).map(Rank).collect();
+    (!missing.is_empty() && missing.len() < ready.len()).then_some(missing)
 }
 
 /// `1: [allreduce.embedding.weight, …]`.
@@ -320,6 +334,16 @@ mod tests {
         };
         let all = read.observations.iter().filter_map(|o| of(&o.fact));
         all.filter(|told| !told.ends_with(' ')).collect()
+    }
+
+    #[test]
+    fn those_that_a_list_of_the_ready_lacks() {
+        let of = |list: &str| told(&format!("Stalled ops: HorovodAllreduce_grads_5_0 [ready ranks: {list}], b [ready\n"));
+        assert_eq!(of("2, 1, 3"), ["missing 0"]);
+        // Higher ones are not known, and most are hardly all at fault.
+        for list in ["0, 1, 2", "7", "", "3, x", "1, 99999999999"] {
+            assert_eq!(of(list), [""; 0], "{list}");
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@
 use std::sync::Arc;
 
 use memchr::memmem;
+use ringleader_knowledge::form::Level;
 use ringleader_model::{Host, LocalRank, Pid, Rank};
 
 use crate::ground::{Tag, scan::Scan, stamp};
@@ -114,6 +115,7 @@ impl Stripper {
         match rest {
             [b'[', ..] => bracket(rest, tag, rank_is_task)
                 .or_else(|| bracketed_date(rest, tag))
+                .or_else(|| tensorrt(rest, tag))
                 .or_else(|| self.pod(rest, tag)),
             [b'(', ..] => self.ray(rest, tag),
             [0x1b, ..] => self.ray(after_colour(rest), tag),
@@ -353,6 +355,36 @@ fn bracketed_date<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
         return None;
     }
     tag.at = at.or(tag.at);
+    Some(rest)
+}
+
+/// `[07/18/2026-21:47:32] [TRT-LLM] [RANK 5] [E] ` of TensorRT-LLM; the rank is left out where there is one.
+fn tensorrt<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
+    let rest = line.get(22..)?.strip_prefix(b"[TRT-LLM] ")?;
+    let [b'[', m1, m2, b'/', d1, d2, b'/', y1, y2, y3, y4, b'-', clock @ .., b']', b' '] = line.get(..22)? else {
+        return None;
+    };
+    let stamp = [&[*y1, *y2, *y3, *y4, b'-', *m1, *m2, b'-', *d1, *d2, b' '], clock].concat();
+    let (at, _) = stamp::date_time_shaped(&stamp, b' ')?;
+    let mut scan = Scan(rest);
+    let rank = if scan.lit(b"[RANK ").is_some() {
+        let rank = scan.dec32()?;
+        scan.lit(b"] ")?;
+        Some(Rank(rank))
+    } else {
+        None
+    };
+    let [b'[', level, b']', b' ', rest @ ..] = scan.0 else { return None };
+    tag.level = match level {
+        b'F' => Some(Level::Fatal),
+        b'E' => Some(Level::Error),
+        b'W' => Some(Level::Warning),
+        b'I' => Some(Level::Info),
+        b'D' | b'V' | b'T' => Some(Level::Debug),
+        _ => return None,
+    };
+    tag.at = at.or(tag.at);
+    tag.who.rank = rank.or(tag.who.rank);
     Some(rest)
 }
 

@@ -49,6 +49,13 @@ fn launcher_prefixes_are_taken_off_and_used() {
     );
     check("[rank8] Gloo connectFullMesh failed", "Gloo connectFullMesh failed", "rank 8");
     check("[rank12]:", "", "rank 12");
+    check(
+        "[07/18/2026-21:47:32] [TRT-LLM] [RANK 5] [E] Traceback (most recent call last):",
+        "Traceback (most recent call last):",
+        "rank 5, at 1784411252.000000000",
+    );
+    check("[07/18/2026-21:47:32] [TRT-LLM] [I] x", "x", "at 1784411252.000000000");
+    check("[07/18/2026-21:47:32] [TRT-LLM] done", "[07/18/2026-21:47:32] [TRT-LLM] done", "");
     check("[default3]:  File \"x\"", "  File \"x\"", "local 3");
     check("[default3]:[rank11]: ValueError: x", "ValueError: x", "rank 11, local 3");
     check("[default0]: vm:1:1 [0] NCCL INFO x", "vm:1:1 [0] NCCL INFO x", "local 0");

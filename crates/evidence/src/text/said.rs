@@ -44,6 +44,8 @@ pub(super) struct SaidReader {
     ends: Ends,
     n_left_out: u64,
     first_left_out: Option<Cite>,
+    /// The last row that covers lines below it, and its line.
+    cover: Option<(u32, message::Row)>,
 }
 
 struct Statement {
@@ -78,8 +80,13 @@ impl SaidReader {
             return;
         }
         let text = &*levelled(last_update(&text), line.tag.level);
+        if self.is_covered(line.number, text) {
+            return;
+        }
         let mut rows = Vec::new();
         message::classify(text, &mut rows);
+        let covering = rows.iter().find(|m| m.row.covers().next().is_some());
+        self.cover = covering.map(|m| (line.number, m.row)).or(self.cover);
         let form = form::of(text);
         if rows.is_empty() && form.is_none() {
             return;
@@ -121,6 +128,13 @@ impl SaidReader {
             text: text.as_bytes().to_vec(),
             said,
         });
+    }
+
+    /// Whether the line belongs to a message of several lines that has begun above.
+    fn is_covered(&self, number: u32, text: &str) -> bool {
+        self.cover.is_some_and(|(head, row)| {
+            number.saturating_sub(head) <= message::COVERED && row.covers().any(|part| text.contains(part))
+        })
     }
 
     /// The source is no log: what it quotes never happened.

@@ -326,7 +326,8 @@ impl Rows {
 fn add_track(rows: &mut [Option<Row>], by: usize, track: &Track<'_>, dump: &FlightDump, from: u32) {
     let op = |seq: u32| dump.ops.get(track.op(seq)? as usize);
     let mut before = from.checked_sub(1).and_then(op);
-    for (seq, slot) in (from..).zip(rows) {
+    // Numbers come from a file: they may reach the last one.
+    for (seq, slot) in (from..=u32::MAX).zip(rows) {
         let op = op(seq);
         if let Some(row) = slot {
             match op.and_then(spent_in) {

@@ -31,7 +31,8 @@ use ringleader_model::{Cause, Confidence, Impact, NcclProcess, Weight};
 use crate::drafting::claims::Told;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
-use ringleader_correlate::said::gid;
+
+use super::routing_or_rail;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -49,8 +50,8 @@ const CALLS_OF_A_RUNNING_JOB: usize = 50;
 const UP_NS: i64 = 60_000_000_000;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let apart = |text: &str| gid::pair(text).is_some_and(|(a, b)| gid::apart(a, b));
-    let claims = scene.claims().of(Cause::IbGidOrRoceConfig).filter(|c| !apart(&c.text)).collect();
+    let claims = scene.claims().of(Cause::IbGidOrRoceConfig);
+    let claims = claims.filter(|c| !routing_or_rail::has_no_path(scene, c)).collect();
     let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
     let only_retries = told.claims().iter().all(|c| wording::is_completion(&c.text));
     if only_retries && (was_running(scene) || is_infiniband(scene)) {
@@ -95,7 +96,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 /// The path had worked: many calls were made, or the communicators had been up for a while.
-fn was_running(scene: &Scene<'_>) -> bool {
+pub(super) fn was_running(scene: &Scene<'_>) -> bool {
     scene.nccl_logs().any(|(_, log)| {
         let ready =
             log.comms.iter().filter(|c| c.completed.is_some()).filter_map(|c| c.at).map(|at| at.ns).max();

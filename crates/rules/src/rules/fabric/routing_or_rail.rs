@@ -24,12 +24,15 @@
 //!
 //! NVIDIA/nccl src/misc/ibvwrap.cc (GIDs printed since 2.24.3); user guide NCCL_CROSS_NIC.
 
-use ringleader_model::{Cause, Confidence, Impact, Weight};
+use ringleader_model::{Cause, Confidence, Fact, Impact, NcclProcess, Weight};
 
 use crate::drafting::claims::Told;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::gid;
+use ringleader_correlate::said::messages::Claim;
+
+use super::ib_gid_or_roce_config;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -44,16 +47,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let claims = scene
         .claims()
         .of(Cause::RoutingOrRail)
-        .chain(
-            scene
-                .claims()
-                .of(Cause::IbGidOrRoceConfig)
-                .filter(|c| gid::pair(&c.text).is_some_and(|(a, b)| gid::apart(a, b))),
-        )
+        .chain(scene.claims().of(Cause::IbGidOrRoceConfig).filter(|c| has_no_path(scene, c)))
         .collect();
     let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
     let pair = told.claims().iter().find_map(|c| gid::pair(&c.text));
+    let is_within = told.claims().iter().any(|c| is_within_host(scene, c));
     let title = match pair {
+        _ if is_within => format!("{}: NICs of its own host do not reach each other", told.who()),
         Some((local, remote)) => {
             format!("{}: no path from NIC {} to {}", told.who(), gid::shown(local), gid::shown(remote))
         }
@@ -69,12 +69,43 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "test the path between these two NICs",
             "ib_write_bw -d <device> -x <gid index> on both hosts; ping -I <interface> <address>",
         );
+    let draft = if is_within {
+        draft.advise_command(
+            Impact::Harmless,
+            "keep traffic within the host off the network",
+            "NCCL_NET_DISABLE_INTRA=1",
+        )
+    } else {
+        draft
+    };
     let draft = if scene.reads_variable("NCCL_CROSS_NIC") {
         draft.advise_command(Impact::Harmless, "keep every ring on one rail", "NCCL_CROSS_NIC=0")
     } else {
         draft
     };
     found(draft)
+}
+
+/// Whether a failure of verbs shows two NICs between which there is no way: of two subnets, or of one host.
+pub(super) fn has_no_path(scene: &Scene<'_>, claim: &Claim<'_>) -> bool {
+    gid::pair(&claim.text).is_some_and(|(a, b)| gid::apart(a, b))
+        || is_within_host(scene, claim) && !ib_gid_or_roce_config::was_running(scene)
+}
+
+/// Whether the peer of a failed work request is on the host that reports it: `from peer 10.0.0.7<54800> with status=12`, where
+/// 10.0.0.7 is the reporter's own address. Then its NICs cannot reach each other, whatever the other hosts do.
+fn is_within_host(scene: &Scene<'_>, claim: &Claim<'_>) -> bool {
+    let peer = claim.text.split_once("from peer ").and_then(|(_, rest)| rest.split(['<', ' ']).next());
+    let Some(peer) = peer.filter(|peer| !peer.is_empty()) else { return false };
+    let is_own = |process: &NcclProcess| {
+        let address = process.bootstrap.as_deref().and_then(|b| b.split_once(':')).map(|(_, rest)| rest);
+        let address = address.and_then(|rest| rest.split('<').next());
+        process.who.host.is_some() && process.who.host == claim.who.host && address == Some(peer)
+    };
+    scene.case().observations.iter().any(|o| match &o.fact {
+        Fact::Nccl(log) => log.processes.iter().any(is_own),
+        _ => false,
+    })
 }
 
 #[cfg(test)]
@@ -91,6 +122,18 @@ mod tests {
             .warn("ibvwrap.c:262", &format!("{TEXT}::ffff:10.20.2.11"));
         stage.expect(&RULE, &["routing-or-rail 5"]);
         assert!(stage.finding(&RULE).title.contains("10.20.5.13"));
+    }
+
+    #[test]
+    fn a_peer_on_the_own_host() {
+        let text = "NET/IB : Got completion from peer 10.0.0.3<54800> with status=12 opcode=0 len=0 vendor err 129 (Recv)";
+        let from = |node: u32| {
+            let address = format!("eth0:10.0.0.{node}<0>");
+            let stage = Stage::new().process("node3", 1, Some(5)).about(|p| p.bootstrap = Some(address.into()));
+            stage.warn("net_ib.cc:1615", text)
+        };
+        from(3).expect(&RULE, &["routing-or-rail 5"]);
+        from(4).silent(&RULE);
     }
 
     #[test]
