@@ -75,6 +75,12 @@ pub struct Refused {
     pub is_unrouted: bool,
 }
 
+/// NCCL: `Connect to 10.0.0.1<44217> failed : Connection timed out`, `connect to 10.0.0.1<44217> returned …`.
+pub fn cannot_connect(text: &str) -> bool {
+    text.contains("onnect to ")
+        && ["failed", "returned", "timed out", "timeout"].iter().any(|word| text.contains(word))
+}
+
 /// NCCL: `connect to 10.0.0.1<44444> returned No route to host`.
 pub fn refused(text: &str) -> Option<Refused> {
     let is_unrouted = text.contains("Network is unreachable");

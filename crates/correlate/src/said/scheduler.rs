@@ -56,7 +56,9 @@ impl<'s, 'a> Schedulers<'s, 'a> {
             parsed.into_iter().flatten().take(MAX_NODES).collect()
         };
         let failed = self.events().map(|(_, e)| e).filter(|e| {
-            matches!(e.kind, SchedulerKind::NodeFail | SchedulerKind::Failed) && is_slurm(e) && e.node.is_some()
+            matches!(e.kind, SchedulerKind::NodeFail | SchedulerKind::Failed)
+                && is_slurm(e)
+                && e.node.is_some()
         });
         let mut common: Option<BTreeSet<String>> = None;
         let mut jobs = BTreeSet::new();
@@ -65,7 +67,8 @@ impl<'s, 'a> Schedulers<'s, 'a> {
             let of = nodes(event);
             widest = widest.max(of.len());
             jobs.insert(job(event));
-            common = Some(common.map_or_else(|| of.clone(), |known| known.intersection(&of).cloned().collect()));
+            common =
+                Some(common.map_or_else(|| of.clone(), |known| known.intersection(&of).cloned().collect()));
         }
         let mut common = common.filter(|_| jobs.len() > 1 && widest > 1)?;
         let well = |e: &SchedulerEvent| matches!(e.kind, SchedulerKind::Completed | SchedulerKind::Running);

@@ -237,7 +237,7 @@ impl TorchReader {
         }
         // A tag that is still on the line is not in `line.tag`.
         let own_tag = matches!(line.body, [b'[', b'r', b'a', b'n', b'k', b'0'..=b'9', ..] | [b'(', ..]);
-        !self.tracebacks.is_empty() && (own_tag || self.tracebacks.expects(&line.tag.who))
+        !self.tracebacks.is_empty() && (own_tag || self.tracebacks.expects(&line.tag.who, line.number))
     }
 
     fn take(&mut self, body: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {

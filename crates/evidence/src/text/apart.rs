@@ -54,6 +54,8 @@ const STAYS: [&str; 6] = ["not ", "epoch", "fail", "error", "until", "waiting"];
 pub(super) struct ApartReader {
     list: List,
     missing: Told,
+    /// Those that a list names as waiting for the missing ones.
+    ready: BTreeSet<Rank>,
     done: Told,
     spoke: Told,
     forms: BTreeMap<String, Form>,
@@ -137,7 +139,11 @@ impl ApartReader {
     fn of_list(&mut self, line: &Line<'_>, sink: &Sink<'_>) -> bool {
         let body = line.body.trim_ascii();
         if self.list == List::Not {
-            if let Some(ranks) = missing_of_one(body).or_else(|| not_ready(body)) {
+            let not_ready = not_ready(body);
+            if let Some((ready, _)) = &not_ready {
+                self.ready.clone_from(ready);
+            }
+            if let Some(ranks) = missing_of_one(body).or(not_ready.map(|(_, missing)| missing)) {
                 for rank in ranks {
                     self.missing.add(rank, line, sink);
                 }
@@ -170,9 +176,9 @@ impl ApartReader {
 
     /// End of the source.
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
-        let Self { missing, done, spoke, forms, .. } = std::mem::take(self);
+        let Self { missing, ready, done, spoke, forms, .. } = std::mem::take(self);
         if !missing.ranks.is_empty() {
-            push(ApartBy::Missing, missing.ranks, BTreeSet::new(), missing.first, sink);
+            push(ApartBy::Missing, missing.ranks, ready, missing.first, sink);
         }
         // Whoever is done in one source, others may go on in another.
         push(ApartBy::Done, done.ranks, spoke.ranks, done.first.or(spoke.first), sink);
@@ -215,15 +221,16 @@ fn missing_of_one(body: &[u8]) -> Option<Vec<Rank>> {
 }
 
 /// `Stalled ops: Allreduce_grad_0 [ready ranks: 2, 6, 3, 4, 1, 5]`, of the first Horovods: those below the highest rank that are not
-/// named, where they are few.
-fn not_ready(body: &[u8]) -> Option<Vec<Rank>> {
+/// named, where they are few. The named ones come first.
+fn not_ready(body: &[u8]) -> Option<(BTreeSet<Rank>, Vec<Rank>)> {
     let at = memchr::memmem::find(body, READY)?;
     let list = body.get(at + READY.len()..)?;
     let list = std::str::from_utf8(list.get(..memchr::memchr(b']', list)?)?).ok()?;
-    let ready: BTreeSet<u32> = list.split(", ").map(|rank| rank.parse().ok()).collect::<Option<_>>()?;
-    let last = *ready.last().filter(|last| (**last as usize) < MAX_RANKS)?;
-    let missing: Vec<Rank> = (0..last).filter(|rank| !ready.contains(rank)).map(Rank).collect();
-    (!missing.is_empty() && missing.len() < ready.len()).then_some(missing)
+    let ready: BTreeSet<Rank> =
+        list.split(", ").map(|rank| rank.parse().ok().map(Rank)).collect::<Option<_>>()?;
+    let last = ready.last().filter(|last| (last.0 as usize) < MAX_RANKS)?;
+    let missing: Vec<Rank> = (0..last.0).map(Rank).filter(|rank| !ready.contains(rank)).collect();
+    (!missing.is_empty() && missing.len() < ready.len()).then_some((ready, missing))
 }
 
 /// `1: [allreduce.embedding.weight, …]`.
@@ -338,7 +345,9 @@ mod tests {
 
     #[test]
     fn those_that_a_list_of_the_ready_lacks() {
-        let of = |list: &str| told(&format!("Stalled ops: HorovodAllreduce_grads_5_0 [ready ranks: {list}], b [ready\n"));
+        let of = |list: &str| {
+            told(&format!("Stalled ops: HorovodAllreduce_grads_5_0 [ready ranks: {list}], b [ready\n"))
+        };
         assert_eq!(of("2, 1, 3"), ["missing 0"]);
         // Higher ones are not known, and most are hardly all at fault.
         for list in ["0, 1, 2", "7", "", "3, x", "1, 99999999999"] {

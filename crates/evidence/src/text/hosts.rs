@@ -5,6 +5,8 @@
 //! node3$ dmesg | tail
 //! $ ssh node3 'dmesg | tail'
 //! srun: error: node3: task 4: Killed      this line is about node3
+//! $ for h in node3 node4; do echo "== $h"; ssh $h uptime; done
+//! == node3                                what follows was printed there; a name between two rules likewise
 //! #  Rank  1 Group  0 Pid  20411 on  node3 device  1 [0x61] NVIDIA H100
 //! (Worker pid=744, ip=10.1.59.27) …      and this one was printed there
 //! ```
@@ -13,13 +15,16 @@
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
-use ringleader_model::{Cite, Fact, HostAt, HostReach, Who};
+use ringleader_model::{Cite, Fact, Host, HostAt, HostReach, Who};
 
 use crate::ground::shell::{is_host, is_numbered, prompt};
 use crate::ground::{Line, Sink, host_of, lossy};
 
 /// Longest line that is looked at, bytes.
 const MAX_BYTES: usize = 400;
+/// Machines of one loop, and the longest line that names one of them alone.
+const MAX_LOOPED: usize = 256;
+const MAX_HEADING: usize = 80;
 /// Changes of one source.
 const MAX_MARKS: usize = 512;
 /// What a tag in brackets names where it names no machine.
@@ -33,16 +38,30 @@ const NO_HOSTS: [&str; 16] = [
 pub(super) struct HostReader {
     first: Option<(Cite, Vec<u8>)>,
     marks: Vec<HostAt>,
+    /// Machines over which a loop of the shell goes.
+    looped: Vec<Box<str>>,
+    /// Whether a rule came before, as `clush -b` and `dshbak` print one on both sides of a name.
+    is_below_rule: bool,
 }
 
 impl HostReader {
     /// Looks at a line.
     pub(super) fn line(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
         let raw = line.raw;
-        if raw.len() > MAX_BYTES || raw.len() < 4 || self.marks.len() == MAX_MARKS || !may_show(raw) {
+        if raw.len() > MAX_BYTES || raw.len() < 2 || self.marks.len() == MAX_MARKS {
+            return;
+        }
+        if let Some(name) = self.heading(raw) {
+            self.mark(line, Some(host_of(&name)), HostReach::Session, sink);
+            return;
+        }
+        if !may_show(raw) {
             return;
         }
         let text = lossy(raw);
+        if let Some(names) = looped(&text) {
+            self.looped = names.filter(|name| is_host(name)).take(MAX_LOOPED).map(Into::into).collect();
+        }
         let Some((host, reach)) =
             prompt(&text).map(|prompt| (prompt.host, HostReach::Session)).or_else(|| {
                 let host = about(&text)?;
@@ -51,16 +70,35 @@ impl HostReader {
         else {
             return;
         };
-        let host = host.map(host_of);
+        self.mark(line, host.map(host_of), reach, sink);
+    }
+
+    fn mark(&mut self, line: &Line<'_>, host: Option<Host>, reach: HostReach, sink: &Sink<'_>) {
         let same = |last: &HostAt| last.reach == HostReach::Session && last.host == host;
         if reach == HostReach::Session && self.marks.iter().rev().find(|m| m.reach == reach).is_some_and(same)
         {
             return;
         }
         if self.first.is_none() {
-            self.first = Some((sink.cite(line.number, line.offset, line.end()), raw.to_vec()));
+            self.first = Some((sink.cite(line.number, line.offset, line.end()), line.raw.to_vec()));
         }
         self.marks.push(HostAt { line: line.number, host, reach });
+    }
+
+    /// The machine that a line alone names: one of a loop (`== node3`), or between two rules.
+    fn heading(&mut self, raw: &[u8]) -> Option<Box<str>> {
+        let bare = raw.trim_ascii();
+        let is_rule = bare.len() >= 8 && bare.iter().all(|b| *b == b'-');
+        let is_below_rule = std::mem::replace(&mut self.is_below_rule, is_rule);
+        if bare.len() > MAX_HEADING || is_rule || !is_below_rule && self.looped.is_empty() {
+            return None;
+        }
+        let text = std::str::from_utf8(bare).ok()?;
+        if is_below_rule && is_host(text) && is_numbered(text) {
+            return Some(text.into());
+        }
+        let name = text.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        self.looped.iter().find(|host| ***host == *name).cloned()
     }
 
     /// End of the source.
@@ -70,6 +108,16 @@ impl HostReader {
             sink.push(cite, Who::default(), None, Fact::Hosts(marks.into()), &text);
         }
     }
+}
+
+/// `node1 node2` of `for h in node1 node2; do …`.
+fn looped(text: &str) -> Option<impl Iterator<Item = &str>> {
+    let (before, rest) = text.split_once("for ")?;
+    let (variable, rest) = rest.split_once(" in ")?;
+    let (list, _) = rest.split_once(';')?;
+    let is_word = !variable.is_empty() && variable.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_command = before.is_empty() || before.ends_with(' ');
+    (is_word && is_command).then(|| list.split_ascii_whitespace())
 }
 
 /// Whether a line may name its machine.
@@ -132,7 +180,35 @@ fn about(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::{Fact, HostReach};
+
     use super::about;
+    use crate::{Limits, Scratch};
+
+    /// Line and name of each machine whose output begins.
+    fn sessions(text: &str) -> Vec<(u32, String)> {
+        let read = crate::read("out.txt", &mut text.as_bytes(), &mut Scratch::default(), &Limits::default());
+        let marks = read.observations.iter().find_map(|o| match &o.fact {
+            Fact::Hosts(marks) => Some(marks.clone()),
+            _ => None,
+        });
+        let of = |m: &super::HostAt| (m.line, m.host.as_deref().unwrap_or("-").to_owned());
+        marks.iter().flatten().filter(|m| m.reach == HostReach::Session).map(of).collect()
+    }
+
+    #[test]
+    fn headings_of_loops_and_between_rules() {
+        let text = "$ for h in gx01 gx02; do echo \"== $h\"; ssh $h uptime; done\n== gx01\nup 1 day\n=== gx02 ===\nup 2 days\n== run2\n";
+        let named = sessions(text);
+        assert!(named.ends_with(&[(2, "gx01".into()), (4, "gx02".into())]), "{named:?}");
+        let rules = "$ clush -b uptime\n---------------\ngx07\n---------------\nup 3 days\n";
+        assert!(sessions(rules).ends_with(&[(3, "gx07".into())]));
+        assert!(
+            !sessions("$ uptime\n---------------\nsummary\n---------------\nx\n")
+                .iter()
+                .any(|(line, _)| *line > 1)
+        );
+    }
 
     #[test]
     fn lines_about_a_machine() {

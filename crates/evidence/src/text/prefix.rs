@@ -361,7 +361,8 @@ fn bracketed_date<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
 /// `[07/18/2026-21:47:32] [TRT-LLM] [RANK 5] [E] ` of TensorRT-LLM; the rank is left out where there is one.
 fn tensorrt<'a>(line: &'a [u8], tag: &mut Tag) -> Option<&'a [u8]> {
     let rest = line.get(22..)?.strip_prefix(b"[TRT-LLM] ")?;
-    let [b'[', m1, m2, b'/', d1, d2, b'/', y1, y2, y3, y4, b'-', clock @ .., b']', b' '] = line.get(..22)? else {
+    let [b'[', m1, m2, b'/', d1, d2, b'/', y1, y2, y3, y4, b'-', clock @ .., b']', b' '] = line.get(..22)?
+    else {
         return None;
     };
     let stamp = [&[*y1, *y2, *y3, *y4, b'-', *m1, *m2, b'-', *d1, *d2, b' '], clock].concat();

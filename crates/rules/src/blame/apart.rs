@@ -177,8 +177,31 @@ impl<'s, 'a> Hang<'s, 'a> {
             Cause::StuckOutsideCollective | Cause::SlowRankStall | Cause::TimeoutTooShort => {
                 outside.or_else(odd)
             }
-            _ => odd().or_else(|| outside.and_then(|ranks| self.few(ranks))),
+            _ => odd()
+                .or_else(|| outside.and_then(|ranks| self.few(ranks)))
+                // In an extra call the one that makes it waits.
+                .or_else(|| {
+                    let is_left_out = is_of_calls(cause) && cause != Cause::ExtraCollective;
+                    is_left_out.then(|| self.in_other_call(&looks))?
+                }),
         }
+    }
+
+    /// Those without a timeout that are in another call than all that timed out.
+    fn in_other_call(&self, looks: &[Look<'_>]) -> Option<Ranks> {
+        let call = |rank: Rank| {
+            let stand = self.scene.condition(rank)?.stand.as_ref()?;
+            let frame = stand.frames.iter().find(|frame| !frame.is_native())?;
+            Some((&*frame.function, &*frame.file))
+        };
+        let (waiting, others): (Vec<&Look<'_>>, Vec<&Look<'_>>) =
+            looks.iter().partition(|look| self.waiting.contains(&look.rank));
+        let calls: BTreeSet<_> = waiting.iter().filter_map(|look| call(look.rank)).collect();
+        if calls.is_empty() {
+            return None;
+        }
+        let is_in_other = |look: &&&Look<'_>| call(look.rank).is_some_and(|call| !calls.contains(&call));
+        self.few(others.iter().filter(is_in_other).map(|look| look.rank).collect())
     }
 
     /// The few that timed out in another kind of call than the others, where calls have no numbers.
@@ -303,6 +326,17 @@ mod tests {
         let two = || out(out(Stage::job(3).logs(), 0), 1);
         assert_eq!(ranks(&two(), Cause::SkippedCollective), [2]);
         assert_eq!(ranks(&out(two(), 2), Cause::SkippedCollective), []);
+    }
+
+    #[test]
+    fn those_in_another_call_than_all_that_timed_out() {
+        const RECEIVE: (&str, u32, &str) = ("megatron/p2p_communication.py", 412, "recv_backward");
+        let job = |top| {
+            let stage = Stage::job(4).logs().stands(0, &[top, MAIN]).stands(1, &[BARRIER, MAIN]);
+            stage.timed_out(1, "ar:1", 9, 9).timed_out(3, "ar:1", 9, 9)
+        };
+        assert_eq!(ranks(&job(RECEIVE), Cause::SkippedCollective), [0]);
+        assert_eq!(ranks(&job(BARRIER), Cause::SkippedCollective), []);
     }
 
     #[test]

@@ -149,7 +149,15 @@ mod tests {
         assert_eq!(glog("[E1120 12:00:00.879000000 ProcessGroupNCCL.cpp:689] [Rank 3] x"), Some(noon(879)));
         assert_eq!(glog("[rank3]:[W1120 12:00:00.5 Utils.hpp:1] x"), Some(noon(500)));
         assert_eq!(glog("E1120 12:00:00 1330 torch/distributed/api.py:986] failed"), Some(noon(0)));
-        for other in ["", "INFO 12:00:00 x", "Exception 1120 12:00:00", "E9999 12:00:00 x", "W1120 x", "I20260809 14:02:12.110 x", "I1120 9999999999999999:0:0 x"] {
+        for other in [
+            "",
+            "INFO 12:00:00 x",
+            "Exception 1120 12:00:00",
+            "E9999 12:00:00 x",
+            "W1120 x",
+            "I20260809 14:02:12.110 x",
+            "I1120 9999999999999999:0:0 x",
+        ] {
             assert_eq!(glog(other), None, "{other}");
         }
     }

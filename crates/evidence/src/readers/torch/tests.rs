@@ -338,6 +338,18 @@ fn tracebacks() {
         "1 -: exception mylib.Stop: now (1 frames, user /srv/a.py:3 f)
          5 -: exception AssertionError:  (1 frames, user /srv/a.py:4 f)",
     );
+    // A logger names the rank on the first line alone; what follows the message is nobody's.
+    check(
+        "[07/18/2026-21:47:32] [TRT-LLM] [RANK 5] [E] Traceback (most recent call last):\n  File \"/srv/a.py\", line 3, in f\n    x()\n\
+         IndexError: no x\nx\n  File \"/srv/b.py\", line 1, in g\n    y()\nKeyError: 1\n",
+        "1 y20652+21:47:32 r5: exception IndexError: no x (1 frames, user /srv/a.py:3 f)
+         6 -: exception KeyError: 1 (1 frames, user /srv/b.py:1 g)",
+    );
+    // Torch's tag is on all of its lines.
+    check(
+        "[rank4]: Traceback (most recent call last):\n  File \"/srv/a.py\", line 3, in f\n    x()\nKeyError: 2\n",
+        "2 -: exception KeyError: 2 (1 frames, user /srv/a.py:3 f)",
+    );
     // The class line was torn or cut: what was read stays.
     check(
         "[rank4]: Traceback (most recent call last):\n[rank4]:   File \"/srv/a.py\", line 3, in f\n",

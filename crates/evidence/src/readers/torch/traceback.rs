@@ -75,6 +75,10 @@ struct Open {
     after_last_error: bool,
     /// Inside C++ frames, which are left out.
     native: bool,
+    /// Torch's own tag precedes its lines.
+    tagged: bool,
+    /// Lines without a name belong to it.
+    adopts: bool,
     /// Last line taken.
     last: u32,
 }
@@ -83,6 +87,8 @@ struct Open {
 #[derive(Debug, Default)]
 pub(super) struct Tracebacks {
     streams: BTreeMap<Who, Vec<Open>>,
+    /// The last line of any of them.
+    last: u32,
 }
 
 impl Tracebacks {
@@ -91,9 +97,29 @@ impl Tracebacks {
         self.streams.is_empty()
     }
 
-    /// Whether this stream has one open.
-    pub(super) fn expects(&self, who: &Who) -> bool {
-        self.streams.contains_key(who)
+    /// Whether this stream has one open, or line `number` goes on with one of another stream.
+    pub(super) fn expects(&self, who: &Who, number: u32) -> bool {
+        self.streams.contains_key(who) || who.is_nobody() && self.heads(number).next().is_some()
+    }
+
+    /// Streams whose traceback ended for now on the line before `number`.
+    fn heads(&self, number: u32) -> impl Iterator<Item = (&Who, &Open)> {
+        let streams = if self.last + 1 == number { Some(self.streams.iter()) } else { None };
+        streams.into_iter().flatten().flat_map(move |(who, opens)| {
+            opens
+                .iter()
+                .filter(move |open| !open.tagged && open.last + 1 == number)
+                .map(move |open| (who, open))
+        })
+    }
+
+    /// Whose traceback a line without a name goes on with: a logger names the rank on the first line alone.
+    fn adopter(&self, piece: &Piece<'_>) -> Option<Who> {
+        if !piece.who.is_nobody() || self.streams.contains_key(piece.who) {
+            return None;
+        }
+        let goes_on = |open: &Open| open.adopts || open.seen.frames.is_empty() && frame(piece.text).is_some();
+        self.heads(piece.line).find(|(_, open)| goes_on(open)).map(|(who, _)| who.clone())
     }
 
     /// The message of this stream's last exception has ended, because something else began.
@@ -119,9 +145,23 @@ impl Tracebacks {
 
     /// Offers a line. True if it belongs to a traceback.
     pub(super) fn feed(&mut self, piece: &Piece<'_>, done: &mut Vec<Traceback>) -> bool {
+        let is_taken = self.take(piece, done);
+        if is_taken {
+            self.last = piece.line;
+        }
+        is_taken
+    }
+
+    fn take(&mut self, piece: &Piece<'_>, done: &mut Vec<Traceback>) -> bool {
         if piece.text.contains(HEADER) {
             self.begin(piece, false, done);
             return true;
+        }
+        if let Some(who) = self.adopter(piece) {
+            for open in self.streams.get_mut(&who).into_iter().flatten() {
+                open.adopts |= open.last + 1 == piece.line;
+            }
+            return self.take(&Piece { who: &who, ..*piece }, done);
         }
         // The file begins within a traceback, or its first line was torn.
         if frame(piece.text).is_some()
@@ -197,7 +237,7 @@ impl Tracebacks {
             interleaved,
             ..Traceback::default()
         };
-        stream.push(Open { seen, headless, last: piece.line, ..Open::default() });
+        stream.push(Open { seen, headless, last: piece.line, tagged: piece.tagged, ..Open::default() });
     }
 }
 

@@ -129,7 +129,8 @@ mod tests {
         let text = "NET/IB : Got completion from peer 10.0.0.3<54800> with status=12 opcode=0 len=0 vendor err 129 (Recv)";
         let from = |node: u32| {
             let address = format!("eth0:10.0.0.{node}<0>");
-            let stage = Stage::new().process("node3", 1, Some(5)).about(|p| p.bootstrap = Some(address.into()));
+            let stage =
+                Stage::new().process("node3", 1, Some(5)).about(|p| p.bootstrap = Some(address.into()));
             stage.warn("net_ib.cc:1615", text)
         };
         from(3).expect(&RULE, &["routing-or-rail 5"]);

@@ -30,8 +30,8 @@ use ringleader_knowledge::wording::{self, OnLoopback};
 use std::collections::BTreeSet;
 
 use ringleader_model::{
-    Cause, Confidence, Culprit, Evidence, Finding, GlooEvent, Impact, NcclProcess, SourceKind, TorchEvent,
-    Weight,
+    Cause, Confidence, Culprit, Evidence, Finding, GlooEvent, Impact, NcclMessage, NcclProcess, SourceKind,
+    TorchEvent, Weight,
 };
 
 use crate::drafting::claims::Told;
@@ -70,6 +70,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
     }
     if findings.is_empty() && !scene.got_going([]) {
         findings.extend(bootstrap_on_local_interface(scene));
+    }
+    if findings.is_empty() {
+        findings.extend(interface_of_one_host(scene));
     }
     Outcome::from_findings(findings)
 }
@@ -182,6 +185,68 @@ fn bootstrap_on_local_interface(scene: &Scene<'_>) -> Option<Finding> {
     advised(draft).build()
 }
 
+/// `bond0.2973` of `[0]bond0:192.168.42.7<0> [1]bond0.2973:10.0.106.189<0>`, with its address, for each of them.
+fn sockets(process: &NcclProcess) -> impl Iterator<Item = (&str, &str)> {
+    let devices = process.socket_devices.as_deref().unwrap_or_default();
+    devices.split_whitespace().filter_map(|device| {
+        let (name, address) = device.rsplit_once(']').map_or(device, |(_, rest)| rest).split_once(':')?;
+        Some((name, address.split('<').next()?))
+    })
+}
+
+/// One host offers an interface besides those of the others, and a peer on another host fails to connect to its address: a filter
+/// of names takes all interfaces that begin so.
+fn interface_of_one_host(scene: &Scene<'_>) -> Option<Finding> {
+    let logs = || scene.nccl_logs().map(|(_, log)| log);
+    let processes = || logs().flat_map(|log| &log.processes).filter(|p| sockets(p).next().is_some());
+    for process in processes().filter(|p| p.who.host.is_some() && sockets(p).count() > 1) {
+        let is_elsewhere =
+            |other: &&NcclProcess| other.who.host.is_some() && other.who.host != process.who.host;
+        let others: Vec<&NcclProcess> = processes().filter(is_elsewhere).collect();
+        for (name, address) in sockets(process) {
+            if others.is_empty()
+                || others.iter().any(|other| sockets(other).any(|(theirs, _)| theirs == name))
+            {
+                continue;
+            }
+            let refused = logs().find_map(|log| {
+                let by_other =
+                    |m: &NcclMessage| log.processes.get(m.process as usize).is_some_and(|p| is_elsewhere(&p));
+                log.messages
+                    .iter()
+                    .filter(|m| m.is_warn && by_other(m))
+                    .find(|m| wording::cannot_connect(&m.text) && m.text.contains(&format!("{address}<")))
+            });
+            let Some(refused) = refused else { continue };
+            let culprit = scene.culprit(&process.who);
+            let title = format!(
+                "{}: its interface {name} does not reach the other hosts",
+                who(std::slice::from_ref(&culprit))
+            );
+            let devices = process.socket_devices.as_deref().unwrap_or_default();
+            let offer = process.first.map(|cite| Evidence {
+                cite,
+                text: format!("NET/Socket : Using {devices}"),
+                kind: SourceKind::NcclLog,
+            });
+            let answer =
+                Evidence { cite: refused.cite, text: refused.text.to_string(), kind: SourceKind::NcclLog };
+            let draft = Draft::new(RULE.id, Cause::WrongInterface, title)
+                .weight(Weight::Stated)
+                .confidence(Confidence::High)
+                .culprits([culprit])
+                .evidence(offer.into_iter().chain([answer]))
+                .advise_command(
+                    Impact::Harmless,
+                    "a name in this variable fits all interfaces that begin so: ask for the exact one",
+                    "NCCL_SOCKET_IFNAME==<interface>",
+                );
+            return advised(draft).build();
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::RULE;
@@ -228,6 +293,25 @@ mod tests {
             .process("node1", 1, Some(1))
             .about(|p| p.bootstrap = Some("docker0:172.17.0.1<0>".into()))
             .expect(&RULE, &["wrong-interface 1"]);
+    }
+
+    #[test]
+    fn an_interface_that_one_host_alone_offers() {
+        let uses = |stage: Stage, host: &str, rank: u32, devices: &str| {
+            stage.process(host, 1, Some(rank)).about(|p| p.socket_devices = Some(devices.into()))
+        };
+        let two = "[0]bond0:192.168.42.7<0> [1]bond0.29:10.0.106.189<0>";
+        let job = |devices: &str, address: &str| {
+            let stage = uses(uses(Stage::new(), "node1", 1, two), "node0", 0, devices);
+            stage.warn(
+                "include/socket.h:390",
+                &format!("Connect to {address}<44217> failed : Connection timed out"),
+            )
+        };
+        job("[0]bond0:192.168.42.5<0>", "10.0.106.189").expect(&RULE, &["wrong-interface 1"]);
+        // It fails elsewhere, or each host has both.
+        job("[0]bond0:192.168.42.5<0>", "192.168.42.7").silent(&RULE);
+        job("[0]bond0:192.168.42.5<0> [1]bond0.29:10.0.106.188<0>", "10.0.106.189").silent(&RULE);
     }
 
     #[test]
