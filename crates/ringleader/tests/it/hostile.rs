@@ -181,3 +181,54 @@ fn a_gigabyte_of_one_line_takes_no_memory() {
     let told = told(&report(&output), "stdin");
     assert!(told.contains("longer than 1048576 bytes"), "{told}");
 }
+
+/// Numbers that no program of this field prints, at one place of twelve.
+#[test]
+fn numbers_of_any_size_panic_nowhere() {
+    const NUMBERS: [&str; 12] = [
+        "0",
+        "-1",
+        "00",
+        "4294967295",
+        "9223372036854775807",
+        "18446744073709551615",
+        "-9223372036854775808",
+        "99999999999999999999999",
+        "20260809",
+        "1e400",
+        "0.0000000001",
+        "NaN",
+    ];
+    let mut state = 1_u64;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let mut changed = |bytes: &[u8]| {
+        let mut out = Vec::new();
+        for run in bytes.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
+            let is_number = run.first().is_some_and(u8::is_ascii_digit);
+            if is_number && below(12) == 0 {
+                let at = below(NUMBERS.len() as u64) as usize;
+                out.extend_from_slice(NUMBERS[at].as_bytes());
+            } else {
+                out.extend_from_slice(run);
+            }
+        }
+        out
+    };
+    let mut n = 0;
+    for case in crate::recorded::all().into_iter().step_by(2) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in case.files.iter().filter(|(_, bytes)| bytes.len() < 300_000) {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, changed(bytes)).unwrap();
+        }
+        let report = ringleader::report(folder.path()).unwrap_or_else(|e| panic!("{}: {e:?}", case.name));
+        let printed = serde_json::to_string(&report).unwrap();
+        assert!(!printed.contains("this is a bug of ringleader"), "{}: {printed}", case.name);
+        n += 1;
+    }
+    assert!(n > 100, "{n} cases");
+}
