@@ -77,7 +77,7 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
             rows.push((late_ns, waited_ns, seq));
         }
     }
-    let all_lost_ns = sums.iter().map(|(_, lost, _)| *lost).sum();
+    let all_lost_ns = sums.iter().fold(0, |all: i64, (_, lost, _)| all.saturating_add(*lost));
     let (at, (n_last, lost_ns, rows)) =
         sums.into_iter().enumerate().max_by_key(|(at, (_, lost, _))| (*lost, std::cmp::Reverse(*at)))?;
     let worst = rows.iter().max()?.2;
@@ -100,7 +100,7 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
 /// How many of the largest make half of the sum.
 fn of_half(mut all: Vec<i64>) -> usize {
     all.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
-    let half = all.iter().sum::<i64>() / 2;
+    let half = all.iter().fold(0, |all: i64, one| all.saturating_add(*one)) / 2;
     let sums = all.iter().scan(0_i64, |sum, ns| {
         let before = *sum;
         *sum = sum.saturating_add(*ns);

@@ -255,7 +255,9 @@ pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster, room: &mut Room) -
         name_world_ranks(group);
         for (track, counts) in group.tracks.iter_mut().zip(&group.counts) {
             if let (Some(track), Some(counts)) = (track, counts) {
-                track.entered = counts.iter().map(|(_, n)| *n).sum::<u64>().min(u64::from(u32::MAX)) as u32;
+                track.entered =
+                    counts.iter().fold(0, |all: u64, (_, n)| all.saturating_add(*n)).min(u64::from(u32::MAX))
+                        as u32;
             }
         }
     }

@@ -180,7 +180,7 @@ fn month_day_stamp(text: &str, error_ns: i64) -> Option<(WallTime, &str)> {
 fn day_of_year(month: usize, day: i64) -> Option<i64> {
     const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let before = BEFORE.get(month.checked_sub(1)?)?;
-    (1..=31).contains(&day).then_some(before + day - 1)
+    (1..=31).contains(&day).then(|| before + day - 1)
 }
 
 /// `08:21:34.879176503` or `08:21:34,879` as nanoseconds, and what follows.
