@@ -10,6 +10,7 @@ mod parts;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use ringleader_model::Cause;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -134,12 +135,12 @@ fn header(out: &mut String, report: &Report) {
         cause => cause,
     };
     let _ = write!(out, "<span class=\"chip id {style}\">{}</span> ", text(cause));
-    if verdict.cause != "none" {
+    if verdict.cause() != Cause::None {
         let _ = write!(out, "<span class=\"chip\">{}</span> ", verdict.category.name());
         if crate::open::is_guess(report) {
             out.push_str("<span class=\"chip warn\">a guess</span> ");
         }
-        if verdict.cause != "undecided" {
+        if verdict.cause() != Cause::Undecided {
             let _ = write!(out, "<span class=\"chip\">{} confidence</span> ", verdict.confidence.name());
         }
     }

@@ -442,6 +442,13 @@ impl Report {
     }
 }
 
+impl Verdict {
+    /// The cause as one of the list. A report of this program has no other.
+    pub fn cause(&self) -> model::Cause {
+        model::Cause::of_id(&self.cause).unwrap_or(model::Cause::Undecided)
+    }
+}
+
 impl From<&model::Verdict> for Verdict {
     fn from(verdict: &model::Verdict) -> Self {
         Self {

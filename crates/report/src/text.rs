@@ -1,5 +1,7 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
+use ringleader_model::Cause;
+
 use crate::json::{
     Action, Confidence, Culprit, Difference, Evidence, Finding, LookedAt, NotLookedAt, RankRow, Report,
     Severity, Verdict,
@@ -505,7 +507,7 @@ impl Page {
         if report.not_looked_at.is_empty() {
             return;
         }
-        if report.verdict.cause != "undecided" && self.look.detail != Detail::Everything {
+        if report.verdict.cause() != Cause::Undecided && self.look.detail != Detail::Everything {
             // Nothing more would make it surer.
             if report.verdict.confidence == Confidence::High {
                 return;

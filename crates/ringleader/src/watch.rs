@@ -46,6 +46,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ringleader_model::Cause;
 use ringleader_watch::engine::Settings;
 use ringleader_watch::event::{Event, What};
 
@@ -652,11 +653,12 @@ impl Watch {
             Word::Judged(judged) => {
                 self.n_verdicts += 1;
                 self.start.told();
-                if let Some(late) = self.late.as_mut().filter(|_| judged.report.verdict.cause == "straggler")
+                if let Some(late) =
+                    self.late.as_mut().filter(|_| judged.report.verdict.cause() == Cause::Straggler)
                 {
                     late.told();
                 }
-                self.worst = worse(self.worst, &judged.report.verdict.cause);
+                self.worst = worse(self.worst, judged.report.verdict.cause());
                 if let Some(nodes) = &self.eye.nodes {
                     nodes.record(&judged);
                 }
@@ -670,7 +672,7 @@ impl Watch {
                 self.last_incident = None;
                 self.stalled.clear();
             }
-            Word::Unjudged => self.worst = worse(self.worst, "undecided"),
+            Word::Unjudged => self.worst = worse(self.worst, Cause::Undecided),
             Word::Done => {
                 self.n_under_way = self.n_under_way.saturating_sub(1);
                 if self.n_under_way == 0 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringleader_model::{Class, Confidence};
+use ringleader_model::{Cause, Class, Confidence};
 use serde::{Deserialize, Serialize};
 
 use crate::judgement::{Judgement, is_same};
@@ -168,7 +168,7 @@ fn effective_class(past: &[Failed], failure: &Failure<'_>, why: &mut Vec<String>
     let is_first_step = failure.step.is_none_or(|step| failure.resumed_from.is_some_and(|from| step <= from));
     let had_memory = past.iter().any(|failed| failed.judgement.cause == judgement.cause);
     // The driver may hold the memory of a killed process for seconds to minutes.
-    if judgement.cause == "cuda-oom" && failure.attempt > 1 && is_first_step && !had_memory {
+    if judgement.cause == Cause::CudaOom && failure.attempt > 1 && is_first_step && !had_memory {
         why.push(
             "GPU memory ran out before the first step after a restart: the previous attempt may still have held it"
                 .to_owned(),

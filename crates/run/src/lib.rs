@@ -1,6 +1,6 @@
 //! Supervision of a launcher: decides what to do when it fails, and keeps the state needed for that.
 //!
-//! [`policy`], [`judgement`], [`decide`], [`steps`], [`effective`] and [`agree`] are pure: time and randomness are
+//! [`policy`], [`judgement`], [`named`], [`decide`], [`steps`], [`effective`] and [`agree`] are pure: time and randomness are
 //! arguments. [`checkpoint`] only reads files. [`journal`], [`state`], [`holder`], [`tree`], [`store`] and [`history`]
 //! touch the system.
 
@@ -15,6 +15,7 @@ pub mod history;
 pub mod holder;
 pub mod journal;
 pub mod judgement;
+pub mod named;
 pub mod output;
 pub mod policy;
 pub mod scripts;

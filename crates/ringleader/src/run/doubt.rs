@@ -26,7 +26,7 @@ pub(crate) struct Silence {
 pub(crate) fn of(report: &Report, judgement: &Judgement, silence: &Silence) -> Option<String> {
     let texts = printed(judgement)?;
     let is_gone = is_gone(report);
-    if judgement::ends_process(&judgement.cause) && is_gone == Some(false) {
+    if judgement.cause.known().is_some_and(judgement::ends_process) && is_gone == Some(false) {
         return Some("the process that printed it continues to run".to_owned());
     }
     let is_past = |text: &str| silence.before.is_some_and(|before| is_past(&silence.folder, before, text));

@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use ringleader_model::{Cause, Class, Confidence};
 use ringleader_run::agree::{Decree, Judged, Machine, Member, Out, What, World, first_traceback, together};
 use ringleader_run::decide::{self, Action, Decision, Failed, Failure, Site};
 use ringleader_run::judgement::Judgement;
@@ -57,7 +58,7 @@ pub(crate) struct Found {
     /// The report for people.
     pub(crate) text: String,
     /// The cause in that report; the verdict also rests on what is not in the evidence.
-    pub(crate) cause: String,
+    pub(crate) cause: Cause,
     /// Ranks of this node that were observed running.
     pub(crate) ranks: Vec<u32>,
     /// Why the verdict does not explain the job's silence.
@@ -83,7 +84,7 @@ pub(crate) fn collect(
         let unjudged = |why: String| Found {
             judgement: Judgement::unjudged(&why),
             text: String::new(),
-            cause: String::new(),
+            cause: Cause::Undecided,
             ranks: ranks.clone(),
             doubt: None,
         };
@@ -91,7 +92,7 @@ pub(crate) fn collect(
             Ok(Ok(judged)) => {
                 let judgement = judge::judged(&judged.report, &judged.bundle, &nodes);
                 let doubt = silence.and_then(|silence| doubt::of(&judged.report, &judgement, &silence));
-                let (text, cause) = (shown(&judged.report), judged.report.verdict.cause.clone());
+                let (text, cause) = (shown(&judged.report), judged.report.verdict.cause());
                 Found { judgement, text, cause, ranks: ranks.clone(), doubt }
             }
             Ok(Err(failure)) => unjudged(failure.message()),
@@ -278,7 +279,7 @@ fn next(wanted: &ToDecide) -> Next {
         requeued: requeued(),
     };
     let mut decision = decide::decide(&wanted.policy, &wanted.past, &failure, &site, chance());
-    if verdict.class == ringleader_model::Class::Node {
+    if verdict.class == Class::Node {
         decision.why.extend(checkpoints.reason(wanted.min_nodes.max(1), n_least));
     }
     if wanted.fit.len() < wanted.min_nodes.max(1) && matches!(decision.action, Action::Restart { .. }) {
@@ -342,9 +343,9 @@ fn lost_nodes(lost: &[String], verdict: Judgement) -> Judgement {
     let culprit =
         |node: &String| ringleader_run::judgement::Culprit { host: Some(node.clone()), ..Default::default() };
     Judgement {
-        cause: "node-lost".to_owned(),
-        class: ringleader_model::Class::Node,
-        confidence: ringleader_model::Confidence::High,
+        cause: Cause::NodeLost.into(),
+        class: Class::Node,
+        confidence: Confidence::High,
         summary: format!("{}: its supervisor is silent and the job hangs", lost.join(", ")),
         culprits: lost.iter().map(culprit).collect(),
         ..verdict
@@ -418,7 +419,7 @@ fn judged_together(wanted: &ToDecide, nodes: &[String], notes: &mut Vec<String>)
             // A node has seen that the job went on after it.
             let is_doubted = members.iter().filter_map(|member| member.judgement.as_ref()?.doubted.as_ref());
             let is_doubted = is_doubted.into_iter().any(|cause| *cause == joint.cause);
-            let says_nothing = matches!(joint.cause.as_str(), "none" | "undecided");
+            let says_nothing = joint.cause.says_nothing();
             if is_weaker || is_doubted || says_nothing { apart } else { joint }
         }
         _ => apart,

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use ringleader_model::{Class, Confidence as Sure};
+use ringleader_knowledge::signal::SIGKILL;
+use ringleader_model::{Cause, Class, Confidence as Sure};
 use ringleader_report::json::{Confidence, Culprit as Blamed, Report};
 use ringleader_run::judgement::{Citation, Culprit, Judgement, class_of};
 use ringleader_run::state::Ended;
@@ -34,7 +35,7 @@ pub(crate) fn judged(report: &Report, bundle: &Path, nodes: &[String]) -> Judgem
     let verdict = &report.verdict;
     let culprits: Vec<Culprit> = verdict.culprits.iter().map(culprit).collect();
     let mut judgement = Judgement {
-        cause: verdict.cause.clone(),
+        cause: verdict.cause().into(),
         class: Class::Unknown,
         confidence: match verdict.confidence {
             Confidence::Low => Sure::Low,
@@ -47,7 +48,7 @@ pub(crate) fn judged(report: &Report, bundle: &Path, nodes: &[String]) -> Judgem
         bundle: Some(bundle.display().to_string()),
         doubted: None,
     };
-    judgement.class = class_of(&judgement.cause, &judgement.hosts(), nodes);
+    judgement.class = class_of(verdict.cause(), &judgement.hosts(), nodes);
     if judgement.class == Class::Program && is_of_the_world(&judgement.summary) {
         // A failure outside of the program may be gone in the next attempt.
         judgement.class = Class::Unknown;
@@ -94,17 +95,18 @@ fn cut(text: &str) -> String {
 /// the evidence names no cause, that signal is the cause, and this node's rank, if it has only one, is the culprit.
 pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>, node: &str, seen: &[u32]) -> Judgement {
     let Some(signal) = exit.and_then(|exit| exit.signal) else { return judgement };
-    if !matches!(judgement.cause.as_str(), "none" | "undecided") {
+    if !judgement.cause.says_nothing() {
         return judgement;
     }
-    let cause = if signal == 9 { "process-killed" } else { "process-crashed" };
+    let is_kill = signal == i32::from(SIGKILL);
+    let cause = if is_kill { Cause::ProcessKilled } else { Cause::ProcessCrashed };
     let summary = format!("the launcher was killed by signal {signal}, which its supervisor did not send");
     let citation = Citation { source: "holder.json".to_owned(), line: None, text: summary.clone() };
     let class = class_of(cause, &[], &[]);
     let rank = if let [rank] = seen { Some(*rank) } else { None };
     let culprit = Culprit { rank, host: Some(node.to_owned()), ..Culprit::default() };
     Judgement {
-        cause: cause.to_owned(),
+        cause: cause.into(),
         class,
         confidence: Sure::High,
         summary,
@@ -116,13 +118,13 @@ pub(crate) fn with_exit(judgement: Judgement, exit: Option<&Ended>, node: &str, 
 
 /// A job that received a request to end ended because of it, unless the evidence names an earlier cause.
 pub(crate) fn with_told(judgement: Judgement, told: &str) -> Judgement {
-    if !matches!(judgement.cause.as_str(), "none" | "undecided") {
+    if !judgement.cause.says_nothing() {
         return judgement;
     }
     let citation = Citation { source: "holder.json".to_owned(), line: None, text: told.to_owned() };
     Judgement {
-        cause: "stopped-from-outside".to_owned(),
-        class: class_of("stopped-from-outside", &[], &[]),
+        cause: Cause::StoppedFromOutside.into(),
+        class: class_of(Cause::StoppedFromOutside, &[], &[]),
         confidence: Sure::High,
         summary: format!("the job received a request to end: {told}"),
         evidence: vec![citation],
@@ -160,8 +162,8 @@ pub(crate) fn with_table(judgement: Judgement, files: &[std::path::PathBuf], see
     let citation = Citation { text: format!("exitcode  : {code}"), ..Citation::default() };
     let culprit = judgement.culprits.iter().find(|culprit| culprit.rank == Some(rank)).cloned();
     Judgement {
-        cause: "application-exception".to_owned(),
-        class: class_of("application-exception", &[], &[]),
+        cause: Cause::ApplicationException.into(),
+        class: class_of(Cause::ApplicationException, &[], &[]),
         confidence: Sure::Medium,
         summary,
         culprits: vec![culprit.unwrap_or(Culprit { rank: Some(rank), ..Culprit::default() })],
@@ -180,7 +182,7 @@ pub(crate) fn with_live_launcher(
     const ENDING: [&str; 3] = ["closing signal", "failed (exitcode", "exits with return code"];
     let ranks: Vec<u32> = judgement.culprits.iter().filter_map(|culprit| culprit.rank).collect();
     let are_ours = !ranks.is_empty() && ranks.iter().all(|rank| seen.contains(rank));
-    if judgement.cause != "peer-process-died" || !are_ours {
+    if judgement.cause != Cause::PeerProcessDied || !are_ours {
         return judgement;
     }
     let is_ending = files.iter().filter_map(|file| read(file).ok()).any(|bytes| {
@@ -200,7 +202,7 @@ pub(crate) fn with_live_launcher(
 
 /// Nothing is known of the cause, or only that a rank is gone.
 pub(crate) fn says_no_cause(judgement: &Judgement) -> bool {
-    matches!(judgement.cause.as_str(), "none" | "undecided" | "peer-process-died")
+    judgement.cause.says_nothing() || judgement.cause == Cause::PeerProcessDied
 }
 
 fn numbers(ranks: &[u32]) -> String {
@@ -216,8 +218,8 @@ fn exited_early(judgement: Judgement, ranks: &[u32], shown: String) -> Judgement
         known.unwrap_or(Culprit { rank: Some(*rank), ..Culprit::default() })
     };
     Judgement {
-        cause: "rank-exited-early".to_owned(),
-        class: class_of("rank-exited-early", &[], &[]),
+        cause: Cause::RankExitedEarly.into(),
+        class: class_of(Cause::RankExitedEarly, &[], &[]),
         confidence: Sure::Medium,
         summary,
         culprits: ranks.iter().map(culprit).collect(),
@@ -359,28 +361,28 @@ mod tests {
         let three = format!("Sending process 8 closing signal SIGTERM\n{}", table(&row(2, -15), &row(1, 1)));
         assert_eq!(left_early(&three, &[0, 1, 2]), Some(vec![0]));
         let judgement = exited_early(Judgement::unjudged("?"), &[0], "so".to_owned());
-        assert_eq!((judgement.class, judgement.cause.as_str()), (Class::Program, "rank-exited-early"));
+        assert_eq!((judgement.class, judgement.cause), (Class::Program, Cause::RankExitedEarly.into()));
     }
 
     #[test]
     fn a_rank_that_is_gone_beside_a_live_launcher_exited_with_0() {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         let file = folder.path().join("stderr-0001.log");
-        let gone = |cause: &str, rank| Judgement {
-            cause: cause.to_owned(),
+        let gone = |cause: Cause, rank| Judgement {
+            cause: cause.into(),
             culprits: vec![Culprit { rank: Some(rank), ..Culprit::default() }],
             ..Judgement::unjudged("rank 1 is gone")
         };
-        let judged = |text: &str, cause: &str, rank| {
+        let judged = |text: &str, cause: Cause, rank| {
             std::fs::write(&file, text).unwrap_or_else(|error| panic!("{error}"));
             with_live_launcher(gone(cause, rank), std::slice::from_ref(&file), &[0, 1]).cause
         };
-        assert_eq!(judged("step 3\n", "peer-process-died", 1), "rank-exited-early");
+        assert_eq!(judged("step 3\n", Cause::PeerProcessDied, 1), Cause::RankExitedEarly);
         // The launcher is ending the others; the rank is another node's; the verdict says something else.
         let ending = "W api.py] Sending process 8 closing signal SIGTERM\n";
-        assert_eq!(judged(ending, "peer-process-died", 1), "peer-process-died");
-        assert_eq!(judged("step 3\n", "peer-process-died", 5), "peer-process-died");
-        assert_eq!(judged("step 3\n", "process-stopped", 1), "process-stopped");
+        assert_eq!(judged(ending, Cause::PeerProcessDied, 1), Cause::PeerProcessDied);
+        assert_eq!(judged("step 3\n", Cause::PeerProcessDied, 5), Cause::PeerProcessDied);
+        assert_eq!(judged("step 3\n", Cause::ProcessStopped, 1), Cause::ProcessStopped);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ringleader_hub::ledger::Ledger;
+use ringleader_model::Cause;
 use ringleader_report::quote;
 use ringleader_run::agree::{Act, Config, Decree, Local, Machine, Member, What};
 use ringleader_run::decide::Failed;
@@ -106,7 +107,7 @@ struct Running {
 /// The report of this node on one failure, and its cause.
 struct Own {
     attempt: u32,
-    cause: String,
+    cause: Cause,
     text: String,
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ringleader_collect::collectors::{Ask, RingImage, Samples};
 use ringleader_collect::{Request, Target};
 use ringleader_knowledge::place::SLEEP;
+use ringleader_model::Cause;
 use ringleader_report::json::{Category, Confidence, Culprit, RankRow, Report};
 
 use crate::collect::{self, CONNECT_MS, WINDOW_MS};
@@ -100,8 +101,8 @@ impl Judged {
     /// How much the verdict says, from 0, nothing, to 3, a cause with high confidence.
     pub(crate) fn worth(&self) -> u8 {
         let verdict = &self.report.verdict;
-        match (verdict.cause.as_str(), verdict.confidence) {
-            ("none" | "undecided", _) => 0,
+        match (verdict.cause(), verdict.confidence) {
+            (Cause::None | Cause::Undecided, _) => 0,
             (_, Confidence::Low) => 1,
             (_, Confidence::Medium) => 2,
             (_, Confidence::High) => 3,
@@ -110,7 +111,7 @@ impl Judged {
 
     /// Whether what it names may end by itself: a rank that lives and is elsewhere may come back, from a checkpoint, say.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self.report.verdict.cause.as_str(), "stuck-outside-collective" | "slow-rank-stall")
+        matches!(self.report.verdict.cause(), Cause::StuckOutsideCollective | Cause::SlowRankStall)
     }
 
     /// The ranks that it names.
@@ -123,7 +124,7 @@ impl Judged {
         let verdict = &self.report.verdict;
         matches!(verdict.category, Category::Crash | Category::Error)
             && verdict.confidence != Confidence::Low
-            && !matches!(verdict.cause.as_str(), "undecided" | "stopped-from-outside")
+            && !matches!(verdict.cause(), Cause::Undecided | Cause::StoppedFromOutside)
     }
 
     /// How long to wait for that, where `hold` is the usual time: a sleep ends at a time of its own.
@@ -134,24 +135,24 @@ impl Judged {
     /// Whether the verdict is what somebody wants to know.
     pub(crate) fn answers(&self, reason: Reason) -> bool {
         let verdict = &self.report.verdict;
-        let is_certain = verdict.cause != "undecided" && verdict.confidence != Confidence::Low;
+        let is_certain = verdict.cause() != Cause::Undecided && verdict.confidence != Confidence::Low;
         let is_failure = !matches!(verdict.category, Category::None | Category::Performance);
-        let has_cause = verdict.cause != "none" && !self.report.findings.is_empty();
-        let is_slow = verdict.cause == "straggler" && verdict.confidence == Confidence::High;
+        let has_cause = verdict.cause() != Cause::None && !self.report.findings.is_empty();
+        let is_slow = verdict.cause() == Cause::Straggler && verdict.confidence == Confidence::High;
         match reason {
             Reason::Incident => true,
             Reason::Doubt { was_seen, has_waited, is_slow_told, than } => {
                 // Whoever ends a job ends what is in flight, and its processes one by one: a guess that it hung, or that one of them
                 // went first, is no reason to speak.
                 let is_of_the_end =
-                    verdict.category == Category::Hang || verdict.cause == "rank-exited-early";
+                    verdict.category == Category::Hang || verdict.cause() == Cause::RankExitedEarly;
                 let is_guess = is_of_the_end && !is_certain && !has_waited;
                 has_cause
                     && (!was_seen && !is_guess || is_certain && is_failure || is_slow && !is_slow_told)
                     && (than == 0 || self.worth() > than)
             }
             Reason::Slow => is_slow,
-            Reason::Start => verdict.cause == "missing-rank" && is_certain,
+            Reason::Start => verdict.cause() == Cause::MissingRank && is_certain,
             Reason::NotFinite => has_cause && is_certain && verdict.category == Category::Corruption,
         }
     }
@@ -238,10 +239,10 @@ pub(crate) fn judge(bundles: &[PathBuf]) -> Result<Judged, Failure> {
 }
 
 /// The worse of two exit codes, the second one that of a verdict.
-pub(super) fn worse(before: Code, cause: &str) -> Code {
+pub(super) fn worse(before: Code, cause: Cause) -> Code {
     match (before, cause) {
-        (Code::Findings, _) | (_, "none") => before,
-        (_, "undecided") => Code::Undecided,
+        (Code::Findings, _) | (_, Cause::None) => before,
+        (_, Cause::Undecided) => Code::Undecided,
         _ => Code::Findings,
     }
 }

@@ -18,7 +18,7 @@ const COLLECTED: Duration = Duration::from_secs(10);
 
 impl Own {
     fn new(generation: u64, found: &Found) -> Self {
-        Self { attempt: generation as u32, cause: found.cause.clone(), text: found.text.clone() }
+        Self { attempt: generation as u32, cause: found.cause, text: found.text.clone() }
     }
 }
 

@@ -101,7 +101,7 @@ impl Supervisor<'_> {
     fn write_down(&self, decree: &Decree, judged: &Judged) {
         let attempt = decree.failed();
         let own = self.report.as_ref().filter(|own| own.attempt == attempt);
-        let text = statement::of(decree, judged, own.map(|own| (own.cause.as_str(), own.text.as_str())));
+        let text = statement::of(decree, judged, own.map(|own| (own.cause, own.text.as_str())));
         let written =
             self.folder.attempt(attempt).and_then(|path| std::fs::write(path.join("decision.txt"), text));
         if let Err(error) = written {
