@@ -479,7 +479,7 @@ impl From<&model::RankLook> for RankRow {
             rank: look.rank,
             host: look.host.as_deref().map(str::to_owned),
             pid: look.pid,
-            state: look.state.to_string(),
+            state: look.state.name().to_owned(),
             cpu_ms: look.cpu_ms,
             busy: look.busy.map(|share| (share * 1e3).round() / 1e3),
             place: look.place.as_ref().map(Place::from),

@@ -454,7 +454,7 @@ pub(super) fn ranks(picture: &model::Picture) -> Vec<RankRow> {
                 rank: rank.0,
                 host: member.and_then(|m| m.host.as_deref()).map(str::to_owned),
                 pid: member.and_then(|m| m.pid).map(|pid| pid.0),
-                state: standing.state.to_owned(),
+                state: standing.state.name().to_owned(),
                 cpu_ms: None,
                 busy: None,
                 place: standing.place.as_ref().map(Place::from),
