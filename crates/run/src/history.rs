@@ -292,7 +292,7 @@ mod tests {
             decision: Some(Decision {
                 action: Action::Restart { without, pause_s: 1.0 },
                 charged: class,
-                why: vec!["so".to_owned()],
+                why: vec!["so".to_owned().into()],
             }),
             ..Record::default()
         }

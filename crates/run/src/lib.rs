@@ -1,8 +1,8 @@
 //! Supervision of a launcher: decides what to do when it fails, and keeps the state needed for that.
 //!
-//! [`policy`], [`judgement`], [`named`], [`decide`], [`steps`], [`effective`] and [`agree`] are pure: time and randomness are
-//! arguments. [`checkpoint`] only reads files. [`journal`], [`state`], [`holder`], [`tree`], [`store`] and [`history`]
-//! touch the system.
+//! [`policy`], [`judgement`], [`named`], [`decide`], [`next`], [`steps`], [`effective`] and [`agree`] are pure: time and
+//! randomness are arguments. [`checkpoint`] and [`resume`] only read files. [`journal`], [`state`], [`holder`],
+//! [`tree`], [`store`] and [`history`] touch the system.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
@@ -16,8 +16,10 @@ pub mod holder;
 pub mod journal;
 pub mod judgement;
 pub mod named;
+pub mod next;
 pub mod output;
 pub mod policy;
+pub mod resume;
 pub mod scripts;
 pub mod site;
 pub mod state;
