@@ -6,10 +6,8 @@
 
 mod attempt;
 mod council;
-mod doubt;
 mod duty;
 mod evidence;
-mod judge;
 mod launch;
 mod limited;
 mod metrics;

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::named::Named;
 use crate::words;
 
+/// Longest citation, bytes: other nodes receive it.
+const MAX_TEXT: usize = 400;
+
 /// Cause, class and culprits of one failed attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
@@ -138,6 +141,12 @@ pub fn can_end(cause: Cause) -> bool {
 pub fn ends_process(cause: Cause) -> bool {
     let row = cause::of(cause);
     row.category == Category::Crash && row.class != Some(Class::Node)
+}
+
+/// The beginning of a text, as much as a citation holds.
+pub(crate) fn cut(text: &str) -> String {
+    let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.get(..end).unwrap_or_default().to_owned()
 }
 
 /// Whether two host names are the same: a report has the name up to the first dot.

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ringleader_model::Cause;
 use ringleader_run::agree::together;
+use ringleader_run::doubt::{self, Silence};
+use ringleader_run::judge;
 use ringleader_run::judgement::Judgement;
 use ringleader_run::next::{self, Moment, Next, ToDecide};
 use ringleader_run::resume::{Checkpoints, Remark};
@@ -14,9 +16,9 @@ use ringleader_run::state::now;
 use ringleader_run::tree;
 use rustix::process::Signal;
 
-use crate::run::doubt::{self, Silence};
+use crate::Diagnosis;
+use crate::failure::Failure;
 use crate::run::evidence::{self, Evidence};
-use crate::run::judge;
 use crate::watch::incident::{self, ToCollect};
 
 /// Interval between checks while processes end.
@@ -78,7 +80,9 @@ pub(crate) fn collect(
             let (bundle, _) = incident::collect(&wanted, &folder)?;
             // If it cannot be shared, this node's verdict still counts.
             let _ = share.map(|(evidence, generation)| evidence.share(generation, &bundle));
-            incident::judge(&[bundle])
+            let diagnosis = crate::diagnose(std::slice::from_ref(&bundle), false)?;
+            let report = diagnosis.report();
+            Ok::<_, Failure>((diagnosis, report, bundle))
         }));
         let unjudged = |why: String| Found {
             judgement: Judgement::unjudged(&why),
@@ -88,10 +92,11 @@ pub(crate) fn collect(
             doubt: None,
         };
         match outcome {
-            Ok(Ok(judged)) => {
-                let judgement = judge::judged(&judged.report, &judged.bundle, &nodes);
-                let doubt = silence.and_then(|silence| doubt::of(&judged.report, &judgement, &silence));
-                let (text, cause) = (shown(&judged.report), judged.report.verdict.cause());
+            Ok(Ok((diagnosis, report, bundle))) => {
+                let Diagnosis { case, verdict, picture } = &diagnosis;
+                let judgement = judge::judged(case, verdict, &bundle, &nodes);
+                let doubt = silence.and_then(|silence| doubt::of(verdict, picture, &judgement, &silence));
+                let (text, cause) = (shown(&report), verdict.cause);
                 Found { judgement, text, cause, ranks: ranks.clone(), doubt }
             }
             Ok(Err(failure)) => unjudged(failure.message()),
@@ -237,21 +242,15 @@ fn planted(path: Option<&Path>) -> Option<Judgement> {
 fn judged_together(wanted: &ToDecide, from: Option<&Evidence>, notes: &mut Vec<String>) -> Judgement {
     let members = &wanted.members;
     let bundles = evidence::of_all(members, from, wanted.halted.generation, notes);
-    let apart = together(members);
-    if members.len() < 2 || bundles.len() < 2 {
-        return apart;
+    let [bundle, _, ..] = bundles.as_slice() else { return together(members) };
+    if members.len() < 2 {
+        return together(members);
     }
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| incident::judge(&bundles))) {
-        Ok(Ok(judged)) => {
-            let joint = judge::judged(&judged.report, &judged.bundle, &wanted.nodes());
-            // A node's own verdict also rests on how its launcher ended, which no bundle shows.
-            let is_weaker = judge::says_no_cause(&joint) && !judge::says_no_cause(&apart);
-            // A node has seen that the job went on after it.
-            let is_doubted = members.iter().filter_map(|member| member.judgement.as_ref()?.doubted.as_ref());
-            let is_doubted = is_doubted.into_iter().any(|cause| *cause == joint.cause);
-            let says_nothing = joint.cause.says_nothing();
-            if is_weaker || is_doubted || says_nothing { apart } else { joint }
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| crate::diagnose(&bundles, false))) {
+        Ok(Ok(diagnosis)) => {
+            let joint = judge::judged(&diagnosis.case, &diagnosis.verdict, bundle, &wanted.nodes());
+            judge::weighed(joint, members)
         }
-        _ => apart,
+        _ => together(members),
     }
 }

@@ -15,10 +15,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ringleader_hub::ledger::Ledger;
+use ringleader_knowledge::signal;
 use ringleader_model::Cause;
 use ringleader_report::quote;
 use ringleader_run::agree::{Act, Config, Decree, Local, Machine, Member, What};
 use ringleader_run::decide::Failed;
+use ringleader_run::doubt::Silence;
 use ringleader_run::effective::Span;
 use ringleader_run::journal::{self, Chosen, Journal, Record, State};
 use ringleader_run::judgement::Judgement;
@@ -36,7 +38,6 @@ use crate::failure::Failure;
 use crate::run::RunArgs;
 use crate::run::attempt::{self, Passer, Progress};
 use crate::run::council::Council;
-use crate::run::doubt::Silence;
 use crate::run::duty::{self, Duty, Found};
 use crate::run::evidence::Evidence;
 use crate::run::launch;
@@ -360,13 +361,7 @@ impl Supervisor<'_> {
 
     fn told(&self) -> Option<String> {
         let told = self.held.told.first()?;
-        let name = match told.signal {
-            1 => "SIGHUP",
-            2 => "SIGINT",
-            3 => "SIGQUIT",
-            15 => "SIGTERM",
-            _ => "a signal",
-        };
+        let name = signal::get(told.signal.into()).map_or("a signal", |signal| signal.name);
         Some(format!("{name} received on {}", self.asked.node))
     }
 
