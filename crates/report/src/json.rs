@@ -443,10 +443,15 @@ impl Report {
 }
 
 impl Verdict {
-    /// The cause as one of the list. A report of this program has no other.
+    /// The cause as one of the list.
     pub fn cause(&self) -> model::Cause {
-        model::Cause::of_id(&self.cause).unwrap_or(model::Cause::Undecided)
+        listed(&self.cause)
     }
+}
+
+/// The cause with this id. A report of this program has no other than those of the list.
+pub(crate) fn listed(id: &str) -> model::Cause {
+    model::Cause::of_id(id).unwrap_or(model::Cause::Undecided)
 }
 
 impl From<&model::Verdict> for Verdict {

@@ -60,9 +60,9 @@ pub fn render(report: &Report, look: &Look) -> String {
 
 /// `high` or `low` alone says little: `hang, high confidence`.
 pub(crate) fn headline(verdict: &Verdict) -> String {
-    match verdict.cause.as_str() {
-        "none" => "nothing wrong found".to_owned(),
-        "undecided" => "undecided".to_owned(),
+    match verdict.cause() {
+        Cause::None => "nothing wrong found".to_owned(),
+        Cause::Undecided => "undecided".to_owned(),
         cause => format!("{cause} ({}, {} confidence)", verdict.category.name(), verdict.confidence.name()),
     }
 }
@@ -190,9 +190,9 @@ pub(crate) fn others(report: &Report) -> &[Finding] {
 impl Page {
     fn verdict(&mut self, report: &Report) {
         let verdict = &report.verdict;
-        let style = match verdict.cause.as_str() {
-            "none" => Style::Green,
-            "undecided" => Style::Yellow,
+        let style = match verdict.cause() {
+            Cause::None => Style::Green,
+            Cause::Undecided => Style::Yellow,
             _ => Style::Red,
         };
         // Wrapped before it is painted: colour takes no columns.

@@ -282,7 +282,7 @@ pub(super) fn open(report: &Report) -> String {
             let _ = write!(
                 out,
                 "<li><span class=\"chip id {}\">{}</span> {}",
-                style_of(&one.cause),
+                style_of(one.cause()),
                 text(&one.cause),
                 text(&one.why)
             );

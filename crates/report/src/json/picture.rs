@@ -146,6 +146,13 @@ pub struct Candidate {
     pub command: Option<String>,
 }
 
+impl Candidate {
+    /// The cause as one of the list.
+    pub fn cause(&self) -> model::Cause {
+        super::listed(&self.cause)
+    }
+}
+
 /// Ranks that wait for others in one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Wait {
