@@ -5,6 +5,7 @@
 //! judged here. Linux alone; elsewhere every part says so.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
+pub mod above;
 mod addresses;
 mod allowed;
 #[cfg(test)]

@@ -37,6 +37,35 @@ const PROSE: &[&str] = &[
     "Protocol error",
 ];
 
+/// Errors of the file system, a server or another process: no program can prevent them, and they may be gone later.
+const OF_THE_WORLD: &[&str] = &[
+    "EIO",
+    "EAGAIN",
+    "ENOSPC",
+    "EROFS",
+    "EPIPE",
+    "ENONET",
+    "ENOLINK",
+    "ECONNRESET",
+    "ETIMEDOUT",
+    "EHOSTUNREACH",
+    "ESTALE",
+    "EDQUOT",
+];
+
+impl Errno {
+    /// Whether the cause is outside of the program that got it.
+    pub fn is_of_the_world(&self) -> bool {
+        OF_THE_WORLD.contains(&self.name)
+    }
+}
+
+/// The errnos in the message of a Python exception: `[Errno 28] No space left on device`.
+pub fn in_python(message: &str) -> impl Iterator<Item = &'static Errno> {
+    let after = message.match_indices("[Errno ").filter_map(|(at, word)| message.get(at + word.len()..));
+    after.filter_map(|rest| get(rest.split(']').next()?.parse().ok()?))
+}
+
 /// The errno of this number.
 pub fn get(number: u8) -> Option<&'static Errno> {
     ALL.binary_search_by_key(&number, |e| e.number).ok().and_then(|at| ALL.get(at))

@@ -197,6 +197,34 @@ pub struct Verdict {
     pub ranks: Vec<RankLook>,
 }
 
+/// How the process of a rank was seen in a job that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LookState {
+    /// No process of the rank is visible.
+    #[default]
+    Missing,
+    /// The kernel's letter of its state.
+    Letter(Box<str>),
+}
+
+impl LookState {
+    /// Stable name, as printed in reports.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Missing => "missing",
+            Self::Letter(letter) => letter,
+        }
+    }
+
+    /// Whether its process has ended, or is not there.
+    pub fn has_ended(&self) -> bool {
+        match self {
+            Self::Missing => true,
+            Self::Letter(letter) => matches!(&**letter, "Z" | "X"),
+        }
+    }
+}
+
 /// One rank of a job that runs, from two readings some seconds apart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RankLook {
@@ -206,8 +234,8 @@ pub struct RankLook {
     pub host: Option<Box<str>>,
     /// Process; None for a rank that is not visible.
     pub pid: Option<u32>,
-    /// State letter, or `missing`.
-    pub state: Box<str>,
+    /// How its process was seen.
+    pub state: LookState,
     /// Processor time since its start, milliseconds.
     pub cpu_ms: Option<u64>,
     /// Share of one processor between the readings.

@@ -155,13 +155,36 @@ pub struct Candidate {
     pub command: String,
 }
 
+/// Where a rank stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StandingState {
+    /// It waits in an operation.
+    Waits,
+    /// Others wait for it in an operation.
+    Behind,
+    /// It has entered an operation that an older one blocks.
+    Held,
+    /// It ended in order, or closed its communicators.
+    Ended,
+    /// It ended otherwise.
+    Gone,
+    /// State T.
+    Stopped,
+    /// State D.
+    Blocked,
+    /// It was seen, and does not wait.
+    Alive,
+    /// Nothing shows it.
+    NoRecord,
+}
+
 /// A place that some ranks share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// The ranks.
     pub ranks: RankSet,
-    /// `waits`, `behind`, `held`, `ended`, `gone`, `stopped`, `blocked`, `alive`, `no-record`.
-    pub state: &'static str,
+    /// What they do.
+    pub state: StandingState,
     /// How it ended, or how it was seen last; may be empty.
     pub fate: String,
     /// Innermost frame of the program's own code.
@@ -302,6 +325,28 @@ impl StatementRole {
             Self::Explained => "explained",
             Self::Harmless => "harmless",
         }
+    }
+}
+
+impl StandingState {
+    /// Stable name, as printed in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waits => "waits",
+            Self::Behind => "behind",
+            Self::Held => "held",
+            Self::Ended => "ended",
+            Self::Gone => "gone",
+            Self::Stopped => "stopped",
+            Self::Blocked => "blocked",
+            Self::Alive => "alive",
+            Self::NoRecord => "no-record",
+        }
+    }
+
+    /// Whether its process has ended.
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Ended | Self::Gone)
     }
 }
 

@@ -10,6 +10,7 @@ mod parts;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use ringleader_model::Cause;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -117,10 +118,10 @@ fn digest(content: &str) -> String {
 }
 
 /// Kind of chip for a cause.
-fn style_of(cause: &str) -> &'static str {
+fn style_of(cause: Cause) -> &'static str {
     match cause {
-        "none" => "good",
-        "undecided" => "warn",
+        Cause::None => "good",
+        Cause::Undecided => "warn",
         _ => "bad",
     }
 }
@@ -128,18 +129,18 @@ fn style_of(cause: &str) -> &'static str {
 fn header(out: &mut String, report: &Report) {
     let verdict = &report.verdict;
     out.push_str("<header>\n<p class=\"brand\">ringleader, diagnosis of a job</p>\n<p class=\"chips\">");
-    let style = style_of(&verdict.cause);
-    let cause = match verdict.cause.as_str() {
-        "none" => "nothing wrong found",
-        cause => cause,
+    let style = style_of(verdict.cause());
+    let cause = match verdict.cause() {
+        Cause::None => "nothing wrong found",
+        cause => cause.id(),
     };
     let _ = write!(out, "<span class=\"chip id {style}\">{}</span> ", text(cause));
-    if verdict.cause != "none" {
+    if verdict.cause() != Cause::None {
         let _ = write!(out, "<span class=\"chip\">{}</span> ", verdict.category.name());
         if crate::open::is_guess(report) {
             out.push_str("<span class=\"chip warn\">a guess</span> ");
         }
-        if verdict.cause != "undecided" {
+        if verdict.cause() != Cause::Undecided {
             let _ = write!(out, "<span class=\"chip\">{} confidence</span> ", verdict.confidence.name());
         }
     }

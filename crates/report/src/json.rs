@@ -442,6 +442,18 @@ impl Report {
     }
 }
 
+impl Verdict {
+    /// The cause as one of the list.
+    pub fn cause(&self) -> model::Cause {
+        listed(&self.cause)
+    }
+}
+
+/// The cause with this id. A report of this program has no other than those of the list.
+pub(crate) fn listed(id: &str) -> model::Cause {
+    model::Cause::of_id(id).unwrap_or(model::Cause::Undecided)
+}
+
 impl From<&model::Verdict> for Verdict {
     fn from(verdict: &model::Verdict) -> Self {
         Self {
@@ -472,7 +484,7 @@ impl From<&model::RankLook> for RankRow {
             rank: look.rank,
             host: look.host.as_deref().map(str::to_owned),
             pid: look.pid,
-            state: look.state.to_string(),
+            state: look.state.name().to_owned(),
             cpu_ms: look.cpu_ms,
             busy: look.busy.map(|share| (share * 1e3).round() / 1e3),
             place: look.place.as_ref().map(Place::from),

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use ringleader_model::Cause;
+
 use crate::Detail;
 use crate::json::{Action, Confidence, Evidence, Report};
 use crate::open;
@@ -87,7 +89,7 @@ pub fn render(report: &Report, detail: Detail) -> String {
             line(&mut out, &format!("\nEmpty: {}", code(&names)));
         }
     }
-    if !report.not_looked_at.is_empty() && verdict.cause != "undecided" && !all {
+    if !report.not_looked_at.is_empty() && verdict.cause() != Cause::Undecided && !all {
         let kinds: Vec<&str> = report.not_looked_at.iter().map(|missing| missing.kind.as_str()).collect();
         if verdict.confidence != Confidence::High {
             line(&mut out, &format!("\nNot given: {}", kinds.join(", ")));
@@ -174,7 +176,7 @@ fn open_questions(out: &mut String, report: &Report, most: usize) {
     }
     let questions = open::questions(report);
     if !questions.is_empty() {
-        let is_open = report.verdict.cause == "undecided" || open::is_guess(report);
+        let is_open = report.verdict.cause() == Cause::Undecided || open::is_guess(report);
         heading(out, if is_open { "What would decide" } else { "What would show more" });
         for open in questions {
             line(out, &format!("- {}", prose(&plain(&open.question))));

@@ -3,6 +3,8 @@
 //!
 //! The open questions of a report repeat both for readers that know neither list; here each is printed once.
 
+use ringleader_model::Cause;
+
 use crate::json::{Evidence, Finding, LookedAt, Report, Role, Statement, Undecided};
 
 /// Statements that are shown unfolded unless everything is asked for.
@@ -47,7 +49,7 @@ pub(crate) fn resembling(evidence: &[Evidence], with_weights: bool) -> Vec<Evide
 
 /// Unexplained error statements, if they keep the verdict open.
 pub(crate) fn statements(report: &Report) -> Vec<&Statement> {
-    if report.verdict.cause != "undecided" && !is_guess(report) {
+    if report.verdict.cause() != Cause::Undecided && !is_guess(report) {
         return Vec::new();
     }
     report.statements.iter().filter(|s| s.role == Role::Unexplained).collect()
@@ -106,7 +108,7 @@ pub(crate) fn nothing(report: &Report) -> Option<String> {
         matches!(entry.kind.as_str(), "not-read" | "empty" | "unknown")
             || entry.kind == "text" && entry.notes.iter().any(|note| note.text == EMPTY)
     };
-    let is_empty = report.verdict.cause == "undecided"
+    let is_empty = report.verdict.cause() == Cause::Undecided
         && report.findings.is_empty()
         && report.statements.is_empty()
         && report.looked_at.iter().all(is_blank);
@@ -130,7 +132,7 @@ pub(crate) fn nothing(report: &Report) -> Option<String> {
 
 /// What the questions are for.
 pub(crate) fn title(report: &Report) -> &'static str {
-    let is_open = report.verdict.cause == "undecided" || is_guess(report);
+    let is_open = report.verdict.cause() == Cause::Undecided || is_guess(report);
     if is_open { "what would decide" } else { "what would show more" }
 }
 

@@ -1,5 +1,7 @@
 //! The report for a terminal: verdict, proof, what to do, what else was found, what was not looked at, notes.
 
+use ringleader_model::Cause;
+
 use crate::json::{
     Action, Confidence, Culprit, Difference, Evidence, Finding, LookedAt, NotLookedAt, RankRow, Report,
     Severity, Verdict,
@@ -58,9 +60,9 @@ pub fn render(report: &Report, look: &Look) -> String {
 
 /// `high` or `low` alone says little: `hang, high confidence`.
 pub(crate) fn headline(verdict: &Verdict) -> String {
-    match verdict.cause.as_str() {
-        "none" => "nothing wrong found".to_owned(),
-        "undecided" => "undecided".to_owned(),
+    match verdict.cause() {
+        Cause::None => "nothing wrong found".to_owned(),
+        Cause::Undecided => "undecided".to_owned(),
         cause => format!("{cause} ({}, {} confidence)", verdict.category.name(), verdict.confidence.name()),
     }
 }
@@ -188,9 +190,9 @@ pub(crate) fn others(report: &Report) -> &[Finding] {
 impl Page {
     fn verdict(&mut self, report: &Report) {
         let verdict = &report.verdict;
-        let style = match verdict.cause.as_str() {
-            "none" => Style::Green,
-            "undecided" => Style::Yellow,
+        let style = match verdict.cause() {
+            Cause::None => Style::Green,
+            Cause::Undecided => Style::Yellow,
             _ => Style::Red,
         };
         // Wrapped before it is painted: colour takes no columns.
@@ -505,7 +507,7 @@ impl Page {
         if report.not_looked_at.is_empty() {
             return;
         }
-        if report.verdict.cause != "undecided" && self.look.detail != Detail::Everything {
+        if report.verdict.cause() != Cause::Undecided && self.look.detail != Detail::Everything {
             // Nothing more would make it surer.
             if report.verdict.confidence == Confidence::High {
                 return;

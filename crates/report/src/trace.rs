@@ -10,7 +10,7 @@ pub mod text;
 
 use std::collections::BTreeMap;
 
-use ringleader_model::Case;
+use ringleader_model::{Case, Cause};
 use ringleader_trace::bandwidth::SizeClass;
 use ringleader_trace::expected::{Baseline, Basis};
 use ringleader_trace::judge::{self, Advice};
@@ -72,6 +72,13 @@ pub struct Verdict {
     pub summary: String,
     /// Estimated gain, percent of the step.
     pub gain_pct: f64,
+}
+
+impl Verdict {
+    /// The cause as one of the list.
+    pub fn cause(&self) -> Cause {
+        crate::json::listed(&self.cause)
+    }
 }
 
 /// How the clocks of the ranks were aligned.

@@ -1,12 +1,12 @@
 //! The jobs of this node, separated if no process was named.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ringleader_collect::above::{self, Rankless};
 use ringleader_collect::follow::{self, Stat};
 use ringleader_collect::kin::{Job, Kin};
-use ringleader_knowledge::program;
 use ringleader_report::quote::plain;
 
 /// A job whose ranks run here.
@@ -37,87 +37,21 @@ pub(crate) fn here() -> Vec<LocalJob> {
         .collect()
 }
 
-/// Programs that start others and are themselves no rank, besides those that start ranks.
-const ABOVE: &[&str] = &[
-    "sh",
-    "bash",
-    "dash",
-    "ash",
-    "busybox",
-    "zsh",
-    "fish",
-    "ksh",
-    "tcsh",
-    "csh",
-    "tmux: server",
-    "tmux: client",
-    "screen",
-    "sshd",
-    "login",
-    "su",
-    "sudo",
-    "env",
-    "nohup",
-    "timeout",
-    "setsid",
-    "mpiexec",
-    "orterun",
-    "prterun",
-    "prted",
-    "orted",
-    "docker",
-    "podman",
-    "kubectl",
-    "containerd-shim",
-    "conmon",
-    "tini",
-    "dumb-init",
-    "systemd",
-    "init",
-];
 /// Processes and jobs that are named.
 const MAX_NAMED: usize = 8;
 
-/// Why nothing of a job is below these processes; none if it may be. They are shells or launchers, and what they have started has no
-/// rank and runs nothing that trains: a diagnosis would be about a shell that waits.
+/// Why nothing of a job is below these processes; none if it may be. A diagnosis would be about a shell that waits.
 pub(crate) fn without_ranks(pids: &[u32]) -> Option<String> {
-    let proc = Path::new("/proc");
-    let all = follow::processes(proc);
-    let is_above = |pid: &u32| {
-        all.get(pid).is_some_and(|stat| ABOVE.contains(&&*stat.command) || program::launches(&stat.command))
-    };
-    if pids.is_empty() || !pids.iter().all(is_above) {
-        return None;
-    }
-    let mut below: BTreeSet<u32> = BTreeSet::new();
-    let mut next: Vec<u32> = pids.to_vec();
-    while let Some(pid) = next.pop() {
-        if below.insert(pid) {
-            next.extend(all.iter().filter(|(_, stat)| stat.ppid == pid).map(|(child, _)| *child));
-        }
-    }
-    // What cannot be read may be one.
-    let may_be_rank = |pid: &u32| {
-        let trains = all.get(pid).is_some_and(|stat| program::trains(&stat.command));
-        trains
-            || follow::rank_env(proc, *pid).is_none_or(|env| env.rank.is_some())
-            || follow::has_gpu_code(proc, *pid) != Some(false)
-    };
-    if below.iter().any(may_be_rank) {
-        return None;
-    }
-    let named = |pid: &u32| {
-        let command = all.get(pid).map_or("", |stat| &stat.command);
-        format!("{pid} ({})", plain(command))
-    };
+    let Rankless { asked, started } = above::without_ranks(Path::new("/proc"), pids)?;
+    let named = |(pid, command): &(u32, Box<str>)| format!("{pid} ({})", plain(command));
     let more = |n: usize| if n > MAX_NAMED { format!(" and {} more", n - MAX_NAMED) } else { String::new() };
-    let asked: Vec<String> = pids.iter().map(named).collect();
-    let started: Vec<String> =
-        below.iter().filter(|pid| !pids.contains(pid)).take(MAX_NAMED).map(named).collect();
+    let asked: Vec<String> = asked.iter().map(named).collect();
+    let n_started = started.len();
+    let started: Vec<String> = started.iter().take(MAX_NAMED).map(named).collect();
     let started = if started.is_empty() {
         "it has started nothing that runs".to_owned()
     } else {
-        format!("looked at what it has started: {}{}", started.join(", "), more(below.len() - pids.len()))
+        format!("looked at what it has started: {}{}", started.join(", "), more(n_started))
     };
     let jobs = here();
     let labels: Vec<String> = jobs.iter().take(MAX_NAMED).map(|job| plain(&job.label)).collect();

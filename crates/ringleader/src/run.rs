@@ -6,17 +6,14 @@
 
 mod attempt;
 mod council;
-mod doubt;
 mod duty;
 mod evidence;
-mod judge;
 mod launch;
 mod limited;
 mod metrics;
 mod notice;
 mod preflight;
 mod printed;
-mod resume;
 mod scheduler;
 mod statement;
 mod supervisor;
@@ -31,6 +28,7 @@ use ringleader_run::holder::{self, Setup};
 use ringleader_run::journal;
 use ringleader_run::output::Bounds;
 use ringleader_run::policy::Policy;
+use ringleader_run::resume::Checkpoints;
 use ringleader_run::state::{Asked, Folder, now};
 
 use crate::command::{Subcommand, print};
@@ -257,11 +255,11 @@ impl RunArgs {
             });
         };
         let per_node = launch::per_node(&self.command, self.hub.is_some());
-        let (chosen, notes) = resume::Checkpoints::look(policy, &[], per_node).chosen(self.n_nodes());
-        for note in &notes {
+        let (chosen, remarks) = Checkpoints::look(policy, &[], per_node).chosen(self.n_nodes());
+        for remark in &remarks {
             // Standard error may be closed.
-            let _ =
-                writeln!(std::io::stderr().lock(), "ringleader: {}", ringleader_report::quote::plain(note));
+            let text = ringleader_report::quote::plain(remark.text());
+            let _ = writeln!(std::io::stderr().lock(), "ringleader: {text}");
         }
         let Some(chosen) = chosen else {
             let _ = writeln!(std::io::stderr().lock(), "ringleader: no checkpoint to start from in {dir}");

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use ringleader_model::{Case, Fact, Observation, Timeline};
+use ringleader_model::{Case, Cause, Fact, Observation, Timeline};
 use ringleader_report::trace::{TraceReport, compare, html, merged, plot, text};
 use ringleader_trace::Analysis;
 
@@ -103,8 +103,8 @@ impl Subcommand for TraceArgs {
             Format::Text => text::render(&report, &self.look.look(detail(false, false))),
         };
         print(&text)?;
-        let code = match report.verdict.cause.as_str() {
-            "undecided" => Code::Undecided,
+        let code = match report.verdict.cause() {
+            Cause::Undecided => Code::Undecided,
             _ => Code::NothingFound,
         };
         Ok(code.into())

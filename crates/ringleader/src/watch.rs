@@ -46,6 +46,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ringleader_model::Cause;
+use ringleader_watch::answer::Reason;
 use ringleader_watch::engine::Settings;
 use ringleader_watch::event::{Event, What};
 
@@ -56,7 +58,7 @@ use self::child::Running;
 use self::events::Teller;
 use self::eye::Eye;
 use self::heard::is_unheard;
-use self::incident::{Judged, Reason, ToCollect, worse};
+use self::incident::{Judged, ToCollect, worse};
 use self::late::Late;
 use self::named::named;
 use self::nan::Nan;
@@ -551,7 +553,7 @@ impl Watch {
                 let (bundle, failed) = incident::collect(&wanted, &folder)?;
                 if reason.is_a_question() {
                     let judged = incident::judge(std::slice::from_ref(&bundle))?;
-                    if !judged.answers(reason) && !spoken.is_revised_by(&judged) {
+                    if !judged.answer.answers(reason) && !spoken.is_revised_by(&judged) {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
                         return Ok::<_, Failure>(None);
@@ -579,7 +581,7 @@ impl Watch {
                     let sees_less = spoken.sees_less(judged, SAME_END);
                     if sees_less {
                         say(What::Note { text: STANDS.to_owned() });
-                    } else if judged.may_pass() {
+                    } else if judged.answer.may_pass() {
                         let _ = sender.send(Word::Waits);
                     }
                     if sees_less || spoken.passes(judged, since, hold, n_recoveries) {
@@ -652,11 +654,10 @@ impl Watch {
             Word::Judged(judged) => {
                 self.n_verdicts += 1;
                 self.start.told();
-                if let Some(late) = self.late.as_mut().filter(|_| judged.report.verdict.cause == "straggler")
-                {
+                if let Some(late) = self.late.as_mut().filter(|_| judged.answer.cause() == Cause::Straggler) {
                     late.told();
                 }
-                self.worst = worse(self.worst, &judged.report.verdict.cause);
+                self.worst = worse(self.worst, judged.answer.cause());
                 if let Some(nodes) = &self.eye.nodes {
                     nodes.record(&judged);
                 }
@@ -670,7 +671,7 @@ impl Watch {
                 self.last_incident = None;
                 self.stalled.clear();
             }
-            Word::Unjudged => self.worst = worse(self.worst, "undecided"),
+            Word::Unjudged => self.worst = worse(self.worst, Cause::Undecided),
             Word::Done => {
                 self.n_under_way = self.n_under_way.saturating_sub(1);
                 if self.n_under_way == 0 {

@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ringleader_knowledge::signal::SIGABRT;
 use ringleader_knowledge::{cause, collecting};
 use ringleader_model::{
-    Category, Cause, Confidence, Finding, Need, RankLook, RankSet, Severity, SourceId, SourceKind, Verdict,
-    Weight,
+    Category, Cause, Confidence, Finding, LookState, Need, RankLook, RankSet, Severity, SourceId, SourceKind,
+    Verdict, Weight,
 };
 
 use crate::rule::{Outcome, Rule};
@@ -104,7 +104,7 @@ fn rows(scene: &Scene<'_>) -> Vec<RankLook> {
     let looks = scene.looks();
     let missing = looks.missing().iter().map(|rank| RankLook {
         rank: rank.0,
-        state: "missing".into(),
+        state: LookState::Missing,
         apart_s: looks.apart_s(),
         ..RankLook::default()
     });
@@ -118,7 +118,7 @@ fn rows(scene: &Scene<'_>) -> Vec<RankLook> {
             rank: look.rank.0,
             host: scene.roster().culprit_rank(look.rank).host.map(|host| host.as_ref().into()),
             pid: Some(look.pid.0),
-            state: look.state.clone(),
+            state: LookState::Letter(look.state.clone()),
             cpu_ms: Some(look.cpu_ms),
             busy: Some(look.busy),
             place: look.place.clone(),

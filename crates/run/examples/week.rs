@@ -8,7 +8,7 @@
 //! again within minutes), which share of software bugs recurs at the same step, how long a restart and a person take.
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
-use ringleader_model::{Class, Confidence};
+use ringleader_model::{Cause, Class, Confidence};
 use ringleader_run::decide::{Action, Failed, Failure, Site, decide};
 use ringleader_run::effective::best_interval;
 use ringleader_run::judgement::{Culprit, Judgement};
@@ -39,11 +39,11 @@ const RIGHT: f64 = 0.90;
 const UNSURE: f64 = 0.08;
 
 /// Causes with counts: node faults, transient faults, software, and ends from outside.
-const CAUSES: [(&str, Class, f64); 4] = [
-    ("gpu-fallen-off-bus", Class::Node, 289.0),
-    ("network-link-down", Class::Transient, 44.0),
-    ("application-exception", Class::Program, 54.0),
-    ("stopped-from-outside", Class::External, 32.0),
+const CAUSES: [(Cause, Class, f64); 4] = [
+    (Cause::GpuFallenOffBus, Class::Node, 289.0),
+    (Cause::NetworkLinkDown, Class::Transient, 44.0),
+    (Cause::ApplicationException, Class::Program, 54.0),
+    (Cause::StoppedFromOutside, Class::External, 32.0),
 ];
 /// Share of node faults that recur on the same node until it is excluded.
 const STAYS: f64 = 0.5;
@@ -109,8 +109,8 @@ fn week(seed: u64, is_blind: bool) -> Outcome {
         }
         in_a_row = if kept > 0.0 { 0 } else { in_a_row + 1 };
         let (cause, class) = match sick {
-            Sick::Node => ("gpu-fallen-off-bus", Class::Node),
-            Sick::Program => ("application-exception", Class::Program),
+            Sick::Node => (Cause::GpuFallenOffBus, Class::Node),
+            Sick::Program => (Cause::ApplicationException, Class::Program),
             Sick::None => draw(&mut random),
         };
         if sick == Sick::None {
@@ -180,7 +180,7 @@ fn policy() -> Policy {
     }
 }
 
-fn draw(random: &mut Random) -> (&'static str, Class) {
+fn draw(random: &mut Random) -> (Cause, Class) {
     let all: f64 = CAUSES.iter().map(|(_, _, n)| n).sum();
     let mut at = random.unit() * all;
     for (cause, class, n) in CAUSES {
@@ -189,13 +189,13 @@ fn draw(random: &mut Random) -> (&'static str, Class) {
             return (cause, class);
         }
     }
-    ("gpu-fallen-off-bus", Class::Node)
+    (Cause::GpuFallenOffBus, Class::Node)
 }
 
-fn verdict(random: &mut Random, cause: &str, class: Class, site: &Site) -> Judgement {
+fn verdict(random: &mut Random, cause: Cause, class: Class, site: &Site) -> Judgement {
     let chance = random.unit();
     let of = |host: Option<&String>, confidence, class| Judgement {
-        cause: cause.to_owned(),
+        cause: cause.into(),
         class,
         confidence,
         culprits: vec![Culprit { host: host.cloned(), ..Culprit::default() }],

@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_model::Cause;
 use serde::{Deserialize, Serialize};
 
 use crate::decide::{Decision, Failed};
@@ -574,8 +575,14 @@ pub fn together(members: &[Member]) -> Judgement {
     let rank = |member: &&Member| {
         let judgement = member.judgement.as_ref()?;
         let is_consequence = matches!(
-            judgement.cause.as_str(),
-            "none" | "undecided" | "peer-process-died" | "network-unreachable" | "missing-rank"
+            judgement.cause.known(),
+            Some(
+                Cause::None
+                    | Cause::Undecided
+                    | Cause::PeerProcessDied
+                    | Cause::NetworkUnreachable
+                    | Cause::MissingRank
+            )
         );
         Some((!is_consequence, judgement.confidence, std::cmp::Reverse(member.node.clone())))
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringleader_model::{Class, Confidence};
+use ringleader_model::{Cause, Class, Confidence};
 use serde::{Deserialize, Serialize};
 
 use crate::judgement::{Judgement, is_same};
@@ -92,7 +92,54 @@ pub struct Decision {
     #[serde(with = "words::class")]
     pub charged: Class,
     /// Why, sentence by sentence.
-    pub why: Vec<String>,
+    pub why: Vec<Why>,
+}
+
+/// One sentence of the reasons. In files it is its text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Why {
+    /// It holds whatever becomes of the decision.
+    Said(String),
+    /// Which restart of its budget this one is. Void if the restart turns out to be impossible.
+    Budget(String),
+}
+
+impl std::ops::Deref for Why {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Said(text) | Self::Budget(text) => text,
+        }
+    }
+}
+
+impl From<String> for Why {
+    fn from(text: String) -> Self {
+        Self::Said(text)
+    }
+}
+
+impl From<Why> for String {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::Said(text) | Why::Budget(text) => text,
+        }
+    }
+}
+
+impl Decision {
+    /// The restart that was decided on is not possible.
+    pub fn stop(&mut self) {
+        self.why.retain(|why| !matches!(why, Why::Budget(_)));
+        self.action = Action::Stop;
+    }
+
+    /// Adds a reason.
+    pub fn say(&mut self, why: String) {
+        self.why.push(Why::Said(why));
+    }
 }
 
 /// Restart or stop.
@@ -128,8 +175,8 @@ impl Action {
 /// Decides. `past` are the earlier failures, oldest first; `chance` is a random number from 0 to 1.
 pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Site, chance: f64) -> Decision {
     if let Some(told) = failure.told {
-        let why =
-            vec![format!("the job was ended from outside ({told}): the supervisor does not restart it")];
+        let why = format!("the job was ended from outside ({told}): the supervisor does not restart it");
+        let why = vec![Why::Said(why)];
         return Decision { action: Action::Stop, charged: Class::External, why };
     }
     let mut why = Vec::new();
@@ -138,11 +185,15 @@ pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Si
     let pause_s = pause(policy.backoff, past, failure, chance).as_secs_f64();
     match class {
         Class::External if failure.judgement.confidence >= policy.stop_confidence => {
-            why.push(format!("{}: the job was ended from outside", failure.judgement.cause));
+            why.push(Why::Said(format!("{}: the job was ended from outside", failure.judgement.cause)));
             decision(Action::Stop, Class::External, why)
         }
         Class::External => {
-            why.push(unsure(policy, failure.judgement, "means that the job was ended from outside"));
+            why.push(Why::Said(unsure(
+                policy,
+                failure.judgement,
+                "means that the job was ended from outside",
+            )));
             budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why)
         }
         Class::Program => program(policy, past, failure, pause_s, why),
@@ -163,16 +214,14 @@ pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Si
 }
 
 /// The class of the verdict, unless the circumstances change it.
-fn effective_class(past: &[Failed], failure: &Failure<'_>, why: &mut Vec<String>) -> Class {
+fn effective_class(past: &[Failed], failure: &Failure<'_>, why: &mut Vec<Why>) -> Class {
     let judgement = failure.judgement;
     let is_first_step = failure.step.is_none_or(|step| failure.resumed_from.is_some_and(|from| step <= from));
     let had_memory = past.iter().any(|failed| failed.judgement.cause == judgement.cause);
     // The driver may hold the memory of a killed process for seconds to minutes.
-    if judgement.cause == "cuda-oom" && failure.attempt > 1 && is_first_step && !had_memory {
-        why.push(
-            "GPU memory ran out before the first step after a restart: the previous attempt may still have held it"
-                .to_owned(),
-        );
+    if judgement.cause == Cause::CudaOom && failure.attempt > 1 && is_first_step && !had_memory {
+        why.push(Why::Said("GPU memory ran out before the first step after a restart: the previous attempt may still have held it"
+                .to_owned()));
         return Class::Transient;
     }
     judgement.class
@@ -195,19 +244,19 @@ fn program(
     past: &[Failed],
     failure: &Failure<'_>,
     pause_s: f64,
-    mut why: Vec<String>,
+    mut why: Vec<Why>,
 ) -> Decision {
     let judgement = failure.judgement;
     if judgement.confidence < policy.stop_confidence {
         if !policy.stop_repeated || !is_repeated(past, failure) {
-            why.push(unsure(policy, judgement, "is a fault of the program"));
+            why.push(Why::Said(unsure(policy, judgement, "is a fault of the program")));
             return budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why);
         }
-        why.push(format!(
+        why.push(Why::Said(format!(
             "the confidence of the verdict is {}, but an earlier attempt failed at the same step with the same verdict \
              on the same line of code: that makes it certain enough",
             confidence_name(judgement.confidence)
-        ));
+        )));
     }
     let place = judgement.place();
     let is_same_step = |step: Option<u64>| step.is_none() || failure.step.is_none() || step == failure.step;
@@ -215,17 +264,21 @@ fn program(
     let times = alike.iter().filter(|failed| is_same_step(failed.step)).count() as u32 + 1;
     let at_step = failure.step.map_or_else(String::new, |step| format!(" at step {step}"));
     if times >= policy.same_place {
-        why.push(format!("{place}{at_step} for the {}: a restart would fail again", nth(times)));
+        why.push(Why::Said(format!("{place}{at_step} for the {}: a restart would fail again", nth(times))));
         return Decision { action: Action::Stop, charged: Class::Program, why };
     }
     // An error at changing steps may not return, and uses the budget for unknown failures.
     if alike.len() as u32 + 1 > times {
-        why.push(format!(
+        why.push(Why::Said(format!(
             "{place} failed at a different step before, so it is restarted as an unknown failure"
-        ));
+        )));
         return budgeted(policy, past, failure, Class::Unknown, Vec::new(), pause_s, why);
     }
-    why.push(format!("{place}{at_step} for the {}; stopped at the {}", nth(times), nth(policy.same_place)));
+    why.push(Why::Said(format!(
+        "{place}{at_step} for the {}; stopped at the {}",
+        nth(times),
+        nth(policy.same_place)
+    )));
     Decision { action: Action::Restart { without: Vec::new(), pause_s }, charged: Class::Program, why }
 }
 
@@ -245,59 +298,59 @@ fn is_repeated(past: &[Failed], failure: &Failure<'_>) -> bool {
 }
 
 /// Which nodes to exclude, and the budget to charge.
-fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<String>) -> (Vec<String>, Class) {
+fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<Why>) -> (Vec<String>, Class) {
     let judgement = failure.judgement;
     let hosts = judgement.hosts();
     let bad: Vec<String> =
         site.nodes.iter().filter(|node| hosts.iter().any(|host| is_same(host, node))).cloned().collect();
     if bad.is_empty() {
-        why.push(format!(
+        why.push(Why::Said(format!(
             "{} is a fault of a node, but the verdict names no node of this job",
             judgement.cause
-        ));
+        )));
         return (Vec::new(), Class::Node);
     }
     let names = bad.join(", ");
     if judgement.confidence < policy.exclude.confidence {
-        why.push(format!(
+        why.push(Why::Said(format!(
             "{} on {names}, but the confidence of the verdict is {}; excluding a node needs {}, so it stays",
             judgement.cause,
             confidence_name(judgement.confidence),
             confidence_name(policy.exclude.confidence)
-        ));
+        )));
         return (Vec::new(), Class::Unknown);
     }
     let n_given = site.n_given.max(site.nodes.len());
     let n_may = allowed(policy.exclude.max_share, n_given);
     if site.excluded.len() + bad.len() > n_may {
-        why.push(format!(
+        why.push(Why::Said(format!(
             "{} on {names}; it stays, since at most {n_may} of {n_given} nodes may be excluded \
              ([exclude] max_share = {}) and {} already are",
             judgement.cause,
             policy.exclude.max_share,
             site.excluded.len()
-        ));
+        )));
         return (Vec::new(), Class::Node);
     }
     let n_left = n_left(site, &bad);
     if n_left < site.min_nodes.max(1) {
         if site.requeued.is_some_and(|n| n < policy.exclude.requeue) {
-            why.push(format!(
+            why.push(Why::Said(format!(
                 "{} on {names}; {n_left} nodes would remain and the job needs {}: the scheduler is \
                  asked to requeue it on other nodes",
                 judgement.cause,
                 site.min_nodes.max(1)
-            ));
+            )));
             return (bad, Class::Node);
         }
-        why.push(format!(
+        why.push(Why::Said(format!(
             "{} on {names}; it stays, since {n_left} nodes would remain and the job needs {}",
             judgement.cause,
             site.min_nodes.max(1)
-        ));
+        )));
         return (Vec::new(), Class::Node);
     }
-    why.push(format!("{} on {names}: excluded from the next attempt", judgement.cause));
+    why.push(Why::Said(format!("{} on {names}: excluded from the next attempt", judgement.cause)));
     (bad, Class::Node)
 }
 
@@ -319,21 +372,21 @@ fn budgeted(
     class: Class,
     without: Vec<String>,
     pause_s: f64,
-    mut why: Vec<String>,
+    mut why: Vec<Why>,
 ) -> Decision {
     let stop = |why| Decision { action: Action::Stop, charged: class, why };
     let Some(budget) = policy.budget(class) else {
-        why.push(format!("no budget for {class} failures"));
+        why.push(Why::Said(format!("no budget for {class} failures")));
         return stop(why);
     };
     let since = failure.at - budget.per.as_secs_f64();
     let used = past.iter().filter(|failed| failed.charged == class && failed.at > since).count() as u32;
     let per = policy::words(budget.per);
     if used >= budget.max {
-        why.push(format!("the budget of {} {class} restarts in {per} is exhausted", budget.max));
+        why.push(Why::Said(format!("the budget of {} {class} restarts in {per} is exhausted", budget.max)));
         return stop(why);
     }
-    why.push(format!("{class} restart {} of {} in {per}", used + 1, budget.max));
+    why.push(Why::Budget(format!("{class} restart {} of {} in {per}", used + 1, budget.max)));
     Decision { action: Action::Restart { without, pause_s }, charged: class, why }
 }
 

@@ -155,7 +155,7 @@ impl History {
                     culprit.and_then(|culprit| culprit.host.clone()),
                     culprit.and_then(|culprit| culprit.gpu.clone()),
                     culprit.and_then(|culprit| culprit.rank),
-                    verdict.cause,
+                    verdict.cause.id(),
                     verdict.class.name(),
                     crate::words::confidence_name(verdict.confidence),
                     action,
@@ -264,7 +264,7 @@ fn mark_lemons(standings: &mut [Standing]) {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Class, Confidence};
+    use ringleader_model::{Cause, Class, Confidence};
 
     use super::*;
     use crate::decide::Decision;
@@ -277,7 +277,7 @@ mod tests {
             ..Culprit::default()
         };
         let verdict = Judgement {
-            cause: "gpu-fallen-off-bus".to_owned(),
+            cause: Cause::GpuFallenOffBus.into(),
             class,
             confidence: Confidence::High,
             culprits: vec![culprit],
@@ -292,7 +292,7 @@ mod tests {
             decision: Some(Decision {
                 action: Action::Restart { without, pause_s: 1.0 },
                 charged: class,
-                why: vec!["so".to_owned()],
+                why: vec!["so".to_owned().into()],
             }),
             ..Record::default()
         }

@@ -4,13 +4,17 @@ use ringleader_knowledge::cause;
 use ringleader_model::{Category, Cause, Class, Confidence};
 use serde::{Deserialize, Serialize};
 
+use crate::named::Named;
 use crate::words;
+
+/// Longest citation, bytes: other nodes receive it.
+const MAX_TEXT: usize = 400;
 
 /// Cause, class and culprits of one failed attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// Id of the cause; `none` or `undecided` if the evidence shows none.
-    pub cause: String,
+    /// The cause; `none` or `undecided` if the evidence shows none.
+    pub cause: Named,
     /// Class of the cause, which selects the action.
     #[serde(with = "words::class")]
     pub class: Class,
@@ -30,7 +34,7 @@ pub struct Judgement {
     pub bundle: Option<String>,
     /// A cause that the evidence names, but that cannot explain the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub doubted: Option<String>,
+    pub doubted: Option<Named>,
 }
 
 /// A process to blame.
@@ -63,7 +67,7 @@ impl Judgement {
     /// A judgement for a failure that could not be collected or judged, because of `why`.
     pub fn unjudged(why: &str) -> Self {
         Self {
-            cause: "undecided".to_owned(),
+            cause: Cause::Undecided.into(),
             class: Class::Unknown,
             confidence: Confidence::Low,
             summary: why.to_owned(),
@@ -115,8 +119,7 @@ fn without_ids(text: &str) -> String {
 
 /// The class of a cause among the nodes of a job. The table has the default. A setting or limit that is wrong on one
 /// node only is a fault of that node; a fault on all nodes is a fault of the program.
-pub fn class_of(id: &str, culprit_hosts: &[String], nodes: &[String]) -> Class {
-    let Some(cause) = Cause::of_id(id) else { return Class::Unknown };
+pub fn class_of(cause: Cause, culprit_hosts: &[String], nodes: &[String]) -> Class {
     let row = cause::of(cause);
     // A verdict of slowness, or no verdict, does not explain why the job failed.
     let Some(class) = row.class else { return Class::Unknown };
@@ -130,14 +133,20 @@ pub fn class_of(id: &str, culprit_hosts: &[String], nodes: &[String]) -> Class {
 }
 
 /// Whether a cause can end a job. Slowness cannot, and has no class.
-pub fn can_end(id: &str) -> bool {
-    Cause::of_id(id).is_some_and(|cause| cause::of(cause).class.is_some())
+pub fn can_end(cause: Cause) -> bool {
+    cause::of(cause).class.is_some()
 }
 
 /// Whether a cause is the end of a process, other than by a fault of its node: a process that lives has not had it.
-pub fn ends_process(id: &str) -> bool {
-    let row = Cause::of_id(id).map(cause::of);
-    row.is_some_and(|row| row.category == Category::Crash && row.class != Some(Class::Node))
+pub fn ends_process(cause: Cause) -> bool {
+    let row = cause::of(cause);
+    row.category == Category::Crash && row.class != Some(Class::Node)
+}
+
+/// The beginning of a text, as much as a citation holds.
+pub(crate) fn cut(text: &str) -> String {
+    let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.get(..end).unwrap_or_default().to_owned()
 }
 
 /// Whether two host names are the same: a report has the name up to the first dot.
@@ -158,36 +167,34 @@ mod tests {
     fn classes() {
         let four = names(&["n0", "n1", "n2.cluster", "n3"]);
         for (cause, hosts, expected) in [
-            ("process-killed", &["n1"][..], Class::Transient),
-            ("gpu-fallen-off-bus", &["n1"], Class::Node),
-            ("application-exception", &["n1"], Class::Program),
+            (Cause::ProcessKilled, &["n1"][..], Class::Transient),
+            (Cause::GpuFallenOffBus, &["n1"], Class::Node),
+            (Cause::ApplicationException, &["n1"], Class::Program),
             // A wrong limit on one node is that node's fault.
-            ("memlock-limit", &["n2"], Class::Node),
-            ("memlock-limit", &["n0", "n1", "n2", "n3"], Class::Program),
-            ("fabric-manager-down", &["n0", "n1", "n2", "n3"], Class::Program),
+            (Cause::MemlockLimit, &["n2"], Class::Node),
+            (Cause::MemlockLimit, &["n0", "n1", "n2", "n3"], Class::Program),
+            (Cause::FabricManagerDown, &["n0", "n1", "n2", "n3"], Class::Program),
             // Slowness does not explain a failure.
-            ("straggler", &["n1"], Class::Unknown),
-            ("none", &[], Class::Unknown),
-            ("undecided", &[], Class::Unknown),
-            ("no-such-cause", &[], Class::Unknown),
+            (Cause::Straggler, &["n1"], Class::Unknown),
+            (Cause::None, &[], Class::Unknown),
+            (Cause::Undecided, &[], Class::Unknown),
         ] {
             assert_eq!(class_of(cause, &names(hosts), &four), expected, "{cause} {hosts:?}");
         }
         let one = names(&["n0"]);
-        assert_eq!(class_of("memlock-limit", &one, &one), Class::Program);
-        assert_eq!(class_of("gpu-fallen-off-bus", &one, &one), Class::Node);
+        assert_eq!(class_of(Cause::MemlockLimit, &one, &one), Class::Program);
+        assert_eq!(class_of(Cause::GpuFallenOffBus, &one, &one), Class::Node);
     }
 
     #[test]
     fn what_can_end_a_job() {
         for (cause, can, ends) in [
-            ("application-exception", true, true),
-            ("skipped-collective", true, false),
-            ("gpu-fallen-off-bus", true, false),
-            ("straggler", false, false),
-            ("data-loading-bound", false, false),
-            ("none", false, false),
-            ("no-such-cause", false, false),
+            (Cause::ApplicationException, true, true),
+            (Cause::SkippedCollective, true, false),
+            (Cause::GpuFallenOffBus, true, false),
+            (Cause::Straggler, false, false),
+            (Cause::DataLoadingBound, false, false),
+            (Cause::None, false, false),
         ] {
             assert_eq!((can_end(cause), ends_process(cause)), (can, ends), "{cause}");
         }

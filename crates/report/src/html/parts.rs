@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use ringleader_model::Cause;
+
 use super::{spaced, style_of, text};
 use crate::json::{
     Action, Context, Evidence, Finding, Impact, Report, Role, Severity, Span, SpanState, Statement,
@@ -273,14 +275,14 @@ pub(super) fn against(report: &Report) -> String {
 /// Candidates, the statements that nothing explains, and the questions whose answers would decide.
 pub(super) fn open(report: &Report) -> String {
     let mut out = String::new();
-    let is_undecided = report.verdict.cause == "undecided";
+    let is_undecided = report.verdict.cause() == Cause::Undecided;
     if !report.candidates.is_empty() {
         out.push_str("<h3>Possible causes, most likely first</h3>\n<ol class=\"steps\">\n");
         for one in &report.candidates {
             let _ = write!(
                 out,
                 "<li><span class=\"chip id {}\">{}</span> {}",
-                style_of(&one.cause),
+                style_of(one.cause()),
                 text(&one.cause),
                 text(&one.why)
             );

@@ -146,6 +146,13 @@ pub struct Candidate {
     pub command: Option<String>,
 }
 
+impl Candidate {
+    /// The cause as one of the list.
+    pub fn cause(&self) -> model::Cause {
+        super::listed(&self.cause)
+    }
+}
+
 /// Ranks that wait for others in one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Wait {
@@ -454,7 +461,7 @@ pub(super) fn ranks(picture: &model::Picture) -> Vec<RankRow> {
                 rank: rank.0,
                 host: member.and_then(|m| m.host.as_deref()).map(str::to_owned),
                 pid: member.and_then(|m| m.pid).map(|pid| pid.0),
-                state: standing.state.to_owned(),
+                state: standing.state.name().to_owned(),
                 cpu_ms: None,
                 busy: None,
                 place: standing.place.as_ref().map(Place::from),

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use ringleader_model::Cause;
+
 use super::{Axis, RankTime, TraceReport};
 use crate::Look;
 
@@ -32,8 +34,8 @@ pub fn render(report: &TraceReport, look: &Look) -> String {
     axes(&mut out, report);
     let worth: Vec<_> = report.advice.iter().filter(|a| a.worth).collect();
     if worth.is_empty() {
-        let nothing = match verdict.cause.as_str() {
-            "none" => "Nothing to gain: no single change makes a step 5 % shorter.",
+        let nothing = match verdict.cause() {
+            Cause::None => "Nothing to gain: no single change makes a step 5 % shorter.",
             _ => "Nothing is advised.",
         };
         let _ = writeln!(out, "\n{nothing}");

@@ -1,13 +1,16 @@
 //! Output of one attempt while it runs: forwarded to our own output, and searched for training steps.
 
 use std::collections::VecDeque;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use ringleader_evidence::{Limits, Scratch};
+use ringleader_model::Case;
 use ringleader_run::effective::Span;
 use ringleader_run::output::{Position, Reader, STREAMS};
 use ringleader_run::state::{Folder, now};
@@ -23,6 +26,8 @@ const NOTE: Duration = Duration::from_millis(500);
 const MAX_LINE: usize = 8 << 10;
 /// Number of recent pauses between steps that are kept.
 const MAX_PAUSES: usize = 200;
+/// Part of each file of the output that is read for what it states, bytes.
+const MAX_OUTPUT: u64 = 16 << 20;
 
 /// Up to where an attempt's output has been forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -238,6 +243,22 @@ impl Progress {
         let longest = self.pauses.iter().max().copied().unwrap_or_default();
         if self.counters.last().is_none() { floor * 10 } else { (longest * 5).max(floor) }
     }
+}
+
+/// What the output of an attempt states, as the readers see it. Of a long file its beginning.
+pub(crate) fn facts(path: &Path) -> Case {
+    let (mut scratch, limits) = (Scratch::default(), Limits::default());
+    let mut read = |file: &PathBuf| {
+        let name = file.file_name()?.to_string_lossy().into_owned();
+        let mut input = File::open(file).ok()?.take(MAX_OUTPUT);
+        Some(ringleader_evidence::read(&name, &mut input, &mut scratch, &limits))
+    };
+    let mut read_all = || {
+        let files = ringleader_run::output::files(path);
+        ringleader_evidence::merge(files.iter().filter_map(&mut read).collect())
+    };
+    // A bug of a reader must not end the supervisor.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut read_all)).unwrap_or_default()
 }
 
 /// Files of an attempt that are evidence.

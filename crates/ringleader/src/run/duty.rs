@@ -5,18 +5,20 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use ringleader_run::agree::{Decree, Judged, Machine, Member, Out, What, World, first_traceback, together};
-use ringleader_run::decide::{self, Action, Decision, Failed, Failure, Site};
+use ringleader_model::Cause;
+use ringleader_run::agree::together;
+use ringleader_run::doubt::{self, Silence};
+use ringleader_run::judge;
 use ringleader_run::judgement::Judgement;
-use ringleader_run::policy::Policy;
+use ringleader_run::next::{self, Moment, Next, ToDecide};
+use ringleader_run::resume::{Checkpoints, Remark};
 use ringleader_run::state::now;
 use ringleader_run::tree;
 use rustix::process::Signal;
 
-use crate::run::doubt::{self, Silence};
+use crate::Diagnosis;
+use crate::failure::Failure;
 use crate::run::evidence::{self, Evidence};
-use crate::run::judge;
-use crate::run::resume::Checkpoints;
 use crate::watch::incident::{self, ToCollect};
 
 /// Interval between checks while processes end.
@@ -57,7 +59,7 @@ pub(crate) struct Found {
     /// The report for people.
     pub(crate) text: String,
     /// The cause in that report; the verdict also rests on what is not in the evidence.
-    pub(crate) cause: String,
+    pub(crate) cause: Cause,
     /// Ranks of this node that were observed running.
     pub(crate) ranks: Vec<u32>,
     /// Why the verdict does not explain the job's silence.
@@ -78,20 +80,23 @@ pub(crate) fn collect(
             let (bundle, _) = incident::collect(&wanted, &folder)?;
             // If it cannot be shared, this node's verdict still counts.
             let _ = share.map(|(evidence, generation)| evidence.share(generation, &bundle));
-            incident::judge(&[bundle])
+            let diagnosis = crate::diagnose(std::slice::from_ref(&bundle), false)?;
+            let report = diagnosis.report();
+            Ok::<_, Failure>((diagnosis, report, bundle))
         }));
         let unjudged = |why: String| Found {
             judgement: Judgement::unjudged(&why),
             text: String::new(),
-            cause: String::new(),
+            cause: Cause::Undecided,
             ranks: ranks.clone(),
             doubt: None,
         };
         match outcome {
-            Ok(Ok(judged)) => {
-                let judgement = judge::judged(&judged.report, &judged.bundle, &nodes);
-                let doubt = silence.and_then(|silence| doubt::of(&judged.report, &judgement, &silence));
-                let (text, cause) = (shown(&judged.report), judged.report.verdict.cause.clone());
+            Ok(Ok((diagnosis, report, bundle))) => {
+                let Diagnosis { case, verdict, picture } = &diagnosis;
+                let judgement = judge::judged(case, verdict, &bundle, &nodes);
+                let doubt = silence.and_then(|silence| doubt::of(verdict, picture, &judgement, &silence));
+                let (text, cause) = (shown(&report), verdict.cause);
                 Found { judgement, text, cause, ranks: ranks.clone(), doubt }
             }
             Ok(Err(failure)) => unjudged(failure.message()),
@@ -197,187 +202,18 @@ fn newest(dir: Option<&Path>) -> Option<(SystemTime, u64)> {
     found
 }
 
-/// Input of a decision.
-pub(crate) struct ToDecide {
-    pub(crate) policy: Policy,
-    pub(crate) past: Vec<Failed>,
-    pub(crate) halted: Decree,
-    pub(crate) members: Vec<Member>,
-    pub(crate) fit: Vec<String>,
-    /// Those that were excluded until now.
-    pub(crate) back: Vec<String>,
-    pub(crate) n_nodes: usize,
-    pub(crate) min_nodes: usize,
-    pub(crate) resumed_from: Option<u64>,
-    /// Ranks on each node by the command line.
-    pub(crate) per_node: Option<u32>,
-    /// Waiting for further nodes is over.
-    pub(crate) is_late: bool,
-    /// This node.
-    pub(crate) node: String,
-    /// Access to the evidence of other nodes.
-    pub(crate) evidence: Option<Evidence>,
-    /// A verdict for tests.
-    pub(crate) planted: Option<PathBuf>,
-}
-
-/// Outcome of a decision.
-pub(crate) enum Next {
-    /// The next decree, and remarks.
-    Decree(Box<Decree>, Vec<String>),
-    /// Further nodes are waited for, and why.
-    Wait(String),
-}
-
-/// Judges the evidence of all nodes and decides.
-pub(crate) fn decide(wanted: ToDecide) -> Duty<Next> {
-    Duty::begin(move || next(&wanted))
-}
-
-fn next(wanted: &ToDecide) -> Next {
-    let nodes = nodes_of(&wanted.halted);
-    let mut notes = Vec::new();
-    let mut verdict =
-        planted(wanted.planted.as_deref()).unwrap_or_else(|| judged_together(wanted, &nodes, &mut notes));
-    let lost: Vec<String> = nodes
-        .iter()
-        .filter(|node| !wanted.members.iter().any(|member| member.node == **node))
-        .cloned()
-        .collect();
-    if !lost.is_empty() {
-        verdict = lost_nodes(&lost, verdict);
-    }
-    let step = wanted.members.iter().filter_map(|member| member.step).max();
-    let told = wanted.members.iter().find_map(|member| member.told.clone());
-    let traceback = first_traceback(&wanted.members);
-    let failure = Failure {
-        attempt: wanted.halted.generation as u32,
-        at: now(),
-        judgement: &verdict,
-        told: told.as_deref(),
-        step,
-        resumed_from: wanted.resumed_from,
-    };
-    let fit_of: Vec<String> = wanted.fit.iter().filter(|node| nodes.contains(node)).cloned().collect();
-    let spares: Vec<String> = wanted.fit.iter().filter(|node| !nodes.contains(node)).cloned().collect();
-    let n_given = wanted.fit.len().max(nodes.len() + spares.len()) + wanted.halted.excluded.len();
-    let is_alone = wanted.n_nodes <= 1 && spares.is_empty();
-    let worlds = worlds(wanted, &nodes);
-    let checkpoints = Checkpoints::look(&wanted.policy, &worlds, wanted.per_node);
-    let n_least = checkpoints.least(wanted.min_nodes.max(1), wanted.n_nodes.max(1));
-    let site = Site {
-        nodes: if is_alone {
-            nodes.clone()
-        } else {
-            nodes.iter().filter(|node| fit_of.contains(node) || lost.contains(node)).cloned().collect()
-        },
-        spares,
-        excluded: wanted.halted.excluded.clone(),
-        min_nodes: n_least,
-        n_given,
-        requeued: requeued(),
-    };
-    let mut decision = decide::decide(&wanted.policy, &wanted.past, &failure, &site, chance());
-    if verdict.class == ringleader_model::Class::Node {
-        decision.why.extend(checkpoints.reason(wanted.min_nodes.max(1), n_least));
-    }
-    if wanted.fit.len() < wanted.min_nodes.max(1) && matches!(decision.action, Action::Restart { .. }) {
-        stop_short(&mut decision, wanted);
-    }
-    if matches!(decision.action, Action::Restart { .. }) && !wanted.back.is_empty() {
-        let names = wanted.back.join(", ");
-        decision
-            .why
-            .push(format!("{names}: was left out, has passed the preflight check again and may join"));
-    }
-    let mut size = Ok(wanted.n_nodes.max(1));
-    if let Action::Restart { without, .. } = &decision.action
-        && !is_alone
-    {
-        let n_fit = wanted.fit.iter().filter(|node| !without.contains(node)).count();
-        size = checkpoints.nodes(wanted.min_nodes.max(1), n_fit.min(wanted.n_nodes.max(1)));
-    }
-    match &size {
-        // The missing nodes may return.
-        Err(why) if !wanted.is_late => return Next::Wait(why.clone()),
-        Err(why) => {
-            stop(&mut decision);
-            decision.why.push(why.clone());
-        }
-        Ok(_) => {}
-    }
-    let mut excluded = wanted.halted.excluded.clone();
-    let what = match &decision.action {
-        Action::Requeue { .. } | Action::Stop => What::Stop,
-        Action::Restart { without, pause_s } => {
-            excluded.extend(without.iter().cloned());
-            let joins = |node: &&String| !excluded.contains(node);
-            let size = size.unwrap_or(wanted.n_nodes.max(1));
-            let nodes: Vec<String> = wanted.fit.iter().filter(joins).take(size).cloned().collect();
-            let (checkpoint, said) = checkpoints.chosen(nodes.len());
-            notes.extend(said);
-            What::Run { nodes, pause_s: *pause_s, checkpoint }
-        }
-    };
-    let why = decision.why.clone();
-    let mut decree = Machine::next(&wanted.halted, what, excluded, why);
-    decree.worlds = worlds;
-    decree.outs = Out::with(&wanted.halted.outs, decision.action.without(), &lost, failure.at);
-    let failed = Failed {
-        attempt: failure.attempt,
-        at: failure.at,
-        judgement: verdict.clone(),
-        charged: decision.charged,
-        step,
-        resumed_from: wanted.resumed_from,
-    };
-    decree.past = decide::remembered(&wanted.past, failed);
-    decree.judged =
-        Some(Box::new(Judged { verdict, decision, step, told, by: wanted.node.clone(), traceback }));
-    Next::Decree(Box::new(decree), notes)
-}
-
-/// There is no evidence of the cause, but the whole job has seen that these nodes are gone.
-fn lost_nodes(lost: &[String], verdict: Judgement) -> Judgement {
-    let culprit =
-        |node: &String| ringleader_run::judgement::Culprit { host: Some(node.clone()), ..Default::default() };
-    Judgement {
-        cause: "node-lost".to_owned(),
-        class: ringleader_model::Class::Node,
-        confidence: ringleader_model::Confidence::High,
-        summary: format!("{}: its supervisor is silent and the job hangs", lost.join(", ")),
-        culprits: lost.iter().map(culprit).collect(),
-        ..verdict
-    }
-}
-
-/// The restart that was decided on is not possible.
-fn stop(decision: &mut Decision) {
-    let restart = format!("{} restart ", decision.charged);
-    decision.why.retain(|why| !why.starts_with(&restart));
-    decision.action = Action::Stop;
-}
-
-/// Too few nodes can join: the job stops.
-fn stop_short(decision: &mut Decision, wanted: &ToDecide) {
-    stop(decision);
-    let least = wanted.min_nodes.max(1);
-    decision.why.push(format!("{} nodes can join the next attempt; it needs {least}", wanted.fit.len()));
-    let unfit = wanted.members.iter().filter_map(|member| Some((&member.node, member.unfit.as_ref()?)));
-    decision.why.extend(unfit.map(|(node, why)| format!("{node}: {why}")));
-}
-
-fn nodes_of(halted: &Decree) -> Vec<String> {
-    match &halted.what {
-        What::Halt { nodes, .. } | What::Run { nodes, .. } => nodes.clone(),
-        What::Done | What::Stop => Vec::new(),
-    }
-}
-
-/// The sizes of the attempts, including the halted one.
-fn worlds(wanted: &ToDecide, nodes: &[String]) -> Vec<World> {
-    let ranks = wanted.members.iter().filter_map(|member| member.ranks).max();
-    World::with(&wanted.halted.worlds, ranks.map(|ranks| World { nodes: nodes.len(), ranks }))
+/// Judges the evidence of all nodes and decides. `from`: access to the evidence of other nodes; `verdict`: a file with one, for tests.
+pub(crate) fn decide(wanted: ToDecide, from: Option<Evidence>, verdict: Option<PathBuf>) -> Duty<Next> {
+    Duty::begin(move || {
+        let mut notes = Vec::new();
+        let verdict = planted(verdict.as_deref())
+            .unwrap_or_else(|| judged_together(&wanted, from.as_ref(), &mut notes));
+        let worlds = wanted.worlds();
+        let checkpoints = Checkpoints::look(&wanted.policy, &worlds, wanted.per_node);
+        let moment = Moment { at: now(), chance: chance(), requeued: requeued() };
+        let remarks = notes.into_iter().map(Remark::Other).collect();
+        next::next(&wanted, verdict, checkpoints, moment, remarks)
+    })
 }
 
 /// How often Slurm has requeued this job; None without a scheduler that could.
@@ -403,24 +239,18 @@ fn planted(path: Option<&Path>) -> Option<Judgement> {
 
 /// Judges the bundles of all nodes as one job: those readable from here, and those that their nodes put into the hub.
 /// If there is only one, the most certain verdict of all nodes counts.
-fn judged_together(wanted: &ToDecide, nodes: &[String], notes: &mut Vec<String>) -> Judgement {
+fn judged_together(wanted: &ToDecide, from: Option<&Evidence>, notes: &mut Vec<String>) -> Judgement {
     let members = &wanted.members;
-    let bundles = evidence::of_all(members, wanted.evidence.as_ref(), wanted.halted.generation, notes);
-    let apart = together(members);
-    if members.len() < 2 || bundles.len() < 2 {
-        return apart;
+    let bundles = evidence::of_all(members, from, wanted.halted.generation, notes);
+    let [bundle, _, ..] = bundles.as_slice() else { return together(members) };
+    if members.len() < 2 {
+        return together(members);
     }
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| incident::judge(&bundles))) {
-        Ok(Ok(judged)) => {
-            let joint = judge::judged(&judged.report, &judged.bundle, nodes);
-            // A node's own verdict also rests on how its launcher ended, which no bundle shows.
-            let is_weaker = judge::says_no_cause(&joint) && !judge::says_no_cause(&apart);
-            // A node has seen that the job went on after it.
-            let is_doubted = members.iter().filter_map(|member| member.judgement.as_ref()?.doubted.as_ref());
-            let is_doubted = is_doubted.into_iter().any(|cause| *cause == joint.cause);
-            let says_nothing = matches!(joint.cause.as_str(), "none" | "undecided");
-            if is_weaker || is_doubted || says_nothing { apart } else { joint }
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| crate::diagnose(&bundles, false))) {
+        Ok(Ok(diagnosis)) => {
+            let joint = judge::judged(&diagnosis.case, &diagnosis.verdict, bundle, &wanted.nodes());
+            judge::weighed(joint, members)
         }
-        _ => apart,
+        _ => together(members),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use ringleader_model::Cause;
 use ringleader_run::agree::{Decree, Judged, What};
 
 /// The decision, its verdict and its evidence. `own`: cause and text of this node's own report on the attempt.
-pub(crate) fn of(decree: &Decree, judged: &Judged, own: Option<(&str, &str)>) -> String {
+pub(crate) fn of(decree: &Decree, judged: &Judged, own: Option<(Cause, &str)>) -> String {
     let verdict = &judged.verdict;
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -51,7 +52,7 @@ pub(crate) fn of(decree: &Decree, judged: &Judged, own: Option<(&str, &str)>) ->
         }
     }
     if let Some((cause, text)) = own.filter(|(_, text)| !text.is_empty()) {
-        let differs = cause != verdict.cause;
+        let differs = verdict.cause != cause;
         let note = if differs {
             "; the decision also rests on other nodes and on how the launcher ended"
         } else {

@@ -15,13 +15,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ringleader_hub::ledger::Ledger;
+use ringleader_knowledge::signal;
+use ringleader_model::Cause;
 use ringleader_report::quote;
 use ringleader_run::agree::{Act, Config, Decree, Local, Machine, Member, What};
 use ringleader_run::decide::Failed;
+use ringleader_run::doubt::Silence;
 use ringleader_run::effective::Span;
 use ringleader_run::journal::{self, Chosen, Journal, Record, State};
 use ringleader_run::judgement::Judgement;
+use ringleader_run::next::{Next, ToDecide};
 use ringleader_run::policy::Policy;
+use ringleader_run::resume::{Checkpoints, Remark};
 use ringleader_run::state::{Asked, Ended, Folder, Held, Order, now};
 use ringleader_run::store::{Alone, Shared, Store};
 use ringleader_watch::engine::Settings;
@@ -33,13 +38,11 @@ use crate::failure::Failure;
 use crate::run::RunArgs;
 use crate::run::attempt::{self, Passer, Progress};
 use crate::run::council::Council;
-use crate::run::doubt::Silence;
-use crate::run::duty::{self, Duty, Found, Next};
+use crate::run::duty::{self, Duty, Found};
 use crate::run::evidence::Evidence;
 use crate::run::launch;
 use crate::run::notice;
 use crate::run::preflight::Examination;
-use crate::run::resume::Checkpoints;
 use crate::watch::agent::{Agent, Target};
 use crate::watch::eye::Eye;
 use crate::watch::nodes::Nodes;
@@ -106,7 +109,7 @@ struct Running {
 /// The report of this node on one failure, and its cause.
 struct Own {
     attempt: u32,
-    cause: String,
+    cause: Cause,
     text: String,
 }
 
@@ -358,13 +361,7 @@ impl Supervisor<'_> {
 
     fn told(&self) -> Option<String> {
         let told = self.held.told.first()?;
-        let name = match told.signal {
-            1 => "SIGHUP",
-            2 => "SIGINT",
-            3 => "SIGQUIT",
-            15 => "SIGTERM",
-            _ => "a signal",
-        };
+        let name = signal::get(told.signal.into()).map_or("a signal", |signal| signal.name);
         Some(format!("{name} received on {}", self.asked.node))
     }
 
@@ -512,22 +509,22 @@ impl Supervisor<'_> {
         let checkpoints =
             Checkpoints::look(&self.policy, &[], launch::per_node(&self.asked.argv, self.args.hub.is_some()));
         let n_least = if self.args.hub.is_none() { 1 } else { self.args.n_least().min(nodes.len()) };
-        let notes = match checkpoints.nodes(n_least, nodes.len()) {
+        let remarks = match checkpoints.nodes(n_least, nodes.len()) {
             Ok(size) => {
                 nodes.truncate(size);
-                let (chosen, notes) = checkpoints.chosen(size);
+                let (chosen, remarks) = checkpoints.chosen(size);
                 *checkpoint = chosen;
-                notes
+                remarks
             }
             Err(why) => {
                 (decree.generation, decree.what) = (0, What::Stop);
                 decree.why.push(why.clone());
-                vec![why]
+                vec![Remark::Other(why)]
             }
         };
         if self.decided == 0 {
-            for note in &notes {
-                self.say(note);
+            for remark in &remarks {
+                self.say(remark.text());
             }
         }
         self.decided = self.decided.max(1);
@@ -672,7 +669,7 @@ impl Supervisor<'_> {
         self.decided = halted.seq + 1;
         let is_alone = self.args.hub.is_none();
         let n_nodes = if is_alone { 1 } else { self.args.n_nodes() };
-        self.deciding = Some(duty::decide(duty::ToDecide {
+        let wanted = ToDecide {
             policy: self.policy.clone(),
             past: self.past(&halted),
             halted,
@@ -684,10 +681,10 @@ impl Supervisor<'_> {
             per_node: launch::per_node(&self.asked.argv, self.args.hub.is_some()),
             is_late: is_late || is_alone,
             node: self.asked.node.clone(),
-            evidence: self.evidence(),
             resumed_from: self.chosen.as_ref().and_then(|chosen| chosen.step),
-            planted: self.args.unstable_verdict.clone(),
-        }));
+        };
+        let planted = self.args.unstable_verdict.clone();
+        self.deciding = Some(duty::decide(wanted, self.evidence(), planted));
     }
 
     /// The failures that all nodes know; after a requeue, which has a hub of its own, those of this node's journal.
@@ -707,15 +704,17 @@ impl Supervisor<'_> {
                 }
                 self.waits_for = Some(Waits { why, until: Instant::now() + ASK_AGAIN });
             }
-            Some(Next::Decree(mut decree, notes)) => {
+            Some(Next::Decree(mut decree, remarks)) => {
                 self.waits_for = None;
                 decree.at = now();
                 // What concerns a chosen checkpoint is told together with it.
                 let has_chosen = matches!(&decree.what, What::Run { checkpoint: Some(_), .. });
-                let is_told =
-                    |note: &String| decree.why.contains(note) || has_chosen && note.starts_with("checkpoint");
-                for note in notes.iter().filter(|note| !is_told(note)) {
-                    self.say(note);
+                let is_told = |remark: &Remark| match remark {
+                    Remark::OfChoice(_) if has_chosen => true,
+                    Remark::OfChoice(text) | Remark::Other(text) => decree.why.contains(text),
+                };
+                for remark in remarks.iter().filter(|remark| !is_told(remark)) {
+                    self.say(remark.text());
                 }
                 self.council.propose(*decree);
                 // If the proposal fails, the decision is made again.

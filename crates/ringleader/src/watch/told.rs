@@ -22,7 +22,7 @@ const WORK_PERCENT: u64 = 50;
 const MEASURED: Duration = Duration::from_secs(1);
 /// Said where a later look finds no cause.
 pub(super) const STANDS: &str = "another look at the same stall shows no more: the verdict before it stands";
-/// [`Judged::worth`] of a verdict that nothing can better.
+/// `Answer::worth` of a verdict that nothing can better.
 pub(super) const SUREST: u8 = 3;
 
 /// Shared with the threads of incidents.
@@ -58,10 +58,10 @@ impl Told {
 
     /// A verdict is told.
     pub(super) fn tell(&self, judged: &Judged) {
-        self.best.fetch_max(judged.worth(), Ordering::Relaxed);
+        self.best.fetch_max(judged.answer.worth(), Ordering::Relaxed);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         *self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner) =
-            if judged.may_pass() { judged.ranks().collect() } else { Vec::new() };
+            if judged.answer.may_pass() { judged.answer.ranks().to_vec() } else { Vec::new() };
     }
 
     /// The last verdict named a rank that was elsewhere. Such a rank may fail there, which then explains the stall.
@@ -72,15 +72,16 @@ impl Told {
     /// Whether a verdict at the end says that a rank that was elsewhere has failed there.
     pub(super) fn is_revised_by(&self, judged: &Judged) -> bool {
         let elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
-        judged.is_failure_of_a_process()
-            && judged.ranks().next().is_some()
-            && judged.ranks().all(|r| elsewhere.contains(&r))
+        let ranks = judged.answer.ranks();
+        judged.answer.is_failure_of_a_process()
+            && !ranks.is_empty()
+            && ranks.iter().all(|rank| elsewhere.contains(rank))
     }
 
     /// A look at the same stall, within `same` of the verdict before it, sees less: its ranks are ending by then.
     pub(super) fn sees_less(&self, judged: &Judged, same: Duration) -> bool {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        judged.worth() == 0 && self.best() > 0 && last.is_some_and(|at| at.elapsed() < same)
+        judged.answer.worth() == 0 && self.best() > 0 && last.is_some_and(|at| at.elapsed() < same)
     }
 
     /// The number of recoveries so far, for [`Self::persists`].
@@ -90,11 +91,11 @@ impl Told {
 
     /// Waits for what a verdict names to end by itself, where it may; whether it did. As [`Self::persists`].
     pub(super) fn passes(&self, judged: &Judged, since: Instant, hold: Duration, before: u32) -> bool {
-        if !judged.may_pass() {
+        if !judged.answer.may_pass() {
             return false;
         }
         let effort = Effort::new(&judged.report.verdict.culprits);
-        let hold = judged.hold(hold);
+        let hold = judged.answer.hold(hold);
         if !self.persists(since, hold, before) {
             return true;
         }

@@ -6,7 +6,7 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::{End, Fate, Killer, Life};
 use ringleader_correlate::track::Origin;
 use ringleader_correlate::waits::graph::FrontKind;
-use ringleader_model::{Frame, FrameOwner, Rank, StackNode, Standing, user_frame};
+use ringleader_model::{Frame, FrameOwner, Rank, StackNode, Standing, StandingState, user_frame};
 
 use super::calls::{decisive, kind_of, operation};
 
@@ -20,60 +20,64 @@ const MAX_NODES: usize = 400;
 
 /// Where each rank is; the accused and those that do not wait first. Empty if nothing is known of any.
 pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
-    let mut at: BTreeMap<Rank, Standing> = BTreeMap::new();
-    let fresh = |rank: Rank| Standing {
-        ranks: std::iter::once(rank).collect(),
-        state: "",
-        fate: String::new(),
-        place: None,
-        doing: String::new(),
-    };
+    let mut at: BTreeMap<Rank, Row> = BTreeMap::new();
     in_calls(scene, &mut |rank, state, doing, place| {
-        let row = at.entry(rank).or_insert_with(|| fresh(rank));
+        let row = at.entry(rank).or_default();
         // The operation in which it waits is more informative than the one in which others wait for it.
-        if row.state.is_empty() || state == "waits" {
-            (row.state, row.doing) = (state, doing);
+        if row.state.is_none() || state == StandingState::Waits {
+            (row.state, row.doing) = (Some(state), doing);
             row.place = place.or(row.place.take());
         }
     });
     for (rank, condition) in scene.conditions().all() {
-        let row = at.entry(rank).or_insert_with(|| fresh(rank));
+        let row = at.entry(rank).or_default();
         if let Some(stand) = &condition.stand {
             row.place = stand.place().cloned().or(row.place.take());
         }
         let busy = condition.busy().map(|busy| busy.words());
-        if let Some(busy) = busy.filter(|_| row.state != "waits") {
+        if let Some(busy) = busy.filter(|_| row.state != Some(StandingState::Waits)) {
             row.doing = if row.doing.is_empty() { busy } else { format!("{busy}; {}", row.doing) };
         }
     }
     for (rank, fate) in scene.fates().all() {
-        let row = at.entry(rank).or_insert_with(|| fresh(rank));
+        let row = at.entry(rank).or_default();
         row.fate = words(fate);
         let halted = match fate.life() {
-            Life::Stopped => Some("stopped"),
-            Life::Blocked => Some("blocked"),
+            Life::Stopped => Some(StandingState::Stopped),
+            Life::Blocked => Some(StandingState::Blocked),
             Life::Zombie | Life::Absent | Life::Closed => match fate.end() {
-                End::InOrder | End::Untold if fate.life() == Life::Closed => Some("ended"),
-                End::InOrder => Some("ended"),
-                _ => Some("gone"),
+                End::InOrder | End::Untold if fate.life() == Life::Closed => Some(StandingState::Ended),
+                End::InOrder => Some(StandingState::Ended),
+                _ => Some(StandingState::Gone),
             },
             Life::Alive | Life::Unseen => None,
         };
-        if let Some(halted) = halted {
-            row.state = halted;
-        }
+        row.state = halted.or(row.state);
     }
-    at.retain(|_, row| !row.state.is_empty() || !row.fate.is_empty() || row.place.is_some());
+    at.retain(|_, row| row.state.is_some() || !row.fate.is_empty() || row.place.is_some());
     if at.is_empty() {
         return Vec::new();
-    }
-    for row in at.values_mut().filter(|row| row.state.is_empty()) {
-        row.state = if row.place.is_some() { "alive" } else { "no-record" };
     }
     fold(at, accused)
 }
 
-type Tell<'t> = dyn FnMut(Rank, &'static str, String, Option<Frame>) + 't;
+/// Where one rank is, as far as it is known.
+#[derive(Default)]
+struct Row {
+    state: Option<StandingState>,
+    fate: String,
+    place: Option<Frame>,
+    doing: String,
+}
+
+impl Row {
+    fn state(&self) -> StandingState {
+        let unknown = if self.place.is_some() { StandingState::Alive } else { StandingState::NoRecord };
+        self.state.unwrap_or(unknown)
+    }
+}
+
+type Tell<'t> = dyn FnMut(Rank, StandingState, String, Option<Frame>) + 't;
 
 /// What the calls show of each rank.
 fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
@@ -83,12 +87,12 @@ fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
     for front in &decisive.fronts {
         let Some(group) = groups.get(front.group) else { continue };
         let op = operation(scene.ledger(), group, front);
-        let mut each = |members: &[usize], state: &'static str, doing: String| {
+        let mut each = |members: &[usize], state: StandingState, doing: String| {
             for at in members {
                 let Some(rank) = group.rank(*at) else { continue };
                 let track = group.tracks.get(*at).and_then(Option::as_ref);
                 let place = match (track, front.what) {
-                    (Some(track), FrontKind::Collective(seq)) if state == "waits" => {
+                    (Some(track), FrontKind::Collective(seq)) if state == StandingState::Waits => {
                         track.op(seq).and_then(|op| places.get(track.origin, op).own.clone())
                     }
                     _ => None,
@@ -96,10 +100,10 @@ fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
                 tell(rank, state, doing.clone(), place);
             }
         };
-        each(&front.waiting, "waits", format!("in {op}"));
-        each(&front.behind, "behind", format!("has not entered {op}"));
-        each(&front.held, "held", format!("has entered {op}, but an older operation blocks it"));
-        each(&front.unseen, "no-record", format!("no record of it in {op}"));
+        each(&front.waiting, StandingState::Waits, format!("in {op}"));
+        each(&front.behind, StandingState::Behind, format!("has not entered {op}"));
+        each(&front.held, StandingState::Held, format!("has entered {op}, but an older operation blocks it"));
+        each(&front.unseen, StandingState::NoRecord, format!("no record of it in {op}"));
     }
 }
 
@@ -135,14 +139,14 @@ impl Places {
     }
 }
 
-fn fold(at: BTreeMap<Rank, Standing>, accused: &[Rank]) -> Vec<Standing> {
-    type Key = (bool, &'static str, String, Option<Frame>, String);
+fn fold(at: BTreeMap<Rank, Row>, accused: &[Rank]) -> Vec<Standing> {
+    type Key = (bool, StandingState, String, Option<Frame>, String);
     let mut folded: BTreeMap<Key, (Vec<Rank>, BTreeSet<String>)> = BTreeMap::new();
     for (rank, row) in at {
         let is_other = !accused.contains(&rank);
         // Groups of one kind differ by a number in their names.
         let doing = if is_other { kind_of(&row.doing) } else { row.doing.clone() };
-        let row_of = folded.entry((is_other, row.state, row.fate, row.place, doing)).or_default();
+        let row_of = folded.entry((is_other, row.state(), row.fate, row.place, doing)).or_default();
         row_of.0.push(rank);
         if row_of.1.len() < MAX_ALIKE {
             row_of.1.insert(row.doing);
@@ -150,7 +154,13 @@ fn fold(at: BTreeMap<Rank, Standing>, accused: &[Rank]) -> Vec<Standing> {
     }
     let mut rows: Vec<_> = folded.into_iter().collect();
     rows.sort_by_key(|((is_other, state, ..), (ranks, _))| {
-        (*is_other, *state == "waits", *state == "no-record", ranks.len(), ranks.first().copied())
+        (
+            *is_other,
+            *state == StandingState::Waits,
+            *state == StandingState::NoRecord,
+            ranks.len(),
+            ranks.first().copied(),
+        )
     });
     rows.truncate(MAX_STANDINGS);
     rows.into_iter()

@@ -2,11 +2,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::judgement::Culprit;
+use crate::named::Named;
 
 fn judged(cause: &str, class: Class, confidence: Confidence, host: Option<&str>) -> Judgement {
     let culprit = Culprit { host: host.map(str::to_owned), place: None, ..Culprit::default() };
     Judgement {
-        cause: cause.to_owned(),
+        cause: Named::of_id(cause),
         class,
         confidence,
         culprits: vec![culprit],

@@ -6,19 +6,21 @@ use std::time::{Duration, Instant};
 use ringleader_run::agree::{Decree, collecting};
 use ringleader_run::effective::Span;
 use ringleader_run::journal::State;
+use ringleader_run::judge;
 use ringleader_run::judgement::Judgement;
 use ringleader_run::state::Order;
+use ringleader_run::traceback;
 
 use super::{Halting, Own, Supervisor, TOLD, UNREAD};
 use crate::run::duty::Found;
-use crate::run::{attempt, duty, judge, launch};
+use crate::run::{attempt, duty, launch};
 
 /// Longest wait for the evidence of other nodes.
 const COLLECTED: Duration = Duration::from_secs(10);
 
 impl Own {
     fn new(generation: u64, found: &Found) -> Self {
-        Self { attempt: generation as u32, cause: found.cause.clone(), text: found.text.clone() }
+        Self { attempt: generation as u32, cause: found.cause, text: found.text.clone() }
     }
 }
 
@@ -58,7 +60,7 @@ impl Supervisor<'_> {
                     let judgement = found.judgement.clone();
                     // The launcher has seen the end of its ranks for the length of the stall.
                     let judgement = if exit.is_none() && launch::is_elastic(&self.asked.argv) {
-                        judge::with_live_launcher(judgement, &attempt::evidence(&running.path), &found.ranks)
+                        judge::with_live_launcher(judgement, || attempt::facts(&running.path), &found.ranks)
                     } else {
                         judgement
                     };
@@ -94,8 +96,8 @@ impl Supervisor<'_> {
             halting.collecting = None;
             let judgement = found.as_ref().map(|found| found.judgement.clone());
             let seen = found.as_ref().map(|found| found.ranks.clone()).unwrap_or_default();
-            let files =
-                self.running.as_ref().map(|running| attempt::evidence(&running.path)).unwrap_or_default();
+            let path = self.running.as_ref().map(|running| running.path.clone());
+            let output = || path.map(|path| attempt::facts(&path)).unwrap_or_default();
             let judgement = judgement.map(|judgement| {
                 // An exit that follows our own SIGTERM means nothing.
                 let exit = halting.exit.as_ref();
@@ -103,7 +105,7 @@ impl Supervisor<'_> {
                     return judge::with_told(judgement, &told);
                 }
                 let judgement = judge::with_exit(judgement, exit, &self.asked.node, &seen);
-                if exit.is_some() { judge::with_table(judgement, &files, &seen) } else { judgement }
+                if exit.is_some() { judge::with_table(judgement, output, &seen) } else { judgement }
             });
             self.left.judgement =
                 Some(judgement.unwrap_or_else(|| Judgement::unjudged("the collection was interrupted")));
@@ -197,7 +199,7 @@ impl Supervisor<'_> {
         }
         if !halting.is_stale {
             let files = self.running.as_ref().map(|running| attempt::evidence(&running.path));
-            self.left.traceback = judge::first_traceback(&files.unwrap_or_default());
+            self.left.traceback = traceback::first(&files.unwrap_or_default());
             self.left.failed_at = halting.exit.map(|exit| exit.at);
         }
         self.left.halted = self.left.halted.max(halting.generation);

@@ -4,8 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use ringleader_model::{Class, Confidence};
+use ringleader_model::{Cause, Class, Confidence};
 use ringleader_run::judgement::{self, Judgement};
+use ringleader_run::named::Named;
 use ringleader_watch::event::{Event, What};
 
 use crate::run::duty::{Duty, Found};
@@ -125,7 +126,7 @@ impl Stall {
         let judgement = found.as_ref().map(|found| &found.judgement);
         // Slow is not stuck: without a named cause of sufficient confidence the job may only be busy.
         let is_cause = judgement.is_some_and(|judgement| {
-            let is_named = judgement::can_end(&judgement.cause) && judgement.cause != "undecided";
+            let is_named = can_end(&judgement.cause) && judgement.cause != Cause::Undecided;
             is_named && (judgement.class != Class::Unknown || judgement.confidence > Confidence::Low)
         });
         let doubt = found.as_ref().and_then(|found| found.doubt.clone());
@@ -138,9 +139,9 @@ impl Stall {
             self.found = found;
             return said.into_iter().collect();
         }
-        let said = match judgement.map(|judgement| judgement.cause.as_str()) {
+        let said = match judgement.map(|judgement| &judgement.cause) {
             Some(cause) if doubt.is_some() => format!("{cause}, but {}", doubt.unwrap_or_default()),
-            Some(cause) if !matches!(cause, "none" | "undecided") && !judgement::can_end(cause) => {
+            Some(cause) if !cause.says_nothing() && !can_end(cause) => {
                 format!("{cause} does not end a job")
             }
             _ => "the evidence shows no fault".to_owned(),
@@ -168,12 +169,16 @@ impl Stall {
     }
 }
 
+fn can_end(cause: &Named) -> bool {
+    cause.known().is_some_and(judgement::can_end)
+}
+
 /// A cause that does not explain the stall is not the verdict on it.
 fn certain(found: Found) -> Found {
     let cause = found.judgement.cause.clone();
     let why = match &found.doubt {
         Some(doubt) => format!("{cause}, but {doubt}"),
-        None if !matches!(cause.as_str(), "none" | "undecided") && !judgement::can_end(&cause) => {
+        None if !cause.says_nothing() && !can_end(&cause) => {
             format!("the job hangs, which {cause} does not explain")
         }
         None => return found,
@@ -190,9 +195,9 @@ mod tests {
 
     const FLOOR: Duration = Duration::from_mins(1);
 
-    fn found(cause: &str, class: Class) -> Found {
-        let judgement = Judgement { cause: cause.to_owned(), class, ..Judgement::unjudged("so") };
-        Found { judgement, text: String::new(), cause: cause.to_owned(), ranks: Vec::new(), doubt: None }
+    fn found(cause: Cause, class: Class) -> Found {
+        let judgement = Judgement { cause: cause.into(), class, ..Judgement::unjudged("so") };
+        Found { judgement, text: String::new(), cause, ranks: Vec::new(), doubt: None }
     }
 
     fn seen(still_s: u64, is_past: bool) -> Seen {
@@ -202,20 +207,20 @@ mod tests {
     #[test]
     fn a_cause_ends_it_and_no_cause_only_at_the_third_look_of_the_engine() {
         let mut stall = Stall::default();
-        stall.take(Some(found("skipped-collective", Class::Program)), Instant::now());
+        stall.take(Some(found(Cause::SkippedCollective, Class::Program)), Instant::now());
         assert!(stall.found.is_some());
         for (is_of_engine, n_until) in [(true, 3), (false, u32::MAX)] {
             let mut stall = Stall { is_of_engine, ..Stall::default() };
             for n in 1..=5_u32.min(n_until) {
                 assert!(stall.found.is_none(), "look {n}");
-                stall.take(Some(found("undecided", Class::Unknown)), Instant::now());
+                stall.take(Some(found(Cause::Undecided, Class::Unknown)), Instant::now());
             }
             assert_eq!(stall.found.is_some(), is_of_engine);
         }
         // A step in between resets the count.
         let mut stall = Stall { is_of_engine: true, ..Stall::default() };
         for _ in 0..4 {
-            stall.take(Some(found("undecided", Class::Unknown)), Instant::now());
+            stall.take(Some(found(Cause::Undecided, Class::Unknown)), Instant::now());
             stall.see(&[], &seen(1, false));
         }
         assert!(stall.found.is_none());
@@ -226,13 +231,13 @@ mod tests {
         let mut stall = Stall::default();
         stall.see(&[], &seen(200, false));
         assert!(stall.is_open());
-        stall.take(Some(found("none", Class::Unknown)), Instant::now());
+        stall.take(Some(found(Cause::None, Class::Unknown)), Instant::now());
         for (still_s, is_open) in [(203, false), (390, false), (401, true)] {
             stall.see(&[], &seen(still_s, false));
             assert_eq!(stall.is_open(), is_open, "{still_s} s");
         }
         // A step in between makes it a silence of its own.
-        stall.take(Some(found("none", Class::Unknown)), Instant::now());
+        stall.take(Some(found(Cause::None, Class::Unknown)), Instant::now());
         stall.see(&[], &seen(1, false));
         stall.see(&[], &seen(61, false));
         assert!(stall.is_open());
@@ -240,18 +245,19 @@ mod tests {
 
     #[test]
     fn a_cause_of_slowness_or_in_doubt_ends_nothing() {
-        let sure = |cause: &str, class| {
+        let sure = |cause: Cause, class| {
             let found = found(cause, class);
             let judgement = Judgement { confidence: Confidence::High, ..found.judgement };
             Found { judgement, ..found }
         };
         let handled = Found {
             doubt: Some("it was handled".to_owned()),
-            ..sure("application-exception", Class::Program)
+            ..sure(Cause::ApplicationException, Class::Program)
         };
-        for (found, said) in
-            [(sure("straggler", Class::Unknown), "straggler does not end a job"), (handled, "it was handled")]
-        {
+        for (found, said) in [
+            (sure(Cause::Straggler, Class::Unknown), "straggler does not end a job"),
+            (handled, "it was handled"),
+        ] {
             let mut stall = Stall::default();
             for _ in 0..5 {
                 let told = stall.take(Some(found.clone()), Instant::now());
@@ -263,11 +269,11 @@ mod tests {
                 stall.take(Some(found.clone()), Instant::now());
             }
             let judgement = stall.found.map_or(Judgement::unjudged("none"), |found| found.judgement);
-            assert_eq!(judgement.cause, "undecided");
+            assert_eq!(judgement.cause, Cause::Undecided);
             assert_eq!(judgement.doubted, Some(found.judgement.cause));
         }
         let mut stall = Stall::default();
-        stall.take(Some(sure("illegal-memory-access", Class::Unknown)), Instant::now());
+        stall.take(Some(sure(Cause::IllegalMemoryAccess, Class::Unknown)), Instant::now());
         assert!(stall.found.is_some());
     }
 

@@ -14,11 +14,12 @@ use ringleader_run::journal::{self, Record, State};
 use ringleader_run::policy::Mode;
 use ringleader_run::site;
 use ringleader_run::state::Order;
+use ringleader_run::traceback;
 
 use super::{METRICS, Supervisor};
 use crate::exit::Code;
 use crate::run::metrics::{self, Shown};
-use crate::run::{attempt, judge, notice, scheduler, statement};
+use crate::run::{attempt, notice, scheduler, statement};
 
 /// Lines of evidence printed with a decision; the journal has all.
 const MAX_QUOTED: usize = 3;
@@ -101,7 +102,7 @@ impl Supervisor<'_> {
     fn write_down(&self, decree: &Decree, judged: &Judged) {
         let attempt = decree.failed();
         let own = self.report.as_ref().filter(|own| own.attempt == attempt);
-        let text = statement::of(decree, judged, own.map(|own| (own.cause.as_str(), own.text.as_str())));
+        let text = statement::of(decree, judged, own.map(|own| (own.cause, own.text.as_str())));
         let written =
             self.folder.attempt(attempt).and_then(|path| std::fs::write(path.join("decision.txt"), text));
         if let Err(error) = written {
@@ -250,7 +251,7 @@ impl Supervisor<'_> {
             self.running.as_ref().map(|running| attempt::evidence(&running.path)).unwrap_or_default();
         let judged = decree.judged.as_ref();
         let of_all = judged.map(|judged| judged.traceback.clone()).filter(|lines| !lines.is_empty());
-        let traceback = of_all.unwrap_or_else(|| judge::first_traceback(&files));
+        let traceback = of_all.unwrap_or_else(|| traceback::first(&files));
         let is_external = judged.is_some_and(|judged| judged.told.is_some());
         if !traceback.is_empty() && !is_external {
             self.say("stopped. The first rank that failed said:");

@@ -4,13 +4,31 @@
 use std::io;
 use std::path::Path;
 
-use ringleader_run::agree::World;
-use ringleader_run::checkpoint::{self, Fit, Options, Search};
-use ringleader_run::journal::Chosen;
-use ringleader_run::policy::{OtherWorld, Policy};
+use crate::agree::World;
+use crate::checkpoint::{self, Fit, Options, Search};
+use crate::journal::Chosen;
+use crate::policy::{OtherWorld, Policy};
+
+/// A remark on the checkpoints, or on how a decision came about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// On the checkpoint that was chosen: whoever tells of the choice tells this, too.
+    OfChoice(String),
+    /// On anything else.
+    Other(String),
+}
+
+impl Remark {
+    /// Its text.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::OfChoice(text) | Self::Other(text) => text,
+        }
+    }
+}
 
 /// The checkpoints of the job.
-pub(crate) struct Checkpoints<'a> {
+pub struct Checkpoints<'a> {
     policy: &'a Policy,
     search: Option<io::Result<Search>>,
     /// Ranks on each node; None if unknown.
@@ -21,7 +39,7 @@ pub(crate) struct Checkpoints<'a> {
 
 impl<'a> Checkpoints<'a> {
     /// Examines them. `worlds`: the sizes of the attempts so far; `per_node`: ranks on each node by the command line.
-    pub(crate) fn look(policy: &'a Policy, worlds: &'a [World], per_node: Option<u32>) -> Self {
+    pub fn look(policy: &'a Policy, worlds: &'a [World], per_node: Option<u32>) -> Self {
         let options =
             Options { hash: policy.checkpoint.hash, worlds: ranks_of(worlds), ..Options::default() };
         let search = policy.checkpoint.dir.as_ref().map(|dir| checkpoint::look(Path::new(dir), &options));
@@ -51,12 +69,12 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// The smallest number of nodes, `least` or more, that can load a checkpoint. If there is none: `least`.
-    pub(crate) fn least(&self, least: usize, most: usize) -> usize {
+    pub fn least(&self, least: usize, most: usize) -> usize {
         (least..=most).find(|nodes| self.fit(*nodes) == Fit::Well).unwrap_or(least)
     }
 
     /// Why the job needs more nodes than its command says, if it does.
-    pub(crate) fn reason(&self, least: usize, needed: usize) -> Option<String> {
+    pub fn reason(&self, least: usize, needed: usize) -> Option<String> {
         let Fit::Misfit(newest) = self.fit(least) else { return None };
         (needed > least).then(|| {
             format!("{least} to {} nodes can load no checkpoint; the newest is {newest}", needed - 1)
@@ -64,7 +82,7 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// The largest number of nodes, `least` to `most`, that can load a checkpoint. Errors: there is none, and why.
-    pub(crate) fn nodes(&self, least: usize, most: usize) -> Result<usize, String> {
+    pub fn nodes(&self, least: usize, most: usize) -> Result<usize, String> {
         if let Some(nodes) = (least..=most).rev().find(|nodes| self.fit(*nodes) == Fit::Well) {
             return Ok(nodes);
         }
@@ -77,7 +95,7 @@ impl<'a> Checkpoints<'a> {
     }
 
     /// The checkpoint for this number of nodes, and remarks.
-    pub(crate) fn chosen(self, nodes: usize) -> (Option<Chosen>, Vec<String>) {
+    pub fn chosen(self, nodes: usize) -> (Option<Chosen>, Vec<Remark>) {
         let ranks = self.ranks(nodes);
         let (Some(dir), Some(search)) = (&self.policy.checkpoint.dir, self.search) else {
             return (None, Vec::new());
@@ -85,21 +103,23 @@ impl<'a> Checkpoints<'a> {
         let mut search = match search {
             Ok(search) => search,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, Vec::new()),
-            Err(error) => return (None, vec![format!("checkpoints in {dir}: {error}")]),
+            Err(error) => return (None, vec![Remark::Other(format!("checkpoints in {dir}: {error}"))]),
         };
         let worlds = ranks_of(self.worlds);
         search.choose(Path::new(dir), &Options { ranks, worlds, ..Options::default() });
-        let mut notes = search.notes.clone();
+        let mut notes: Vec<Remark> = search.notes.iter().cloned().map(Remark::Other).collect();
         for passed in search.passed_over() {
-            notes.push(format!("checkpoint skipped: {passed}"));
+            notes.push(Remark::OfChoice(format!("checkpoint skipped: {passed}")));
         }
         if let Some(found) = search.chosen() {
             let step = found.step.map_or_else(String::new, |step| format!(" of step {step}"));
-            notes.push(format!("checkpoint{step}: {} ({})", found.path.display(), found.layout.name()));
+            let text = format!("checkpoint{step}: {} ({})", found.path.display(), found.layout.name());
+            notes.push(Remark::OfChoice(text));
             let is_bound = found.loads != checkpoint::Loads::Any;
             let is_other = self.worlds.last().is_some_and(|world| world.nodes != nodes);
             if is_bound && self.per_node.is_none() && is_other {
-                notes.push(format!("{}; how many the next attempt has is unknown", found.loads.words()));
+                let text = format!("{}; how many the next attempt has is unknown", found.loads.words());
+                notes.push(Remark::Other(text));
             }
         }
         (search.record(), notes)

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use ringleader_report::json::Report;
-use ringleader_run::judgement::{self, Judgement};
-use ringleader_run::output::{Position, Reader, STREAMS};
+use ringleader_model::{Picture, Rank, RankLook, Standing, Verdict};
+
+use crate::judgement::{self, Judgement};
+use crate::output::{Position, Reader, STREAMS};
 
 /// Longest text that is looked up in the output, bytes.
 const MAX_TEXT: usize = 300;
@@ -14,19 +15,19 @@ const MAX_SEARCHED: usize = 64 << 20;
 
 /// The output of a silent attempt.
 #[derive(Clone, Debug)]
-pub(crate) struct Silence {
+pub struct Silence {
     /// Its folder.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// Up to where the output was older than the last but one step; None before the second step. Ranks may be one step
     /// apart, so a message between the last two steps may still be the reason why no third one follows.
-    pub(crate) before: Option<[Position; 2]>,
+    pub before: Option<[Position; 2]>,
 }
 
 /// Why the verdict does not explain the silence; None if it does, or if nothing speaks against it.
-pub(crate) fn of(report: &Report, judgement: &Judgement, silence: &Silence) -> Option<String> {
+pub fn of(verdict: &Verdict, picture: &Picture, judgement: &Judgement, silence: &Silence) -> Option<String> {
     let texts = printed(judgement)?;
-    let is_gone = is_gone(report);
-    if judgement::ends_process(&judgement.cause) && is_gone == Some(false) {
+    let is_gone = is_gone(verdict, picture);
+    if judgement.cause.known().is_some_and(judgement::ends_process) && is_gone == Some(false) {
         return Some("the process that printed it continues to run".to_owned());
     }
     let is_past = |text: &str| silence.before.is_some_and(|before| is_past(&silence.folder, before, text));
@@ -58,14 +59,35 @@ fn head(text: &str) -> &str {
 
 /// Whether a blamed process has ended. None if no process was seen, or if the verdict names no rank and some have ended: one of
 /// them may be to blame.
-fn is_gone(report: &Report) -> Option<bool> {
-    let blamed: Vec<u32> = report.verdict.culprits.iter().filter_map(|culprit| culprit.rank).collect();
-    let rows: Vec<_> =
-        report.ranks.iter().filter(|row| blamed.is_empty() || blamed.contains(&row.rank)).collect();
-    let is_of_dead = |state: &str| matches!(state, "missing" | "Z" | "X" | "gone" | "ended");
-    let n_gone = rows.iter().filter(|row| row.pid.is_none() || is_of_dead(&row.state)).count();
+fn is_gone(verdict: &Verdict, picture: &Picture) -> Option<bool> {
+    let blamed: Vec<Rank> = verdict.culprits.iter().filter_map(|culprit| culprit.rank).collect();
+    let mut rows = seen(verdict, picture);
+    rows.retain(|(rank, _)| blamed.is_empty() || blamed.contains(rank));
+    let n_gone = rows.iter().filter(|(_, has_ended)| *has_ended).count();
     let is_mixed = blamed.is_empty() && n_gone > 0 && n_gone < rows.len();
     (!rows.is_empty() && !is_mixed).then_some(n_gone > 0)
+}
+
+/// The ranks that were seen, and whether their process has ended or is not there: of a job that runs from its processes, else from
+/// its records.
+fn seen(verdict: &Verdict, picture: &Picture) -> Vec<(Rank, bool)> {
+    if !verdict.ranks.is_empty() {
+        let has_ended = |look: &RankLook| look.pid.is_none() || look.state.has_ended();
+        return verdict.ranks.iter().map(|look| (Rank(look.rank), has_ended(look))).collect();
+    }
+    let has_process = |rank: Rank| {
+        picture.members.iter().rev().find(|member| member.rank == rank).is_some_and(|m| m.pid.is_some())
+    };
+    let of = |standing: &Standing| {
+        let has_ended = standing.state.has_ended();
+        standing
+            .ranks
+            .ranks()
+            .iter()
+            .map(|rank| (*rank, has_ended || !has_process(*rank)))
+            .collect::<Vec<_>>()
+    };
+    picture.standings.iter().flat_map(of).collect()
 }
 
 /// Whether the output has this text before the positions, and not again after them.
@@ -107,7 +129,65 @@ fn has(folder: &Path, stream: &'static str, from: Position, until: Option<Positi
 
 #[cfg(test)]
 mod tests {
+    use ringleader_model::{
+        Category, Cause, Confidence, Culprit, LookState, PicturedMember, Pid, RankSet, StandingState,
+    };
+
     use super::*;
+
+    #[test]
+    fn a_blamed_process_is_gone_if_none_of_it_is_left() {
+        let verdict = |blamed: &[u32], looks: &[(u32, LookState)]| Verdict {
+            cause: Cause::ApplicationException,
+            category: Category::Crash,
+            confidence: Confidence::High,
+            summary: String::new(),
+            culprits: blamed.iter().map(|r| Culprit { rank: Some(Rank(*r)), ..Culprit::default() }).collect(),
+            victims: RankSet::default(),
+            actions: Vec::new(),
+            findings: Vec::new(),
+            needs: Vec::new(),
+            ranks: looks
+                .iter()
+                .map(|(rank, state)| RankLook {
+                    rank: *rank,
+                    pid: (*state != LookState::Missing).then_some(7),
+                    state: state.clone(),
+                    ..RankLook::default()
+                })
+                .collect(),
+        };
+        let none = Picture::default();
+        let letter = |letter: &str| LookState::Letter(letter.into());
+        let looks = [(0, letter("S")), (1, LookState::Missing), (2, letter("Z"))];
+        for (blamed, gone) in
+            [(&[0][..], Some(false)), (&[1], Some(true)), (&[2], Some(true)), (&[], None), (&[9], None)]
+        {
+            assert_eq!(is_gone(&verdict(blamed, &looks), &none), gone, "{blamed:?}");
+        }
+        // Of a job that has ended its records tell.
+        let standing = |rank: u32, state| Standing {
+            ranks: std::iter::once(Rank(rank)).collect(),
+            state,
+            fate: String::new(),
+            place: None,
+            doing: String::new(),
+        };
+        let member = |rank: u32| PicturedMember { rank: Rank(rank), host: None, pid: Some(Pid(70 + rank)) };
+        let picture = Picture {
+            standings: vec![
+                standing(0, StandingState::Waits),
+                standing(1, StandingState::Gone),
+                standing(2, StandingState::Ended),
+            ],
+            members: (0..3).map(member).collect(),
+            ..Picture::default()
+        };
+        for (blamed, gone) in [(0, Some(false)), (1, Some(true)), (2, Some(true))] {
+            assert_eq!(is_gone(&verdict(&[blamed], &[]), &picture), gone, "{blamed}");
+        }
+        assert_eq!(is_gone(&verdict(&[], &[]), &none), None);
+    }
 
     #[test]
     fn a_text_is_past_if_it_is_not_printed_again() {
