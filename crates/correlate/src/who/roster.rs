@@ -112,8 +112,8 @@ impl Member {
     }
 }
 
-/// What a claim of identity rests on, the strongest first. The names of files and folders would be the weakest; they
-/// are not asked yet.
+/// What a claim of identity rests on, the strongest first. What command lines and names of files say is weaker still:
+/// [`weak`] reads it last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Strength {
     /// A record of the process itself: NCCL's log, a ring, RAS.
