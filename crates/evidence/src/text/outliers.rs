@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Fact, Host, Outlier, OutlierKey, Rank, Who};
+use ringleader_model::{Fact, Host, Outlier, OutlierKey, Rank, Who, median};
 
 use super::columns::{FACTOR, Place, SPREAD, slows};
 use super::turned;
@@ -205,7 +205,7 @@ impl Table {
             let odd =
                 if slow_is_more { typical.pop() } else { (!typical.is_empty()).then(|| typical.remove(0)) };
             let Some((odd, value)) = odd else { continue };
-            let others = typical.get(typical.len() / 2).map_or(0.0, |(_, v)| *v);
+            let others = median::upper(typical.iter().map(|(_, v)| *v)).unwrap_or_default();
             let agree = typical.iter().all(|(_, v)| (v - others).abs() <= SPREAD * others.abs());
             let factor = if slow_is_more { value / others } else { others / value };
             if !agree || others <= 0.0 || value <= 0.0 || !factor.is_finite() || factor < FACTOR {
@@ -227,15 +227,8 @@ impl Table {
     }
 
     fn median_of(&self, key: &OutlierKey, column: usize) -> Option<f64> {
-        let mut all: Vec<f64> = self
-            .rows
-            .iter()
-            .filter(|r| r.key == *key)
-            .filter_map(|r| r.numbers.get(column))
-            .copied()
-            .collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied()
+        let own = self.rows.iter().filter(|r| r.key == *key);
+        median::upper(own.filter_map(|r| r.numbers.get(column)).copied())
     }
 }
 

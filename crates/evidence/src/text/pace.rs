@@ -9,7 +9,7 @@
 //! A command begins a run.
 
 use ringleader_knowledge::pace::{self, Pace};
-use ringleader_model::{Cite, Fact, RunPace, Sign, Who};
+use ringleader_model::{Cite, Fact, RunPace, Sign, Who, median};
 
 use crate::ground::{Line, Sink, lossy, shell};
 
@@ -133,9 +133,7 @@ impl Run {
             let sign = Sign { id: "throughput-drops", count };
             sink.push(slow.cite, Who::default(), None, Fact::Sign(sign), &slow.text);
         }
-        let mut speeds: Vec<f64> = self.seen.iter().map(|s| s.0).collect();
-        speeds.sort_by(f64::total_cmp);
-        let Some(&speed) = speeds.get(speeds.len() / 2) else { return };
+        let Some(speed) = median::upper(self.seen.iter().map(|s| s.0)) else { return };
         let Pace { unit, is_time, is_epoch, .. } = pace;
         let run = RunPace { unit, is_time, is_epoch, speed, n_steps: self.n_steps, devices: self.devices };
         sink.push(place.cite, Who::default(), None, Fact::Pace(run), &place.text);

@@ -6,7 +6,9 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::calls::ledger::Ledger;
 use ringleader_correlate::track::{Group, Origin, Track, View};
 use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
-use ringleader_model::{OpState, PicturedCall, Rank, RankSet, RingStage, SpanState, TimelineSpan, Wait};
+use ringleader_model::{
+    OpState, PicturedCall, Rank, RankSet, RingStage, SpanState, TimelineSpan, Wait, median,
+};
 
 /// The timeline reaches from this long before the failure to this long after it, ns: 60 s in all.
 const BEFORE_NS: i64 = 45_000_000_000;
@@ -249,9 +251,9 @@ pub(super) fn calls(scene: &Scene<'_>) -> Vec<PicturedCall> {
     }
     let mut calls: Vec<PicturedCall> = found
         .into_iter()
-        .filter_map(|((group, call), (n, mut took))| {
+        .filter_map(|((group, call), (n, took))| {
             let op = scene.ledger().get(call)?.describe();
-            Some(PicturedCall { group: group.to_owned(), op, n, median_ns: middle(&mut took) })
+            Some(PicturedCall { group: group.to_owned(), op, n, median_ns: median::upper(took) })
         })
         .collect();
     calls.sort_by(|a, b| b.n.cmp(&a.n).then_with(|| (&a.group, &a.op).cmp(&(&b.group, &b.op))));
@@ -361,8 +363,8 @@ fn span(
         (seq, Some(call)) => (call.describe(), Some(seq)),
         (seq, None) => ("collective".to_owned(), Some(seq)),
     };
-    let start_ns = middle(&mut starts)?;
-    let end_ns = middle(&mut ends).filter(|end| *end >= start_ns);
+    let start_ns = median::upper(starts)?;
+    let end_ns = median::upper(ends).filter(|end| *end >= start_ns);
     Some(TimelineSpan {
         ranks: set.clone(),
         group: group.name.clone(),
@@ -372,11 +374,6 @@ fn span(
         end_ns,
         state,
     })
-}
-
-fn middle(times: &mut [i64]) -> Option<i64> {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied()
 }
 
 /// How far an operation got.
