@@ -394,8 +394,7 @@ mod tests {
     }
 
     fn first_to_end(stage: &Stage) -> Vec<u32> {
-        let rule = crate::rules::ALL.iter().find(|rule| rule.id == "application-exception");
-        let finding = stage.finding(rule.expect("the rule is listed"));
+        let finding = stage.finding(&crate::rules::program::application_exception::RULE);
         assert_eq!(finding.cause, Cause::ApplicationException);
         let found = ended(&Scene::new(&stage.case), &finding);
         found.into_iter().flatten().map(|rank| rank.0).collect()

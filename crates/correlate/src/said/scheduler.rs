@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_model::{Host, Observation, SchedulerEvent, hostlist};
+use ringleader_model::{Host, Observation, Scheduler, SchedulerEvent, hostlist};
 
 /// Events of schedulers.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl<'s, 'a> Schedulers<'s, 'a> {
 }
 
 fn is_slurm(event: &SchedulerEvent) -> bool {
-    event.scheduler.as_ref() == "Slurm"
+    event.scheduler == Scheduler::Slurm
 }
 
 /// `812` of Slurm's `812.0` and `812.batch`.

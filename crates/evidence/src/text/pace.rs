@@ -9,6 +9,7 @@
 //! A command begins a run.
 
 use ringleader_knowledge::pace::{self, Pace};
+use ringleader_knowledge::sign::ids;
 use ringleader_model::{Cite, Fact, RunPace, Sign, Who, median};
 
 use crate::ground::{Line, Sink, lossy, shell};
@@ -130,7 +131,7 @@ impl Run {
         if let Some((start, count)) = drop_of(&self.seen, if is_bar { MIN_SLOW_OF_BAR } else { MIN_SLOW })
             && let Some(slow) = self.first_slow.into_iter().find(|p| p.number >= start)
         {
-            let sign = Sign { id: "throughput-drops", count };
+            let sign = Sign { id: ids::THROUGHPUT_DROPS, count };
             sink.push(slow.cite, Who::default(), None, Fact::Sign(sign), &slow.text);
         }
         let Some(speed) = median::upper(self.seen.iter().map(|s| s.0)) else { return };

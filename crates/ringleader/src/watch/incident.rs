@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringleader_collect::collectors::{Ask, RingImage, Samples};
 use ringleader_collect::{Request, Target};
-use ringleader_knowledge::place::SLEEP;
+use ringleader_knowledge::place::ids::SLEEP;
 use ringleader_report::json::{Category, Confidence, Culprit, RankRow, Report};
 
 use crate::collect::{self, CONNECT_MS, WINDOW_MS};
