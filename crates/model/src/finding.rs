@@ -164,12 +164,28 @@ pub enum Weight {
 }
 
 /// An open question, and the command that would answer it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
     /// The question.
     pub question: String,
     /// The command that answers it.
     pub command: String,
+    /// What it asks for.
+    pub asks: Asks,
+}
+
+/// What an open question asks for. Reports print some of these elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asks {
+    /// A fact that the evidence lacks.
+    #[default]
+    Fact,
+    /// What a line means that no finding accounts for.
+    Line,
+    /// Which of several causes fits such lines.
+    Candidates,
+    /// Which of several jobs in the evidence is meant.
+    Job,
 }
 
 /// The conclusion on a case.

@@ -345,6 +345,9 @@ pub struct Undecided {
     pub question: String,
     /// The command that would answer it.
     pub command: String,
+    /// What it asks for; printed forms show some of these elsewhere.
+    #[serde(skip)]
+    pub asks: model::Asks,
 }
 
 /// A file that was read, or why it was not.
@@ -398,7 +401,11 @@ impl Report {
             undecided: verdict
                 .needs
                 .iter()
-                .map(|need| Undecided { question: need.question.clone(), command: need.command.clone() })
+                .map(|need| Undecided {
+                    question: need.question.clone(),
+                    command: need.command.clone(),
+                    asks: need.asks,
+                })
                 .collect(),
             looked_at: looked_at(case),
             not_looked_at: missing::not_looked_at(case)
@@ -512,7 +519,7 @@ fn looked_at(case: &model::Case) -> Vec<LookedAt> {
         let notes = notes.remove(&id).unwrap_or_default();
         // Links, pipes and files beyond a limit have notes although they were not opened.
         let unread = notes.iter().any(|note| match note.kind {
-            model::NoteKind::Unreadable => true,
+            model::NoteKind::Unreadable | model::NoteKind::Denied => true,
             model::NoteKind::Remark | model::NoteKind::LimitReached => source.size_bytes == 0,
             _ => false,
         });
@@ -596,7 +603,7 @@ impl From<&model::Note> for Note {
             model::NoteKind::Malformed => "malformed",
             model::NoteKind::LimitReached => "limit-reached",
             model::NoteKind::UnknownVersion => "unknown-version",
-            model::NoteKind::Unreadable => "unreadable",
+            model::NoteKind::Unreadable | model::NoteKind::Denied => "unreadable",
             model::NoteKind::Unrecognised => "unrecognised",
             model::NoteKind::Remark => "remark",
         };

@@ -9,7 +9,7 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::Role;
 use ringleader_model::{
-    Category, Cause, Cite, Fact, Finding, FormWeight, NcclComm, NcclProcess, Need, Severity, Source,
+    Asks, Category, Cause, Cite, Fact, Finding, FormWeight, NcclComm, NcclProcess, Need, Severity, Source,
     SourceKind, Weight,
 };
 
@@ -156,6 +156,7 @@ pub(crate) fn needs(open: &[&Stated<'_>]) -> Vec<Need> {
             Need {
                 question: format!("no finding accounts for this line{n}: {}{known}{action}", line(stated)),
                 command: format!("ringleader explain {asked}"),
+                asks: Asks::Line,
             }
         })
         .collect()
@@ -170,6 +171,7 @@ pub(crate) fn likely(open: &[&Stated<'_>]) -> Option<Need> {
     Some(Need {
         question: format!("candidates that fit these lines, most likely first: {}", names.join(", ")),
         command,
+        asks: Asks::Candidates,
     })
 }
 

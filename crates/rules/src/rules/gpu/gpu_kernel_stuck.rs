@@ -98,10 +98,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Need {
                 question: format!("{what} Compare power and utilisation while it hangs"),
                 command: "nvidia-smi".into(),
+                ..Need::default()
             },
             Need {
                 question: format!("{what} The debugger shows it (and pauses that process)"),
                 command: "cuda-gdb --pid <pid of each rank> -batch -ex 'info cuda kernels'".into(),
+                ..Need::default()
             },
         ]);
     };
@@ -252,6 +254,7 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
         return Outcome::Undecided(vec![Need {
             question: "all ranks made the same calls and some never finish: on which GPU does an earlier kernel still run? Compare power and utilisation while it hangs".into(),
             command: "nvidia-smi".into(),
+            ..Need::default()
         }]);
     };
     let victims: RankSet = timed_out.iter().map(|(r, _)| *r).filter(|r| *r != rank).collect();

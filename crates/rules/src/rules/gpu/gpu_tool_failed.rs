@@ -101,6 +101,7 @@ fn ask(said: &str, host: Option<&Host>, is_of_all: bool) -> Need {
                 if is_of_all { "any GPU" } else { "some GPUs" }
             ),
             command: "time nvidia-smi; dmesg -T | grep -iE \"nvrm|xid\" | tail -50".to_owned(),
+            ..Need::default()
         };
     }
     let said: String = said.trim().chars().take(120).collect();
@@ -110,6 +111,7 @@ fn ask(said: &str, host: Option<&Host>, is_of_all: bool) -> Need {
         ),
         command: "lspci -nnk -d 10de:; lsmod | grep nvidia; dmesg -T | grep -iE \"nvrm|xid\" | tail -50"
             .to_owned(),
+        ..Need::default()
     }
 }
 

@@ -168,6 +168,7 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
                 x.body.chars().take(120).collect::<String>()
             ),
             command: "nvidia-bug-report.sh".to_owned(),
+            ..Need::default()
         });
     };
     let of_program = row.class == Class::Application;
@@ -191,7 +192,7 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
         }
     }
     let command = if of_program { "CUDA_LAUNCH_BLOCKING=1 torchrun …" } else { "nvidia-bug-report.sh" };
-    Some(Need { question, command: command.to_owned() })
+    Some(Need { question, command: command.to_owned(), ..Need::default() })
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     || "ss -ltnp".to_owned(),
                     |(host, port)| format!("on rank 0's host: ss -ltnp; on another: nc -vz {host} {port}"),
                 ),
+            ..Need::default()
         }]),
         None => Outcome::Clear,
     }

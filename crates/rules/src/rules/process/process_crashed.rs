@@ -217,6 +217,7 @@ fn host_failed(scene: &Scene<'_>) -> Outcome {
         question: format!("did {host} fail during the job? Its kernel reports: {text}"),
         command: "journalctl -k -b -1; ipmitool sel elist; take the node out until its memory is tested"
             .to_owned(),
+        ..Need::default()
     }])
 }
 

@@ -145,6 +145,7 @@ fn asks_about_storage(scene: &Scene<'_>) -> Outcome {
             "storage: {what}, according to the kernel log; does a rank wait for it in the kernel?"
         ),
         command: "ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'; cat /proc/<pid>/stack".to_owned(),
+        ..Need::default()
     }])
 }
 

@@ -139,6 +139,7 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
             "sacct -j {} -o JobID,State,Start,End,Timelimit,NodeList",
             plain_word(scheduler::job(limit)).unwrap_or("<job>")
         ),
+        ..Need::default()
     }])
 }
 

@@ -92,6 +92,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     drafting::rank(rank)
                 ),
                 command: "ncclras -v; sleep 10; ncclras -v".to_owned(),
+                ..Need::default()
             });
             continue;
         }
