@@ -31,6 +31,10 @@ const MAX_COLUMNS: usize = 24;
 const MAX_BYTES: usize = 512;
 /// Rows without which there is no majority.
 const MIN_KEYS: usize = 4;
+/// The name of a row begins within so many bytes: what stands further back is not what the line is about. Chosen.
+const MAX_BEFORE_KEY: usize = 40;
+/// Characters behind a number that may be its unit: `images/s`, `ms per step`. Chosen.
+const UNIT_CHARS: usize = 12;
 /// Names of rows.
 const KEYS: [(&str, bool); 8] = [
     ("rank ", true),
@@ -249,7 +253,9 @@ fn of_named(lower: &str, said_by: Option<Rank>) -> Option<Parsed> {
     let found = KEYS.iter().find_map(|(name, is_rank)| {
         lower.match_indices(name).find_map(|(at, _)| {
             let head = lower.get(..at)?;
-            if head.ends_with(|c: char| c.is_ascii_alphabetic()) && !head.ends_with("dp_") || at > 40 {
+            if head.ends_with(|c: char| c.is_ascii_alphabetic()) && !head.ends_with("dp_")
+                || at > MAX_BEFORE_KEY
+            {
                 return None;
             }
             let tail = lower.get(at + name.len()..)?;
@@ -284,7 +290,7 @@ fn of_named(lower: &str, said_by: Option<Rank>) -> Option<Parsed> {
             && let Ok(number) = number.trim_end_matches('.').parse::<f64>()
         {
             // What follows may be its unit.
-            let behind: String = after.chars().take(12).take_while(|c| !c.is_ascii_digit()).collect();
+            let behind: String = after.chars().take(UNIT_CHARS).take_while(|c| !c.is_ascii_digit()).collect();
             columns.push(format!("{} {}", name.trim(), behind.trim()));
             numbers.push(number);
             shape.push_str(name.trim());
