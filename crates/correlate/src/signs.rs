@@ -5,6 +5,7 @@ use ringleader_model::{
     Case, Cite, Evidence, Fact, NcclLog, Observation, ProcessRow, RunPace, SourceKind, Who,
 };
 
+use crate::said::CITED_CHARS;
 use crate::said::messages::Claims;
 use crate::said::statements::Statements;
 use crate::when::failure::{Failure, Way};
@@ -314,8 +315,6 @@ fn plain(id: &str) -> (&str, u32) {
 
 /// Steps below which their times tell nothing.
 const MIN_STEPS: u32 = 5;
-/// Longest citation, characters.
-const CITED_CHARS: usize = 400;
 
 fn cited(observation: &Observation) -> Evidence {
     Evidence { cite: observation.cite, text: shown(&observation.text), kind: SourceKind::PlainText }

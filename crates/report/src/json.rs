@@ -318,10 +318,13 @@ impl Evidence {
         let Some(raw) = self.raw().map(|raw| bare(&raw)) else { return false };
         let text = bare(&self.text);
         // A citation may be the part of its line that matters, or be cut.
-        let start: String = text.chars().take(200).collect();
+        let start: String = text.chars().take(COMPARED_CHARS).collect();
         !raw.contains(&start) && !text.contains(&raw)
     }
 }
+
+/// Characters of a citation that are looked for in its line: fewer than any citation is cut to.
+const COMPARED_CHARS: usize = 200;
 
 /// The cited lines and at most five before and after them, long ones cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::drafting::QUOTED_CHARS;
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::Role;
@@ -17,8 +18,6 @@ use ringleader_model::{
 const SHOWN: usize = 5;
 /// Candidates that a report shows.
 const CANDIDATES: usize = 5;
-/// Characters of a line in a question.
-const LINE_CHARS: usize = 160;
 
 /// How a statement ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +191,7 @@ pub(crate) fn category(open: &[&Stated<'_>]) -> Option<Category> {
 }
 
 fn line(stated: &Stated<'_>) -> String {
-    stated.text().lines().next().unwrap_or_default().trim().chars().take(LINE_CHARS).collect()
+    stated.text().lines().next().unwrap_or_default().trim().chars().take(QUOTED_CHARS).collect()
 }
 
 /// Signs that the job went on or ended well: steps that advance, or its own line that it is done; tables and logs of

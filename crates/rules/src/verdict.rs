@@ -16,7 +16,7 @@ use ringleader_model::{
 
 use crate::rule::{Outcome, Rule};
 use crate::weigh::Decision;
-use crate::{blame, health, overcome, rules, settle, unexplained, weigh};
+use crate::{blame, drafting, health, overcome, rules, settle, unexplained, weigh};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
@@ -303,7 +303,7 @@ fn other_zones(scene: &Scene<'_>) -> Vec<Need> {
     let needs = scene.shifted().into_iter().take(4).map(|s| {
         let side = if s.hours < 0.0 { "before" } else { "after" };
         let of = s.event.observation.who.host.as_ref().map_or_else(String::new, |h| format!(" of {h}"));
-        let said: String = s.event.observation.text.lines().next().unwrap_or_default().chars().take(120).collect();
+        let said: String = s.event.observation.text.lines().next().unwrap_or_default().chars().take(drafting::QUOTED_CHARS).collect();
         let hours = s.hours.abs();
         Need {
             question: format!(

@@ -14,7 +14,7 @@ use ringleader_model::{
 use crate::who::roster::Roster;
 
 /// Longest text of a tool that is cited, characters.
-const CITED_CHARS: usize = 300;
+pub const CITED_CHARS: usize = 300;
 
 /// A verbs port as a process of the job uses it.
 #[derive(Clone, Copy)]

@@ -29,6 +29,7 @@
 use ringleader_knowledge::wording::{ToolFailure, tool_failure};
 use ringleader_model::{GpuTable, Host, Need, Observation};
 
+use crate::drafting::QUOTED_CHARS;
 use crate::health;
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -104,7 +105,7 @@ fn ask(said: &str, host: Option<&Host>, is_of_all: bool) -> Need {
             ..Need::default()
         };
     }
-    let said: String = said.trim().chars().take(120).collect();
+    let said: String = said.trim().chars().take(QUOTED_CHARS).collect();
     Need {
         question: format!(
             "nvidia-smi{on} shows no GPU (\"{said}\"): is the driver not loaded, are the GPUs gone, or was it asked in a container without GPUs?"

@@ -32,6 +32,7 @@ use std::fmt::Write as _;
 use ringleader_knowledge::xid::{self, Class, Grade, Kills};
 use ringleader_model::{Cause, Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
 
+use crate::drafting::QUOTED_CHARS;
 use crate::drafting::kernel::Seen;
 use crate::health;
 use crate::rule::{Outcome, Rule};
@@ -165,7 +166,7 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
             question: format!(
                 "{gpu} reported Xid {}, which no public table lists: what does the vendor say about it? Body: {}",
                 x.code,
-                x.body.chars().take(120).collect::<String>()
+                x.body.chars().take(QUOTED_CHARS).collect::<String>()
             ),
             command: "nvidia-bug-report.sh".to_owned(),
             ..Need::default()

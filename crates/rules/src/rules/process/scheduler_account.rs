@@ -34,6 +34,7 @@ use ringleader_model::{
     SchedulerEvent, SchedulerKind, Severity, SourceKind, Weight, plain_word,
 };
 
+use crate::drafting::TITLE_CHARS;
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -290,7 +291,7 @@ fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
     let limit = limit.map_or_else(String::new, |b| format!(", whose limit is {} MiB", b >> 20));
     let title = format!("the kernel killed {n} of {path} for lack of memory{limit}");
     let is_tied = !dead.is_empty();
-    Draft::new(RULE.id, Cause::OomKilled, title.chars().take(110).collect::<String>())
+    Draft::new(RULE.id, Cause::OomKilled, title.chars().take(TITLE_CHARS).collect::<String>())
         .severity(if is_tied { Severity::Error } else { Severity::Info })
         .weight(if is_tied { Weight::Stated } else { Weight::Derived })
         .confidence(if is_tied { Confidence::Medium } else { Confidence::Low })
