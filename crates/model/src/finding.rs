@@ -146,6 +146,17 @@ pub struct Finding {
     pub weight: Weight,
     /// When it happened, ns on the aligned clock, if known: of equal findings the earlier one wins.
     pub at_ns: Option<i64>,
+    /// The call that the title names.
+    pub call: Option<NamedCall>,
+}
+
+/// A call by the name of its group and its number there: `#45 of default_pg`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedCall {
+    /// Group, for people.
+    pub group: String,
+    /// Its number.
+    pub number: u64,
 }
 
 /// Priority of a finding when findings are ordered.

@@ -271,6 +271,9 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// What to do.
     pub actions: Vec<Action>,
+    /// The call that the title names.
+    #[serde(skip)]
+    pub call: Option<model::NamedCall>,
 }
 
 /// A citation.
@@ -575,6 +578,7 @@ impl Finding {
             culprits: finding.culprits.iter().map(Culprit::from).collect(),
             evidence: finding.evidence.iter().map(evidence).collect(),
             actions: finding.actions.iter().map(Action::from).collect(),
+            call: finding.call.clone(),
         }
     }
 }

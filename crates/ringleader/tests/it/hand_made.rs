@@ -123,6 +123,7 @@ pub(crate) fn hang() -> Verdict {
         actions: actions(),
         weight: Weight::Stated,
         at_ns: None,
+        call: None,
     };
     let second = Finding {
         rule: "watchdog-timeout",

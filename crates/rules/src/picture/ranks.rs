@@ -8,7 +8,7 @@ use ringleader_correlate::track::Origin;
 use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_model::{Frame, FrameOwner, Rank, StackNode, Standing, user_frame};
 
-use super::calls::{decisive, kind_of, operation};
+use super::calls::{decisive, operation};
 
 /// Rows of ranks in the same place.
 const MAX_STANDINGS: usize = 128;
@@ -20,16 +20,9 @@ const MAX_NODES: usize = 400;
 
 /// Where each rank is; the accused and those that do not wait first. Empty if nothing is known of any.
 pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
-    let mut at: BTreeMap<Rank, Standing> = BTreeMap::new();
-    let fresh = |rank: Rank| Standing {
-        ranks: std::iter::once(rank).collect(),
-        state: "",
-        fate: String::new(),
-        place: None,
-        doing: String::new(),
-    };
+    let mut at: BTreeMap<Rank, Row> = BTreeMap::new();
     in_calls(scene, &mut |rank, state, doing, place| {
-        let row = at.entry(rank).or_insert_with(|| fresh(rank));
+        let row = at.entry(rank).or_default();
         // The operation in which it waits is more informative than the one in which others wait for it.
         if row.state.is_empty() || state == "waits" {
             (row.state, row.doing) = (state, doing);
@@ -37,17 +30,20 @@ pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
         }
     });
     for (rank, condition) in scene.conditions().all() {
-        let row = at.entry(rank).or_insert_with(|| fresh(rank));
+        let row = at.entry(rank).or_default();
         if let Some(stand) = &condition.stand {
             row.place = stand.place().cloned().or(row.place.take());
         }
         let busy = condition.busy().map(|busy| busy.words());
         if let Some(busy) = busy.filter(|_| row.state != "waits") {
-            row.doing = if row.doing.is_empty() { busy } else { format!("{busy}; {}", row.doing) };
+            let besides = |doing: &str| {
+                if doing.is_empty() { busy.clone() } else { format!("{busy}; {doing}") }
+            };
+            row.doing = Doing { words: besides(&row.doing.words), kind: besides(&row.doing.kind) };
         }
     }
     for (rank, fate) in scene.fates().all() {
-        let row = at.entry(rank).or_insert_with(|| fresh(rank));
+        let row = at.entry(rank).or_default();
         row.fate = words(fate);
         let halted = match fate.life() {
             Life::Stopped => Some("stopped"),
@@ -73,7 +69,24 @@ pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
     fold(at, accused)
 }
 
-type Tell<'t> = dyn FnMut(Rank, &'static str, String, Option<Frame>) + 't;
+/// One rank, as a [`Standing`] has it.
+#[derive(Default)]
+struct Row {
+    state: &'static str,
+    fate: String,
+    place: Option<Frame>,
+    doing: Doing,
+}
+
+/// What a rank waits in, or does.
+#[derive(Clone, Default)]
+struct Doing {
+    words: String,
+    /// The same for all groups of one kind, which differ by a number in their names.
+    kind: String,
+}
+
+type Tell<'t> = dyn FnMut(Rank, &'static str, Doing, Option<Frame>) + 't;
 
 /// What the calls show of each rank.
 fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
@@ -83,7 +96,9 @@ fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
     for front in &decisive.fronts {
         let Some(group) = groups.get(front.group) else { continue };
         let op = operation(scene.ledger(), group, front);
-        let mut each = |members: &[usize], state: &'static str, doing: String| {
+        let (op, kind) = (op.to_string(), op.kind());
+        let mut each = |members: &[usize], state: &'static str, words: &dyn Fn(&str) -> String| {
+            let doing = Doing { words: words(&op), kind: words(&kind) };
             for at in members {
                 let Some(rank) = group.rank(*at) else { continue };
                 let track = group.tracks.get(*at).and_then(Option::as_ref);
@@ -96,10 +111,10 @@ fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
                 tell(rank, state, doing.clone(), place);
             }
         };
-        each(&front.waiting, "waits", format!("in {op}"));
-        each(&front.behind, "behind", format!("has not entered {op}"));
-        each(&front.held, "held", format!("has entered {op}, but an older operation blocks it"));
-        each(&front.unseen, "no-record", format!("no record of it in {op}"));
+        each(&front.waiting, "waits", &|op| format!("in {op}"));
+        each(&front.behind, "behind", &|op| format!("has not entered {op}"));
+        each(&front.held, "held", &|op| format!("has entered {op}, but an older operation blocks it"));
+        each(&front.unseen, "no-record", &|op| format!("no record of it in {op}"));
     }
 }
 
@@ -135,17 +150,16 @@ impl Places {
     }
 }
 
-fn fold(at: BTreeMap<Rank, Standing>, accused: &[Rank]) -> Vec<Standing> {
+fn fold(at: BTreeMap<Rank, Row>, accused: &[Rank]) -> Vec<Standing> {
     type Key = (bool, &'static str, String, Option<Frame>, String);
     let mut folded: BTreeMap<Key, (Vec<Rank>, BTreeSet<String>)> = BTreeMap::new();
     for (rank, row) in at {
         let is_other = !accused.contains(&rank);
-        // Groups of one kind differ by a number in their names.
-        let doing = if is_other { kind_of(&row.doing) } else { row.doing.clone() };
+        let doing = if is_other { row.doing.kind } else { row.doing.words.clone() };
         let row_of = folded.entry((is_other, row.state, row.fate, row.place, doing)).or_default();
         row_of.0.push(rank);
         if row_of.1.len() < MAX_ALIKE {
-            row_of.1.insert(row.doing);
+            row_of.1.insert(row.doing.words);
         }
     }
     let mut rows: Vec<_> = folded.into_iter().collect();

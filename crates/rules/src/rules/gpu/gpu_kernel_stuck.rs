@@ -22,8 +22,8 @@
 //! CUDA-GDB documentation; NVIDIA System Management Interface.
 
 use ringleader_model::{
-    Cause, Cite, Confidence, Evidence, Finding, Impact, KernelEvent, Need, Rank, RankSet, RingStage,
-    SourceKind, Weight, median,
+    Cause, Cite, Confidence, Evidence, Finding, Impact, KernelEvent, NamedCall, Need, Rank, RankSet,
+    RingStage, SourceKind, Weight, median,
 };
 
 use crate::drafting;
@@ -120,6 +120,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 group.name
             ),
         )
+        .call(NamedCall { group: group.name.clone(), number: seq.into() })
         .weight(Weight::Derived)
         .confidence(if late.is_some() { Confidence::High } else { Confidence::Medium })
         .culprit(scene.roster().culprit_rank(rank))
@@ -191,6 +192,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
                 group.name,
             );
             let draft = Draft::new(RULE.id, Cause::GpuKernelStuck, title)
+                .call(NamedCall { group: group.name.clone(), number: late.op.number.into() })
                 .weight(Weight::Derived)
                 .confidence(Confidence::Medium)
                 .culprits(drafting::culprits(scene, &[Node::Rank(rank)], place))
