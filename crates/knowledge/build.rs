@@ -139,6 +139,19 @@ fn variant(id: &str) -> String {
     format!("ringleader_model::Cause::{}", words.collect::<String>())
 }
 
+/// A module of constants, one for each id of a table: an id that the table lacks does not compile.
+fn constants<'a>(out: &mut String, module: &str, ids: impl IntoIterator<Item = &'a str>) {
+    let _ = writeln!(out, "/// Ids of the rows.\npub mod {module} {{");
+    for id in ids {
+        let _ = writeln!(
+            out,
+            "/// `{id}`.\npub const {}: &str = {id:?};",
+            id.replace('-', "_").to_ascii_uppercase()
+        );
+    }
+    out.push_str("}\n");
+}
+
 /// A list of variants of `Cause`.
 fn variants(ids: &[&str]) -> String {
     let list: Vec<String> = ids.iter().map(|id| variant(id)).collect();
@@ -305,6 +318,7 @@ fn groups(out: &mut String, causes: &BTreeSet<String>) {
         );
     }
     out.push_str("];\n");
+    constants(out, "warn_groups", table.keys().map(String::as_str));
 }
 
 fn sayings(out: &mut String, causes: &BTreeSet<String>) {

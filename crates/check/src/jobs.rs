@@ -4,15 +4,12 @@
 //! rank. Only one process is the rank.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
+use ringleader_model::address::is_loopback_name;
 use ringleader_node::{Jobs, Node, Process};
 
 /// Launchers that set RANK and LOCAL_RANK for their ranks, regardless of the scheduler above them.
 const ELASTIC: &[&str] = &["torchrun", "accelerate", "deepspeed"];
-
-/// Names that mean the host itself on every host.
-const LOOPBACK: &[&str] = &["localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"];
 
 /// The ranks of one launcher.
 pub(crate) struct Job<'a> {
@@ -93,9 +90,7 @@ struct Identity<'a> {
 
 /// Whether its master is called localhost: all ranks of the job are on this node.
 pub(crate) fn meets_on_loopback(process: &Process) -> bool {
-    process.variable("MASTER_ADDR").map(str::trim).is_some_and(|master| {
-        LOOPBACK.contains(&master) || master.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    })
+    process.variable("MASTER_ADDR").map(str::trim).is_some_and(is_loopback_name)
 }
 
 fn identity(process: &Process) -> Identity<'_> {

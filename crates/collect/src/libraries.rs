@@ -9,6 +9,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use ringleader_node::BETWEEN_COPIES;
+
 use crate::sysfs::text;
 
 /// Libraries that matter, by the beginning of their file's name.
@@ -68,7 +70,7 @@ pub fn of_process(proc: &Path, pid: u32, versions: &mut Versions) -> io::Result<
         if known.is_empty() {
             *known = version;
         } else if *known != version && !version.is_empty() {
-            *known = format!("{known} and {version}");
+            *known = format!("{known}{BETWEEN_COPIES}{version}");
         }
     }
     Ok(libraries)

@@ -1,5 +1,8 @@
 //! What programs report: messages of the job, torch's watchdog, schedulers, and a watcher of this program.
 
+/// Longest text of a line of a log that is cited, characters.
+pub const CITED_CHARS: usize = 400;
+
 pub mod gid;
 pub mod likeness;
 pub mod messages;

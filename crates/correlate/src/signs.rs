@@ -1,11 +1,12 @@
 //! Signs of a case: those that lines give, and those that follow from what readers have understood.
 
-use ringleader_knowledge::sign;
+use ringleader_knowledge::sign::{self, ids};
 use ringleader_model::{
     Case, Cite, Evidence, Fact, GpuForm, GpuRow, NcclLog, NetFact, Observation, ProcessRow, Route, RunPace,
     SourceKind, Who,
 };
 
+use crate::said::CITED_CHARS;
 use crate::said::messages::Claims;
 use crate::said::statements::Statements;
 use crate::when::failure::{Failure, Way};
@@ -79,7 +80,7 @@ impl Signs {
                 }
                 Fact::Nccl(log) => signs.of_nccl(observation, log),
                 Fact::StepTimes(times) if times.n_steps >= MIN_STEPS && times.data * 2.0 > times.total => {
-                    signs.add("data-time-dominates", 1, Some(cited(observation)), &observation.who);
+                    signs.add(ids::DATA_TIME_DOMINATES, 1, Some(cited(observation)), &observation.who);
                 }
                 _ => {}
             }
@@ -92,7 +93,7 @@ impl Signs {
         signs.of_processes(case);
         signs.of_job(case, roster, stated, failure);
         if let Some(own) = claims.own_exceptions().iter().find(|own| own.place().is_some()) {
-            signs.add("user-exception", 1, Some(own.evidence()), &own.observation.who);
+            signs.add(ids::USER_EXCEPTION, 1, Some(own.evidence()), &own.observation.who);
         }
         signs
     }
@@ -114,14 +115,14 @@ impl Signs {
             // The matrix of peer access says nothing of the way.
             let is_way = |kind: &str| matches!(kind, "PIX" | "PXB" | "PHB" | "NODE" | "SYS" | "SOC" | "PSB");
             if !table.paths.is_empty() && table.paths.iter().all(|path| is_way(&path.kind)) {
-                self.add("topology-without-nvlink", 1, Some(cited(observation)), &observation.who);
+                self.add(ids::TOPOLOGY_WITHOUT_NVLINK, 1, Some(cited(observation)), &observation.who);
             }
             let uses: Vec<f32> = table.gpus.iter().filter_map(|gpu| gpu.utilization_pct).collect();
             if uses.len() > 1
                 && uses.len() == table.gpus.len()
                 && uses.iter().all(|used| *used <= MAX_IDLE_PCT)
             {
-                self.add("gpus-idle", 1, Some(cited(observation)), &observation.who);
+                self.add(ids::GPUS_IDLE, 1, Some(cited(observation)), &observation.who);
             }
         }
     }
@@ -179,7 +180,7 @@ impl Signs {
                 is_over(row) && row.ppid.is_some() && table.rows.iter().any(|other| is_sibling(&other))
             });
             if found.is_some() {
-                self.add("worker-ended-beside-others", 1, Some(cited(observation)), &observation.who);
+                self.add(ids::WORKER_ENDED_BESIDE_OTHERS, 1, Some(cited(observation)), &observation.who);
             }
         }
     }
@@ -204,7 +205,7 @@ impl Signs {
             Some([*a, *b])
         });
         for run in found.into_iter().flatten() {
-            self.add("more-gpus-no-faster", 1, Some(cited(run)), &Who::default());
+            self.add(ids::MORE_GPUS_NO_FASTER, 1, Some(cited(run)), &Who::default());
         }
     }
 
@@ -240,7 +241,7 @@ impl Signs {
         for one in parted.into_iter().flatten() {
             let text = format!("{}: Using network {}", one.host, one.network);
             let at = one.cite.map(|cite| Evidence { cite, text, kind: SourceKind::NcclLog });
-            self.add("networks-differ", 1, at, one.who);
+            self.add(ids::NETWORKS_DIFFER, 1, at, one.who);
         }
     }
 
@@ -252,11 +253,11 @@ impl Signs {
                 kind: SourceKind::NcclLog,
             });
             if process.bootstrap.as_deref().is_some_and(|b| b.contains(":127.")) {
-                self.add("bootstrap-on-loopback", 1, at.clone(), &process.who);
+                self.add(ids::BOOTSTRAP_ON_LOOPBACK, 1, at.clone(), &process.who);
             }
             match process.network.as_deref() {
-                Some(n) if n.starts_with("Socket") => self.add("sockets-used", 1, at, &process.who),
-                Some(n) if n.starts_with("IB") => self.add("verbs-used", 1, at, &process.who),
+                Some(n) if n.starts_with("Socket") => self.add(ids::SOCKETS_USED, 1, at, &process.who),
+                Some(n) if n.starts_with("IB") => self.add(ids::VERBS_USED, 1, at, &process.who),
                 _ => {}
             }
         }
@@ -267,13 +268,13 @@ impl Signs {
             if link.transport.starts_with("P2P") {
                 self.add("p2p-used", 1, Some(at), &who);
             } else if link.transport.contains("GDRDMA") {
-                self.add("gdr-used", 1, Some(at), &who);
+                self.add(ids::GDR_USED, 1, Some(at), &who);
             } else if link.transport.starts_with("SHM") || link.transport.starts_with("direct shared") {
-                self.add("shm-used", 1, Some(at), &who);
+                self.add(ids::SHM_USED, 1, Some(at), &who);
             }
         }
         if log.comms.iter().any(|c| c.completed.is_some()) {
-            self.add("communicator-made", 1, None, &observation.who);
+            self.add(ids::COMMUNICATOR_MADE, 1, None, &observation.who);
         }
     }
 
@@ -285,11 +286,11 @@ impl Signs {
             }
         }
         if hosts.len() > 1 {
-            self.add("several-hosts", hosts.len() as u32, None, &Who::default());
+            self.add(ids::SEVERAL_HOSTS, hosts.len() as u32, None, &Who::default());
         }
         let mut trouble = failure.first().map(|(_, evidence)| evidence.clone());
         if failure.has(Way::TimedOut) {
-            self.add("timed-out", 1, trouble.clone(), &Who::default());
+            self.add(ids::TIMED_OUT, 1, trouble.clone(), &Who::default());
         }
         for one in stated.all() {
             let open = !one.was_overcome(case)
@@ -304,17 +305,17 @@ impl Signs {
                 self.add(row.id(), 1, first.clone(), &Who::default());
             }
         }
-        let stands = self.get("note-stands-still").map(|s| s.evidence.first().cloned());
+        let stands = self.get(ids::NOTE_STANDS_STILL).map(|s| s.evidence.first().cloned());
         if let Some(evidence) = stands {
             trouble = trouble.or(evidence);
         }
         if trouble.is_some() {
-            self.add("trouble", 1, trouble, &Who::default());
+            self.add(ids::TROUBLE, 1, trouble, &Who::default());
         }
         let goes_on =
             case.observations.iter().find(|o| matches!(&o.fact, Fact::Progress(p) if p.n_steps > 1));
         if let Some(observation) = goes_on {
-            self.add("steps-go-on", 1, Some(cited(observation)), &observation.who);
+            self.add(ids::STEPS_GO_ON, 1, Some(cited(observation)), &observation.who);
         }
     }
 
@@ -366,8 +367,6 @@ fn plain(id: &str) -> (&str, u32) {
 
 /// Steps below which their times tell nothing.
 const MIN_STEPS: u32 = 5;
-/// Longest citation, characters.
-const CITED_CHARS: usize = 400;
 
 fn cited(observation: &Observation) -> Evidence {
     Evidence { cite: observation.cite, text: shown(&observation.text), kind: SourceKind::PlainText }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use toml::{Table, Value};
 
-use super::{array, list, optional, read, text};
+use super::{array, constants, list, optional, read, text};
 
 pub(super) fn write(out: &mut String) {
     xids(out);
@@ -160,8 +160,15 @@ fn sub_codes(out: &mut String, table: &Table, codes: &BTreeSet<i64>) {
             cites(row, table),
         );
     }
-    out.push_str("];\npub(crate) static NVLINK5_RULES: &[crate::xid::NvlinkRule] = &[\n");
-    for row in array(table, "nvlink5_rule") {
+    // What is no single word is a sentence for readers.
+    let is_word = |action: &&str| action.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let rules = array(table, "nvlink5_rule");
+    let investigations: BTreeSet<&str> =
+        rules.iter().map(|row| text(row, "investigate")).filter(is_word).collect();
+    out.push_str("];\n");
+    constants(out, "investigations", investigations);
+    out.push_str("pub(crate) static NVLINK5_RULES: &[crate::xid::NvlinkRule] = &[\n");
+    for row in rules {
         let xid = number(row, "xid");
         assert!(codes.contains(&xid), "unknown code {xid}");
         let units: Vec<&str> = text(row, "unit").split('/').collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{array, list, read, text};
+use super::{array, constants, list, read, text};
 
 pub(super) fn write(out: &mut String) {
     let table = read("places.toml");
@@ -38,6 +38,7 @@ pub(super) fn write(out: &mut String) {
         );
     }
     out.push_str("];\n");
+    constants(out, "places", ids.iter().map(String::as_str));
     let aside = list(&table, "aside");
     assert!(
         aside.iter().all(|part| part.len() > 4 && *part == part.to_lowercase()),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use toml::Table;
 
-use super::{advice, array, list, optional, read, text, variant};
+use super::{advice, array, constants, list, optional, read, text, variant};
 
 /// Signs that no line gives: `correlate` derives them from what readers have understood.
 const DERIVED: &str = "derived";
@@ -40,7 +40,9 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
             optional(row, "outcome"),
         );
     }
-    out.push_str("];\npub(crate) static CONCLUSIONS: &[crate::sign::Conclusion] = &[\n");
+    out.push_str("];\n");
+    constants(out, "signs", ids.iter().map(String::as_str));
+    out.push_str("pub(crate) static CONCLUSIONS: &[crate::sign::Conclusion] = &[\n");
     let mut known = BTreeSet::new();
     for row in array(&table, "conclusion") {
         conclusion(out, row, &ids, causes, &mut known);
@@ -71,6 +73,10 @@ fn conclusion(
     for s in &none {
         is_known(s);
     }
+    let culprit = optional(row, "culprit");
+    if !culprit.is_empty() {
+        is_known(culprit);
+    }
     let over = list(row, "over");
     for other in &over {
         assert!(causes.contains(*other), "{id}: unknown cause {other}");
@@ -91,7 +97,7 @@ fn conclusion(
         over.join(", "),
         text(row, "title"),
         text(row, "why"),
-        optional(row, "culprit"),
+        culprit,
         advice(row),
     );
 }

@@ -5,6 +5,7 @@
 use ringleader_model::Cause;
 
 use crate::saying;
+pub use crate::tables::warn_groups as ids;
 use crate::tables::{GROUPS, PREFIX_BYTES, WARNS, WARNS_SHORT};
 use crate::version::NcclVersion;
 

@@ -1,6 +1,7 @@
 //! What a rank does outside of collectives, derived from a frame of its stack or the kernel function that it sleeps
 //! in.
 
+pub use crate::tables::places as ids;
 use crate::tables::{ASIDE, PLACES};
 
 /// An activity of a rank.
@@ -24,9 +25,6 @@ pub struct Place {
     /// Source of the names.
     pub source: &'static str,
 }
-
-/// Id of a sleep that the program asked for.
-pub const SLEEP: &str = "sleep";
 
 /// All activities, most specific first.
 pub fn all() -> &'static [Place] {

@@ -10,6 +10,7 @@ use ringleader_model::{Cause, Confidence};
 
 use crate::blind::blind;
 use crate::cause::Advice;
+pub use crate::tables::signs as ids;
 use crate::tables::{CONCLUSIONS, SIGNS};
 use crate::withheld;
 

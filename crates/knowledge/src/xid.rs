@@ -4,6 +4,7 @@
 //! `data/xid.toml` names other sources in each row.
 
 pub use crate::remedy::{Class, Exclude, Grade, Kills, Move};
+pub use crate::tables::investigations;
 use crate::tables::{CHAINS, NVLINK5_RULES, RECOVERY_ACTIONS, XID_GROUPS, XID74_BITS, XIDS};
 
 /// An uncorrectable memory error that was contained to the one process that it names.

@@ -146,6 +146,17 @@ pub struct Finding {
     pub weight: Weight,
     /// When it happened, ns on the aligned clock, if known: of equal findings the earlier one wins.
     pub at_ns: Option<i64>,
+    /// The call that the title names.
+    pub call: Option<NamedCall>,
+}
+
+/// A call by the name of its group and its number there: `#45 of default_pg`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedCall {
+    /// Group, for people.
+    pub group: String,
+    /// Its number.
+    pub number: u64,
 }
 
 /// Priority of a finding when findings are ordered.
@@ -164,12 +175,28 @@ pub enum Weight {
 }
 
 /// An open question, and the command that would answer it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
     /// The question.
     pub question: String,
     /// The command that answers it.
     pub command: String,
+    /// What it asks for.
+    pub asks: Asks,
+}
+
+/// What an open question asks for. Reports print some of these elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asks {
+    /// A fact that the evidence lacks.
+    #[default]
+    Fact,
+    /// What a line means that no finding accounts for.
+    Line,
+    /// Which of several causes fits such lines.
+    Candidates,
+    /// Which of several jobs in the evidence is meant.
+    Job,
 }
 
 /// The conclusion on a case.

@@ -1,7 +1,9 @@
 //! What a report shows beside its findings: who did what around the failure, who waits for whom, where processes are,
 //! the machines, and what became of each error statement. All of it is bounded, and equal ranks are folded.
 
-use crate::{Cause, Cite, Frame, Host, PciAddress, Pid, Rank, RankSet, SourceId, Verdict, WallTime};
+use crate::{
+    Cause, Cite, Frame, Host, NamedCall, PciAddress, Pid, Rank, RankSet, SourceId, Verdict, WallTime,
+};
 
 /// The picture of one job.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -215,6 +217,8 @@ pub struct Wait {
     pub unseen: RankSet,
     /// The operation: `all_reduce #45 of default_pg`.
     pub op: String,
+    /// The same as data, of a collective with one number.
+    pub call: Option<NamedCall>,
     /// Since when, ns on the recorder's clock.
     pub since_ns: Option<i64>,
 }

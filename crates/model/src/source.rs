@@ -241,6 +241,8 @@ pub enum NoteKind {
     UnknownVersion,
     /// The file could not be opened or read.
     Unreadable,
+    /// The system does not let this user read it.
+    Denied,
     /// No reader recognised anything in it.
     Unrecognised,
     /// A remark that is not a problem.

@@ -134,11 +134,21 @@ pub struct Service {
     pub detail: Box<str>,
 }
 
+/// A program that starts jobs on nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheduler {
+    /// Slurm.
+    #[default]
+    Slurm,
+    /// Kubernetes.
+    Kubernetes,
+}
+
 /// An event that a scheduler reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedulerEvent {
-    /// `Slurm` or `Kubernetes`.
-    pub scheduler: Box<str>,
+    /// Which scheduler.
+    pub scheduler: Scheduler,
     /// Kind of event.
     pub kind: SchedulerKind,
     /// Job, step or pod: `812.0`, `pod/worker-3`.

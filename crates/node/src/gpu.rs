@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 pub const VERSION_MISMATCH: &str = "Driver/library version mismatch";
 /// NVML's text if the kernel module is not loaded.
 pub const DRIVER_NOT_LOADED: &str = "Driver Not Loaded";
+/// Text of a reading if the kernel has no module of the driver.
+pub const NO_MODULE: &str = "no kernel module nvidia";
 /// NVML's text if a GPU no longer answers on the bus.
 pub const GPU_IS_LOST: &str = "GPU is lost";
 /// NVML's text if a GPU works again only after a reset.

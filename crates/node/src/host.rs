@@ -148,3 +148,19 @@ pub struct Mount {
     /// Where the thread that queried it is blocked, if it did not answer: `state D, in rpc_wait_bit_killable`.
     pub stuck_in: Option<String>,
 }
+
+/// Start of [`Mount::failure`] if the file system did not answer by the deadline.
+pub const NO_ANSWER: &str = "no answer";
+
+impl Mount {
+    /// Whether it did not answer by the deadline.
+    pub fn is_silent(&self) -> bool {
+        self.answered_ms.is_none() && self.failure.as_deref().is_some_and(|why| why.starts_with(NO_ANSWER))
+    }
+
+    /// Whether the system refused this user: its words for EACCES and EPERM.
+    pub fn is_refused(&self) -> bool {
+        let words = ["ermission", "not permitted"];
+        self.failure.as_deref().is_some_and(|why| words.iter().any(|word| why.contains(word)))
+    }
+}

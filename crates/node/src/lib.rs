@@ -66,6 +66,9 @@ pub struct Node {
     /// Processes of jobs on this node.
     pub jobs: Part<Jobs>,
     /// Versions of the libraries that the job's processes have loaded, by `pid` then name (`libnccl.so.2` ->
-    /// `2.28.9`).
+    /// `2.28.9`; of several copies in one process all, with [`BETWEEN_COPIES`] between them).
     pub libraries: Part<BTreeMap<u32, BTreeMap<String, String>>>,
 }
+
+/// Between the versions of several copies of a library in one process.
+pub const BETWEEN_COPIES: &str = " and ";

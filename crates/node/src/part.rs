@@ -42,6 +42,14 @@ impl<T> Default for Part<T> {
     }
 }
 
+/// Part of each text on what does not return from the driver or the kernel: `it hangs in nvmlDeviceGetPowerUsage`.
+pub const HANGS: &str = "hangs in";
+
+/// Whether the text of a failed reading says that it does not return.
+pub fn is_hang(why: &str) -> bool {
+    why.contains(HANGS)
+}
+
 /// Why there is no reading, worded as the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {

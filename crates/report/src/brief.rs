@@ -7,6 +7,8 @@
 
 use std::fmt::Write as _;
 
+use ringleader_model::Asks;
+
 use crate::json::{Evidence, Fact, Finding, Report, Role, Severity, Spot};
 use crate::quote::plain;
 use crate::redact::redact;
@@ -353,12 +355,7 @@ fn unequal_gpus(report: &Report) -> Vec<String> {
 
 fn missing(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
-    for open in report
-        .undecided
-        .iter()
-        .filter(|open| !open.question.starts_with("no finding accounts for this line"))
-        .take(10)
-    {
+    for open in report.undecided.iter().filter(|open| open.asks != Asks::Line).take(10) {
         let command =
             if open.command.is_empty() { String::new() } else { format!("  $ {}", plain(&open.command)) };
         lines.push(format!("{}{command}", said(&open.question)));

@@ -271,6 +271,9 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// What to do.
     pub actions: Vec<Action>,
+    /// The call that the title names.
+    #[serde(skip)]
+    pub call: Option<model::NamedCall>,
 }
 
 /// A citation.
@@ -318,10 +321,13 @@ impl Evidence {
         let Some(raw) = self.raw().map(|raw| bare(&raw)) else { return false };
         let text = bare(&self.text);
         // A citation may be the part of its line that matters, or be cut.
-        let start: String = text.chars().take(200).collect();
+        let start: String = text.chars().take(COMPARED_CHARS).collect();
         !raw.contains(&start) && !text.contains(&raw)
     }
 }
+
+/// Characters of a citation that are looked for in its line: fewer than any citation is cut to.
+const COMPARED_CHARS: usize = 200;
 
 /// The cited lines and at most five before and after them, long ones cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -345,6 +351,9 @@ pub struct Undecided {
     pub question: String,
     /// The command that would answer it.
     pub command: String,
+    /// What it asks for; printed forms show some of these elsewhere.
+    #[serde(skip)]
+    pub asks: model::Asks,
 }
 
 /// A file that was read, or why it was not.
@@ -398,7 +407,11 @@ impl Report {
             undecided: verdict
                 .needs
                 .iter()
-                .map(|need| Undecided { question: need.question.clone(), command: need.command.clone() })
+                .map(|need| Undecided {
+                    question: need.question.clone(),
+                    command: need.command.clone(),
+                    asks: need.asks,
+                })
                 .collect(),
             looked_at: looked_at(case),
             not_looked_at: missing::not_looked_at(case)
@@ -524,7 +537,7 @@ fn looked_at(case: &model::Case) -> Vec<LookedAt> {
         let notes = notes.remove(&id).unwrap_or_default();
         // Links, pipes and files beyond a limit have notes although they were not opened.
         let unread = notes.iter().any(|note| match note.kind {
-            model::NoteKind::Unreadable => true,
+            model::NoteKind::Unreadable | model::NoteKind::Denied => true,
             model::NoteKind::Remark | model::NoteKind::LimitReached => source.size_bytes == 0,
             _ => false,
         });
@@ -577,6 +590,7 @@ impl Finding {
             culprits: finding.culprits.iter().map(Culprit::from).collect(),
             evidence: finding.evidence.iter().map(evidence).collect(),
             actions: finding.actions.iter().map(Action::from).collect(),
+            call: finding.call.clone(),
         }
     }
 }
@@ -608,7 +622,7 @@ impl From<&model::Note> for Note {
             model::NoteKind::Malformed => "malformed",
             model::NoteKind::LimitReached => "limit-reached",
             model::NoteKind::UnknownVersion => "unknown-version",
-            model::NoteKind::Unreadable => "unreadable",
+            model::NoteKind::Unreadable | model::NoteKind::Denied => "unreadable",
             model::NoteKind::Unrecognised => "unrecognised",
             model::NoteKind::Remark => "remark",
         };

@@ -19,8 +19,6 @@ pub mod text;
 pub mod timeline;
 pub mod trace;
 
-pub use crate::open::JOBS as SEVERAL_JOBS;
-
 /// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {

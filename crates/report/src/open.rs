@@ -3,7 +3,7 @@
 //!
 //! The open questions of a report repeat both for readers that know neither list; here each is printed once.
 
-use ringleader_model::Cause;
+use ringleader_model::{Asks, Cause};
 
 use crate::json::{Evidence, Finding, LookedAt, Report, Role, Statement, Undecided};
 
@@ -59,19 +59,16 @@ pub(crate) fn statements(report: &Report) -> Vec<&Statement> {
 pub(crate) fn questions(report: &Report) -> Vec<&Undecided> {
     let (quoted, weighed) = (!statements(report).is_empty(), !report.candidates.is_empty());
     // Of a guess the first line says enough.
-    let is_line = |question: &str| question.starts_with("no finding accounts for this line");
-    let first = report.undecided.iter().map(|open| open.question.as_str()).find(|q| is_line(q));
+    let first = report.undecided.iter().find(|open| open.asks == Asks::Line).map(|open| &open.question);
     let is_guess = is_guess(report);
-    let is_told = |question: &str| {
-        is_line(question) && (quoted || is_guess && Some(question) != first)
-            || weighed && question.starts_with("candidates that fit these lines")
-            || has_jobs(report) && question.starts_with(JOBS)
+    let is_told = |open: &Undecided| match open.asks {
+        Asks::Line => quoted || is_guess && Some(&open.question) != first,
+        Asks::Candidates => weighed,
+        Asks::Job => has_jobs(report),
+        Asks::Fact => false,
     };
-    report.undecided.iter().filter(|open| !is_told(&open.question)).collect()
+    report.undecided.iter().filter(|open| !is_told(open)).collect()
 }
-
-/// Start of the question of which of several jobs the reader means.
-pub const JOBS: &str = "the evidence holds records of ";
 
 /// The evidence is of several jobs, and the report lists them before everything else.
 pub(crate) fn has_jobs(report: &Report) -> bool {
@@ -80,7 +77,7 @@ pub(crate) fn has_jobs(report: &Report) -> bool {
 
 /// The commands that diagnose each of several recorded jobs by itself.
 pub(crate) fn of_each_job(report: &Report) -> Option<&str> {
-    report.undecided.iter().find(|open| open.question.starts_with(JOBS)).map(|open| open.command.as_str())
+    report.undecided.iter().find(|open| open.asks == Asks::Job).map(|open| open.command.as_str())
 }
 
 /// The readers' remark on a file, or what a compressed one holds, without a byte.

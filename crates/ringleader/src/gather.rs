@@ -71,7 +71,10 @@ fn read_one(entry: &Entry, scratch: &mut Scratch, limits: &Limits, progress: &Pr
     }));
     match read {
         Ok(Ok(extract)) => extract,
-        Ok(Err(error)) => not_read(&entry.shown, NoteKind::Unreadable, unreadable(&error)),
+        Ok(Err(error)) => {
+            let (kind, text) = unreadable(&error);
+            not_read(&entry.shown, kind, text)
+        }
         Err(panic) => {
             *scratch = Scratch::default();
             not_read(&entry.shown, NoteKind::Unreadable, our_bug(&*panic))
@@ -93,7 +96,7 @@ const DENIED: &str =
 /// The first file and why, if the system let this user read nothing of what was given.
 pub(crate) fn refused(case: &Case, paths: &[PathBuf]) -> Option<String> {
     let note = |source: usize| {
-        case.notes.iter().find(|n| n.cite.source.0 as usize == source && n.text.ends_with(DENIED))
+        case.notes.iter().find(|n| n.cite.source.0 as usize == source && n.kind == NoteKind::Denied)
     };
     let first = case.sources.first()?;
     let why = note(0)?.text.trim_start_matches("not read: ").to_owned();
@@ -107,13 +110,15 @@ pub(crate) fn refused(case: &Case, paths: &[PathBuf]) -> Option<String> {
 }
 
 /// Why a file could not be opened, and what to do.
-fn unreadable(error: &io::Error) -> String {
-    let next = match error.kind() {
-        io::ErrorKind::PermissionDenied => DENIED,
-        io::ErrorKind::NotFound => "it disappeared while the folder was read; run again",
-        _ => "copy it to a local disk and run again",
+fn unreadable(error: &io::Error) -> (NoteKind, String) {
+    let (kind, next) = match error.kind() {
+        io::ErrorKind::PermissionDenied => (NoteKind::Denied, DENIED),
+        io::ErrorKind::NotFound => {
+            (NoteKind::Unreadable, "it disappeared while the folder was read; run again")
+        }
+        _ => (NoteKind::Unreadable, "copy it to a local disk and run again"),
     };
-    format!("not read: {error}; {next}")
+    (kind, format!("not read: {error}; {next}"))
 }
 
 /// Opens a file that the walk saw as a regular one. Between the two it may have become a link or a pipe: neither is

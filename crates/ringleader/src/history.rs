@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use ringleader_model::Date;
 use ringleader_report::quote::plain;
 use ringleader_run::history::{History, HistoryError, Incident, Standing};
 use ringleader_run::policy;
@@ -127,21 +128,9 @@ impl HistoryArgs {
 /// `2026-11-23 08:21:32`, UTC.
 fn clock(at: f64) -> String {
     let seconds = at as i64;
-    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    let Date { year, month, day } = Date::from_days(seconds.div_euclid(86_400));
     let of_day = seconds.rem_euclid(86_400);
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)
-}
-
-/// Date of a day since 1970: Howard Hinnant's `civil_from_days`.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
 fn as_json(standings: &[Standing], incidents: &[Incident]) -> String {

@@ -3,9 +3,10 @@
 //!
 //! The face of ringleader: reads evidence from disk, has it judged, prints the report.
 //!
-//! This crate is the only one that touches files, the terminal or the environment. It concludes nothing: what a
-//! report says comes from `ringleader_rules`, what it quotes from `ringleader_evidence`, and its form from
-//! `ringleader_report`.
+//! Only this crate opens evidence, and only it uses the terminal. The crates that act on a node (`collect`, `probe`,
+//! `run`, `hub`, `plugin`) touch files too. What a report says comes from `ringleader_rules`, what it quotes from
+//! `ringleader_evidence`, and its form from `ringleader_report`. This crate adds what only a live job or a search for
+//! files shows: what of the evidence was not found, and what `run` and `watch` decide from verdicts.
 
 mod bench;
 pub mod check;

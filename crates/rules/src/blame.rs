@@ -14,6 +14,7 @@ use ringleader_correlate::said::statements::{Stated, Utterance};
 use ringleader_correlate::when::failure::{Sign, Way, sign};
 use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{About, Role};
+use ringleader_model::address::same_host;
 use ringleader_model::{
     Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Observation, OutlierKey, Rank, Said,
     SourceId, SourceKind, TorchEvent, Verdict,
@@ -39,7 +40,7 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         if first.evidence.iter().all(|e| e.kind == SourceKind::KernelLog)
             && let Some(host) = machine(scene, first)
         {
-            let is_there = |of: Option<Host>| of.is_none_or(|of| is_address(&of) || is_same(&of, &host));
+            let is_there = |of: Option<Host>| of.is_none_or(|of| is_address(&of) || same_host(&of, &host));
             ranks.retain(|rank| is_there(scene.roster().culprit_rank(*rank).host));
         }
         give_ranks(scene, &mut culprits, &ranks);
@@ -116,12 +117,6 @@ fn give_ranks(scene: &Scene<'_>, culprits: &mut Vec<Culprit>, ranks: &BTreeSet<R
         }
         _ => {}
     }
-}
-
-/// Whether two names, with their domains or without, are of one machine.
-fn is_same(one: &Host, other: &Host) -> bool {
-    let short = |host: &Host| host.split('.').next().unwrap_or_default().to_owned();
-    short(one) == short(other)
 }
 
 fn is_address(host: &Host) -> bool {
@@ -400,8 +395,7 @@ mod tests {
     }
 
     fn first_to_end(stage: &Stage) -> Vec<u32> {
-        let rule = crate::rules::ALL.iter().find(|rule| rule.id == "application-exception");
-        let finding = stage.finding(rule.expect("the rule is listed"));
+        let finding = stage.finding(&crate::rules::program::application_exception::RULE);
         assert_eq!(finding.cause, Cause::ApplicationException);
         let found = ended(&Scene::new(&stage.case), &finding);
         found.into_iter().flatten().map(|rank| rank.0).collect()

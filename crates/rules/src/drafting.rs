@@ -13,6 +13,11 @@ use ringleader_correlate::waits::suspects::Suspect;
 
 pub(crate) use ringleader_correlate::who::culprits::ranks;
 
+/// Characters of a line that a question quotes.
+pub(crate) const QUOTED_CHARS: usize = 160;
+/// Characters of a title that words of the evidence make up: one line of a wide terminal.
+pub(crate) const TITLE_CHARS: usize = 110;
+
 /// `rank 2`, `ranks 2,5`, or `one rank` where the record does not identify it.
 pub(crate) fn who(nodes: &[Node]) -> String {
     let ranks: RankSet = nodes.iter().filter_map(|n| n.rank()).collect();

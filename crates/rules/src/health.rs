@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::sign;
 use ringleader_model::{
     Case, Confidence, Fact, NetFact, Note, NoteKind, Observation, Pick, PickedProcess, Pid, ProcessRow, Rank,
     RankSet, ReachOutcome, Source, SourceId, SourceKind, TorchEvent,
@@ -124,19 +125,19 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     {
         return Some("some ranks do not answer RAS");
     }
-    if scene.signs().get("note-stands-still").is_some_and(|note| !ended_well(scene, note)) {
+    if scene.signs().get(sign::ids::NOTE_STANDS_STILL).is_some_and(|note| !ended_well(scene, note)) {
         return Some("a note in the evidence says that nothing moves");
     }
-    if scene.signs().get("note-of-failure").is_some_and(|note| !ended_well(scene, note)) {
+    if scene.signs().get(sign::ids::NOTE_OF_FAILURE).is_some_and(|note| !ended_well(scene, note)) {
         return Some("a note in the evidence says that something fails");
     }
-    if scene.signs().get("tool-reports-trouble").is_some_and(|line| !ended_well(scene, line)) {
+    if scene.signs().get(sign::ids::TOOL_REPORTS_TROUBLE).is_some_and(|line| !ended_well(scene, line)) {
         return Some("a tool or a driver reports a failure of its own");
     }
-    if scene.signs().get("throughput-drops").is_some() {
+    if scene.signs().get(sign::ids::THROUGHPUT_DROPS).is_some() {
         return Some("the speed of training falls below half, and stays there for a while");
     }
-    if scene.signs().get("more-gpus-no-faster").is_some() {
+    if scene.signs().get(sign::ids::MORE_GPUS_NO_FASTER).is_some() {
         return Some("the same program is no faster on more GPUs than on fewer");
     }
     // Beside a job that goes on, a dropped echo proves nothing.

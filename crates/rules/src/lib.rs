@@ -31,7 +31,7 @@ use std::cell::RefCell;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::prepare::{copies, jobs, owners, rings, sizes};
-use ringleader_model::{Case, Cause, Need, Picture, Verdict};
+use ringleader_model::{Asks, Case, Cause, Need, Picture, Verdict};
 
 pub use crate::good_signs::{GoodSign, good_signs};
 pub use crate::health::is_known;
@@ -132,6 +132,7 @@ fn examine_jobs(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
                 name(other),
             ),
             command: "ringleader diagnose <the files of one attempt>".to_owned(),
+            asks: Asks::Job,
         });
     }
     verdict.findings.extend(of_others);
@@ -148,6 +149,7 @@ fn examine_job(case: &Case, draw: Draw<'_>) -> (Verdict, Picture) {
                 "{n_set_aside} rings are of earlier jobs with the same ranks and were set aside: did you mean one of those jobs?"
             ),
             command: "ringleader diagnose <the rings of one job>".to_owned(),
+            ..Need::default()
         });
     }
     let picture = draw(&scene, &decision);

@@ -2,8 +2,8 @@
 
 use ringleader_knowledge::cause::{self, Advice};
 use ringleader_model::{
-    Action, Category, Cause, Cite, Confidence, Culprit, Evidence, Finding, Impact, Need, RankSet, Severity,
-    SourceKind, Weight,
+    Action, Category, Cause, Cite, Confidence, Culprit, Evidence, Finding, Impact, NamedCall, Need, RankSet,
+    Severity, SourceKind, Weight,
 };
 
 use ringleader_correlate::Scene;
@@ -97,6 +97,7 @@ impl Draft {
                 actions: Vec::new(),
                 weight: Weight::Derived,
                 at_ns: None,
+                call: None,
             },
             Confidence::High,
         )
@@ -141,6 +142,13 @@ impl Draft {
     #[must_use]
     pub fn at(mut self, ns: Option<i64>) -> Self {
         self.0.at_ns = ns;
+        self
+    }
+
+    /// The call that the title names.
+    #[must_use]
+    pub fn call(mut self, call: impl Into<Option<NamedCall>>) -> Self {
+        self.0.call = call.into();
         self
     }
 

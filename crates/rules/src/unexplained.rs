@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::drafting::QUOTED_CHARS;
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::Role;
 use ringleader_model::{
-    Category, Cause, Cite, Fact, Finding, FormWeight, NcclComm, NcclProcess, Need, Severity, Source,
+    Asks, Category, Cause, Cite, Fact, Finding, FormWeight, NcclComm, NcclProcess, Need, Severity, Source,
     SourceKind, Weight,
 };
 
@@ -17,8 +18,6 @@ use ringleader_model::{
 const SHOWN: usize = 5;
 /// Candidates that a report shows.
 const CANDIDATES: usize = 5;
-/// Characters of a line in a question.
-const LINE_CHARS: usize = 160;
 
 /// How a statement ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +155,7 @@ pub(crate) fn needs(open: &[&Stated<'_>]) -> Vec<Need> {
             Need {
                 question: format!("no finding accounts for this line{n}: {}{known}{action}", line(stated)),
                 command: format!("ringleader explain {asked}"),
+                asks: Asks::Line,
             }
         })
         .collect()
@@ -170,6 +170,7 @@ pub(crate) fn likely(open: &[&Stated<'_>]) -> Option<Need> {
     Some(Need {
         question: format!("candidates that fit these lines, most likely first: {}", names.join(", ")),
         command,
+        asks: Asks::Candidates,
     })
 }
 
@@ -190,7 +191,7 @@ pub(crate) fn category(open: &[&Stated<'_>]) -> Option<Category> {
 }
 
 fn line(stated: &Stated<'_>) -> String {
-    stated.text().lines().next().unwrap_or_default().trim().chars().take(LINE_CHARS).collect()
+    stated.text().lines().next().unwrap_or_default().trim().chars().take(QUOTED_CHARS).collect()
 }
 
 /// Signs that the job went on or ended well: steps that advance, or its own line that it is done; tables and logs of

@@ -16,7 +16,7 @@ use ringleader_model::{
 
 use crate::rule::{Outcome, Rule};
 use crate::weigh::Decision;
-use crate::{blame, health, overcome, rules, settle, unexplained, weigh};
+use crate::{blame, drafting, health, overcome, rules, settle, unexplained, weigh};
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
 use ringleader_correlate::when::failure::Way;
@@ -44,6 +44,7 @@ fn by_rules(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
                     rule.id
                 ),
                 command: String::new(),
+                ..Need::default()
             }),
         }
     }
@@ -54,6 +55,7 @@ fn by_rules(scene: &Scene<'_>, rules: &[&Rule]) -> Verdict {
                 scene.ledger().n_left_out()
             ),
             command: String::new(),
+            ..Need::default()
         });
     }
     needs.sort();
@@ -290,6 +292,7 @@ fn longer_kernel_logs(scene: &Scene<'_>) -> Vec<Need> {
                     "the kernel log{of} ends {before} before the failure, so it does not cover it: what has the kernel logged since?"
                 ),
                 command: "dmesg -T".to_owned(),
+                ..Need::default()
             }
         })
         .collect()
@@ -300,13 +303,14 @@ fn other_zones(scene: &Scene<'_>) -> Vec<Need> {
     let needs = scene.shifted().into_iter().take(4).map(|s| {
         let side = if s.hours < 0.0 { "before" } else { "after" };
         let of = s.event.observation.who.host.as_ref().map_or_else(String::new, |h| format!(" of {h}"));
-        let said: String = s.event.observation.text.lines().next().unwrap_or_default().chars().take(120).collect();
+        let said: String = s.event.observation.text.lines().next().unwrap_or_default().chars().take(drafting::QUOTED_CHARS).collect();
         let hours = s.hours.abs();
         Need {
             question: format!(
                 "the kernel log{of} has, exactly {hours} hours {side} the failure: {said} - is its clock in a different time zone than the job's? If so, that is the fault"
             ),
             command: "date; date -u; dmesg -T | tail -n 1".to_owned(),
+            ..Need::default()
         }
     });
     needs.collect()
@@ -411,6 +415,7 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     needs.extend(health::blocked(scene).filter_map(|(row, _)| row.pid).take(MAX_ASKED).map(|pid| Need {
         question: format!("does pid {} leave the kernel, or is it in the same place a minute later?", pid.0),
         command: format!("cat /proc/{0}/stack; sleep 60; cat /proc/{0}/stack", pid.0),
+        ..Need::default()
     }));
     let open = if nothing { Vec::new() } else { unexplained::unexplained(scene, &findings) };
     needs.extend(unexplained::needs(&open));
@@ -522,7 +527,7 @@ fn general_needs(scene: &Scene<'_>) -> Vec<Need> {
     let mut needs = Vec::new();
     let mut need = |question: &str, kind: SourceKind| {
         let command = collecting::command(kind).unwrap_or_default().to_owned();
-        needs.push(Need { question: question.to_owned(), command });
+        needs.push(Need { question: question.to_owned(), command, ..Need::default() });
     };
     if scene.dumps().is_empty() {
         need("what did each rank call last?", SourceKind::FlightRecorder);

@@ -20,11 +20,12 @@
 use std::collections::BTreeMap;
 
 use ringleader_model::Cause;
+use ringleader_model::address::same_host;
 use serde::{Deserialize, Serialize};
 
 use crate::decide::{Decision, Failed};
 use crate::journal::Chosen;
-use crate::judgement::{Judgement, is_same};
+use crate::judgement::Judgement;
 
 /// What all supervisors have agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -403,7 +404,7 @@ impl Machine {
                 && member.unfit.is_none()
                 && member.told.is_none()
                 && member.running.is_none()
-                && !excluded.iter().any(|node| is_same(node, &member.node))
+                && !excluded.iter().any(|node| same_host(node, &member.node))
         };
         let mut fit: Vec<String> =
             view.members.iter().filter(can).map(|member| member.node.clone()).collect();
@@ -546,7 +547,7 @@ impl Machine {
         }
         // Waits for the preflight check of every live node: otherwise it could join only after the next failure.
         let is_open = |member: &Member| {
-            member.ready_for <= generation && !stays.iter().any(|node| is_same(node, &member.node))
+            member.ready_for <= generation && !stays.iter().any(|node| same_host(node, &member.node))
         };
         let waited_s = now - self.settled.1;
         if view.members.iter().any(is_open) && !is_told && waited_s < self.config.examined_within_s {

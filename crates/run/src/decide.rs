@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use ringleader_model::address::same_host;
 use ringleader_model::{Cause, Class, Confidence};
 use serde::{Deserialize, Serialize};
 
-use crate::judgement::{Judgement, is_same};
+use crate::judgement::Judgement;
 use crate::policy::{self, Backoff, Policy};
 use crate::words::{self, confidence_name};
 
@@ -302,7 +303,7 @@ fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<Why>)
     let judgement = failure.judgement;
     let hosts = judgement.hosts();
     let bad: Vec<String> =
-        site.nodes.iter().filter(|node| hosts.iter().any(|host| is_same(host, node))).cloned().collect();
+        site.nodes.iter().filter(|node| hosts.iter().any(|host| same_host(host, node))).cloned().collect();
     if bad.is_empty() {
         why.push(Why::Said(format!(
             "{} is a fault of a node, but the verdict names no node of this job",

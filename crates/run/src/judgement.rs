@@ -1,6 +1,7 @@
 //! The diagnosis of a failed attempt: the part of a verdict that decisions are based on.
 
 use ringleader_knowledge::cause;
+use ringleader_model::address::same_host;
 use ringleader_model::{Category, Cause, Class, Confidence};
 use serde::{Deserialize, Serialize};
 
@@ -124,7 +125,7 @@ pub fn class_of(cause: Cause, culprit_hosts: &[String], nodes: &[String]) -> Cla
     // A verdict of slowness, or no verdict, does not explain why the job failed.
     let Some(class) = row.class else { return Class::Unknown };
     let hit: Vec<&String> =
-        nodes.iter().filter(|node| culprit_hosts.iter().any(|host| is_same(host, node))).collect();
+        nodes.iter().filter(|node| culprit_hosts.iter().any(|host| same_host(host, node))).collect();
     match class {
         Class::Program if row.category == Category::Init && nodes.len() > 1 && hit.len() == 1 => Class::Node,
         Class::Node if nodes.len() > 1 && hit.len() == nodes.len() => Class::Program,
@@ -147,12 +148,6 @@ pub fn ends_process(cause: Cause) -> bool {
 pub(crate) fn cut(text: &str) -> String {
     let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.get(..end).unwrap_or_default().to_owned()
-}
-
-/// Whether two host names are the same: a report has the name up to the first dot.
-pub fn is_same(a: &str, b: &str) -> bool {
-    let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
-    short(a) == short(b)
 }
 
 #[cfg(test)]

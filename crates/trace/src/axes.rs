@@ -532,14 +532,14 @@ pub fn culprit(axes: &[Axis]) -> Option<(&Axis, &Unequal)> {
     if most < LEAST_SAID_PCT {
         return None;
     }
-    let near = axes.iter().filter(|axis| of_computation(axis) >= most * 0.7);
+    let near = axes.iter().filter(|axis| of_computation(axis) >= most * NEAR_SHARE);
     let size = |axis: &Axis| axis.groups.iter().map(Vec::len).max().unwrap_or(0);
     let axis = near.min_by_key(|axis| (size(axis), axis.name == WORLD))?;
     let causes = [Amount::Tokens, Amount::Attention, Amount::Blocks, Amount::Computation];
     let least = |what: Amount| match what {
         // On a slower GPU attention takes longer in the same proportion; longer sequences show in it more than elsewhere.
-        Amount::Attention => of_computation(axis) * 1.25,
-        _ => most / 2.0,
+        Amount::Attention => of_computation(axis) * ATTENTION_FACTOR,
+        _ => most * CAUSE_SHARE,
     };
     let of = |what: &Amount| axis.unequal.iter().find(|u| u.what == *what && u.excess_pct >= least(*what));
     causes.iter().find_map(of).map(|unequal| (axis, unequal))
@@ -577,6 +577,13 @@ const LEAST_WORK_PCT: f64 = 2.0;
 /// Share of steps, percent, from which it is always the same rank.
 const SAME_PCT: usize = 70;
 
+/// Axes that show this share of the largest excess show nearly as much: groups of several axes overlap, so that one imbalance
+/// shows along each. Chosen.
+const NEAR_SHARE: f64 = 0.7;
+/// An amount that has this share of the largest excess of computation is a cause of it. Chosen.
+const CAUSE_SHARE: f64 = 0.5;
+/// Attention must exceed the computation by this factor. Chosen.
+const ATTENTION_FACTOR: f64 = 1.25;
 /// An excess that is worth words, percent.
 const LEAST_SAID_PCT: f64 = 5.0;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringleader_knowledge::place::SLEEP;
+use ringleader_knowledge::place::ids::SLEEP;
 use ringleader_model::{Category, Cause, Confidence, Verdict};
 
 /// The verdict on a rank that sleeps is held this many times as long as on one that is elsewhere.

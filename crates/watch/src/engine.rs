@@ -46,6 +46,8 @@ const MAX_STALLS: usize = 8;
 const SLOWEST_NS: i64 = 15_000_000_000;
 /// Most stragglers reported per look.
 const MAX_TOLD: usize = 4;
+/// Ranks of which is remembered what was told of them: where more are late, no single one is to blame.
+const MAX_STRAGGLERS: usize = 1024;
 /// Between two statements on the same straggler that differ little.
 const STRAGGLER_NS: i64 = 60_000_000_000;
 
@@ -369,7 +371,7 @@ impl Engine {
                         && straggler.late_ms > old.late_ms)
                     || (old.of != straggler.of && straggler.confidence > old.confidence)
             });
-            if is_news && self.told_stragglers.len() < 1024 {
+            if is_news && self.told_stragglers.len() < MAX_STRAGGLERS {
                 self.told_stragglers.insert(straggler.rank, (now_ns, straggler.clone()));
                 events.push(Event::new(now_ns, What::Straggler(straggler)));
             }

@@ -28,9 +28,9 @@ pub fn outside(stack: &[String], wchan: Option<&str>) -> Option<Outside> {
         (Some((place, at)), kernel) => {
             let mut text = format!("{}: {}", place.text, frame(at));
             // A lock in Python is a lock in the kernel too, and most other waits are a futex there.
-            if let Some((below, wchan)) =
-                kernel.filter(|(below, _)| below.id != place.id && !matches!(below.id, "lock" | "futex"))
-            {
+            if let Some((below, wchan)) = kernel.filter(|(below, _)| {
+                below.id != place.id && !matches!(below.id, place::ids::LOCK | place::ids::FUTEX)
+            }) {
                 _ = write!(text, ", {} ({wchan} of the kernel)", below.text);
             }
             Some(Outside { label: place.id.to_owned(), text, frame: frame(at) })

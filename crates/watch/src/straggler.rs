@@ -4,6 +4,8 @@
 //! A rank's lateness is the longest run of the same collective on any rank less its own. Rooted collectives do not vote:
 //! their root may leave early.
 
+mod reason;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::median;
@@ -11,6 +13,7 @@ use ringleader_model::median;
 use crate::bandwidth;
 use crate::digest::{DoneDigest, StepDigest, is_symmetric};
 use crate::event::{Confidence, Lag, Straggler};
+use reason::{because, reason};
 
 /// Collectives that wait for the word of more ranks.
 const MAX_PENDING: usize = 32;
@@ -70,6 +73,12 @@ const WARM_UP: u32 = 3;
 /// Number of values in the mean, at first and later.
 const LEAST_MEAN: u32 = 8;
 const MOST_MEAN: u32 = 16;
+/// Share that stays, at each collective, of the sums of what was carried and for how long: the last ten count. Chosen.
+const CARRIED_STAYS: f64 = 0.9;
+/// A run is clear if its mean is at least this many times the lateness that counts at all. Chosen.
+const CLEAR_LATE: f32 = 2.0;
+/// A way that is slow in more than this share of the collectives is slow for certain. Chosen.
+const CERTAIN_WAY: f32 = 0.8;
 /// Kinds of collective whose best time is kept.
 const MAX_KINDS: usize = 32;
 
@@ -324,8 +333,8 @@ impl Lateness {
     /// How long a collective takes once all are there.
     fn time(&mut self, pending: &Pending, shortest: f32) {
         if let Some(factor) = bandwidth::factor(&pending.function, self.size) {
-            self.carried = self.carried * 0.9 + factor * pending.bytes as f64;
-            self.carried_ns = self.carried_ns * 0.9 + f64::from(shortest) * 1e6;
+            self.carried = self.carried * CARRIED_STAYS + factor * pending.bytes as f64;
+            self.carried_ns = self.carried_ns * CARRIED_STAYS + f64::from(shortest) * 1e6;
         }
         let key = crate::rhythm::kind(&pending.function, pending.bytes);
         if let Some(kind) = self.kinds.iter_mut().find(|k| k.key == key) {
@@ -504,7 +513,7 @@ impl Lateness {
         let spread = (square / n - mean * mean).max(0.0).sqrt();
         let others = self.ranks.iter().enumerate().filter(|(r, s)| *r != rank && s.votes > 0.0);
         let other = others.map(|(_, s)| s.behind / s.votes).fold(0.0, f32::max);
-        mean >= 2.0 * least && spread <= CLEAR_SPREAD * mean && mean >= CLEAR_TIMES * other
+        mean >= CLEAR_LATE * least && spread <= CLEAR_SPREAD * mean && mean >= CLEAR_TIMES * other
     }
 
     /// Somebody has been late for some collectives in a row: why they take longer will show.
@@ -536,7 +545,7 @@ impl Lateness {
             cost: None,
             persistent: true,
             of: Lag::Network,
-            confidence: if share > 0.8 { Confidence::High } else { Confidence::Medium },
+            confidence: if share > CERTAIN_WAY { Confidence::High } else { Confidence::Medium },
             comm: comm.to_owned(),
             peer,
             text: format!(
@@ -596,30 +605,6 @@ fn count(ranks: &mut [Standing], pending: &Pending, least: f32, keep: f32) {
             standing.others_queued_ms += queued;
         }
     }
-}
-
-fn because(of: Lag) -> &'static str {
-    match of {
-        Lag::Compute => "its GPU is still busy when the others come",
-        Lag::Host => "its program calls late while its GPU is idle",
-        Lag::Network | Lag::Unknown => "the cause is not visible",
-    }
-}
-
-/// Why a rank is late, from the sums over the collectives for which it was.
-fn reason(standing: &Standing) -> (Lag, Confidence) {
-    let late = standing.late_ms.max(f32::MIN_POSITIVE);
-    let (host, busy) = (standing.host_ms / late, standing.busy_ms / late);
-    if busy >= 0.5 && busy > host {
-        return (Lag::Compute, if busy >= 0.8 { Confidence::High } else { Confidence::Medium });
-    }
-    if host < 0.5 {
-        return (Lag::Unknown, Confidence::Low);
-    }
-    // Where the others' calls wait for their GPUs and this one's does not, the GPU ran dry. Where nobody's do, programs wait
-    // for their GPUs before they call, and a slow GPU makes a late call.
-    let others = standing.others_queued_ms / late;
-    (Lag::Host, if host >= 0.8 && others >= 0.2 { Confidence::High } else { Confidence::Medium })
 }
 
 fn ms(ns: u64) -> f32 {

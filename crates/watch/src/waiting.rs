@@ -1,5 +1,7 @@
 //! Whether a process works or waits, from its processor time and its stack.
 
+use ringleader_knowledge::place::ids;
+
 use crate::digest::{ProcessState, RankDigest};
 use crate::event::seconds;
 use crate::outside;
@@ -15,7 +17,8 @@ const RESTING: f64 = 0.005;
 /// Whoever rests for this long while others wait for it is held up, wherever it is.
 const LONG_REST_NS: i64 = 60_000_000_000;
 /// Places in which something else may work for a process that rests.
-const WORKED_FOR: [&str; 6] = ["storage", "driver", "checkpoint", "compilation", "data-loader", "input"];
+const WORKED_FOR: [&str; 6] =
+    [ids::STORAGE, ids::DRIVER, ids::CHECKPOINT, ids::COMPILATION, ids::DATA_LOADER, ids::INPUT];
 
 /// Looks that must find a rank in one place before it counts as standing there.
 const LOOKS: u32 = 2;
@@ -129,7 +132,7 @@ impl Waiting {
         let place = outside::outside(&digest.stack, digest.wchan.as_deref());
         // A queue of the program may be one of requests.
         let is_worked_for = place.is_some_and(|place| {
-            WORKED_FOR.contains(&place.label.as_str()) || place.label == "lock" && !digest.stack.is_empty()
+            WORKED_FOR.contains(&place.label.as_str()) || place.label == ids::LOCK && !digest.stack.is_empty()
         });
         now_ns - self.idle_ns >= LONG_REST_NS
             && digest.process == ProcessState::Alive
@@ -150,7 +153,7 @@ impl Waiting {
             digest.stack.iter().any(|frame| frame.contains("pdb.py:") || frame.contains("bdb.py:"));
         let place = outside::outside(&digest.stack, None)?;
         let ends_not = match place.label.as_str() {
-            "gil" | "sleep" | "torch-distributed" => true,
+            ids::GIL | ids::SLEEP | ids::TORCH_DISTRIBUTED => true,
             // Another process may fill a queue or hold a file lock.
             "lock" => ["acquire (threading.py", "__enter__ (threading.py"]
                 .iter()
@@ -187,7 +190,7 @@ impl Waiting {
         let is_sure = self.place.is_some_and(|place| place.n_looks >= LOOKS);
         let asleep_ns = self.asleep_ns(now_ns).filter(|_| is_sure);
         let wait = digest.wchan.as_deref().and_then(ringleader_knowledge::place::of_wait);
-        let sleeps = wait.is_some_and(|place| place.id == "sleep");
+        let sleeps = wait.is_some_and(|place| place.id == ids::SLEEP);
         Stand {
             asleep_ns,
             call: call(&digest.stack),
@@ -240,7 +243,7 @@ fn call(stack: &[String]) -> Option<Call> {
                 .and_then(|seen| {
                     ringleader_knowledge::place::all().iter().find(|place| place.id == seen.label)
                 })
-                .is_some_and(|place| place.waits_for_ranks || place.id == "torch-distributed")
+                .is_some_and(|place| place.waits_for_ranks || place.id == ids::TORCH_DISTRIBUTED)
     };
     let at = stack.iter().position(meets)?;
     let function = stack.get(at)?.split(" (").next()?.to_owned();
@@ -254,7 +257,7 @@ fn call(stack: &[String]) -> Option<Call> {
 /// torch.distributed made without one does so.
 fn is_on_its_way(digest: &RankDigest) -> bool {
     let is_torch = |frame: &String| frame.contains("torch/distributed/distributed_c10d.py:");
-    outside::outside(&digest.stack, None).is_some_and(|place| place.label == "torch-distributed")
+    outside::outside(&digest.stack, None).is_some_and(|place| place.label == ids::TORCH_DISTRIBUTED)
         || digest.would_show && digest.stack.iter().any(is_torch)
 }
 

@@ -47,6 +47,9 @@ const HELD_WARN_PCT: u64 = 10;
 const MIN_PERIODS: u64 = 100;
 /// Share of the last ten seconds in which some task waited for a processor, percent.
 const WAIT_PCT: f64 = 60.0;
+/// Tasks that run or wait, by processor. Chosen: data loaders and threads of the driver come and go, and one task more than
+/// there are processors is ordinary.
+const LOAD_PER_CPU: f64 = 2.0;
 
 fn run(view: &View<'_>) -> Answer {
     let system = match view.node.system.seen() {
@@ -66,7 +69,7 @@ fn run(view: &View<'_>) -> Answer {
     threads(&ranks, system.n_cpus, &mut items);
     let waits = system.pressure_some_pct.get("cpu").copied();
     // Load includes tasks that wait for disks: if pressure is known, both must agree.
-    let is_loaded = system.n_cpus > 0 && system.load_1m > 2.0 * f64::from(system.n_cpus);
+    let is_loaded = system.n_cpus > 0 && system.load_1m > LOAD_PER_CPU * f64::from(system.n_cpus);
     if is_loaded && waits.is_none_or(|share| share >= WAIT_PCT) {
         let pressure =
             waits.map_or(String::new(), |share| format!("; /proc/pressure/cpu some avg10 {share:.2}"));

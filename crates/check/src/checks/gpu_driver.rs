@@ -17,7 +17,7 @@
 //!
 //! NVML API reference, nvmlInit and nvmlReturn_t.
 
-use ringleader_node::{DRIVER_NOT_LOADED, VERSION_MISMATCH};
+use ringleader_node::{DRIVER_NOT_LOADED, NO_MODULE, VERSION_MISMATCH, is_hang};
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
 use crate::gpus::count;
@@ -51,7 +51,7 @@ fn run(view: &View<'_>) -> Answer {
         && let Some((index, word)) = gpus.failures.first()
     {
         let text = format!("none of {} answers; GPU {index}: {word}", count(gpus.failures.len(), "GPU"));
-        return advise(broken(text), word, word.contains("hangs"));
+        return advise(broken(text), word, is_hang(word));
     }
     let version = gpus.driver_version.as_deref().unwrap_or("of unknown version");
     let cuda = gpus.cuda_version.as_deref().map_or(String::new(), |cuda| format!(", CUDA up to {cuda}"));
@@ -92,7 +92,7 @@ fn advise(answer: Answer, why: &str, is_hang: bool) -> Answer {
             Some("rmmod nvidia_peermem nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia".to_owned()),
         );
     }
-    if why.contains(DRIVER_NOT_LOADED) || why.contains("no kernel module") {
+    if why.contains(DRIVER_NOT_LOADED) || why.contains(NO_MODULE) {
         return answer.advise(
             Impact::Disruptive,
             "load the driver; if that fails, it was not built for this kernel",

@@ -18,7 +18,7 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_node::{Jobs, Process};
+use ringleader_node::{Jobs, Process, is_hang};
 
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
 use crate::jobs::{Job, astray, by_launcher, by_meeting, meets_on_loopback, name};
@@ -56,7 +56,7 @@ fn run(view: &View<'_>) -> Answer {
     let n_ranks: usize = groups.iter().map(|job| job.ranks.len()).sum();
     let mut items = Vec::new();
     for process in &jobs.processes {
-        if let Some(why) = process.hidden.as_deref().filter(|why| why.contains("hangs")) {
+        if let Some(why) = process.hidden.as_deref().filter(|why| is_hang(why)) {
             items.push(item(process, Verdict::Fail, why.to_owned(), place_of(process)));
         }
     }
@@ -97,7 +97,7 @@ fn run(view: &View<'_>) -> Answer {
         .filter(|p| p.state == "T" && !astray.contains(&p.pid))
         .map(|p| p.pid.to_string())
         .collect();
-    let has_stopped = items.iter().any(|item| item.text.starts_with("is stopped"));
+    let has_stopped = groups.iter().flat_map(|job| &job.ranks).any(|rank| rank.state == "T");
     let mut answer = Answer::from_items(format!("{n_ranks} ranks alive"), items);
     if has_stopped {
         let command = format!("kill -CONT {}", stopped.join(" "));

@@ -17,6 +17,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_node::BETWEEN_COPIES;
+
 use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
 use crate::jobs::{by_meeting, name};
 use crate::rule::{Area, Check, Probe};
@@ -70,7 +72,7 @@ fn run(view: &View<'_>) -> Answer {
                 }
                 versions.entry(library).or_default().extend(version);
                 by_version.entry(version).or_default().push(name(rank));
-                if let Some(version) = version.filter(|version| version.contains(" and ")) {
+                if let Some(version) = version.filter(|version| version.contains(BETWEEN_COPIES)) {
                     items.push(Item {
                         subject: name(rank),
                         verdict: Verdict::Warn,

@@ -52,7 +52,7 @@ fn run(view: &View<'_>) -> Answer {
     let tree = Tree::new(jobs);
     let own_namespace = view.node.system.get().and_then(|system| system.net_namespace);
     let (mut items, mut told) = (Vec::new(), Vec::new());
-    let mut fix = None;
+    let (mut fix, mut is_judged) = (None, false);
     for ranks in by_meeting(jobs) {
         let Some(first) = ranks.iter().find(|rank| rank.rank() == Some(0)) else { continue };
         let Some(port) = first.number("MASTER_PORT").and_then(|port| u16::try_from(port).ok()) else {
@@ -70,7 +70,10 @@ fn run(view: &View<'_>) -> Answer {
             items.push(Item { subject: format!("port {port}"), verdict, text, evidence: evidence.clone() });
         };
         match who {
-            Who::Own(pid) => told.push(format!("port {port}: pid {pid} of the job listens")),
+            Who::Own(pid) => {
+                is_judged = true;
+                told.push(format!("port {port}: pid {pid} of the job listens"));
+            }
             Who::Unknown => told.push(format!("port {port}: a process listens; run as root to see which")),
             Who::Stranger(listener) => {
                 let pid = listener.pid.unwrap_or_default();
@@ -85,6 +88,7 @@ fn run(view: &View<'_>) -> Answer {
                 fix = Some(format!("ps -o pid,ppid,user,lstart,args -p {pid}"));
             }
             Who::Nobody if view.node.at_ns - first.started_ns < STARTING_NS => {
+                is_judged = true;
                 told.push(format!("port {port}: the job has just started"));
             }
             Who::Nobody => {
@@ -98,9 +102,7 @@ fn run(view: &View<'_>) -> Answer {
     if items.is_empty() && told.is_empty() {
         return Answer::skipped("no rank 0 with MASTER_PORT runs here");
     }
-    let is_judged = !items.is_empty()
-        || told.iter().any(|text| text.contains("of the job") || text.contains("just started"));
-    if !is_judged {
+    if items.is_empty() && !is_judged {
         return Answer::skipped(told.join("; "));
     }
     Answer::from_items(told.join("; "), items)

@@ -65,7 +65,9 @@ fn run(view: &View<'_>) -> Answer {
         push(Verdict::Fail, "no inode is free: no segment can be created".to_owned());
     }
     // A small empty one is reported as small; a small one that is used up fails.
-    if shm.available < needed.min(shm.size / 2) {
+    let (is_short, is_nearly_full) =
+        (shm.available < needed.min(shm.size / 2), shm.available < shm.size / 20);
+    if is_short {
         let text = format!(
             "{} of {} left, {n_gpus} GPUs need about {}",
             mib(shm.available),
@@ -73,13 +75,13 @@ fn run(view: &View<'_>) -> Answer {
             mib(needed)
         );
         push(Verdict::Fail, text + &holders(shm));
-    } else if shm.available < shm.size / 20 {
+    } else if is_nearly_full {
         push(Verdict::Warn, format!("{} of {} left", mib(shm.available), mib(shm.size)) + &holders(shm));
     }
     if is_small {
         push(Verdict::Warn, format!("{} in all, which is a container's default", mib(shm.size)));
     }
-    let is_full = items.iter().any(|item| item.text.contains(" left"));
+    let is_full = is_short || is_nearly_full;
     let mut answer = Answer::from_items(format!("{} of {} free", mib(shm.available), mib(shm.size)), items);
     if is_full {
         answer = answer.advise(

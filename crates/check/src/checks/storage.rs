@@ -60,7 +60,7 @@ fn run(view: &View<'_>) -> Answer {
         judge(mount, mounts, processes, &mut items);
     }
     let n_used = mounts.iter().filter(|mount| !mount.used_by.is_empty()).count();
-    let stuck: Vec<&Mount> = mounts.iter().filter(|mount| is_stuck(mount)).collect();
+    let stuck: Vec<&Mount> = mounts.iter().filter(|mount| mount.is_silent()).collect();
     let mut answer =
         Answer::from_items(format!("{} file systems answer, the job works on {n_used}", mounts.len()), items);
     answer = if stuck.is_empty() {
@@ -73,10 +73,6 @@ fn run(view: &View<'_>) -> Answer {
         )
     };
     answer
-}
-
-fn is_stuck(mount: &Mount) -> bool {
-    mount.answered_ms.is_none() && mount.failure.as_deref().is_some_and(|why| why.starts_with("no answer"))
 }
 
 fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec<Item>) {
@@ -100,8 +96,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
     if let Some(why) = &mount.failure {
         let place = mount.stuck_in.as_ref().map(|place| format!(": {place}")).unwrap_or_default();
         // Another user's container may refuse access: that is no fault of the file system.
-        let is_refusal = why.contains("ermission") || why.contains("not permitted");
-        if !is_refusal {
+        if !mount.is_refused() {
             push(bad(is_used), format!("{why}{place}"), format!("statfs {}", mount.at));
         }
         return;

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
-use ringleader_node::{DRIVER_NOT_LOADED, GPU_IS_LOST, Gpu, Gpus, RESET_REQUIRED, VERSION_MISMATCH};
+use ringleader_node::{
+    DRIVER_NOT_LOADED, GPU_IS_LOST, Gpu, Gpus, HANGS, NO_MODULE, RESET_REQUIRED, VERSION_MISMATCH,
+};
 
 use crate::request::{Request, Roots, Trouble};
 use crate::sysfs::{names, text};
@@ -111,7 +113,7 @@ fn read_all(
     for (index, doing) in waiting {
         let doing = doing.lock().map_or("", |doing| *doing);
         let ms = started.elapsed().as_millis();
-        taken.failures.push((index, format!("no answer within {ms} ms, it hangs in {doing}")));
+        taken.failures.push((index, format!("no answer within {ms} ms, it {HANGS} {doing}")));
     }
     taken.gpus.sort_by_key(|gpu: &Gpu| gpu.index);
     taken.failures.sort();
@@ -162,8 +164,7 @@ fn trouble(error: &NvmlError, n_on_bus: usize, module: Option<&str>) -> Trouble 
         1 => "1 NVIDIA GPU on the PCI bus".to_owned(),
         n => format!("{n} NVIDIA GPUs on the PCI bus"),
     };
-    let module =
-        module.map_or_else(|| "no kernel module nvidia".to_owned(), |v| format!("kernel module nvidia {v}"));
+    let module = module.map_or_else(|| NO_MODULE.to_owned(), |v| format!("kernel module nvidia {v}"));
     match error {
         NvmlError::LibloadingError(error) => {
             let why = format!("{LIBRARY} cannot be loaded ({error}); {on_bus}, {module}");

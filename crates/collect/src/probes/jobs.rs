@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
-use ringleader_node::{Cgroup, Jobs, Process};
+use ringleader_node::{Cgroup, HANGS, Jobs, Process, is_hang};
 
 use crate::kin::{Job, Kin};
 use crate::procfs::{self, Stat};
@@ -346,7 +346,7 @@ impl<'a> Walk<'a> {
         let started_ns = self.boot_s * 1_000_000_000
             + (i128::from(stat.started_ticks) * 1_000_000_000 / i128::from(ticks)) as i64;
         let inner = of_status("NSpid").and_then(|list| list.split_whitespace().last()?.parse::<u32>().ok());
-        let hangs = seen.hidden.as_deref().is_some_and(|why| why.contains("hangs"));
+        let hangs = seen.hidden.as_deref().is_some_and(is_hang);
         let uid =
             of_status("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()).unwrap_or_default();
         let mut process = Process {
@@ -563,8 +563,7 @@ fn look(proc: &Path, pid: u32, stat: &Stat, n_waits: &mut u32) -> Seen {
             seen.hidden = Some("it belongs to another user: run as root".to_owned());
         }
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            seen.hidden =
-                Some("it hangs in the kernel, and reading its environment would hang too".to_owned());
+            seen.hidden = Some(format!("it {HANGS} the kernel, and reading its environment would hang too"));
         }
         // It has just ended.
         Err(_) => {}

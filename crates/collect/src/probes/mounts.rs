@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ringleader_node::Mount;
+use ringleader_node::{Mount, NO_ANSWER};
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 
 use super::jobs;
@@ -268,7 +268,7 @@ fn question(mounts: Vec<(Mount, PathBuf)>, ask: Ask, patience: Duration) -> Vec<
     }
     let silent = |(mut mount, tid, is_answered): (Mount, Option<i32>, bool)| {
         if !is_answered {
-            mount.failure = Some(format!("no answer within {} ms", patience.as_millis()));
+            mount.failure = Some(format!("{NO_ANSWER} within {} ms", patience.as_millis()));
             mount.stuck_in = tid.and_then(stuck_in);
         }
         mount

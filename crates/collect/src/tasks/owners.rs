@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
+use ringleader_node::BETWEEN_COPIES;
+
 use crate::libraries::{self, Versions};
 use crate::request::{Request, Trouble};
 use crate::sockets::{self, Socket, State};
@@ -104,7 +106,7 @@ fn lacks_ras(proc: &Path, pid: u32, versions: &mut Versions) -> Option<String> {
         let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
         parts.next().zip(parts.next()).is_some_and(|version| version >= FIRST)
     };
-    (!version.split(" and ").any(has_ras)).then(|| match version.as_str() {
+    (!version.split(BETWEEN_COPIES).any(has_ras)).then(|| match version.as_str() {
         "" => "has loaded an NCCL of unknown version".to_owned(),
         version => format!("has loaded NCCL {version}, which has no RAS"),
     })

@@ -19,7 +19,7 @@ use ringleader_model::{
 use crate::when::failure::Failure;
 use crate::when::window::{Lies, Window};
 use crate::when::year::in_year;
-use crate::who::roster::{Member, Roster, told_size};
+use crate::who::roster::{Member, Roster, telling_host, told_size};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Between a kill for lack of memory and the launcher's report that the process is gone.
@@ -275,12 +275,7 @@ impl<'r> Join<'r> {
             add_own(table, &observation.who, roster, &mut named, &mut alive);
         }
         let numbered = numbered(case);
-        let hosts = roster
-            .members
-            .iter()
-            .filter_map(|m| m.host.clone())
-            .filter(|h| !matches!(&**h, "localhost" | "" | "127.0.0.1" | "::1"))
-            .collect();
+        let hosts = roster.members.iter().filter_map(|m| telling_host(m.host.as_ref()).cloned()).collect();
         // Where several nodes have the same numbers, only the launcher's table identifies the rank.
         let in_table = |exit: &Who| {
             let mut ranks = case.observations.iter().filter(|o| {

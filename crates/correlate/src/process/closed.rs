@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ringleader_knowledge::wording;
+use ringleader_model::address::same_host;
 use ringleader_model::{
     Case, Cite, Evidence, Fact, GlooEvent, Observation, Rank, SchedulerEvent, SchedulerKind, SourceKind,
     StoreEvent, SystemFact, TorchEvent,
@@ -123,9 +124,9 @@ fn member<'r>(roster: &'r Roster, peer: &str) -> Option<&'r Member> {
     }
     let address = peer.split('<').next().unwrap_or(peer).trim_matches(['[', ']']);
     let host = address.split(':').next().unwrap_or(address);
-    let name = address.split('.').next().unwrap_or(address);
     let is_it = |m: &&Member| {
-        m.address.as_deref().is_some_and(|a| a == address || a == host) || m.host.as_deref() == Some(name)
+        m.address.as_deref().is_some_and(|a| a == address || a == host)
+            || m.host.as_deref().is_some_and(|own| same_host(own, host))
     };
     let mut found = roster.members.iter().filter(is_it);
     let one = found.next()?;

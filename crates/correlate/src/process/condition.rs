@@ -80,7 +80,7 @@ impl Busy {
 
     /// It stalls with the storage below it.
     pub fn is_on_files(&self) -> bool {
-        matches!(self.place.id, "data-loader" | "checkpoint" | "storage")
+        matches!(self.place.id, place::ids::DATA_LOADER | place::ids::CHECKPOINT | place::ids::STORAGE)
     }
 }
 
@@ -139,8 +139,8 @@ impl Stand {
         let told = place::of_stack(&self.names());
         // A thread that waits with no sign for what, while another thread holds Python's lock, waits for that lock.
         if let Some((holder, evidence)) = &self.gil_holder
-            && told.is_none_or(|(place, _)| matches!(place.id, "gil" | "lock"))
-            && let Some(place) = place::all().iter().find(|p| p.id == "gil")
+            && told.is_none_or(|(place, _)| matches!(place.id, place::ids::GIL | place::ids::LOCK))
+            && let Some(place) = place::all().iter().find(|p| p.id == place::ids::GIL)
         {
             return Some(Busy { place, holder: Some(holder.clone()), evidence: Some(evidence.clone()) });
         }

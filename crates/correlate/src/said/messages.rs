@@ -13,11 +13,11 @@ use ringleader_model::{
     PythonException, SourceKind, StoreEvent, TorchEvent, Who, user_frame,
 };
 
+use super::CITED_CHARS;
+
 /// Longest part of a text that is examined, bytes: messages say what matters first, and quoted C++ stacks are
 /// long.
 const TEXT_BYTES: usize = 4096;
-/// Longest citation, characters.
-const CITED_CHARS: usize = 400;
 
 /// One text with its meaning.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_model::{Host, Observation, SchedulerEvent, SchedulerKind, hostlist};
+use ringleader_model::{Host, Observation, Scheduler, SchedulerEvent, SchedulerKind, hostlist};
 
 /// Nodes of one job that are compared.
 const MAX_NODES: usize = 16_384;
@@ -99,7 +99,7 @@ impl<'s, 'a> Schedulers<'s, 'a> {
 }
 
 fn is_slurm(event: &SchedulerEvent) -> bool {
-    event.scheduler.as_ref() == "Slurm"
+    event.scheduler == Scheduler::Slurm
 }
 
 /// `812` of Slurm's `812.0` and `812.batch`.

@@ -11,6 +11,7 @@ use ringleader_model::{
     SourceKind,
 };
 
+use super::CITED_CHARS;
 use crate::who::roster::Roster;
 
 /// One speaker's lines of a template in one source.
@@ -236,6 +237,3 @@ impl<'a> Stated<'a> {
         })
     }
 }
-
-/// Longest line that is cited, characters.
-const CITED_CHARS: usize = 400;

@@ -127,10 +127,8 @@ fn row(ledger: &Ledger<'_>, tracks: &[(usize, &Track<'_>)], seq: u32) -> Option<
         if by_gpu { i64::try_from(op.gpu_ns).unwrap_or(i64::MAX) } else { op.ended_ns - op.started_ns }
     };
     let (last, shortest) = ops.iter().enumerate().min_by_key(|(at, op)| (ran(op), *at))?;
-    let mut others: Vec<i64> =
-        ops.iter().enumerate().filter(|(at, _)| *at != last).map(|(_, op)| ran(op)).collect();
-    others.sort_unstable();
-    let late_ns = others.get(others.len() / 2)? - ran(shortest);
+    let others = ops.iter().enumerate().filter(|(at, _)| *at != last).map(|(_, op)| ran(op));
+    let late_ns = median::upper(others)? - ran(shortest);
     (late_ns > MIN_LATE_NS.max(ran(shortest) / 2)).then_some((
         last,
         late_ns,

@@ -1,6 +1,6 @@
 //! Ranks that hold the others up: awaited by others and waiting for none. What several views show is joined.
 
-use ringleader_model::{Evidence, Frame, OpState, Rank, RankSet, SourceKind, user_frame};
+use ringleader_model::{Evidence, Frame, NamedCall, OpState, Rank, RankSet, SourceKind, user_frame};
 
 use crate::calls::ledger::Ledger;
 use crate::calls::mismatch::Proof;
@@ -24,6 +24,8 @@ pub struct Suspect {
     pub weak: bool,
     /// What the others wait in: `all_reduce #45 of default_pg`.
     pub awaited_in: String,
+    /// The same as data, of a collective.
+    pub awaited_call: Option<NamedCall>,
     /// It is awaited in a send or receive.
     pub in_p2p: bool,
     /// It waits inside operations of its own, for the ranks that it holds up.
@@ -265,6 +267,7 @@ fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: 
         views: vec![waits.view],
         weak: root.weak,
         awaited_in: String::new(),
+        awaited_call: None,
         in_p2p: false,
         is_inside: false,
         waiters_place: None,
@@ -296,6 +299,12 @@ fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: 
         }
         if suspect.awaited_in.is_empty() {
             suspect.awaited_in = awaited;
+            let number = match front.what {
+                FrontKind::Collective(seq) => Some(u64::from(seq)),
+                FrontKind::Count(_, need) => Some(need),
+                FrontKind::P2p { .. } => None,
+            };
+            suspect.awaited_call = number.map(|number| NamedCall { group: group.name.clone(), number });
         }
         if waits.view != View::Ras {
             suspect.add_own_record(group, matches!(front.what, FrontKind::Collective(_)));

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 mod weak;
 
 use ringleader_knowledge::program::is_launch;
+use ringleader_model::address::{is_loopback_name, same_host};
 use ringleader_model::{
     Case, Culprit, Fact, Host, LocalRank, NcclLog, Observation, PciAddress, Pid, Rank, RasReport, RingRecord,
     StoreEvent, TorchEvent, WatchEvent, Who,
@@ -72,9 +73,9 @@ fn started(observation: &Observation) -> &[Who] {
     }
 }
 
-/// Names that many hosts share: they identify none.
-fn telling_host(host: Option<&Host>) -> Option<&Host> {
-    host.filter(|h| !matches!(&***h, "localhost" | "" | "127.0.0.1" | "::1"))
+/// A host, unless many hosts share its name.
+pub(crate) fn telling_host(host: Option<&Host>) -> Option<&Host> {
+    host.filter(|h| !h.is_empty() && !is_loopback_name(h))
 }
 
 fn hosts_agree(a: Option<&Host>, b: Option<&Host>) -> bool {
@@ -112,8 +113,8 @@ impl Member {
     }
 }
 
-/// What a claim of identity rests on, the strongest first. The names of files and folders would be the weakest; they
-/// are not asked yet.
+/// What a claim of identity rests on, the strongest first. What command lines and names of files say is weaker still:
+/// [`weak`] reads it last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Strength {
     /// A record of the process itself: NCCL's log, a ring, RAS.
@@ -188,10 +189,9 @@ impl Roster {
     pub fn is_elsewhere(&self, host: &Host) -> bool {
         let placed = self.members.iter().filter(|m| m.rank.is_some() && m.host.is_some());
         let ranks: BTreeSet<_> = placed.clone().filter_map(|m| m.rank).collect();
-        // `node7` and `node7.cluster.example` are one.
-        let same = |own: &Host| own.starts_with(&**host) || host.starts_with(&**own);
-        self.world_size.is_some_and(|n| n > 0 && ranks.len() >= n as usize)
-            && !placed.filter_map(|m| m.host.as_ref()).any(same)
+        !host.is_empty()
+            && self.world_size.is_some_and(|n| n > 0 && ranks.len() >= n as usize)
+            && !placed.filter_map(|m| m.host.as_ref()).any(|own| same_host(own, host))
     }
 
     /// Joins what the case says. The order of its files decides nothing: claims are joined the stronger first, and

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_model::address::is_loopback_name;
 use ringleader_model::{
     BenchRun, Case, Cite, CopyTest, Evidence, Fact, Host, Interface, MemoryGroup, Mount, NcclLog,
     NcclProcess, NetFact, Observation, Pid, SourceId, SourceKind, SystemFact,
@@ -13,7 +14,7 @@ use ringleader_model::{
 use crate::who::roster::Roster;
 
 /// Longest text of a tool that is cited, characters.
-const CITED_CHARS: usize = 300;
+pub const CITED_CHARS: usize = 300;
 
 /// A verbs port as a process of the job uses it.
 #[derive(Clone, Copy)]
@@ -72,7 +73,7 @@ impl<'a> Tools<'a> {
                     let of_job = interface
                         .addresses
                         .iter()
-                        .filter(|a| !matches!(&***a, "127.0.0.1" | "::1"))
+                        .filter(|a| !is_loopback_name(a))
                         .filter_map(|a| of_address.get(&**a));
                     listed.entry(observation.cite.source).or_default().extend(of_job.flatten().copied());
                 }

@@ -1,10 +1,9 @@
 //! Names of hosts.
 
 use ringleader_model::Host;
+use ringleader_model::address::short_name;
 
 /// A host name up to its first dot; an address as it is.
 pub(crate) fn host_of(value: &str) -> Host {
-    let is_address = value.parse::<std::net::IpAddr>().is_ok();
-    let short = if is_address { value } else { value.split('.').next().unwrap_or(value) };
-    short.into()
+    short_name(value).into()
 }

@@ -1,5 +1,7 @@
 //! Commands above their output, as people paste them and scripts echo them.
 
+use ringleader_model::address::is_loopback_name;
+
 /// Longest prompt, bytes.
 const MAX_PROMPT_BYTES: usize = 80;
 /// Flags of `srun`, `kubectl`, `docker` and `ssh` that take an argument.
@@ -174,7 +176,7 @@ pub(crate) fn is_host(word: &str) -> bool {
         && word.bytes().all(is_name)
         && word.bytes().any(|b| b.is_ascii_alphabetic() || b == b'.')
         && !word.starts_with(['-', '.'])
-        && !matches!(word, "localhost" | "127.0.0.1")
+        && !is_loopback_name(word)
 }
 
 /// Whether a word is a name with a number.

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_model::address::is_loopback_name;
 use ringleader_model::{
     ClockReasons, Fact, GpuForm, GpuRow, GpuTable, Host, KernelEvent, KernelEventKind, NetFact, NvLink,
     PciAddress, PortCounters, RdmaPort, SourceKind, Xid,
@@ -127,7 +128,7 @@ impl<'a> Sample<'a> {
             .rsplit_once(':')
             .filter(|(_, port)| port.parse::<u16>().is_ok())
             .map_or(name, |(host, _)| host);
-        (name != "localhost" && name != "127.0.0.1").then(|| host_of(name))
+        (!is_loopback_name(name)).then(|| host_of(name))
     }
 
     fn count(&self) -> u64 {

@@ -11,6 +11,7 @@
 //! Columns differ between versions and with the options; they are identified by their names, and cells are counted from
 //! the right, since names hold anything. Source: `torch/autograd/profiler_util.py`.
 
+use ringleader_knowledge::sign::ids;
 use ringleader_model::{Cite, Fact, Sign, WallTime, Who};
 
 use crate::ground::{Line, Sink, lossy};
@@ -147,7 +148,7 @@ impl AveragesReader {
             sink.push(place.cite, place.who.clone(), place.at, Fact::Sign(sign), &place.text);
         };
         if sums.n_rows >= MIN_ROWS && sums.gpu > 0.0 && sums.total > 0.0 {
-            tell("averages-understood");
+            tell(ids::AVERAGES_UNDERSTOOD);
             if let Some(id) = sums.shows() {
                 tell(id);
             }
@@ -249,23 +250,23 @@ impl Sums {
         let of = |time: f64| time / self.total;
         let small = self.comm_calls >= MANY && self.comm_gpu < SMALL_US * self.comm_calls;
         if small && of(self.comm_host) >= LEAST {
-            return Some("averages-show-small-messages");
+            return Some(ids::AVERAGES_SHOW_SMALL_MESSAGES);
         }
         if of(self.gpu) >= BUSY {
             return None;
         }
         let parts = [
-            (of(self.waiting), "averages-show-waiting"),
-            (of(self.loading), "averages-show-loading"),
-            (of(self.allocator), "averages-show-allocator"),
-            (of(self.copies), "averages-show-copies"),
+            (of(self.waiting), ids::AVERAGES_SHOW_WAITING),
+            (of(self.loading), ids::AVERAGES_SHOW_LOADING),
+            (of(self.allocator), ids::AVERAGES_SHOW_ALLOCATOR),
+            (of(self.copies), ids::AVERAGES_SHOW_COPIES),
         ];
         let (most, id) = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
         if most >= LEAST {
             return Some(id);
         }
         let host = self.launching + self.operators + self.comm_host;
-        (of(host) >= LEAST_HOST).then_some("averages-show-host")
+        (of(host) >= LEAST_HOST).then_some(ids::AVERAGES_SHOW_HOST)
     }
 }
 

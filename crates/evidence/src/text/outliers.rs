@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_model::{Fact, Host, Outlier, OutlierKey, Rank, Who};
+use ringleader_model::{Fact, Host, Outlier, OutlierKey, Rank, Who, median};
 
 use super::columns::{FACTOR, Place, SPREAD, slows};
 use super::turned;
@@ -31,6 +31,10 @@ const MAX_COLUMNS: usize = 24;
 const MAX_BYTES: usize = 512;
 /// Rows without which there is no majority.
 const MIN_KEYS: usize = 4;
+/// The name of a row begins within so many bytes: what stands further back is not what the line is about. Chosen.
+const MAX_BEFORE_KEY: usize = 40;
+/// Characters behind a number that may be its unit: `images/s`, `ms per step`. Chosen.
+const UNIT_CHARS: usize = 12;
 /// Names of rows.
 const KEYS: [(&str, bool); 8] = [
     ("rank ", true),
@@ -205,7 +209,7 @@ impl Table {
             let odd =
                 if slow_is_more { typical.pop() } else { (!typical.is_empty()).then(|| typical.remove(0)) };
             let Some((odd, value)) = odd else { continue };
-            let others = typical.get(typical.len() / 2).map_or(0.0, |(_, v)| *v);
+            let others = median::upper(typical.iter().map(|(_, v)| *v)).unwrap_or_default();
             let agree = typical.iter().all(|(_, v)| (v - others).abs() <= SPREAD * others.abs());
             let factor = if slow_is_more { value / others } else { others / value };
             if !agree || others <= 0.0 || value <= 0.0 || !factor.is_finite() || factor < FACTOR {
@@ -227,15 +231,8 @@ impl Table {
     }
 
     fn median_of(&self, key: &OutlierKey, column: usize) -> Option<f64> {
-        let mut all: Vec<f64> = self
-            .rows
-            .iter()
-            .filter(|r| r.key == *key)
-            .filter_map(|r| r.numbers.get(column))
-            .copied()
-            .collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied()
+        let own = self.rows.iter().filter(|r| r.key == *key);
+        median::upper(own.filter_map(|r| r.numbers.get(column)).copied())
     }
 }
 
@@ -256,7 +253,9 @@ fn of_named(lower: &str, said_by: Option<Rank>) -> Option<Parsed> {
     let found = KEYS.iter().find_map(|(name, is_rank)| {
         lower.match_indices(name).find_map(|(at, _)| {
             let head = lower.get(..at)?;
-            if head.ends_with(|c: char| c.is_ascii_alphabetic()) && !head.ends_with("dp_") || at > 40 {
+            if head.ends_with(|c: char| c.is_ascii_alphabetic()) && !head.ends_with("dp_")
+                || at > MAX_BEFORE_KEY
+            {
                 return None;
             }
             let tail = lower.get(at + name.len()..)?;
@@ -291,7 +290,7 @@ fn of_named(lower: &str, said_by: Option<Rank>) -> Option<Parsed> {
             && let Ok(number) = number.trim_end_matches('.').parse::<f64>()
         {
             // What follows may be its unit.
-            let behind: String = after.chars().take(12).take_while(|c| !c.is_ascii_digit()).collect();
+            let behind: String = after.chars().take(UNIT_CHARS).take_while(|c| !c.is_ascii_digit()).collect();
             columns.push(format!("{} {}", name.trim(), behind.trim()));
             numbers.push(number);
             shape.push_str(name.trim());

@@ -9,7 +9,8 @@
 //! A command begins a run.
 
 use ringleader_knowledge::pace::{self, Pace};
-use ringleader_model::{Cite, Fact, RunPace, Sign, Who};
+use ringleader_knowledge::sign::ids;
+use ringleader_model::{Cite, Fact, RunPace, Sign, Who, median};
 
 use crate::ground::{Line, Sink, lossy, shell};
 
@@ -27,6 +28,13 @@ const MIN_SLOW: usize = 3;
 const MIN_SLOW_OF_BAR: usize = 8;
 /// One in this many steps must be slow.
 const SLOW_SHARE: usize = 25;
+/// Below this share of the usual speed a step is slow. Chosen: a fall to half is no jitter of one machine.
+const SLOW: f64 = 0.5;
+/// Above this share of the usual speed a run has left its slow first steps behind. Chosen, between slow and usual.
+const UP_TO_SPEED: f64 = 0.75;
+/// The usual speed is the one that this share of the steps does not exceed, percent. Not the median: half of a run may be
+/// slow. Chosen.
+const USUAL_PCT: usize = 75;
 /// Candidates of the first slow line.
 const MAX_PLACES: usize = 64;
 
@@ -119,7 +127,7 @@ impl Run {
         self.seen.push((pace.speed, number));
         // The line that will be cited is known only at the end: those that may be it are kept.
         self.fastest = self.fastest.max(pace.speed);
-        if pace.speed < self.fastest * 0.5 && self.first_slow.len() < MAX_PLACES {
+        if pace.speed < self.fastest * SLOW && self.first_slow.len() < MAX_PLACES {
             self.first_slow.push(Place { number, cite, text: body.to_vec() });
         }
     }
@@ -130,12 +138,10 @@ impl Run {
         if let Some((start, count)) = drop_of(&self.seen, if is_bar { MIN_SLOW_OF_BAR } else { MIN_SLOW })
             && let Some(slow) = self.first_slow.into_iter().find(|p| p.number >= start)
         {
-            let sign = Sign { id: "throughput-drops", count };
+            let sign = Sign { id: ids::THROUGHPUT_DROPS, count };
             sink.push(slow.cite, Who::default(), None, Fact::Sign(sign), &slow.text);
         }
-        let mut speeds: Vec<f64> = self.seen.iter().map(|s| s.0).collect();
-        speeds.sort_by(f64::total_cmp);
-        let Some(&speed) = speeds.get(speeds.len() / 2) else { return };
+        let Some(speed) = median::upper(self.seen.iter().map(|s| s.0)) else { return };
         let Pace { unit, is_time, is_epoch, .. } = pace;
         let run = RunPace { unit, is_time, is_epoch, speed, n_steps: self.n_steps, devices: self.devices };
         sink.push(place.cite, Who::default(), None, Fact::Pace(run), &place.text);
@@ -149,16 +155,16 @@ fn drop_of(seen: &[(f64, u32)], min_slow: usize) -> Option<(u32, u32)> {
     }
     let mut sorted: Vec<f64> = seen.iter().map(|s| s.0).collect();
     sorted.sort_by(f64::total_cmp);
-    let usual = *sorted.get(sorted.len() * 3 / 4)?;
+    let usual = *sorted.get(sorted.len() * USUAL_PCT / 100)?;
     // The first steps are slow in every job: it must have been fast before.
-    let fast = seen.iter().position(|s| s.0 >= usual * 0.75)?;
+    let fast = seen.iter().position(|s| s.0 >= usual * UP_TO_SPEED)?;
     let rest = seen.get(fast..)?;
-    if rest.iter().take(MIN_SLOW).any(|s| s.0 < usual * 0.75) {
+    if rest.iter().take(MIN_SLOW).any(|s| s.0 < usual * UP_TO_SPEED) {
         return None;
     }
-    let runs = rest.chunk_by(|a, b| (a.0 < usual * 0.5) == (b.0 < usual * 0.5));
+    let runs = rest.chunk_by(|a, b| (a.0 < usual * SLOW) == (b.0 < usual * SLOW));
     let longest =
-        runs.filter(|run| run.first().is_some_and(|s| s.0 < usual * 0.5)).max_by_key(|run| run.len())?;
+        runs.filter(|run| run.first().is_some_and(|s| s.0 < usual * SLOW)).max_by_key(|run| run.len())?;
     let n = u32::try_from(longest.len()).unwrap_or(u32::MAX);
     (longest.len() >= min_slow.max(seen.len() / SLOW_SHARE)).then_some((longest.first()?.1, n))
 }

@@ -1,6 +1,6 @@
 //! Tables that have a column for each rank or host, and tables of pairs of hosts.
 
-use ringleader_model::{Host, Outlier, OutlierKey, Rank};
+use ringleader_model::{Host, Outlier, OutlierKey, Rank, median};
 
 use super::columns::{FACTOR, Place, SPREAD, slows};
 use crate::ground::host_of;
@@ -111,19 +111,15 @@ pub(super) fn of_pairs(pairs: &[([Host; 2], f64, Place)]) -> Option<(Outlier, Pl
     if pairs.len() < MIN_PAIRS {
         return None;
     }
-    let median = |values: &mut Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
-    };
     let mut hosts: Vec<&Host> = pairs.iter().flat_map(|(hosts, ..)| hosts).collect();
     hosts.sort();
     hosts.dedup();
     let slow = hosts.iter().filter_map(|host| {
         let (own, rest): (Vec<_>, Vec<_>) = pairs.iter().partition(|(both, ..)| both.contains(host));
-        let (mut own_values, mut others): (Vec<f64>, Vec<f64>) =
+        let (own_values, others): (Vec<f64>, Vec<f64>) =
             (own.iter().map(|p| p.1).collect(), rest.iter().map(|p| p.1).collect());
         let most = own_values.iter().copied().fold(0.0, f64::max);
-        let (value, usual) = (median(&mut own_values)?, median(&mut others)?);
+        let (value, usual) = (median::upper(own_values)?, median::upper(others.iter().copied())?);
         let agree = others.iter().all(|v| (v - usual).abs() <= SPREAD * usual);
         let is_slow = own.len() >= MIN_SLOW && rest.len() >= MIN_SLOW && usual / most >= PAIR_FACTOR && agree;
         let place = own.first().map(|p| p.2.clone())?;

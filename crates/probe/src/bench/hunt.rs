@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_model::median;
+
 /// A pair or a member is slow below this share of the median of its round: ordinary differences between links of one kind
 /// are within 5 %, a lost lane or a wrong path costs a third and more.
 pub const SLOW: f64 = 0.85;
@@ -44,7 +46,7 @@ pub fn round_robin(n: usize) -> Vec<Vec<(usize, usize)>> {
 
 /// Who is slow, given the bandwidth of every pair. With two members it is unknown which one is slow.
 pub fn of_all_pairs(n: usize, rates: &[(usize, usize, f64)]) -> Found {
-    let usual = median(rates.iter().map(|(_, _, rate)| *rate).collect());
+    let usual = median::upper(rates.iter().map(|(_, _, rate)| *rate)).unwrap_or_default();
     let slow: Vec<(usize, usize)> =
         rates.iter().filter(|(_, _, rate)| *rate < SLOW * usual).map(|(a, b, _)| (*a, *b)).collect();
     let count = |member: usize, pairs: &[(usize, usize)]| {
@@ -85,7 +87,7 @@ pub fn neighbours<E>(
         found.n_rounds += 1;
         rates.extend(round.into_iter().zip(measured));
     }
-    let usual = median(rates.iter().map(|(_, rate)| *rate).collect());
+    let usual = median::upper(rates.iter().map(|(_, rate)| *rate)).unwrap_or_default();
     let is_slow = |rate: f64| rate < SLOW * usual;
     let slow: Vec<(usize, usize)> =
         rates.iter().filter(|(_, rate)| is_slow(*rate)).map(|(pair, _)| *pair).collect();
@@ -155,11 +157,6 @@ pub fn halves<E>(
         slow = next;
     }
     Ok((found, n_rounds))
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ringleader_knowledge::cause;
-use ringleader_model::{Cause, Class, Rank, RankSet};
+use ringleader_model::{Cause, Class, NamedCall, Rank, RankSet};
 
 use super::{spaced, text};
 use crate::json::{Gpu, Machine, Nic, RankRow, Report, Span, Stack, StackFrame};
+use crate::open;
 use crate::text::{in_short, is_live, ranks, standing};
 
 /// Rows of the timeline's table.
@@ -133,13 +134,9 @@ pub(super) fn waits(report: &Report) -> String {
         })
         .collect();
     // The verdict names the call at which ranks part, and here is the one in which they stand.
-    let is_other = |op: &str| {
-        let (call, group) = op.split_once(" of ").unwrap_or((op, ""));
-        let number = call.split_once('#').map_or("", |(_, number)| number);
-        let summary = &report.verdict.summary;
-        summary.contains(&format!(" of {group}")) && !summary.contains(&format!("#{number} of {group}"))
-    };
-    let more = if report.waits.iter().any(|wait| is_other(&wait.op)) {
+    let named = open::decider(report).and_then(|finding| finding.call.as_ref());
+    let is_other = |call: &NamedCall| named.is_some_and(|n| n.group == call.group && n.number != call.number);
+    let more = if report.waits.iter().filter_map(|wait| wait.call.as_ref()).any(is_other) {
         " It is the newest that they have entered: ranks go on for some calls after the one that the verdict names."
     } else {
         ""

@@ -166,6 +166,9 @@ pub struct Wait {
     pub op: String,
     /// Since when, ns since 1970 by the recorder's clock; null if unknown.
     pub since_ns: Option<i64>,
+    /// The operation as data, of a collective with one number.
+    #[serde(skip)]
+    pub call: Option<model::NamedCall>,
 }
 
 /// A part of the merged stacks: frames that the same ranks go through, and what is below them.
@@ -444,6 +447,7 @@ pub(super) fn waits(picture: &model::Picture) -> Vec<Wait> {
         unseen: wait.unseen.to_string(),
         op: wait.op.clone(),
         since_ns: wait.since_ns,
+        call: wait.call.clone(),
     };
     picture.waits.iter().map(one).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ringleader_report::SEVERAL_JOBS;
+use ringleader_model::Asks;
 use ringleader_report::json::Report;
 
 /// How the names of bundles end.
@@ -20,7 +20,7 @@ pub(crate) fn name(report: &mut Report, paths: &[PathBuf]) {
         _ => None,
     };
     let Some(commands) = commands else { return };
-    let mut asked = report.undecided.iter_mut().filter(|open| open.question.starts_with(SEVERAL_JOBS));
+    let mut asked = report.undecided.iter_mut().filter(|open| open.asks == Asks::Job);
     if let Some(first) = asked.next() {
         first.command = commands;
     }

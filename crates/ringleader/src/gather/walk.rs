@@ -232,7 +232,8 @@ impl Walk {
     }
 
     fn unreadable(&mut self, shown: String, error: &io::Error) {
-        self.refuse(shown, NoteKind::Unreadable, super::unreadable(error));
+        let (kind, text) = super::unreadable(error);
+        self.refuse(shown, kind, text);
     }
 
     fn refuse(&mut self, shown: String, kind: NoteKind, text: String) {

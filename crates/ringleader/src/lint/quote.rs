@@ -165,6 +165,7 @@ fn supporting(finding: &Finding, sources: &[Source]) -> Option<json::Finding> {
         culprits: Vec::new(),
         evidence,
         actions: vec![Action { text: finding.help.clone(), command: None, impact: json::Impact::Harmless }],
+        call: None,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The launcher's command line: fills in placeholders for the checkpoint and the rendezvous.
 
+use ringleader_model::address::same_host;
 use ringleader_run::journal::Chosen;
-use ringleader_run::judgement::is_same;
 
 /// Values of the placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Fill {
                 format!("{old}-{}", self.generation)
             } else if is_option(&out[at], "--rdzv-endpoint") && is_c10d {
                 let (host, port) = old.rsplit_once(':').map_or((old.as_str(), None), |(h, p)| (h, Some(p)));
-                if self.nodes.iter().any(|node| is_same(node, host)) {
+                if self.nodes.iter().any(|node| same_host(node, host)) {
                     continue;
                 }
                 format!("{}:{}", self.master, port.map_or_else(|| self.port().to_string(), str::to_owned))

@@ -123,6 +123,7 @@ pub(crate) fn hang() -> Verdict {
         actions: actions(),
         weight: Weight::Stated,
         at_ns: None,
+        call: None,
     };
     let second = Finding {
         rule: "watchdog-timeout",
@@ -180,7 +181,11 @@ pub(crate) fn healthy() -> Verdict {
 
 /// Something is wrong and the evidence does not show what.
 pub(crate) fn undecided() -> Verdict {
-    let need = |question: &str, command: &str| Need { question: question.into(), command: command.into() };
+    let need = |question: &str, command: &str| Need {
+        question: question.into(),
+        command: command.into(),
+        ..Need::default()
+    };
     Verdict {
         ranks: Vec::new(),
         cause: Cause::Undecided,

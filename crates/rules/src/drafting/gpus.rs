@@ -3,6 +3,7 @@
 use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Cause, Confidence, Culprit, Evidence, Severity, Weight};
 
+use super::TITLE_CHARS;
 use crate::health;
 use crate::rule::{Draft, Rule};
 use ringleader_correlate::Scene;
@@ -136,7 +137,7 @@ pub(crate) fn failed_test(
 ) -> Option<Draft> {
     let failed = scene.gpus().failed_tests(scene.case(), scene.has_job(), fault)?;
     let title = match failed.evidence.as_slice() {
-        [one] => one.text.chars().take(100).collect(),
+        [one] => one.text.chars().take(TITLE_CHARS).collect(),
         _ => format!("dcgmi's test {} fails", failed.name),
     };
     // The result of a test is as sure as what the driver itself shows.

@@ -1,12 +1,15 @@
 //! Operations around the failure, and who waits for whom in them.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::ledger::Ledger;
 use ringleader_correlate::track::{Group, Origin, Track, View};
 use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
-use ringleader_model::{OpState, PicturedCall, Rank, RankSet, RingStage, SpanState, TimelineSpan, Wait};
+use ringleader_model::{
+    NamedCall, OpState, PicturedCall, Rank, RankSet, RingStage, SpanState, TimelineSpan, Wait, median,
+};
 
 /// The timeline reaches from this long before the failure to this long after it, ns: 60 s in all.
 const BEFORE_NS: i64 = 45_000_000_000;
@@ -54,8 +57,9 @@ pub(super) fn waits(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Wait> {
         let to: RankSet = others.chain(unseen.ranks().iter().copied()).collect();
         let op = operation(scene.ledger(), group, front);
         let is_accused = accused.iter().any(|rank| to.contains(*rank) || from.contains(*rank));
-        let key = if is_accused { op.clone() } else { kind_of(&op) };
-        let wait = Wait { from, to, unseen, op, since_ns: front.since_ns };
+        let key = if is_accused { op.to_string() } else { op.kind() };
+        let (op, call) = (op.to_string(), op.named);
+        let wait = Wait { from, to, unseen, op, call, since_ns: front.since_ns };
         rows.entry((!is_accused, key)).or_default().push(wait);
     }
     let mut waits: Vec<(bool, Wait)> = Vec::new();
@@ -77,33 +81,59 @@ pub(super) fn waits(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Wait> {
 /// Waits of groups of one kind as one.
 fn folded(rows: &[Wait]) -> Wait {
     let all = |of: fn(&Wait) -> &RankSet| rows.iter().flat_map(|w| of(w).ranks().iter().copied()).collect();
-    let first = rows.iter().map(|w| w.op.as_str()).min().unwrap_or_default();
+    let first = rows.iter().min_by_key(|w| w.op.as_str());
     Wait {
         from: all(|w| &w.from),
         to: all(|w| &w.to),
         unseen: all(|w| &w.unseen),
-        op: format!("{first}, and in {} groups like it", rows.len() - 1),
+        op: format!(
+            "{}, and in {} groups like it",
+            first.map_or("", |w| w.op.as_str()),
+            rows.len().saturating_sub(1)
+        ),
+        // Several groups have no one number.
+        call: None,
         since_ns: rows.iter().filter_map(|w| w.since_ns).min(),
     }
 }
 
-/// An operation without what tells groups of one kind, and messages of one group, from each other.
-pub(super) fn kind_of(op: &str) -> String {
-    let (call, group) = op.split_once(" of ").unwrap_or((op, ""));
-    let group = if group.starts_with("communicator ") { "communicator" } else { group };
-    let call = call.find("message #").map_or(call, |at| call.get(..at + 7).unwrap_or(call));
-    let group: String = group.chars().filter(|c| !c.is_ascii_digit()).collect();
-    format!("{call} of {group}")
+/// An operation in which ranks wait.
+pub(super) struct Operation {
+    /// `all_reduce #45`, `message #3 from rank 1 to rank 2`.
+    call: String,
+    /// Its group, for people.
+    group: String,
+    is_message: bool,
+    /// A collective that has one number.
+    named: Option<NamedCall>,
+}
+
+impl Display for Operation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of {}", self.call, self.group)
+    }
+}
+
+impl Operation {
+    /// In words, without what tells groups of one kind, and messages of one group, from each other.
+    pub(super) fn kind(&self) -> String {
+        let call = if self.is_message { "message" } else { &self.call };
+        if self.group.starts_with("communicator ") {
+            return format!("{call} of communicator");
+        }
+        let group: String = self.group.chars().filter(|c| !c.is_ascii_digit()).collect();
+        format!("{call} of {group}")
+    }
 }
 
 /// `all_reduce #45 of default_pg`.
-pub(super) fn operation(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front) -> String {
+pub(super) fn operation(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front) -> Operation {
     match front.what {
         FrontKind::Collective(seq) => {
             let tracks = front.waiting.iter().filter_map(|at| group.tracks.get(*at)?.as_ref());
             let mut calls = tracks.filter_map(|t| ledger.get(t.call(seq)?));
             let kind = calls.next().map_or("collective", |call| call.kind.name());
-            format!("{kind} {}", numbered(ledger, group, front, kind, seq.into()))
+            numbered(ledger, group, front, kind, seq.into())
         }
         FrontKind::P2p { from, to, nth } => {
             let name = |member: u32| {
@@ -117,18 +147,31 @@ pub(super) fn operation(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front) -
                 };
                 group.rank(member as usize).map_or_else(unknown, |r| r.to_string())
             };
-            format!("message #{nth} from {} to {} of {}", name(from), name(to), group.name)
+            Operation {
+                call: format!("message #{nth} from {} to {}", name(from), name(to)),
+                group: group.name.clone(),
+                is_message: true,
+                named: None,
+            }
         }
-        FrontKind::Count(kind, n) => {
-            format!("{} {}", kind.name(), numbered(ledger, group, front, kind.name(), n))
-        }
+        FrontKind::Count(kind, n) => numbered(ledger, group, front, kind.name(), n),
     }
 }
 
 /// `#45 of default_pg`: by the number and the name that PyTorch's recorder gives where it has seen the same call, so that a report
 /// has one name for it. Where the numbers differ both are told.
-fn numbered(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front, kind: &str, number: u64) -> String {
-    let Some(twin) = twin(ledger, group) else { return format!("#{number} of {}", group.name) };
+fn numbered(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front, kind: &str, number: u64) -> Operation {
+    let collective = |number: u64, group: String, named: Option<NamedCall>| Operation {
+        call: format!("{kind} #{number}"),
+        group,
+        is_message: false,
+        named,
+    };
+    let plain = |group: &Group<'_>| {
+        let named = NamedCall { group: group.name.clone(), number };
+        collective(number, group.name.clone(), Some(named))
+    };
+    let Some(twin) = twin(ledger, group) else { return plain(group) };
     let track = |member: &usize| {
         let rank = group.rank(*member)?;
         let at = twin.ranks.iter().position(|other| *other == Some(rank))?;
@@ -142,15 +185,15 @@ fn numbered(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front, kind: &str, n
     let lacks = |seq: u32| front.behind.iter().filter_map(track).all(|track| track.call(seq).is_none());
     let is_it = |seq: u32| !waiting.is_empty() && waiting.iter().all(|t| makes(t, seq)) && lacks(seq);
     if u32::try_from(number).is_ok_and(is_it) {
-        return format!("#{number} of {}", twin.name);
+        return plain(twin);
     }
     // RAS counts each kind by itself, and counts what was handed over last.
     let last = waiting.first().map(|track| track.last_seq()).filter(|last| {
         matches!(front.what, FrontKind::Count(..)) && waiting.iter().all(|t| t.last_seq() == *last)
     });
     match last.filter(|last| is_it(*last)) {
-        Some(last) => format!("#{last} of {} (#{number} of {})", twin.name, group.name),
-        None => format!("#{number} of {} ({} of PyTorch)", group.name, twin.name),
+        Some(last) => collective(last.into(), format!("{} (#{number} of {})", twin.name, group.name), None),
+        None => collective(number, format!("{} ({} of PyTorch)", group.name, twin.name), None),
     }
 }
 
@@ -249,9 +292,9 @@ pub(super) fn calls(scene: &Scene<'_>) -> Vec<PicturedCall> {
     }
     let mut calls: Vec<PicturedCall> = found
         .into_iter()
-        .filter_map(|((group, call), (n, mut took))| {
+        .filter_map(|((group, call), (n, took))| {
             let op = scene.ledger().get(call)?.describe();
-            Some(PicturedCall { group: group.to_owned(), op, n, median_ns: middle(&mut took) })
+            Some(PicturedCall { group: group.to_owned(), op, n, median_ns: median::upper(took) })
         })
         .collect();
     calls.sort_by(|a, b| b.n.cmp(&a.n).then_with(|| (&a.group, &a.op).cmp(&(&b.group, &b.op))));
@@ -361,8 +404,8 @@ fn span(
         (seq, Some(call)) => (call.describe(), Some(seq)),
         (seq, None) => ("collective".to_owned(), Some(seq)),
     };
-    let start_ns = middle(&mut starts)?;
-    let end_ns = middle(&mut ends).filter(|end| *end >= start_ns);
+    let start_ns = median::upper(starts)?;
+    let end_ns = median::upper(ends).filter(|end| *end >= start_ns);
     Some(TimelineSpan {
         ranks: set.clone(),
         group: group.name.clone(),
@@ -372,11 +415,6 @@ fn span(
         end_ns,
         state,
     })
-}
-
-fn middle(times: &mut [i64]) -> Option<i64> {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied()
 }
 
 /// How far an operation got.

@@ -8,7 +8,7 @@ use ringleader_correlate::track::Origin;
 use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_model::{Frame, FrameOwner, Rank, StackNode, Standing, StandingState, user_frame};
 
-use super::calls::{decisive, kind_of, operation};
+use super::calls::{decisive, operation};
 
 /// Rows of ranks in the same place.
 const MAX_STANDINGS: usize = 128;
@@ -36,7 +36,10 @@ pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
         }
         let busy = condition.busy().map(|busy| busy.words());
         if let Some(busy) = busy.filter(|_| row.state != Some(StandingState::Waits)) {
-            row.doing = if row.doing.is_empty() { busy } else { format!("{busy}; {}", row.doing) };
+            let besides = |doing: &str| {
+                if doing.is_empty() { busy.clone() } else { format!("{busy}; {doing}") }
+            };
+            row.doing = Doing { words: besides(&row.doing.words), kind: besides(&row.doing.kind) };
         }
     }
     for (rank, fate) in scene.fates().all() {
@@ -67,7 +70,7 @@ struct Row {
     state: Option<StandingState>,
     fate: String,
     place: Option<Frame>,
-    doing: String,
+    doing: Doing,
 }
 
 impl Row {
@@ -77,7 +80,15 @@ impl Row {
     }
 }
 
-type Tell<'t> = dyn FnMut(Rank, StandingState, String, Option<Frame>) + 't;
+/// What a rank waits in, or does.
+#[derive(Clone, Default)]
+struct Doing {
+    words: String,
+    /// The same for all groups of one kind, which differ by a number in their names.
+    kind: String,
+}
+
+type Tell<'t> = dyn FnMut(Rank, StandingState, Doing, Option<Frame>) + 't;
 
 /// What the calls show of each rank.
 fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
@@ -87,7 +98,9 @@ fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
     for front in &decisive.fronts {
         let Some(group) = groups.get(front.group) else { continue };
         let op = operation(scene.ledger(), group, front);
-        let mut each = |members: &[usize], state: StandingState, doing: String| {
+        let (op, kind) = (op.to_string(), op.kind());
+        let mut each = |members: &[usize], state: StandingState, words: &dyn Fn(&str) -> String| {
+            let doing = Doing { words: words(&op), kind: words(&kind) };
             for at in members {
                 let Some(rank) = group.rank(*at) else { continue };
                 let track = group.tracks.get(*at).and_then(Option::as_ref);
@@ -100,10 +113,12 @@ fn in_calls(scene: &Scene<'_>, tell: &mut Tell<'_>) {
                 tell(rank, state, doing.clone(), place);
             }
         };
-        each(&front.waiting, StandingState::Waits, format!("in {op}"));
-        each(&front.behind, StandingState::Behind, format!("has not entered {op}"));
-        each(&front.held, StandingState::Held, format!("has entered {op}, but an older operation blocks it"));
-        each(&front.unseen, StandingState::NoRecord, format!("no record of it in {op}"));
+        each(&front.waiting, StandingState::Waits, &|op| format!("in {op}"));
+        each(&front.behind, StandingState::Behind, &|op| format!("has not entered {op}"));
+        each(&front.held, StandingState::Held, &|op| {
+            format!("has entered {op}, but an older operation blocks it")
+        });
+        each(&front.unseen, StandingState::NoRecord, &|op| format!("no record of it in {op}"));
     }
 }
 
@@ -144,12 +159,12 @@ fn fold(at: BTreeMap<Rank, Row>, accused: &[Rank]) -> Vec<Standing> {
     let mut folded: BTreeMap<Key, (Vec<Rank>, BTreeSet<String>)> = BTreeMap::new();
     for (rank, row) in at {
         let is_other = !accused.contains(&rank);
-        // Groups of one kind differ by a number in their names.
-        let doing = if is_other { kind_of(&row.doing) } else { row.doing.clone() };
-        let row_of = folded.entry((is_other, row.state(), row.fate, row.place, doing)).or_default();
+        let state = row.state();
+        let doing = if is_other { row.doing.kind } else { row.doing.words.clone() };
+        let row_of = folded.entry((is_other, state, row.fate, row.place, doing)).or_default();
         row_of.0.push(rank);
         if row_of.1.len() < MAX_ALIKE {
-            row_of.1.insert(row.doing);
+            row_of.1.insert(row.doing.words);
         }
     }
     let mut rows: Vec<_> = folded.into_iter().collect();

@@ -1,6 +1,6 @@
 //! What the job's own program and its framework report.
 
-pub(super) mod application_exception;
+pub(crate) mod application_exception;
 pub(crate) mod data_loader_worker_died;
 pub(super) mod exited_by_itself;
 pub(super) mod gradient_not_finite;

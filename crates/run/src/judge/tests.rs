@@ -53,6 +53,7 @@ fn verdict(summary: &str, evidence: model::Evidence) -> Verdict {
         actions: Vec::new(),
         weight: model::Weight::Stated,
         at_ns: None,
+        call: None,
     };
     Verdict {
         cause: finding.cause,

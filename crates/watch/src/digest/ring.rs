@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_model::median;
 use ringleader_ring::{Comm, Done, Op, Phase, State};
 
 use super::{
@@ -358,8 +359,8 @@ fn by_marker(records: &[&Done], calls: &[u64]) -> Option<PeriodDigest> {
     let end = |at: usize| records.get(at).map_or(0, |done| done.ended_ns as i64);
     let mut steps: Vec<i64> =
         marks.windows(2).filter_map(|pair| Some(end(*pair.get(1)?) - end(*pair.first()?))).collect();
+    let usual = median::upper(steps.iter().copied())?;
     steps.sort_unstable();
-    let usual = *steps.get(steps.len() / 2)?;
     let long = *steps.get(steps.len() * 9 / 10)?;
     let span_ns = end(last) - end(first);
     // What is made repeatedly within one step comes in bursts.

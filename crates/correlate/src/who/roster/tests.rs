@@ -28,6 +28,18 @@ fn a_pid_on_two_hosts_means_nobody() {
 }
 
 #[test]
+fn a_host_whose_name_begins_like_a_members_is_another() {
+    let member =
+        Member { rank: Some(Rank(0)), host: Some("node1.cluster.example".into()), ..Member::default() };
+    let roster = Roster { members: vec![member], world_size: Some(1), ..Roster::default() };
+    for (host, expected) in
+        [("node1", false), ("node1.cluster.example", false), ("node10", true), ("node", true)]
+    {
+        assert_eq!(roster.is_elsewhere(&host.into()), expected, "{host}");
+    }
+}
+
+#[test]
 fn a_child_that_outlives_its_rank_is_not_the_rank() {
     use ringleader_model::SourceKind;
     let who = |pid: u32| Who { pid: Some(Pid(pid)), ..Who::rank(1) };

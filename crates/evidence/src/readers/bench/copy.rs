@@ -21,6 +21,8 @@ use crate::ground::{Line, Sink, Span};
 
 /// Names that are kept of one session.
 const MAX_NAMES: usize = 1_000;
+/// Characters that are kept of the statement that compares.
+const STATEMENT_CHARS: usize = 200;
 
 #[derive(Default)]
 pub(super) struct Copies {
@@ -103,7 +105,7 @@ impl Copies {
             from: copied.0,
             to: copied.1,
             is_right: false,
-            compared: statement.chars().take(200).collect::<String>().into(),
+            compared: statement.chars().take(STATEMENT_CHARS).collect::<String>().into(),
         })
     }
 

@@ -12,6 +12,10 @@ use ringleader_model::{KernelEventKind, OomKill};
 use super::fields::{after, hex, number, number_after, pid};
 use super::statements::{MAX_GAP, Record, Statements, Told};
 
+/// Lines from who asked for memory to the kill. A list of all processes is in between, a line each. Chosen: more than a
+/// node of a cluster runs.
+const MAX_LINES_TO_KILL: u32 = 20_000;
+
 /// The kill that is open.
 #[derive(Default)]
 pub(super) struct Open {
@@ -90,8 +94,10 @@ fn killing(open: &mut Open, made: &mut Statements, rest: &str, record: &Record<'
 }
 
 fn invoker(open: &mut Open, record: &Record<'_>) -> Option<Box<str>> {
-    // A list of all processes is in between.
-    open.invoked.take().filter(|(line, _)| record.line.saturating_sub(*line) < 20_000).map(|(_, n)| n)
+    open.invoked
+        .take()
+        .filter(|(line, _)| record.line.saturating_sub(*line) < MAX_LINES_TO_KILL)
+        .map(|(_, n)| n)
 }
 
 /// `Killed process 19289 (NAME) total-vm:2676kB, …`; old kernels say `Kill process 11499 (NAME) score 1000 …` first.

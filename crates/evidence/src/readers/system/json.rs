@@ -1,7 +1,7 @@
 //! `kubectl get pods -o json` and `kubectl get events -o json`: a `List` of `Pod`s or `Event`s, or one of them.
 //! kubernetes/api core/v1/types.go.
 
-use ringleader_model::{Fact, SchedulerEvent, SchedulerKind, SourceKind, SystemFact, Who};
+use ringleader_model::{Fact, Scheduler, SchedulerEvent, SchedulerKind, SourceKind, SystemFact, Who};
 use serde_json::Value;
 
 use super::MAX_ROWS;
@@ -52,7 +52,7 @@ fn event(value: &Value) -> Option<SchedulerEvent> {
     let object = text(value, "/involvedObject/name").unwrap_or_default();
     let what = text(value, "/involvedObject/kind").unwrap_or_default().to_ascii_lowercase();
     Some(SchedulerEvent {
-        scheduler: "Kubernetes".into(),
+        scheduler: Scheduler::Kubernetes,
         kind: kind_of(&text(value, "/reason")?)?,
         subject: format!("{what}/{object}").into(),
         node: text(value, "/source/host").or_else(|| (what == "node").then_some(object)),
@@ -77,7 +77,7 @@ fn pod(value: &Value) -> Option<SchedulerEvent> {
     let (kind, exit_code, container, ended_at) = of_pod.or_else(of_container)?;
     let n_containers = containers.map(Vec::len).and_then(|n| u32::try_from(n).ok());
     Some(SchedulerEvent {
-        scheduler: "Kubernetes".into(),
+        scheduler: Scheduler::Kubernetes,
         kind,
         subject: format!("pod/{}", text(value, "/metadata/name").unwrap_or_default()).into(),
         node: text(value, "/spec/nodeName"),

@@ -9,7 +9,7 @@
 //! 2m          Warning   Evicted   pod/worker-3   The node was low on resource: memory.
 //! ```
 
-use ringleader_model::{Pid, SchedulerEvent, SchedulerKind, SourceKind, SystemFact, WallTime};
+use ringleader_model::{Pid, Scheduler, SchedulerEvent, SchedulerKind, SourceKind, SystemFact, WallTime};
 
 use super::{SystemReader, Table};
 use crate::ground::{Line, Sink, Span, stamp::date_time};
@@ -158,7 +158,7 @@ impl Columns {
             })
         });
         Some(SchedulerEvent {
-            scheduler: "Slurm".into(),
+            scheduler: Scheduler::Slurm,
             kind,
             subject: subject.unwrap_or_default().into(),
             node: node.map(Into::into),
@@ -190,7 +190,7 @@ fn job_state(state: &str) -> Option<SchedulerKind> {
 /// `error: Node failure on node3`.
 fn slurm_line(text: &str) -> Option<SchedulerEvent> {
     let slurm = |kind, subject: &str, node: Option<&str>| SchedulerEvent {
-        scheduler: "Slurm".into(),
+        scheduler: Scheduler::Slurm,
         kind,
         subject: subject.into(),
         node: node.map(Into::into),
@@ -223,7 +223,7 @@ impl Pods {
 
     fn kubernetes(&self, kind: SchedulerKind, subject: &str) -> SchedulerEvent {
         SchedulerEvent {
-            scheduler: "Kubernetes".into(),
+            scheduler: Scheduler::Kubernetes,
             kind,
             subject: subject.into(),
             node: self.node.clone(),

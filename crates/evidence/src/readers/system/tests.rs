@@ -176,7 +176,7 @@ Conditions:
   Type              Status
 ",
         r#"
-        line 13: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/worker-1", node: ("gpu-node-7"), exit_code: (137), container: ("log-shipper"), n_containers: (2), ended_at: (WallTime { ns: 1795080000000000000, error_ns: 500000000, has_year: true }) })
+        line 13: Scheduler(SchedulerEvent { scheduler: Kubernetes, kind: OutOfMemory, subject: "pod/worker-1", node: ("gpu-node-7"), exit_code: (137), container: ("log-shipper"), n_containers: (2), ended_at: (WallTime { ns: 1795080000000000000, error_ns: 500000000, has_year: true }) })
         "#,
     );
 }
@@ -213,11 +213,11 @@ fn what_slurm_says() {
     check(
         SLURM,
         r#"
-        line 3: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: Failed, subject: "812", node: ("node[3-4]"), exit_code: (1) })
-        line 4: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: OutOfMemory, subject: "812.0", node: ("node3"), exit_code: (-125) })
-        line 6: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: Cancelled, subject: "813.0", node: ("node5"), exit_code: (-15) })
-        line 7: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: Preempted, subject: "814.0", node: ("node3") })
-        line 9: Scheduler(SchedulerEvent { scheduler: "Slurm", kind: NodeFail, node: ("node3") })
+        line 3: Scheduler(SchedulerEvent { scheduler: Slurm, kind: Failed, subject: "812", node: ("node[3-4]"), exit_code: (1) })
+        line 4: Scheduler(SchedulerEvent { scheduler: Slurm, kind: OutOfMemory, subject: "812.0", node: ("node3"), exit_code: (-125) })
+        line 6: Scheduler(SchedulerEvent { scheduler: Slurm, kind: Cancelled, subject: "813.0", node: ("node5"), exit_code: (-15) })
+        line 7: Scheduler(SchedulerEvent { scheduler: Slurm, kind: Preempted, subject: "814.0", node: ("node3") })
+        line 9: Scheduler(SchedulerEvent { scheduler: Slurm, kind: NodeFail, node: ("node3") })
         "#,
     );
 }
@@ -243,17 +243,17 @@ Events:
   Warning  Preempted  2m    kubelet  Preempted by pod x on node gpu-8
 ",
         r#"
-        line 3: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: Evicted, subject: "pod/worker-3" })
-        line 4: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "node/gpu-7", node: ("gpu-7"), pid: (Pid(12345)) })
-        line 7: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "worker-1" })
-        line 11: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/worker-2", node: ("gpu-8"), exit_code: (137) })
-        line 15: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: Preempted, subject: "pod/worker-2", node: ("gpu-8") })
+        line 3: Scheduler(SchedulerEvent { scheduler: Kubernetes, kind: Evicted, subject: "pod/worker-3" })
+        line 4: Scheduler(SchedulerEvent { scheduler: Kubernetes, kind: OutOfMemory, subject: "node/gpu-7", node: ("gpu-7"), pid: (Pid(12345)) })
+        line 7: Scheduler(SchedulerEvent { scheduler: Kubernetes, kind: OutOfMemory, subject: "worker-1" })
+        line 11: Scheduler(SchedulerEvent { scheduler: Kubernetes, kind: OutOfMemory, subject: "pod/worker-2", node: ("gpu-8"), exit_code: (137) })
+        line 15: Scheduler(SchedulerEvent { scheduler: Kubernetes, kind: Preempted, subject: "pod/worker-2", node: ("gpu-8") })
         "#,
     );
     check(
         r#"{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "w"}, "spec": {"nodeName": "n"},
 "status": {"containerStatuses": [{"lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}]}}]}"#,
-        r#"line 1: Scheduler(SchedulerEvent { scheduler: "Kubernetes", kind: OutOfMemory, subject: "pod/w", node: ("n"), exit_code: (137) })"#,
+        r#"line 1: Scheduler(SchedulerEvent { scheduler: Kubernetes, kind: OutOfMemory, subject: "pod/w", node: ("n"), exit_code: (137) })"#,
     );
 }
 

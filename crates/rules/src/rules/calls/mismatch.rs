@@ -3,7 +3,7 @@
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::mismatch::Mismatch;
-use ringleader_model::{Cause, Confidence, Finding, Impact, Severity, Weight};
+use ringleader_model::{Cause, Confidence, Finding, Impact, NamedCall, Severity, Weight};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
@@ -52,6 +52,7 @@ fn draft(scene: &Scene<'_>, rule: &Rule, cause: Cause, m: &Mismatch, title: Stri
     // The job went on after it, and now a rank holds the others up: that is why it is stalled.
     let is_over = m.is_bygone && scene.ledger().is_stalled() && !scene.suspects().is_empty();
     let mut draft = Draft::new(rule.id, cause, title)
+        .call(NamedCall { group: m.group.clone(), number: m.seq.into() })
         .severity(Severity::Error)
         .weight(if m.halves || is_over { Weight::Derived } else { Weight::Stated })
         .confidence(if m.halves {

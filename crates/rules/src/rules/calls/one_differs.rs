@@ -26,6 +26,7 @@
 //! pytorch/pytorch torch/profiler; NVIDIA DCGM, diagnostics.
 
 use ringleader_correlate::Scene;
+use ringleader_correlate::said::CITED_CHARS;
 use ringleader_model::{
     Category, Cause, Confidence, Culprit, Evidence, Fact, Impact, Outlier, OutlierKey, Severity, SourceKind,
     Weight,
@@ -77,7 +78,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .culprits(culprits)
         .evidence([Evidence {
             cite: observation.cite,
-            text: observation.text.chars().take(400).collect(),
+            text: observation.text.chars().take(CITED_CHARS).collect(),
             kind: SourceKind::PlainText,
         }])
         .advise_command(

@@ -22,7 +22,9 @@
 //! PyTorch docs, Flight Recorder for Debugging Stuck Jobs; NCCL user guide, collective communication
 //! semantics.
 
-use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, RankSet, SourceKind, Weight};
+use ringleader_model::{
+    Cause, Confidence, Evidence, Finding, Impact, NamedCall, RankSet, SourceKind, Weight,
+};
 
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
@@ -99,6 +101,7 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
             );
             findings.extend(
                 Draft::new(RULE.id, Cause::SkippedCollective, title)
+                    .call(NamedCall { group: group.name.clone(), number: seq.into() })
                     .weight(Weight::Stated)
                     .confidence(Confidence::Medium)
                     .culprits(drafting::culprits(scene, &[who], place.as_ref()))

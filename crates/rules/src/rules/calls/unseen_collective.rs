@@ -98,6 +98,7 @@ fn finding(scene: &Scene<'_>, suspect: &Suspect) -> Option<Finding> {
             suspect.awaited_in
         ),
     )
+    .call(suspect.awaited_call.clone())
     .confidence(Confidence::Medium)
     .at_most(Confidence::Medium)
     .weight(Weight::Derived)

@@ -28,7 +28,7 @@
 //! CUDA runtime reference, enum cudaError. Code 220.
 
 use ringleader_knowledge::wording::{self, TestFault};
-use ringleader_knowledge::xid;
+use ringleader_knowledge::xid::{self, investigations};
 use ringleader_model::{Cause, Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
 
 use crate::drafting::claims::Told;
@@ -216,7 +216,7 @@ fn row(x: &Xid) -> Option<&'static xid::NvlinkRule> {
 }
 
 fn far_end(event: &ringleader_model::KernelEvent) -> bool {
-    matches!(&event.kind, KernelEventKind::Xid(x) if row(x).is_some_and(|r| r.investigate == "INVESTIGATE_PEER_DEVICE"))
+    matches!(&event.kind, KernelEventKind::Xid(x) if row(x).is_some_and(|r| r.investigate == investigations::INVESTIGATE_PEER_DEVICE))
 }
 
 /// ` link 14`, if the earliest line names it.

@@ -149,6 +149,7 @@ fn reset_wanted(scene: &Scene<'_>) -> Outcome {
             gpu.whose()
         ),
         command: "dmesg -T | grep -iE \"xid|nvrm\"; nvidia-smi -q -d ECC,ROW_REMAPPER".into(),
+        ..ringleader_model::Need::default()
     }])
 }
 

@@ -105,6 +105,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             seen.gpu()
         ),
         command: "nvidia-bug-report.sh".to_owned(),
+        ..Need::default()
     }])
 }
 

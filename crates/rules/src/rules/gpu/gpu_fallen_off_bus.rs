@@ -225,6 +225,7 @@ fn asks_about_tool(scene: &Scene<'_>) -> Outcome {
     Outcome::Undecided(vec![Need {
         question: "nvidia-smi itself hangs in the kernel: which GPU does not answer the driver?".into(),
         command: format!("dmesg -T | grep -iE \"xid|nvrm\"; cat /proc/{pid}/stack"),
+        ..Need::default()
     }])
 }
 

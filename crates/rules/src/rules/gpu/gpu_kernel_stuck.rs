@@ -22,8 +22,8 @@
 //! CUDA-GDB documentation; NVIDIA System Management Interface.
 
 use ringleader_model::{
-    Cause, Cite, Confidence, Evidence, Finding, Impact, KernelEvent, Need, Rank, RankSet, RingStage,
-    SourceKind, Weight, median,
+    Cause, Cite, Confidence, Evidence, Finding, Impact, KernelEvent, NamedCall, Need, Rank, RankSet,
+    RingStage, SourceKind, Weight, median,
 };
 
 use crate::drafting;
@@ -98,10 +98,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
             Need {
                 question: format!("{what} Compare power and utilisation while it hangs"),
                 command: "nvidia-smi".into(),
+                ..Need::default()
             },
             Need {
                 question: format!("{what} The debugger shows it (and pauses that process)"),
                 command: "cuda-gdb --pid <pid of each rank> -batch -ex 'info cuda kernels'".into(),
+                ..Need::default()
             },
         ]);
     };
@@ -118,6 +120,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 group.name
             ),
         )
+        .call(NamedCall { group: group.name.clone(), number: seq.into() })
         .weight(Weight::Derived)
         .confidence(if late.is_some() { Confidence::High } else { Confidence::Medium })
         .culprit(scene.roster().culprit_rank(rank))
@@ -189,6 +192,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
                 group.name,
             );
             let draft = Draft::new(RULE.id, Cause::GpuKernelStuck, title)
+                .call(NamedCall { group: group.name.clone(), number: late.op.number.into() })
                 .weight(Weight::Derived)
                 .confidence(Confidence::Medium)
                 .culprits(drafting::culprits(scene, &[Node::Rank(rank)], place))
@@ -252,6 +256,7 @@ fn by_count(scene: &Scene<'_>) -> Outcome {
         return Outcome::Undecided(vec![Need {
             question: "all ranks made the same calls and some never finish: on which GPU does an earlier kernel still run? Compare power and utilisation while it hangs".into(),
             command: "nvidia-smi".into(),
+            ..Need::default()
         }]);
     };
     let victims: RankSet = timed_out.iter().map(|(r, _)| *r).filter(|r| *r != rank).collect();

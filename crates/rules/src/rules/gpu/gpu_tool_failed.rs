@@ -29,6 +29,7 @@
 use ringleader_knowledge::wording::{ToolFailure, tool_failure};
 use ringleader_model::{GpuTable, Host, Need, Observation};
 
+use crate::drafting::QUOTED_CHARS;
 use crate::health;
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -101,15 +102,17 @@ fn ask(said: &str, host: Option<&Host>, is_of_all: bool) -> Need {
                 if is_of_all { "any GPU" } else { "some GPUs" }
             ),
             command: "time nvidia-smi; dmesg -T | grep -iE \"nvrm|xid\" | tail -50".to_owned(),
+            ..Need::default()
         };
     }
-    let said: String = said.trim().chars().take(120).collect();
+    let said: String = said.trim().chars().take(QUOTED_CHARS).collect();
     Need {
         question: format!(
             "nvidia-smi{on} shows no GPU (\"{said}\"): is the driver not loaded, are the GPUs gone, or was it asked in a container without GPUs?"
         ),
         command: "lspci -nnk -d 10de:; lsmod | grep nvidia; dmesg -T | grep -iE \"nvrm|xid\" | tail -50"
             .to_owned(),
+        ..Need::default()
     }
 }
 

@@ -32,6 +32,7 @@ use std::fmt::Write as _;
 use ringleader_knowledge::xid::{self, Class, Grade, Kills};
 use ringleader_model::{Cause, Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
 
+use crate::drafting::QUOTED_CHARS;
 use crate::drafting::kernel::Seen;
 use crate::health;
 use crate::rule::{Outcome, Rule};
@@ -165,9 +166,10 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
             question: format!(
                 "{gpu} reported Xid {}, which no public table lists: what does the vendor say about it? Body: {}",
                 x.code,
-                x.body.chars().take(120).collect::<String>()
+                x.body.chars().take(QUOTED_CHARS).collect::<String>()
             ),
             command: "nvidia-bug-report.sh".to_owned(),
+            ..Need::default()
         });
     };
     let of_program = row.class == Class::Application;
@@ -191,7 +193,7 @@ fn ask(event: &KernelStatement<'_>) -> Option<Need> {
         }
     }
     let command = if of_program { "CUDA_LAUNCH_BLOCKING=1 torchrun …" } else { "nvidia-bug-report.sh" };
-    Some(Need { question, command: command.to_owned() })
+    Some(Need { question, command: command.to_owned(), ..Need::default() })
 }
 
 #[cfg(test)]

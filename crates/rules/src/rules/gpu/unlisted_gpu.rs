@@ -35,6 +35,7 @@ use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::culprits::add_culprit;
 use ringleader_correlate::who::gpus::{SeenGpu, Use, of_address};
+use ringleader_correlate::who::tools::CITED_CHARS;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -56,7 +57,7 @@ impl OnBus<'_> {
     fn evidence(&self) -> Evidence {
         let cite = Cite { line: self.device.line, ..self.observation.cite };
         let text = format!("{} {}", self.address, self.device.name);
-        Evidence { cite, text: text.chars().take(200).collect(), kind: SourceKind::System }
+        Evidence { cite, text: text.chars().take(CITED_CHARS).collect(), kind: SourceKind::System }
     }
 }
 

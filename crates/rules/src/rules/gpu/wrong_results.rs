@@ -34,7 +34,7 @@ use ringleader_model::{
 
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
-use ringleader_correlate::who::tools::shown;
+use ringleader_correlate::who::tools::{CITED_CHARS, shown};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -149,7 +149,7 @@ fn platform(scene: &Scene<'_>) -> Vec<Evidence> {
                     observation,
                     None,
                     SourceKind::System,
-                    text.chars().take(200).collect::<String>(),
+                    text.chars().take(CITED_CHARS).collect::<String>(),
                 ));
             }
             SystemFact::Pci(devices) => {

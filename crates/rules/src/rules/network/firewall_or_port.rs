@@ -25,7 +25,7 @@
 //!
 //! NVIDIA/nccl src/misc/socket.cc; user guide, troubleshooting, networking; Linux errno 110, 113.
 
-use ringleader_model::address;
+use ringleader_model::address::{self, is_loopback_name, same_host};
 use ringleader_model::{
     Cause, Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight, plain_word,
 };
@@ -80,6 +80,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     || "ss -ltnp".to_owned(),
                     |(host, port)| format!("on rank 0's host: ss -ltnp; on another: nc -vz {host} {port}"),
                 ),
+            ..Need::default()
         }]),
         None => Outcome::Clear,
     }
@@ -88,7 +89,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// The server waits at its port, and no peer reaches it.
 fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
     let (host, port) = address::host_and_port(address)?;
-    let is_it = |name: &str| name == host || name.split('.').next() == host.split('.').next();
     let of_member = |shown: &str| {
         scene
             .roster()
@@ -98,12 +98,12 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
     };
     // A loopback address is reached from its own host only; that one listens there says nothing of others.
     let (observation, ..) = scene.listeners(port).find(|(o, local, _)| {
-        scene.host_of(o).is_some_and(|h| is_it(&h) || of_member(&h))
-            && !["127.", "[::1]"].iter().any(|loopback| local.starts_with(loopback))
+        scene.host_of(o).is_some_and(|h| same_host(&h, host) || of_member(&h))
+            && !address::host(local).is_some_and(is_loopback_name)
     })?;
     let waited = scene.statements().filter(|s| {
         matches!(s.event, TorchEvent::Store(StoreEvent::ConnectTimeout { .. }))
-            && s.who().host.as_deref().is_none_or(|h| !is_it(h))
+            && s.who().host.as_deref().is_none_or(|h| !same_host(h, host))
     });
     let waited: Vec<Statement<'_>> = waited.collect();
     let culprits: Vec<_> =

@@ -36,7 +36,7 @@ use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::messages::{Claim, Voice};
 use ringleader_correlate::who::culprits::{add_culprit, who};
-use ringleader_correlate::who::tools::shown;
+use ringleader_correlate::who::tools::{CITED_CHARS, shown};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -122,7 +122,7 @@ fn holder(scene: &Scene<'_>, port: u16, servers: &[Culprit]) -> Option<Holder> {
         });
         evidence.extend(row.map(|(o, row)| Evidence {
             cite: Cite { line: row.line, ..o.cite },
-            text: format!("pid {}: {}", pid.0, row.command.chars().take(200).collect::<String>()),
+            text: format!("pid {}: {}", pid.0, row.command.chars().take(CITED_CHARS).collect::<String>()),
             kind: SourceKind::Processes,
         }));
     }

@@ -227,7 +227,7 @@ fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Cause, Rank, SchedulerEvent, SchedulerKind, StoreEvent};
+    use ringleader_model::{Cause, Rank, Scheduler, SchedulerEvent, SchedulerKind, StoreEvent};
 
     use super::RULE;
     use crate::trial::{Stage, Trial as _};
@@ -287,7 +287,7 @@ mod tests {
             let timeout =
                 StoreEvent::ConnectTimeout { address: "worker-0:29500".into(), text: "timed out".into() };
             Stage::new().store(None, timeout, "The client socket has timed out").scheduled(SchedulerEvent {
-                scheduler: "Kubernetes".into(),
+                scheduler: Scheduler::Kubernetes,
                 kind,
                 subject: pod.into(),
                 ..SchedulerEvent::default()

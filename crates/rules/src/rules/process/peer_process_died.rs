@@ -144,6 +144,7 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
                     suspect.awaited_in
                 ),
             )
+            .call(suspect.awaited_call.clone())
             .at_most(most)
             .weight(Weight::Symptom)
             .confidence(if gone { Confidence::Medium } else { Confidence::Low })

@@ -212,11 +212,12 @@ fn host_failed(scene: &Scene<'_>) -> Outcome {
         return Outcome::Clear;
     };
     let host = first.culprit.host.as_ref().map_or_else(|| "the host".to_owned(), |h| format!("host {h}"));
-    let text: String = first.observation.text.chars().take(160).collect();
+    let text: String = first.observation.text.chars().take(drafting::QUOTED_CHARS).collect();
     Outcome::Undecided(vec![Need {
         question: format!("did {host} fail during the job? Its kernel reports: {text}"),
         command: "journalctl -k -b -1; ipmitool sel elist; take the node out until its memory is tested"
             .to_owned(),
+        ..Need::default()
     }])
 }
 

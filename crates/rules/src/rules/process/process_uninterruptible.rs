@@ -19,6 +19,7 @@
 //! # References
 //! proc(5); kernel documentation, hung task detector.
 
+use ringleader_knowledge::place;
 use ringleader_model::{Cause, Confidence, Host, Impact, KernelEventKind, Need, StorageTrouble, Weight};
 
 use crate::drafting;
@@ -89,9 +90,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// files.
 fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     let still = scene.stood_still().first().filter(|_| scene.suspects().is_empty())?;
-    let on_files = |(_, place): &&(u32, Box<str>)| {
-        ringleader_knowledge::place::of_wait(place).is_some_and(|at| at.id == "storage")
-    };
+    let on_files =
+        |(_, at): &&(u32, Box<str>)| place::of_wait(at).is_some_and(|shown| shown.id == place::ids::STORAGE);
     let mut stuck = health::blocked(scene).filter_map(|(row, process)| {
         let (_, place) = process.blocked.iter().find(on_files)?;
         Some((scene.roster().rank_of(row.pid?, None)?, place))
@@ -145,6 +145,7 @@ fn asks_about_storage(scene: &Scene<'_>) -> Outcome {
             "storage: {what}, according to the kernel log; does a rank wait for it in the kernel?"
         ),
         command: "ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'; cat /proc/<pid>/stack".to_owned(),
+        ..Need::default()
     }])
 }
 

@@ -67,6 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     suspect.awaited_in
                 ),
             )
+            .call(suspect.awaited_call.clone())
             .weight(Weight::Stated)
             .confidence(Confidence::Medium)
             .evidence(fate.filter(|_| has_ended).into_iter().flat_map(|fate| fate.evidence().iter().cloned()))

@@ -30,10 +30,11 @@ use ringleader_correlate::said::scheduler;
 
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
-    Cause, Confidence, Culprit, Evidence, Fact, Finding, Host, Impact, Need, Observation, SchedulerEvent,
-    SchedulerKind, Severity, SourceKind, Weight, plain_word,
+    Cause, Confidence, Culprit, Evidence, Fact, Finding, Host, Impact, Need, Observation, Scheduler,
+    SchedulerEvent, SchedulerKind, Severity, SourceKind, Weight, plain_word,
 };
 
+use crate::drafting::TITLE_CHARS;
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -92,7 +93,7 @@ fn ended_by_signal(scene: &Scene<'_>) -> Option<Finding> {
     let (observation, event, host) = schedulers.events().find_map(|(o, e)| {
         let is_killed =
             e.kind == SchedulerKind::Failed && e.exit_code.is_some_and(|code| is_exit_by(code, SIGKILL));
-        let is_whole = e.scheduler.as_ref() == "Kubernetes" && e.n_containers.is_none_or(|n| n == 1);
+        let is_whole = e.scheduler == Scheduler::Kubernetes && e.n_containers.is_none_or(|n| n == 1);
         let is_ours = is_killed && is_whole && !is_after(e) && scene.precedes_job(e.ended_at) != Some(true);
         Some((o, e, schedulers.host_of(e).filter(|_| is_ours)?))
     })?;
@@ -139,6 +140,7 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
             "sacct -j {} -o JobID,State,Start,End,Timelimit,NodeList",
             plain_word(scheduler::job(limit)).unwrap_or("<job>")
         ),
+        ..Need::default()
     }])
 }
 
@@ -289,7 +291,7 @@ fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
     let limit = limit.map_or_else(String::new, |b| format!(", whose limit is {} MiB", b >> 20));
     let title = format!("the kernel killed {n} of {path} for lack of memory{limit}");
     let is_tied = !dead.is_empty();
-    Draft::new(RULE.id, Cause::OomKilled, title.chars().take(110).collect::<String>())
+    Draft::new(RULE.id, Cause::OomKilled, title.chars().take(TITLE_CHARS).collect::<String>())
         .severity(if is_tied { Severity::Error } else { Severity::Info })
         .weight(if is_tied { Weight::Stated } else { Weight::Derived })
         .confidence(if is_tied { Confidence::Medium } else { Confidence::Low })
@@ -310,7 +312,9 @@ fn group_killed(scene: &Scene<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{MemoryGroup, SchedulerEvent, SchedulerKind, Severity, SystemFact, WallTime};
+    use ringleader_model::{
+        MemoryGroup, Scheduler, SchedulerEvent, SchedulerKind, Severity, SystemFact, WallTime,
+    };
 
     use super::RULE;
     use crate::rule::Outcome;
@@ -320,7 +324,7 @@ mod tests {
     fn event(kind: SchedulerKind, subject: &str, node: &str) -> SchedulerEvent {
         let node = (!node.is_empty()).then(|| node.into());
         SchedulerEvent {
-            scheduler: "Slurm".into(),
+            scheduler: Scheduler::Slurm,
             kind,
             subject: subject.into(),
             node,
@@ -376,7 +380,7 @@ mod tests {
     fn an_earlier_life_and_a_helper_of_the_pod() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
         let ended = |s: i64, n| SchedulerEvent {
-            scheduler: "Kubernetes".into(),
+            scheduler: Scheduler::Kubernetes,
             container: Some("shipper".into()),
             n_containers: Some(n),
             ended_at: Some(WallTime { ns: s * 1_000_000_000, error_ns: 0, has_year: true }),
@@ -393,7 +397,7 @@ mod tests {
     fn a_pod_that_sigkill_ended() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
         let ended = |s: Option<i64>, code| SchedulerEvent {
-            scheduler: "Kubernetes".into(),
+            scheduler: Scheduler::Kubernetes,
             exit_code: Some(code),
             ended_at: s.map(|s| WallTime { ns: s * 1_000_000_000, error_ns: 0, has_year: true }),
             ..event(SchedulerKind::Failed, "pod/node0", "gpu-7")

@@ -117,6 +117,7 @@ fn apart(
                 drafting::at(look.place)
             ),
             command: format!("ringleader diagnose --live --pid {pid}"),
+            ..Need::default()
         });
         return None;
     }

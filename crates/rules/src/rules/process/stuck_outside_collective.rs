@@ -92,6 +92,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                     drafting::rank(rank)
                 ),
                 command: "ncclras -v; sleep 10; ncclras -v".to_owned(),
+                ..Need::default()
             });
             continue;
         }
@@ -117,14 +118,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 suspect.awaited_in
             ),
         )
+        .call(suspect.awaited_call.clone())
         .at_most(drafting::surest_of_one_moment(scene))
         .weight(if stand.is_some() { Weight::Stated } else { Weight::Derived })
         .evidence(stand.map(|s| s.evidence.clone()))
         .evidence(busy.iter().filter_map(|b| b.evidence.clone()))
-        .evidence(condition.and_then(|c| c.ring_live.clone()).filter(|_| stand.is_none()));
-        if let Some((_, seen)) = condition.and_then(|c| c.state.as_ref()) {
-            draft = draft.evidence([seen.clone()]);
-        }
+        .evidence(condition.and_then(|c| c.ring_live.clone()).filter(|_| stand.is_none()))
+        .evidence(condition.and_then(|c| c.state.as_ref()).map(|(_, seen)| seen.clone()));
         if stand.is_none() {
             draft = draft.confidence(Confidence::Low);
         }

@@ -50,6 +50,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 places(&groups)
             ),
             command: "ringleader watch --pid <pid of the launcher>".to_owned(),
+            ..Need::default()
         }]);
     }
     let n_all = looks.ranks().len();
@@ -78,6 +79,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 places(&groups)
             ),
             command: "ringleader watch --pid <pid of the launcher>".to_owned(),
+            ..Need::default()
         }]);
     }
     let is_sure = most.is_some_and(waits) || (most.is_none() && others.len() == 1);

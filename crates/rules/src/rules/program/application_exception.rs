@@ -39,7 +39,7 @@ use ringleader_correlate::said::messages::{OwnException, names_cause};
 use ringleader_correlate::who::culprits::{add_culprit, who};
 
 /// See the module.
-pub(in crate::rules) static RULE: Rule = Rule {
+pub(crate) static RULE: Rule = Rule {
     id: "application-exception",
     title: "the program itself failed",
     since: "0.1",

@@ -114,7 +114,7 @@ fn refused_values(scene: &Scene<'_>) -> Option<Finding> {
     let refused: Vec<_> = scene
         .nccl_messages()
         .filter(|m| m.message.is_warn && !known.contains(m.text()) && seen.insert(m.text()))
-        .filter(|m| nccl_warn::find(m.text()).is_some_and(|row| row.group == "env_config"))
+        .filter(|m| nccl_warn::find(m.text()).is_some_and(|row| row.group == nccl_warn::ids::ENV_CONFIG))
         .collect();
     let mut culprits: Vec<Culprit> = Vec::new();
     for line in refused.iter().filter(|l| !l.who().is_nobody()) {

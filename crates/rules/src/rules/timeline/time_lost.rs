@@ -60,6 +60,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Undecided(vec![Need {
             question: "the timelines hold no work of a GPU: what did the GPUs do?".to_owned(),
             command: "ringleader trace record --steps 5 -o timelines".to_owned(),
+            ..Need::default()
         }]);
     }
     if analysis.waits_unseen() && !analysis.advice.iter().any(|advice| advice.is_worth) {
@@ -67,6 +68,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             question: "collectives wait for ranks whose timelines are missing: which rank is late?"
                 .to_owned(),
             command: "ringleader trace record --steps 5 -o timelines".to_owned(),
+            ..Need::default()
         }]);
     }
     let is_explained = ringleader_trace::judge::is_explained(analysis.step_ns, analysis.replayed_ns);
@@ -76,6 +78,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 "the timelines do not show what delayed the GPU's work: what does a longer recording show?"
                     .to_owned(),
             command: "ringleader trace record --steps 20 -o timelines".to_owned(),
+            ..Need::default()
         }]);
     }
     let worth = analysis.advice.iter().filter(|advice| advice.is_worth).take(1 + MAX_OTHERS);
