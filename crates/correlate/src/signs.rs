@@ -118,10 +118,9 @@ impl Signs {
                 self.add(ids::TOPOLOGY_WITHOUT_NVLINK, 1, Some(cited(observation)), &observation.who);
             }
             let uses: Vec<f32> = table.gpus.iter().filter_map(|gpu| gpu.utilization_pct).collect();
-            if uses.len() > 1
-                && uses.len() == table.gpus.len()
-                && uses.iter().all(|used| *used <= MAX_IDLE_PCT)
-            {
+            let n_idle = uses.iter().filter(|used| **used <= MAX_IDLE_PCT).count();
+            // One that works for a moment is no sign of work.
+            if uses.len() > 1 && uses.len() == table.gpus.len() && n_idle * 4 >= uses.len() * 3 {
                 self.add(ids::GPUS_IDLE, 1, Some(cited(observation)), &observation.who);
             }
         }

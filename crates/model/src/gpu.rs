@@ -55,6 +55,8 @@ pub enum GpuForm {
     ProcessMonitor,
     /// Samples of the DCGM exporter.
     Metrics,
+    /// The table of rocm-smi.
+    RocmSmi,
 }
 
 /// One GPU at one moment.

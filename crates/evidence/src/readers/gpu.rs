@@ -1,4 +1,4 @@
-//! GPUs: every output of nvidia-smi, dcgmi's diagnostics, the driver's services, and the report that joins them all.
+//! GPUs: every output of nvidia-smi, the table of rocm-smi, dcgmi's diagnostics, the driver's services, and the report that joins them all.
 //!
 //! Written by NVIDIA's closed tools; their layouts are all there is. Each output is identified by its first line and
 //! read by the names in it, anywhere in a file: `nvidia-bug-report.sh` writes dozens of them one after another, with a
@@ -16,6 +16,7 @@ mod field;
 mod links;
 mod monitor;
 mod query;
+mod rocm;
 mod service;
 mod table;
 mod topology;
@@ -69,7 +70,9 @@ pub(crate) const WANTS: Wants = Wants {
 fn may_begin(line: &[u8]) -> bool {
     let body = line.trim_ascii_start();
     match body {
-        [b'|' | b'+' | b'#', ..] | [b'G', b'P', b'U', b' ' | b'0', ..] => true,
+        [b'|' | b'+' | b'#', ..]
+        | [b'G', b'P', b'U', b' ' | b'0', ..]
+        | [b'D', b'e', b'v', b'i', b'c', b'e', b' ', ..] => true,
         // `[Nov 20 2026 08:15:01] [INFO] …` of Fabric Manager.
         [b'[', rest @ ..] => clock::begins_month(rest),
         [0x1b, ..] => memchr::memmem::find(body, b"GPU0").is_some(),
@@ -113,6 +116,7 @@ enum Form {
     Links(links::Links),
     Topology(topology::Topology),
     Monitor(monitor::Monitor),
+    Rocm,
     /// Nothing but failures so far.
     Failures,
 }
@@ -144,6 +148,7 @@ impl Open {
             Form::Links(links::Links) => links::Links::line(&mut self.fact, text, line.number),
             Form::Topology(topology) => topology.line(&mut self.fact, text, line.number),
             Form::Monitor(monitor) => monitor.line(&mut self.fact, text, line.number),
+            Form::Rocm => rocm::line(&mut self.fact, text, line.number),
             Form::Failures => false,
         }
     }
@@ -278,6 +283,7 @@ impl GpuReader {
                 sink.saw(SourceKind::BugReport);
                 true
             }
+            b'G' | b'D' if rocm::begins(text) => self.open(GpuForm::RocmSmi, Form::Rocm, line, sink),
             b'N' | b'U' | b'F' | b'G' if self.failure(line, text, sink) => true,
             b'G' => self.begin_gpu(line, text, sink),
             0x1b => self.begin_topology(line, text, sink),
