@@ -1,9 +1,11 @@
 //! Signs of a case: those that lines give, and those that follow from what readers have understood.
 
+use std::collections::BTreeSet;
+
 use ringleader_knowledge::sign::{self, ids};
 use ringleader_model::{
-    Case, Cite, Evidence, Fact, GpuForm, GpuRow, NcclLog, NetFact, Observation, ProcessRow, Route, RunPace,
-    SourceKind, Who,
+    Case, Cite, Evidence, Fact, GpuForm, GpuRow, NcclLog, NetFact, Observation, Pid, ProcessRow, Route,
+    RunPace, SourceKind, Who,
 };
 
 use crate::said::CITED_CHARS;
@@ -89,6 +91,7 @@ impl Signs {
         signs.of_paces(case);
         signs.of_gpus(case);
         signs.of_held_memory(case);
+        signs.of_shared_gpus(case);
         signs.of_routes(case);
         signs.of_processes(case);
         signs.of_job(case, roster, stated, failure);
@@ -139,7 +142,24 @@ impl Signs {
                 rests && share.is_some_and(|(used, total)| used * HELD_PARTS > total)
             };
             if is_whole && table.gpus.iter().any(is_held) {
-                self.add("memory-held-by-nobody", 1, Some(cited(observation)), &observation.who);
+                self.add(ids::MEMORY_HELD_BY_NOBODY, 1, Some(cited(observation)), &observation.who);
+            }
+        }
+    }
+
+    /// Processes that are on one GPU beside their own: they make tensors on the first GPU by mistake.
+    fn of_shared_gpus(&mut self, case: &Case) {
+        for observation in &case.observations {
+            let Fact::Gpus(table) = &observation.fact else { continue };
+            let shared = table.processes.iter().map(|(gpu, _)| *gpu).min().is_some_and(|first| {
+                let on_first = table.processes.iter().filter(|(gpu, _)| *gpu == first);
+                let on_first: BTreeSet<Pid> = on_first.map(|(_, pid)| *pid).collect();
+                let others =
+                    table.processes.iter().filter(|(gpu, pid)| *gpu != first && on_first.contains(pid));
+                others.take(2).count() == 2
+            });
+            if shared {
+                self.add(ids::PROCESSES_ON_TWO_GPUS, 1, Some(cited(observation)), &observation.who);
             }
         }
     }
@@ -161,7 +181,7 @@ impl Signs {
             };
             if let Some((first, _)) = seen.iter().find(is_other) {
                 for one in [first, observation] {
-                    self.add("two-routes-to-one-network", 1, Some(cited(one)), &one.who);
+                    self.add(ids::TWO_ROUTES_TO_ONE_NETWORK, 1, Some(cited(one)), &one.who);
                 }
                 return;
             }
@@ -292,14 +312,17 @@ impl Signs {
             self.add(ids::TIMED_OUT, 1, trouble.clone(), &Who::default());
         }
         for one in stated.all() {
+            let is_harmless = one.role() == Some(ringleader_knowledge::message::Role::Harmless);
             let open = !one.was_overcome(case)
-                && one.role() != Some(ringleader_knowledge::message::Role::Harmless)
                 && (one.weight() == ringleader_model::FormWeight::Strong || !one.rows.is_empty());
-            if !open {
+            // What healthy jobs print as well is no trouble, and may tell something together with other signs.
+            if !open && !is_harmless {
                 continue;
             }
             let first = one.evidence(1).next();
-            trouble = trouble.or_else(|| first.clone());
+            if !is_harmless {
+                trouble = trouble.or_else(|| first.clone());
+            }
             for row in &one.rows {
                 self.add(row.id(), 1, first.clone(), &Who::default());
             }

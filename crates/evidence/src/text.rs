@@ -535,7 +535,9 @@ impl Readers {
         }
         self.said.line(line, taken, sink);
         self.signs.line(line, taken, sink);
-        self.words.line(line, taken, sink);
+        if !self.said.explains(line) {
+            self.words.line(line, taken, sink);
+        }
         let is_early = line.number <= N_SURE_LINES;
         self.progress.pace.start(line, is_early);
         // NCCL's lines have their machine in front.

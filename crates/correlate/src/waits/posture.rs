@@ -131,6 +131,12 @@ pub fn odd_ones(conditions: &Conditions, looks: &[&Look<'_>]) -> Vec<Rank> {
     };
     few(&|look| frames(look, |f| is_aside(&f.function)))
         .or_else(|| few(&|look| !frames(look, is_backward)))
+        .or_else(|| {
+            // The others wait for what is on their GPUs: the call of the few is another one.
+            let inside = few(&|look| look.posture == Posture::InCollective)?;
+            let on_gpu = looks.iter().filter(|look| look.posture == Posture::OnGpu).count();
+            (inside.len() + on_gpu == n && inside.len() * 3 <= n).then_some(inside)
+        })
         .unwrap_or_default()
 }
 

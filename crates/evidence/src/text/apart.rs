@@ -221,16 +221,24 @@ fn missing_of_one(body: &[u8]) -> Option<Vec<Rank>> {
 }
 
 /// `Stalled ops: Allreduce_grad_0 [ready ranks: 2, 6, 3, 4, 1, 5]`, of the first Horovods: those below the highest rank that are not
-/// named, where they are few. The named ones come first.
+/// named, where they are few. Of lists that share nobody, whose ranks wait in different operations, those of the shorter one. All
+/// that are compared come first.
 fn not_ready(body: &[u8]) -> Option<(BTreeSet<Rank>, Vec<Rank>)> {
-    let at = memchr::memmem::find(body, READY)?;
-    let list = body.get(at + READY.len()..)?;
-    let list = std::str::from_utf8(list.get(..memchr::memchr(b']', list)?)?).ok()?;
-    let ready: BTreeSet<Rank> =
-        list.split(", ").map(|rank| rank.parse().ok().map(Rank)).collect::<Option<_>>()?;
-    let last = ready.last().filter(|last| (last.0 as usize) < MAX_RANKS)?;
-    let missing: Vec<Rank> = (0..last.0).map(Rank).filter(|rank| !ready.contains(rank)).collect();
-    (!missing.is_empty() && missing.len() < ready.len()).then_some((ready, missing))
+    let ready = |at: usize| -> Option<BTreeSet<Rank>> {
+        let list = body.get(at + READY.len()..)?;
+        let list = std::str::from_utf8(list.get(..memchr::memchr(b']', list)?)?).ok()?;
+        list.split(", ").map(|rank| rank.parse().ok().map(Rank)).collect()
+    };
+    let mut lists = memchr::memmem::find_iter(body, READY).filter_map(ready);
+    let first = lists.next()?;
+    let last = first.last().filter(|last| (last.0 as usize) < MAX_RANKS)?;
+    if let Some(other) = lists.find(|other| other.is_disjoint(&first)) {
+        let (few, most) = if other.len() < first.len() { (other, first) } else { (first, other) };
+        return (few.len() < most.len())
+            .then(|| (most.union(&few).copied().collect(), few.into_iter().collect()));
+    }
+    let missing: Vec<Rank> = (0..last.0).map(Rank).filter(|rank| !first.contains(rank)).collect();
+    (!missing.is_empty() && missing.len() < first.len()).then_some((first, missing))
 }
 
 /// `1: [allreduce.embedding.weight, …]`.
@@ -349,6 +357,8 @@ mod tests {
             told(&format!("Stalled ops: HorovodAllreduce_grads_5_0 [ready ranks: {list}], b [ready\n"))
         };
         assert_eq!(of("2, 1, 3"), ["missing 0"]);
+        assert_eq!(of("3], b [ready ranks: 2, 0, 1], c [ready ranks: 2, 0, 1"), ["missing 3"]);
+        assert_eq!(of("3, 1], b [ready ranks: 2, 0"), [""; 0]);
         // Higher ones are not known, and most are hardly all at fault.
         for list in ["0, 1, 2", "7", "", "3, x", "1, 99999999999"] {
             assert_eq!(of(list), [""; 0], "{list}");

@@ -130,6 +130,14 @@ impl SaidReader {
         });
     }
 
+    /// Whether a message that is known to be harmless accounts for the line, which therefore is like no fault.
+    pub(super) fn explains(&self, line: &Line<'_>) -> bool {
+        let is_near =
+            self.cover.is_some_and(|(head, _)| line.number.saturating_sub(head) <= message::COVERED);
+        let is_head = self.cover.is_some_and(|(head, _)| line.number == head);
+        is_head || is_near && self.is_covered(line.number, &lossy(line.body))
+    }
+
     /// Whether the line belongs to a message of several lines that has begun above.
     fn is_covered(&self, number: u32, text: &str) -> bool {
         self.cover.is_some_and(|(head, row)| {

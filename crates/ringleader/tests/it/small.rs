@@ -273,3 +273,45 @@ fn an_open_question_of_a_rule_denies_a_clean_bill() {
     let lost = "$ ping -c 3 node7\n3 packets transmitted, 0 received, 100% packet loss, time 2040ms\n";
     assert_eq!(cause(&[("ping.txt", lost)]), "undecided");
 }
+
+/// Lines of a message that is known to be harmless state nothing of their own; the same words elsewhere do.
+#[test]
+fn a_harmless_message_of_several_lines() {
+    let tried = "\
+--------------------------------------------------------------------------
+The library attempted to open the following supporting CUDA libraries,
+but each of them failed.  CUDA-aware support is disabled.
+libcuda.so.1: cannot open shared object file: No such file or directory
+libcuda.dylib: cannot open shared object file: No such file or directory
+--------------------------------------------------------------------------
+";
+    let steps = "step 1 loss 2.31\nstep 2 loss 2.27\nstep 3 loss 2.22\nTraining finished, process exited with code 0\n";
+    assert_eq!(cause(&[("job.log", &format!("{tried}{steps}"))]), "none");
+    let fails = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n";
+    assert_eq!(cause(&[("job.log", fails)]), "container-config");
+    assert_eq!(cause(&[("job.log", &format!("{tried}{}{fails}", "x\n".repeat(30)))]), "container-config");
+
+    let fork = "\
+An MPI process has executed an operation involving a call to the
+\"fork()\" system call to create a child process.  Open MPI is currently
+operating in a condition that could result in memory corruption or
+other system errors; your MPI job may hang, crash, or produce silent
+data corruption.  The use of fork() (or system() or other calls that
+create child processes) is strongly discouraged.
+";
+    assert_eq!(cause(&[("job.log", &format!("{fork}{steps}"))]), "none");
+}
+
+#[test]
+fn loaders_with_more_workers_than_processors() {
+    let steps: String = (1..12).map(|n| format!("step {n} loss 2.{n} 0.19 it/s\n")).collect();
+    let warns = "UserWarning: This DataLoader will create 8 worker processes in total. Our suggested max number of worker in current system is 1, which is smaller than what this DataLoader is going to create.\n";
+    let gpus = |used: u32| {
+        format!(
+            "$ nvidia-smi --query-gpu=index,utilization.gpu --format=csv\nindex, utilization.gpu [%]\n0, {used} %\n1, {used} %\n2, 3 %\n3, {used} %\n"
+        )
+    };
+    let of = |used| cause(&[("job.log", &format!("{warns}{steps}")), ("gpus.txt", &gpus(used))]);
+    assert_eq!(of(2), "data-loading-bound");
+    assert_ne!(of(96), "data-loading-bound");
+}

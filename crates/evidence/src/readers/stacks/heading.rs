@@ -23,7 +23,8 @@ const LEAST_PID: u32 = 100;
 /// Whether a line may be one; a digit more or less does not matter.
 pub(super) fn may_begin(line: &[u8]) -> bool {
     line.len() <= MAX_BYTES
-        && matches!(line.first(), Some(b'#' | b'=' | b'-' | b'*' | b'$' | b'>' | b'<'))
+        && (matches!(line.first(), Some(b'#' | b'=' | b'-' | b'*' | b'$' | b'>' | b'<'))
+            || line.starts_with(b"rank ") && memchr::memmem::find(line, b"pid").is_some())
         && (memchr::memmem::find(line, b"ank").is_some()
             || memchr::memmem::find(line, b"dump").is_some()
             || bare_pid(line).is_some())
@@ -59,8 +60,18 @@ pub(super) fn heading(body: &str, line: u32) -> Option<Announced> {
     let host = named.filter(|_| rank.is_some());
     let is_command = TOOLS.iter().any(|tool| lower.contains(tool));
     let is_heading = lower.starts_with(['#', '=', '-', '*', '>', '<']) && rank.is_some();
-    let is_said = is_heading || is_command && (rank.is_some() || pid.is_some());
+    // `rank 0  pid 8801  cn20`, without a mark: the two, and no words.
+    let is_bare = rank.is_some() && pid.is_some() && is_bare(&lower);
+    let is_said = is_heading || is_bare || is_command && (rank.is_some() || pid.is_some());
     is_said.then_some(Announced { pid, rank, host, line })
+}
+
+/// Whether a line has the rank and the process in front, and at most one word more.
+fn is_bare(lower: &str) -> bool {
+    let mut words = lower.split_whitespace();
+    let mut pair =
+        |name: &str| words.next() == Some(name) && words.next().is_some_and(|w| w.parse::<u32>().is_ok());
+    pair("rank") && pair("pid") && words.nth(1).is_none()
 }
 
 /// What stands behind the marks of a heading: a process, `== 968 (rank 0)`, or a machine, `--- node3 pid 8117 rank 2`.
@@ -135,6 +146,8 @@ mod tests {
         assert_eq!(host("# TP3 rank 3"), None);
         assert_eq!(host("# rank 3 pid 12"), None);
         // Words of a log, other ranks, ranges.
+        assert_eq!(told("rank 0  pid 8801  cn20"), Some((Some(0), Some(8801))));
+        assert_eq!(told("rank 0 pid 8801: model on cuda:0"), None);
         assert_eq!(told("rank 3 is ready"), None);
         assert_eq!(told("=== local rank 3 ==="), None);
         assert_eq!(told("# ranks 1-7 the same"), None);

@@ -29,6 +29,7 @@ use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Category, Cause, ClockReasons, GpuRow, Impact, median};
 
 use crate::drafting::gpus::{Proof, Shown, failed_test};
+use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
@@ -52,6 +53,8 @@ const SLOW_RATIO: f32 = 0.85;
 const FAR_RATIO: f32 = 0.6;
 /// A power limit this far below the peers' was set, or is another board's.
 const LIMIT_RATIO: f32 = 0.9;
+/// A power limit this far below the board's own costs speed.
+const SET_RATIO: f32 = 0.75;
 /// Hardware pulls the clocks down.
 const HARDWARE: u64 = ClockReasons::HW_SLOWDOWN | ClockReasons::HW_THERMAL | ClockReasons::HW_POWER_BRAKE;
 /// A title fits one line.
@@ -61,6 +64,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut all: Vec<(&SeenGpu<'_>, String)> = Vec::new();
     for gpus in scene.gpus().tables() {
         all.extend(gpus.iter().filter_map(|gpu| Some((gpu, held_down(gpu, gpus)?))));
+    }
+    if all.is_empty() && health::trouble(scene).is_none() {
+        all = capped(scene);
     }
     let draft = match Shown::from(scene, all) {
         Some(shown) => {
@@ -86,6 +92,23 @@ fn advise(draft: Draft) -> Draft {
             Impact::Disruptive,
             "check cooling and power supplies of the node; keep jobs off it until its clocks hold",
         )
+}
+
+/// GPUs of which somebody has lowered the power limit far below the board's, and which run at it with half of their clock. All of a
+/// machine may be so: then no peer shows it.
+fn capped<'s, 'a>(scene: &'s Scene<'a>) -> Vec<(&'s SeenGpu<'a>, String)> {
+    let of = |gpu: &'s SeenGpu<'a>| {
+        let row = gpu.row;
+        let (limit, usual) = (row.power_limit_w?, row.power_default_w?);
+        let (clock, most) = (row.sm_clock_mhz? as f32, row.sm_clock_max_mhz? as f32);
+        let is_at_limit = row.clock_reasons?.any(ClockReasons::POWER_CAP);
+        let is_slow = limit < usual * SET_RATIO && clock < most * FAR_RATIO;
+        (is_at_limit && is_slow).then(|| {
+            let why = format!("it runs at a power limit of {limit:.0} W, {usual:.0} W by default, with {clock:.0} of {most:.0} MHz");
+            (gpu, why)
+        })
+    };
+    scene.gpus().tables().flatten().filter_map(of).collect()
 }
 
 /// Why the clocks of this GPU are down, if they are.
@@ -207,6 +230,22 @@ mod tests {
         };
         Stage::new().shows(limited(1_300)).expect(&RULE, &["gpu-throttled"]);
         Stage::new().shows(limited(1_900)).silent(&RULE);
+    }
+
+    #[test]
+    fn a_limit_that_somebody_has_set() {
+        let set = |limit: f32, mhz: u32| {
+            gpus(2, |_, row| {
+                busy(row, mhz, 0x4);
+                row.sm_clock_max_mhz = Some(2_100);
+                row.power_limit_w = Some(limit);
+                row.power_default_w = Some(370.0);
+            })
+        };
+        Stage::new().shows(set(230.0, 1_035)).expect(&RULE, &["gpu-throttled"]);
+        // It costs little, or is the board's own.
+        Stage::new().shows(set(230.0, 1_800)).silent(&RULE);
+        Stage::new().shows(set(370.0, 1_035)).silent(&RULE);
     }
 
     #[test]

@@ -38,6 +38,7 @@ use crate::drafting::TITLE_CHARS;
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
+use ringleader_correlate::waits::posture::{Posture, looks};
 use ringleader_correlate::when::failure::Way;
 use ringleader_correlate::when::year::in_year;
 use ringleader_correlate::who::culprits;
@@ -149,7 +150,9 @@ fn at_work_until(scene: &Scene<'_>, limit: &SchedulerEvent, subject: &str) -> Op
     let has_stalled = scene.failure().has(Way::TimedOut)
         || scene.failure().has(Way::Stuck)
         || !scene.suspects().is_empty()
-        || !scene.stood_still().is_empty();
+        || !scene.stood_still().is_empty()
+        // Somebody looked where it stands, and it waited.
+        || looks(scene.conditions()).iter().any(|look| look.posture == Posture::InCollective);
     let is_at_work =
         scene.case().observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.n_steps > 1));
     if has_stalled || !is_at_work {
