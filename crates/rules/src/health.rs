@@ -329,13 +329,15 @@ pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_correlate::Scene;
     use ringleader_model::{
-        Cite, Confidence, KernelEventKind, Note, NoteKind, Pick, PickedProcess, Pid, SourceId, SourceKind,
-        SystemFact, TorchEvent,
+        Cite, Confidence, Fact, KernelEventKind, Note, NoteKind, Pick, PickedProcess, Pid, Progress, Sign,
+        SourceId, SourceKind, SystemFact, TorchEvent, Who,
     };
 
-    use crate::diagnose;
+    use super::trouble;
     use crate::trial::Stage;
+    use crate::{diagnose, unexplained};
 
     #[track_caller]
     fn says(stage: &Stage, expected: &str) {
@@ -349,6 +351,36 @@ mod tests {
         says(&Stage::job(3).dumps(&ended), "none, medium");
         says(&Stage::job(3).dump(0, "ar:1 ar:9"), "none, low");
         assert!(Confidence::Low < Confidence::Medium);
+    }
+
+    /// A note counts unless its own program is done; where that shows no steps at all, any program.
+    #[test]
+    fn a_note_of_failure_beside_a_program_that_is_done() {
+        let noted = |own: Option<bool>, other: Option<bool>| {
+            let sign = Sign { id: "note-of-failure", count: 1 };
+            let mut stage = Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Sign(sign));
+            for (source, ended) in [(Some(SourceId(0)), own), (None, other)] {
+                let Some(ended) = ended else { continue };
+                stage =
+                    stage.push(SourceKind::PlainText, Who::default(), Fact::Progress(Progress::default()));
+                let Some(last) = stage.case.observations.last_mut() else { continue };
+                last.cite.source = source.unwrap_or(last.cite.source);
+                let ended = ended.then_some(last.cite);
+                last.fact = Fact::Progress(Progress {
+                    n_steps: 1,
+                    last: Some(last.cite),
+                    ended,
+                    ..Progress::default()
+                });
+            }
+            let scene = Scene::new(&stage.case);
+            (trouble(&scene).is_some(), unexplained::goes_on(&scene))
+        };
+        assert_eq!(noted(None, None), (true, false));
+        assert_eq!(noted(Some(true), Some(false)), (false, true));
+        assert_eq!(noted(Some(false), Some(true)), (true, true));
+        assert_eq!(noted(None, Some(true)), (false, true));
+        assert_eq!(noted(Some(false), None), (true, false));
     }
 
     #[test]

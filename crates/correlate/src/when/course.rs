@@ -65,3 +65,6 @@ pub fn was_overcome(case: &Case, failure: &Failure, cite: Cite) -> bool {
     let goes_on = |fact: &Fact| matches!(fact, Fact::Progress(progress) if is_behind(progress.before_last) || is_behind(progress.ended));
     !failure.ended_process() && case.observations.iter().any(|o| goes_on(&o.fact))
 }
+
+#[cfg(test)]
+mod tests;
