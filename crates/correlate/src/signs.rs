@@ -8,6 +8,7 @@ use ringleader_model::{
 
 use crate::said::messages::Claims;
 use crate::said::statements::Statements;
+use crate::when::course::Course;
 use crate::when::failure::{Failure, Way};
 use crate::who::roster::Roster;
 
@@ -68,6 +69,7 @@ impl Signs {
         stated: &Statements<'_>,
         claims: &Claims<'_>,
         failure: &Failure,
+        course: &Course<'_>,
     ) -> Self {
         let mut signs = Self::default();
         for observation in &case.observations {
@@ -90,7 +92,7 @@ impl Signs {
         signs.of_held_memory(case);
         signs.of_routes(case);
         signs.of_processes(case);
-        signs.of_job(case, roster, stated, failure);
+        signs.of_job(case, roster, (stated, failure, course));
         if let Some(own) = claims.own_exceptions().iter().find(|own| own.place().is_some()) {
             signs.add("user-exception", 1, Some(own.evidence()), &own.observation.who);
         }
@@ -277,7 +279,12 @@ impl Signs {
         }
     }
 
-    fn of_job(&mut self, case: &Case, roster: &Roster, stated: &Statements<'_>, failure: &Failure) {
+    fn of_job(
+        &mut self,
+        case: &Case,
+        roster: &Roster,
+        (stated, failure, course): (&Statements<'_>, &Failure, &Course<'_>),
+    ) {
         let mut hosts: Vec<&str> = Vec::new();
         for host in roster.members.iter().filter_map(|m| m.host.as_ref()) {
             if !hosts.contains(&&**host) {
@@ -292,7 +299,7 @@ impl Signs {
             self.add("timed-out", 1, trouble.clone(), &Who::default());
         }
         for one in stated.all() {
-            let open = !one.was_overcome(case)
+            let open = !course.was_outlived(one)
                 && one.role() != Some(ringleader_knowledge::message::Role::Harmless)
                 && (one.weight() == ringleader_model::FormWeight::Strong || !one.rows.is_empty());
             if !open {

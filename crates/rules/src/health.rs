@@ -82,6 +82,16 @@ fn cut_log(case: &Case) -> Option<String> {
     })
 }
 
+/// Something is wrong, or a message claims that something failed.
+pub(crate) fn in_trouble(scene: &Scene<'_>) -> bool {
+    trouble(scene).is_some() || scene.has_failed()
+}
+
+/// The job ended in order, and nothing was wrong with it: whatever else was reported, it completed regardless.
+pub(crate) fn completed(scene: &Scene<'_>) -> bool {
+    scene.course().ended_in_order() && !in_trouble(scene)
+}
+
 /// The first sign that something is wrong, in words.
 pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
     known_trouble(scene)
@@ -124,13 +134,13 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     {
         return Some("some ranks do not answer RAS");
     }
-    if scene.signs().get("note-stands-still").is_some_and(|note| !ended_well(scene, note)) {
+    if scene.signs().get("note-stands-still").is_some_and(|note| !is_done(scene, note)) {
         return Some("a note in the evidence says that nothing moves");
     }
-    if scene.signs().get("note-of-failure").is_some_and(|note| !ended_well(scene, note)) {
+    if scene.signs().get("note-of-failure").is_some_and(|note| !is_done(scene, note)) {
         return Some("a note in the evidence says that something fails");
     }
-    if scene.signs().get("tool-reports-trouble").is_some_and(|line| !ended_well(scene, line)) {
+    if scene.signs().get("tool-reports-trouble").is_some_and(|line| !is_done(scene, line)) {
         return Some("a tool or a driver reports a failure of its own");
     }
     if scene.signs().get("throughput-drops").is_some() {
@@ -162,14 +172,9 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
 }
 
 /// A program's own word that it is done: of the one whose output has the note, where that shows steps.
-fn ended_well(scene: &Scene<'_>, note: &Seen) -> bool {
-    let ends = scene.case().observations.iter().filter_map(|o| match &o.fact {
-        Fact::Progress(progress) => Some((o.cite.source, progress.ended.is_some())),
-        _ => None,
-    });
-    let noted = |source: SourceId| note.evidence.iter().any(|e| e.cite.source == source);
-    let own: Vec<bool> = ends.clone().filter(|(source, _)| noted(*source)).map(|(_, ended)| ended).collect();
-    if own.is_empty() { ends.into_iter().any(|(_, ended)| ended) } else { own.into_iter().any(|ended| ended) }
+fn is_done(scene: &Scene<'_>, note: &Seen) -> bool {
+    let sources: Vec<SourceId> = note.evidence.iter().map(|e| e.cite.source).collect();
+    scene.course().text().is_done_in(&sources)
 }
 
 /// No rank went on between two readings of a job that runs, where nothing records its operations.
@@ -336,8 +341,8 @@ mod tests {
     };
 
     use super::trouble;
+    use crate::diagnose;
     use crate::trial::Stage;
-    use crate::{diagnose, unexplained};
 
     #[track_caller]
     fn says(stage: &Stage, expected: &str) {
@@ -374,7 +379,7 @@ mod tests {
                 });
             }
             let scene = Scene::new(&stage.case);
-            (trouble(&scene).is_some(), unexplained::goes_on(&scene))
+            (trouble(&scene).is_some(), scene.course().text().goes_on())
         };
         assert_eq!(noted(None, None), (true, false));
         assert_eq!(noted(Some(true), Some(false)), (false, true));

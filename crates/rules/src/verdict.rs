@@ -403,7 +403,8 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     let of_kernel =
         |f: &Finding| f.weight > Weight::Aside && f.evidence.iter().any(|e| e.kind == SourceKind::KernelLog);
     // Nor is the machine well where nothing shows a job at work on it.
-    let is_bare = !scene.roster().members.iter().any(|m| m.rank.is_some()) && !unexplained::goes_on(scene);
+    let is_bare =
+        !scene.roster().members.iter().any(|m| m.rank.is_some()) && !scene.course().text().goes_on();
     let has_broken =
         |f: &Finding| of_kernel(f) && cause::class(f.cause) == Some(ringleader_model::Class::Node);
     let reported = health::is_sight_alone(scene) && findings.iter().any(of_kernel)

@@ -75,15 +75,15 @@ fn answers(stage: &Stage) -> String {
     let raised = PythonException { class: "OSError".into(), ..PythonException::default() };
     let crash = TorchEvent::Crash { signal: None, reason: "Aborted".into(), threads: Vec::new() };
     let yes = [
-        ("statement", scene.stated().all().iter().all(|s: &Stated<'_>| s.was_overcome(&case))),
+        ("statement", scene.stated().all().iter().all(|s: &Stated<'_>| scene.course().was_outlived(s))),
         ("exception", is_survived(TorchEvent::Exception(raised.into()), Way::Raised)),
         ("crash", is_survived(crash, Way::Crashed)),
-        ("overcome", scene.was_overcome(line(5))),
-        ("followed", scene.was_followed(line(5))),
-        ("done", scene.was_done_after(line(5))),
-        ("closed", scene.ended_in_order(line(5))),
-        ("order", scene.failure().ended_in_order()),
-        ("exits", scene.failure().ended_well()),
+        ("overcome", scene.course().was_overcome(line(5))),
+        ("followed", scene.course().text().was_followed(line(5))),
+        ("done", scene.course().was_done_after(line(5))),
+        ("closed", scene.course().closed_in_order(line(5))),
+        ("order", scene.course().ended_in_order()),
+        ("exits", scene.course().exited_well()),
     ];
     yes.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
 }
@@ -136,5 +136,5 @@ fn a_wrong_result_is_not_overcome_by_more_steps() {
         }
     }
     let scene = Scene::new(&case);
-    assert!(scene.stated().all().iter().all(|s| !s.was_overcome(&case)));
+    assert!(scene.stated().all().iter().all(|s| !scene.course().was_outlived(s)));
 }

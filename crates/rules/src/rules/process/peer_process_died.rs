@@ -79,7 +79,7 @@ fn spoke(scene: &Scene<'_>) -> BTreeSet<Rank> {
         |row: Row| row.about() == About::Speaker && matches!(row.role(), Role::States | Role::Suggests);
     let stated = scene.stated().all().iter();
     stated
-        .filter(|stated| stated.row().is_some_and(names) && !stated.was_overcome(scene.case()))
+        .filter(|stated| stated.row().is_some_and(names) && !scene.course().was_outlived(stated))
         .flat_map(|stated| stated.culprits(scene.roster()))
         .filter_map(|culprit| culprit.rank)
         .collect()

@@ -30,7 +30,7 @@ use ringleader_correlate::said::scheduler;
 
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
-    Cause, Confidence, Culprit, Evidence, Fact, Finding, Host, Impact, Need, Observation, SchedulerEvent,
+    Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, SchedulerEvent,
     SchedulerKind, Severity, SourceKind, Weight, plain_word,
 };
 
@@ -126,7 +126,7 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
             && !schedulers.is_of_other_job(e)
             && scene.precedes_job(e.ended_at) != Some(true)
     });
-    let Some(limit) = limit.filter(|_| !scene.failure().ended_in_order()) else { return Outcome::Clear };
+    let Some(limit) = limit.filter(|_| !scene.course().ended_in_order()) else { return Outcome::Clear };
     let subject = if limit.subject.is_empty() { "the job" } else { &limit.subject };
     if let Some(finding) = at_work_until(scene, limit, subject) {
         return Outcome::Found(vec![finding]);
@@ -148,9 +148,7 @@ fn at_work_until(scene: &Scene<'_>, limit: &SchedulerEvent, subject: &str) -> Op
         || scene.failure().has(Way::Stuck)
         || !scene.suspects().is_empty()
         || !scene.stood_still().is_empty();
-    let is_at_work =
-        scene.case().observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.n_steps > 1));
-    if has_stalled || !is_at_work {
+    if has_stalled || !scene.course().text().advances() {
         return None;
     }
     let schedulers = scene.schedulers();
