@@ -6,12 +6,16 @@
 //! |---|---|---|
 //! | [`was_overcome`](Course::was_overcome) | two more steps or the end in the same source | a process that failed |
 //! | [`was_done_after`](Course::was_done_after) | the end in the same source | a process that failed |
-//! | [`was_outlived`](Course::was_outlived) | two more steps or the end in each source of a statement | what is no stop: wrong results, low speed |
+//! | [`was_outlived`](Course::was_outlived) | two more steps or the end in each source of a statement | nothing; what is wrong with results or speed is no stop |
 //! | [`closed_in_order`](Course::closed_in_order) | communicators of the same folder, all destroyed | a process that failed |
 //! | [`ended_in_order`](Course::ended_in_order) | communicators, all destroyed | any failure, or an end that a launcher saw |
 //! | [`exited_well`](Course::exited_well) | exit code 0 of the last process of every rank | nothing |
 //!
-//! Exit codes of 0 answer the first two with yes, whatever failed before. [`Trails`] has the bare facts of the text.
+//! Exit codes of 0 answer the first three with yes, whatever failed before. [`Trails`] has the bare facts of the text.
+//!
+//! A process that failed refutes the first two and not the third. An exception may be what ended that process, and the steps
+//! those of other ranks. A statement may be any warning: two steps behind it show that it stopped nothing, and of a job that
+//! fails an hour later every warning of its start would be an open question.
 
 use ringleader_model::{Case, Category, Cite, Fact, Source};
 
@@ -86,11 +90,11 @@ impl<'a> Course<'a> {
         self.exited_well || !self.has_failed_process && self.trails.is_done_after(cite)
     }
 
-    /// The program went on behind the last line of a statement in each source that has it. What is wrong with results or
-    /// speed does not stop a job, so that proves nothing there.
+    /// The program went on behind the last line of a statement in each source that has it, or every process exited well.
+    /// What is wrong with results or speed does not stop a job, so that proves nothing there.
     pub fn was_outlived(&self, stated: &Stated<'_>) -> bool {
         !matches!(stated.category(), Category::Corruption | Category::Performance)
-            && stated.utterances.iter().all(|u| self.trails.went_on_after(u.said.last))
+            && (self.exited_well || stated.utterances.iter().all(|u| self.trails.went_on_after(u.said.last)))
     }
 
     /// Whether all lines of a statement come after the word of their own program that it is done: what programs say while

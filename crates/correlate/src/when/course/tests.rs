@@ -100,7 +100,7 @@ fn what_the_text_shows() {
 
 #[test]
 fn what_exit_codes_show() {
-    assert_eq!(answers(&exited(text(None, None, None), 0)), "exception crash overcome done exits");
+    assert_eq!(answers(&exited(text(None, None, None), 0)), "statement exception crash overcome done exits");
     assert_eq!(answers(&exited(text(None, None, None), 1)), "");
 }
 
@@ -111,7 +111,7 @@ fn beside_a_process_that_failed() {
     assert_eq!(answers(&failed(text(Some(6), Some(7), None))), "statement exception followed");
     assert_eq!(answers(&failed(text(None, None, Some(6)))), "statement exception crash");
     let restarted = exited(failed(text(None, None, None)), 0);
-    assert_eq!(answers(&restarted), "exception crash overcome done exits");
+    assert_eq!(answers(&restarted), "statement exception crash overcome done exits");
 }
 
 #[test]
