@@ -121,7 +121,7 @@ impl<'a> Scene<'a> {
         let divergences = align::divergences(&ledger);
         // Processes: alive and where, dead and how.
         let conditions = Conditions::new(case, &roster);
-        let fates = Fates::new(case, &roster, &tools, &kernel, &conditions);
+        let fates = Fates::new(case, &roster, &tools, &kernel, &conditions, &failure);
         let looks = Looks::new(case, &roster, &conditions);
         let samples = Samples::new(case, &roster);
         let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };

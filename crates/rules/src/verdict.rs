@@ -243,10 +243,8 @@ fn yield_to_the_named(scene: &Scene<'_>, findings: &mut [Finding]) {
         let ranks = ranks_of(f);
         ended.iter().any(|told| ranks.ranks().iter().all(|rank| told.contains(*rank)))
     };
-    let is_silently_gone = scene
-        .conditions()
-        .all()
-        .any(|(rank, condition)| condition.ring_gone.is_some() && scene.thrown(rank).is_none());
+    let is_silently_gone =
+        scene.fates().all().any(|(rank, fate)| fate.left_a_ring().is_some() && scene.thrown(rank).is_none());
     for finding in findings {
         let is_echo = match finding.cause {
             Cause::PeerProcessDied => is_named && (finding.culprits.is_empty() || is_told(finding)),

@@ -168,10 +168,10 @@ fn at_work_until(scene: &Scene<'_>, limit: &SchedulerEvent, subject: &str) -> Op
 /// Ranks that were killed, with the launcher's word for it.
 fn killed(scene: &Scene<'_>, host: Option<&Host>) -> Vec<(Culprit, Evidence)> {
     scene
-        .conditions()
+        .fates()
         .all()
-        .filter_map(|(rank, c)| {
-            let exit = c.exit.as_ref().filter(|e| is_exit_by(e.code, SIGKILL))?;
+        .filter_map(|(rank, fate)| {
+            let exit = fate.ended_by(SIGKILL)?;
             let culprit = scene.roster().culprit_rank(rank);
             scene.may_be_on(host, culprit.host.as_ref()).then(|| (culprit, exit.evidence.clone()))
         })
