@@ -8,7 +8,7 @@
 //! | [`prepare`] | copies left out, sizes of communicators completed, jobs separated, rings of earlier ones set aside |
 //! | [`who`] | ranks, processes, hosts and GPUs joined; the owners of dumps and of tools' output |
 //! | [`said`] | what messages, watchdogs, schedulers and a watcher report |
-//! | [`when`] | the time that the job spans, and its failure |
+//! | [`when`] | the time that the job spans, its failure, and what it got over |
 //! | [`signs`] | facts that are no faults by themselves, from which causes follow where several are there |
 //! | [`machine`] | kernel logs, links and faults, and how they belong to the job |
 //! | [`process`] | processes: alive and where, stopped, dead and how |

@@ -33,8 +33,9 @@ use crate::track::{Node, View};
 use crate::waits::graph::{self, Waits};
 use crate::waits::inside::{self, Last};
 use crate::waits::suspects::{self, Suspect};
-use crate::when::course;
+use crate::when::course::{self, Course};
 use crate::when::failure::Failure;
+use crate::when::trail::Trails;
 use crate::when::window::{Lies, Window, has_job};
 use crate::who::culprits::add_culprit;
 use crate::who::dumps::{self, OwnedDump};
@@ -58,6 +59,7 @@ pub struct Scene<'a> {
     has_job: bool,
     window: Window,
     failure: Failure,
+    course: Course<'a>,
     signs: Signs,
     hosts: Hosts,
     kernel: KernelLogs<'a>,
@@ -104,11 +106,13 @@ impl<'a> Scene<'a> {
         let stated = Statements::new(case, &roster);
         let watchdog = WatchdogLines::new(case);
         let stood_still = watcher::standing(case);
-        // When: whether there is a job, the time that it spans, whether and when it failed.
+        // When: whether there is a job, the time that it spans, whether and when it failed, what it got over.
         let has_job = has_job(case);
         let window = Window::new(case);
-        let failure = Failure::new(case, &claims);
-        let signs = Signs::new(case, &roster, &stated, &claims, &failure);
+        let trails = Trails::new(case);
+        let failure = Failure::new(case, &claims, &trails);
+        let course = Course::new(case, trails, &failure);
+        let signs = Signs::new(case, &roster, &stated, &claims, &failure, &course);
         // Machines: kernel logs and GPUs, and how they belong to the job.
         let kernel = KernelLogs::new(case, &roster, has_job, window, &failure);
         let gpus = Gpus::new(case, &roster, has_job);
@@ -117,7 +121,7 @@ impl<'a> Scene<'a> {
         let divergences = align::divergences(&ledger);
         // Processes: alive and where, dead and how.
         let conditions = Conditions::new(case, &roster);
-        let fates = Fates::new(case, &roster, &tools, &kernel, &conditions);
+        let fates = Fates::new(case, &roster, &tools, &kernel, &conditions, &failure);
         let looks = Looks::new(case, &roster, &conditions);
         let samples = Samples::new(case, &roster);
         let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };
@@ -144,6 +148,7 @@ impl<'a> Scene<'a> {
             has_job,
             window,
             failure,
+            course,
             signs,
             hosts,
             kernel,
@@ -208,6 +213,11 @@ impl<'a> Scene<'a> {
     /// Whether and when the job failed.
     pub fn failure(&self) -> &Failure {
         &self.failure
+    }
+
+    /// What the job got over, and how it ended.
+    pub fn course(&self) -> &Course<'a> {
+        &self.course
     }
 
     /// Which causes the words of the case resemble.
@@ -446,7 +456,7 @@ impl<'a> Scene<'a> {
 
     /// Connections that peers closed, as the ranks that lost them report it.
     pub fn closed_connections(&self) -> Option<Closed> {
-        closed::closed(self.case, &self.roster, &self.failure)
+        closed::closed(self.case, &self.roster, &self.course)
     }
 
     /// The last word of a rank that aborted, if the message table knows which cause it states.
@@ -476,27 +486,7 @@ impl<'a> Scene<'a> {
 
     /// Whether a communicator was ever ready beside these statements: the job that they are of got going.
     pub fn got_going(&self, beside: impl IntoIterator<Item = Cite>) -> bool {
-        course::got_going(self.case, beside)
-    }
-
-    /// Whether every communicator beside this statement was destroyed in order, and no process is known to have failed.
-    pub fn ended_in_order(&self, beside: Cite) -> bool {
-        course::ended_in_order(self.case, &self.failure, beside)
-    }
-
-    /// The same source shows one more step behind this statement.
-    pub fn was_followed(&self, cite: Cite) -> bool {
-        course::was_followed(self.case, cite)
-    }
-
-    /// The output went on behind this statement for two steps or to its end, and no process is known to have failed.
-    pub fn was_overcome(&self, cite: Cite) -> bool {
-        course::was_overcome(self.case, &self.failure, cite)
-    }
-
-    /// The program said behind this statement that it is done, and nothing failed.
-    pub fn was_done_after(&self, cite: Cite) -> bool {
-        course::was_done_after(self.case, &self.failure, cite)
+        self.course.got_going(beside)
     }
 
     /// The oldest NCCL release that a process says it runs.

@@ -11,6 +11,7 @@ use ringleader_model::{
 use crate::said::CITED_CHARS;
 use crate::said::messages::Claims;
 use crate::said::statements::Statements;
+use crate::when::course::Course;
 use crate::when::failure::{Failure, Way};
 use crate::who::roster::Roster;
 
@@ -71,6 +72,7 @@ impl Signs {
         stated: &Statements<'_>,
         claims: &Claims<'_>,
         failure: &Failure,
+        course: &Course<'_>,
     ) -> Self {
         let mut signs = Self::default();
         for observation in &case.observations {
@@ -94,7 +96,7 @@ impl Signs {
         signs.of_shared_gpus(case);
         signs.of_routes(case);
         signs.of_processes(case);
-        signs.of_job(case, roster, stated, failure);
+        signs.of_job(case, roster, (stated, failure, course));
         if let Some(own) = claims.own_exceptions().iter().find(|own| own.place().is_some()) {
             signs.add(ids::USER_EXCEPTION, 1, Some(own.evidence()), &own.observation.who);
         }
@@ -297,7 +299,12 @@ impl Signs {
         }
     }
 
-    fn of_job(&mut self, case: &Case, roster: &Roster, stated: &Statements<'_>, failure: &Failure) {
+    fn of_job(
+        &mut self,
+        case: &Case,
+        roster: &Roster,
+        (stated, failure, course): (&Statements<'_>, &Failure, &Course<'_>),
+    ) {
         let mut hosts: Vec<&str> = Vec::new();
         for host in roster.members.iter().filter_map(|m| m.host.as_ref()) {
             if !hosts.contains(&&**host) {
@@ -313,7 +320,7 @@ impl Signs {
         }
         for one in stated.all() {
             let is_harmless = one.role() == Some(ringleader_knowledge::message::Role::Harmless);
-            let open = !one.was_overcome(case)
+            let open = !course.was_outlived(one)
                 && (one.weight() == ringleader_model::FormWeight::Strong || !one.rows.is_empty());
             // What healthy jobs print as well is no trouble, and may tell something together with other signs.
             if !open && !is_harmless {

@@ -283,7 +283,7 @@ fn ended(scene: &Scene<'_>, first: &Finding) -> Option<BTreeSet<Rank>> {
     let mut ranks: BTreeSet<Rank> = fates.map(|(rank, _)| rank).collect();
     // torchrun tells of ranks; task 0 of a scheduler that has started one task is all there is.
     let is_of_job = |rank: &Rank| {
-        *rank != Rank(0) || n_known(scene) > 1 || condition(*rank).is_some_and(|c| c.exit.is_some())
+        *rank != Rank(0) || n_known(scene) > 1 || scene.fate(*rank).is_some_and(|fate| fate.exit().is_some())
     };
     let own = ends(scene).filter(|u| u.said.form.exit.is_some_and(|code| !ENDED_BY_OTHERS.contains(&code)));
     ranks.extend(own.flat_map(|u| u.said.named.ranks.iter().copied()));

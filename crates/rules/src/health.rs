@@ -83,6 +83,16 @@ fn cut_log(case: &Case) -> Option<String> {
     })
 }
 
+/// Something is wrong, or a message claims that something failed.
+pub(crate) fn in_trouble(scene: &Scene<'_>) -> bool {
+    trouble(scene).is_some() || scene.has_failed()
+}
+
+/// The job ended in order, and nothing was wrong with it: whatever else was reported, it completed regardless.
+pub(crate) fn completed(scene: &Scene<'_>) -> bool {
+    scene.course().ended_in_order() && !in_trouble(scene)
+}
+
 /// The first sign that something is wrong, in words.
 pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
     known_trouble(scene)
@@ -125,13 +135,13 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     {
         return Some("some ranks do not answer RAS");
     }
-    if scene.signs().get(sign::ids::NOTE_STANDS_STILL).is_some_and(|note| !ended_well(scene, note)) {
+    if scene.signs().get(sign::ids::NOTE_STANDS_STILL).is_some_and(|note| !is_done(scene, note)) {
         return Some("a note in the evidence says that nothing moves");
     }
-    if scene.signs().get(sign::ids::NOTE_OF_FAILURE).is_some_and(|note| !ended_well(scene, note)) {
+    if scene.signs().get(sign::ids::NOTE_OF_FAILURE).is_some_and(|note| !is_done(scene, note)) {
         return Some("a note in the evidence says that something fails");
     }
-    if scene.signs().get(sign::ids::TOOL_REPORTS_TROUBLE).is_some_and(|line| !ended_well(scene, line)) {
+    if scene.signs().get(sign::ids::TOOL_REPORTS_TROUBLE).is_some_and(|line| !is_done(scene, line)) {
         return Some("a tool or a driver reports a failure of its own");
     }
     if scene.signs().get(sign::ids::THROUGHPUT_DROPS).is_some() {
@@ -163,14 +173,9 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
 }
 
 /// A program's own word that it is done: of the one whose output has the note, where that shows steps.
-fn ended_well(scene: &Scene<'_>, note: &Seen) -> bool {
-    let ends = scene.case().observations.iter().filter_map(|o| match &o.fact {
-        Fact::Progress(progress) => Some((o.cite.source, progress.ended.is_some())),
-        _ => None,
-    });
-    let noted = |source: SourceId| note.evidence.iter().any(|e| e.cite.source == source);
-    let own: Vec<bool> = ends.clone().filter(|(source, _)| noted(*source)).map(|(_, ended)| ended).collect();
-    if own.is_empty() { ends.into_iter().any(|(_, ended)| ended) } else { own.into_iter().any(|ended| ended) }
+fn is_done(scene: &Scene<'_>, note: &Seen) -> bool {
+    let sources: Vec<SourceId> = note.evidence.iter().map(|e| e.cite.source).collect();
+    scene.course().text().is_done_in(&sources)
 }
 
 /// No rank went on between two readings of a job that runs, where nothing records its operations.
@@ -330,11 +335,13 @@ pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
 
 #[cfg(test)]
 mod tests {
+    use ringleader_correlate::Scene;
     use ringleader_model::{
-        Cite, Confidence, KernelEventKind, Note, NoteKind, Pick, PickedProcess, Pid, SourceId, SourceKind,
-        SystemFact, TorchEvent,
+        Cite, Confidence, Fact, KernelEventKind, Note, NoteKind, Pick, PickedProcess, Pid, Progress, Sign,
+        SourceId, SourceKind, SystemFact, TorchEvent, Who,
     };
 
+    use super::trouble;
     use crate::diagnose;
     use crate::trial::Stage;
 
@@ -350,6 +357,36 @@ mod tests {
         says(&Stage::job(3).dumps(&ended), "none, medium");
         says(&Stage::job(3).dump(0, "ar:1 ar:9"), "none, low");
         assert!(Confidence::Low < Confidence::Medium);
+    }
+
+    /// A note counts unless its own program is done; where that shows no steps at all, any program.
+    #[test]
+    fn a_note_of_failure_beside_a_program_that_is_done() {
+        let noted = |own: Option<bool>, other: Option<bool>| {
+            let sign = Sign { id: "note-of-failure", count: 1 };
+            let mut stage = Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Sign(sign));
+            for (source, ended) in [(Some(SourceId(0)), own), (None, other)] {
+                let Some(ended) = ended else { continue };
+                stage =
+                    stage.push(SourceKind::PlainText, Who::default(), Fact::Progress(Progress::default()));
+                let Some(last) = stage.case.observations.last_mut() else { continue };
+                last.cite.source = source.unwrap_or(last.cite.source);
+                let ended = ended.then_some(last.cite);
+                last.fact = Fact::Progress(Progress {
+                    n_steps: 1,
+                    last: Some(last.cite),
+                    ended,
+                    ..Progress::default()
+                });
+            }
+            let scene = Scene::new(&stage.case);
+            (trouble(&scene).is_some(), scene.course().text().goes_on())
+        };
+        assert_eq!(noted(None, None), (true, false));
+        assert_eq!(noted(Some(true), Some(false)), (false, true));
+        assert_eq!(noted(Some(false), Some(true)), (true, true));
+        assert_eq!(noted(None, Some(true)), (false, true));
+        assert_eq!(noted(Some(false), None), (true, false));
     }
 
     #[test]

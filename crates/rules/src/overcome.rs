@@ -12,7 +12,7 @@ pub(crate) fn overcome(scene: &Scene<'_>, findings: &mut [Finding]) {
         let is_text = |kind: SourceKind| {
             matches!(kind, SourceKind::PlainText | SourceKind::TorchLog | SourceKind::NcclLog)
         };
-        if finding.evidence.iter().all(|e| is_text(e.kind) && scene.was_done_after(e.cite)) {
+        if finding.evidence.iter().all(|e| is_text(e.kind) && scene.course().was_done_after(e.cite)) {
             finding.severity = Severity::Info;
         }
     }

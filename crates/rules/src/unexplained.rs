@@ -61,7 +61,7 @@ pub(crate) fn unproven(scene: &Scene<'_>) -> &'static str {
 
 /// Why signs of health do not suffice, in words.
 pub(crate) fn doubtful(scene: &Scene<'_>) -> String {
-    let seen = if goes_on(scene) {
+    let seen = if scene.course().text().goes_on() {
         "steps advance and no line reports a failure"
     } else {
         "no line reports a failure"
@@ -89,8 +89,8 @@ pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Findin
     }
     // A word in a line of a low level that no row knows means nothing.
     let is_chatter = stated.rows.is_empty() && (stated.weight() < FormWeight::Strong || stated.is_warning());
-    let is_late = stated.is_after_the_end(scene.case()) && !stated.is_an_end();
-    if is_chatter || is_late || benign_claim(scene, stated) || stated.was_overcome(scene.case()) {
+    let is_late = scene.course().was_said_after_the_end(stated) && !stated.is_an_end();
+    if is_chatter || is_late || benign_claim(scene, stated) || scene.course().was_outlived(stated) {
         return Account::Harmless;
     }
     if findings.iter().filter(decisive).any(|f| f.severity == Severity::Error && follows(scene, stated, f)) {
@@ -198,7 +198,6 @@ fn line(stated: &Stated<'_>) -> String {
 /// known kinds count by themselves. Stacks do not: they are taken of a job that is thought to hang.
 pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
     let case = scene.case();
-    let goes_on = goes_on(scene);
     let has = |kind| case.sources.iter().any(|s| s.kinds.contains(&kind));
     // Records of operations show by themselves whether the job goes on; `has_records` counts any log of NCCL's.
     let has_calls = case.observations.iter().any(|o| match &o.fact {
@@ -208,9 +207,9 @@ pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
     });
     let is_watched = has(SourceKind::NodeSnapshot) || has(SourceKind::Ring);
     if has(SourceKind::Stacks) && !is_watched && !has_calls {
-        return case.observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.ended.is_some()));
+        return scene.course().text().is_done();
     }
-    if goes_on {
+    if scene.course().text().goes_on() {
         return true;
     }
     // Communicators without a recorded creation, and no operation in any of them.
@@ -230,12 +229,4 @@ pub(crate) fn shows_health(scene: &Scene<'_>) -> bool {
     let is_known = |source: &&Source| crate::health::is_known(source);
     case.sources.iter().any(|source| is_known(&source))
         && (!is_start_alone || measures || is_watched || has_calls)
-}
-
-/// Text shows steps that advance, or the program's own word that it is done.
-pub(crate) fn goes_on(scene: &Scene<'_>) -> bool {
-    scene.case().observations.iter().any(|o| match &o.fact {
-        Fact::Progress(progress) => progress.n_steps > 1 || progress.ended.is_some(),
-        _ => false,
-    })
 }

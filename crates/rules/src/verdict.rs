@@ -245,10 +245,8 @@ fn yield_to_the_named(scene: &Scene<'_>, findings: &mut [Finding]) {
         let ranks = ranks_of(f);
         ended.iter().any(|told| ranks.ranks().iter().all(|rank| told.contains(*rank)))
     };
-    let is_silently_gone = scene
-        .conditions()
-        .all()
-        .any(|(rank, condition)| condition.ring_gone.is_some() && scene.thrown(rank).is_none());
+    let is_silently_gone =
+        scene.fates().all().any(|(rank, fate)| fate.left_a_ring().is_some() && scene.thrown(rank).is_none());
     for finding in findings {
         let is_echo = match finding.cause {
             Cause::PeerProcessDied => is_named && (finding.culprits.is_empty() || is_told(finding)),
@@ -407,7 +405,8 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
     let of_kernel =
         |f: &Finding| f.weight > Weight::Aside && f.evidence.iter().any(|e| e.kind == SourceKind::KernelLog);
     // Nor is the machine well where nothing shows a job at work on it.
-    let is_bare = !scene.roster().members.iter().any(|m| m.rank.is_some()) && !unexplained::goes_on(scene);
+    let is_bare =
+        !scene.roster().members.iter().any(|m| m.rank.is_some()) && !scene.course().text().goes_on();
     let has_broken =
         |f: &Finding| of_kernel(f) && cause::class(f.cause) == Some(ringleader_model::Class::Node);
     let reported = health::is_sight_alone(scene) && findings.iter().any(of_kernel)

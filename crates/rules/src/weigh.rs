@@ -93,7 +93,7 @@ pub(crate) fn weigh(scene: &Scene<'_>, by_rules: &Verdict) -> Vec<Weighed> {
             .filter(|(cause, _)| !matches!(cause, Cause::None | Cause::Undecided))
             .collect(),
         suggested: unexplained::candidates(&open),
-        is_running: scene.failure().first().is_none() && unexplained::goes_on(scene),
+        is_running: scene.failure().first().is_none() && scene.course().text().goes_on(),
     };
     let found = by_rules.findings.iter().map(|f| f.cause);
     let alike = known.alike.iter().take(N_ALIKE).map(|(cause, _)| *cause);

@@ -9,8 +9,7 @@ use ringleader_model::{
     StoreEvent, SystemFact, TorchEvent,
 };
 
-use crate::when::course::was_done_after;
-use crate::when::failure::Failure;
+use crate::when::course::Course;
 use crate::who::roster::{Member, Roster};
 
 /// Connections that peers closed.
@@ -25,7 +24,7 @@ pub struct Closed {
 }
 
 /// What ranks report; None if they report nothing of the kind.
-pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed> {
+pub fn closed(case: &Case, roster: &Roster, course: &Course<'_>) -> Option<Closed> {
     // Connections close when a job ends; its scheduler saw it end well.
     let is_well = |event: &SchedulerEvent| {
         event.kind == SchedulerKind::Completed && event.exit_code.is_none_or(|code| code == 0)
@@ -51,7 +50,7 @@ pub fn closed(case: &Case, roster: &Roster, failure: &Failure) -> Option<Closed>
     for observation in &case.observations {
         let Fact::Torch(event) = &observation.fact else { continue };
         let cite = observation.cite;
-        if follows_timeout(cite) || was_done_after(case, failure, cite) {
+        if follows_timeout(cite) || course.was_done_after(cite) {
             continue;
         }
         let text = match event {

@@ -238,9 +238,9 @@ pub struct Condition {
     /// Its ring shows nothing in flight.
     pub ring_idle: bool,
     /// Its ring ends before those of processes of the same node that live.
-    pub ring_gone: Option<Evidence>,
-    /// The launcher's account of its end.
-    pub exit: Option<Exit>,
+    pub(crate) ring_gone: Option<Evidence>,
+    /// The account of its end by its launcher, its watcher or its ring.
+    pub(crate) exit: Option<Exit>,
     /// Its own crash report.
     pub crash: Option<(Box<str>, Vec<ThreadStack>, Evidence)>,
     /// Main thread's stack while alive.
@@ -272,7 +272,7 @@ pub struct Conditions {
 
 impl Condition {
     /// Signs that its process left: the list of processes, RAS, its own log or ring.
-    pub fn signs_of_leaving(&self) -> Vec<Evidence> {
+    pub(crate) fn signs_of_leaving(&self) -> Vec<Evidence> {
         let closed = self.comm_closed.as_ref().map(|(_, evidence)| evidence);
         let signs = [self.absent.as_ref(), self.ras_missing.as_ref(), closed];
         signs.into_iter().flatten().cloned().collect()

@@ -9,6 +9,7 @@ use ringleader_model::{Case, Evidence, Fact, ProcessRow, Rank, SourceKind, Torch
 
 use crate::machine::kernel::KernelLogs;
 use crate::process::condition::{Condition, Conditions, Exit, Farewell, ProcessState};
+use crate::when::failure::{Failure, Way};
 use crate::who::roster::Roster;
 use crate::who::tools::Tools;
 
@@ -76,6 +77,11 @@ pub struct Fate {
     life: Life,
     end: End,
     is_cut_off: bool,
+    was_seen: bool,
+    has_raised: bool,
+    exit: Option<Exit>,
+    ring_gone: Option<Evidence>,
+    departure: Vec<Evidence>,
     evidence: Vec<Evidence>,
 }
 
@@ -125,6 +131,46 @@ impl Fate {
         matches!(self.end, End::Killed { .. }) || self.failed_by_itself() && self.end != End::Exited(0)
     }
 
+    /// How it ended by the word of its launcher, its watcher or its ring.
+    pub fn exit(&self) -> Option<&Exit> {
+        self.exit.as_ref()
+    }
+
+    /// The account of its end, if the signal with this number ended it, whoever sent that.
+    pub fn ended_by(&self, signal: u8) -> Option<&Exit> {
+        self.exit().filter(|exit| signal::is_exit_by(exit.code, signal))
+    }
+
+    /// The account of its end, if it ended by itself with an exit code.
+    pub fn exited(&self) -> Option<&Exit> {
+        self.exit().filter(|_| matches!(self.end, End::Exited(_)))
+    }
+
+    /// Its failure was the first of all that were noticed.
+    pub fn failed_first(&self) -> bool {
+        self.exit().is_some_and(|exit| exit.is_root)
+    }
+
+    /// SIGTERM ended it before any other failed, and it had raised nothing: the signal was for it.
+    pub fn was_terminated_first(&self) -> bool {
+        self.end == End::Terminated && self.failed_first() && !self.has_raised
+    }
+
+    /// Its process was seen while it was there: by a list, a stack, a ring, or a timeout that it reported.
+    pub fn was_seen(&self) -> bool {
+        self.was_seen
+    }
+
+    /// Its ring ends while processes of its node go on: nothing else of it remains.
+    pub fn left_a_ring(&self) -> Option<&Evidence> {
+        self.ring_gone.as_ref()
+    }
+
+    /// Signs that its process left: of the list of processes (it is not in it, or a zombie), RAS, its own log or ring.
+    pub fn departure(&self) -> &[Evidence] {
+        &self.departure
+    }
+
     /// It lived until its launcher ended it, after others had failed.
     pub fn outlived_others(&self) -> bool {
         matches!(self.end, End::Terminated | End::Killed { is_root: false, .. })
@@ -141,6 +187,9 @@ impl Fate {
 pub struct Fates {
     by_rank: BTreeMap<Rank, Fate>,
     has_stopped_program: bool,
+    has_timed_out: bool,
+    launcher_lists: bool,
+    launcher_reports: bool,
 }
 
 impl Fates {
@@ -151,6 +200,7 @@ impl Fates {
         tools: &Tools<'_>,
         kernel: &KernelLogs<'_>,
         conditions: &Conditions,
+        failure: &Failure,
     ) -> Self {
         let judge = Judge {
             roster,
@@ -164,12 +214,39 @@ impl Fates {
         Self {
             by_rank: conditions.all().map(of_rank).collect(),
             has_stopped_program: process_rows(case).any(is_stopped_program),
+            has_timed_out: failure.has(Way::TimedOut),
+            launcher_lists: conditions.has_failure_table(),
+            launcher_reports: conditions.has_failure_table() || reports_ends(case),
         }
     }
 
     /// The fate of a rank; None if nothing is known of it.
     pub fn get(&self, rank: Rank) -> Option<&Fate> {
         self.by_rank.get(&rank)
+    }
+
+    /// Its launcher ended it once others had timed out: it lived while they waited for it.
+    pub fn lived_while_others_waited(&self, rank: Rank) -> bool {
+        self.has_timed_out && self.get(rank).is_some_and(Fate::outlived_others)
+    }
+
+    /// A launcher reports those that fail, an operation timed out, and no end of this rank is known: it lived until
+    /// then.
+    pub fn is_unlisted(&self, rank: Rank) -> bool {
+        self.launcher_reports && self.has_timed_out && self.get(rank).is_none_or(|fate| fate.exit.is_none())
+    }
+
+    /// Anything shows that it lived: that it was seen, that its launcher ended it, or that its launcher lists those that
+    /// failed without it. Reports of single ends are no list: they acquit one silent rank, and where many are silent they
+    /// would show each of them alive.
+    pub fn shows_life(&self, rank: Rank) -> bool {
+        let by_itself = |fate: &Fate| fate.was_seen() || fate.outlived_others();
+        self.get(rank).is_some_and(by_itself) || self.launcher_lists && self.is_unlisted(rank)
+    }
+
+    /// Nothing shows it: neither it nor its end was ever seen.
+    pub fn is_silent(&self, rank: Rank) -> bool {
+        self.get(rank).is_none_or(|fate| !fate.was_seen() && fate.exit.is_none())
     }
 
     /// Whether a process of the job is stopped: a rank's, or a program whose rank is not known.
@@ -181,6 +258,13 @@ impl Fates {
     pub fn all(&self) -> impl Iterator<Item = (Rank, &Fate)> {
         self.by_rank.iter().map(|(rank, fate)| (*rank, fate))
     }
+}
+
+/// A launcher reports ends of single processes, or that it ended some.
+fn reports_ends(case: &Case) -> bool {
+    let is_report =
+        |e: &TorchEvent| matches!(e, TorchEvent::ChildExit { .. } | TorchEvent::ClosingSignal { .. });
+    case.observations.iter().any(|o| matches!(&o.fact, Fact::Torch(event) if is_report(event)))
 }
 
 /// Rows of all lists of processes.
@@ -198,10 +282,12 @@ fn is_stopped_program(row: &ProcessRow) -> bool {
     is_program && row.state.starts_with(['T', 't'])
 }
 
-/// A launcher escalates to SIGKILL if processes do not end in time.
+/// A launcher escalates to SIGKILL if processes do not end in time. Only the name counts so far: of a launcher that prints
+/// `via 9` the kill still reads as one from outside.
 pub fn has_escalated(case: &Case) -> bool {
     case.observations.iter().any(|o| {
-        matches!(&o.fact, Fact::Torch(TorchEvent::ClosingSignal { signal, .. }) if signal.contains("KILL"))
+        matches!(&o.fact, Fact::Torch(TorchEvent::ClosingSignal { signal, .. })
+            if signal::named(signal).is_some_and(|s| s.number == SIGKILL))
     })
 }
 
@@ -244,7 +330,21 @@ impl Judge<'_, '_> {
             },
             _ => c.exit.iter().map(|e| e.evidence.clone()).collect(),
         };
-        Fate { life, end, is_cut_off, evidence }
+        let zombie = c.state.iter().filter(|(state, _)| *state == ProcessState::Zombie);
+        Fate {
+            life,
+            end,
+            is_cut_off,
+            was_seen: c.stand.is_some()
+                || c.state.is_some()
+                || c.timed_out.is_some()
+                || c.ring_live.is_some(),
+            has_raised: c.exception.is_some(),
+            exit: c.exit.clone(),
+            ring_gone: c.ring_gone.clone(),
+            departure: c.signs_of_leaving().into_iter().chain(zombie.map(|(_, row)| row.clone())).collect(),
+            evidence,
+        }
     }
 
     fn end(&self, rank: Rank, c: &Condition) -> End {
@@ -308,5 +408,63 @@ impl Judge<'_, '_> {
             other != rank && c.exit.is_some() && (own.is_none() || host(other) == own)
         };
         self.conditions.all().any(is_listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_knowledge::signal::SIGKILL;
+    use ringleader_model::{Rank, TorchEvent};
+
+    use super::SIGTERM;
+    use crate::Scene;
+    use crate::staging::Stage;
+
+    #[test]
+    fn accounts_of_an_end() {
+        let stage = Stage::job(3).failed(0, 137, true).failed(1, -15, false).failed(2, 3, false);
+        let scene = Scene::new(&stage.case);
+        let of = |rank| scene.fate(Rank(rank)).expect("it is listed");
+        assert!(of(0).ended_by(SIGKILL).is_some() && of(0).failed_first() && of(0).exited().is_none());
+        assert!(of(1).ended_by(SIGKILL).is_none() && of(1).ended_by(SIGTERM).is_some());
+        assert!(!of(1).was_terminated_first() && of(1).outlived_others());
+        assert_eq!(of(2).exited().map(|exit| exit.code), Some(3));
+    }
+
+    #[test]
+    fn a_signal_for_one_rank() {
+        let first = |stage: Stage| {
+            let scene = Scene::new(&stage.case);
+            scene.fate(Rank(1)).is_some_and(super::Fate::was_terminated_first)
+        };
+        assert!(first(Stage::job(2).failed(1, -15, true)));
+        assert!(!first(Stage::job(2).failed(1, -15, true).raised(Some(1), "OSError", "x", &[])));
+    }
+
+    /// Whether rank 1 is unlisted, shows life, and is silent.
+    fn rank_1(stage: &Stage) -> [bool; 3] {
+        let scene = Scene::new(&stage.case);
+        let (fates, rank) = (scene.fates(), Rank(1));
+        [fates.is_unlisted(rank), fates.shows_life(rank), fates.is_silent(rank)]
+    }
+
+    #[test]
+    fn a_rank_that_its_launcher_does_not_list() {
+        let timed_out = || Stage::job(2).timed_out(0, "ar:9", 13, 13);
+        assert_eq!(rank_1(&timed_out()), [false, false, true]);
+        assert_eq!(rank_1(&timed_out().failed(0, -6, true)), [true, true, true]);
+        // Nobody had waited for it; it is listed itself.
+        assert_eq!(rank_1(&Stage::job(2).failed(0, -6, true)), [false, false, true]);
+        assert_eq!(rank_1(&timed_out().failed(1, 1, true)), [false, false, false]);
+        // Ends of single processes, and no list: the other may be one that was not reported.
+        let exit = TorchEvent::ChildExit { exit_code: -6, is_first: false };
+        assert_eq!(rank_1(&timed_out().torch(Some(0), exit, "")), [true, false, true]);
+    }
+
+    #[test]
+    fn a_rank_that_its_launcher_ended_once_others_had_timed_out() {
+        let waited = |stage: Stage| Scene::new(&stage.case).fates().lived_while_others_waited(Rank(1));
+        assert!(waited(Stage::job(2).timed_out(0, "ar:9", 13, 13).failed(0, -6, true).failed(1, -15, false)));
+        assert!(!waited(Stage::job(2).failed(0, 1, true).failed(1, -15, false)));
     }
 }

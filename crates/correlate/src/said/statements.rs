@@ -185,34 +185,6 @@ impl<'a> Stated<'a> {
         })
     }
 
-    /// The job went on after the last of its lines in each source: two more steps, or an orderly end. What is wrong
-    /// with results or speed does not stop a job, so that proves nothing there.
-    pub fn was_overcome(&self, case: &Case) -> bool {
-        if matches!(self.category(), Category::Corruption | Category::Performance) {
-            return false;
-        }
-        self.utterances.iter().all(|u| {
-            let last = u.said.last;
-            let beyond =
-                |cite: Option<Cite>| cite.is_some_and(|c| c.source == last.source && c.start > last.start);
-            case.observations.iter().any(|o| match &o.fact {
-                Fact::Progress(progress) => beyond(progress.before_last) || beyond(progress.ended),
-                _ => false,
-            })
-        })
-    }
-
-    /// Whether all its lines come after the word of their own program that it is done: what programs say while they end.
-    pub fn is_after_the_end(&self, case: &Case) -> bool {
-        self.utterances.iter().all(|u| {
-            let own = u.observation.cite;
-            let ended = |c: Cite| c.source == own.source && c.start < own.start;
-            case.observations
-                .iter()
-                .any(|o| matches!(&o.fact, Fact::Progress(progress) if progress.ended.is_some_and(ended)))
-        })
-    }
-
     /// Whether its form tells of a process that ended by a failure: an exception, a signal, an exit code.
     pub fn is_an_end(&self) -> bool {
         let is_end = |said: &Said| {

@@ -12,6 +12,7 @@ use ringleader_model::{
 };
 
 use crate::said::messages::Claims;
+use crate::when::trail::Trails;
 use crate::when::year::in_year;
 
 const MILLISECOND_NS: i64 = 1_000_000;
@@ -153,13 +154,13 @@ pub struct Failure {
     told_at: Option<WallTime>,
     /// A message of any sort claims a fault that is not known to be harmless.
     is_claimed: bool,
-    in_order: bool,
-    ended_well: bool,
+    launcher_saw_end: bool,
+    exited_well: bool,
 }
 
 /// Whether the last process of every rank is known to have ended with exit code 0: whatever failed before, the job got over
 /// it.
-fn ended_well(case: &Case) -> bool {
+fn exited_well(case: &Case) -> bool {
     let mut last: BTreeMap<Rank, WatchedEnd> = BTreeMap::new();
     let mut is_all = false;
     for observation in &case.observations {
@@ -188,30 +189,17 @@ fn ended_well(case: &Case) -> bool {
     is_all && !last.is_empty() && last.values().all(is_well)
 }
 
-/// How far each source shows that its program went on.
+/// What programs went on after.
 struct Survived<'a> {
-    /// Of a source: the last place that two steps follow, and that of its orderly end; bytes.
-    of: BTreeMap<SourceId, (u64, u64)>,
-    /// The last step of a source, bytes.
-    last: BTreeMap<SourceId, u64>,
+    trails: &'a Trails,
     /// Exceptions that a source survived: class and message. Whoever catches one catches it again, if a step follows.
     caught: BTreeSet<(SourceId, &'a str, &'a str)>,
-    ended_well: bool,
+    exited_well: bool,
 }
 
 impl<'a> Survived<'a> {
-    fn new(case: &'a Case, ended_well: bool) -> Self {
-        let mut of = BTreeMap::new();
-        for observation in &case.observations {
-            let Fact::Progress(progress) = &observation.fact else { continue };
-            let place = |cite: Option<Cite>| cite.map_or(0, |cite| cite.start);
-            of.insert(observation.cite.source, (place(progress.before_last), place(progress.ended)));
-        }
-        let last = case.observations.iter().filter_map(|o| match &o.fact {
-            Fact::Progress(progress) => Some((o.cite.source, progress.last?.start)),
-            _ => None,
-        });
-        let mut survived = Self { of, last: last.collect(), caught: BTreeSet::new(), ended_well };
+    fn new(case: &'a Case, trails: &'a Trails, exited_well: bool) -> Self {
+        let mut survived = Self { trails, caught: BTreeSet::new(), exited_well };
         let caught = case.observations.iter().filter_map(|observation| {
             let Fact::Torch(TorchEvent::Exception(exception)) = &observation.fact else { return None };
             let cite = observation.cite;
@@ -229,21 +217,19 @@ impl<'a> Survived<'a> {
     fn has(&self, way: Way, event: &TorchEvent, cite: Cite) -> bool {
         let is_caught = match event {
             TorchEvent::Exception(e) => {
-                self.last.get(&cite.source).is_some_and(|last| cite.start < *last)
-                    && self.caught.contains(&(cite.source, &*e.class, &*e.message))
+                self.trails.was_followed(cite) && self.caught.contains(&(cite.source, &*e.class, &*e.message))
             }
             _ => false,
         };
         is_caught || self.outlived(way, cite)
     }
 
-    /// Whether the program went on after what was reported at `cite`. A crash report of a process is survived only where the
-    /// program ends in order after it.
+    /// Whether the program went on after what was reported at `cite`, whatever became of others. A crash report of a
+    /// process is survived only where the program ends in order after it.
     fn outlived(&self, way: Way, cite: Cite) -> bool {
-        let (stepped, ended) = self.of.get(&cite.source).copied().unwrap_or_default();
         match way {
-            Way::Raised => self.ended_well || cite.start < stepped.max(ended),
-            Way::Crashed => self.ended_well || cite.start < ended,
+            Way::Raised => self.exited_well || self.trails.went_on_after(cite),
+            Way::Crashed => self.exited_well || self.trails.is_done_after(cite),
             Way::TimedOut
             | Way::Stuck
             | Way::NcclError
@@ -257,21 +243,19 @@ impl<'a> Survived<'a> {
 
 impl Failure {
     /// Of the evidence of a case.
-    pub fn new(case: &Case, claims: &Claims<'_>) -> Self {
+    pub fn new(case: &Case, claims: &Claims<'_>, trails: &Trails) -> Self {
         let mut failure = Self {
             is_claimed: claims.all().iter().any(|c| c.saying.role != Role::Benign),
-            ended_well: ended_well(case),
+            exited_well: exited_well(case),
             ..Self::default()
         };
-        let survived = Survived::new(case, failure.ended_well);
+        let survived = Survived::new(case, trails, failure.exited_well);
         let mut of_nccl = None;
-        let mut has_ended = false;
-        let (mut n_ready, mut n_gone) = (0_usize, 0_usize);
         for observation in &case.observations {
             match &observation.fact {
                 Fact::Torch(event) => {
                     let sign = sign(event);
-                    has_ended |= sign.is_end();
+                    failure.launcher_saw_end |= sign.is_end();
                     let Sign::Failed(way, since) = sign else { continue };
                     if survived.has(way, event, observation.cite) {
                         continue;
@@ -293,15 +277,11 @@ impl Failure {
                         });
                         failure.tell(message.at, way, Since::Exactly(0));
                     }
-                    let ready = log.comms.iter().filter(|c| c.completed.is_some());
-                    n_ready += ready.clone().count();
-                    n_gone += ready.filter(|c| c.destroyed.is_some()).count();
                 }
                 _ => {}
             }
         }
         failure.first = failure.first.or(of_nccl);
-        failure.in_order = n_ready > 0 && n_gone == n_ready && !has_ended && failure.first.is_none();
         failure
     }
 
@@ -349,8 +329,13 @@ impl Failure {
     }
 
     /// The last process of every rank ended with exit code 0.
-    pub fn ended_well(&self) -> bool {
-        self.ended_well
+    pub(super) fn exited_well(&self) -> bool {
+        self.exited_well
+    }
+
+    /// A launcher reports that a process of the job ended, well or not.
+    pub(super) fn launcher_saw_end(&self) -> bool {
+        self.launcher_saw_end
     }
 
     /// First sign that something failed, and whether the fault cannot have begun much earlier: a process that was
@@ -368,10 +353,5 @@ impl Failure {
     /// When torch or a launcher first said that something failed.
     pub fn told_at(&self) -> Option<WallTime> {
         self.told_at
-    }
-
-    /// Every communicator was destroyed in order, no process is known to have ended otherwise, and nothing failed.
-    pub fn ended_in_order(&self) -> bool {
-        self.in_order
     }
 }

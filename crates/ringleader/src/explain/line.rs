@@ -1,7 +1,7 @@
 //! Pasted text: what the readers of evidence recognise in it, explained.
 
 use ringleader_evidence::{Limits, Scratch};
-use ringleader_knowledge::{cuda_error, message, nccl_result, saying};
+use ringleader_knowledge::{cuda_error, message, nccl_result, saying, signal};
 use ringleader_model::{
     Cause, Fact, GlooEvent, NcclLog, NcclMessage, Observation, PythonException, StoreEvent, TorchEvent, Who,
     WorkDescription,
@@ -302,17 +302,8 @@ fn crash(reason: &str, signal: Option<u32>) -> Option<Topic> {
 }
 
 fn exit(topic: &mut Topic, code: i64) {
-    let signal = match -code {
-        4 => " (illegal instruction)",
-        6 => " (aborted)",
-        7 => " (bus error: often a full /dev/shm)",
-        8 => " (arithmetic error)",
-        9 => " (killed: by the out-of-memory killer, a scheduler or a user)",
-        11 => " (segmentation fault)",
-        15 => " (asked to end: a consequence)",
-        _ => "",
-    };
-    topic.read("exit code", format!("{code}{signal}"));
+    let signal = signal::of_exit(code).map(|s| format!(" ({}: {})", s.name, s.means));
+    topic.read("exit code", format!("{code}{}", signal.unwrap_or_default()));
 }
 
 fn store(event: &StoreEvent) -> Option<(u8, Topic)> {

@@ -36,7 +36,7 @@ impl<'s, 'a> Told<'s, 'a> {
 
     /// Whether the job went on to its end in spite of what was said.
     fn ended_in_order(&self) -> bool {
-        self.claims.iter().all(|c| self.scene.ended_in_order(c.cite))
+        self.claims.iter().all(|c| self.scene.course().closed_in_order(c.cite))
     }
 
     /// Citations of the claims.

@@ -98,13 +98,12 @@ impl<'s, 'a> Seen<'s, 'a> {
     /// A draft that cites these statements and blames the processes that they name, as sure as their bond to the job
     /// allows.
     pub(crate) fn draft(&self, rule: &Rule, cause: Cause, title: impl Into<String>) -> Draft {
-        let in_trouble = health::trouble(self.scene).is_some() || self.scene.has_failed();
-        let ended_well = self.scene.failure().ended_in_order() && !in_trouble;
+        let in_trouble = health::in_trouble(self.scene);
         let (severity, weight, confidence) = match self.bond {
             // No rank runs on it: reported beside any verdict.
             Bond::Beside => (Severity::Info, Weight::Aside, Confidence::Low),
             // The job completed regardless of it.
-            Bond::Process | Bond::DeviceInTime if ended_well => {
+            Bond::Process | Bond::DeviceInTime if health::completed(self.scene) => {
                 (Severity::Info, Weight::Derived, Confidence::Low)
             }
             Bond::Process | Bond::DeviceInTime | Bond::Alone => {
@@ -241,8 +240,7 @@ pub(crate) fn link_down(scene: &Scene<'_>, rule: &Rule, cause: Cause, infiniband
         _ => "went down".to_owned(),
     };
     let mut draft = seen.draft(rule, cause, format!("the {sort} of {}{host} {did}", first.name));
-    if first.is_used && seen.bond() >= Bond::Time && (health::trouble(scene).is_some() || scene.has_failed())
-    {
+    if first.is_used && seen.bond() >= Bond::Time && health::in_trouble(scene) {
         draft = draft.severity(Severity::Error).weight(Weight::Stated).confidence(Confidence::High);
     }
     if downs.iter().all(|d| d.is_guess) {

@@ -10,6 +10,7 @@ pub(super) mod nvlink_error;
 pub(super) mod nvswitch_error;
 pub(super) mod p2p_acs_iommu;
 pub(super) mod p2p_unsupported;
+mod paths;
 pub(super) mod perftest_bandwidth;
 pub(super) mod port_counters;
 pub(super) mod port_state;

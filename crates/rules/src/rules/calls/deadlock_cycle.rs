@@ -87,8 +87,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
             });
             let are_messages = fronts.iter().all(|(f, _)| matches!(f.what, FrontKind::P2p { .. }));
             // Between messages that are under way the records of one moment show a loop as well.
-            let is_moment = scene.ledger().may_run()
-                || scene.conditions().all().any(|(_, condition)| condition.ring_gone.is_some());
+            let is_moment =
+                scene.ledger().may_run() || scene.fates().all().any(|(_, fate)| fate.left_a_ring().is_some());
             if are_messages && is_moment {
                 continue;
             }

@@ -32,7 +32,7 @@ use crate::drafting::claims::Told;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
-use super::routing_or_rail;
+use super::paths::{has_no_path, was_running};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -43,15 +43,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// Calls after which the path is known to have worked: a job that made so many has done several steps.
-const CALLS_OF_A_RUNNING_JOB: usize = 50;
-
-/// Retries run out within seconds: communicators that were up for longer had a path.
-const UP_NS: i64 = 60_000_000_000;
-
 fn check(scene: &Scene<'_>) -> Outcome {
     let claims = scene.claims().of(Cause::IbGidOrRoceConfig);
-    let claims = claims.filter(|c| !routing_or_rail::has_no_path(scene, c)).collect();
+    let claims = claims.filter(|c| !has_no_path(scene, c)).collect();
     let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
     let only_retries = told.claims().iter().all(|c| wording::is_completion(&c.text));
     if only_retries && (was_running(scene) || is_infiniband(scene)) {
@@ -93,17 +87,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
             "ib_write_bw -d <device> -x 3",
         );
     found(draft)
-}
-
-/// The path had worked: many calls were made, or the communicators had been up for a while.
-pub(super) fn was_running(scene: &Scene<'_>) -> bool {
-    scene.nccl_logs().any(|(_, log)| {
-        let ready =
-            log.comms.iter().filter(|c| c.completed.is_some()).filter_map(|c| c.at).map(|at| at.ns).max();
-        let silent = log.messages.iter().filter(|m| wording::is_completion(&m.text)).filter_map(|m| m.at);
-        log.calls.len() > CALLS_OF_A_RUNNING_JOB
-            || ready.is_some_and(|ready| silent.map(|at| at.ns).any(|at| at - ready > UP_NS))
-    })
 }
 
 /// All verbs ports that the logs name are of InfiniBand, which has neither RoCE versions nor an index to choose.

@@ -24,15 +24,14 @@
 //!
 //! NVIDIA/nccl src/misc/ibvwrap.cc (GIDs printed since 2.24.3); user guide NCCL_CROSS_NIC.
 
-use ringleader_model::{Cause, Confidence, Fact, Impact, NcclProcess, Weight};
+use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::drafting::claims::Told;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::gid;
-use ringleader_correlate::said::messages::Claim;
 
-use super::ib_gid_or_roce_config;
+use super::paths::{has_no_path, is_within_host};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -84,28 +83,6 @@ fn check(scene: &Scene<'_>) -> Outcome {
         draft
     };
     found(draft)
-}
-
-/// Whether a failure of verbs shows two NICs between which there is no way: of two subnets, or of one host.
-pub(super) fn has_no_path(scene: &Scene<'_>, claim: &Claim<'_>) -> bool {
-    gid::pair(&claim.text).is_some_and(|(a, b)| gid::apart(a, b))
-        || is_within_host(scene, claim) && !ib_gid_or_roce_config::was_running(scene)
-}
-
-/// Whether the peer of a failed work request is on the host that reports it: `from peer 10.0.0.7<54800> with status=12`, where
-/// 10.0.0.7 is the reporter's own address. Then its NICs cannot reach each other, whatever the other hosts do.
-fn is_within_host(scene: &Scene<'_>, claim: &Claim<'_>) -> bool {
-    let peer = claim.text.split_once("from peer ").and_then(|(_, rest)| rest.split(['<', ' ']).next());
-    let Some(peer) = peer.filter(|peer| !peer.is_empty()) else { return false };
-    let is_own = |process: &NcclProcess| {
-        let address = process.bootstrap.as_deref().and_then(|b| b.split_once(':')).map(|(_, rest)| rest);
-        let address = address.and_then(|rest| rest.split('<').next());
-        process.who.host.is_some() && process.who.host == claim.who.host && address == Some(peer)
-    };
-    scene.case().observations.iter().any(|o| match &o.fact {
-        Fact::Nccl(log) => log.processes.iter().any(is_own),
-        _ => false,
-    })
 }
 
 #[cfg(test)]

@@ -32,7 +32,6 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::{ONE_FAULT_S, follows, is_lost_gpu, is_xid};
 use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::operation;
-use ringleader_correlate::process::fate::Fate;
 use ringleader_correlate::track::Node;
 use ringleader_correlate::track::{Group, View};
 use ringleader_correlate::waits::graph::{Front, FrontKind};
@@ -163,9 +162,8 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         // Where it is one against several, or one against one, that GPU is not there; where several are not, each is
         // kept by something of its own, or one of them keeps the others by something that is not NCCL's.
         let gone = |i: &&Inside<'_>| {
-            let rank = group.rank(i.member);
-            rank.and_then(|r| scene.condition(r)).is_some_and(|c| c.ring_gone.is_some())
-                || rank.and_then(|r| scene.fate(r)).is_some_and(Fate::is_halted)
+            let fate = group.rank(i.member).and_then(|rank| scene.fate(rank));
+            fate.is_some_and(|fate| fate.left_a_ring().is_some() || fate.is_halted())
         };
         let waiting: Vec<&Inside<'_>> = waiting.into_iter().filter(|i| !gone(i)).collect();
         if running.is_empty() || waiting.is_empty() || waiting.len() > running.len() {

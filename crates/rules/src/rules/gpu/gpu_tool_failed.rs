@@ -61,7 +61,7 @@ fn has_no_answer(text: &str) -> bool {
 }
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    if scene.has_job() && health::trouble(scene).is_none() && !scene.has_failed() {
+    if scene.has_job() && !health::in_trouble(scene) {
         return Outcome::Clear;
     }
     let failed = |table: &GpuTable| {

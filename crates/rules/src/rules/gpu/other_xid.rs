@@ -86,9 +86,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }));
     }
     // The job completed regardless of it.
-    let ended_well =
-        scene.failure().ended_in_order() && health::trouble(scene).is_none() && !scene.has_failed();
-    if seen.bond() != Bond::Alone && ended_well {
+    if seen.bond() != Bond::Alone && health::completed(scene) {
         return Outcome::Clear;
     }
     let mut asked = BTreeSet::new();

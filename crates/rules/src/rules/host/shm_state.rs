@@ -26,7 +26,7 @@
 //! NVIDIA/nccl src/misc/shmutils.cc (segments are unlinked once both sides have them); tmpfs(5); docker run --shm-size.
 
 use ringleader_knowledge::claim;
-use ringleader_knowledge::signal::{SIGBUS, is_exit_by};
+use ringleader_knowledge::signal::SIGBUS;
 use ringleader_model::{
     Cause, Confidence, Culprit, Finding, Impact, ListedFile, Listing, Mount, Observation, Severity,
     SourceKind, SystemFact, Weight,
@@ -81,11 +81,11 @@ fn is_segment(file: &ListedFile) -> bool {
 /// Ranks that died of SIGBUS.
 fn bus_errors<'s>(scene: &'s Scene<'_>) -> Vec<(Culprit, &'s ringleader_model::Evidence)> {
     scene
-        .conditions()
+        .fates()
         .all()
-        .filter_map(|(rank, c)| {
+        .filter_map(|(rank, fate)| {
             // What a write into a full tmpfs ends with.
-            let exit = c.exit.as_ref().filter(|e| is_exit_by(e.code, SIGBUS))?;
+            let exit = fate.ended_by(SIGBUS)?;
             Some((scene.roster().culprit_rank(rank), &exit.evidence))
         })
         .collect()

@@ -100,8 +100,9 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         let Some(group) = scene.ledger().groups().get(front.group) else { continue };
         let answers = |member: usize| {
             let Some(rank) = group.rank(member) else { return true };
-            let is_halted = scene.fate(rank).is_some_and(Fate::is_halted);
-            !is_halted && scene.condition(rank).is_none_or(|c| c.absent.is_none() && c.exit.is_none())
+            let has_ended = |fate: &Fate| fate.is_halted() || fate.exit().is_some();
+            !scene.fate(rank).is_some_and(has_ended)
+                && scene.condition(rank).is_none_or(|c| c.absent.is_none())
         };
         let launched = inside::members(group, front).iter().any(|i| i.op.stage() == RingStage::Launched);
         let broken: Vec<Broken> = inside::broken_pairs(group, front)

@@ -26,7 +26,7 @@
 //! Linux mm/oom_kill.c; slurmstepd task/cgroup; Ray memory monitor.
 
 use ringleader_knowledge::program::launches;
-use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
+use ringleader_knowledge::signal::SIGKILL;
 use ringleader_model::{Cause, Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
 use crate::drafting::claims::Told;
@@ -34,6 +34,7 @@ use crate::drafting::kernel::{Both, Seen};
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;
+use ringleader_correlate::process::fate::Fate;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -63,17 +64,14 @@ fn check(scene: &Scene<'_>) -> Outcome {
     );
     // The launcher saw the same.
     for rank in both.seen().into_iter().flat_map(Seen::events).filter_map(|e| e.culprit.rank) {
-        let exit = scene.condition(rank).and_then(|c| c.exit.as_ref());
+        let exit = scene.fate(rank).and_then(Fate::exit);
         draft = draft.evidence(exit.map(|e| e.evidence.clone()));
     }
     if let Both::Seen(seen) = &both
         && seen.bond() < Bond::Alone
     {
         // Its number is none of the job's. In a container a process has two: then a rank must have died of SIGKILL.
-        let a_rank_was_killed = scene
-            .conditions()
-            .all()
-            .any(|(_, c)| c.exit.as_ref().is_some_and(|e| is_exit_by(e.code, SIGKILL)));
+        let a_rank_was_killed = scene.fates().all().any(|(_, fate)| fate.ended_by(SIGKILL).is_some());
         draft = match (seen.bond(), a_rank_was_killed) {
             (Bond::Time, true) | (Bond::Untold, _) => draft.weight(Weight::Derived),
             (_, true) => draft.severity(Severity::Warning),

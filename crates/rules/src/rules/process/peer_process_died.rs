@@ -27,9 +27,7 @@ use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, Rank, RankS
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::process::condition::{Condition, ProcessState};
-use ringleader_correlate::process::fate::{End, Fate};
-use ringleader_correlate::when::failure::Way;
+use ringleader_correlate::process::fate::Fate;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -79,7 +77,7 @@ fn spoke(scene: &Scene<'_>) -> BTreeSet<Rank> {
         |row: Row| row.about() == About::Speaker && matches!(row.role(), Role::States | Role::Suggests);
     let stated = scene.stated().all().iter();
     stated
-        .filter(|stated| stated.row().is_some_and(names) && !stated.was_overcome(scene.case()))
+        .filter(|stated| stated.row().is_some_and(names) && !scene.course().was_outlived(stated))
         .flat_map(|stated| stated.culprits(scene.roster()))
         .filter_map(|culprit| culprit.rank)
         .collect()
@@ -91,25 +89,15 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
     let spoke = if scene.suspects().is_empty() { BTreeSet::new() } else { spoke(scene) };
     for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
-        let condition = scene.condition(rank);
         let fate = scene.fate(rank);
         let is_seen_gone = fate.is_some_and(Fate::is_gone);
         let gone = is_seen_gone || fate.is_some_and(Fate::is_cut_off);
         // It lived until its launcher ended it, since others had timed out waiting for it.
-        if fate.is_some_and(Fate::outlived_others) && scene.failure().has(Way::TimedOut) {
+        if scene.fates().lived_while_others_waited(rank) {
             continue;
         }
-        let silent = suspect.weak
-            && condition.is_none_or(|c| {
-                c.state.is_none() && c.stand.is_none() && c.timed_out.is_none() && c.exit.is_none()
-            });
-        // Its launcher reports those that fail: a rank that is not among them lived until the others had timed out.
-        let reports =
-            |e: &TorchEvent| matches!(e, TorchEvent::ChildExit { .. } | TorchEvent::ClosingSignal { .. });
-        let is_reported =
-            scene.conditions().has_failure_table() || scene.statements().any(|s| reports(s.event));
-        let has_outlived = is_reported && scene.failure().has(Way::TimedOut);
-        if !gone && (!silent || has_outlived) {
+        let silent = suspect.weak && scene.fates().is_silent(rank);
+        if !gone && (!silent || scene.fates().is_unlisted(rank)) {
             continue;
         }
         // The silence of one rank is significant; of several, their files may be missing.
@@ -128,8 +116,6 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             true => Confidence::High,
             false => Confidence::Medium,
         };
-        let signs = condition.map(Condition::signs_of_leaving).unwrap_or_default();
-        let dead = condition.and_then(|c| c.state.as_ref()).filter(|(s, _)| *s == ProcessState::Zombie);
         findings.extend(
             drafting::from_suspect(
                 scene,
@@ -148,9 +134,8 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
             .at_most(most)
             .weight(Weight::Symptom)
             .confidence(if gone { Confidence::Medium } else { Confidence::Low })
-            .evidence(signs)
+            .evidence(fate.into_iter().flat_map(Fate::departure).cloned())
             .evidence(exit(fate))
-            .evidence(dead.map(|(_, seen)| seen.clone()))
             .advise_command(
                 Impact::Harmless,
                 "check whether it still runs, and in which state",
@@ -165,8 +150,8 @@ fn silent_ranks(scene: &Scene<'_>) -> Vec<Finding> {
 /// Ranks that all waiting ones have met in their operation, and that are gone since: nobody waits for them by count.
 fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (rank, condition) in scene.conditions().all() {
-        let Some(gone) = &condition.ring_gone else { continue };
+    for (rank, fate) in scene.fates().all() {
+        let Some(gone) = fate.left_a_ring() else { continue };
         if scene.suspects().iter().any(|s| s.node.rank() == Some(rank)) {
             continue;
         }
@@ -176,14 +161,14 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
             Draft::new(
                 RULE.id,
                 Cause::PeerProcessDied,
-                format!("{} {}; only its ring remains", drafting::rank(rank), left(scene.fate(rank))),
+                format!("{} {}; only its ring remains", drafting::rank(rank), left(Some(fate))),
             )
             .weight(Weight::Symptom)
             .confidence(Confidence::Medium)
             .culprit(scene.roster().culprit_rank(rank))
             .victims(others)
             .evidence([gone.clone()])
-            .evidence(exit(scene.fate(rank)))
+            .evidence(exit(Some(fate)))
             .evidence(scene.last_states().into_iter().filter(|s| s.rank == Some(rank)).map(|s| s.evidence))
             .advise_made(
                 Impact::Harmless,
@@ -198,17 +183,13 @@ fn gone_within(scene: &Scene<'_>) -> Vec<Finding> {
 
 /// How a rank that is gone left, as far as it is known.
 fn left(fate: Option<&Fate>) -> String {
-    match fate.map(Fate::end) {
-        Some(End::Exited(code)) => format!("ended by itself with exit code {code}"),
-        _ => "is gone".to_owned(),
-    }
+    fate.and_then(Fate::exited)
+        .map_or_else(|| "is gone".to_owned(), |exit| format!("ended by itself with exit code {}", exit.code))
 }
 
 /// Where its exit code stands.
-fn exit(fate: Option<&Fate>) -> Vec<Evidence> {
-    fate.filter(|fate| matches!(fate.end(), End::Exited(_)))
-        .map(|fate| fate.evidence().to_vec())
-        .unwrap_or_default()
+fn exit(fate: Option<&Fate>) -> Option<Evidence> {
+    fate.and_then(Fate::exited).map(|exit| exit.evidence.clone())
 }
 
 /// `ChildFailedError` without a table: some rank failed; which one is not known.

@@ -58,7 +58,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     for (rank, fate) in scene.fates().all() {
         let End::Crashed(signal) = fate.end() else { continue };
         let name = signal.name;
-        let is_root = scene.condition(rank).and_then(|c| c.exit.as_ref()).is_some_and(|e| e.is_root);
+        let is_root = fate.failed_first();
         let report = crash_report(scene, rank, signal);
         let frames = report.as_ref().map(|(threads, _)| condition::crash_frames(threads)).unwrap_or_default();
         let place = ringleader_model::user_frame(frames);

@@ -102,11 +102,7 @@ fn terminated(scene: &Scene<'_>) -> Option<Finding> {
     if was_told || scene.failure().has(Way::TimedOut) {
         return None;
     }
-    let is_first = |rank: Rank| {
-        let exit = scene.condition(rank).and_then(|c| c.exit.as_ref());
-        exit.is_some_and(|e| e.is_root) && scene.condition(rank).is_some_and(|c| c.exception.is_none())
-    };
-    let (rank, fate) = scene.fates().all().find(|(rank, f)| f.end() == End::Terminated && is_first(*rank))?;
+    let (rank, fate) = scene.fates().all().find(|(_, fate)| fate.was_terminated_first())?;
     Draft::new(
         RULE.id,
         Cause::ProcessKilled,

@@ -30,7 +30,7 @@ use ringleader_correlate::said::scheduler;
 
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
 use ringleader_model::{
-    Cause, Confidence, Culprit, Evidence, Fact, Finding, Host, Impact, Need, Observation, Scheduler,
+    Cause, Confidence, Culprit, Evidence, Finding, Host, Impact, Need, Observation, Scheduler,
     SchedulerEvent, SchedulerKind, Severity, SourceKind, Weight, plain_word,
 };
 
@@ -128,7 +128,7 @@ fn out_of_time(scene: &Scene<'_>) -> Outcome {
             && !schedulers.is_of_other_job(e)
             && scene.precedes_job(e.ended_at) != Some(true)
     });
-    let Some(limit) = limit.filter(|_| !scene.failure().ended_in_order()) else { return Outcome::Clear };
+    let Some(limit) = limit.filter(|_| !scene.course().ended_in_order()) else { return Outcome::Clear };
     let subject = if limit.subject.is_empty() { "the job" } else { &limit.subject };
     if let Some(finding) = at_work_until(scene, limit, subject) {
         return Outcome::Found(vec![finding]);
@@ -153,9 +153,7 @@ fn at_work_until(scene: &Scene<'_>, limit: &SchedulerEvent, subject: &str) -> Op
         || !scene.stood_still().is_empty()
         // Somebody looked where it stands, and it waited.
         || looks(scene.conditions()).iter().any(|look| look.posture == Posture::InCollective);
-    let is_at_work =
-        scene.case().observations.iter().any(|o| matches!(&o.fact, Fact::Progress(p) if p.n_steps > 1));
-    if has_stalled || !is_at_work {
+    if has_stalled || !scene.course().text().advances() {
         return None;
     }
     let schedulers = scene.schedulers();
@@ -175,10 +173,10 @@ fn at_work_until(scene: &Scene<'_>, limit: &SchedulerEvent, subject: &str) -> Op
 /// Ranks that were killed, with the launcher's word for it.
 fn killed(scene: &Scene<'_>, host: Option<&Host>) -> Vec<(Culprit, Evidence)> {
     scene
-        .conditions()
+        .fates()
         .all()
-        .filter_map(|(rank, c)| {
-            let exit = c.exit.as_ref().filter(|e| is_exit_by(e.code, SIGKILL))?;
+        .filter_map(|(rank, fate)| {
+            let exit = fate.ended_by(SIGKILL)?;
             let culprit = scene.roster().culprit_rank(rank);
             scene.may_be_on(host, culprit.host.as_ref()).then(|| (culprit, exit.evidence.clone()))
         })

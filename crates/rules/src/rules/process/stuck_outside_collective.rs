@@ -35,7 +35,6 @@ use ringleader_correlate::said::watchdog::Stand;
 use ringleader_correlate::track::{self, View};
 use ringleader_correlate::waits::graph::Waits;
 use ringleader_correlate::waits::suspects::Suspect;
-use ringleader_correlate::when::failure::Way;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -52,8 +51,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     for suspect in scene.suspects() {
         let Some(rank) = suspect.node.rank() else { continue };
         let condition = scene.condition(rank);
-        let fate = scene.fate(rank);
-        if fate.is_some_and(|fate| is_dead(scene, fate)) || scene.has_parted(suspect.node) {
+        if is_dead(scene, rank) || scene.has_parted(suspect.node) {
             continue;
         }
         // With an operation of its own in flight it is inside, wherever its program is.
@@ -67,17 +65,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         if stand.is_some_and(|s| s.is_leaving() || s.is_joining() || s.waits_in_gpu_or_collective()) {
             continue;
         }
-        // Ended only by the launcher, after the others had failed: it lived until then.
-        let is_unlisted = scene.conditions().has_failure_table()
-            && scene.failure().has(Way::TimedOut)
-            && condition.is_none_or(|c| c.exit.is_none());
-        let outlived = is_unlisted || fate.is_some_and(Fate::outlived_others);
-        let alive = stand.is_some()
-            || outlived
-            || condition.is_some_and(|c| c.state.is_some() || c.timed_out.is_some() || c.ring_live.is_some());
         // Without a sign of life there is only silence, which other rules weigh.
         let idle = condition.is_some_and(|c| c.ring_idle);
-        if suspect.weak && !alive || suspect.in_p2p && stand.is_none() && !idle {
+        if suspect.weak && !scene.fates().shows_life(rank) || suspect.in_p2p && stand.is_none() && !idle {
             continue;
         }
         // RAS counts of a running job differ for a moment. Alone, with nothing that timed out, they show nothing yet.
@@ -155,9 +145,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 /// It does not live, and did not while the others waited for it: a launcher ends those that live once others have timed out.
-fn is_dead(scene: &Scene<'_>, fate: &Fate) -> bool {
-    let has_waited = scene.failure().has(Way::TimedOut) && fate.outlived_others();
-    !has_waited && (fate.is_gone() || fate.is_halted() || fate.failed_by_itself())
+fn is_dead(scene: &Scene<'_>, rank: Rank) -> bool {
+    let is_dead = |fate: &Fate| fate.is_gone() || fate.is_halted() || fate.failed_by_itself();
+    scene.fate(rank).is_some_and(is_dead) && !scene.fates().lived_while_others_waited(rank)
 }
 
 /// The others wait in the first calls of their group, or in a barrier: there ranks meet that have work of their own to do

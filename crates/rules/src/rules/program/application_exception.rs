@@ -67,7 +67,8 @@ impl Group<'_, '_> {
     fn is_overcome(&self, scene: &Scene<'_>, cite: Cite) -> bool {
         let mut same =
             self.members.iter().map(|own| own.observation.cite).filter(|c| c.source == cite.source);
-        scene.was_overcome(cite) || scene.was_followed(cite) && same.any(|c| scene.was_overcome(c))
+        let course = scene.course();
+        course.was_overcome(cite) || course.text().was_followed(cite) && same.any(|c| course.was_overcome(c))
     }
 }
 
@@ -112,7 +113,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             culprits.extend(first.place().map(|p| Culprit { place: Some(p.clone()), ..Culprit::default() }));
         }
         let all = |is: &dyn Fn(Cite) -> bool| group.members.iter().all(|own| is(own.observation.cite));
-        let (weight, confidence, severity) = if all(&|cite| scene.ended_in_order(cite)) {
+        let (weight, confidence, severity) = if all(&|cite| scene.course().closed_in_order(cite)) {
             (Weight::Symptom, Confidence::Low, Severity::Warning)
         } else if all(&|cite| group.is_overcome(scene, cite)) {
             (Weight::Symptom, Confidence::Low, Severity::Info)

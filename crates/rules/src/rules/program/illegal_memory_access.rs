@@ -32,7 +32,6 @@ use ringleader_model::{Cause, Confidence, Impact, Severity, Weight};
 use crate::drafting::claims::Told;
 use crate::drafting::kernel::{Both, Seen};
 use crate::rule::{Outcome, Rule, found};
-use crate::unexplained;
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::{NEXT_LAUNCHES_S, follows, is_lost_gpu, is_xid};
 
@@ -58,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Clear;
     }
     // Such a fault ends the process that makes it. A job that continues and reports no failure is not that process.
-    if told.is_none() && !scene.failure().is_claimed() && unexplained::goes_on(scene) {
+    if told.is_none() && !scene.failure().is_claimed() && scene.course().text().goes_on() {
         return Outcome::Clear;
     }
     let Some(both) = Both::of(told, seen) else { return Outcome::Clear };

@@ -26,7 +26,7 @@
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
-use ringleader_model::{Cause, Cite, Confidence, Fact, Impact, Weight};
+use ringleader_model::{Cause, Cite, Confidence, Impact, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
 
@@ -80,12 +80,7 @@ fn is_loss(stated: &Stated<'_>) -> bool {
 
 /// No step of the same source follows.
 fn is_last(scene: &Scene<'_>, nan: Cite) -> bool {
-    let follows = |step: Cite| step.source == nan.source && step.start > nan.start;
-    !scene
-        .case()
-        .observations
-        .iter()
-        .any(|o| matches!(&o.fact, Fact::Progress(p) if p.last.is_some_and(follows)))
+    !scene.course().text().was_followed(nan)
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .stated()
         .all()
         .iter()
-        .filter(|stated| !stated.was_overcome(scene.case()))
+        .filter(|stated| !scene.course().was_outlived(stated))
         .filter_map(|stated| {
             let row = stated.row().filter(|r| matches!(r.role(), Role::States | Role::Suggests))?;
             let causes = stated.causes();
