@@ -285,7 +285,7 @@ libcuda.so.1: cannot open shared object file: No such file or directory
 libcuda.dylib: cannot open shared object file: No such file or directory
 --------------------------------------------------------------------------
 ";
-    let steps = "step 1 loss 2.31\nstep 2 loss 2.27\nstep 3 loss 2.22\nTraining finished, process exited with code 0\n";
+    let steps: String = (1..40).map(|n| format!("epoch 0 step {n}/400 loss 2.{n} 8.1 it/s\n")).collect();
     assert_eq!(cause(&[("job.log", &format!("{tried}{steps}"))]), "none");
     let fails = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n";
     assert_eq!(cause(&[("job.log", fails)]), "container-config");
