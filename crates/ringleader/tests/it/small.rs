@@ -285,7 +285,8 @@ libcuda.so.1: cannot open shared object file: No such file or directory
 libcuda.dylib: cannot open shared object file: No such file or directory
 --------------------------------------------------------------------------
 ";
-    let steps: String = (1..40).map(|n| format!("epoch 0 step {n}/400 loss 2.{n} 8.1 it/s\n")).collect();
+    let steps =
+        (1..40).map(|n| format!("epoch 0 step {n}/400 loss 2.{n} 8.1 it/s\n")).collect::<Vec<_>>().concat();
     assert_eq!(cause(&[("job.log", &format!("{tried}{steps}"))]), "none");
     let fails = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n";
     assert_eq!(cause(&[("job.log", fails)]), "container-config");
@@ -304,7 +305,7 @@ create child processes) is strongly discouraged.
 
 #[test]
 fn loaders_with_more_workers_than_processors() {
-    let steps: String = (1..12).map(|n| format!("step {n} loss 2.{n} 0.19 it/s\n")).collect();
+    let steps = (1..12).map(|n| format!("step {n} loss 2.{n} 0.19 it/s\n")).collect::<Vec<_>>().concat();
     let warns = "UserWarning: This DataLoader will create 8 worker processes in total. Our suggested max number of worker in current system is 1, which is smaller than what this DataLoader is going to create.\n";
     let gpus = |used: u32| {
         format!(
