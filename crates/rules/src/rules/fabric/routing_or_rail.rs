@@ -24,6 +24,7 @@
 //!
 //! NVIDIA/nccl src/misc/ibvwrap.cc (GIDs printed since 2.24.3); user guide NCCL_CROSS_NIC.
 
+use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Confidence, Fact, Impact, NcclProcess, Weight};
 
 use crate::drafting::claims::Told;
@@ -50,7 +51,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .chain(scene.claims().of(Cause::IbGidOrRoceConfig).filter(|c| has_no_path(scene, c)))
         .collect();
     let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
-    let pair = told.claims().iter().find_map(|c| gid::pair(&c.text));
+    let pair = told.claims().iter().find_map(|c| wording::gids(&c.text));
     let is_within = told.claims().iter().any(|c| is_within_host(scene, c));
     let title = match pair {
         _ if is_within => format!("{}: NICs of its own host do not reach each other", told.who()),
@@ -88,18 +89,16 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// Whether a failure of verbs shows two NICs between which there is no way: of two subnets, or of one host.
 pub(super) fn has_no_path(scene: &Scene<'_>, claim: &Claim<'_>) -> bool {
-    gid::pair(&claim.text).is_some_and(|(a, b)| gid::apart(a, b))
+    wording::gids(&claim.text).is_some_and(|(a, b)| gid::apart(a, b))
         || is_within_host(scene, claim) && !ib_gid_or_roce_config::was_running(scene)
 }
 
 /// Whether the peer of a failed work request is on the host that reports it: `from peer 10.0.0.7<54800> with status=12`, where
 /// 10.0.0.7 is the reporter's own address. Then its NICs cannot reach each other, whatever the other hosts do.
 fn is_within_host(scene: &Scene<'_>, claim: &Claim<'_>) -> bool {
-    let peer = claim.text.split_once("from peer ").and_then(|(_, rest)| rest.split(['<', ' ']).next());
-    let Some(peer) = peer.filter(|peer| !peer.is_empty()) else { return false };
+    let Some(peer) = wording::completion_peer(&claim.text) else { return false };
     let is_own = |process: &NcclProcess| {
-        let address = process.bootstrap.as_deref().and_then(|b| b.split_once(':')).map(|(_, rest)| rest);
-        let address = address.and_then(|rest| rest.split('<').next());
+        let address = process.meets_at().map(|socket| socket.address);
         process.who.host.is_some() && process.who.host == claim.who.host && address == Some(peer)
     };
     scene.case().observations.iter().any(|o| match &o.fact {
