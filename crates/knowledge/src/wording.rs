@@ -2,7 +2,8 @@
 //!
 //! [`crate::saying`] says what a message means; this says whom and what it names.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
+use std::net::Ipv6Addr;
 
 use ringleader_model::{Date, PciAddress, Pid};
 
