@@ -185,7 +185,7 @@ mod tests {
     fn launchers_by_name_and_arguments() {
         let of = |text: &str| {
             let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-            launcher(words[0].rsplit('/').next().unwrap(), &words)
+            launcher(words[0].rsplit('/').next().unwrap_or_default(), &words)
         };
         for (text, expected) in [
             ("/usr/bin/torchrun --nproc-per-node 8 t.py", Some("torchrun")),

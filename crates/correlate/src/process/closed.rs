@@ -148,7 +148,7 @@ mod tests {
             ..Member::default()
         };
         let mut roster = Roster::default();
-        roster.members = vec![of(0, "10.0.0.1", "n0"), of(1, "10.0.0.2", "n1")];
+        roster.members.extend([of(0, "10.0.0.1", "n0"), of(1, "10.0.0.2", "n1")]);
         for peer in ["10.0.0.2<41234>", "[10.0.0.2]:41234", "n1.cluster<41234>", "n1"] {
             assert_eq!(member(&roster, peer).and_then(|m| m.rank), Some(Rank(1)), "{peer}");
         }

@@ -35,8 +35,9 @@ mod tests {
             ("fd00:5:4::22", "fd00:5:4::1f", false),
             ("fe80::1", "fe80::2", false),
         ] {
-            assert_eq!(apart(a.parse().unwrap(), b.parse().unwrap()), is_apart, "{a} {b}");
+            let pair = a.parse().ok().zip(b.parse().ok());
+            assert_eq!(pair.map(|(a, b)| apart(a, b)), Some(is_apart), "{a} {b}");
         }
-        assert_eq!(shown("::ffff:10.20.5.13".parse().unwrap()), "10.20.5.13");
+        assert_eq!("::ffff:10.20.5.13".parse().ok().map(shown).as_deref(), Some("10.20.5.13"));
     }
 }
