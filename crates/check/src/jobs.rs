@@ -5,11 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_knowledge::program::{self, Role};
 use ringleader_model::address::is_loopback_name;
 use ringleader_node::{Jobs, Node, Process};
-
-/// Launchers that set RANK and LOCAL_RANK for their ranks, regardless of the scheduler above them.
-const ELASTIC: &[&str] = &["torchrun", "accelerate", "deepspeed"];
 
 /// The ranks of one launcher.
 pub(crate) struct Job<'a> {
@@ -17,6 +15,27 @@ pub(crate) struct Job<'a> {
     pub(crate) launcher: Option<&'a Process>,
     /// Ranks in ascending order.
     pub(crate) ranks: Vec<&'a Process>,
+}
+
+/// What people call it, if it is a launcher: `torchrun`, `slurmstepd`, `mpirun`.
+pub(crate) fn launcher(process: &Process) -> Option<&'static str> {
+    program::launcher(&process.command, &process.arguments)
+}
+
+/// Whether it becomes the parent of orphaned processes: init, or the first process of a container that is not a
+/// launcher.
+pub(crate) fn is_reaper(process: &Process) -> bool {
+    let is_first = process.pid == 1 || process.inner_pid == Some(1);
+    let may_launch = launcher(process).is_some() || process.command.starts_with("python");
+    program::is(Role::Reaps, &process.command) || (is_first && !may_launch)
+}
+
+/// Whether it is the first process of a container, or a program that is the first process only in containers.
+fn is_container_init(process: &Process) -> bool {
+    let is_of_host = program::is(Role::Boots, &process.command);
+    process.inner_pid == Some(1)
+        || (process.pid == 1 && !is_of_host)
+        || (program::is(Role::Reaps, &process.command) && !is_of_host)
 }
 
 /// The processes that are ranks, one per rank, ordered by rank and pid.
@@ -37,7 +56,7 @@ pub fn ranks(jobs: &Jobs) -> Vec<&Process> {
         .into_values()
         .filter_map(|group| {
             // Shells and the like only start the rank; of the rest, prefer one that uses a GPU, then the topmost.
-            let real = group.into_iter().filter(|(_, process)| !process.is_wrapper());
+            let real = group.into_iter().filter(|(_, process)| !program::is(Role::Wraps, &process.command));
             let rank = real
                 .min_by_key(|(depth, process)| (!process.uses_gpu, *depth, process.started_ns, process.pid));
             rank.map(|(_, process)| process)
@@ -155,7 +174,7 @@ pub fn orphans(node: &Node) -> Vec<Orphan> {
 
 /// Processes whose launcher is gone, and the reason for that conclusion.
 fn inherited(jobs: &Jobs, tree: &Tree<'_>) -> BTreeMap<u32, String> {
-    let living = jobs.processes.iter().filter(|process| process.state != "Z" && process.launcher().is_none());
+    let living = jobs.processes.iter().filter(|process| process.state != "Z" && launcher(process).is_none());
     living.filter_map(|process| Some((process.pid, tree.why_left_behind(process)?))).collect()
 }
 
@@ -236,16 +255,16 @@ impl<'a> Tree<'a> {
 
     /// The nearest launcher above it.
     pub(crate) fn launcher(&self, process: &'a Process) -> Option<&'a Process> {
-        self.above(process).into_iter().find(|parent| parent.launcher().is_some())
+        self.above(process).into_iter().find(|parent| launcher(parent).is_some())
     }
 
     fn may_be_rank(&self, process: &'a Process) -> bool {
-        if process.rank().is_none() || process.launcher().is_some() || process.state == "Z" {
+        if process.rank().is_none() || launcher(process).is_some() || process.state == "Z" {
             return false;
         }
         // Below an elastic launcher the scheduler's rank is that of the launcher.
-        let launcher = self.launcher(process).and_then(Process::launcher);
-        !launcher.is_some_and(|launcher| ELASTIC.contains(&launcher))
+        let above = self.launcher(process).and_then(launcher);
+        !above.is_some_and(|launcher| program::is(Role::Elastic, launcher))
             || (process.number("RANK").is_some() && process.number("LOCAL_RANK").is_some())
     }
 
@@ -271,7 +290,7 @@ impl<'a> Tree<'a> {
         } else {
             return None;
         };
-        if above.iter().any(|parent| parent.launcher().is_some()) {
+        if above.iter().any(|parent| launcher(parent).is_some()) {
             return None;
         }
         // The topmost process with the same marks; the one above it has inherited it.
@@ -279,7 +298,7 @@ impl<'a> Tree<'a> {
         let heir = above.iter().find(|parent| !marked(parent));
         match heir {
             // A container's init starts ranks as often as it inherits them.
-            Some(heir) if heir.is_reaper() && (is_sure || !heir.is_container_init()) => Some(format!(
+            Some(heir) if is_reaper(heir) && (is_sure || !is_container_init(heir)) => Some(format!(
                 "{mark} that started it is gone, and pid {} ({}) has inherited it",
                 heir.pid, heir.command
             )),

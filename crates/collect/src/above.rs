@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use ringleader_knowledge::program;
-use ringleader_watch::membership::above::is_above;
 use ringleader_watch::membership::ranks::{Parents, with_descendants};
 
 use crate::follow;
@@ -21,7 +20,9 @@ pub struct Rankless {
 /// started has a rank or runs what trains.
 pub fn without_ranks(proc: &Path, pids: &[u32]) -> Option<Rankless> {
     let all = follow::processes(proc);
-    if pids.is_empty() || !pids.iter().all(|pid| all.get(pid).is_some_and(|stat| is_above(&stat.command))) {
+    if pids.is_empty()
+        || !pids.iter().all(|pid| all.get(pid).is_some_and(|stat| program::is_above(&stat.command)))
+    {
         return None;
     }
     let parents: Parents = all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect();

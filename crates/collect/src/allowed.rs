@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_knowledge::kept;
+use ringleader_knowledge::{kept, program};
 
 /// What replaces a removed word.
 pub(crate) const CUT: &str = "<cut>";
@@ -270,21 +270,9 @@ fn is_script(word: &str) -> bool {
     let last = word.rsplit('/').next().unwrap_or(word);
     let is_named =
         last.rsplit_once('.').is_some_and(|(_, end)| matches!(end, "py" | "sh" | "pyc" | "pex" | "sif"));
-    let is_program = word.starts_with('/') && LAUNCHER_FILES.contains(&last);
+    let is_program = word.starts_with('/') && program::is(program::Role::Script, last);
     (is_named || is_program) && is_plain_path(word)
 }
-
-/// Scripts without an ending that an interpreter runs by their path.
-const LAUNCHER_FILES: &[&str] = &[
-    "torchrun",
-    "accelerate",
-    "deepspeed",
-    "accelerate-launch",
-    "slurm_script",
-    "mpirun",
-    "mpiexec",
-    "composer",
-];
 
 fn is_plain_path(word: &str) -> bool {
     word.len() <= 256

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringleader_knowledge::command;
+use ringleader_knowledge::{command, program};
 use ringleader_ring::Reader;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -114,12 +114,8 @@ fn is_gone(error: &io::Error) -> bool {
 /// since whoever reads its arguments hangs as well.
 pub fn starts_others(proc: &Path, pid: u32, stat: &Stat) -> bool {
     let arguments = (stat.state != "D").then(|| fs::read(proc.join(pid.to_string()).join("cmdline")).ok());
-    let process = ringleader_node::Process {
-        command: stat.command.clone(),
-        arguments: arguments.flatten().map(|bytes| allowed::arguments(&bytes)).unwrap_or_default(),
-        ..ringleader_node::Process::default()
-    };
-    process.launcher().is_some() || process.is_wrapper()
+    let arguments = arguments.flatten().map(|bytes| allowed::arguments(&bytes)).unwrap_or_default();
+    program::launcher(&stat.command, &arguments).is_some() || program::is(program::Role::Wraps, &stat.command)
 }
 
 /// Function of the kernel it sleeps in, where that may be read.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ringleader_knowledge::program;
 use ringleader_watch::membership::jobs::{Writer, akin, jobs};
 use ringleader_watch::membership::ranks::{self, Number, Parents};
 
@@ -153,10 +154,7 @@ impl Kin {
     fn writers(&self, all: &BTreeMap<u32, Stat>, rings: &BTreeMap<u32, RingFile>) -> Vec<Writer> {
         let parents: Parents = all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect();
         let own = std::process::id();
-        let is_wrapper = |stat: &Stat| {
-            ringleader_node::Process { command: stat.command.clone(), ..ringleader_node::Process::default() }
-                .is_wrapper()
-        };
+        let is_wrapper = |stat: &Stat| program::is(program::Role::Wraps, &stat.command);
         let numbers: BTreeMap<u32, Number> = all
             .iter()
             .filter(|(pid, stat)| **pid != own && !matches!(&*stat.state, "Z" | "X"))

@@ -273,7 +273,7 @@ impl Signs {
                 text: format!("Using network {}", process.network.as_deref().unwrap_or_default()),
                 kind: SourceKind::NcclLog,
             });
-            if process.bootstrap.as_deref().is_some_and(|b| b.contains(":127.")) {
+            if process.meets_at().is_some_and(|socket| socket.is_loopback()) {
                 self.add(ids::BOOTSTRAP_ON_LOOPBACK, 1, at.clone(), &process.who);
             }
             match process.network.as_deref() {

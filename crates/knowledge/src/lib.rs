@@ -14,6 +14,7 @@ pub mod errno;
 pub mod event;
 pub mod export;
 pub mod form;
+pub mod interface;
 pub mod kept;
 pub mod likeness;
 pub mod message;

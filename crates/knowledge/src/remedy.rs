@@ -1,4 +1,22 @@
-//! Words that the tables of Xids and SXids share: the class of a code, whether it ends a job, and what to do about it.
+//! Words that the tables of Xids and SXids share: the class of a code, whether it ends a job, and what to do about it. And
+//! the commands that several rules and checks advise, each in one spelling.
+
+macro_rules! memory_kills {
+    () => {
+        "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'"
+    };
+}
+
+/// Shows what holds the clocks of the GPUs down.
+pub const SHOW_CLOCKS: &str = "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE";
+/// Shows errors of GPU memory, and rows that were replaced.
+pub const SHOW_MEMORY_ERRORS: &str = "nvidia-smi -q -d ECC,ROW_REMAPPER";
+/// Shows which processes the kernel killed for lack of memory.
+pub const SHOW_MEMORY_KILLS: &str = memory_kills!();
+/// The same, and how often the container's own limit was hit.
+pub const SHOW_MEMORY_KILLS_AND_LIMIT: &str = concat!(memory_kills!(), "; cat /sys/fs/cgroup/memory.events");
+/// Shows when ports of verbs devices went down and came back.
+pub const SHOW_LINK_CHANGES: &str = "dmesg -T | grep -iE 'mlx5|link (is )?(down|up)'";
 
 macro_rules! words {
     ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident => $name:literal),+ $(,)? }) => {
@@ -121,3 +139,29 @@ words!(
         Decode => "decode",
     }
 );
+
+#[cfg(test)]
+mod tests {
+    use super::{SHOW_CLOCKS, SHOW_MEMORY_ERRORS, SHOW_MEMORY_KILLS};
+    use crate::{cause, event};
+
+    /// The tables spell these commands as the rules do.
+    #[test]
+    fn one_spelling_of_a_command() {
+        let advice = cause::all()
+            .iter()
+            .flat_map(|row| row.advice)
+            .chain(event::all().iter().flat_map(|row| row.advice));
+        for command in advice.map(|advice| advice.command) {
+            if command.contains("CLOCK,") || command.contains(",CLOCK") {
+                assert_eq!(command, SHOW_CLOCKS);
+            }
+            if command.contains("ECC,ROW") || command.contains("REMAPPER,ECC") {
+                assert_eq!(command, SHOW_MEMORY_ERRORS);
+            }
+            if command.contains("killed process") {
+                assert_eq!(command, SHOW_MEMORY_KILLS);
+            }
+        }
+    }
+}

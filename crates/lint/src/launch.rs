@@ -7,6 +7,7 @@ pub(crate) mod release;
 mod shell;
 mod variables;
 
+use ringleader_knowledge::program::{self, Role};
 use ringleader_knowledge::version::NcclVersion;
 
 use crate::finding::{Finding, Place, Related};
@@ -218,11 +219,11 @@ impl Command {
 
     /// Whether the command starts this program, also as what another program starts.
     pub(crate) fn starts(&self, program: &str) -> bool {
-        self.words.iter().any(|word| word.rsplit('/').next() == Some(program))
-            || (program == "torchrun"
-                && self.words.iter().any(|word| {
-                    matches!(word.as_str(), "torch.distributed.run" | "torch.distributed.launch")
-                }))
+        let is_it = |word: &String| {
+            word.rsplit('/').next() == Some(program)
+                || program::launcher_as(Role::Elastic, word) == Some(program)
+        };
+        self.words.iter().any(is_it)
     }
 
     /// The value of an option, with `-` and `_` alike.

@@ -85,7 +85,43 @@ impl VerbsPort<'_> {
     }
 }
 
+/// A network interface with its address: `[0]eth0:192.0.2.2<0>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Socket<'a> {
+    /// `eth0`.
+    pub interface: &'a str,
+    /// `192.0.2.2`, as printed.
+    pub address: &'a str,
+}
+
+impl<'a> Socket<'a> {
+    /// None if the word names no interface.
+    fn parse(word: &'a str) -> Option<Self> {
+        let word =
+            word.strip_prefix('[').and_then(|rest| rest.split_once(']')).map_or(word, |(_, rest)| rest);
+        let (interface, rest) = word.split_once(':')?;
+        let address = rest.split('<').next().unwrap_or_default();
+        interface.bytes().any(|b| b.is_ascii_alphabetic()).then_some(Self { interface, address })
+    }
+
+    /// Whether the address is of IPv4's loopback.
+    pub fn is_loopback(&self) -> bool {
+        self.address.starts_with("127.") || self.address.contains(":127.")
+    }
+}
+
 impl NcclProcess {
+    /// The interface of the bootstrap.
+    pub fn meets_at(&self) -> Option<Socket<'_>> {
+        Socket::parse(self.bootstrap.as_deref()?.trim())
+    }
+
+    /// The interfaces of `socket_devices`.
+    pub fn sockets(&self) -> impl Iterator<Item = Socket<'_>> {
+        let devices = self.socket_devices.as_deref().unwrap_or_default();
+        devices.split_whitespace().filter_map(Socket::parse)
+    }
+
     /// The ports of `ib_devices`.
     pub fn verbs_ports(&self) -> impl Iterator<Item = VerbsPort<'_>> {
         let list = self.ib_devices.as_deref().unwrap_or_default();
@@ -278,4 +314,26 @@ pub struct HostPid {
     pub host: Host,
     /// Process.
     pub pid: Pid,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NcclProcess, Socket};
+
+    #[test]
+    fn sockets_of_a_process() {
+        let process = |bootstrap: &str, devices: &str| NcclProcess {
+            bootstrap: Some(bootstrap.into()),
+            socket_devices: Some(devices.into()),
+            ..NcclProcess::default()
+        };
+        let of = process("eth0:192.0.2.2<0>", "[0]bond0:192.168.42.7<0> [1]bond0.2973:10.0.106.189<0> [2]");
+        assert_eq!(of.meets_at(), Some(Socket { interface: "eth0", address: "192.0.2.2" }));
+        let names: Vec<_> = of.sockets().map(|s| (s.interface, s.address)).collect();
+        assert_eq!(names, [("bond0", "192.168.42.7"), ("bond0.2973", "10.0.106.189")]);
+        // NCCL 2.4 to 2.7 number the one interface of the bootstrap.
+        let of = process("[0]lo:127.0.0.1<0>", "");
+        assert!(of.meets_at().is_some_and(|s| s.interface == "lo" && s.is_loopback()));
+        assert_eq!(process("", "").meets_at(), None);
+    }
 }

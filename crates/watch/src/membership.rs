@@ -4,7 +4,6 @@
 //! [`jobs`] says which writers of rings belong to one job, [`ranks`] which of the processes that carry a rank's variables
 //! compute, [`attempts`] which of several processes of one rank is the present one, and [`above`] what starts ranks and is none.
 
-pub mod above;
 pub mod attempts;
 pub mod jobs;
 pub mod ranks;

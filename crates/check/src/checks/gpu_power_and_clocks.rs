@@ -17,6 +17,7 @@
 //!
 //! NVML API, clocks event reasons; NVIDIA, GPU debug guidelines.
 
+use ringleader_knowledge::remedy;
 use ringleader_model::{ClockReasons, median};
 use ringleader_node::{Gpu, Gpus};
 
@@ -81,7 +82,7 @@ fn run(view: &View<'_>) -> Answer {
         .advise(
             Impact::Harmless,
             "watch clocks, power and throttle reasons under load",
-            Some("nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE".to_owned()),
+            Some(remedy::SHOW_CLOCKS.to_owned()),
         )
         .advise(
             Impact::Disruptive,

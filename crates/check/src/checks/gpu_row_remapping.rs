@@ -16,6 +16,7 @@
 //!
 //! NVIDIA, GPU Memory Error Management, row remapping; NVML API, nvmlDeviceGetRemappedRows.
 
+use ringleader_knowledge::remedy;
 use ringleader_node::Rows;
 
 use crate::answer::{Answer, Impact, ValueKind, Verdict};
@@ -84,7 +85,7 @@ fn run(view: &View<'_>) -> Answer {
     let answer = answer.advise(
         Impact::Harmless,
         "read the state of row remapping",
-        Some("nvidia-smi -q -d ROW_REMAPPER,ECC".to_owned()),
+        Some(remedy::SHOW_MEMORY_ERRORS.to_owned()),
     );
     if pending {
         return answer.advise(

@@ -15,6 +15,7 @@
 //!
 //! NVML API, nvmlDeviceGetTemperature, nvmlDeviceGetMarginTemperature, NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT.
 
+use ringleader_knowledge::remedy;
 use ringleader_model::median;
 use ringleader_node::{Gpu, Gpus};
 
@@ -67,7 +68,7 @@ fn run(view: &View<'_>) -> Answer {
         .advise(
             Impact::Harmless,
             "watch temperatures and clocks under load",
-            Some("nvidia-smi -q -d TEMPERATURE,PERFORMANCE,CLOCK".to_owned()),
+            Some(remedy::SHOW_CLOCKS.to_owned()),
         )
         .advise(
             Impact::Disruptive,

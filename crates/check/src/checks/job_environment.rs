@@ -71,7 +71,7 @@ fn run(view: &View<'_>) -> Answer {
     // Ranks of one launcher with different meeting points never meet.
     for job in crate::jobs::by_launcher(jobs)
         .iter()
-        .filter(|job| job.launcher.is_some_and(|l| l.launcher() == Some("torchrun")))
+        .filter(|job| job.launcher.and_then(crate::jobs::launcher) == Some("torchrun"))
     {
         for key in OF_LAUNCHER {
             differs(&job.ranks, key, Verdict::Fail, &mut items);

@@ -128,7 +128,7 @@ fn judge<'a>(
     // Rank 0, the processes above it (torchrun's agent runs the store), and their children.
     let mut own: BTreeSet<u32> = ranks.iter().map(|rank| rank.pid).collect();
     if let Some(first) = tree.get(first.pid) {
-        own.extend(tree.above(first).into_iter().filter(|p| !p.is_reaper()).map(|p| p.pid));
+        own.extend(tree.above(first).into_iter().filter(|p| !crate::jobs::is_reaper(p)).map(|p| p.pid));
     }
     let is_own = |pid: u32| {
         own.contains(&pid)

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
+use ringleader_knowledge::program;
 use ringleader_node::{Cgroup, HANGS, Jobs, Process, is_hang};
 
 use crate::kin::{Job, Kin};
@@ -318,12 +319,8 @@ impl<'a> Walk<'a> {
 
     fn is_launcher(&self, pid: u32) -> bool {
         let Some(stat) = self.stats.get(&pid) else { return false };
-        let process = Process {
-            command: stat.command.clone(),
-            arguments: if stat.state == "D" { Vec::new() } else { self.arguments(pid, stat) },
-            ..Process::default()
-        };
-        process.launcher().is_some()
+        let arguments = if stat.state == "D" { Vec::new() } else { self.arguments(pid, stat) };
+        program::launcher(&stat.command, &arguments).is_some()
     }
 
     fn arguments(&self, pid: u32, stat: &Stat) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use ringleader_knowledge::program;
 use ringleader_node::{Segment, Shm};
 
 use crate::procfs;
@@ -102,7 +103,7 @@ impl Holders {
 /// Some sandboxes shield pid 1 even from root. An init is no rank; only where pid 1 is Python itself it may be one.
 fn is_bare_init(process: &Path, pid: u32) -> bool {
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-    pid == 1 && !name.is_empty() && !["python", "pt_", "torchrun"].iter().any(|head| name.starts_with(head))
+    pid == 1 && !name.is_empty() && !program::runs_first(name.trim_end())
 }
 
 /// Who maps or has open which file of `folder`, which is on `device`.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::program::{is_beside, trains};
 use ringleader_knowledge::signal::{SIGKILL, is_exit_by};
+use ringleader_knowledge::wording;
 use ringleader_knowledge::xid::Kills;
 use ringleader_model::{
     Case, Culprit, Evidence, Fact, Host, KernelCoverage, KernelEvent, KernelEventKind, Observation,
@@ -264,7 +265,7 @@ impl<'r> Join<'r> {
         let mut named = BTreeMap::new();
         for observation in &case.observations {
             if matches!(observation.fact, Fact::Torch(_)) {
-                for pid in pids_in(&observation.text) {
+                for pid in wording::pids(&observation.text) {
                     named.entry(pid).or_insert_with(|| observation.who.clone());
                 }
             }
@@ -583,28 +584,6 @@ fn add_own(
     }
 }
 
-/// Process ids that a statement names in words: `(pid 123)`, `(pid(s) 123, 124)`, `pid: 123`.
-fn pids_in(text: &str) -> Vec<Pid> {
-    let mut pids = Vec::new();
-    for key in ["(pid ", "pid(s) ", "pid: ", "pid="] {
-        for (at, _) in text.match_indices(key).take(8) {
-            let rest = text.get(at + key.len()..).unwrap_or_default();
-            for word in rest.split([',', ' ']).take(8) {
-                let digits: String = word.chars().take_while(char::is_ascii_digit).collect();
-                match digits.parse() {
-                    Ok(number) => pids.push(Pid(number)),
-                    Err(_) if word.is_empty() => {}
-                    Err(_) => break,
-                }
-                if digits.len() < word.len() {
-                    break;
-                }
-            }
-        }
-    }
-    pids
-}
-
 /// Whether the GPU stops the process for what that did itself.
 fn ends_its_process(kind: &KernelEventKind) -> bool {
     let KernelEventKind::Xid(xid) = kind else { return false };
@@ -670,17 +649,4 @@ fn is_of_gpu(kind: &KernelEventKind) -> bool {
 
 fn gpu_of(event: &KernelEvent) -> Option<PciAddress> {
     event.device.filter(|_| is_of_gpu(&event.kind))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processes_are_found_in_words() {
-        let pids = |text| pids_in(text).iter().map(|p| p.0).collect::<Vec<_>>();
-        assert_eq!(pids("DataLoader worker (pid(s) 12, 13) exited unexpectedly"), [12, 13]);
-        assert_eq!(pids("DataLoader worker (pid 4711) is killed by signal: Killed."), [4711]);
-        assert_eq!(pids("rapid 12"), Vec::<u32>::new());
-    }
 }

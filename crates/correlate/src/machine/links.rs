@@ -38,10 +38,8 @@ impl Used {
             _ => None,
         });
         for process in logs.flat_map(|log| &log.processes) {
-            // `eth0:192.0.2.2<0>`, `[0]eth0:192.0.2.2<0> [1]…`
-            for text in [&process.bootstrap, &process.socket_devices].into_iter().flatten() {
-                used.interfaces.extend(names(text));
-            }
+            let sockets = process.meets_at().into_iter().chain(process.sockets());
+            used.interfaces.extend(sockets.map(|socket| socket.interface.to_owned()));
             used.devices.extend(process.verbs_ports().map(|port| port.device.to_owned()));
             used.has_roce |= process.verbs_ports().any(|port| port.is_roce());
         }
@@ -72,15 +70,6 @@ impl Used {
     fn is_empty(&self) -> bool {
         self.interfaces.is_empty() && self.devices.is_empty()
     }
-}
-
-/// Words before a colon, the number in brackets left away.
-fn names(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.split_ascii_whitespace().filter_map(|word| {
-        let word = word.rsplit(']').next().unwrap_or(word);
-        let (name, _) = word.split_once(':')?;
-        (!name.is_empty() && name.bytes().any(|b| b.is_ascii_alphabetic())).then(|| name.to_owned())
-    })
 }
 
 /// A link that went down in mid-run.
@@ -221,17 +210,4 @@ pub fn up_before_failure(downs: &[&Down<'_, '_>], failure: &Failure) -> Option<U
     let (gap, is_start) = gaps?.into_iter().min()?;
     let up = if is_start { Up::BeforeStart } else { Up::BeforeEnd };
     (gap >= SURVIVES_NS).then_some(up)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_interfaces_and_devices() {
-        let of = |text| names(text).collect::<Vec<_>>();
-        assert_eq!(of("eth0:192.0.2.2<0>"), ["eth0"]);
-        assert_eq!(of("[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]"), ["mlx5_0", "mlx5_1"]);
-        assert_eq!(of("[0]ens1f0:10.0.0.1<0> [1]ens1f1:10.0.1.1<0>"), ["ens1f0", "ens1f1"]);
-    }
 }

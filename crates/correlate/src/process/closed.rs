@@ -121,8 +121,7 @@ fn member<'r>(roster: &'r Roster, peer: &str) -> Option<&'r Member> {
     if peer.is_empty() {
         return None;
     }
-    let address = peer.split('<').next().unwrap_or(peer).trim_matches(['[', ']']);
-    let host = address.split(':').next().unwrap_or(address);
+    let (address, host) = wording::peer(peer);
     let is_it = |m: &&Member| {
         m.address.as_deref().is_some_and(|a| a == address || a == host)
             || m.host.as_deref().is_some_and(|own| same_host(own, host))
@@ -130,4 +129,28 @@ fn member<'r>(roster: &'r Roster, peer: &str) -> Option<&'r Member> {
     let mut found = roster.members.iter().filter(is_it);
     let one = found.next()?;
     found.next().is_none().then_some(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{Host, Rank};
+
+    use super::member;
+    use crate::who::roster::{Member, Roster};
+
+    #[test]
+    fn peers_are_members_by_address_or_host() {
+        let of = |rank: u32, address: &str, host: &str| Member {
+            rank: Some(Rank(rank)),
+            address: Some(Host::from(address)),
+            host: Some(Host::from(host)),
+            ..Member::default()
+        };
+        let mut roster = Roster::default();
+        roster.members.extend([of(0, "10.0.0.1", "n0"), of(1, "10.0.0.2", "n1")]);
+        for peer in ["10.0.0.2<41234>", "[10.0.0.2]:41234", "n1.cluster<41234>", "n1"] {
+            assert_eq!(member(&roster, peer).and_then(|m| m.rank), Some(Rank(1)), "{peer}");
+        }
+        assert!(member(&roster, "").is_none() && member(&roster, "[10.0.0.3]:41234").is_none());
+    }
 }

@@ -8,6 +8,7 @@
 //! If the message table knows which cause the message states, the abort is a consequence of that cause.
 
 use ringleader_knowledge::message::{self, Role, Row};
+use ringleader_knowledge::wording;
 use ringleader_model::{Case, Cause, Evidence, Fact, Observation, Rank, SourceKind, TorchEvent};
 
 use crate::who::roster::Roster;
@@ -46,7 +47,7 @@ fn one(mut all: impl Iterator<Item = Option<Thrown>>) -> Option<Thrown> {
 
 fn message_of(observation: &Observation) -> Option<&str> {
     let Fact::Torch(TorchEvent::Crash { reason, .. }) = &observation.fact else { return None };
-    reason.split_once("what():").map(|(_, text)| text.trim())
+    wording::thrown(reason)
 }
 
 fn read(observation: &Observation, text: &str) -> Option<Thrown> {

@@ -13,7 +13,7 @@ use ringleader_knowledge::program::is_launch;
 use ringleader_model::address::{is_loopback_name, same_host};
 use ringleader_model::{
     Case, Culprit, Fact, Host, LocalRank, NcclLog, Observation, PciAddress, Pid, Rank, RasReport, RingRecord,
-    StoreEvent, TorchEvent, WatchEvent, Who,
+    Socket, StoreEvent, TorchEvent, WatchEvent, Who,
 };
 
 /// One process of the job.
@@ -580,7 +580,7 @@ impl Roster {
             local_rank: process.who.local_rank,
             host: process.who.host.clone(),
             pid: process.who.pid,
-            address: process.bootstrap.as_deref().and_then(address_of).map(Host::from),
+            address: process.meets_at().and_then(address_of).map(Host::from),
             ..Member::default()
         });
         let comms = log.comms.iter().filter_map(|comm| {
@@ -728,11 +728,9 @@ fn speakers(case: &Case) -> Vec<(Pid, Option<&Host>)> {
     found
 }
 
-/// `192.0.2.2` out of `eth0:192.0.2.2<0>`; the bracketed part of IPv6.
-fn address_of(bootstrap: &str) -> Option<&str> {
-    let (_, rest) = bootstrap.split_once(':')?;
-    let end = rest.find('<').unwrap_or(rest.len());
-    rest.get(..end).map(|a| a.trim_matches(|c| c == '[' || c == ']')).filter(|a| !a.is_empty())
+/// The address of an interface, that of IPv6 without brackets.
+fn address_of(socket: Socket<'_>) -> Option<&str> {
+    Some(socket.address.trim_matches(['[', ']'])).filter(|address| !address.is_empty())
 }
 
 /// No job is larger; a number beyond it is torn or made up, and must not cost memory.

@@ -96,16 +96,14 @@ impl<'a> Tools<'a> {
                 self.verbs.entry((port.device, port.port)).or_default().push(user);
             }
             let Some(first) = process.first else { continue };
-            let bootstrap =
-                process.bootstrap.as_deref().and_then(|b| b.split_once(':')).map(|(name, _)| name);
-            let sockets = process.socket_devices.as_deref().unwrap_or_default().split(']').skip(1);
-            let sockets = sockets.filter_map(|part| part.split_once(':')).map(|(name, _)| name.trim());
-            let names: BTreeSet<&str> = bootstrap.into_iter().chain(sockets).collect();
+            let sockets = process.meets_at().into_iter().chain(process.sockets());
+            let names: BTreeSet<&str> = sockets.map(|socket| socket.interface).collect();
             for name in names {
                 self.interfaces.entry(name).or_default().push((process, first));
             }
         }
     }
+
     /// What tools of the fabric and the network say, in source order.
     pub fn net(&self) -> impl Iterator<Item = (&'a Observation, &'a NetFact)> + use<'a> {
         self.case.observations.iter().filter_map(|o| match &o.fact {

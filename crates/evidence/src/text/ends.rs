@@ -9,16 +9,13 @@
 //! its end in a line below.
 
 use ringleader_knowledge::message::{Hole, Match, Process, Role};
-use ringleader_knowledge::signal;
+use ringleader_knowledge::{program, signal};
 use ringleader_model::{Fact, LocalRank, Pid, Rank, SourceKind, TorchEvent, Who};
 
 use crate::ground::{Line, Sink, host_of};
 
 /// Lines between the name of a process and its end.
 const MAX_BETWEEN: u32 = 4;
-/// Programs that start ranks.
-const LAUNCHERS: [&str; 9] =
-    ["srun", "mpirun", "mpiexec", "prterun", "torchrun", "accelerate", "deepspeed", "horovodrun", "jsrun"];
 /// Ranks of one line.
 const MAX_RANKS: usize = 64;
 
@@ -85,7 +82,8 @@ fn listed(text: &str) -> Vec<Who> {
 
 /// Whether the command of a line starts ranks and is none.
 fn runs_launcher(text: &str) -> bool {
-    text.split_whitespace().any(|word| LAUNCHERS.contains(&word.rsplit('/').next().unwrap_or(word)))
+    text.split_whitespace()
+        .any(|word| program::is(program::Role::Typed, word.rsplit('/').next().unwrap_or(word)))
 }
 
 fn push(line: &Line<'_>, who: Who, event: TorchEvent, text: &str, sink: &mut Sink<'_>) {

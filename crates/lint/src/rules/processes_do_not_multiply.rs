@@ -16,6 +16,7 @@
 //! # References
 //! PyTorch documentation, torchrun; Slurm, sbatch.
 
+use ringleader_knowledge::program::{self, Role};
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::{Command, Launch, Setting, Spot};
@@ -43,7 +44,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         let gpus = launch.directive(GPUS);
         let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]);
         let is_plain = |command: &&Command| {
-            let others = ["torchrun", "accelerate", "deepspeed", "apptainer", "singularity", "docker"];
+            let mut others = program::launchers(Role::Elastic).chain(program::named(Role::Contains));
             let is_python = |word: &str| matches!(word.rsplit('/').next(), Some("python" | "python3"));
             // `bash -c "python train.py"`; `python -c` is a helper, not the job.
             let script = command.option(&["c"]).unwrap_or_default();
@@ -55,7 +56,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             let text = command.words.join(" ");
             command.program() == "srun"
                 && (is_direct || is_wrapped)
-                && !others.iter().any(|program| text.contains(program) || command.starts(program))
+                && !others.any(|program| text.contains(program) || command.starts(program))
         };
         if let (Some((n_gpus, _)), Some((n_tasks, at))) = (gpus, tasks)
             && n_gpus > 1

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
+use ringleader_knowledge::wording;
 use ringleader_model::{Culprit, Fact, Finding, LocalRank, Observation, PciAddress, Rank};
 
 /// Utilisation of a GPU on which nothing runs, and of one on which a collective's kernel waits, percent.
@@ -51,18 +52,10 @@ pub(super) fn named(scene: &Scene<'_>, first: &Finding, spoke: BTreeSet<Rank>) -
     let n_ranks =
         known.last().map_or(0, |last| last.0.saturating_add(1)).max(scene.roster().world_size.unwrap_or(0));
     let is_one_machine = scene.roster().hosts().len() <= 1 && scene.machines().only_or_none();
-    let devices: BTreeSet<Rank> = first.evidence.iter().filter_map(|e| device(&e.text)).map(Rank).collect();
+    let devices: BTreeSet<Rank> =
+        first.evidence.iter().filter_map(|e| wording::full_device(&e.text)).map(Rank).collect();
     let is_rank = |rank: &Rank| rank.0 > 0 && rank.0 < n_ranks;
     (is_one_machine && devices.len() == 1 && devices.iter().all(is_rank)).then_some(devices)
-}
-
-/// `(GPU 2; 15.90 GiB total capacity`, `GPU 5 has a total capacity`.
-fn device(text: &str) -> Option<u32> {
-    let (_, rest) = text.split_once("out of memory")?;
-    let (_, rest) = rest.split_once("GPU ")?;
-    let n = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, rest) = rest.split_at_checked(n)?;
-    number.parse().ok().filter(|_| rest.starts_with(';') || rest.starts_with(" has a total"))
 }
 
 /// The rank of a GPU.

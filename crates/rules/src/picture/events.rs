@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_correlate::Scene;
 use ringleader_correlate::when::year::in_year;
 use ringleader_knowledge::message::Role;
+use ringleader_knowledge::wording;
 use ringleader_model::{
-    Date, Fact, FormWeight, Host, KernelEventKind, Observation, PicturedEvent, Rank, SourceId, Verdict,
+    Fact, FormWeight, Host, KernelEventKind, Observation, PicturedEvent, Rank, SourceId, Verdict,
 };
 
 use super::facts::span;
@@ -94,33 +95,8 @@ impl Times {
 
     fn of(&self, observation: &Observation) -> Option<i64> {
         let by_line = || self.by_line.get(&(observation.cite.source, observation.cite.line)).copied();
-        observation.at.map(in_year).or_else(by_line).or_else(|| glog(&observation.text))
+        observation.at.map(in_year).or_else(by_line).or_else(|| wording::glog_time(&observation.text))
     }
-}
-
-/// `E1120 08:21:34.879176503`, anywhere near the beginning of a line: ns from the beginning of the year.
-fn glog(line: &str) -> Option<i64> {
-    let head: &str = line.get(..96).unwrap_or(line);
-    head.match_indices(['I', 'W', 'E', 'F']).find_map(|(at, _)| {
-        let is_word = at > 0 && head.as_bytes().get(at - 1).is_some_and(u8::is_ascii_alphanumeric);
-        let rest = line.get(at + 1..).filter(|_| !is_word)?;
-        let (date, rest) = rest.split_once(' ')?;
-        let number = |text: &str| text.parse::<i64>().ok().filter(|n| *n >= 0);
-        let (month, day) = (number(date.get(..2)?)?, number(date.get(2..)?)?);
-        let is_date = date.len() == 4 && (1..=12).contains(&month) && (1..=31).contains(&day);
-        let stamp = rest.split(' ').next().filter(|_| is_date)?;
-        let (clock, part) = stamp.split_once('.').unwrap_or((stamp, "0"));
-        let mut parts = clock.split(':').map(number);
-        let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
-        let part: String =
-            part.chars().take_while(char::is_ascii_digit).chain("000000000".chars()).take(9).collect();
-        if hour >= 24 || minute >= 60 || second > 60 {
-            return None;
-        }
-        let days = Date { year: 1970, month, day }.days();
-        let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
-        Some(seconds * 1_000_000_000 + number(&part)?)
-    })
 }
 
 fn event(
@@ -136,29 +112,5 @@ fn event(
         text: observation.text.lines().next().unwrap_or_default().trim().chars().take(MAX_TEXT).collect(),
         cite: observation.cite,
         n_more,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::glog;
-
-    #[test]
-    fn stamps_without_a_year() {
-        let noon = |ms: i64| (323 * 86_400 + 12 * 3_600) * 1_000_000_000 + ms * 1_000_000;
-        assert_eq!(glog("[E1120 12:00:00.879000000 ProcessGroupNCCL.cpp:689] [Rank 3] x"), Some(noon(879)));
-        assert_eq!(glog("[rank3]:[W1120 12:00:00.5 Utils.hpp:1] x"), Some(noon(500)));
-        assert_eq!(glog("E1120 12:00:00 1330 torch/distributed/api.py:986] failed"), Some(noon(0)));
-        for other in [
-            "",
-            "INFO 12:00:00 x",
-            "Exception 1120 12:00:00",
-            "E9999 12:00:00 x",
-            "W1120 x",
-            "I20260809 14:02:12.110 x",
-            "I1120 9999999999999999:0:0 x",
-        ] {
-            assert_eq!(glog(other), None, "{other}");
-        }
     }
 }

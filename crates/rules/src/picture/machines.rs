@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
+use ringleader_knowledge::interface::is_virtual;
+use ringleader_knowledge::wording;
 use ringleader_model::{
     ClockReasons, Culprit, Fact, Finding, GpuPath, GpuRow, Host, Machine, MachineGpu, MachineNic, NetFact,
     PciAddress, Rank, Severity, Verdict,
@@ -191,7 +193,7 @@ fn faults(row: &GpuRow) -> Vec<String> {
     add(narrow, format!("PCIe x{} of x{}", lanes(row.pcie.width), lanes(row.pcie.width_max)));
     let action = row.recovery_action.as_deref().filter(|a| !matches!(*a, "None" | "N/A" | ""));
     add(action.is_some(), format!("the driver requests: {}", action.unwrap_or_default()));
-    let health = row.fabric_health.iter().find(|h| h.contains("nhealthy") || h.contains("egraded"));
+    let health = row.fabric_health.iter().find(|h| wording::is_ill_fabric(h));
     add(health.is_some(), format!("fabric: {}", health.map_or("", |h| &**h)));
     faults
 }
@@ -218,14 +220,6 @@ fn nic(fact: &NetFact) -> Option<MachineNic> {
         }),
         _ => None,
     }
-}
-
-/// Interfaces that carry no traffic between nodes.
-fn is_virtual(name: &str) -> bool {
-    name == "lo"
-        || ["docker", "veth", "br-", "virbr", "cali", "cni", "flannel", "tun"]
-            .iter()
-            .any(|p| name.starts_with(p))
 }
 
 fn join(known: &mut MachineNic, other: MachineNic) {

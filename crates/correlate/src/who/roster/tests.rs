@@ -2,14 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use ringleader_model::NcclProcess;
+
 use super::*;
 use crate::staging::Stage;
 
 #[test]
 fn address_is_taken_from_the_bootstrap_line() {
-    assert_eq!(address_of("eth0:192.0.2.2<0>"), Some("192.0.2.2"));
-    assert_eq!(address_of("ib0:[fe80::1]<0>"), Some("fe80::1"));
-    assert_eq!(address_of("eth0"), None);
+    let of = |bootstrap: &str| {
+        let process = NcclProcess { bootstrap: Some(bootstrap.into()), ..NcclProcess::default() };
+        process.meets_at().and_then(address_of).map(str::to_owned)
+    };
+    assert_eq!(of("eth0:192.0.2.2<0>").as_deref(), Some("192.0.2.2"));
+    assert_eq!(of("ib0:[fe80::1]<0>").as_deref(), Some("fe80::1"));
+    assert_eq!(of("eth0"), None);
 }
 
 #[test]

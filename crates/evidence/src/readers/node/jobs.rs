@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::program;
 use ringleader_model::{
     Environment, EnvironmentForm, Fact, Limit, LimitKind, LocalRank, MemoryGroup, NoteKind, PciAddress, Pick,
     PickedProcess, Pid, ProcessRow, ProcessTable, Rank, SecondLook, Setting, SystemFact, Who,
@@ -197,7 +198,10 @@ fn own(jobs: &Jobs, asked: &BTreeSet<u32>) -> BTreeSet<u32> {
         };
         process.ppid > 1 && ranks.iter().any(is_peer)
     };
-    let is_parent = |process: &Process| process.launcher().is_some() || process.is_wrapper();
+    let is_parent = |process: &Process| {
+        program::launcher(&process.command, &process.arguments).is_some()
+            || program::is(program::Role::Wraps, &process.command)
+    };
     let is_own = |process: &&Process| (is_below(process) && !is_parent(process)) || is_beside(process);
     jobs.processes.iter().filter(is_own).map(|p| p.pid).collect()
 }

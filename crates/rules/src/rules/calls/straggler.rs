@@ -28,6 +28,7 @@ mod sampled;
 mod watched;
 
 use rayon::prelude::*;
+use ringleader_knowledge::remedy;
 use ringleader_model::{
     Cause, Confidence, Evidence, Finding, FlightDump, FlightOp, Impact, Rank, Severity, SourceKind,
     SystemFact, Weight, median,
@@ -226,7 +227,7 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
         .advise_command(
             Impact::Harmless,
             "compare its GPU with the others: clocks, power, throttle reasons",
-            "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
+            remedy::SHOW_CLOCKS,
         )
         .advise(Impact::Harmless, "compare its data path and amount of work per step with its peers'")
         .build()

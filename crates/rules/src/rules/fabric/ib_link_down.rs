@@ -25,6 +25,7 @@
 //!
 //! NVIDIA/nccl src/transport/net_ib*; verbs ibv_get_async_event, IBV_EVENT_PORT_ERR.
 
+use ringleader_knowledge::remedy;
 use ringleader_model::{Cause, Impact, Severity};
 
 use crate::drafting::claims::Told;
@@ -64,7 +65,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise_command(
             Impact::Harmless,
             "check when the link changed",
-            "dmesg -T | grep -iE \"mlx5|link (is )?(down|up)\"",
+            remedy::SHOW_LINK_CHANGES,
         )
         .advise(Impact::Disruptive, "reseat or replace cable and transceiver; keep the node out of jobs until the counters stop increasing");
     found(draft)

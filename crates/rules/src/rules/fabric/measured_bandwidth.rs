@@ -26,6 +26,7 @@
 
 use std::collections::BTreeMap;
 
+use ringleader_knowledge::remedy;
 use ringleader_model::{
     BenchRun, Cause, Confidence, Culprit, Evidence, Finding, Impact, Observation, Severity, SourceKind,
     median,
@@ -133,7 +134,7 @@ fn against_rate(scene: &Scene<'_>) -> Option<Finding> {
         .culprits(run.hosts().first().map(|h| Culprit { host: Some((*h).clone()), ..Culprit::default() }))
         .evidence(slow.iter().take(4).map(|(o, run, figure, _)| measured(o, run, *figure)))
         .advise_command(Impact::Harmless, "check whether NVLink is up and used", "nvidia-smi topo -m; nvidia-smi nvlink -s; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH ./build/all_reduce_perf -b 8G -e 8G -g <number of GPUs>")
-        .advise_command(Impact::Harmless, "check the clocks and what limits them", "nvidia-smi -q -d CLOCK,PERFORMANCE")
+        .advise_command(Impact::Harmless, "check the clocks and what limits them", remedy::SHOW_CLOCKS)
         .build()
 }
 

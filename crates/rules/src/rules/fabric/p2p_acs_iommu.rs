@@ -25,6 +25,7 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Impact, KernelEventKind, PciAddress};
 
 use crate::drafting::claims::Told;
@@ -54,7 +55,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .collect();
     let seen = Seen::of(scene, |e| match &e.event.kind {
         KernelEventKind::IommuFault => {
-            e.event.device.is_some_and(|d| gpus.contains(&d)) || e.observation.text.contains("nvidia ")
+            e.event.device.is_some_and(|d| gpus.contains(&d))
+                || wording::names_nvidia_driver(&e.observation.text)
         }
         KernelEventKind::PcieError(error) => error.bits.iter().any(|b| &**b == "ACSViol"),
         _ => false,

@@ -13,18 +13,16 @@ const UP_NS: i64 = 60_000_000_000;
 
 /// Whether a failure of verbs shows two NICs between which there is no way: of two subnets, or of one host.
 pub(super) fn has_no_path(scene: &Scene<'_>, claim: &Claim<'_>) -> bool {
-    gid::pair(&claim.text).is_some_and(|(a, b)| gid::apart(a, b))
+    wording::gids(&claim.text).is_some_and(|(a, b)| gid::apart(a, b))
         || is_within_host(scene, claim) && !was_running(scene)
 }
 
 /// Whether the peer of a failed work request is on the host that reports it: `from peer 10.0.0.7<54800> with status=12`, where
 /// 10.0.0.7 is the reporter's own address. Then its NICs cannot reach each other, whatever the other hosts do.
 pub(super) fn is_within_host(scene: &Scene<'_>, claim: &Claim<'_>) -> bool {
-    let peer = claim.text.split_once("from peer ").and_then(|(_, rest)| rest.split(['<', ' ']).next());
-    let Some(peer) = peer.filter(|peer| !peer.is_empty()) else { return false };
+    let Some(peer) = wording::completion_peer(&claim.text) else { return false };
     let is_own = |process: &NcclProcess| {
-        let address = process.bootstrap.as_deref().and_then(|b| b.split_once(':')).map(|(_, rest)| rest);
-        let address = address.and_then(|rest| rest.split('<').next());
+        let address = process.meets_at().map(|socket| socket.address);
         process.who.host.is_some() && process.who.host == claim.who.host && address == Some(peer)
     };
     scene.case().observations.iter().any(|o| match &o.fact {

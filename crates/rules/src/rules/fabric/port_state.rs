@@ -26,6 +26,7 @@
 
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::remedy;
 use ringleader_model::{
     Cause, Confidence, Finding, Host, Impact, NetFact, Observation, RdmaPort, Severity, SourceKind, Weight,
     median, plain_word,
@@ -110,11 +111,7 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, up: &BTreeSet<Name<'_>>) -> Option<F
             "look at the port, its cable and the switch's end",
             plain_word(&port.device).map(|device| format!("ibstat {device}; mlxlink -d {device} -m -c")),
         )
-        .advise_command(
-            Impact::Harmless,
-            "check when it went down",
-            "dmesg -T | grep -iE \"mlx5|link (is )?(down|up)\"",
-        )
+        .advise_command(Impact::Harmless, "check when it went down", remedy::SHOW_LINK_CHANGES)
         .advise(
             Impact::Disruptive,
             "reseat or replace cable and transceiver; INIT means that no subnet manager answers",

@@ -24,6 +24,7 @@
 //!
 //! NVIDIA/nccl src/misc/ibvwrap.cc (GIDs printed since 2.24.3); user guide NCCL_CROSS_NIC.
 
+use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Confidence, Impact, Weight};
 
 use crate::drafting::claims::Told;
@@ -49,7 +50,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .chain(scene.claims().of(Cause::IbGidOrRoceConfig).filter(|c| has_no_path(scene, c)))
         .collect();
     let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
-    let pair = told.claims().iter().find_map(|c| gid::pair(&c.text));
+    let pair = told.claims().iter().find_map(|c| wording::gids(&c.text));
     let is_within = told.claims().iter().any(|c| is_within_host(scene, c));
     let title = match pair {
         _ if is_within => format!("{}: NICs of its own host do not reach each other", told.who()),

@@ -26,6 +26,7 @@
 //!
 //! CUDA runtime reference, enum cudaError. Code 214; NVIDIA GPU memory error management guide.
 
+use ringleader_knowledge::remedy;
 use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Cause, Impact};
 
@@ -85,7 +86,7 @@ fn advise(draft: crate::rule::Draft) -> crate::rule::Draft {
         .advise_command(
             Impact::Harmless,
             "read the error counters and the state of row remapping",
-            "nvidia-smi -q -d ECC,ROW_REMAPPER",
+            remedy::SHOW_MEMORY_ERRORS,
         )
         .advise(
             Impact::Disruptive,

@@ -25,6 +25,7 @@
 //!
 //! NVML reference, clocks event reasons; NVIDIA, GPU debug guidelines.
 
+use ringleader_knowledge::remedy;
 use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Category, Cause, ClockReasons, GpuRow, Impact, median};
 
@@ -86,7 +87,7 @@ fn advise(draft: Draft) -> Draft {
         .advise_command(
             Impact::Harmless,
             "watch clocks, power and temperatures of all GPUs of the node under load",
-            "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
+            remedy::SHOW_CLOCKS,
         )
         .advise(
             Impact::Disruptive,

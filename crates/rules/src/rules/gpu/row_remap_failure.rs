@@ -24,6 +24,7 @@
 //!
 //! NVIDIA, GPU memory error management, row remapping; Xid Catalog, 63, 64, 161.
 
+use ringleader_knowledge::remedy;
 use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Cause, GpuRow, Impact};
 
@@ -80,7 +81,7 @@ fn advise(draft: Draft) -> Draft {
         .advise_command(
             Impact::Harmless,
             "read the state of row remapping: a remapping failure is grounds for an RMA",
-            "nvidia-smi -q -d ROW_REMAPPER,ECC",
+            remedy::SHOW_MEMORY_ERRORS,
         )
         .advise(Impact::Disruptive, "take the node out and have the GPU replaced")
 }

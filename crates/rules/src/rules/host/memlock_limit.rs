@@ -23,6 +23,7 @@
 //!
 //! NVIDIA/nccl src/misc/ibvwrap.cc; user guide, troubleshooting, memory lock limit.
 
+use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Cite, Confidence, Evidence, Impact, LimitKind, NetFact, Severity, SourceKind};
 
 use crate::drafting::claims::Told;
@@ -84,8 +85,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 fn tried(scene: &Scene<'_>) -> Vec<Evidence> {
     let failed = scene.net().filter_map(|(o, fact)| match fact {
         NetFact::Perftest(test) => {
-            let (line, text) =
-                test.failure.as_ref().filter(|(_, t)| t.starts_with("Couldn't allocate MR"))?;
+            let (line, text) = test.failure.as_ref().filter(|(_, t)| wording::cannot_register_memory(t))?;
             Some(shown(o, Some(*line), SourceKind::Network, text.to_string()))
         }
         _ => None,

@@ -29,6 +29,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_knowledge::interface::is_of_host;
 use ringleader_model::{
     Cause, Cite, Confidence, Finding, Host, Impact, Interface, NcclProcess, NetFact, Observation, Severity,
     SourceKind, Weight, plain_word,
@@ -93,7 +94,7 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, all: &[Seen<'_>]) -> Option<Finding>
     }
     let failed = scene.has_failed() && seen.host.is_some();
     // A bridge of containers or virtual machines has no link of its own: NCCL should not use it.
-    let is_local = wrong_interface::is_local_only(&interface.name);
+    let is_local = is_of_host(&interface.name);
     let cause = if is_local { Cause::WrongInterface } else { Cause::NetworkLinkDown };
     let what = if is_local { "leads to no other host" } else { "has no link" };
     let title = format!("{}{}, which NCCL uses, {what}", interface.name, of(seen.host.as_ref()));

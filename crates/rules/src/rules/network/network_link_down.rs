@@ -18,6 +18,7 @@
 //! # References
 //! NCCL log grammar; connect(2): ENETUNREACH, ENETDOWN.
 
+use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Confidence, Impact, RankSet, Weight};
 
 use crate::drafting;
@@ -33,9 +34,6 @@ pub(in crate::rules) static RULE: Rule = Rule {
     doc: include_str!("network_link_down.rs"),
     check,
 };
-
-/// What connect(2) says when the own host has no way out.
-const NO_WAY_OUT: [&str; 2] = ["Network is unreachable", "Network is down"];
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
@@ -54,7 +52,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             let lines: Vec<_> = log
                 .messages
                 .iter()
-                .filter(|m| m.process as usize == at && NO_WAY_OUT.iter().any(|t| m.text.contains(t)))
+                .filter(|m| m.process as usize == at && wording::has_no_way_out(&m.text))
                 .map(|message| NcclLine { message, process: Some(process) })
                 .collect();
             let Some(first) = lines.first() else { continue };

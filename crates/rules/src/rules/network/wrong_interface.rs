@@ -26,12 +26,13 @@
 //! NVIDIA/nccl src/bootstrap.cc, src/misc/socket.cc; gloo transport/tcp/device.cc; pytorch/pytorch
 //! torch/csrc/distributed/c10d/ProcessGroupGloo.cpp.
 
-use ringleader_knowledge::wording::{self, OnLoopback};
 use std::collections::BTreeSet;
 
+use ringleader_knowledge::interface::is_of_host;
+use ringleader_knowledge::wording::{self, OnLoopback};
 use ringleader_model::{
-    Cause, Confidence, Culprit, Evidence, Finding, GlooEvent, Impact, NcclMessage, NcclProcess, SourceKind,
-    TorchEvent, Weight,
+    Cause, Confidence, Culprit, Evidence, Finding, GlooEvent, Impact, NcclMessage, NcclProcess, Socket,
+    SourceKind, TorchEvent, Weight,
 };
 
 use crate::drafting::claims::Told;
@@ -47,14 +48,6 @@ pub(in crate::rules) static RULE: Rule = Rule {
     doc: include_str!("wrong_interface.rs"),
     check,
 };
-
-/// Prefixes of interfaces that lead nowhere beyond the host.
-const LOCAL_ONLY: [&str; 8] = ["docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "podman"];
-
-/// Whether an interface of this name, or of the name before a colon, leads nowhere beyond the host.
-pub(super) fn is_local_only(name: &str) -> bool {
-    name.split(':').next() == Some("lo") || LOCAL_ONLY.iter().any(|prefix| name.starts_with(prefix))
-}
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
@@ -117,7 +110,7 @@ fn gloo_on_loopback(scene: &Scene<'_>) -> Option<Finding> {
     let mut failed: Vec<(Statement<'_>, OnLoopback)> = failed.collect();
     if failed.is_empty() && !fall_backs.is_empty() {
         // Whoever fell back offers its loopback address; peers elsewhere fail on it without naming it.
-        let is_mesh = |s: &Statement<'_>| gloo_text(s).is_some_and(|t| t.contains("connectFullMesh failed"));
+        let is_mesh = |s: &Statement<'_>| gloo_text(s).is_some_and(wording::fails_to_mesh);
         failed = scene.statements().filter(is_mesh).map(|s| (s, OnLoopback { is_own_name: false })).collect();
     }
     if failed.is_empty() {
@@ -164,8 +157,10 @@ fn bootstrap_on_local_interface(scene: &Scene<'_>) -> Option<Finding> {
     let with_address: Vec<(&NcclProcess, &str)> =
         processes.iter().filter_map(|p| p.bootstrap.as_deref().map(|b| (*p, b))).collect();
     let n_hosts = with_address.iter().filter_map(|(p, _)| p.who.host.as_ref()).collect::<BTreeSet<_>>().len();
-    let local = |b: &str| is_local_only(b) || b.contains(":127.");
-    let odd: Vec<&(&NcclProcess, &str)> = with_address.iter().filter(|(_, b)| local(b)).collect();
+    let is_local = |p: &NcclProcess| {
+        p.meets_at().is_some_and(|socket| is_of_host(socket.interface) || socket.is_loopback())
+    };
+    let odd: Vec<&(&NcclProcess, &str)> = with_address.iter().filter(|(p, _)| is_local(p)).collect();
     if n_hosts < 2 || odd.is_empty() {
         return None;
     }
@@ -185,27 +180,18 @@ fn bootstrap_on_local_interface(scene: &Scene<'_>) -> Option<Finding> {
     advised(draft).build()
 }
 
-/// `bond0.2973` of `[0]bond0:192.168.42.7<0> [1]bond0.2973:10.0.106.189<0>`, with its address, for each of them.
-fn sockets(process: &NcclProcess) -> impl Iterator<Item = (&str, &str)> {
-    let devices = process.socket_devices.as_deref().unwrap_or_default();
-    devices.split_whitespace().filter_map(|device| {
-        let (name, address) = device.rsplit_once(']').map_or(device, |(_, rest)| rest).split_once(':')?;
-        Some((name, address.split('<').next()?))
-    })
-}
-
 /// One host offers an interface besides those of the others, and a peer on another host fails to connect to its address: a filter
 /// of names takes all interfaces that begin so.
 fn interface_of_one_host(scene: &Scene<'_>) -> Option<Finding> {
     let logs = || scene.nccl_logs().map(|(_, log)| log);
-    let processes = || logs().flat_map(|log| &log.processes).filter(|p| sockets(p).next().is_some());
-    for process in processes().filter(|p| p.who.host.is_some() && sockets(p).count() > 1) {
+    let processes = || logs().flat_map(|log| &log.processes).filter(|p| p.sockets().next().is_some());
+    for process in processes().filter(|p| p.who.host.is_some() && p.sockets().count() > 1) {
         let is_elsewhere =
             |other: &&NcclProcess| other.who.host.is_some() && other.who.host != process.who.host;
         let others: Vec<&NcclProcess> = processes().filter(is_elsewhere).collect();
-        for (name, address) in sockets(process) {
+        for Socket { interface: name, address } in process.sockets() {
             if others.is_empty()
-                || others.iter().any(|other| sockets(other).any(|(theirs, _)| theirs == name))
+                || others.iter().any(|other| other.sockets().any(|theirs| theirs.interface == name))
             {
                 continue;
             }

@@ -23,6 +23,7 @@
 //!
 //! pytorch/pytorch torch/utils/data/_utils/signal_handling.py.
 
+use ringleader_knowledge::remedy;
 use ringleader_model::{Cause, Impact};
 
 use crate::drafting::claims::Told;
@@ -48,7 +49,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise_command(
             Impact::Harmless,
             "check whether the kernel killed it for lack of memory",
-            "dmesg -T | grep -iE 'oom|killed process'; cat /sys/fs/cgroup/memory.events",
+            remedy::SHOW_MEMORY_KILLS_AND_LIMIT,
         )
         .advise(Impact::Harmless, "use fewer workers or a smaller prefetch factor, or ask for more memory")
         .build()

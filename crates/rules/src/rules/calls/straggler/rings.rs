@@ -1,5 +1,6 @@
 //! Lateness by the rings' kernel times.
 
+use ringleader_knowledge::remedy;
 use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, Severity, SourceKind, Weight};
 
 use super::{CLEAR_HABIT, CLEAR_LOST_SHARE, MIN_HABIT, MIN_LOST_SHARE, RULE};
@@ -92,7 +93,7 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
     .advise_command(
         Impact::Harmless,
         "compare its GPU with the others: clocks, power, throttle reasons",
-        "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
+        remedy::SHOW_CLOCKS,
     )
     .advise(Impact::Harmless, advice)
     .build()

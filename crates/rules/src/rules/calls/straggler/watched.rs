@@ -1,5 +1,6 @@
 //! A rank that is late, by the word of a watcher that saw all of its collectives.
 
+use ringleader_knowledge::remedy;
 use ringleader_model::{
     Cause, Confidence, Evidence, Fact, Finding, Impact, Severity, SourceKind, WatchEvent, Weight,
 };
@@ -30,7 +31,7 @@ pub(super) fn findings(scene: &Scene<'_>) -> Option<Finding> {
         .advise_command(
             Impact::Harmless,
             "compare its GPU with the others: clocks, power, throttle reasons",
-            "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE",
+            remedy::SHOW_CLOCKS,
         )
         .advise(Impact::Harmless, "compare its data path and its amount of work with its peers'")
         .build()
