@@ -2,6 +2,10 @@
 //!
 //! A reader never fails: what it cannot read becomes a [`Note`](ringleader_model::Note) with its place, and what came before stays. It opens
 //! no file: the caller hands it a stream, so that archives, bundles and standard input take the same path.
+//! It executes nothing: a pickle is data.
+//!
+//! Formats and their versions end here: a new version of a format changes nothing above. Readers borrow, intern and
+//! stream; dumps of one job share equal tables.
 
 mod archive;
 mod around;

@@ -1,6 +1,10 @@
 //! Expert knowledge as tables: compiled in from TOML (`data/`), each row with its source.
 //!
-//! `build.rs` generates static Rust from them, so the program parses nothing when it runs.
+//! `build.rs` generates static Rust from them, so the program parses nothing when it runs. It refuses an incomplete row,
+//! and `explain` finds a new row at once.
+//!
+//! Two tables are learnt, not written: [`likeness`] and [`weighing`]. [`wording`] holds the forms in which programs name
+//! ranks, GPUs and addresses, as code.
 
 mod blind;
 pub mod cause;

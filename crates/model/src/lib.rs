@@ -2,6 +2,9 @@
 //!
 //! This crate contains plain data and no input or output: no files, clocks, environment, network or processes,
 //! and no serialisation (the printed report has its own types, so these can change freely).
+//!
+//! Besides the types it holds what several crates need: host lists, civil dates, medians, addresses, and the
+//! walk over the citations of a fact.
 
 pub mod address;
 mod bench;

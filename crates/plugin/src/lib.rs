@@ -1,7 +1,7 @@
 //! NCCL's profiler plugin, which runs inside a user's job.
 //!
 //! NCCL opens `libringleader_nccl.so` (`NCCL_PROFILER_PLUGIN`), takes the newest `ncclProfiler_vN` that it knows, and
-//! calls it from its own threads. Each file in `abi` is one version of that interface and only translates; `core` holds
+//! calls it from its own threads. Each file in `abi` is one version of that interface (1 to 7) and only translates; `core` holds
 //! what all versions share; `guard` separates NCCL from everything here. Events are recorded in a file-backed ring
 //! (crate `ring`), which an agent reads while the job runs or after it died.
 //!

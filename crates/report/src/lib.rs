@@ -1,4 +1,5 @@
-//! The report. `json` holds its content as plain types and their schema; `text` and `markdown` show the same content.
+//! The report. `json` holds its content as plain types and their schema; `text`, `markdown` and `html` show the same types,
+//! so they cannot disagree.
 //!
 //! Pure, and nothing here concludes: a case and its verdict go in, words come out. Evidence is quoted through `quote`,
 //! since a log line may hold escape sequences that would act on the reader's terminal.

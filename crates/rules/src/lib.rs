@@ -1,9 +1,15 @@
 //! From a scene to a verdict: `ringleader_correlate` joins the evidence, `rules` state findings, `verdict` orders
 //! them.
 //!
-//! Everything here is a pure function of the case: the same case gives the same verdict. A rule neither calls another
-//! nor reads its findings; shared facts are in [`ringleader_correlate`], shared forms of findings in `drafting`; only
-//! [`verdict`] sees all findings.
+//! Everything here is a pure function of the case: the same case gives the same verdict. A rule neither runs another
+//! nor reads its findings; shared facts are in [`ringleader_correlate`], shared forms of findings in `drafting`.
+//! [`verdict`] collects all findings; `overcome`, `unexplained`, `weigh`, `settle`, `blame` and `picture` get them from
+//! it.
+//!
+//! How a program words a message belongs in `ringleader_knowledge::wording`, not in a rule. `waited_in_vain`,
+//! `loss_is_nan`, `wrong_interface` and `port_counters` still match words of their own.
+//! Two rules still use a function of another: `stuck_outside_collective` asks `unseen_collective` whether it explains a
+//! suspect, and `interface_state` takes the advice of `wrong_interface`.
 
 mod blame;
 mod drafting;

@@ -1,4 +1,4 @@
-//! Orders findings: cause before consequence. The only place that sees all of them.
+//! Orders findings: cause before consequence. No rule sees those of another; here all of them come together.
 //!
 //! Weight comes first: what a failing rank states or records prove beats what is derived, that beats a symptom, and an
 //! echo never comes before anything. Among equals the surer finding wins, then the earlier one, then the one that

@@ -1,4 +1,8 @@
 //! Tests of the whole: the program as users meet it, its report, and the rules of the repository.
+//!
+//! Small tests are beside their module, laws over random jobs in the crates that they are about (`rules::laws`: order of
+//! evidence, names of ranks, shift of clocks, healthy additions). Here `truth` asserts what each recorded case says of itself and
+//! keeps the table of rules and cases; `variants` and `forms` alter cases; `tidy` and `modules` check the repository.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod blamed;
