@@ -16,6 +16,7 @@ pub const NEEDLES: &[&str] = &[
     "bad addr", "bad fi", "not supp", "not respond", "unavail", "insuffi", "exhaus", "exceed", "invalid",
     "illegal", "term_", "time limit", "back-off", "backoff", "node_f", "nodenot", "notread", "mpi_ab", ": nan",
     "=nan ", "=nan,", "=nan)", "=nan}", "=nan\n", " nan ", " nan,", " nan\n", " nan|", " nan}", "nan or",
+    ":nan ", ":nan,", ":nan}", ":nan\n", ":nan|", ":inf ", ":inf\n", "\tnan\t", "\tnan\n", " nan\t",
     "'nan'", ": inf", "=inf ", "=inf,", "=inf\n", " inf ", "#wrong", "wrong ", "incorrect", "out of bou",
     "unrecov", "uncorr", "]:[e ", "host is d", "stale f", "not found", "unexpe", "missing", "does not exist",
     "enetu", "enetd", "enomem", "einval", "emfile", "eperm", "eacces", "enospc", "estale", " lost", " died",

@@ -87,6 +87,8 @@ fn failures_are_seen() {
     });
     sees("{'loss': nan, 'grad_norm': nan, 'epoch': 0.1}", |f| f.nan == Some("loss"));
     sees("step 812 loss nan lr 3e-4", |f| f.nan == Some("loss"));
+    sees("Step:413/1843  TotalLoss:nan  PostnetLoss:nan", |f| f.nan == Some("TotalLoss"));
+    sees("step 4\tloss\tnan", |f| f.nan == Some("loss"));
     sees("train_loss=inf, epoch=3", |f| f.nan == Some("train_loss"));
     sees("epoch 1 batch 80 loss nan", |f| f.nan == Some("loss"));
     sees("[04:32:11] (0) round 160 critic nan generator nan accuracy 0.50", |f| f.nan == Some("critic"));

@@ -442,7 +442,8 @@ pub(super) fn not_a_number(message: &str) -> Option<&str> {
             let start = key
                 .rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '/' | ' ')))
                 .map_or(0, |i| i + 1);
-            (start, key.len())
+            // Two blanks part a value from the next name.
+            (key.rfind("  ").map_or(start, |i| start.max(i + 2)), key.len())
         };
         let lower = head.to_ascii_lowercase();
         let is_metric = ["loss", "norm", "ppl", "perplexity", "grad", "acc", "score", "reward", "kl"]

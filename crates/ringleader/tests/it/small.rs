@@ -316,3 +316,14 @@ fn loaders_with_more_workers_than_processors() {
     assert_eq!(of(2), "data-loading-bound");
     assert_ne!(of(96), "data-loading-bound");
 }
+
+#[test]
+fn a_loss_that_is_nan_however_it_is_printed() {
+    let steps: String =
+        (1..40).map(|n| format!("Step:{n}/400  TotalLoss:2.{n}  8.1 it/s\n")).collect::<Vec<_>>().concat();
+    assert_eq!(cause(&[("job.log", &steps)]), "none");
+    for nan in ["TotalLoss:nan  GradNorm:nan", "loss:nan, lr:0.1", "\tloss\tnan\t"] {
+        let text = format!("{steps}{}", format!("Step:41/400  {nan}\n").repeat(12));
+        assert_ne!(cause(&[("job.log", &text)]), "none", "{nan}");
+    }
+}
