@@ -2,7 +2,8 @@
 //! as values.
 //!
 //! [`jobs`] says which writers of rings belong to one job, [`ranks`] which of the processes that carry a rank's variables
-//! compute, [`attempts`] which of several processes of one rank is the present one, and [`above`] what starts ranks and is none.
+//! compute, and [`attempts`] which of several processes of one rank is the present one. What starts ranks and is none is in
+//! `knowledge::program`.
 
 pub mod attempts;
 pub mod jobs;
