@@ -58,7 +58,7 @@ use self::child::Running;
 use self::events::Teller;
 use self::eye::Eye;
 use self::heard::is_unheard;
-use self::incident::{Judged, ToCollect, worse};
+use self::incident::{Judged, Last, ToCollect, worse};
 use self::late::Late;
 use self::named::named;
 use self::nan::Nan;
@@ -74,8 +74,6 @@ use crate::failure::Failure;
 const LAST_WAIT: Duration = Duration::from_secs(20);
 /// Interval between checks for a request to stop.
 const NAP: Duration = Duration::from_millis(25);
-/// What stalls within this of another stall belongs to it.
-const SAME_INCIDENT: Duration = Duration::from_secs(15);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
 /// A wait is told of at 15 s, and each time after twice as long.
@@ -328,7 +326,7 @@ struct Watch {
     told: Arc<AtomicBool>,
     n_under_way: u32,
     n_incidents: u32,
-    last_incident: Option<Instant>,
+    last_incident: Option<Last>,
     n_verdicts: u32,
     worst: Code,
     /// Communicators whose stall has been taken up.
@@ -454,7 +452,9 @@ impl Watch {
             What::Stall(stall) => {
                 let is_new = self.stalled.insert(stall.comm.clone());
                 // Communicators that stall together have one cause, and the evidence is of the whole job.
-                if is_analyser && !self.args.once && is_new && !self.is_fresh(SAME_INCIDENT) {
+                let is_same =
+                    self.last_incident.as_ref().is_some_and(|last| last.is_same(&self.eye.agent.rank_pids()));
+                if is_analyser && !self.args.once && is_new && !is_same {
                     let before = Duration::try_from_secs_f64(stall.after_s).unwrap_or_default();
                     let since = Instant::now().checked_sub(before).unwrap_or_else(Instant::now);
                     self.begin(format!("stall: {}", words::headline(stall)), Reason::Incident, since);
@@ -509,7 +509,7 @@ impl Watch {
 
     /// An incident began less than this ago.
     fn is_fresh(&self, limit: Duration) -> bool {
-        self.last_incident.is_some_and(|at| at.elapsed() < limit)
+        self.last_incident.as_ref().is_some_and(|last| last.is_fresh(limit))
     }
 
     fn wanted(&self, why: String) -> ToCollect {
@@ -526,7 +526,7 @@ impl Watch {
         // A job that computes NaN may stall as well.
         if !matches!(reason, Reason::NotFinite | Reason::Slow | Reason::Start) {
             self.n_incidents += 1;
-            self.last_incident = Some(Instant::now());
+            self.last_incident = Some(Last::new(self.eye.agent.rank_pids()));
         }
         self.n_under_way += 1;
         self.doing(Some("collecting evidence"));
