@@ -1,4 +1,3 @@
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -133,8 +132,13 @@ fn nobody_is_asked_for_answers_that_nobody_takes() {
 
 fn stub(folder: &Path, script: &str) -> Ssh {
     let program = folder.join("ssh");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Another test that starts a process at this moment would hand a file of ours, still open for writing, to its child, and such a
+    // file cannot be executed: so a child of ours makes the program.
+    let source = folder.join("ssh.txt");
+    std::fs::write(&source, format!("#!/bin/sh\n{script}\n")).unwrap();
+    let made = std::process::Command::new("install").arg("-m755").args([&source, &program]).status().unwrap();
+    assert!(made.success());
+    std::fs::remove_file(source).unwrap();
     Ssh { program, config: None, connect_timeout_secs: 5 }
 }
 
