@@ -330,7 +330,7 @@ impl Row {
         self.parts().map(part).collect()
     }
 
-    /// Parts of the lines below it that belong to the same message: within [`COVERED`] lines they state nothing of their own.
+    /// How lines below it begin that belong to the same message: within [`COVERED`] lines they state nothing of their own.
     pub fn covers(self) -> impl Iterator<Item = &'static str> {
         strings(self.data()[17])
     }

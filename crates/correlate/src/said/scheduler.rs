@@ -65,6 +65,10 @@ impl<'s, 'a> Schedulers<'s, 'a> {
         let mut widest = 0;
         for event in failed {
             let of = nodes(event);
+            // A column that is too narrow cuts the list: what is left of it names nobody.
+            if of.is_empty() {
+                continue;
+            }
             widest = widest.max(of.len());
             jobs.insert(job(event));
             common =
@@ -110,4 +114,51 @@ pub fn job(event: &SchedulerEvent) -> &str {
 /// The pod's name without its namespace.
 pub fn pod(event: &SchedulerEvent) -> &str {
     event.subject.rsplit('/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ringleader_model::{
+        Cite, Fact, Observation, Scheduler, SchedulerEvent, SchedulerKind, SourceId, SystemFact, Who,
+    };
+
+    use super::Schedulers;
+
+    fn common(jobs: &[(&str, SchedulerKind, &str)]) -> Option<String> {
+        let events: Vec<SchedulerEvent> = jobs
+            .iter()
+            .map(|(subject, kind, node)| SchedulerEvent {
+                scheduler: Scheduler::Slurm,
+                kind: *kind,
+                subject: (*subject).into(),
+                node: Some((*node).into()),
+                ..SchedulerEvent::default()
+            })
+            .collect();
+        let said = Observation {
+            cite: Cite { source: SourceId(0), line: 1, start: 0, end: 1 },
+            who: Who::default(),
+            at: None,
+            fact: Fact::System(Box::new(SystemFact::Scheduler(SchedulerEvent::default()))),
+            text: "".into(),
+        };
+        let all = Schedulers::new(events.iter().map(|event| (&said, event)), BTreeSet::new());
+        all.common_node().map(|host| host.to_string())
+    }
+
+    #[test]
+    fn the_node_that_all_failed_jobs_had() {
+        use SchedulerKind::{Completed, NodeFail, Running};
+        let wide = ("1871", NodeFail, "d[016-019]");
+        let other = ("1874", NodeFail, "d[017,020-021]");
+        assert_eq!(common(&[wide, other]).as_deref(), Some("d017"));
+        assert_eq!(common(&[wide, other, ("1", Running, "d[011-014]")]).as_deref(), Some("d017"));
+        // It works for others, is one of two, or a list was cut; and one failure shows nothing.
+        assert_eq!(common(&[wide, other, ("1", Completed, "d017")]), None);
+        assert_eq!(common(&[wide, ("1874", NodeFail, "d[016-017]")]), None);
+        assert_eq!(common(&[wide, other, ("9", NodeFail, "17-018,020-021]")]).as_deref(), Some("d017"));
+        assert_eq!(common(&[("1871", NodeFail, "d017")]), None);
+    }
 }

@@ -141,7 +141,8 @@ impl SaidReader {
     /// Whether the line belongs to a message of several lines that has begun above.
     fn is_covered(&self, number: u32, text: &str) -> bool {
         self.cover.is_some_and(|(head, row)| {
-            number.saturating_sub(head) <= message::COVERED && row.covers().any(|part| text.contains(part))
+            number.saturating_sub(head) <= message::COVERED
+                && row.covers().any(|part| text.trim_start().starts_with(part))
         })
     }
 

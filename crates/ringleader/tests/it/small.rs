@@ -291,6 +291,8 @@ libcuda.dylib: cannot open shared object file: No such file or directory
     let fails = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n";
     assert_eq!(cause(&[("job.log", fails)]), "container-config");
     assert_eq!(cause(&[("job.log", &format!("{tried}{}{fails}", "x\n".repeat(30)))]), "container-config");
+    // Right below it, too.
+    assert_ne!(cause(&[("job.log", &format!("{tried}{steps}{fails}"))]), "none");
 
     let fork = "\
 An MPI process has executed an operation involving a call to the
@@ -301,6 +303,8 @@ data corruption.  The use of fork() (or system() or other calls that
 create child processes) is strongly discouraged.
 ";
     assert_eq!(cause(&[("job.log", &format!("{fork}{steps}"))]), "none");
+    let corrupt = "ERROR: memory corruption on rank 3\n";
+    assert_ne!(cause(&[("job.log", &format!("{steps}{fork}{corrupt}"))]), "none");
 }
 
 #[test]

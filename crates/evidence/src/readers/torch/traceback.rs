@@ -104,11 +104,11 @@ impl Tracebacks {
 
     /// Streams whose traceback ended for now on the line before `number`.
     fn heads(&self, number: u32) -> impl Iterator<Item = (&Who, &Open)> {
-        let streams = if self.last + 1 == number { Some(self.streams.iter()) } else { None };
+        let streams = if number.checked_sub(1) == Some(self.last) { Some(self.streams.iter()) } else { None };
         streams.into_iter().flatten().flat_map(move |(who, opens)| {
             opens
                 .iter()
-                .filter(move |open| !open.tagged && open.last + 1 == number)
+                .filter(move |open| !open.tagged && number.checked_sub(1) == Some(open.last))
                 .map(move |open| (who, open))
         })
     }
