@@ -11,6 +11,7 @@ environment identifies them.
 """
 
 import argparse
+import glob
 import json
 import os
 import random
@@ -93,13 +94,14 @@ def free_port(taken=set()):
 
 
 class Run:
-    def __init__(self, fault, out, work, watch, share=0):
+    def __init__(self, fault, out, work, watch, share=0, rings=None):
         self.fault, self.job = fault, BY_NAME[fault.job]
         self.mark = f"{random.randrange(16**6):06x}"
         self.name = f"{fault.job}-{fault.name}"
         self.out = os.path.join(out, self.name)
         self.work = os.path.join(work, f"{self.job.project}-{self.mark}")
-        self.watch, self.share = watch, share
+        self.watch, self.share, self.rings = watch, share, rings
+        self.pids = []
         self.port = free_port()
         self.meta = {"job": fault.job, "fault": fault.name}
 
@@ -323,7 +325,9 @@ class Run:
                 changed = time.time()
             wants = set(fault.extra) & {"spy", "spy2", "stacks", "ps", "smi", "ras"}
             # Until the job is in full progress, silence means loading and compiling.
-            going = going or bool(ready.search(self.text()))
+            if not going and ready.search(self.text()):
+                going = True
+                self.pids = list(self.ranks().values())
             silent = now - changed if (going and (not fault.act or acted)) or now - self.began > 60 else 0
             if fault.end == "exit" and wants and not looked and silent > 16:
                 looked = True
@@ -344,6 +348,7 @@ class Run:
                 break
             time.sleep(0.4)
         self.meta["seconds"] = round(time.time() - self.began, 1)
+        self.keep_rings()
         self.end(gently=fault.end == "stopped")
         if "kept" not in self.meta:
             self.keep()
@@ -387,6 +392,14 @@ class Run:
         for name in ("holder", "store"):
             if hasattr(self, name):
                 getattr(self, name).close()
+
+    def keep_rings(self):
+        """Copies the plugin's rings of a slow or healthy job, which remain after its end: what `watch --replay` reads."""
+        if self.rings and self.fault.cause in ("straggler", "none"):
+            for pid in self.pids:
+                for path in glob.glob(os.path.join(self.rings, f"ring-{pid}-*")):
+                    os.makedirs(self.out + "/rings", exist_ok=True)
+                    shutil.copy(path, self.out + "/rings")
 
     def keep(self):
         """Copies the output and dumps of the job."""
@@ -441,6 +454,7 @@ def main():
     parser.add_argument("--stagger", type=float, default=0.6)
     parser.add_argument("--watch", help="a command for each job: gets the launcher's pid, as {} or at its end")
     parser.add_argument("--share", type=int, default=0, metavar="GPUS", help="more ranks than these GPUs: the ranks share them")
+    parser.add_argument("--rings", help="folder of the plugin's rings: those of slow and healthy jobs are kept")
     given = parser.parse_args()
     if given.check:
         for fault in FAULTS:
@@ -484,7 +498,7 @@ def main():
                     return
                 fault = queue.pop(0)
                 time.sleep(given.stagger)
-            Run(fault, given.out, given.work, given.watch, given.share).whole(deadline)
+            Run(fault, given.out, given.work, given.watch, given.share, given.rings).whole(deadline)
 
     threads = [threading.Thread(target=worker, daemon=True) for _ in range(given.at_once)]
     for thread in threads:
