@@ -1,6 +1,7 @@
 //! What one agent says of its ranks at one moment. Bounded: state in flight, not history.
 
 mod ring;
+mod seconds;
 
 pub use ring::from_ring;
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,9 @@ pub struct RankDigest {
     /// Its receives in the newest seconds; none where it has none, or their ends cannot be seen.
     #[serde(skip_serializing_if = "is_default")]
     pub receives: Option<ReceiveDigest>,
+    /// What its collectives did in the newest seconds, at most [`MAX_SECONDS`], oldest first.
+    #[serde(skip_serializing_if = "is_default")]
+    pub seconds: Vec<SecondDigest>,
     /// What the plugin's ring has lost so far, all kinds together.
     #[serde(skip_serializing_if = "is_default")]
     pub lost: u64,
@@ -92,6 +96,27 @@ pub struct RankDigest {
     #[serde(skip_serializing_if = "is_default")]
     pub tcp: Option<TcpDigest>,
 }
+
+/// What a rank's symmetric collectives, of all communicators, did in one second of its node's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SecondDigest {
+    /// Since 1970.
+    #[serde(rename = "s", skip_serializing_if = "is_default")]
+    pub second: i64,
+    /// Milliseconds of it in which one had been called and had not ended.
+    #[serde(rename = "o", skip_serializing_if = "is_default")]
+    pub open_ms: u32,
+    /// Milliseconds of it in which the kernel of one ran.
+    #[serde(rename = "r", skip_serializing_if = "is_default")]
+    pub ran_ms: u32,
+    /// How many ended in it.
+    #[serde(rename = "n", skip_serializing_if = "is_default")]
+    pub n: u32,
+}
+
+/// Seconds that a digest carries for each rank: agents speak more often.
+pub const MAX_SECONDS: usize = 6;
 
 /// A rank's receives from other ranks, of all communicators, in the newest seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

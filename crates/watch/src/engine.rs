@@ -4,6 +4,7 @@ mod picture;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::attendance::Attendance;
 use crate::digest::{Digest, OpDigest, ProcessState, SeenBy};
 use crate::event::{CommProgress, Event, Lag, MAX_COMMS, Shape, Slowest, Stall, Straggler, What, seconds};
 use crate::history::History;
@@ -100,8 +101,10 @@ pub struct Engine {
     past_stalls: Vec<(i64, ToldStall)>,
     /// When each wait is reported again, in seconds of its length.
     told_waiting: BTreeMap<(String, u64), f64>,
-    told_stragglers: BTreeMap<u32, (i64, Straggler)>,
+    /// By rank, and whether whole seconds of the job show it.
+    told_stragglers: BTreeMap<(u32, bool), (i64, Straggler)>,
     messages: Messages,
+    attendance: Attendance,
     slowest: Option<(i64, Slowest)>,
     /// The link that is slow by TCP's counts, and since when.
     slow_link: Option<(i64, SlowLink)>,
@@ -131,6 +134,7 @@ impl Engine {
             return;
         }
         self.messages.hear(&digest.ranks);
+        self.attendance.hear(&digest.ranks);
         for rank in &mut digest.ranks {
             for comm in rank.comms.iter_mut().filter(|c| !c.id.is_empty()) {
                 let recent = std::mem::take(&mut comm.recent);
@@ -352,6 +356,15 @@ impl Engine {
         }
         let comm = self.view.comms.iter().find(|comm| !comm.is_ended).map(|comm| comm.id.as_str());
         told.extend(self.messages.straggler(comm.unwrap_or_default()));
+        let absent = self.attendance.straggler(comm.unwrap_or_default());
+        if let Some(absent) = &absent {
+            // What holds over all communicators and seconds says more than single steps of one of them.
+            let is_host = absent.of == Lag::Host;
+            told.retain(|s| !is_host || s.of == Lag::Network);
+            if is_host || !told.iter().any(|s| s.persistent) {
+                told.push(absent.clone());
+            }
+        }
         // The same rank may be late in several communicators: the most costly one is reported.
         told.sort_by(|a, b| b.late_ms.total_cmp(&a.late_ms).then(a.comm.cmp(&b.comm)));
         let best = told.iter().find(|s| s.persistent).or(told.first());
@@ -362,7 +375,8 @@ impl Engine {
         self.slowest.take_if(|(at, _)| now_ns - *at > SLOWEST_NS);
         self.view.slowest = self.slowest.as_ref().map(|(_, s)| s.clone());
         for straggler in told.into_iter().take(MAX_TOLD) {
-            let old = self.told_stragglers.get(&straggler.rank);
+            let key = (straggler.rank, Some(&straggler) == absent.as_ref());
+            let old = self.told_stragglers.get(&key);
             let is_news = old.is_none_or(|(at, old)| {
                 now_ns - at >= STRAGGLER_NS
                     || (straggler.persistent && !old.persistent)
@@ -372,7 +386,7 @@ impl Engine {
                     || (old.of != straggler.of && straggler.confidence > old.confidence)
             });
             if is_news && self.told_stragglers.len() < MAX_STRAGGLERS {
-                self.told_stragglers.insert(straggler.rank, (now_ns, straggler.clone()));
+                self.told_stragglers.insert(key, (now_ns, straggler.clone()));
                 events.push(Event::new(now_ns, What::Straggler(straggler)));
             }
         }

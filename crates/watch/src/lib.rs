@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 pub mod answer;
+pub mod attendance;
 pub mod bandwidth;
 pub mod digest;
 pub mod engine;

@@ -41,6 +41,7 @@ pub fn from_ring(state: &State) -> RankDigest {
         seen_by: SeenBy::Ring,
         is_ended: state.process.is_ended,
         receives: receives(state),
+        seconds: super::seconds::seconds(state),
         comms: comms
             .into_iter()
             .map(|c| comm(state, c, records.get(&c.slot).map(Vec::as_slice).unwrap_or_default()))

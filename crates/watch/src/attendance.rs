@@ -1,0 +1,249 @@
+//! Who keeps the others waiting, second by second: a rank that calls its collectives later than the others, or whose GPU comes to
+//! them later.
+//!
+//! A rank that waits for others has a collective open. Where all ranks make the same collectives, the share of the time in which a
+//! rank has one open differs by what it waits for others. Neither steps nor single collectives need be known, so this also holds for
+//! loops of no fixed order. Kernels that run measure the same behind the GPU's queue; where jobs share GPUs, that depends on their turns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::digest::{ProcessState, RankDigest, SecondDigest};
+use crate::event::{Confidence, Lag, Straggler};
+
+/// Seconds that are remembered.
+const MEMORY: usize = 64;
+/// Nothing is said of fewer.
+const LEAST: usize = 24;
+/// The first ones, in which programs compile and warm up, are left out.
+const WARM_UP_S: i64 = 10;
+/// Ranks that are followed.
+const MAX_RANKS: usize = 4096;
+/// Share of the time that a rank's calls are missing while the others have called. On two H200 that 12 jobs shared, it was at most
+/// 0.03 in healthy jobs, and 0.13 to 0.36 in seven with a slow host (2026-11-30).
+const LATE_CALLS: f64 = 0.12;
+/// The same of kernels: healthy jobs on these GPUs reached 0.11.
+const LATE_KERNELS: f64 = 0.2;
+/// The mean over its own standard error.
+const SURE: f64 = 6.0;
+/// Share of the seconds in which it holds.
+const HABIT: f64 = 0.8;
+/// Of the others, the one that waits least waits by this share of the mean more than the late one.
+const ALONE: f64 = 0.5;
+/// Collectives of the ranks differ by this share at most: they make the same ones.
+const ALIKE: f64 = 0.1;
+
+/// What the ranks of a job did in the newest seconds.
+#[derive(Debug, Default)]
+pub struct Attendance {
+    seconds: BTreeMap<i64, BTreeMap<u32, SecondDigest>>,
+    /// The first second in which a collective ended.
+    since: Option<i64>,
+}
+
+/// A rank that the others wait for.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    rank: u32,
+    /// Share of the time that the others wait longer than it does.
+    cost: f64,
+    /// Share of the seconds in which they do.
+    habit: f64,
+    of: Lag,
+    /// Collectives in a second.
+    rate: f64,
+}
+
+impl Attendance {
+    /// Takes the newest words of one agent's ranks.
+    pub fn hear(&mut self, ranks: &[RankDigest]) {
+        let lives = |rank: &&RankDigest| !matches!(rank.process, ProcessState::Dead | ProcessState::Zombie);
+        for rank in ranks.iter().filter(lives) {
+            let number = rank.rank.or_else(|| rank.comms.iter().max_by_key(|comm| comm.size)?.rank);
+            let Some(number) = number else { continue };
+            for second in &rank.seconds {
+                self.take(number, *second);
+            }
+        }
+        while self.seconds.len() > MEMORY {
+            self.seconds.pop_first();
+        }
+    }
+
+    fn take(&mut self, rank: u32, second: SecondDigest) {
+        if second.n > 0 {
+            self.since = Some(self.since.map_or(second.second, |since| since.min(second.second)));
+        }
+        let is_old = self.seconds.len() >= MEMORY
+            && self.seconds.first_key_value().is_some_and(|(first, _)| second.second < *first);
+        let words = (!is_old).then(|| self.seconds.entry(second.second).or_default());
+        if let Some(words) = words.filter(|w| w.len() < MAX_RANKS) {
+            words.insert(rank, second);
+        }
+    }
+
+    /// The rank for which the others wait: because it calls late, or else because its GPU comes late.
+    pub fn straggler(&self, comm: &str) -> Option<Straggler> {
+        let ranks: BTreeSet<u32> = self.seconds.values().flat_map(BTreeMap::keys).copied().collect();
+        let since = self.since?.saturating_add(WARM_UP_S);
+        let whole: Vec<&BTreeMap<u32, SecondDigest>> =
+            self.seconds.range(since..).map(|(_, words)| words).filter(|w| w.len() == ranks.len()).collect();
+        if ranks.len() < 2 || !are_alike(&whole) {
+            return None;
+        }
+        // What began a moment ago shows in the newest ones.
+        let newest = whole.get(whole.len().checked_sub(LEAST)?..)?;
+        let by_calls = |of| awaited(of, |s| s.open_ms, LATE_CALLS).map(|found| (Lag::Host, found));
+        let by_kernels = |of| awaited(of, |s| s.ran_ms, LATE_KERNELS).map(|found| (Lag::Compute, found));
+        let (of, found) = by_calls(newest)
+            .or_else(|| by_calls(&whole))
+            .or_else(|| by_kernels(newest))
+            .or_else(|| by_kernels(&whole))?;
+        Some(told(Awaited { of, ..found }, comm))
+    }
+}
+
+/// All ranks make as many collectives.
+fn are_alike(whole: &[&BTreeMap<u32, SecondDigest>]) -> bool {
+    let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+    for (rank, second) in whole.iter().flat_map(|words| words.iter()) {
+        *sums.entry(*rank).or_default() += u64::from(second.n);
+    }
+    let (least, most) = (sums.values().min().copied(), sums.values().max().copied());
+    let Some((least, most)) = least.zip(most).filter(|(least, _)| *least > 0) else { return false };
+    (most - least) as f64 <= ALIKE * most as f64
+}
+
+/// The rank that waits less than the others, in nearly all of the seconds.
+fn awaited(
+    whole: &[&BTreeMap<u32, SecondDigest>],
+    of: impl Fn(&SecondDigest) -> u32,
+    least: f64,
+) -> Option<Awaited> {
+    let n = whole.len() as f64;
+    let mut sums: BTreeMap<u32, f64> = BTreeMap::new();
+    for (rank, second) in whole.iter().flat_map(|words| words.iter()) {
+        *sums.entry(*rank).or_default() += f64::from(of(second)) / 1e3;
+    }
+    let all: f64 = sums.values().sum();
+    let (rank, own) = sums.iter().min_by(|a, b| a.1.total_cmp(b.1))?;
+    let next = sums.iter().filter(|(other, _)| *other != rank).map(|(_, sum)| *sum).fold(f64::MAX, f64::min);
+    let n_others = (sums.len() - 1) as f64;
+    let cost = ((all - own) / n_others - own) / n;
+    if cost < least || next - own < ALONE * cost * n {
+        return None;
+    }
+    let excess = |words: &&BTreeMap<u32, SecondDigest>| {
+        let own = words.get(rank).map_or(0.0, |s| f64::from(of(s)) / 1e3);
+        let all: f64 = words.values().map(|s| f64::from(of(s)) / 1e3).sum();
+        (all - own) / n_others - own
+    };
+    let variance = whole.iter().map(|words| (excess(words) - cost).powi(2)).sum::<f64>() / n;
+    let habit = whole.iter().filter(|words| excess(words) > 0.0).count() as f64 / n;
+    if habit < HABIT || cost < SURE * (variance / n).sqrt() {
+        return None;
+    }
+    let n_ended: f64 = whole.iter().filter_map(|words| Some(f64::from(words.get(rank)?.n))).sum();
+    Some(Awaited { rank: *rank, cost, habit, of: Lag::Unknown, rate: n_ended / n })
+}
+
+fn told(found: Awaited, comm: &str) -> Straggler {
+    let (rank, percent) = (found.rank, found.cost * 100.0);
+    let text = match found.of {
+        Lag::Host => format!(
+            "for {percent:.0} % of the time the others have called a collective that rank {rank} has not: its program calls late"
+        ),
+        _ => format!(
+            "kernels of collectives run for {percent:.0} % of the time longer on the others than on rank {rank}: its GPU comes late"
+        ),
+    };
+    Straggler {
+        rank,
+        late_ms: found.cost * 1e3 / found.rate.max(f64::MIN_POSITIVE),
+        share: found.habit,
+        cost: Some(found.cost),
+        persistent: true,
+        of: found.of,
+        confidence: Confidence::High,
+        comm: comm.to_owned(),
+        peer: None,
+        text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Attendance, MEMORY, WARM_UP_S};
+    use crate::digest::SecondDigest;
+    use crate::event::Lag;
+
+    /// Ranks over this many seconds; how many milliseconds of each second their calls are open, and their kernels run.
+    fn heard(n_ranks: u32, n: i64, of: impl Fn(u32, i64) -> (u32, u32)) -> Attendance {
+        let mut attendance = Attendance::default();
+        for second in 0..n {
+            for rank in 0..n_ranks {
+                let (open_ms, ran_ms) = of(rank, second);
+                attendance.take(rank, SecondDigest { second, open_ms, ran_ms, n: 20 });
+            }
+            while attendance.seconds.len() > MEMORY {
+                attendance.seconds.pop_first();
+            }
+        }
+        attendance
+    }
+
+    fn noise(rank: u32, second: i64) -> u32 {
+        u32::try_from((second * 7 + i64::from(rank) * 13) % 11 * 10).unwrap()
+    }
+
+    #[test]
+    fn a_host_that_is_late() {
+        let job = heard(4, 60, |rank, s| (if rank == 2 { 500 } else { 700 } + noise(rank, s), 300));
+        let told = job.straggler("c").unwrap();
+        assert_eq!((told.rank, told.of, told.persistent), (2, Lag::Host, true));
+        assert!(told.cost.is_some_and(|cost| (0.15..0.25).contains(&cost)), "{told:?}");
+        // Too short; too little; in too few seconds.
+        let late = |rank: u32, by: u32| 700 - if rank == 1 { by } else { 0 };
+        assert!(heard(2, 20 + WARM_UP_S, |rank, _| (late(rank, 300), 300)).straggler("c").is_none());
+        assert!(heard(2, 60, |rank, s| (late(rank, 80) + noise(rank, s), 300)).straggler("c").is_none());
+        let rarely = |rank, s| if s % 2 == 0 { late(rank, 400) } else { 700 };
+        assert!(heard(2, 60, |rank, s| (rarely(rank, s), 300)).straggler("c").is_none());
+    }
+
+    #[test]
+    fn a_gpu_that_is_late() {
+        let job = heard(2, 60, |rank, s| (990, if rank == 0 { 100 } else { 350 } + noise(rank, s)));
+        assert_eq!(job.straggler("c").map(|s| (s.rank, s.of)), Some((0, Lag::Compute)));
+        let shared = heard(2, 60, |rank, s| (990, if rank == 0 { 100 } else { 210 } + noise(rank, s)));
+        assert!(shared.straggler("c").is_none());
+    }
+
+    #[test]
+    fn several_that_wait_little_and_ranks_with_parts_of_their_own() {
+        // Two of four wait for the other two.
+        let halves = heard(4, 60, |rank, s| (if rank < 2 { 400 } else { 900 } + noise(rank, s), 300));
+        assert!(halves.straggler("c").is_none());
+        // One makes twice as many collectives.
+        let mut parts = heard(2, 60, |rank, _| (if rank == 0 { 300 } else { 900 }, 300));
+        for words in parts.seconds.values_mut() {
+            words.entry(0).and_modify(|s| s.n = 40);
+        }
+        assert!(parts.straggler("c").is_none());
+    }
+
+    #[test]
+    fn a_pause_and_a_rank_that_is_silent() {
+        // Rank 0 evaluates for 20 s.
+        let pause = heard(2, 64, |rank, s| match (rank, s) {
+            (0, 30..50) => (0, 0),
+            (1, 30..50) => (1000, 1000),
+            _ => (500, 300),
+        });
+        assert!(pause.straggler("c").is_none());
+        let mut silent = heard(2, 60, |rank, _| (if rank == 1 { 200 } else { 700 }, 300));
+        for words in silent.seconds.values_mut() {
+            words.remove(&0);
+        }
+        assert!(silent.straggler("c").is_none());
+        assert!(Attendance::default().straggler("c").is_none());
+    }
+}
