@@ -109,6 +109,11 @@ fn glog(head: &str) -> Option<Level> {
                 return Some(level);
             }
         }
+        // TensorFlow and XLA: `2026-11-20 10:00:00.123456: E external/xla/…/rendezvous.cc:31] …`
+        let timed = at >= 8 && bytes.get(at - 2) == Some(&b':') && bytes.get(at - 3).is_some_and(u8::is_ascii_digit);
+        if timed && before == Some(b' ') && rest.first() == Some(&b' ') && names_source(rest) {
+            return Some(level);
+        }
         let ray = before == Some(b' ')
             && rest.first() == Some(&b' ')
             && rest.get(1).is_some_and(u8::is_ascii_digit);
@@ -117,6 +122,13 @@ fn glog(head: &str) -> Option<Level> {
         }
     }
     None
+}
+
+/// ` path/file.cc:31] …`
+fn names_source(rest: &[u8]) -> bool {
+    let word = rest.get(1..).unwrap_or_default();
+    let end = word.iter().position(|b| matches!(b, b' ' | b']')).unwrap_or(word.len());
+    word.get(end) == Some(&b']') && word.get(..end).is_some_and(|w| w.contains(&b'.') && w.contains(&b':'))
 }
 
 /// Words of letters with their positions.

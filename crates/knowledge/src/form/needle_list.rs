@@ -25,6 +25,8 @@ pub const NEEDLES: &[&str] = &[
     "blocked for", "packet loss", "is down", "tly down", "link down", "went down", "_timeou", "_err ", "_err(",
     "_err\n", "_err,", "_err:", "_err_", "_status_", "test ti",
     "err 0", " err ", "\nerr ", "[err]", "<err>", "| err", "[crit", "<crit", "| crit",
+    "0: e ", "1: e ", "2: e ", "3: e ", "4: e ", "5: e ", "6: e ", "7: e ", "8: e ", "9: e ",
+    "0: f ", "1: f ", "2: f ", "3: f ", "4: f ", "5: f ", "6: f ", "7: f ", "8: f ", "9: f ",
     "[e pr", "[e so", "[e tc", "[e nc", "[e cu", "[e re", "[e lo", "[e in",
     "[e un", "[e ut", "[e de", "[e fl", "[e gl", "[e ba", "[e st", "[e wo", "[e sy", "[e py", "[e ho", "[e th",
 ];

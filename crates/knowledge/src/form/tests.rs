@@ -10,6 +10,9 @@ fn failures_are_seen() {
         assert!(form.is_some_and(shows), "{line}: {form:?}");
     };
     sees("E1120 10:00:00.123456 4242 store.cc:12] peer is gone", |f| f.level == Some(Level::Error));
+    sees("2026-11-20 10:00:00.511020: E external/xla/xla/service/rendezvous.cc:31] something is odd", |f| {
+        f.level == Some(Level::Error)
+    });
     sees(
         "E0325 20:57:27.620000 2606 site-packages/torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -11) local_rank: 5 (pid: 2630) of binary: python",
         |f| f.exit == Some(-11),
