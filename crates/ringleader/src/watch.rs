@@ -451,6 +451,7 @@ impl Watch {
         match &event.what {
             What::Stall(stall) => {
                 let is_new = self.stalled.insert(stall.comm.clone());
+                self.spoken.stalled();
                 // Communicators that stall together have one cause, and the evidence is of the whole job.
                 let is_same =
                     self.last_incident.as_ref().is_some_and(|last| last.is_same(&self.eye.agent.rank_pids()));
@@ -472,8 +473,10 @@ impl Watch {
             }
             What::Waiting(_) => self.waited = Some(Instant::now()),
             What::Straggler(late) if late.is_worth_a_look() && is_analyser => {
-                self.late = Some(Late::seen(self.late, late));
-                self.eye.remember(late.clone());
+                let seen = self.late.insert(Late::seen(self.late, late));
+                if seen.is_of(late) {
+                    self.eye.remember(late.clone());
+                }
                 if late.persistent {
                     self.record(late.rank);
                 }
@@ -542,7 +545,7 @@ impl Watch {
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         let template = self.args.webhook_template.clone();
         let (spoken, hold) = (Arc::clone(&self.spoken), Duration::from_secs_f64(self.args.hold));
-        let n_recoveries = spoken.n_recoveries();
+        let (n_recoveries, n_stalls) = (spoken.n_recoveries(), spoken.n_stalls());
         thread::spawn(move || {
             let say = |what| {
                 // The watcher may have ended.
@@ -553,7 +556,9 @@ impl Watch {
                 let (bundle, failed) = incident::collect(&wanted, &folder)?;
                 if reason.is_a_question() {
                     let judged = incident::judge(std::slice::from_ref(&bundle))?;
-                    if !judged.answer.answers(reason) && !spoken.is_revised_by(&judged) {
+                    // A rank may be late because it comes to a stop: what is told of that then says more.
+                    let is_overtaken = matches!(reason, Reason::Slow) && spoken.n_stalls() > n_stalls;
+                    if is_overtaken || !judged.answer.answers(reason) && !spoken.is_revised_by(&judged) {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
                         return Ok::<_, Failure>(None);
@@ -653,7 +658,7 @@ impl Watch {
             }
             Word::Judged(judged) => {
                 self.n_verdicts += 1;
-                self.start.told();
+                self.start.told(judged.answer.worth());
                 if let Some(late) = self.late.as_mut().filter(|_| judged.answer.cause() == Cause::Straggler) {
                     late.told();
                 }
@@ -742,9 +747,9 @@ impl Watch {
         let was_seen = !self.eye.agent.never_seen();
         let is_slow_told = self.late.as_ref().is_some_and(Late::is_told);
         let has_waited = self.waited.is_some_and(|at| at.elapsed() < WAITED_FOR);
+        let than = if is_judged { self.spoken.best() } else { self.start.worth() };
         let reason = if is_judged {
             // What the ranks and their launcher say at their end may tell more than the stall did.
-            let than = self.spoken.best();
             let is_open = self.child.is_none() && than < SUREST || self.spoken.may_be_revised();
             is_open.then_some(Reason::Doubt { was_seen, has_waited, is_slow_told, than })
         } else if is_bad {
@@ -753,7 +758,7 @@ impl Watch {
             // Its exit code went to somebody else. Jobs that fail before their first communicator, and ranks that end
             // their communicators in order after an error, leave their words in logs alone.
             match &self.child {
-                None => Some(Reason::Doubt { was_seen, has_waited, is_slow_told, than: 0 }),
+                None => Some(Reason::Doubt { was_seen, has_waited, is_slow_told, than }),
                 Some(_) if self.n_verdicts > 0 => None,
                 Some(child) if nan::is_in(child.logs()) => Some(Reason::NotFinite),
                 Some(_) => self.late.filter(|_| !is_slow_told).map(|_| Reason::Slow),

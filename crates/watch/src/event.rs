@@ -192,6 +192,9 @@ pub struct Straggler {
     /// not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+    /// Seconds over which whole seconds of the job show it, whatever its collectives are; none where single collectives or steps do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_s: Option<u32>,
     /// In most of them.
     pub persistent: bool,
     /// Why.

@@ -70,6 +70,7 @@ impl SlowLink {
             late_ms: now_ms - best_ms,
             share: self.busy,
             cost: None,
+            over_s: None,
             persistent: true,
             of: Lag::Network,
             confidence: if is_clear { Confidence::High } else { Confidence::Medium },

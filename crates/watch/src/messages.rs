@@ -87,6 +87,7 @@ impl Messages {
             late_ms: ran / count,
             share: 1.0,
             cost: Some(cost),
+            over_s: None,
             persistent: true,
             of: Lag::Unknown,
             confidence: Confidence::High,

@@ -21,6 +21,8 @@ const APART: f64 = 0.1;
 const SURE: f64 = 3.0;
 /// The innermost place that holds this share of the difference is the one that is named.
 const NARROW: f64 = 0.8;
+/// A rank that works at one place in this share of its samples makes no steps: it pauses, or the others do.
+const STANDS: f64 = 0.95;
 /// Packages that start work on the GPU.
 const STARTERS: [&str; 6] = ["torch/", "jax/", "jaxlib/", "cupy/", "cupyx/", "tensorflow/"];
 
@@ -36,6 +38,8 @@ struct Sampled {
     /// In how many it worked below a line of the program, and the activity that most of them show.
     sites: BTreeMap<Site, u32>,
     doing: BTreeMap<Site, &'static str>,
+    /// Most samples with one and the same stack, of those in which it worked.
+    most: u32,
     evidence: Evidence,
 }
 
@@ -85,6 +89,9 @@ impl Samples {
         let mine = self.ranks.iter().find(|s| s.rank == rank && s.n >= LEAST)?;
         let peers = || self.ranks.iter().filter(|s| s.rank != rank && s.n >= LEAST);
         peers().next()?;
+        if mine.stands() || peers().any(Sampled::stands) {
+            return None;
+        }
         let share = |of: &Sampled, site: &Site| {
             f64::from(of.sites.get(site).copied().unwrap_or_default()) / f64::from(of.n)
         };
@@ -124,8 +131,15 @@ impl Samples {
 }
 
 impl Sampled {
+    /// It was at one place all the time: the job made no steps.
+    fn stands(&self) -> bool {
+        f64::from(self.most) >= STANDS * f64::from(self.n)
+    }
+
     fn add(&mut self, more: Self) {
         self.n = self.n.saturating_add(more.n);
+        // Parts of one process show the same stacks.
+        self.most = self.most.saturating_add(more.most);
         for (site, n) in more.sites {
             let known = self.sites.entry(site).or_default();
             *known = known.saturating_add(n);
@@ -139,11 +153,18 @@ impl Sampled {
 fn sampled(rank: Rank, samples: &StackSamples, observation: &Observation) -> Sampled {
     let evidence =
         Evidence { cite: observation.cite, text: observation.text.to_string(), kind: SourceKind::Stacks };
-    let mut sampled =
-        Sampled { rank, n: 0, sites: BTreeMap::new(), doing: BTreeMap::new(), evidence: evidence.clone() };
+    let mut sampled = Sampled {
+        rank,
+        n: 0,
+        sites: BTreeMap::new(),
+        doing: BTreeMap::new(),
+        most: 0,
+        evidence: evidence.clone(),
+    };
     for stack in &samples.stacks {
         sampled.n = sampled.n.saturating_add(stack.n);
         let Some(doing) = works(stack, &evidence) else { continue };
+        sampled.most = sampled.most.max(stack.n);
         let of_program = |owner| stack.frames.iter().filter(move |f| !f.is_native() && f.owner() == owner);
         let owner = if of_program(FrameOwner::User).next().is_some() {
             FrameOwner::User
@@ -233,6 +254,15 @@ mod tests {
         assert_eq!(apart(both, more), None);
         let few: &[(u32, &[_])] = &[(5, &[("train.py", 33, "load"), TRAIN])];
         assert_eq!(apart(&[(5, &[WAITS, TRAIN])], few), None);
+    }
+
+    #[test]
+    fn a_job_that_makes_no_steps() {
+        let load: &[(u32, &[_])] = &[(38, &[("train.py", 33, "load"), TRAIN]), (2, &[WAITS, TRAIN])];
+        let report: &[(u32, &[_])] = &[(40, &[("train.py", 80, "report"), TRAIN])];
+        assert_eq!(apart(&[(40, &[WAITS, TRAIN])], load), None);
+        let loads: &[(u32, &[_])] = &[(20, &[("train.py", 33, "load"), TRAIN]), (20, &[WAITS, TRAIN])];
+        assert_eq!(apart(report, loads), None);
     }
 
     #[test]

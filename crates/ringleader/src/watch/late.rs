@@ -6,6 +6,8 @@ use ringleader_watch::event::Straggler;
 
 /// After the first word on it: a job's start is uneven.
 const FIRST: Duration = Duration::from_secs(15);
+/// Where whole seconds show it: they have shown it for long enough.
+const SOON: Duration = Duration::from_secs(2);
 /// Each next look comes after this many times the wait before it, and at most after the longest one.
 const TIMES: u32 = 3;
 const LONGEST: Duration = Duration::from_mins(30);
@@ -17,18 +19,31 @@ pub(super) struct Late {
     since: Instant,
     wait: Duration,
     is_told: bool,
+    /// Whole seconds show it.
+    by_seconds: bool,
 }
 
 impl Late {
     /// A watcher says that this rank is late; `known` is what was known before.
     pub(super) fn seen(known: Option<Self>, late: &Straggler) -> Self {
-        let new = Self { rank: late.rank, since: Instant::now(), wait: FIRST, is_told: false };
+        let by_seconds = late.over_s.is_some();
+        let wait = if by_seconds { SOON } else { FIRST };
+        let new = Self { rank: late.rank, since: Instant::now(), wait, is_told: false, by_seconds };
         match known {
-            Some(known) if known.rank == late.rank => known,
+            // Single steps say less than whole seconds of the job.
+            Some(known) if known.by_seconds && !by_seconds => known,
+            Some(known) if known.rank == late.rank && (known.by_seconds == by_seconds || known.is_told) => {
+                known
+            }
             // Ranks that cost little take turns: each turn is no reason for a look of its own.
             Some(known) if !late.persistent && !known.is_told => Self { rank: late.rank, ..known },
             _ => new,
         }
+    }
+
+    /// Whether it is about this rank.
+    pub(super) fn is_of(self, late: &Straggler) -> bool {
+        self.rank == late.rank
     }
 
     /// Whether it is time for a look; if so the next one is set.
@@ -73,5 +88,9 @@ mod tests {
         assert_eq!(Late::seen(Some(late), &word(0, true)).wait, FIRST);
         let turn = Late::seen(Some(late), &word(0, false));
         assert_eq!((turn.rank, turn.wait), (0, late.wait));
+        // Whole seconds say more, and at once.
+        let seconds = Late::seen(Some(late), &Straggler { over_s: Some(24), ..word(0, true) });
+        assert_eq!((seconds.rank, seconds.wait), (0, SOON));
+        assert_eq!(Late::seen(Some(seconds), &word(1, true)).rank, 0);
     }
 }

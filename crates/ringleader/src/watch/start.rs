@@ -15,6 +15,8 @@ pub(super) struct Start {
     since: Option<Instant>,
     /// Until the next look; none once it was told of.
     wait: Option<Duration>,
+    /// `Answer::worth` of the verdict on it; 0 before there is one.
+    worth: u8,
 }
 
 impl Start {
@@ -25,17 +27,22 @@ impl Start {
             return false;
         }
         let Some(since) = self.since else {
-            *self = Self { since: Some(Instant::now()), wait: Some(FIRST) };
+            *self = Self { since: Some(Instant::now()), wait: Some(FIRST), ..Self::default() };
             return false;
         };
         let Some(wait) = self.wait.filter(|wait| since.elapsed() >= *wait) else { return false };
-        *self = Self { since: Some(Instant::now()), wait: Some((wait * TIMES).min(LONGEST)) };
+        *self = Self { since: Some(Instant::now()), wait: Some((wait * TIMES).min(LONGEST)), ..*self };
         true
     }
 
-    /// A verdict says so.
-    pub(super) fn told(&mut self) {
-        self.wait = None;
+    /// A verdict says so, which is worth as much.
+    pub(super) fn told(&mut self, worth: u8) {
+        (self.wait, self.worth) = (None, self.worth.max(worth));
+    }
+
+    /// What was told of a job of which no rank has come since.
+    pub(super) fn worth(&self) -> u8 {
+        self.worth
     }
 }
 
@@ -54,9 +61,10 @@ mod tests {
         assert!(!start.is_due(false));
         ago(&mut start, FIRST * TIMES);
         assert!(start.is_due(false));
-        start.told();
+        start.told(2);
         ago(&mut start, LONGEST);
-        assert!(!start.is_due(false) && !start.is_due(true));
+        assert!(!start.is_due(false) && start.worth() == 2 && !start.is_due(true));
+        assert_eq!(start.worth(), 0);
         // An attempt that follows is another start.
         assert!(!start.is_due(false));
         ago(&mut start, FIRST);

@@ -32,6 +32,8 @@ pub(super) struct Told {
     best: AtomicU8,
     /// How often all that stalled went on by itself.
     n_recoveries: AtomicU32,
+    /// How often something stalled.
+    n_stalls: AtomicU32,
     last: Mutex<Option<Instant>>,
     /// The ranks that the last verdict on a rank elsewhere named; none after any other verdict.
     elsewhere: Mutex<Vec<u32>>,
@@ -44,6 +46,16 @@ impl Told {
         self.n_recoveries.fetch_add(1, Ordering::Relaxed);
         self.best.store(0, Ordering::Relaxed);
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Something stalls.
+    pub(super) fn stalled(&self) {
+        self.n_stalls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of stalls so far.
+    pub(super) fn n_stalls(&self) -> u32 {
+        self.n_stalls.load(Ordering::Relaxed)
     }
 
     /// The job ends, or the watcher does: nothing is held back any more.
