@@ -8,7 +8,7 @@ use ringleader_model::{KernelEventKind, PciAddress, Sxid, Xid};
 use ringleader_node::{GPU_IS_LOST, Gpu, RESET_REQUIRED};
 
 use crate::gpus;
-use crate::view::{KernelLine, View};
+use crate::view::{KernelLine, NodeView};
 
 /// Without a known job, older events belong to an earlier one.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
@@ -47,7 +47,7 @@ pub(crate) enum When {
 
 impl Case<'_> {
     /// Time of the last event.
-    pub(crate) fn when(&self, view: &View<'_>) -> When {
+    pub(crate) fn when(&self, view: &NodeView<'_>) -> When {
         let knows_job = view.options.since_ns.is_some() || view.ranks().next().is_some();
         let Some(last) = self.lines.last() else { return When::Earlier };
         match (knows_job, last.is_recent) {
@@ -73,7 +73,7 @@ impl Case<'_> {
 }
 
 /// All codes of the kernel log, in the order of their first events.
-pub(crate) fn cases<'a>(view: &'a View<'a>, lines: &'a [KernelLine<'a>]) -> Vec<Case<'a>> {
+pub(crate) fn cases<'a>(view: &'a NodeView<'a>, lines: &'a [KernelLine<'a>]) -> Vec<Case<'a>> {
     let mut order: Vec<(bool, u32, Option<PciAddress>)> = Vec::new();
     let mut groups: BTreeMap<(bool, u32, Option<PciAddress>), Vec<&KernelLine<'_>>> = BTreeMap::new();
     for line in lines {
@@ -92,7 +92,7 @@ pub(crate) fn cases<'a>(view: &'a View<'a>, lines: &'a [KernelLine<'a>]) -> Vec<
 }
 
 fn case<'a>(
-    view: &View<'_>,
+    view: &NodeView<'_>,
     (is_switch, code, device): (bool, u32, Option<PciAddress>),
     lines: Vec<&'a KernelLine<'a>>,
 ) -> Option<Case<'a>> {

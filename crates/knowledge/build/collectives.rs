@@ -126,7 +126,7 @@ fn call(spelling: &str) -> String {
         n.map_or("None".to_owned(), |n| format!("Some({})", n.parse::<u8>().expect("a position")))
     };
     format!(
-        "crate::collective::Call {{ name: {name:?}, group: {}, agreed: {} }}",
+        "crate::collective::CollectiveName {{ name: {name:?}, group: {}, agreed: {} }}",
         number(group),
         number(agreed)
     )

@@ -10,7 +10,7 @@ pub struct Collective {
     /// Modules of functions, or classes of methods.
     pub paths: &'static [&'static str],
     /// The calls.
-    pub calls: &'static [Call],
+    pub calls: &'static [CollectiveName],
     /// Who must call.
     pub who: Who,
     /// In which setup it communicates.
@@ -27,7 +27,7 @@ pub struct Collective {
 
 /// One name of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct CollectiveName {
     /// Function or method.
     pub name: &'static str,
     /// Position of the group among the arguments.

@@ -2,7 +2,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::{Finding, Scan};
+use crate::{LintFinding, Scan};
 
 /// What a rule reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Rule {
     pub confidence: Confidence,
     /// Its file, whose first comment documents it.
     pub doc: &'static str,
-    pub(crate) check: fn(&Scan<'_, '_>) -> Vec<Finding>,
+    pub(crate) check: fn(&Scan<'_, '_>) -> Vec<LintFinding>,
 }
 
 impl Rule {

@@ -6,7 +6,7 @@ use crate::digest::ProcessState;
 use crate::event::{MAX_STATES, RankState, Shape, Stall, StalledOp, seconds};
 use crate::ledger::{Group, Ledger, Stage, Track, stage_of};
 use crate::standing::{called, called_op, detail, job_rank, standing};
-use crate::waits::{Node, Partner, Waits, awaited, partner};
+use crate::waits::{Partner, WaitNode, Waits, awaited, partner};
 use crate::words::{are, has, list, who_waits};
 
 /// Others of whom one rank waits for at most this share of them made a call too many, rather than that all are late.
@@ -124,7 +124,7 @@ fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, g
         .iter()
         .filter(|root| waits.components.get(**root as usize).is_some_and(|k| k.len() == 1))
         .flat_map(|root| waits.nodes(*root))
-        .filter_map(|node| if let Node::Member(member) = node { Some(member) } else { None })
+        .filter_map(|node| if let WaitNode::Member(member) = node { Some(member) } else { None })
         .collect();
     let ranks = |members: &[usize]| -> Vec<u32> {
         let set: BTreeSet<u32> = members.iter().map(|r| rank_of_member(ledger, group, *r)).collect();
@@ -203,8 +203,8 @@ fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, g
     }
     // The end is a communicator in which all that are seen have come.
     let root = roots.iter().flat_map(|root| waits.nodes(*root)).find_map(|n| match n {
-        Node::Group(c) => ledger.groups.get(c),
-        Node::Member(_) => None,
+        WaitNode::Group(c) => ledger.groups.get(c),
+        WaitNode::Member(_) => None,
     });
     crate::network::cause(ledger, root.unwrap_or(ledger.groups.get(at).unwrap_or(group)))
 }
@@ -263,8 +263,8 @@ fn around(ledger: &Ledger<'_>, waits: &Waits, group: &Group<'_>, component: u32)
     let mut groups = BTreeSet::new();
     for node in waits.nodes(component) {
         match node {
-            Node::Member(member) => members.insert(member),
-            Node::Group(c) => groups.insert(c),
+            WaitNode::Member(member) => members.insert(member),
+            WaitNode::Group(c) => groups.insert(c),
         };
     }
     // A send or receive without its other side, while the one who owes it waits for something later.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NetFact, NicTrouble, SourceId};
 
 use crate::machine::kernel::{Bond, KernelLogs, KernelStatement};
-use crate::when::failure::Failure;
+use crate::when::failure::JobFailure;
 
 /// Uptime below which a link that was never up is still being set up, seconds.
 const SETTING_UP_US: u64 = 300_000_000;
@@ -204,7 +204,7 @@ pub enum Up {
 }
 
 /// Whether all of these links were up again for longer than any connection waits before the first thing failed.
-pub fn up_before_failure(downs: &[&Down<'_, '_>], failure: &Failure) -> Option<Up> {
+pub fn up_before_failure(downs: &[&Down<'_, '_>], failure: &JobFailure) -> Option<Up> {
     let gaps: Option<Vec<(i64, bool)>> =
         downs.iter().map(|down| failure.after(down.up_again?.observation.at)).collect();
     let (gap, is_start) = gaps?.into_iter().min()?;

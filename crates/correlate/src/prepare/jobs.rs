@@ -18,7 +18,7 @@ type Process = (Option<Host>, Pid);
 
 /// One job's share of the evidence.
 #[derive(Debug)]
-pub struct Job {
+pub struct JobShare {
     /// Its evidence; statements that could belong to any job are in all of them.
     pub case: Case,
     /// Its own records, for people; empty if it shares all of them with other jobs.
@@ -28,12 +28,12 @@ pub struct Job {
 }
 
 /// Splits a case; None if it is all of one job, as it nearly always is.
-pub fn split(case: &Case) -> Option<Vec<Job>> {
+pub fn split(case: &Case) -> Option<Vec<JobShare>> {
     if let Some(jobs) = bundles::split(case) {
         return Some(jobs);
     }
     let parts = Parts::new(case)?;
-    let mut jobs: Vec<Job> = parts.shares().into_iter().map(|share| parts.job(share)).collect();
+    let mut jobs: Vec<JobShare> = parts.shares().into_iter().map(|share| parts.job(share)).collect();
     label(&mut jobs);
     jobs.retain(|j| j.newest_ns > 0 || !j.label.is_empty());
     jobs.sort_by_key(|j| j.newest_ns);
@@ -41,7 +41,7 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
 }
 
 /// A job is labelled by the records that are its alone: dumps that fit several jobs do not identify one.
-fn label(jobs: &mut [Job]) {
+fn label(jobs: &mut [JobShare]) {
     let records: Vec<BTreeSet<String>> = jobs.iter().map(|job| records(&job.case)).collect();
     for (at, job) in jobs.iter_mut().enumerate() {
         let others = || records.iter().enumerate().filter(|(other, _)| *other != at);
@@ -173,14 +173,14 @@ impl<'a> Parts<'a> {
     }
 
     /// The evidence of one job, not labelled yet.
-    fn job(&self, share: Share) -> Job {
+    fn job(&self, share: Share) -> JobShare {
         let all = self.case.observations.iter().enumerate();
         let observations: Vec<Observation> =
             all.filter(|(at, o)| self.is_of(share, *at, o)).map(|(_, o)| o.clone()).collect();
         let newest_ns = observations.iter().filter_map(newest).max().unwrap_or(0);
         // A note about damage applies to every job that it may belong to.
         let (sources, notes) = (self.case.sources.clone(), self.case.notes.clone());
-        Job { case: Case { sources, observations, notes }, label: String::new(), newest_ns }
+        JobShare { case: Case { sources, observations, notes }, label: String::new(), newest_ns }
     }
 }
 

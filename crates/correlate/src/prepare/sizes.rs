@@ -89,11 +89,11 @@ fn is_job(rings: &[(&Who, &RingRecord)], processes: &BTreeSet<usize>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::completed;
-    use crate::staging::Stage;
+    use crate::staging::StagedCase;
     use ringleader_model::{Case, Fact, RingRecord};
 
     /// As NCCL 2.26 reports it: no sizes, and no number before the first operation.
-    fn old(stage: Stage) -> Stage {
+    fn old(stage: StagedCase) -> StagedCase {
         stage.each_ring(|ring| {
             ring.interface = 3;
             for at in 0..ring.comms.len() {
@@ -119,18 +119,18 @@ mod tests {
     #[test]
     fn what_is_not_known_stays_so() {
         // All have used both.
-        let two = || Stage::job(3).group("b", 0..2);
+        let two = || StagedCase::job(3).group("b", 0..2);
         let job = old(two().rings(&["ar:9*9 b/ar:8*3", "ar:9*9 b/ar:8*3", "ar:9*9"]));
         assert_eq!(completed(&job.case).as_ref().map(sizes), Some(vec![vec![3, 2], vec![3, 2], vec![3]]));
         // Rank 2 has not called anything on `b`, and may be a member of it.
-        let of_all = || Stage::job(3).group("b", 0..3);
+        let of_all = || StagedCase::job(3).group("b", 0..3);
         let job = old(of_all().rings(&["ar:9*9 b/ar:8?", "ar:9*9 b/ar:8?", "ar:9*9"]));
         assert_eq!(completed(&job.case).as_ref().map(sizes), Some(vec![vec![3, 0], vec![3, 0], vec![3, 0]]));
         // Nor on `a`: the job's ranks are not known to be all there.
-        let job = old(Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", ""]));
+        let job = old(StagedCase::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", ""]));
         assert!(completed(&job.case).is_none());
         // Of one node alone the ring is there.
-        let mut job = old(Stage::job(3).rings(&["ar:9*12", "ar:9*12", "ar:9*12"]));
+        let mut job = old(StagedCase::job(3).rings(&["ar:9*12", "ar:9*12", "ar:9*12"]));
         job.case.observations.pop();
         assert!(completed(&job.case).is_none());
     }

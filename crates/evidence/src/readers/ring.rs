@@ -10,7 +10,7 @@ use ringleader_model::{
     Cite, Fact, LocalRank, NoteKind, OpKind, Pid, Rank, RingCall, RingComm, RingOp, RingPhase, RingRecord,
     RingWait, SourceKind, WallTime, Who,
 };
-use ringleader_ring::{Call, Comm, Done, Op, Phase, State, Taken};
+use ringleader_ring::{CallArgs, Comm, Done, Op, Phase, ReadMoment, State};
 
 use crate::ground::Sink;
 
@@ -77,7 +77,7 @@ fn note_losses(state: &State, sink: &mut Sink<'_>) {
 }
 
 /// Times of one ring on the wall clock.
-struct Wall(Taken);
+struct Wall(ReadMoment);
 
 /// The year 2116. A damaged ring may hold any number; those who reckon with times want room for it.
 const LATEST_NS: i64 = i64::MAX / 2;
@@ -103,7 +103,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn index(&mut self, call: &Call) -> u32 {
+    fn index(&mut self, call: &CallArgs) -> u32 {
         let kind = OpKind::from_nccl(&call.function);
         let call = RingCall {
             kind,

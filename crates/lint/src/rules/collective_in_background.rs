@@ -34,7 +34,7 @@ use crate::drafting::{calls, finding};
 use crate::flow::calls::BACKGROUND;
 use crate::flow::value::Data;
 use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::{LintFinding, Scan};
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -48,7 +48,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     calls(scan, |seen| seen.path == BACKGROUND)
         .map(|(func, seen)| {
             let name = match seen.args.first().map(|value| &value.data) {

@@ -23,7 +23,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 use crate::drafting::partings;
 use crate::flow::compare::Parting;
 use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::{LintFinding, Scan};
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -37,6 +37,6 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     partings(scan, &RULE, |d| d.parting == Parting::Decorator)
 }

@@ -23,7 +23,7 @@ use crate::drafting::partings;
 use crate::flow::compare::Parting;
 use crate::flow::value::Locally;
 use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::{LintFinding, Scan};
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -37,7 +37,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     partings(scan, &RULE, |d| {
         d.is_local && d.parting == Parting::Handler && d.decision.taint.local == Some(Locally::Exception)
     })

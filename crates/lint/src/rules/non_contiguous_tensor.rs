@@ -22,7 +22,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 use crate::drafting::{calls, finding};
 use crate::flow::value::Data;
 use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::{LintFinding, Scan};
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -36,7 +36,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| seen.row.is_some_and(|row| row.of.framework == "torch.distributed"));
     calls
         .filter_map(|(func, seen)| {

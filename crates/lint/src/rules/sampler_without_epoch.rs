@@ -23,7 +23,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
 use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::{LintFinding, Scan};
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -53,7 +53,7 @@ const TELLERS: &[&str] = &[
     "ray",
 ];
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let files = &scan.project.files;
     let made = calls(scan, |seen| {
         seen.path.starts_with("torch.utils.data.") && seen.path.ends_with(".DistributedSampler")

@@ -21,7 +21,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
 use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::{LintFinding, Scan};
 
 /// The rule.
 pub(crate) static RULE: Rule = Rule {
@@ -35,7 +35,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| seen.path == "<part of a shuffled list>");
     calls
         .map(|(func, seen)| {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringleader_knowledge::export::{self, Export, Level, Needs, Reader};
+use ringleader_knowledge::export::{self, Export, Needs, SettingLevel, SettingReader};
 use ringleader_knowledge::version::NcclVersion as Release;
 
 use crate::env::installed::Installed;
@@ -46,11 +46,11 @@ impl Wants {
         }
     }
 
-    fn release(&self, reader: Reader) -> Option<Release> {
+    fn release(&self, reader: SettingReader) -> Option<Release> {
         match reader {
-            Reader::Torch => self.torch,
-            Reader::Nccl => self.nccl,
-            Reader::Python => None,
+            SettingReader::Torch => self.torch,
+            SettingReader::Nccl => self.nccl,
+            SettingReader::Python => None,
         }
     }
 
@@ -70,9 +70,9 @@ impl Wants {
 
     fn is_wanted(&self, row: &Export) -> bool {
         let is_asked = match row.level {
-            Level::Usual => true,
-            Level::Full => self.is_full,
-            Level::Timeline => self.has_timeline,
+            SettingLevel::Usual => true,
+            SettingLevel::Full => self.is_full,
+            SettingLevel::Timeline => self.has_timeline,
         };
         let by_name = takes_name_alone(self.nccl);
         let is_there = match row.needs {

@@ -47,7 +47,7 @@ fn document_text(topic: &mut Topic, text: &str) {
     topic.sources.extend(section(text, "References"));
 }
 
-pub(in crate::explain) fn of_cause(cause: &cause::Row) -> Topic {
+pub(in crate::explain) fn of_cause(cause: &cause::CauseRow) -> Topic {
     let category =
         if cause.category.name() == "none" { String::new() } else { cause.category.name().to_owned() };
     let mut topic = Topic::new(Kind::Cause, cause.cause.id(), cause.section);

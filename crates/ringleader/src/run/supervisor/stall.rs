@@ -9,7 +9,7 @@ use ringleader_run::judgement::{self, Judgement};
 use ringleader_run::named::Named;
 use ringleader_watch::event::{Event, What};
 
-use crate::run::duty::{Duty, Found};
+use crate::run::duty::{Diagnosed, Duty};
 use crate::watch::words;
 
 /// An unexplained silence is examined again after this multiple of the patience.
@@ -20,7 +20,7 @@ const LOOKS: u32 = 3;
 const CLOSING: u32 = 10;
 
 /// Result of one look.
-pub(super) struct Seen {
+pub(super) struct StallLook {
     pub(super) is_analyser: bool,
     /// Time since the last printed step.
     pub(super) still: Duration,
@@ -35,8 +35,8 @@ pub(super) struct Seen {
 pub(crate) struct Stall {
     /// Why the job seems to be stalled, and since when.
     seen: Option<(String, Instant)>,
-    collecting: Option<Duty<Found>>,
-    found: Option<Found>,
+    collecting: Option<Duty<Diagnosed>>,
+    found: Option<Diagnosed>,
     wants_halt: Option<String>,
     /// Silent output is examined again after this.
     quiet_until: Option<Duration>,
@@ -49,8 +49,8 @@ pub(crate) struct Stall {
 
 impl Stall {
     /// Takes the engine's events and the time since the last step.
-    pub(super) fn see(&mut self, events: &[Event], seen: &Seen) {
-        let Seen { is_analyser, still, patience, is_past } = *seen;
+    pub(super) fn see(&mut self, events: &[Event], seen: &StallLook) {
+        let StallLook { is_analyser, still, patience, is_past } = *seen;
         self.still = still;
         if is_past && still < patience * CLOSING {
             // The job is ending: the launcher's exit code will show how.
@@ -95,7 +95,7 @@ impl Stall {
     pub(crate) fn turn(
         &mut self,
         grace: Duration,
-        collect: impl FnOnce(String) -> Duty<Found>,
+        collect: impl FnOnce(String) -> Duty<Diagnosed>,
     ) -> Vec<String> {
         let Some((why, since)) = self.seen.clone() else { return Vec::new() };
         if self.wants_halt.is_some() {
@@ -121,7 +121,7 @@ impl Stall {
         vec![format!("no progress within {} s: ending the attempt", grace.as_secs())]
     }
 
-    fn take(&mut self, found: Option<Found>, since: Instant) -> Vec<String> {
+    fn take(&mut self, found: Option<Diagnosed>, since: Instant) -> Vec<String> {
         self.collecting = None;
         let judgement = found.as_ref().map(|found| &found.judgement);
         // Slow is not stuck: without a named cause of sufficient confidence the job may only be busy.
@@ -164,7 +164,7 @@ impl Stall {
     }
 
     /// Evidence collected during the stall, once the attempt is to be ended because of it.
-    pub(crate) fn found(&mut self) -> Option<Found> {
+    pub(crate) fn found(&mut self) -> Option<Diagnosed> {
         self.wants_halt.as_ref().and(self.found.take())
     }
 }
@@ -174,7 +174,7 @@ fn can_end(cause: &Named) -> bool {
 }
 
 /// A cause that does not explain the stall is not the verdict on it.
-fn certain(found: Found) -> Found {
+fn certain(found: Diagnosed) -> Diagnosed {
     let cause = found.judgement.cause.clone();
     let why = match &found.doubt {
         Some(doubt) => format!("{cause}, but {doubt}"),
@@ -185,7 +185,7 @@ fn certain(found: Found) -> Found {
     };
     let bundle = found.judgement.bundle;
     let judgement = Judgement { bundle, doubted: Some(cause), ..Judgement::unjudged(&why) };
-    Found { judgement, ..found }
+    Diagnosed { judgement, ..found }
 }
 
 #[cfg(test)]
@@ -195,13 +195,13 @@ mod tests {
 
     const FLOOR: Duration = Duration::from_mins(1);
 
-    fn found(cause: Cause, class: Class) -> Found {
+    fn found(cause: Cause, class: Class) -> Diagnosed {
         let judgement = Judgement { cause: cause.into(), class, ..Judgement::unjudged("so") };
-        Found { judgement, text: String::new(), cause, ranks: Vec::new(), doubt: None }
+        Diagnosed { judgement, text: String::new(), cause, ranks: Vec::new(), doubt: None }
     }
 
-    fn seen(still_s: u64, is_past: bool) -> Seen {
-        Seen { is_analyser: true, still: Duration::from_secs(still_s), patience: FLOOR, is_past }
+    fn seen(still_s: u64, is_past: bool) -> StallLook {
+        StallLook { is_analyser: true, still: Duration::from_secs(still_s), patience: FLOOR, is_past }
     }
 
     #[test]
@@ -248,9 +248,9 @@ mod tests {
         let sure = |cause: Cause, class| {
             let found = found(cause, class);
             let judgement = Judgement { confidence: Confidence::High, ..found.judgement };
-            Found { judgement, ..found }
+            Diagnosed { judgement, ..found }
         };
-        let handled = Found {
+        let handled = Diagnosed {
             doubt: Some("it was handled".to_owned()),
             ..sure(Cause::ApplicationException, Class::Program)
         };

@@ -169,17 +169,17 @@ mod tests {
     use ringleader_model::{NetFact, Route};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn failed(why: &str) -> Stage {
-        Stage::new().process("node1", 1, Some(1)).warn(
+    fn failed(why: &str) -> StagedCase {
+        StagedCase::new().process("node1", 1, Some(1)).warn(
             "misc/socket.cc:500",
             &format!("socketStartConnect: Connect to 10.0.0.1<44444> failed : {why}"),
         )
     }
 
     /// Lines of `ip route` of one file, `!` before those that are dead.
-    fn routes(mut stage: Stage, host: &str, lines: &[(&str, &str)]) -> Stage {
+    fn routes(mut stage: StagedCase, host: &str, lines: &[(&str, &str)]) -> StagedCase {
         let mut source = None;
         for (to, device) in lines {
             let route = Route {
