@@ -12,7 +12,7 @@ pub struct Collective {
     /// The calls.
     pub calls: &'static [CollectiveName],
     /// Who must call.
-    pub who: Who,
+    pub who: Callers,
     /// In which setup it communicates.
     pub when: When,
     /// Whether all members get the same value.
@@ -38,7 +38,7 @@ pub struct CollectiveName {
 
 /// Who must make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Callers {
     /// The group that an argument names, else all ranks.
     Group,
     /// All ranks.

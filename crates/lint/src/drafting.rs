@@ -11,7 +11,7 @@ use crate::flow::value::{GroupValue, Locally, Origin, PLACE};
 use crate::python::ast::Expr;
 use crate::python::index::{FuncId, Project};
 use crate::python::walk;
-use crate::{Rule, Scan};
+use crate::{LintRule, Scan};
 
 /// Characters of source that a finding quotes.
 const MAX_QUOTE: usize = 120;
@@ -58,14 +58,14 @@ pub(crate) fn quote(text: &str) -> String {
 /// The findings of a rule about processes that part.
 pub(crate) fn partings(
     scan: &Scan<'_, '_>,
-    rule: &Rule,
+    rule: &LintRule,
     is_mine: impl Fn(&Divergence) -> bool,
 ) -> Vec<LintFinding> {
     let all = scan.tried.iter().flat_map(|(_, tried)| &tried.divergences);
     all.filter(|divergence| is_mine(divergence)).map(|divergence| parting(scan, rule, divergence)).collect()
 }
 
-fn parting(scan: &Scan<'_, '_>, rule: &Rule, d: &Divergence) -> LintFinding {
+fn parting(scan: &Scan<'_, '_>, rule: &LintRule, d: &Divergence) -> LintFinding {
     let project = scan.project;
     let call = call_text(project, d.op.at);
     let condition = place(project, d.decision.test, Some(d.decision.func));
@@ -127,7 +127,7 @@ pub(crate) fn calls<'a>(
 /// A finding about one call.
 pub(crate) fn finding(
     scan: &Scan<'_, '_>,
-    rule: &Rule,
+    rule: &LintRule,
     func: FuncId,
     at: Origin,
     title: String,
@@ -286,6 +286,8 @@ fn confidence(d: &Divergence) -> Confidence {
         && !op.is_sharded()
         && !op.is_guess
         && d.is_usual
-        && d.op.row.is_some_and(|row| !matches!(row.of.who, ringleader_knowledge::collective::Who::Model));
+        && d.op
+            .row
+            .is_some_and(|row| !matches!(row.of.who, ringleader_knowledge::collective::Callers::Model));
     if is_plain { Confidence::High } else { Confidence::Medium }
 }

@@ -100,7 +100,7 @@ fn is_known(rules: &[String]) -> bool {
     rules.iter().any(|id| crate::rules::all().any(|rule| rule.id == id && rule.confidence == Confidence::Low))
 }
 
-fn finding(rule: &crate::Rule, path: &str, ignore: &Ignore) -> LintFinding {
+fn finding(rule: &crate::LintRule, path: &str, ignore: &Ignore) -> LintFinding {
     let title = if rule.id == unused_ignore::RULE.id {
         format!("nothing is found here for {}", ignore.rules.join(", "))
     } else {

@@ -11,7 +11,7 @@ use ringleader_knowledge::program::{self, ProgramRole};
 use ringleader_knowledge::version::NcclVersion;
 
 use crate::finding::{LintFinding, Location, Related};
-use crate::{Language, Rule, SourceFile};
+use crate::{Language, LintRule, SourceFile};
 
 /// Lines and columns from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -184,7 +184,7 @@ impl Launch<'_> {
         }
     }
 
-    pub(crate) fn finding(&self, rule: &Rule, at: Spot, title: String, help: &str) -> LintFinding {
+    pub(crate) fn finding(&self, rule: &LintRule, at: Spot, title: String, help: &str) -> LintFinding {
         LintFinding {
             rule: rule.id,
             severity: rule.severity,

@@ -24,7 +24,7 @@ use ringleader_knowledge::version::NcclVersion;
 pub use finding::{Fix, LintFinding, Location, Note, Related};
 pub use language::{Language, tell};
 pub use ringleader_model::{Confidence, Severity};
-pub use rule::{Family, Rule};
+pub use rule::{Family, LintRule};
 
 use flow::compare::{Tried, is_made_up_for, try_function};
 use flow::facts::Facts;

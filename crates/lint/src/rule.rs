@@ -17,7 +17,7 @@ pub enum Family {
 
 /// A rule.
 #[derive(Clone, Copy)]
-pub struct Rule {
+pub struct LintRule {
     /// Kebab-case; names the fault.
     pub id: &'static str,
     /// A few words.
@@ -35,7 +35,7 @@ pub struct Rule {
     pub(crate) check: fn(&Scan<'_, '_>) -> Vec<LintFinding>,
 }
 
-impl Rule {
+impl LintRule {
     /// Headings that a rule's doc comment must have, in this order.
     pub const HEADINGS: [&'static str; 6] = [
         "What it shows",
@@ -53,7 +53,7 @@ impl Rule {
     }
 }
 
-impl std::fmt::Debug for Rule {
+impl std::fmt::Debug for LintRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Rule").field("id", &self.id).finish_non_exhaustive()
     }

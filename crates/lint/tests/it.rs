@@ -148,7 +148,7 @@ fn rules_are_documented() {
     for rule in ringleader_lint::rules::all() {
         let text = rule.explanation();
         let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# ")).collect();
-        assert_eq!(headings, ringleader_lint::Rule::HEADINGS, "{}", rule.id);
+        assert_eq!(headings, ringleader_lint::LintRule::HEADINGS, "{}", rule.id);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::command::{Subcommand, print};
 use crate::env::answer::{Answer, Check, Compared, Standing, State, Variable};
 use crate::env::installed::Installed;
 use crate::env::job::{RunningJob, Sort};
-use crate::env::plan::{Fate, Setting, Wants, fate};
+use crate::env::plan::{Setting, SettingFate, Wants, fate};
 use crate::exit::Code;
 use crate::failure::{Failure, has_proc};
 use crate::plugin;
@@ -265,18 +265,18 @@ fn answer(
         let mut value = setting.value.clone();
         let extends = setting.row.meets == Meets::PathHolds;
         let (state, was) = match fate(setting, of_user(setting).as_deref()) {
-            Fate::Set => (State::Export, None),
+            SettingFate::Set => (State::Export, None),
             // What only adds to a value takes nothing from it.
-            Fate::Replaces(was) if is_kept && !extends => (State::Left, Some(was)),
-            Fate::Replaces(was) => {
+            SettingFate::Replaces(was) if is_kept && !extends => (State::Left, Some(was)),
+            SettingFate::Replaces(was) => {
                 if extends {
                     value = format!("{value}:{was}");
                 }
                 (State::Export, Some(was))
             }
-            Fate::Does(was) => (State::Kept, Some(was)),
-            Fate::Left(was) => (State::Left, Some(was)),
-            Fate::Unset => return None,
+            SettingFate::Does(was) => (State::Kept, Some(was)),
+            SettingFate::Left(was) => (State::Left, Some(was)),
+            SettingFate::Unset => return None,
         };
         let row = setting.row;
         Some(Variable {

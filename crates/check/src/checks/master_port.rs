@@ -70,12 +70,14 @@ fn run(view: &NodeView<'_>) -> CheckAnswer {
             items.push(Item { subject: format!("port {port}"), verdict, text, evidence: evidence.clone() });
         };
         match who {
-            Who::Own(pid) => {
+            PortOwner::Own(pid) => {
                 is_judged = true;
                 told.push(format!("port {port}: pid {pid} of the job listens"));
             }
-            Who::Unknown => told.push(format!("port {port}: a process listens; run as root to see which")),
-            Who::Stranger(listener) => {
+            PortOwner::Unknown => {
+                told.push(format!("port {port}: a process listens; run as root to see which"))
+            }
+            PortOwner::Stranger(listener) => {
                 let pid = listener.pid.unwrap_or_default();
                 let command = listener.command.as_deref().unwrap_or("unknown");
                 push(
@@ -87,11 +89,11 @@ fn run(view: &NodeView<'_>) -> CheckAnswer {
                 );
                 fix = Some(format!("ps -o pid,ppid,user,lstart,args -p {pid}"));
             }
-            Who::Nobody if view.node.at_ns - first.started_ns < STARTING_NS => {
+            PortOwner::Nobody if view.node.at_ns - first.started_ns < STARTING_NS => {
                 is_judged = true;
                 told.push(format!("port {port}: the job has just started"));
             }
-            Who::Nobody => {
+            PortOwner::Nobody => {
                 push(
                     CheckState::Warn,
                     format!("nothing listens, and {} ranks of the job are here", ranks.len()),
@@ -110,7 +112,7 @@ fn run(view: &NodeView<'_>) -> CheckAnswer {
         .advise(Impact::Disruptive, "start the job with another MASTER_PORT, or end what listens there", None)
 }
 
-enum Who<'a> {
+enum PortOwner<'a> {
     Own(u32),
     Stranger(&'a Listener),
     Unknown,
@@ -123,7 +125,7 @@ fn judge<'a>(
     ranks: &[&Process],
     listeners: &'a [Listener],
     port: u16,
-) -> Who<'a> {
+) -> PortOwner<'a> {
     let here: Vec<&Listener> = listeners.iter().filter(|listener| listener.port == port).collect();
     // Rank 0, the processes above it (torchrun's agent runs the store), and their children.
     let mut own: BTreeSet<u32> = ranks.iter().map(|rank| rank.pid).collect();
@@ -137,12 +139,12 @@ fn judge<'a>(
                 .is_some_and(|process| tree.above(process).iter().any(|parent| own.contains(&parent.pid)))
     };
     if let Some(pid) = here.iter().filter_map(|listener| listener.pid).find(|pid| is_own(*pid)) {
-        return Who::Own(pid);
+        return PortOwner::Own(pid);
     }
     match here.iter().find(|listener| listener.pid.is_some()) {
-        Some(stranger) => Who::Stranger(stranger),
-        None if here.is_empty() => Who::Nobody,
-        None => Who::Unknown,
+        Some(stranger) => PortOwner::Stranger(stranger),
+        None if here.is_empty() => PortOwner::Nobody,
+        None => PortOwner::Unknown,
     }
 }
 

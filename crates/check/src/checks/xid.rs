@@ -21,7 +21,7 @@ use ringleader_knowledge::remedy::Kills;
 use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
 use crate::view::NodeView;
-use crate::xids::{Case, When, cases};
+use crate::xids::{DeviceErrors, When, cases};
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -41,8 +41,8 @@ fn run(view: &NodeView<'_>) -> CheckAnswer {
         Ok(lines) => lines,
         Err(missing) => return missing.clone().into(),
     };
-    let all: Vec<Case<'_>> = cases(view, lines);
-    let own: Vec<&Case<'_>> = all.iter().filter(|case| !case.excludes).collect();
+    let all: Vec<DeviceErrors<'_>> = cases(view, lines);
+    let own: Vec<&DeviceErrors<'_>> = all.iter().filter(|case| !case.excludes).collect();
     let items: Vec<Item> = own
         .iter()
         .map(|case| {

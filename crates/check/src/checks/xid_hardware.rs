@@ -20,7 +20,7 @@ use ringleader_knowledge::remedy::Move;
 use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
 use crate::view::NodeView;
-use crate::xids::{Case, When, cases};
+use crate::xids::{DeviceErrors, When, cases};
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -41,8 +41,8 @@ fn run(view: &NodeView<'_>) -> CheckAnswer {
         Err(missing) => return missing.clone().into(),
     };
     let knows_job = view.options.since_ns.is_some() || view.ranks().next().is_some();
-    let all: Vec<Case<'_>> = cases(view, lines).into_iter().filter(|case| case.excludes).collect();
-    let verdict = |case: &Case<'_>| match (case.when(view), case.is_over) {
+    let all: Vec<DeviceErrors<'_>> = cases(view, lines).into_iter().filter(|case| case.excludes).collect();
+    let verdict = |case: &DeviceErrors<'_>| match (case.when(view), case.is_over) {
         (When::InJob, _) => CheckState::Fail,
         (_, false) if knows_job => CheckState::Warn,
         (_, false) => CheckState::Fail,

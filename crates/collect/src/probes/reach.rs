@@ -177,13 +177,13 @@ fn wishes(request: &Request, net: &Network) -> BTreeMap<Wish, Vec<u32>> {
 }
 
 /// What a rank's environment says of the network, by allow-list.
-struct Rank {
+struct RankVariables {
     pid: u32,
     variables: Vec<(&'static str, String)>,
     is_elsewhere: bool,
 }
 
-impl Rank {
+impl RankVariables {
     fn value(&self, name: &str) -> Option<&str> {
         self.variables.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
     }
@@ -194,7 +194,7 @@ const RANKS: [&str; 6] =
     ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID"];
 
 /// Processes that carry a rank, of those the caller means.
-fn ranks(request: &Request) -> Vec<Rank> {
+fn ranks(request: &Request) -> Vec<RankVariables> {
     let proc = &request.roots.proc;
     let own = network::namespace(&proc.join("self/ns/net"));
     let mut pids: Vec<u32> = names(proc).iter().filter_map(|name| name.parse().ok()).collect();
@@ -229,7 +229,7 @@ fn ranks(request: &Request) -> Vec<Rank> {
             let is_of_job = request.target.slurm_job.as_ref().is_none_or(|job| {
                 pairs().any(|(name, value)| ["SLURM_JOB_ID", "SLURM_JOBID"].contains(&name) && value == job)
             });
-            (is_rank && is_of_job).then(|| Rank {
+            (is_rank && is_of_job).then(|| RankVariables {
                 pid,
                 variables: WANTED
                     .iter()

@@ -129,14 +129,14 @@ enum Strength {
 
 /// One source's statement of a process's identity.
 #[derive(Clone, Debug)]
-struct Claim {
+struct IdentityClaim {
     strength: Strength,
     /// Its place among those of one record.
     nth: usize,
     member: Member,
 }
 
-impl Claim {
+impl IdentityClaim {
     /// An order that does not depend on that of the files: who names both rank and process first; of one process what
     /// its record has first.
     fn order(&self) -> impl Ord + '_ {
@@ -200,11 +200,11 @@ impl Roster {
         let mut roster = Self { world_size: world_size(case), ..Self::default() };
         roster.find_launchers(case);
         let stacks = weak::StackNames::new(case);
-        let mut claims: Vec<Claim> = Vec::new();
+        let mut claims: Vec<IdentityClaim> = Vec::new();
         for observation in &case.observations {
             let who = &observation.who;
             let mut claim = |strength: Strength, found: Vec<Member>| {
-                claims.extend((0..).zip(found).map(|(nth, member)| Claim { strength, nth, member }));
+                claims.extend((0..).zip(found).map(|(nth, member)| IdentityClaim { strength, nth, member }));
             };
             match &observation.fact {
                 Fact::Nccl(log) => claim(Strength::Record, roster.of_nccl(log)),
@@ -551,7 +551,7 @@ impl Roster {
     }
 
     /// Joins a claim with what is known.
-    fn join(&mut self, claim: Claim) {
+    fn join(&mut self, claim: IdentityClaim) {
         let found = claim.member;
         match claim.strength {
             Strength::Record | Strength::Table => self.add(found),

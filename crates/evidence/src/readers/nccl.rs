@@ -25,7 +25,7 @@ use ringleader_model::{
 };
 
 use self::header::{LineHead, NcclLevel};
-use self::lines::{Channel, CommEvent, Life, MaybeColl};
+use self::lines::{Channel, CommEvent, CommLine, MaybeColl};
 use crate::ground::intern::{FxHasher, LookupMap};
 use crate::ground::{Line, LineReader, Sink, Tag, Wants, bounded_text, stamp};
 
@@ -497,7 +497,7 @@ impl NcclReader {
         self.log.n_calls_dropped += n as u64;
     }
 
-    fn life(&mut self, said: &NcclLogLine<'_>, life: &Life<'_>, sink: &mut Sink<'_>) {
+    fn life(&mut self, said: &NcclLogLine<'_>, life: &CommLine<'_>, sink: &mut Sink<'_>) {
         if life.event == CommEvent::Revoked {
             self.message(said, None, false, sink);
             return;
@@ -539,7 +539,7 @@ impl NcclReader {
     fn new_comm(
         &mut self,
         said: &NcclLogLine<'_>,
-        life: &Life<'_>,
+        life: &CommLine<'_>,
         known: Option<u32>,
         sink: &mut Sink<'_>,
     ) -> Option<u32> {

@@ -71,12 +71,12 @@ impl Keys {
 struct Control {
     /// The revision up to which this is current; None before etcd has answered.
     revision: Option<i64>,
-    analyser: Option<Analyser>,
+    analyser: Option<AnalyserKey>,
     request: Option<Request>,
 }
 
 #[derive(Clone)]
-struct Analyser {
+struct AnalyserKey {
     created: i64,
     /// None if it cannot be parsed.
     value: Option<AnalyserValue>,
@@ -402,7 +402,7 @@ impl ControlSink {
     fn set(&self, control: &mut Control, kv: &KeyValue) {
         if kv.key == self.keys.analyser() {
             let value = serde_json::from_slice(&kv.value).ok();
-            control.analyser = Some(Analyser { created: kv.create_revision, value });
+            control.analyser = Some(AnalyserKey { created: kv.create_revision, value });
         } else if kv.key == self.keys.request() {
             control.request = serde_json::from_slice(&kv.value).ok();
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use ringleader_knowledge::collective::{Axis, When, Who};
+use ringleader_knowledge::collective::{Axis, Callers, When};
 
 use super::catalog::{self, CatalogRow};
 use super::machine::{CallFrame, Flow, Interpreter, SeenCall};
@@ -351,8 +351,8 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         };
         let is_local = row.of.framework == "torchmetrics" && Self::is_local_metric(base);
         let group = match row.of.who {
-            Who::World | Who::Model => GroupValue::World,
-            Who::Group => {
+            Callers::World | Callers::Model => GroupValue::World,
+            Callers::Group => {
                 let at = row.call.group.map(usize::from);
                 let names = ["group", "process_group"];
                 let from_keyword =
@@ -392,7 +392,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
             && !is_silent
             && !is_local
             && !is_maybe
-            && row.of.who != Who::Model
+            && row.of.who != Callers::Model
             && let Some(start) = self.in_background.take()
         {
             self.look(BACKGROUND, start, &[Val::text(row.call.name)], &[], None);

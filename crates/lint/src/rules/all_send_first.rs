@@ -25,11 +25,11 @@ use crate::flow::value::Origin;
 use crate::python::ast::{Block, CallExpr, Cmp, Expr, ExprKind, For, Stmt, StmtKind};
 use crate::python::index::{FileId, Meaning, Project};
 use crate::python::walk;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "all-send-first",
     title: "all ranks send before any receives",
     family: Family::Code,

@@ -23,11 +23,11 @@ use crate::drafting::{finding, names_rank};
 use crate::flow::value::Origin;
 use crate::python::ast::{Arm, Block, CallExpr, Expr, ExprKind, Span, StmtKind};
 use crate::python::walk;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "callback-by-rank",
     title: "some ranks alone have a callback that changes the training",
     family: Family::Code,

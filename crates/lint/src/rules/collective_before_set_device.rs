@@ -18,15 +18,15 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use ringleader_knowledge::collective::Who;
+use ringleader_knowledge::collective::Callers;
 
 use crate::drafting::finding;
 use crate::flow::value::Data;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "collective-before-set-device",
     title: "a collective runs before the rank chooses its GPU",
     family: Family::Code,
@@ -59,7 +59,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
         let early = tried.seen.iter().take(choice).find(|seen| {
             let torch = seen
                 .row
-                .is_some_and(|row| row.of.framework == "torch.distributed" && row.of.who == Who::Group);
+                .is_some_and(|row| row.of.framework == "torch.distributed" && row.of.who == Callers::Group);
             torch
                 && !seen
                     .keywords

@@ -33,11 +33,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use crate::drafting::{calls, finding};
 use crate::flow::calls::BACKGROUND;
 use crate::flow::value::Data;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "collective-in-background",
     title: "a thread shares the default group",
     family: Family::Code,

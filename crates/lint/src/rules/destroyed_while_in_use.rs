@@ -21,11 +21,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{finding, place};
 use crate::flow::machine::SeenCall;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Related, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "destroyed-while-in-use",
     title: "the group is destroyed while a call is under way",
     family: Family::Code,

@@ -19,11 +19,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::{Command, Launch};
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "launcher-per-task",
     title: "srun starts torchrun once for each task",
     family: Family::Launch,

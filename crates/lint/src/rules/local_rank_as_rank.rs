@@ -22,11 +22,11 @@ use crate::drafting::{calls, finding};
 use crate::flow::hooks::KEPT;
 use crate::flow::machine::SeenCall;
 use crate::flow::value::{LOCAL, Val};
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "local-rank-as-rank",
     title: "the local rank is given where the rank is asked",
     family: Family::Code,

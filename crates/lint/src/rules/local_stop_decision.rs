@@ -24,11 +24,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use crate::drafting::{finding, partings};
 use crate::flow::compare::Parting;
 use crate::flow::value::Locally;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "local-stop-decision",
     title: "one process decides alone to stop",
     family: Family::Code,

@@ -22,11 +22,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use ringleader_knowledge::variable;
 
 use crate::launch::{Launch, Spot, network};
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "misread-value",
     title: "a value is read differently from what it says",
     family: Family::Launch,

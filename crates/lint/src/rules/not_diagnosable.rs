@@ -18,11 +18,11 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "not-diagnosable",
     title: "a hang of this job would leave no trace",
     family: Family::Launch,

@@ -20,11 +20,11 @@ use ringleader_knowledge::program::{self, ProgramRole};
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::{Command, Launch, Setting, Spot};
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "processes-do-not-multiply",
     title: "nodes, tasks, GPUs and processes do not fit",
     family: Family::Launch,

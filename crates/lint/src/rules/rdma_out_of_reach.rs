@@ -21,11 +21,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::Launch;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "rdma-out-of-reach",
     title: "a container is told to use RDMA and cannot",
     family: Family::Launch,

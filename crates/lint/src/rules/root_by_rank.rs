@@ -20,11 +20,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::finding;
 use crate::flow::value::GroupValue;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "root-by-rank",
     title: "ranks name different sources or targets in one call",
     family: Family::Code,

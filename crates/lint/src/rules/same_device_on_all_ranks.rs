@@ -23,11 +23,11 @@ use crate::drafting::finding;
 use crate::flow::value::{Data, Origin};
 use crate::python::ast::{Expr, ExprKind, StmtKind};
 use crate::python::walk;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "same-device-on-all-ranks",
     title: "all ranks use GPU 0",
     family: Family::Code,

@@ -21,11 +21,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use crate::drafting::{calls, finding};
 use crate::flow::machine::SeenCall;
 use crate::flow::value::{GLOBAL, Val};
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "seed-by-rank",
     title: "what must agree is seeded by the rank, or what must differ is not",
     family: Family::Code,

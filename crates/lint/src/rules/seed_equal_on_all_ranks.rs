@@ -25,11 +25,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use crate::drafting::{calls, finding};
 use crate::flow::machine::SeenCall;
 use crate::flow::value::Data;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "seed-equal-on-all-ranks",
     title: "ranks that should differ draw the same random numbers",
     family: Family::Code,

@@ -23,11 +23,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
 use crate::flow::value::{Data, GroupValue, Val, bit};
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "size-by-rank",
     title: "ranks may give a collective tensors of different sizes",
     family: Family::Code,

@@ -24,11 +24,11 @@ use crate::drafting::{finding, names_rank, place};
 use crate::flow::value::Origin;
 use crate::python::ast::{Expr, ExprKind};
 use crate::python::walk;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Related, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "type-by-rank",
     title: "ranks give one call tensors of different types",
     family: Family::Code,

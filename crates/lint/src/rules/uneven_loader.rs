@@ -22,11 +22,11 @@ use crate::drafting::{calls, finding, partings};
 use crate::flow::compare::Parting;
 use crate::flow::trace::Decider;
 use crate::flow::value::Locally;
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "uneven-loader",
     title: "ranks may have different numbers of batches",
     family: Family::Code,

@@ -23,11 +23,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use ringleader_knowledge::variable;
 
 use crate::launch::{Launch, Setting};
-use crate::rule::{Family, Rule};
+use crate::rule::{Family, LintRule};
 use crate::{Fix, LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "unread-variable",
     title: "nothing reads a variable of this name",
     family: Family::Launch,

@@ -28,7 +28,7 @@ pub(super) struct Measured {
 }
 
 /// A rank with all that it needs.
-struct Rank<'a> {
+struct BenchRank<'a> {
     member: &'a TeamMember<'a>,
     device: &'a Device,
     stream: Stream,
@@ -72,7 +72,7 @@ pub(super) fn rank(
     let op = comm.op(plan.op, plan.dtype, values::scalar(plan.dtype, member.rank))?;
     own.reaches = reaches(member, driver, &own)?;
     let sampler = Sampler::start(vec![own.bus.clone()]);
-    let mut rank = Rank { member, device: &device, stream, comm, kernels, send, recv, plan, op };
+    let mut rank = BenchRank { member, device: &device, stream, comm, kernels, send, recv, plan, op };
     rank.stream.set(rank.send.address(), 0, most)?;
     rank.stream.set(rank.recv.address(), 0, most)?;
     rank.stream.wait()?;
@@ -91,7 +91,7 @@ pub(super) fn rank(
         }
     }
     rank.comm.forget(rank.op);
-    let Rank { comm, send, recv, stream, .. } = rank;
+    let BenchRank { comm, send, recv, stream, .. } = rank;
     drop(comm);
     let gpus = share_facts(member, Some(sampler), own)?;
     let pairs = if plan.pairs && member.n_ranks > 1 {
@@ -143,7 +143,7 @@ fn reaches(member: &TeamMember<'_>, driver: Driver, own: &Gpu) -> Result<Vec<usi
     Ok(out)
 }
 
-impl Rank<'_> {
+impl BenchRank<'_> {
     fn call(&self, collective: Collective, counts: Counts) -> CollectiveCall {
         CollectiveCall {
             collective,

@@ -24,7 +24,7 @@ const IN_RINGS: [Collective; 5] = [
 
 /// One case.
 #[derive(Clone, Copy)]
-struct Case {
+struct CollectiveCheck {
     collective: Collective,
     dtype: DataType,
     op: RedOp,
@@ -53,13 +53,19 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), LibraryError> {
             // Roots turn from round to round.
             let root = (worker.round as usize + k) % n;
             if !collective.reduces() {
-                cases.push(Case { collective, dtype: DataType::U8, op: RedOp::Sum, size_bytes, root });
+                cases.push(CollectiveCheck {
+                    collective,
+                    dtype: DataType::U8,
+                    op: RedOp::Sum,
+                    size_bytes,
+                    root,
+                });
                 continue;
             }
             for dtype in &types {
                 for op in RedOp::ALL {
                     if nccl.is_at_least(op.since().0, op.since().1) {
-                        cases.push(Case { collective, dtype: *dtype, op, size_bytes, root });
+                        cases.push(CollectiveCheck { collective, dtype: *dtype, op, size_bytes, root });
                     }
                 }
             }
@@ -92,12 +98,18 @@ pub(super) fn forced(worker: &mut Worker<'_>, way: &str) -> Result<(), LibraryEr
         let root = k % worker.member.n_ranks;
         for collective in collectives.iter().copied() {
             if !collective.reduces() {
-                cases.push(Case { collective, dtype: DataType::U8, op: RedOp::Sum, size_bytes, root });
+                cases.push(CollectiveCheck {
+                    collective,
+                    dtype: DataType::U8,
+                    op: RedOp::Sum,
+                    size_bytes,
+                    root,
+                });
                 continue;
             }
             for dtype in types {
                 for op in [RedOp::Sum, RedOp::Max] {
-                    cases.push(Case { collective, dtype, op, size_bytes, root });
+                    cases.push(CollectiveCheck { collective, dtype, op, size_bytes, root });
                 }
             }
         }
@@ -110,7 +122,7 @@ pub(super) fn forced(worker: &mut Worker<'_>, way: &str) -> Result<(), LibraryEr
 fn all(
     worker: &mut Worker<'_>,
     mut comm: CommHandle,
-    cases: &[Case],
+    cases: &[CollectiveCheck],
     way: &str,
 ) -> Result<CommHandle, LibraryError> {
     let n = worker.member.n_ranks;
@@ -155,13 +167,15 @@ fn all(
 fn by_channels(
     worker: &mut Worker<'_>,
     comm: &mut CommHandle,
-    case: &Case,
+    case: &CollectiveCheck,
     buffers: (&Buffer, &Buffer),
 ) -> Result<String, LibraryError> {
     let (nccl, member) = (comm.nccl(), worker.member);
     // Large enough for all channels.
-    let case =
-        Case { size_bytes: case.size_bytes.max(buffers.0.size_bytes() / worker.member.n_ranks), ..*case };
+    let case = CollectiveCheck {
+        size_bytes: case.size_bytes.max(buffers.0.size_bytes() / worker.member.n_ranks),
+        ..*case
+    };
     let mut is_wrong = |comm: &mut CommHandle| {
         for turn in 0..N_TRIALS {
             let wrong = one(worker, comm, &case, buffers, 600_000 + turn, "")?;
@@ -262,12 +276,12 @@ const N_TRIALS: u64 = 4;
 fn one(
     worker: &mut Worker<'_>,
     comm: &mut CommHandle,
-    case: &Case,
+    case: &CollectiveCheck,
     (send, recv): (&Buffer, &Buffer),
     number: u64,
     way: &str,
 ) -> Result<Option<(u64, String, Vec<u64>)>, LibraryError> {
-    let Case { collective, dtype, op, size_bytes, root } = *case;
+    let CollectiveCheck { collective, dtype, op, size_bytes, root } = *case;
     let (rank, n_ranks) = (worker.member.rank, worker.member.n_ranks);
     let seed = worker.seed(1_000 + number);
     let plan = if collective.reduces() {

@@ -11,7 +11,7 @@ use ringleader_knowledge::version::NcclVersion as Release;
 
 use crate::env::answer::{Check, Compared, Standing};
 use crate::env::installed::Package;
-use crate::env::plan::{Fate, Setting, fate};
+use crate::env::plan::{Setting, SettingFate, fate};
 
 /// Bytes of a file of settings that are looked at.
 const MAX_FILE: usize = 1 << 16;
@@ -200,9 +200,9 @@ fn wanted(setting: &Setting, own: &BTreeMap<String, String>) -> Compared {
         std::iter::once(&row.name).chain(row.old).find(|name| own.contains_key(**name)).unwrap_or(&row.name);
     let is = own.get(*name).map(String::as_str);
     let (standing, why) = match fate(setting, is) {
-        Fate::Set => (Standing::Missing, row.without),
-        Fate::Replaces(_) | Fate::Left(_) => (Standing::Differs, row.without),
-        Fate::Does(_) | Fate::Unset => (Standing::Good, row.gives),
+        SettingFate::Set => (Standing::Missing, row.without),
+        SettingFate::Replaces(_) | SettingFate::Left(_) => (Standing::Differs, row.without),
+        SettingFate::Does(_) | SettingFate::Unset => (Standing::Good, row.gives),
     };
     Compared {
         name: (*name).to_owned(),

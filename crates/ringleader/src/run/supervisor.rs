@@ -32,7 +32,7 @@ use ringleader_run::store::{Alone, SharedStore, Store};
 use ringleader_watch::engine::Settings;
 use serde::{Deserialize, Serialize};
 
-use self::stall::{Stall, StallLook};
+use self::stall::{StallLook, StallState};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::run::RunArgs;
@@ -97,7 +97,7 @@ struct Running {
     progress: AttemptProgress,
     eye: Option<Eye>,
     next_look: Instant,
-    stall: Stall,
+    stall: StallState,
     span: AttemptSpan,
     nodes: Vec<String>,
     /// Ranks of the whole job, as far as its processes have been seen.
@@ -143,7 +143,7 @@ struct Supervisor<'a> {
     running: Option<Running>,
     halting: Option<Halting>,
     deciding: Option<Duty<Next>>,
-    waits_for: Option<Waits>,
+    waits_for: Option<Postponed>,
     decided: u64,
     /// Generation whose evidence is complete.
     collected: u64,
@@ -163,7 +163,7 @@ struct Supervisor<'a> {
 }
 
 /// Why a decision waits for further nodes, and when it is tried again.
-struct Waits {
+struct Postponed {
     why: String,
     until: Instant,
 }
@@ -548,7 +548,7 @@ impl Supervisor<'_> {
         }
         if self.held.is_suspended {
             running.progress.wait();
-            running.stall = Stall::default();
+            running.stall = StallState::default();
             return;
         }
         if Instant::now() < running.next_look {
@@ -702,7 +702,7 @@ impl Supervisor<'_> {
                 if is_new {
                     self.say(&format!("waiting for further nodes: {why}"));
                 }
-                self.waits_for = Some(Waits { why, until: Instant::now() + ASK_AGAIN });
+                self.waits_for = Some(Postponed { why, until: Instant::now() + ASK_AGAIN });
             }
             Some(Next::Decree(mut decree, remarks)) => {
                 self.waits_for = None;

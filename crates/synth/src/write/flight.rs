@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Scene;
+use super::WriteContext;
 use super::expected::ExpectedOp;
 use crate::job::CallKind;
 use crate::places::PlaceId;
@@ -81,7 +81,7 @@ impl Pickle {
         self.str(text);
     }
 
-    fn frame(&mut self, scene: &Scene<'_>, place: PlaceId, at: usize) {
+    fn frame(&mut self, scene: &WriteContext<'_>, place: PlaceId, at: usize) {
         if let Some(index) = self.frames.get(&(place.0, at)) {
             return self.get(*index);
         }
@@ -130,7 +130,7 @@ pub(crate) fn work_seq(made: &Made) -> u32 {
 }
 
 /// Writes the dump of `rank`.
-pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
+pub(crate) fn dump(scene: &WriteContext<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
     let job = scene.job;
     let made = &scene.run.ranks[rank as usize].made;
     let dumped_ns = scene.line.dumped[rank as usize].unwrap_or(0);
@@ -163,7 +163,7 @@ pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
 
 /// The dump of one rank while it is written.
 struct Dump<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a WriteContext<'a>,
     rank: u32,
     dumped_ns: i64,
     /// Phase of the watchdog's polls within a tenth of a second, ns.

@@ -146,7 +146,7 @@ fn timeouts(job: &Job, run: &Run, rank: u32, prng: &mut Prng) -> Vec<Timeout> {
 }
 
 /// Everything a writer needs.
-pub(crate) struct Scene<'a> {
+pub(crate) struct WriteContext<'a> {
     pub(crate) job: &'a Job,
     pub(crate) plant: &'a Plant,
     pub(crate) run: &'a Run,
@@ -154,7 +154,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) prng: &'a Prng,
 }
 
-impl Scene<'_> {
+impl WriteContext<'_> {
     /// Wall clock of `rank`'s node at a time of the run.
     pub(crate) fn wall(&self, rank: u32, ns: i64) -> i64 {
         self.job.start_ns + ns + self.job.node_of(rank).skew_ns
@@ -179,7 +179,7 @@ pub(crate) fn write(
 ) -> (JobEvidence, Vec<ExpectedDump>) {
     let mut own = prng.fork(1);
     let line = Timeline::new(job, plant, run, &mut own);
-    let scene = Scene { job, plant, run, line: &line, prng };
+    let scene = WriteContext { job, plant, run, line: &line, prng };
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     let mut dumps = Vec::new();
     let emit = options.emit;

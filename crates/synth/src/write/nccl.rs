@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::clock::stamp;
-use super::{JobEnd, Scene};
+use super::{JobEnd, WriteContext};
 use crate::job::CallKind;
 use crate::sim::HostEnd;
 
@@ -38,7 +38,7 @@ fn coll(kind: CallKind, numel_in: u64, numel_out: u64) -> (&'static str, u64) {
 }
 
 /// The pointer of a communicator: meaningless outside its process.
-fn pointer(scene: &Scene<'_>, rank: u32, group: u16) -> u64 {
+fn pointer(scene: &WriteContext<'_>, rank: u32, group: u16) -> u64 {
     // A separate heap address for each communicator of the process.
     let nth = scene.job.groups_of[rank as usize].iter().position(|g| *g == group).unwrap_or(0) as u64;
     let mut prng = scene.prng.fork(20_000 + u64::from(rank));
@@ -46,7 +46,7 @@ fn pointer(scene: &Scene<'_>, rank: u32, group: u16) -> u64 {
 }
 
 struct Log<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a WriteContext<'a>,
     rank: u32,
     out: String,
 }
@@ -63,7 +63,7 @@ impl Log<'_> {
     }
 }
 
-pub(crate) fn write(scene: &Scene<'_>, calls: bool, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn write(scene: &WriteContext<'_>, calls: bool, files: &mut Vec<(String, Vec<u8>)>) {
     for rank in 0..scene.job.n {
         let never_began = scene.line.outcome == JobEnd::NeverBegan;
         if never_began && rank == scene.plant.rank {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::Scene;
+use super::WriteContext;
 use super::clock::stamp;
 use crate::job::{CallKind, Halt};
 use crate::sim::HostEnd;
@@ -47,11 +47,11 @@ impl RasCommState {
     }
 }
 
-fn answers(scene: &Scene<'_>, rank: u32) -> bool {
+fn answers(scene: &WriteContext<'_>, rank: u32) -> bool {
     scene.alive(rank) && !matches!(scene.run.ranks[rank as usize].end, HostEnd::Standing(Halt::Stopped, _))
 }
 
-pub(crate) fn write(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn write(scene: &WriteContext<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     let mut counts: BTreeMap<(u16, u32), [u64; 5]> = BTreeMap::new();
     for rank in 0..job.n {
@@ -77,7 +77,7 @@ pub(crate) fn write(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, 
     files.push(("ras_verbose.txt".into(), text(scene, &comms).into_bytes()));
 }
 
-fn json(scene: &Scene<'_>, looked_ns: i64, comms: &[RasCommState]) -> String {
+fn json(scene: &WriteContext<'_>, looked_ns: i64, comms: &[RasCommState]) -> String {
     let job = scene.job;
     let mut s = String::from(
         "OK\nOK\n{\n  \"nccl_version\": \"2.28.9\",\n  \"cuda_runtime_version\": 13000,\n  \"cuda_driver_version\": 13000,\n",
@@ -133,7 +133,7 @@ fn json(scene: &Scene<'_>, looked_ns: i64, comms: &[RasCommState]) -> String {
     s
 }
 
-fn peer(s: &mut String, scene: &Scene<'_>, group: u16, rank: u32, comma: bool) {
+fn peer(s: &mut String, scene: &WriteContext<'_>, group: u16, rank: u32, comma: bool) {
     let info = scene.job.info(rank);
     let _ = writeln!(
         s,
@@ -146,7 +146,7 @@ fn peer(s: &mut String, scene: &Scene<'_>, group: u16, rank: u32, comma: bool) {
     );
 }
 
-fn who(scene: &Scene<'_>, rank: u32) -> String {
+fn who(scene: &WriteContext<'_>, rank: u32) -> String {
     let info = scene.job.info(rank);
     format!("GPU {} managed by process {} on node {}", info.local, info.pid, scene.job.node_of(rank).addr)
 }
@@ -155,7 +155,7 @@ fn plural(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-fn text(scene: &Scene<'_>, comms: &[RasCommState]) -> String {
+fn text(scene: &WriteContext<'_>, comms: &[RasCommState]) -> String {
     let job = scene.job;
     let per_node = job.nodes[0].n_ranks;
     let mut s = String::from(
@@ -246,7 +246,7 @@ fn text(scene: &Scene<'_>, comms: &[RasCommState]) -> String {
     s
 }
 
-fn mismatch(s: &mut String, scene: &Scene<'_>, comm: &RasCommState, f: usize, name: &str) {
+fn mismatch(s: &mut String, scene: &WriteContext<'_>, comm: &RasCommState, f: usize, name: &str) {
     let mut by_count: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     for (rank, counts) in &comm.answered {
         by_count.entry(counts[f]).or_default().push(*rank);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ringleader_ring::{CallArgs, Comm, Done, Op, ReadMoment, RingProcess, State};
 
-use super::{JobEnd, Scene};
+use super::{JobEnd, WriteContext};
 use crate::job::CallKind;
 use crate::sim::{HostEnd, Made};
 
@@ -15,7 +15,7 @@ const UP_NS: i64 = 400_000_000_000;
 /// Shortest time between the start of a process and its first call, ns.
 const BEFORE_NS: i64 = 20_000_000_000;
 
-pub(super) fn write(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
+pub(super) fn write(scene: &WriteContext<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     if scene.line.outcome == JobEnd::NeverBegan {
         // NCCL creates communicators after the rendezvous, so no plugin was loaded.
         return;
@@ -28,12 +28,12 @@ pub(super) fn write(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-fn ticks(scene: &Scene<'_>, rank: u32) -> u64 {
+fn ticks(scene: &WriteContext<'_>, rank: u32) -> u64 {
     (UP_NS / 10_000_000) as u64 + u64::from(scene.job.info(rank).local)
 }
 
 /// The state of a rank's ring, and whether its process was alive when it was read; None if the file was left behind.
-fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
+fn state(scene: &WriteContext<'_>, rank: u32) -> (State, Option<bool>) {
     let job = scene.job;
     let run = &scene.run.ranks[rank as usize];
     let mono = |ns: i64| (ns + UP_NS + BEFORE_NS).max(1) as u64;
@@ -125,7 +125,7 @@ fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
     (state, lives.map(|_| true))
 }
 
-fn process(scene: &Scene<'_>, rank: u32, is_ended: bool) -> RingProcess {
+fn process(scene: &WriteContext<'_>, rank: u32, is_ended: bool) -> RingProcess {
     let job = scene.job;
     RingProcess {
         pid: job.info(rank).pid,
@@ -145,7 +145,7 @@ fn process(scene: &Scene<'_>, rank: u32, is_ended: bool) -> RingProcess {
     }
 }
 
-fn call(scene: &Scene<'_>, made: &Made) -> CallArgs {
+fn call(scene: &WriteContext<'_>, made: &Made) -> CallArgs {
     let call = &scene.job.calls[usize::from(made.call)];
     let (function, count) = match call.kind {
         CallKind::AllReduce | CallKind::Barrier => ("AllReduce", call.numel_in()),

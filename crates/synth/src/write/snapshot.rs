@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::clock::stamp;
 use super::nccl::bus;
-use super::{JobEnd, Scene};
+use super::{JobEnd, WriteContext};
 use crate::fault::Fault;
 use crate::job::{Act, Halt};
 use crate::places::{PlaceId, Places};
@@ -38,14 +38,14 @@ fn frames(places: &Places, place: PlaceId) -> String {
 }
 
 /// The place where a healthy rank spends most of its time: the end of a step.
-fn last_sync(scene: &Scene<'_>, rank: u32) -> Option<PlaceId> {
+fn last_sync(scene: &WriteContext<'_>, rank: u32) -> Option<PlaceId> {
     scene.plant.programs(scene.job, rank as usize).iter().rev().find_map(|act| match act {
         Act::Sync(place) => Some(*place),
         _ => None,
     })
 }
 
-pub(crate) fn stacks(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn stacks(scene: &WriteContext<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     for rank in 0..job.n {
         if !scene.alive(rank) {
@@ -93,7 +93,7 @@ pub(crate) fn stacks(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-pub(crate) fn processes(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn processes(scene: &WriteContext<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     let mut prng = scene.prng.fork(30);
     for node in &job.nodes {
@@ -151,7 +151,7 @@ pub(crate) fn processes(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(Stri
     }
 }
 
-pub(crate) fn gpus(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn gpus(scene: &WriteContext<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     let mut prng = scene.prng.fork(31);
     // A rank whose kernel waits alone, with another size or kind than its peers', may draw less power than they

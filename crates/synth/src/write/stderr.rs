@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::clock::stamp;
 use super::flight::work_seq;
-use super::{JobEnd, Scene, Timeout};
+use super::{JobEnd, Timeout, WriteContext};
 use crate::job::{CallKind, Halt, Node, ProcessFailure};
 use crate::places::PlaceId;
 use crate::sim::HostEnd;
@@ -23,7 +23,7 @@ struct LauncherExit {
 }
 
 struct Node0<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a WriteContext<'a>,
     node: &'a Node,
     /// (time, order of entry, text).
     blocks: Vec<(i64, String)>,
@@ -31,7 +31,7 @@ struct Node0<'a> {
     exits: Vec<LauncherExit>,
 }
 
-pub(crate) fn write(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn write(scene: &WriteContext<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     for node in &scene.job.nodes {
         let mut log = Node0 { scene, node, blocks: Vec::new(), exits: Vec::new() };
         match scene.line.outcome {

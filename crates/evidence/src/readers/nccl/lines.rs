@@ -96,7 +96,7 @@ pub(super) enum CommEvent {
 
 /// `ncclCommSplit comm 0x… rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 parent 0x… color 0 key 0- Init START`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Life<'a> {
+pub(super) struct CommLine<'a> {
     pub(super) event: CommEvent,
     pub(super) api: Option<&'a [u8]>,
     pub(super) ptr: u64,
@@ -111,7 +111,7 @@ pub(super) struct Life<'a> {
 }
 
 /// Reads a line about the life of a communicator: `[Rank 0] API comm POINTER KEY VALUE … - EVENT`.
-pub(super) fn life(text: &[u8], cut: bool) -> Option<Life<'_>> {
+pub(super) fn life(text: &[u8], cut: bool) -> Option<CommLine<'_>> {
     let mut scan = Scan(text);
     if scan.lit(b"[Rank ").is_some() {
         scan.dec()?;
@@ -124,7 +124,7 @@ pub(super) fn life(text: &[u8], cut: bool) -> Option<Life<'_>> {
     }
     let ptr = scan.pointer()?;
     let (mut rank, mut n_ranks) = (None, None);
-    let mut life = Life {
+    let mut life = CommLine {
         event: CommEvent::Placed,
         api,
         ptr,

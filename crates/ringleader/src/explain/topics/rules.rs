@@ -95,7 +95,7 @@ pub(in crate::explain) fn of_check(check: &ringleader_check::Check) -> Topic {
 }
 
 /// A rule of `lint`.
-pub(in crate::explain) fn of_lint(rule: &ringleader_lint::Rule) -> Topic {
+pub(in crate::explain) fn of_lint(rule: &ringleader_lint::LintRule) -> Topic {
     let mut topic = Topic::new(Kind::Rule, rule.id, rule.title);
     document_text(&mut topic, &rule.explanation());
     topic.meaning = topic.shows.first().cloned().unwrap_or_default();

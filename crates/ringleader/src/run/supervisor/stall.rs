@@ -32,7 +32,7 @@ pub(super) struct StallLook {
 
 /// State of a possible stall.
 #[derive(Default)]
-pub(crate) struct Stall {
+pub(crate) struct StallState {
     /// Why the job seems to be stalled, and since when.
     seen: Option<(String, Instant)>,
     collecting: Option<Duty<Diagnosed>>,
@@ -47,7 +47,7 @@ pub(crate) struct Stall {
     n_looks: u32,
 }
 
-impl Stall {
+impl StallState {
     /// Takes the engine's events and the time since the last step.
     pub(super) fn see(&mut self, events: &[Event], seen: &StallLook) {
         let StallLook { is_analyser, still, patience, is_past } = *seen;
@@ -206,11 +206,11 @@ mod tests {
 
     #[test]
     fn a_cause_ends_it_and_no_cause_only_at_the_third_look_of_the_engine() {
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.take(Some(found(Cause::SkippedCollective, Class::Program)), Instant::now());
         assert!(stall.found.is_some());
         for (is_of_engine, n_until) in [(true, 3), (false, u32::MAX)] {
-            let mut stall = Stall { is_of_engine, ..Stall::default() };
+            let mut stall = StallState { is_of_engine, ..StallState::default() };
             for n in 1..=5_u32.min(n_until) {
                 assert!(stall.found.is_none(), "look {n}");
                 stall.take(Some(found(Cause::Undecided, Class::Unknown)), Instant::now());
@@ -218,7 +218,7 @@ mod tests {
             assert_eq!(stall.found.is_some(), is_of_engine);
         }
         // A step in between resets the count.
-        let mut stall = Stall { is_of_engine: true, ..Stall::default() };
+        let mut stall = StallState { is_of_engine: true, ..StallState::default() };
         for _ in 0..4 {
             stall.take(Some(found(Cause::Undecided, Class::Unknown)), Instant::now());
             stall.see(&[], &seen(1, false));
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_silence_without_a_cause_is_examined_again_after_twice_its_length() {
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.see(&[], &seen(200, false));
         assert!(stall.is_open());
         stall.take(Some(found(Cause::None, Class::Unknown)), Instant::now());
@@ -258,13 +258,13 @@ mod tests {
             (sure(Cause::Straggler, Class::Unknown), "straggler does not end a job"),
             (handled, "it was handled"),
         ] {
-            let mut stall = Stall::default();
+            let mut stall = StallState::default();
             for _ in 0..5 {
                 let told = stall.take(Some(found.clone()), Instant::now());
                 assert!(stall.found.is_none() && told[0].contains(said), "{told:?}");
             }
             // Where the engine sees stuck operations, the third look ends it, and not for this cause.
-            let mut stall = Stall { is_of_engine: true, ..Stall::default() };
+            let mut stall = StallState { is_of_engine: true, ..StallState::default() };
             for _ in 0..3 {
                 stall.take(Some(found.clone()), Instant::now());
             }
@@ -272,19 +272,19 @@ mod tests {
             assert_eq!(judgement.cause, Cause::Undecided);
             assert_eq!(judgement.doubted, Some(found.judgement.cause));
         }
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.take(Some(sure(Cause::IllegalMemoryAccess, Class::Unknown)), Instant::now());
         assert!(stall.found.is_some());
     }
 
     #[test]
     fn a_launcher_that_closes_after_its_ranks_is_left_alone_for_a_while() {
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.see(&[], &seen(100, true));
         assert!(!stall.is_open());
         stall.see(&[], &seen(601, true));
         assert!(stall.is_open());
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.see(&[], &seen(100, false));
         assert!(stall.is_open());
     }

@@ -9,7 +9,7 @@ use ringleader_run::journal::RunState;
 use ringleader_run::judgement::Judgement;
 use ringleader_run::state::Order;
 
-use super::stall::Stall;
+use super::stall::StallState;
 use super::{Running, Supervisor};
 use crate::run::attempt::{AttemptProgress, Passer};
 use crate::run::launch::Fill;
@@ -127,7 +127,7 @@ impl Supervisor<'_> {
             path,
             eye: None,
             next_look: Instant::now(),
-            stall: Stall::default(),
+            stall: StallState::default(),
             span: AttemptSpan { began: at, ended: at, resets: self.resets(), ..AttemptSpan::default() },
             nodes: vec![self.asked.node.clone()],
             ranks: None,
