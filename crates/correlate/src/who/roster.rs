@@ -7,13 +7,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod claims;
 mod weak;
+
+use self::claims::{IdentityClaim, Strength, member_of, started};
 
 use ringleader_knowledge::program::is_launch;
 use ringleader_model::address::{is_loopback_name, same_host};
 use ringleader_model::{
-    Case, Culprit, Fact, Host, LocalRank, NcclLog, Observation, PciAddress, Pid, Rank, RasReport, RingRecord,
-    Socket, StoreEvent, TorchEvent, WatchEvent, Who,
+    Case, Culprit, Fact, Host, LocalRank, Observation, PciAddress, Pid, Rank, StoreEvent, TorchEvent,
+    WatchEvent, Who,
 };
 
 /// One process of the job.
@@ -64,15 +67,6 @@ pub struct Roster {
     places: BTreeMap<Pid, BTreeSet<usize>>,
 }
 
-/// Processes that one observation says were started as ranks.
-fn started(observation: &Observation) -> &[Who] {
-    match &observation.fact {
-        Fact::Environment(_) => std::slice::from_ref(&observation.who),
-        Fact::Watch(WatchEvent::Ranks(all)) => all,
-        _ => &[],
-    }
-}
-
 /// A host, unless many hosts share its name.
 pub(crate) fn telling_host(host: Option<&Host>) -> Option<&Host> {
     host.filter(|h| !h.is_empty() && !is_loopback_name(h))
@@ -113,67 +107,6 @@ impl Member {
     }
 }
 
-/// What a claim of identity rests on, the strongest first. What command lines and names of files say is weaker still:
-/// [`weak`] reads it last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Strength {
-    /// A record of the process itself: NCCL's log, a ring, RAS.
-    Record,
-    /// The launcher's table of failures.
-    Table,
-    /// The launcher saw a process end.
-    Exit,
-    /// A line was printed as a rank's.
-    Spoken,
-}
-
-/// One source's statement of a process's identity.
-#[derive(Clone, Debug)]
-struct IdentityClaim {
-    strength: Strength,
-    /// Its place among those of one record.
-    nth: usize,
-    member: Member,
-}
-
-impl IdentityClaim {
-    /// An order that does not depend on that of the files: who names both rank and process first; of one process what
-    /// its record has first.
-    fn order(&self) -> impl Ord + '_ {
-        let Member { rank, host, address, pid, local_rank, gpu, cuda_dev, nvml_dev, .. } = &self.member;
-        let is_partial = rank.is_none() || pid.is_none();
-        let identity = (rank.is_none(), rank, host.is_none(), host, pid);
-        (self.strength, is_partial, identity, self.nth, (address, local_rank, gpu, cuda_dev, nvml_dev))
-    }
-}
-
-/// What `who` says of itself.
-fn member_of(who: &Who) -> Member {
-    Member {
-        rank: who.rank,
-        local_rank: who.local_rank,
-        host: who.host.clone(),
-        pid: who.pid,
-        ..Member::default()
-    }
-}
-
-/// The process that printed a statement of torch or a launcher, or that it is about.
-fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
-    let own = member_of(who);
-    match event {
-        TorchEvent::ChildFailure { host, .. } => {
-            // `localhost` names no host: it would make two of one machine.
-            let named = own.host.or_else(|| host.as_deref().map(Host::from));
-            let host = telling_host(named.as_ref()).cloned();
-            (Strength::Table, Member { host, ..member_of(who) })
-        }
-        TorchEvent::ChildExit { .. } | TorchEvent::Started if own.rank.is_none() => (Strength::Exit, own),
-        TorchEvent::ChildExit { .. } | TorchEvent::Started => (Strength::Table, own),
-        _ => (Strength::Spoken, Member { local_rank: None, ..own }),
-    }
-}
-
 impl Roster {
     /// The job's rank of a ring's process.
     pub fn rank_of_ring(&self, observation: &Observation) -> Option<Rank> {
@@ -199,37 +132,16 @@ impl Roster {
     pub fn new(case: &Case) -> Self {
         let mut roster = Self { world_size: world_size(case), ..Self::default() };
         roster.find_launchers(case);
-        let stacks = weak::StackNames::new(case);
-        let mut claims: Vec<IdentityClaim> = Vec::new();
-        for observation in &case.observations {
-            let who = &observation.who;
-            let mut claim = |strength: Strength, found: Vec<Member>| {
-                claims.extend((0..).zip(found).map(|(nth, member)| IdentityClaim { strength, nth, member }));
-            };
-            match &observation.fact {
-                Fact::Nccl(log) => claim(Strength::Record, roster.of_nccl(log)),
-                Fact::Ras(report) => claim(Strength::Record, roster.of_ras(report)),
-                Fact::Ring(ring) => claim(Strength::Record, roster.of_ring(who, ring)),
-                Fact::Torch(event) => {
-                    let (strength, member) = of_statement(who, event);
-                    claim(strength, vec![member]);
-                }
-                Fact::Stacks(_) if stacks.are_of_one_rank(who) => {
-                    claim(Strength::Spoken, vec![member_of(who)]);
-                }
-                Fact::Said(_) | Fact::Progress(_) if who.rank.is_some() => {
-                    claim(Strength::Spoken, vec![Member { local_rank: None, ..member_of(who) }]);
-                }
-                _ => {}
-            }
-        }
+        let mut claims = claims::all(case, roster.world_size);
         claims.sort_by(|a, b| a.order().cmp(&b.order()));
         let spoken = claims.partition_point(|claim| claim.strength < Strength::Spoken);
         let spoken = claims.split_off(spoken);
         for claim in claims {
             roster.join(claim);
         }
-        roster.join_environments(case);
+        for member in claims::of_environments(case, &roster.members) {
+            roster.add(member);
+        }
         for claim in spoken {
             roster.join(claim);
         }
@@ -475,45 +387,6 @@ impl Roster {
         }
     }
 
-    /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher,
-    /// which also saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of
-    /// this job are known to use NCCL, only they are its ranks.
-    fn join_environments(&mut self, case: &Case) {
-        let named = || {
-            let all = case.observations.iter().flat_map(started);
-            all.filter(|who| who.rank.is_some() && who.pid.is_some())
-        };
-        let of_who = |who: &Who| Member {
-            rank: who.rank,
-            local_rank: who.local_rank,
-            host: who.host.clone(),
-            pid: who.pid,
-            ..Member::default()
-        };
-        let speakers = speakers(case);
-        let speaks = |who: &Who| {
-            speakers.iter().any(|(pid, host)| Some(*pid) == who.pid && hosts_agree(*host, who.host.as_ref()))
-        };
-        // Those that speak may be of an earlier attempt that does not run any more.
-        let is_of_now = named().any(speaks);
-        let mut fresh: Vec<Member> = Vec::new();
-        for who in named() {
-            let has_speaker = |m: &Member| {
-                m.rank == who.rank
-                    && hosts_agree(m.host.as_ref(), who.host.as_ref())
-                    && m.pid.is_some_and(|pid| {
-                        Some(pid) != who.pid && speakers.iter().any(|(speaker, _)| *speaker == pid)
-                    })
-            };
-            if !(is_of_now && !speaks(who) && self.members.iter().any(has_speaker)) {
-                fresh.push(of_who(who));
-            }
-        }
-        for member in fresh {
-            self.add(member);
-        }
-    }
-
     fn find_launchers(&mut self, case: &Case) {
         for observation in &case.observations {
             match &observation.fact {
@@ -572,59 +445,6 @@ impl Roster {
                 }
             }
         }
-    }
-
-    fn of_nccl(&self, log: &NcclLog) -> Vec<Member> {
-        let processes = log.processes.iter().map(|process| Member {
-            rank: process.who.rank,
-            local_rank: process.who.local_rank,
-            host: process.who.host.clone(),
-            pid: process.who.pid,
-            address: process.meets_at().and_then(address_of).map(Host::from),
-            ..Member::default()
-        });
-        let comms = log.comms.iter().filter_map(|comm| {
-            let process = log.processes.get(comm.process as usize)?;
-            let is_world = Some(comm.n_ranks) == self.world_size;
-            Some(Member {
-                rank: if is_world { Some(Rank(comm.rank.0)) } else { process.who.rank },
-                host: process.who.host.clone(),
-                pid: process.who.pid,
-                gpu: comm.gpu,
-                cuda_dev: comm.cuda_dev,
-                nvml_dev: comm.nvml_dev,
-                ..Member::default()
-            })
-        });
-        processes.chain(comms).collect()
-    }
-
-    fn of_ring(&self, who: &Who, ring: &RingRecord) -> Vec<Member> {
-        // Without RANK in the environment the communicator of the whole job has it; a process with several GPUs is
-        // several ranks of it.
-        let world = ring.comms.iter().filter(|c| c.size > 0 && Some(c.size) == self.world_size);
-        let ranks: BTreeSet<u32> = world.filter_map(|c| c.rank).collect();
-        let mut ranks: Vec<Option<Rank>> = ranks.into_iter().map(|rank| Some(Rank(rank))).collect();
-        if who.rank.is_some() || ranks.is_empty() {
-            ranks = vec![who.rank];
-        }
-        ranks.into_iter().map(|rank| Member { rank, ..member_of(who) }).collect()
-    }
-
-    fn of_ras(&self, report: &RasReport) -> Vec<Member> {
-        let mut found = Vec::new();
-        for comm in &report.comms {
-            let is_world = Some(comm.size) == self.world_size;
-            let peers = comm.ranks.iter().map(|r| &r.peer).chain(&comm.missing);
-            found.extend(peers.map(|peer| Member {
-                rank: peer.rank.filter(|_| is_world).map(|r| Rank(r.0)),
-                address: peer.host.clone(),
-                pid: peer.pid,
-                cuda_dev: peer.cuda_dev,
-                ..Member::default()
-            }));
-        }
-        found
     }
 
     /// Everything known of `who`.
@@ -704,33 +524,6 @@ pub fn told_size(case: &Case) -> Option<u32> {
         _ => None,
     });
     told.filter(|n| *n <= MAX_WORLD).max()
-}
-
-/// Processes that NCCL itself ran in, by ring, log or RAS.
-fn speakers(case: &Case) -> Vec<(Pid, Option<&Host>)> {
-    let mut found = Vec::new();
-    for observation in &case.observations {
-        let host = observation.who.host.as_ref();
-        match &observation.fact {
-            Fact::Ring(_) => found.extend(observation.who.pid.map(|pid| (pid, host))),
-            Fact::Nccl(log) => found
-                .extend(log.processes.iter().filter_map(|p| p.who.pid.map(|pid| (pid, p.who.host.as_ref())))),
-            Fact::Ras(report) => {
-                let peers = report.comms.iter().flat_map(|c| &c.ranks).map(|r| &r.peer);
-                // RAS names hosts by address.
-                found.extend(peers.filter_map(|p| p.pid.map(|pid| (pid, None))));
-            }
-            _ => {}
-        }
-    }
-    found.sort();
-    found.dedup();
-    found
-}
-
-/// The address of an interface, that of IPv6 without brackets.
-fn address_of(socket: Socket<'_>) -> Option<&str> {
-    Some(socket.address.trim_matches(['[', ']'])).filter(|address| !address.is_empty())
 }
 
 /// No job is larger; a number beyond it is torn or made up, and must not cost memory.

@@ -4,6 +4,7 @@
 
 use ringleader_model::NcclProcess;
 
+use super::claims::address_of;
 use super::*;
 use crate::staging::StagedCase;
 
