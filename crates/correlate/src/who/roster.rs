@@ -200,13 +200,8 @@ impl Roster {
 
     /// One process without a rank and one rank that nobody has are the same.
     fn eliminate(&mut self) {
-        let world = self.world_size.unwrap_or(0);
-        let with_pid: BTreeSet<Rank> =
-            self.members.iter().filter(|m| m.pid.is_some()).filter_map(|m| m.rank).collect();
-        if world < 2 || with_pid.len() + 1 != world as usize {
-            return;
-        }
-        let Some(left) = (0..world).map(Rank).find(|r| !with_pid.contains(r)) else { return };
+        let with_pid = self.members.iter().filter(|m| m.pid.is_some()).filter_map(|m| m.rank).collect();
+        let Some(left) = last_rank(self.world_size.unwrap_or(0), &with_pid) else { return };
         let launchers = &self.launchers;
         let is_nameless = |m: &Member| m.rank.is_none() && m.pid.is_some_and(|pid| !launchers.contains(&pid));
         let mut nameless = self.members.iter_mut().filter(|m| is_nameless(m));
@@ -513,6 +508,15 @@ impl Roster {
         let seen: BTreeSet<Rank> = self.members.iter().filter_map(|m| m.rank).collect();
         (0..self.world_size.unwrap_or(0)).map(Rank).filter(|r| !seen.contains(r)).collect()
     }
+}
+
+/// Elimination: the rank of a job of this size that is left when all others are known.
+pub(crate) fn last_rank(world_size: u32, known: &BTreeSet<Rank>) -> Option<Rank> {
+    // A rank may be called by any number: only as many are gone through as are known.
+    if world_size < 2 || known.len() + 1 != world_size as usize {
+        return None;
+    }
+    (0..world_size).map(Rank).find(|rank| !known.contains(rank))
 }
 
 /// The world size that ranks were started with.
