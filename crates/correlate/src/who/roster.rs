@@ -8,9 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 mod claims;
+mod join;
 mod weak;
 
-use self::claims::{IdentityClaim, Strength, member_of, started};
+use self::claims::{Strength, started};
+use self::join::Processes;
 
 use ringleader_knowledge::program::is_launch;
 use ringleader_model::address::{is_loopback_name, same_host};
@@ -79,34 +81,6 @@ fn hosts_agree(a: Option<&Host>, b: Option<&Host>) -> bool {
     }
 }
 
-impl Member {
-    fn agrees_with(&self, other: &Member) -> bool {
-        let same = |a: Option<u32>, b: Option<u32>| a.is_none() || b.is_none() || a == b;
-        let hosts = hosts_agree(self.host.as_ref(), other.host.as_ref());
-        let addresses = match (&self.address, &other.address) {
-            (Some(a), Some(b)) => a == b,
-            _ => true,
-        };
-        hosts
-            && addresses
-            && same(self.rank.map(|r| r.0), other.rank.map(|r| r.0))
-            && same(self.pid.map(|p| p.0), other.pid.map(|p| p.0))
-    }
-
-    fn take_in(&mut self, other: &Member) {
-        self.rank = self.rank.or(other.rank);
-        if telling_host(self.host.as_ref()).is_none() {
-            self.host = telling_host(other.host.as_ref()).cloned().or_else(|| self.host.take());
-        }
-        self.address = self.address.take().or_else(|| other.address.clone());
-        self.pid = self.pid.or(other.pid);
-        self.local_rank = self.local_rank.or(other.local_rank);
-        self.gpu = self.gpu.or(other.gpu);
-        self.cuda_dev = self.cuda_dev.or(other.cuda_dev);
-        self.nvml_dev = self.nvml_dev.or(other.nvml_dev);
-    }
-}
-
 impl Roster {
     /// The job's rank of a ring's process.
     pub fn rank_of_ring(&self, observation: &Observation) -> Option<Rank> {
@@ -130,114 +104,36 @@ impl Roster {
     /// Joins what the case says. The order of its files decides nothing: claims are joined the stronger first, and
     /// those of one strength in an order of their own.
     pub fn new(case: &Case) -> Self {
-        let mut roster = Self { world_size: world_size(case), ..Self::default() };
-        roster.find_launchers(case);
-        let mut claims = claims::all(case, roster.world_size);
-        claims.sort_by(|a, b| a.order().cmp(&b.order()));
-        let spoken = claims.partition_point(|claim| claim.strength < Strength::Spoken);
-        let spoken = claims.split_off(spoken);
-        for claim in claims {
-            roster.join(claim);
+        let world_size = world_size(case);
+        let launchers = launchers(case);
+        let mut processes = Processes::default();
+        let mut spoken = claims::all(case, world_size);
+        let stronger = spoken.partition_point(|claim| claim.strength < Strength::Spoken);
+        for claim in spoken.drain(..stronger) {
+            processes.join(claim);
         }
-        for member in claims::of_environments(case, &roster.members) {
-            roster.add(member);
+        for claim in claims::of_environments(case, &processes) {
+            processes.join(claim);
         }
         for claim in spoken {
-            roster.join(claim);
+            processes.join(claim);
         }
-        if let Some(world) = roster.world_size {
+        if let Some(world) = world_size {
             // No communicator is larger than the world; ranks past its end are leftovers of another job.
-            roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
+            processes.retain(|m| m.rank.is_none_or(|r| r.0 < world));
         }
-        roster.join_weak(case);
+        weak::join(&mut processes, case, &launchers, world_size);
+        let mut roster = Self { members: processes.into_members(), world_size, launchers, ..Self::default() };
         roster.mark_followed(case);
         roster.members.sort_by_key(Member::order);
-        roster.join_nameless();
         roster.index();
         roster.join_snapshots(case);
         roster
     }
 
-    /// Claims that are used where nothing stronger speaks, and what is left by elimination.
-    fn join_weak(&mut self, case: &Case) {
-        let hosts: BTreeSet<&Host> =
-            self.members.iter().filter_map(|m| telling_host(m.host.as_ref())).collect();
-        let differs = |m: &Member| m.rank.zip(m.local_rank).is_some_and(|(rank, local)| rank.0 != local.0);
-        let is_one_node = hosts.len() < 2 && !self.members.iter().any(differs);
-        if is_one_node {
-            let taken: BTreeSet<Rank> = self.members.iter().filter_map(|m| m.rank).collect();
-            for member in self.members.iter_mut().filter(|m| m.rank.is_none() && m.pid.is_some()) {
-                member.rank = member.local_rank.map(|l| Rank(l.0)).filter(|rank| !taken.contains(rank));
-            }
-        }
-        for (_, who) in weak::claims(case, is_one_node, self.world_size) {
-            self.join_weak_claim(&who);
-        }
-        self.join_order_of_ends(case);
-        self.eliminate();
-    }
-
-    fn join_weak_claim(&mut self, who: &Who) {
-        let found = member_of(who);
-        if self.launchers.iter().any(|pid| Some(*pid) == found.pid) {
-            return;
-        }
-        let has_pid = |m: &Member| {
-            m.pid.is_some() && m.pid == found.pid && hosts_agree(m.host.as_ref(), found.host.as_ref())
-        };
-        let is_taken = found.rank.is_some_and(|rank| {
-            self.members.iter().any(|m| m.rank == Some(rank) && m.pid.is_some() && m.pid != found.pid)
-        });
-        match self.members.iter_mut().find(|m| has_pid(m)) {
-            Some(member) if member.rank.is_none() && !is_taken => member.take_in(&found),
-            Some(member) if member.rank == found.rank => {
-                member.local_rank = member.local_rank.or(found.local_rank);
-            }
-            None if !is_taken && found.rank.is_some() => self.add(found),
-            _ => {}
-        }
-    }
-
-    /// One process without a rank and one rank that nobody has are the same.
-    fn eliminate(&mut self) {
-        let with_pid = self.members.iter().filter(|m| m.pid.is_some()).filter_map(|m| m.rank).collect();
-        let Some(left) = last_rank(self.world_size.unwrap_or(0), &with_pid) else { return };
-        let launchers = &self.launchers;
-        let is_nameless = |m: &Member| m.rank.is_none() && m.pid.is_some_and(|pid| !launchers.contains(&pid));
-        let mut nameless = self.members.iter_mut().filter(|m| is_nameless(m));
-        if let (Some(member), None) = (nameless.next(), nameless.next()) {
-            member.rank = Some(left);
-        }
-    }
-
     /// The rank that speaks in an observation: its own word, else its process.
     pub fn speaker(&self, observation: &Observation) -> Option<Rank> {
         observation.who.rank.or_else(|| self.find(&observation.who)?.rank)
-    }
-
-    /// A shell shows how each of the processes that it started ended, by pid alone: if they are as many as there are
-    /// ranks, they were started in the order of their ranks.
-    fn join_order_of_ends(&mut self, case: &Case) {
-        if self.members.iter().any(|m| m.rank.is_some() && m.pid.is_some()) {
-            return;
-        }
-        let pid_of_end = |o: &Observation| match &o.fact {
-            Fact::Torch(TorchEvent::ChildExit { .. })
-                if o.who.rank.is_none() && o.who.local_rank.is_none() =>
-            {
-                o.who.pid
-            }
-            _ => None,
-        };
-        let pids: BTreeSet<Pid> = case.observations.iter().filter_map(pid_of_end).collect();
-        let n_spoken = self.members.iter().filter_map(|m| m.rank).map(|r| r.0.saturating_add(1)).max();
-        let world = self.world_size.max(n_spoken).unwrap_or(0);
-        if pids.len() < 2 || pids.len() != world as usize {
-            return;
-        }
-        for (rank, pid) in (0..).map(Rank).zip(pids) {
-            self.join_weak_claim(&Who { rank: Some(rank), pid: Some(pid), ..Who::default() });
-        }
     }
 
     fn index(&mut self) {
@@ -298,21 +194,6 @@ impl Roster {
         let mut found = self.with_pid(pid).filter(|(_, m)| hosts_agree(m.host.as_ref(), host));
         let (at, _) = found.next()?;
         found.next().is_none().then_some(at)
-    }
-
-    /// A rank that printed something before its process was known, and the process that is later seen to be it, are one
-    /// member, in whatever order that was read.
-    fn join_nameless(&mut self) {
-        let (nameless, mut members): (Vec<Member>, Vec<Member>) =
-            std::mem::take(&mut self.members).into_iter().partition(|m| m.rank.is_some() && m.pid.is_none());
-        for one in nameless {
-            match members.iter_mut().find(|m| m.rank == one.rank && m.agrees_with(&one)) {
-                Some(member) => member.take_in(&one),
-                None => members.push(one),
-            }
-        }
-        members.sort_by_key(Member::order);
-        self.members = members;
     }
 
     /// A job that is started again leaves the rings and the output of its earlier attempts. A rank is the process that
@@ -378,66 +259,6 @@ impl Roster {
         for at in followed {
             if let Some(member) = self.members.get_mut(at) {
                 member.is_followed = true;
-            }
-        }
-    }
-
-    fn find_launchers(&mut self, case: &Case) {
-        for observation in &case.observations {
-            match &observation.fact {
-                Fact::Torch(TorchEvent::ClosingSignal { .. } | TorchEvent::LauncherKilled { .. }) => {
-                    self.launchers.extend(observation.who.pid);
-                }
-                Fact::Processes(table) => {
-                    for row in &table.rows {
-                        if is_launch(&row.command) {
-                            self.launchers.extend(row.pid);
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Adds what is known of one process, to the member it agrees with or as a new one.
-    fn add(&mut self, found: Member) {
-        if found.rank.is_none() && found.pid.is_none() {
-            return;
-        }
-        let by_pid = |m: &Member| m.pid.is_some() && m.pid == found.pid;
-        let by_rank = |m: &Member| m.rank.is_some() && m.rank == found.rank;
-        let at = self
-            .members
-            .iter()
-            .position(|m| by_pid(m) && m.agrees_with(&found))
-            .or_else(|| self.members.iter().position(|m| by_rank(m) && m.agrees_with(&found)));
-        match at.and_then(|at| self.members.get_mut(at)) {
-            Some(member) => member.take_in(&found),
-            None => self.members.push(found),
-        }
-    }
-
-    /// Joins a claim with what is known.
-    fn join(&mut self, claim: IdentityClaim) {
-        let found = claim.member;
-        match claim.strength {
-            Strength::Record | Strength::Table => self.add(found),
-            // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid:
-            // then nothing is joined.
-            Strength::Exit => {
-                let mut same = self.members.iter_mut().filter(|m| m.pid.is_some() && m.pid == found.pid);
-                match (same.next(), same.next()) {
-                    (Some(member), None) => member.local_rank = member.local_rank.or(found.local_rank),
-                    (Some(_), Some(_)) => {}
-                    (None, _) if found.pid.is_some() => self.members.push(found),
-                    (None, _) => {}
-                }
-            }
-            Strength::Spoken => {
-                if found.rank.is_some() && !self.members.iter().any(|m| m.rank == found.rank) {
-                    self.members.push(found);
-                }
             }
         }
     }
@@ -517,6 +338,24 @@ pub(crate) fn last_rank(world_size: u32, known: &BTreeSet<Rank>) -> Option<Rank>
         return None;
     }
     (0..world_size).map(Rank).find(|rank| !known.contains(rank))
+}
+
+fn launchers(case: &Case) -> BTreeSet<Pid> {
+    let mut found = BTreeSet::new();
+    for observation in &case.observations {
+        match &observation.fact {
+            Fact::Torch(TorchEvent::ClosingSignal { .. } | TorchEvent::LauncherKilled { .. }) => {
+                found.extend(observation.who.pid);
+            }
+            Fact::Processes(table) => {
+                found.extend(
+                    table.rows.iter().filter(|row| is_launch(&row.command)).filter_map(|row| row.pid),
+                );
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The world size that ranks were started with.

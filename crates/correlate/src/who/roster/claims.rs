@@ -7,6 +7,7 @@ use ringleader_model::{
     Who,
 };
 
+use super::join::Processes;
 use super::weak::StackNames;
 use super::{Member, hosts_agree, telling_host};
 
@@ -20,6 +21,8 @@ pub(super) enum Strength {
     Table,
     /// The launcher saw a process end.
     Exit,
+    /// It was started with its rank in its environment.
+    Environment,
     /// A line was printed as a rank's.
     Spoken,
 }
@@ -36,7 +39,7 @@ pub(super) struct IdentityClaim {
 impl IdentityClaim {
     /// An order that does not depend on that of the files: who names both rank and process first; of one process what
     /// its record has first.
-    pub(super) fn order(&self) -> impl Ord + '_ {
+    fn order(&self) -> impl Ord + '_ {
         let Member { rank, host, address, pid, local_rank, gpu, cuda_dev, nvml_dev, .. } = &self.member;
         let is_partial = rank.is_none() || pid.is_none();
         let identity = (rank.is_none(), rank, host.is_none(), host, pid);
@@ -71,7 +74,7 @@ fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
     }
 }
 
-/// All claims of a case, in the order of its observations.
+/// All claims of a case but those of environments, the stronger first.
 pub(super) fn all(case: &Case, world_size: Option<u32>) -> Vec<IdentityClaim> {
     let stacks = StackNames::new(case);
     let mut claims: Vec<IdentityClaim> = Vec::new();
@@ -97,6 +100,7 @@ pub(super) fn all(case: &Case, world_size: Option<u32>) -> Vec<IdentityClaim> {
             _ => {}
         }
     }
+    claims.sort_by(|a, b| a.order().cmp(&b.order()));
     claims
 }
 
@@ -165,7 +169,7 @@ pub(super) fn started(observation: &Observation) -> &[Who] {
 /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher,
 /// which also saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of
 /// this job are known to use NCCL, only they are its ranks.
-pub(super) fn of_environments(case: &Case, known: &[Member]) -> Vec<Member> {
+pub(super) fn of_environments(case: &Case, known: &Processes) -> Vec<IdentityClaim> {
     let named = || {
         let all = case.observations.iter().flat_map(started);
         all.filter(|who| who.rank.is_some() && who.pid.is_some())
@@ -176,7 +180,7 @@ pub(super) fn of_environments(case: &Case, known: &[Member]) -> Vec<Member> {
     };
     // Those that speak may be of an earlier attempt that does not run any more.
     let is_of_now = named().any(speaks);
-    let mut fresh: Vec<Member> = Vec::new();
+    let mut fresh: Vec<IdentityClaim> = Vec::new();
     for who in named() {
         let has_speaker = |m: &Member| {
             m.rank == who.rank
@@ -185,10 +189,11 @@ pub(super) fn of_environments(case: &Case, known: &[Member]) -> Vec<Member> {
                     Some(pid) != who.pid && speakers.iter().any(|(speaker, _)| *speaker == pid)
                 })
         };
-        if !(is_of_now && !speaks(who) && known.iter().any(has_speaker)) {
-            fresh.push(member_of(who));
+        if !(is_of_now && !speaks(who) && known.iter().any(|(_, m)| has_speaker(m))) {
+            fresh.push(IdentityClaim { strength: Strength::Environment, nth: 0, member: member_of(who) });
         }
     }
+    fresh.sort_by(|a, b| a.order().cmp(&b.order()));
     fresh
 }
 

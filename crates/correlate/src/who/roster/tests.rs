@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use ringleader_model::NcclProcess;
+use proptest::prelude::*;
+use ringleader_model::{
+    Environment, EnvironmentForm, GroupRank, NcclLog, NcclProcess, ProcessStacks, RasComm, RasPeer, RasRank,
+    RasReport, RingRecord, SourceKind,
+};
 
 use super::claims::address_of;
 use super::*;
@@ -142,7 +146,6 @@ fn a_rank_that_spoke_before_its_process_was_known() {
 
 #[test]
 fn children_inherit_the_rank() {
-    use ringleader_model::{Environment, EnvironmentForm, SourceKind};
     let started = |job: StagedCase, rank, pid| {
         let settings = Vec::new();
         let environment =
@@ -179,4 +182,95 @@ fn the_order_of_files_decides_nothing() {
     assert!(forward.members.len() >= 3, "{:#?}", forward.members);
     case.observations.rotate_left(2);
     assert_eq!(forward.members, Roster::new(&case).members);
+}
+
+/// What one source of a made-up job says, of few ranks, processes and hosts: claims meet, and contradict each other.
+fn claim() -> impl Strategy<Value = (u8, Who)> {
+    let host = prop::option::of(prop::sample::select(vec!["node0", "node1", "localhost"]));
+    let numbers = (prop::option::of(0..5_u32), prop::option::of(0..3_u32), prop::option::of(100..105_u32));
+    (0..11_u8, numbers, host).prop_map(|(kind, (rank, local_rank, pid), host)| {
+        let who = Who {
+            rank: rank.map(Rank),
+            local_rank: local_rank.map(LocalRank),
+            pid: pid.map(Pid),
+            host: host.map(Host::from),
+        };
+        (kind, who)
+    })
+}
+
+fn says(job: StagedCase, kind: u8, who: Who) -> StagedCase {
+    let torch = |event| (SourceKind::TorchLog, Fact::Torch(event));
+    let (kind, fact) = match kind {
+        0 | 1 => {
+            let process = NcclProcess { who: who.clone(), ..NcclProcess::default() };
+            let log = NcclLog { processes: vec![process], ..NcclLog::default() };
+            (SourceKind::NcclLog, Fact::Nccl(Box::new(log)))
+        }
+        2 => {
+            let start_ticks = who.pid.map_or(0, |pid| u64::from(pid.0));
+            let is_live = start_ticks.is_multiple_of(2);
+            let ring = RingRecord { world_size: Some(4), start_ticks, is_live, ..RingRecord::default() };
+            (SourceKind::Ring, Fact::Ring(Box::new(ring)))
+        }
+        3 => {
+            let rank = who.rank.map(|rank| GroupRank(rank.0));
+            let peer = RasPeer { rank, host: who.host.clone(), pid: who.pid, ..RasPeer::default() };
+            let comm = RasComm {
+                size: 4,
+                ranks: vec![RasRank { peer, ..RasRank::default() }],
+                ..RasComm::default()
+            };
+            (SourceKind::Ras, Fact::Ras(Box::new(RasReport { comms: vec![comm], ..RasReport::default() })))
+        }
+        4 => torch(TorchEvent::ChildFailure {
+            is_root: false,
+            exit_code: 1,
+            time: None,
+            host: None,
+            message: None,
+        }),
+        5 => torch(TorchEvent::ChildExit { exit_code: 1, is_first: false }),
+        6 => torch(TorchEvent::Started),
+        7 => {
+            let environment = Environment {
+                form: EnvironmentForm::Process,
+                settings: vec![],
+                n_left_out: 0,
+                is_whole: true,
+            };
+            (SourceKind::Environment, Fact::Environment(Box::new(environment)))
+        }
+        8 => (SourceKind::Watch, Fact::Watch(WatchEvent::Ranks(vec![who.clone()]))),
+        9 => {
+            let stacks = ProcessStacks { pid: who.pid, ..ProcessStacks::default() };
+            (SourceKind::Stacks, Fact::Stacks(Box::new(stacks)))
+        }
+        _ => return job.says(who, "error: no space left on device"),
+    };
+    job.push(kind, who, fact)
+}
+
+fn roster(claims: &[(u8, Who)]) -> Roster {
+    let of = |job, (kind, who): &(u8, Who)| says(job, *kind, who.clone());
+    Roster::new(&claims.iter().fold(StagedCase::new(), of).case)
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_claims_decides_nothing(
+        (claims, others) in prop::collection::vec(claim(), 1..16)
+            .prop_flat_map(|claims| (Just(claims.clone()), Just(claims).prop_shuffle()))
+    ) {
+        prop_assert_eq!(roster(&claims).members, roster(&others).members);
+    }
+
+    #[test]
+    fn a_rank_that_was_heard_of_is_the_process_that_has_it(claims in prop::collection::vec(claim(), 1..16)) {
+        let members = roster(&claims).members;
+        for heard in members.iter().filter(|m| m.pid.is_none()) {
+            let is_it = |m: &&Member| m.pid.is_some() && m.rank == heard.rank && m.host == heard.host;
+            prop_assert!(!members.iter().any(|m| is_it(&m) && m.address == heard.address), "{:#?}", members);
+        }
+    }
 }
