@@ -110,10 +110,8 @@ fn open(
     if form == StreamForm::Binary(None) && head.first() == Some(&0) {
         let (n_passed, head) = pass_hole(head, &mut rest);
         // A log that was truncated under a writer at its end. Anything else that begins with NULs is not a log.
-        if matches!(
-            sniff::sniff(head.get(..sniff::HEAD_BYTES).unwrap_or(&head)),
-            StreamForm::Text | StreamForm::Json
-        ) {
+        let inner = sniff::sniff(head.get(..sniff::HEAD_BYTES).unwrap_or(&head));
+        if matches!(inner, StreamForm::Text | StreamForm::Json) {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let size = text::read_text_from(n_passed, &head, &mut rest, &mut scratch.text, &mut sink);
             return sink.close(size);
@@ -121,25 +119,14 @@ fn open(
         let head = [&[0; 8][..n_passed.min(8) as usize], &head].concat();
         return alone(place, SourceKind::Unknown, NoteKind::Unrecognised, unknown(&head), budget, extract);
     }
-    let is_packed = matches!(
-        form,
-        StreamForm::Gzip
-            | StreamForm::Zstd
-            | StreamForm::Xz
-            | StreamForm::Bzip2
-            | StreamForm::Tar
-            | StreamForm::Zip
-    );
+    let is_packed = form.is_packed();
     if is_packed && place.depth >= budget.limits.max_depth {
         let text = format!("packed more than {} layers deep; unpack it by hand", budget.limits.max_depth);
         return alone(place, SourceKind::Unknown, NoteKind::LimitReached, text, budget, extract);
     }
     if let Some(tap) = budget.tap.filter(|_| !is_packed && !matches!(form, StreamForm::Utf16 { .. })) {
-        let head = if form == StreamForm::Text {
-            head.strip_prefix(sniff::UTF8_MARK).unwrap_or(&head)
-        } else {
-            &head
-        };
+        let mark: &[u8] = if form == StreamForm::Text { sniff::UTF8_MARK } else { &[] };
+        let head = head.strip_prefix(mark).unwrap_or(&head);
         return tap(&place.shown, &mut head.chain(rest));
     }
     match form {

@@ -41,6 +41,13 @@ pub(crate) enum StreamForm {
     Empty,
 }
 
+impl StreamForm {
+    /// Whether other streams are in it.
+    pub(crate) fn is_packed(&self) -> bool {
+        matches!(self, Self::Gzip | Self::Zstd | Self::Xz | Self::Bzip2 | Self::Tar | Self::Zip)
+    }
+}
+
 /// Bytes that sniffing wants to see (a tar header is 512).
 pub(crate) const HEAD_BYTES: usize = 4096;
 

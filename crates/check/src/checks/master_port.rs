@@ -75,7 +75,7 @@ fn run(view: &NodeView<'_>) -> CheckAnswer {
                 told.push(format!("port {port}: pid {pid} of the job listens"));
             }
             PortOwner::Unknown => {
-                told.push(format!("port {port}: a process listens; run as root to see which"))
+                told.push(format!("port {port}: a process listens; run as root to see which"));
             }
             PortOwner::Stranger(listener) => {
                 let pid = listener.pid.unwrap_or_default();

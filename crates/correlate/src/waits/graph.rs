@@ -321,7 +321,7 @@ fn settle_pair(
                 None if track.open_end || track.p2p_open => front.unknown.push(other as usize),
                 // The job was at work at that moment: what is older was about to end.
                 Some(_) if track.open_end && group.view == GroupRecorder::Ring => {
-                    front.unknown.push(other as usize)
+                    front.unknown.push(other as usize);
                 }
                 // Entered, but the other has an older operation to finish first.
                 Some(p2p) => {

@@ -193,7 +193,7 @@ fn take_top<'a>(machine: &mut PickleMachine<'a>, items: &[StackValue<'a>]) {
     for pair in items.chunks_exact(2) {
         match *pair {
             [StackValue::Str(b"version"), StackValue::Str(text)] => {
-                machine.build.dump.version = build::text(text)
+                machine.build.dump.version = build::text(text);
             }
             [StackValue::Str(b"comm_lib_version" | b"nccl_version"), StackValue::Str(text)] => {
                 machine.build.dump.library_version = Some(build::text(text));

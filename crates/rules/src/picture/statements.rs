@@ -125,7 +125,7 @@ fn words(stated: &Stated<'_>) -> Vec<(String, String)> {
                 words.push((format!("exit code {code}"), format!("{}: {}", signal.name, signal.means)));
             }
             signal::ExitStatus::Known(_, means) => {
-                words.push((format!("exit code {code}"), means.to_owned()))
+                words.push((format!("exit code {code}"), means.to_owned()));
             }
             signal::ExitStatus::Normal | signal::ExitStatus::Code(_) => {}
         }
