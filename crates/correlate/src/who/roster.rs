@@ -112,7 +112,7 @@ impl Roster {
         for claim in spoken.drain(..stronger) {
             processes.join(claim);
         }
-        for claim in claims::of_environments(case, &processes) {
+        for claim in claims::of_environments(case, processes.iter().map(|(_, m)| m)) {
             processes.join(claim);
         }
         for claim in spoken {

@@ -1,14 +1,12 @@
 //! Claims of identity: which process each record, table and line says a rank is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
     Case, Fact, Host, NcclLog, Observation, Pid, Rank, RasReport, RingRecord, Socket, TorchEvent, WatchEvent,
     Who,
 };
 
-use super::join::Processes;
-use super::weak::StackNames;
 use super::{Member, hosts_agree, telling_host};
 
 /// What a claim of identity rests on, the strongest first. What command lines and names of files say is weaker still:
@@ -71,6 +69,29 @@ fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
         TorchEvent::ChildExit { .. } | TorchEvent::Started if own.rank.is_none() => (Strength::Exit, own),
         TorchEvent::ChildExit { .. } | TorchEvent::Started => (Strength::Table, own),
         _ => (Strength::Spoken, Member { local_rank: None, ..own }),
+    }
+}
+
+/// The ranks that are written above stacks, by the process of the stack.
+struct StackNames<'a>(BTreeMap<(Pid, Option<&'a Host>), BTreeSet<Rank>>);
+
+impl<'a> StackNames<'a> {
+    fn new(case: &'a Case) -> Self {
+        let mut names: BTreeMap<(Pid, Option<&Host>), BTreeSet<Rank>> = BTreeMap::new();
+        for observation in &case.observations {
+            if let (Fact::Stacks(_), Who { rank: Some(rank), pid: Some(pid), host, .. }) =
+                (&observation.fact, &observation.who)
+            {
+                names.entry((*pid, host.as_ref())).or_default().insert(*rank);
+            }
+        }
+        Self(names)
+    }
+
+    /// Whether the process of a stack has one rank: numbers of processes recur on other nodes.
+    fn are_of_one_rank(&self, who: &Who) -> bool {
+        let ranks = who.pid.and_then(|pid| self.0.get(&(pid, who.host.as_ref())));
+        who.rank.is_some() && ranks.is_some_and(|ranks| ranks.len() == 1)
     }
 }
 
@@ -169,7 +190,10 @@ pub(super) fn started(observation: &Observation) -> &[Who] {
 /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher,
 /// which also saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of
 /// this job are known to use NCCL, only they are its ranks.
-pub(super) fn of_environments(case: &Case, known: &Processes) -> Vec<IdentityClaim> {
+pub(super) fn of_environments<'m>(
+    case: &Case,
+    known: impl Iterator<Item = &'m Member> + Clone,
+) -> Vec<IdentityClaim> {
     let named = || {
         let all = case.observations.iter().flat_map(started);
         all.filter(|who| who.rank.is_some() && who.pid.is_some())
@@ -189,7 +213,7 @@ pub(super) fn of_environments(case: &Case, known: &Processes) -> Vec<IdentityCla
                     Some(pid) != who.pid && speakers.iter().any(|(speaker, _)| *speaker == pid)
                 })
         };
-        if !(is_of_now && !speaks(who) && known.iter().any(|(_, m)| has_speaker(m))) {
+        if !(is_of_now && !speaks(who) && known.clone().any(has_speaker)) {
             fresh.push(IdentityClaim { strength: Strength::Environment, nth: 0, member: member_of(who) });
         }
     }

@@ -54,7 +54,7 @@ pub(super) struct Processes {
 
 impl Processes {
     /// Processes and ranks, in the order of their strongest claims.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Member)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Member)> + Clone {
         let roots = self.elements.iter().enumerate().filter(|(_, element)| element.under.is_none());
         roots.map(|(at, element)| (at, &element.member))
     }

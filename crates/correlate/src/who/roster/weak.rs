@@ -202,29 +202,6 @@ fn by_order_of_stacks(case: &Case, world_size: Option<u32>) -> Vec<(Basis, Who)>
     if is_job { (0u32..).zip(pids).map(claim).collect() } else { Vec::new() }
 }
 
-/// The ranks that are written above stacks, by the process of the stack.
-pub(super) struct StackNames<'a>(BTreeMap<(Pid, Option<&'a Host>), BTreeSet<Rank>>);
-
-impl<'a> StackNames<'a> {
-    pub(super) fn new(case: &'a Case) -> Self {
-        let mut names: BTreeMap<(Pid, Option<&Host>), BTreeSet<Rank>> = BTreeMap::new();
-        for observation in &case.observations {
-            if let (Fact::Stacks(_), Who { rank: Some(rank), pid: Some(pid), host, .. }) =
-                (&observation.fact, &observation.who)
-            {
-                names.entry((*pid, host.as_ref())).or_default().insert(*rank);
-            }
-        }
-        Self(names)
-    }
-
-    /// Whether the process of a stack has one rank: numbers of processes recur on other nodes.
-    pub(super) fn are_of_one_rank(&self, who: &Who) -> bool {
-        let ranks = who.pid.and_then(|pid| self.0.get(&(pid, who.host.as_ref())));
-        who.rank.is_some() && ranks.is_some_and(|ranks| ranks.len() == 1)
-    }
-}
-
 fn key(who: &Who) -> (Option<Rank>, Option<&Host>, Option<Pid>) {
     (who.rank, who.host.as_ref(), who.pid)
 }
