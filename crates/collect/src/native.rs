@@ -201,7 +201,7 @@ fn named(of: &Path, tid: u32) -> Option<(Thread, u32)> {
     Some((Thread { tid, name, ..Thread::default() }, own.unwrap_or(tid)))
 }
 
-type Names = BTreeMap<(usize, u64), String>;
+type SymbolNames = BTreeMap<(usize, u64), String>;
 
 fn name_all(
     of: &Path,
@@ -209,12 +209,12 @@ fn name_all(
     memory: &Memory,
     places: &[Vec<CodeAddress>],
     until: Instant,
-) -> Names {
+) -> SymbolNames {
     let mut wanted: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
     for (module, address) in places.iter().flatten().filter_map(|place| place.at) {
         wanted.entry(module).or_default().insert(address);
     }
-    let mut all = Names::new();
+    let mut all = SymbolNames::new();
     for (index, addresses) in wanted {
         let Some(module) = modules.get(index) else { continue };
         let addresses: Vec<u64> = addresses.into_iter().collect();
@@ -224,7 +224,7 @@ fn name_all(
     all
 }
 
-fn frame(place: CodeAddress, modules: &Modules, names: &Names) -> NativeFrame {
+fn frame(place: CodeAddress, modules: &Modules, names: &SymbolNames) -> NativeFrame {
     let Some((index, address)) = place.at else {
         return NativeFrame { function: format!("{:#x}", place.address), file: String::new() };
     };

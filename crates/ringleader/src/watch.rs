@@ -51,7 +51,7 @@ use ringleader_watch::answer::Reason;
 use ringleader_watch::engine::Settings;
 use ringleader_watch::event::{Event, What};
 
-use self::agent::{Agent, Group, Target};
+use self::agent::{Agent, SharedPids, Target};
 pub(crate) use self::args::WatchArgs;
 use self::board::Board;
 use self::child::Running;
@@ -135,8 +135,14 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         })
     });
     let until = args.for_s.map(|limit| Instant::now() + Duration::from_secs_f64(limit));
-    let front =
-        Seat { group: Group::default(), name: Arc::default(), picture, until, stop, kept: Arc::default() };
+    let front = Seat {
+        group: SharedPids::default(),
+        name: Arc::default(),
+        picture,
+        until,
+        stop,
+        kept: Arc::default(),
+    };
     let shared = Arc::new(args.clone());
     let watcher = |seat: Seat, target: Target, nodes: Option<Nodes>, child: Option<Running>| {
         let agent = Agent::new(target, args.rings.as_deref(), name.clone());
@@ -223,7 +229,7 @@ fn listen(stop: &Arc<AtomicBool>, stays: bool) {
 #[derive(Clone)]
 struct Seat {
     /// Ranks of the job if none was named.
-    group: Group,
+    group: SharedPids,
     /// What the job is called, once there are several.
     name: Arc<Mutex<Option<String>>>,
     picture: Arc<Mutex<Picture>>,

@@ -122,14 +122,14 @@ struct HostState {
     steps: Vec<i64>,
 }
 
-type Key = (u16, u32, u32, u32);
+type MeetingKey = (u16, u32, u32, u32);
 
 struct Sim<'a> {
     job: &'a Job,
     plant: &'a Plant,
     states: Vec<HostState>,
     meetings: Vec<Meeting>,
-    by_key: BTreeMap<Key, usize>,
+    by_key: BTreeMap<MeetingKey, usize>,
     todo: Vec<usize>,
 }
 
@@ -247,7 +247,7 @@ impl Sim<'_> {
         let kind = self.job.calls[usize::from(call)].kind;
         let me = self.job.group(group).rank_of(rank as u32).unwrap_or(0);
         let state = &mut self.states[rank];
-        let key: Key = if let Some(peer) = peer {
+        let key: MeetingKey = if let Some(peer) = peer {
             let sends = kind == CallKind::Send;
             let nth = state.pairs.entry((group, sends, peer)).or_default();
             *nth += 1;

@@ -101,10 +101,10 @@ fn rdma_mtu(mtu: u32) -> u32 {
 }
 
 /// Interfaces with one role.
-type Group<'a> = (String, Vec<&'a Interface>);
+type SameNetwork<'a> = (String, Vec<&'a Interface>);
 
 /// Interfaces behind RoCE ports in use, by kind of card.
-fn behind_roce<'a>(view: &NodeView<'_>, net: &'a Network) -> Vec<Group<'a>> {
+fn behind_roce<'a>(view: &NodeView<'_>, net: &'a Network) -> Vec<SameNetwork<'a>> {
     let ports = view.node.rdma.get().map_or(&[][..], Vec::as_slice);
     let mut groups: BTreeMap<String, Vec<&Interface>> = BTreeMap::new();
     for port in ports.iter().filter(|port| {
@@ -125,8 +125,8 @@ fn behind_roce<'a>(view: &NodeView<'_>, net: &'a Network) -> Vec<Group<'a>> {
 }
 
 /// Interfaces that match one list of NCCL_SOCKET_IFNAME, and those of IPoIB, which NCCL groups by itself.
-fn named_together<'a>(view: &NodeView<'_>, net: &'a Network) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'_>> = wiring::by_value(view, "NCCL_SOCKET_IFNAME")
+fn named_together<'a>(view: &NodeView<'_>, net: &'a Network) -> Vec<SameNetwork<'a>> {
+    let mut groups: Vec<SameNetwork<'_>> = wiring::by_value(view, "NCCL_SOCKET_IFNAME")
         .into_keys()
         .flatten()
         .filter(|list| list.len() > 1 && !NameList::new(list).is_exclusion)

@@ -137,11 +137,11 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
 }
 
 /// A file as a container has it.
-type Key = (Option<PathBuf>, String);
+type LogKey = (Option<PathBuf>, String);
 
 /// Output files of processes that belong to one rank each, with that rank: the workers of a rank write into the same.
-fn owners(processes: &[Process]) -> BTreeMap<Key, Option<u32>> {
-    let mut writers: BTreeMap<Key, Vec<&Process>> = BTreeMap::new();
+fn owners(processes: &[Process]) -> BTreeMap<LogKey, Option<u32>> {
+    let mut writers: BTreeMap<LogKey, Vec<&Process>> = BTreeMap::new();
     for process in processes.iter().filter(|p| p.state != "Z" && !p.is_above) {
         let container = root_of(process.pid).map(|_| mounts_of(process.pid));
         for path in [&process.stdout, &process.stderr].into_iter().flatten() {

@@ -71,7 +71,7 @@ pub struct Divergence {
 /// Finds the divergences of all groups.
 pub fn divergences(ledger: &Ledger<'_>) -> Vec<Divergence> {
     let mut found = Vec::new();
-    let mut places = Places::default();
+    let mut places = CallPlaces::default();
     for (at, group) in ledger.groups().iter().enumerate() {
         if group.view != GroupRecorder::Ras
             && let Some(divergence) = (Aligner { ledger, group, index: at }).run(&mut places)
@@ -89,7 +89,7 @@ struct Aligner<'l, 'a> {
 }
 
 impl<'a> Aligner<'_, 'a> {
-    fn run(&self, places: &mut Places) -> Option<Vec<Divergence>> {
+    fn run(&self, places: &mut CallPlaces) -> Option<Vec<Divergence>> {
         // An NCCL log that begins late has no absolute numbers to align by.
         let tracks: Vec<(usize, &Track<'a>)> = self
             .group
@@ -170,7 +170,7 @@ impl<'a> Aligner<'_, 'a> {
 
     /// All calls of a group are alike to NCCL, but the places in the code they come from distinguish them: a rank whose
     /// places fit the others' only under a shift left out a call, or made one too many.
-    fn by_places(&self, tracks: &[(usize, &Track<'a>)], known: &mut Places) -> Option<Vec<Divergence>> {
+    fn by_places(&self, tracks: &[(usize, &Track<'a>)], known: &mut CallPlaces) -> Option<Vec<Divergence>> {
         let stuck = tracks.iter().any(|(_, t)| t.finished.is_some_and(|f| f < t.entered));
         if self.group.view != GroupRecorder::Flight || !stuck {
             return None;
@@ -698,10 +698,10 @@ fn shared<'p>(
 }
 
 /// Places of the stacks of dumps, by where in memory the tables are, which dumps may share.
-type Places = BTreeMap<(usize, usize), Vec<u64>>;
+type CallPlaces = BTreeMap<(usize, usize), Vec<u64>>;
 
 /// The same for each call of a track. 0 = unknown.
-fn places_of(dump: &FlightDump, track: &Track<'_>, known: &mut Places) -> Vec<u64> {
+fn places_of(dump: &FlightDump, track: &Track<'_>, known: &mut CallPlaces) -> Vec<u64> {
     let stacks = known
         .entry((Arc::as_ptr(&dump.stacks).addr(), Arc::as_ptr(&dump.frames).addr()))
         .or_insert_with(|| places_of_stacks(dump));

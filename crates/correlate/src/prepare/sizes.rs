@@ -12,7 +12,7 @@ use ringleader_model::{Case, Fact, Pid, Rank, RingRecord, Who};
 use crate::prepare::rings::rings;
 
 /// A process and a rank of it within a communicator.
-type Member = (usize, u32);
+type MemberKey = (usize, u32);
 
 /// The case with the sizes that follow; none if nothing does.
 pub fn completed(case: &Case) -> Option<Case> {
@@ -37,7 +37,7 @@ pub fn completed(case: &Case) -> Option<Case> {
 fn sizes(case: &Case) -> BTreeMap<u64, u32> {
     let rings: Vec<(&Who, &RingRecord)> =
         rings(case).into_iter().map(|(observation, ring)| (&observation.who, ring)).collect();
-    let mut members: BTreeMap<u64, BTreeSet<Member>> = BTreeMap::new();
+    let mut members: BTreeMap<u64, BTreeSet<MemberKey>> = BTreeMap::new();
     for (at, (_, ring)) in rings.iter().enumerate() {
         for comm in ring.comms.iter().filter(|comm| comm.size == 0 && comm.id != 0) {
             if let Some(rank) = comm.rank {
@@ -69,7 +69,7 @@ fn sizes(case: &Case) -> BTreeMap<u64, u32> {
 }
 
 /// One process for each rank from 0 on.
-fn is_whole(members: &BTreeSet<Member>) -> bool {
+fn is_whole(members: &BTreeSet<MemberKey>) -> bool {
     let ranks: BTreeSet<u32> = members.iter().map(|(_, rank)| *rank).collect();
     ranks.len() == members.len() && ranks.last().is_some_and(|last| *last as usize + 1 == ranks.len())
 }

@@ -93,7 +93,7 @@ impl Wall {
 }
 
 /// Where operations are in the bytes, by communicator, whether they are sends or receives, and number.
-type Places = BTreeMap<(u32, bool, u64), Range<u64>>;
+type RecordSpans = BTreeMap<(u32, bool, u64), Range<u64>>;
 
 /// Distinct calls, by what they say.
 #[derive(Default)]
@@ -141,7 +141,7 @@ fn dtype(name: &str) -> &str {
     }
 }
 
-fn record(state: &State, spans: &Places) -> RingRecord {
+fn record(state: &State, spans: &RecordSpans) -> RingRecord {
     // An image shows whether a process still held the ring. That of a dead one was read at some time after its end:
     // what counts is the last thing it knew.
     let is_live = state.taken.is_held == Some(true);
@@ -185,7 +185,7 @@ fn record(state: &State, spans: &Places) -> RingRecord {
 }
 
 /// Bytes from and to; equal if they are not known.
-fn span(spans: &Places, key: (u32, bool, u64)) -> (u64, u64) {
+fn span(spans: &RecordSpans, key: (u32, bool, u64)) -> (u64, u64) {
     spans.get(&key).map_or((0, 0), |span| (span.start, span.end))
 }
 

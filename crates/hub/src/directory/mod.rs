@@ -34,11 +34,11 @@ const ANSWERS: &str = "answers";
 const INCIDENTS: &str = "incidents";
 const REQUESTS: &str = "requests";
 
-type Call = Box<dyn FnOnce(&mut Worker) + Send>;
+type DirectoryCall = Box<dyn FnOnce(&mut Worker) + Send>;
 
 enum DirectoryTask {
     Wake,
-    Call(Call),
+    Call(DirectoryCall),
     Leave(Sender<()>),
 }
 

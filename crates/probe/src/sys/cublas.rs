@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
 use super::cuda::{Buffer, Device, Stream};
-use super::library::{LibraryError, Scope, functions, open};
-
-type Handle = *mut c_void;
+use super::library::{Handle, LibraryError, Scope, functions, open};
 
 functions! {
     /// Functions of libcublas.so.

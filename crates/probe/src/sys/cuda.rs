@@ -10,9 +10,7 @@ use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use super::library::{LibraryError, Scope, functions, open};
-
-type Handle = *mut c_void;
+use super::library::{Handle, LibraryError, Scope, functions, open};
 
 functions! {
     /// Functions of libcuda.so.1.

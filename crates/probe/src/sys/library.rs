@@ -1,6 +1,10 @@
 //! How a library is found and its functions are looked up.
 
+use std::ffi::c_void;
 use std::path::Path;
+
+/// What a library gives for an object of its own, and takes back.
+pub(super) type Handle = *mut c_void;
 
 /// What went wrong with a library of the GPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,9 +6,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 
 use super::cuda::{Buffer, Stream};
-use super::library::{LibraryError, Scope, functions, open};
-
-type Handle = *mut c_void;
+use super::library::{Handle, LibraryError, Scope, functions, open};
 
 /// ncclUniqueId, passed by value.
 #[derive(Clone, Copy)]

@@ -29,11 +29,11 @@ pub(crate) enum Target {
     /// The job with most ranks.
     Rings,
     /// The ranks of one job, found elsewhere.
-    Group(Group),
+    Group(SharedPids),
 }
 
 /// Ranks of one job, as they are found.
-pub(crate) type Group = Arc<Mutex<BTreeSet<u32>>>;
+pub(crate) type SharedPids = Arc<Mutex<BTreeSet<u32>>>;
 
 /// Processes are looked through for new members no more often than this where that means reading of each.
 const SCAN: Duration = Duration::from_secs(2);

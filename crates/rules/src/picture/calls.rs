@@ -312,15 +312,15 @@ fn newest(track: &Track<'_>) -> Option<i64> {
 }
 
 /// The newest calls of a rank, by group: kind of group, its size, its newest calls, its open messages.
-type Key = Vec<(String, usize, Vec<(u32, u32, SpanState)>, usize)>;
+type DrawnKey = Vec<(String, usize, Vec<(u32, u32, SpanState)>, usize)>;
 
 /// Ranks that made the same newest calls and got as far in them, together; the accused, then those with the fewest
 /// others, first.
 fn lanes(scene: &Scene<'_>, by_rank: &BTreeMap<Rank, Tracks<'_, '_>>, accused: &[Rank]) -> Vec<Vec<Rank>> {
     let groups = scene.ledger().groups();
-    let mut folded: BTreeMap<(Option<Rank>, Key), Vec<Rank>> = BTreeMap::new();
+    let mut folded: BTreeMap<(Option<Rank>, DrawnKey), Vec<Rank>> = BTreeMap::new();
     for (rank, tracks) in by_rank {
-        let mut key: Key = Vec::with_capacity(tracks.len());
+        let mut key: DrawnKey = Vec::with_capacity(tracks.len());
         for (at, track) in tracks {
             let Some(group) = groups.get(*at) else { continue };
             // Groups of one kind differ by a number in their names.

@@ -82,10 +82,10 @@ const MEANINGS: [(&[&str], u64, Cause); 5] = [
 const CITATIONS: usize = 4;
 
 /// One port of one host, or of one unnamed host's file.
-type Key<'a> = (Option<Host>, &'a str, &'a str, u32, Option<u32>);
+type PortKey<'a> = (Option<Host>, &'a str, &'a str, u32, Option<u32>);
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut readings: BTreeMap<Key<'_>, Vec<(&Observation, &PortCounters)>> = BTreeMap::new();
+    let mut readings: BTreeMap<PortKey<'_>, Vec<(&Observation, &PortCounters)>> = BTreeMap::new();
     for (observation, fact) in scene.net() {
         let NetFact::Counters(counters) = fact else { continue };
         let host = scene.host_of(observation);
@@ -117,7 +117,11 @@ fn device_of<'a>(scene: &Scene<'a>, counters: &'a PortCounters) -> &'a str {
     ports.next().unwrap_or("")
 }
 
-fn grown(scene: &Scene<'_>, key: &Key<'_>, readings: &[(&Observation, &PortCounters)]) -> Option<Finding> {
+fn grown(
+    scene: &Scene<'_>,
+    key: &PortKey<'_>,
+    readings: &[(&Observation, &PortCounters)],
+) -> Option<Finding> {
     let (host, _, device, port, _) = key;
     // Counters only grow: the smallest reading is the oldest, in any order of the files.
     let growth = |name: &str| -> Option<(u64, Evidence)> {

@@ -59,10 +59,10 @@ struct Refused {
     evidence: Evidence,
 }
 
-type Table<'a> = Vec<(&'a Observation, &'a Route)>;
+type Routes<'a> = Vec<(&'a Observation, &'a Route)>;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut tables: BTreeMap<(Option<Host>, SourceId), Table<'_>> = BTreeMap::new();
+    let mut tables: BTreeMap<(Option<Host>, SourceId), Routes<'_>> = BTreeMap::new();
     for (observation, fact) in scene.net() {
         if let NetFact::Route(route) = fact {
             let key = (scene.host_of(observation), observation.cite.source);
@@ -108,7 +108,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 /// What is wrong with the way to an address: words, cause, the routes that show it.
-fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, Cause, Vec<Evidence>)> {
+fn judge(table: &Routes<'_>, refused: &Refused) -> Option<(&'static str, Cause, Vec<Evidence>)> {
     // A line of `ip route get` alone is no table.
     if !table.iter().any(|(_, r)| r.names_network()) {
         return None;
