@@ -135,14 +135,8 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
         })
     });
     let until = args.for_s.map(|limit| Instant::now() + Duration::from_secs_f64(limit));
-    let front = Seat {
-        group: SharedPids::default(),
-        name: Arc::default(),
-        picture,
-        until,
-        stop,
-        kept: Arc::default(),
-    };
+    let front =
+        Seat { group: Arc::default(), name: Arc::default(), picture, until, stop, kept: Arc::default() };
     let shared = Arc::new(args.clone());
     let watcher = |seat: Seat, target: Target, nodes: Option<Nodes>, child: Option<Running>| {
         let agent = Agent::new(target, args.rings.as_deref(), name.clone());
