@@ -112,7 +112,8 @@ impl Roster {
         for claim in spoken.drain(..stronger) {
             processes.join(claim);
         }
-        for claim in claims::of_environments(case, processes.iter().map(|(_, m)| m)) {
+        let of_environments = claims::of_environments(case, &processes.iter().map(|(_, m)| m));
+        for claim in of_environments {
             processes.join(claim);
         }
         for claim in spoken {

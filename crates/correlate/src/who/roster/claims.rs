@@ -192,7 +192,7 @@ pub(super) fn started(observation: &Observation) -> &[Who] {
 /// this job are known to use NCCL, only they are its ranks.
 pub(super) fn of_environments<'m>(
     case: &Case,
-    known: impl Iterator<Item = &'m Member> + Clone,
+    known: &(impl Iterator<Item = &'m Member> + Clone),
 ) -> Vec<IdentityClaim> {
     let named = || {
         let all = case.observations.iter().flat_map(started);
