@@ -164,7 +164,7 @@ fn causes(out: &mut String) -> BTreeSet<String> {
     let mut ids = BTreeSet::new();
     let mut rows: Vec<(&String, &Value)> = table.iter().collect();
     rows.sort_by_key(|(id, _)| source.find(&format!("[{id}]")));
-    out.push_str("pub(crate) static CAUSES: &[crate::cause::Row] = &[\n");
+    out.push_str("pub(crate) static CAUSES: &[crate::cause::CauseRow] = &[\n");
     for (id, row) in rows {
         let row = row.as_table().expect("a cause is a table");
         let category = match text(row, "category") {
@@ -191,7 +191,7 @@ fn causes(out: &mut String) -> BTreeSet<String> {
         assert_eq!(class == "None", goes_on, "cause {id}: class and category do not fit");
         let _ = writeln!(
             out,
-            "crate::cause::Row {{ cause: {}, section: {:?}, category: ringleader_model::Category::{category}, \
+            "crate::cause::CauseRow {{ cause: {}, section: {:?}, category: ringleader_model::Category::{category}, \
              class: {class}, meaning: {:?}, shows: {:?}, is_not: {:?}, advice: &[{}], source: {:?} }},",
             variant(id),
             text(row, "section"),
@@ -302,7 +302,7 @@ fn groups(out: &mut String, causes: &BTreeSet<String>) {
     let known: BTreeSet<String> = table.keys().cloned().collect();
     let missing: Vec<&String> = used.difference(&known).collect();
     assert!(missing.is_empty(), "groups without a meaning: {missing:?}");
-    out.push_str("pub(crate) static GROUPS: &[crate::nccl_warn::Group] = &[\n");
+    out.push_str("pub(crate) static GROUPS: &[crate::nccl_warn::WarnGroup] = &[\n");
     for (id, row) in &table {
         let row = row.as_table().expect("a group is a table");
         let ids = list(row, "causes");
@@ -311,7 +311,7 @@ fn groups(out: &mut String, causes: &BTreeSet<String>) {
         }
         let _ = writeln!(
             out,
-            "crate::nccl_warn::Group {{ id: {id:?}, meaning: {:?}, action: {:?}, causes: {} }},",
+            "crate::nccl_warn::WarnGroup {{ id: {id:?}, meaning: {:?}, action: {:?}, causes: {} }},",
             text(row, "meaning"),
             text(row, "action"),
             variants(&ids),
@@ -335,10 +335,14 @@ fn sayings(out: &mut String, causes: &BTreeSet<String>) {
             "states" => "States",
             "suggests" => "Suggests",
             "echo" => "Echo",
-            "benign" => "Benign",
+            "benign" => "Harmless",
             other => panic!("unknown role {other}"),
         };
-        assert_eq!(cause.is_empty(), matches!(role, "Echo" | "Benign"), "role and cause do not fit: {row:?}");
+        assert_eq!(
+            cause.is_empty(),
+            matches!(role, "Echo" | "Harmless"),
+            "role and cause do not fit: {row:?}"
+        );
         assert!(cause.is_empty() || causes.contains(cause), "unknown cause in {row:?}");
         let speaker = match optional(row, "by") {
             "" => "Any",
@@ -351,7 +355,7 @@ fn sayings(out: &mut String, causes: &BTreeSet<String>) {
         assert!(also.iter().all(|id| causes.contains(*id)), "unknown cause in {row:?}");
         let _ = writeln!(
             out,
-            "crate::saying::Saying {{ cause: {cause}, role: crate::saying::Role::{role}, \
+            "crate::saying::Saying {{ cause: {cause}, role: crate::message::Role::{role}, \
              by: crate::saying::By::{speaker}, any: &{any:?}, all: &{all:?}, none: &{none:?}, file: &{file:?}, \
              title: {title:?}, also: {}, means: {:?}, cite: {:?} }},",
             variants(&also),

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringleader_evidence::{Limits, Scratch, merge, read};
-use ringleader_report::{Detail, Look, json::Report, markdown, quote, text};
+use ringleader_report::{Detail, TextStyle, json::Report, markdown, quote, text};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { max_expanded_bytes: 16 << 20, max_dump_bytes: 16 << 20, ..Limits::default() };
@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let json = first.to_json().expect("a report is JSON");
     for shown in [
         json,
-        text::render(&first, &Look { width: 80, color: false, detail: Detail::Everything }),
+        text::render(&first, &TextStyle { width: 80, color: false, detail: Detail::Everything }),
         markdown::render(&first, Detail::Everything),
     ] {
         assert!(shown.chars().all(|c| c == '\n' || !quote::is_active(c)), "{shown:?}");

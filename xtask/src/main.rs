@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use ringleader_report::{Detail, Look, text};
+use ringleader_report::{Detail, TextStyle, text};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -68,7 +68,7 @@ fn with_output(root: &Path, readme: &str) -> io::Result<String> {
     let (_, after) = rest.split_once(END).ok_or_else(marks)?;
     let report =
         ringleader::report(root.join("cases/skipped-allreduce/evidence")).map_err(io::Error::other)?;
-    let look = Look { width: 80, color: false, detail: Detail::Usual };
+    let look = TextStyle { width: 80, color: false, detail: Detail::Usual };
     let shown = text::render(&report, &look);
     Ok(format!("{before}{START}```text\n{shown}```\n{END}{after}"))
 }

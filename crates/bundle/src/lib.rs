@@ -10,5 +10,5 @@
 mod manifest;
 mod writer;
 
-pub use crate::manifest::{Clock, Cut, Host, Item, MANIFEST, Manifest, Origin, Outcome, SCHEMA, Version};
-pub use crate::writer::{Caps, Content, LEAST_SHARE, Source, Trouble, Writer};
+pub use crate::manifest::{Clock, Cut, Host, Item, ItemOutcome, MANIFEST, Manifest, Origin, SCHEMA, Version};
+pub use crate::writer::{BundleError, BundleWriter, Caps, Content, ItemSource, LEAST_SHARE};

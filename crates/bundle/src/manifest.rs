@@ -106,7 +106,7 @@ pub struct Item {
     /// What was left out of the middle, if anything.
     pub cut: Option<Cut>,
     /// Whether it was collected.
-    pub outcome: Outcome,
+    pub outcome: ItemOutcome,
 }
 
 /// Where an item comes from.
@@ -141,7 +141,7 @@ pub struct Cut {
 /// The result of collecting an item.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum ItemOutcome {
     /// It is in the bundle.
     #[default]
     Done,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use crate::manifest::{Cut, Item, MANIFEST, Manifest, Outcome};
+use crate::manifest::{Cut, Item, ItemOutcome, MANIFEST, Manifest};
 
 /// Bytes kept from the beginning of an item that is cut: versions, settings and the start of a job are there.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -28,7 +28,7 @@ impl Default for Caps {
 
 /// Why a bundle could not be written.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum BundleError {
     /// Writing to the stream failed.
     #[error("write the bundle")]
     Write(#[source] io::Error),
@@ -37,7 +37,7 @@ pub enum Trouble {
     Manifest(#[source] serde_json::Error),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for BundleError {
     fn from(error: io::Error) -> Self {
         Self::Write(error)
     }
@@ -53,7 +53,7 @@ pub enum Content {
 }
 
 /// An input that an item is read from.
-pub trait Source: Read {
+pub trait ItemSource: Read {
     /// Skips `n_bytes`, by reading them unless the implementation can do better.
     ///
     /// # Errors
@@ -72,22 +72,22 @@ impl Read for Stream<'_> {
     }
 }
 
-impl Source for Stream<'_> {}
+impl ItemSource for Stream<'_> {}
 
 /// Writes a bundle.
-pub struct Writer<W: Write> {
+pub struct BundleWriter<W: Write> {
     tar: tar::Builder<zstd::stream::write::Encoder<'static, W>>,
     caps: Caps,
     n_bytes: u64,
     items: Vec<Item>,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> BundleWriter<W> {
     /// Starts a bundle.
     ///
     /// # Errors
     /// If the stream fails.
-    pub fn new(out: W, caps: Caps) -> Result<Self, Trouble> {
+    pub fn new(out: W, caps: Caps) -> Result<Self, BundleError> {
         let mut encoder = zstd::stream::write::Encoder::new(out, LEVEL)?;
         encoder.include_checksum(true)?;
         Ok(Self { tar: tar::Builder::new(encoder), caps, n_bytes: 0, items: Vec::new() })
@@ -119,11 +119,11 @@ impl<W: Write> Writer<W> {
         content: Content,
         size: u64,
         input: &mut dyn Read,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, BundleError> {
         self.add_from(item, content, size, &mut Stream(input))
     }
 
-    /// Like [`Writer::add`], from a source that can skip what is left out.
+    /// Like [`BundleWriter::add`], from a source that can skip what is left out.
     ///
     /// # Errors
     /// If the bundle's own stream fails.
@@ -132,12 +132,12 @@ impl<W: Write> Writer<W> {
         item: Item,
         content: Content,
         size: u64,
-        input: &mut dyn Source,
-    ) -> Result<u64, Trouble> {
+        input: &mut dyn ItemSource,
+    ) -> Result<u64, BundleError> {
         self.add_share(item, content, size, input, u64::MAX)
     }
 
-    /// Like [`Writer::add_from`], but takes at most `share` bytes of a text (never less than [`LEAST_SHARE`]), so
+    /// Like [`BundleWriter::add_from`], but takes at most `share` bytes of a text (never less than [`LEAST_SHARE`]), so
     /// that room is left for other items.
     ///
     /// # Errors
@@ -147,9 +147,9 @@ impl<W: Write> Writer<W> {
         mut item: Item,
         content: Content,
         size: u64,
-        input: &mut dyn Source,
+        input: &mut dyn ItemSource,
         share: u64,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, BundleError> {
         let room = match content {
             Content::Text => self.room().min(share.max(LEAST_SHARE)),
             Content::Binary => self.room(),
@@ -160,7 +160,7 @@ impl<W: Write> Writer<W> {
             } else {
                 format!("{size} bytes, more than the cap for an item (--max-item-mib)")
             };
-            item.outcome = Outcome::Skipped(why);
+            item.outcome = ItemOutcome::Skipped(why);
             self.missing(item);
             return Ok(0);
         }
@@ -187,7 +187,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If the bundle's own stream fails.
-    pub fn add_bytes(&mut self, item: Item, content: Content, bytes: &[u8]) -> Result<u64, Trouble> {
+    pub fn add_bytes(&mut self, item: Item, content: Content, bytes: &[u8]) -> Result<u64, BundleError> {
         self.add(item, content, bytes.len() as u64, &mut &*bytes)
     }
 
@@ -196,9 +196,9 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If the stream fails or the manifest cannot be serialised.
-    pub fn finish(mut self, manifest: Manifest) -> Result<(W, Manifest), Trouble> {
+    pub fn finish(mut self, manifest: Manifest) -> Result<(W, Manifest), BundleError> {
         let manifest = Manifest { items: std::mem::take(&mut self.items), ..manifest };
-        let mut text = serde_json::to_vec_pretty(&manifest).map_err(Trouble::Manifest)?;
+        let mut text = serde_json::to_vec_pretty(&manifest).map_err(BundleError::Manifest)?;
         text.push(b'\n');
         let mut header = header(text.len() as u64, manifest.began_ns);
         self.tar.append_data(&mut header, MANIFEST, text.as_slice())?;
@@ -208,14 +208,14 @@ impl<W: Write> Writer<W> {
         Ok((out, manifest))
     }
 
-    fn append(&mut self, item: &mut Item, size: u64, input: &mut dyn Read) -> Result<u64, Trouble> {
+    fn append(&mut self, item: &mut Item, size: u64, input: &mut dyn Read) -> Result<u64, BundleError> {
         let mut padded = Padded { input, n_read: 0, failure: None, left: size };
         self.tar.append_data(&mut header(size, item.at_ns), &item.name, &mut padded)?;
         if padded.n_read < size {
             let n_read = padded.n_read;
             let why =
                 padded.failure.map_or_else(|| "it became shorter".to_owned(), |error| error.to_string());
-            item.outcome = Outcome::Partial(format!(
+            item.outcome = ItemOutcome::Partial(format!(
                 "{n_read} of {size} bytes while it was read ({why}); the rest is filled with line ends"
             ));
         }
@@ -280,7 +280,7 @@ impl Read for Padded<'_> {
 /// A stream with its middle skipped and a marker line in its place. The two lines that the cut splits become blanks:
 /// half a line may state something else than the whole line.
 struct Headed<'i> {
-    input: &'i mut dyn Source,
+    input: &'i mut dyn ItemSource,
     head: io::Cursor<Vec<u8>>,
     /// Why the head is incomplete; returned after the head has been read.
     failure: Option<io::Error>,
@@ -289,7 +289,7 @@ struct Headed<'i> {
 }
 
 impl<'i> Headed<'i> {
-    fn new(input: &'i mut dyn Source, head_bytes: u64, to_skip: u64, marker: &str) -> Self {
+    fn new(input: &'i mut dyn ItemSource, head_bytes: u64, to_skip: u64, marker: &str) -> Self {
         let mut head = Vec::new();
         let failure = (&mut *input).take(head_bytes).read_to_end(&mut head).err();
         let last_line = head.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+#[schemars(rename = "Verdict")]
+pub enum CheckState {
     /// /// Unknown, or not applicable: the summary says why.
     #[default]
     Skipped,
@@ -20,7 +21,7 @@ pub enum Verdict {
     Fail,
 }
 
-impl Verdict {
+impl CheckState {
     /// Its name as printed.
     pub fn name(self) -> &'static str {
         match self {
@@ -63,7 +64,7 @@ pub struct Item {
     /// What it is about: `GPU 3 (0000:5d:00.0)`, `eth0`, `pid 4711 (rank 2)`.
     pub subject: String,
     /// Its state.
-    pub verdict: Verdict,
+    pub verdict: CheckState,
     /// One sentence.
     pub text: String,
     /// Where it was read, and the text there.
@@ -95,9 +96,9 @@ pub enum ValueKind {
 
 /// The answer of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct CheckAnswer {
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: CheckState,
     /// One line.
     pub summary: String,
     /// What is not well, worst first.
@@ -108,25 +109,25 @@ pub struct Answer {
     pub values: Vec<Value>,
 }
 
-impl Answer {
+impl CheckAnswer {
     /// Everything is well.
     pub fn ok(summary: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Ok, summary: summary.into(), ..Self::default() }
+        Self { verdict: CheckState::Ok, summary: summary.into(), ..Self::default() }
     }
 
     /// The check could not be decided or does not apply; `why` is the summary.
     pub fn skipped(why: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Skipped, summary: why.into(), ..Self::default() }
+        Self { verdict: CheckState::Skipped, summary: why.into(), ..Self::default() }
     }
 
     /// The worst item decides the verdict; `ok` is the summary if none is bad. Otherwise the summary is the first
     /// item and the number of further ones.
     pub fn from_items(ok: impl Into<String>, mut items: Vec<Item>) -> Self {
         items.sort_by_key(|item| std::cmp::Reverse(item.verdict));
-        let verdict = items.first().map_or(Verdict::Ok, |item| item.verdict).max(Verdict::Ok);
+        let verdict = items.first().map_or(CheckState::Ok, |item| item.verdict).max(CheckState::Ok);
         let summary = match items.first() {
-            Some(first) if verdict > Verdict::Ok => {
-                let n_more = items.iter().filter(|item| item.verdict > Verdict::Ok).count() - 1;
+            Some(first) if verdict > CheckState::Ok => {
+                let n_more = items.iter().filter(|item| item.verdict > CheckState::Ok).count() - 1;
                 let more = if n_more == 0 { String::new() } else { format!(" (and {n_more} more)") };
                 format!("{}: {}{more}", first.subject, first.text)
             }
@@ -138,7 +139,7 @@ impl Answer {
     /// Adds a recommended action if the answer is bad.
     #[must_use]
     pub fn advise(mut self, impact: Impact, text: impl Into<String>, command: Option<String>) -> Self {
-        if self.verdict > Verdict::Ok {
+        if self.verdict > CheckState::Ok {
             self.fixes.push(Fix { text: text.into(), command, impact, is_automatic: false });
         }
         self
@@ -147,7 +148,7 @@ impl Answer {
     /// Adds an action that `--fix` may run after asking, if the answer is bad. Only for actions that cannot do harm.
     #[must_use]
     pub fn advise_automatic(mut self, text: impl Into<String>, command: impl Into<String>) -> Self {
-        if self.verdict > Verdict::Ok {
+        if self.verdict > CheckState::Ok {
             self.fixes.push(Fix {
                 text: text.into(),
                 command: Some(command.into()),

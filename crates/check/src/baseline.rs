@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Value, ValueKind, Verdict};
+use crate::answer::{CheckState, Value, ValueKind};
 use crate::report::{Change, ChangeKind, NodeReport};
 
 /// Name and version of the format.
@@ -31,7 +31,7 @@ pub struct Moment {
     /// Nanoseconds since 1970, by the node's clock.
     pub at_ns: i64,
     /// Verdicts of its checks.
-    pub verdicts: BTreeMap<String, Verdict>,
+    pub verdicts: BTreeMap<String, CheckState>,
     /// Its values.
     pub values: BTreeMap<String, Recorded>,
 }
@@ -83,10 +83,10 @@ impl Moment {
         };
         for check in &report.checks {
             if let Some(before) = self.verdicts.get(&check.id) {
-                if check.verdict > Verdict::Ok && check.verdict > *before {
+                if check.verdict > CheckState::Ok && check.verdict > *before {
                     push(&check.id, ChangeKind::Worse, before.name(), check.verdict.name());
                 }
-                if check.verdict == Verdict::Skipped && *before > Verdict::Skipped {
+                if check.verdict == CheckState::Skipped && *before > CheckState::Skipped {
                     push(&check.id, ChangeKind::Gone, before.name(), "");
                 }
             }
@@ -134,10 +134,10 @@ impl Moment {
 #[expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
     use super::{Baseline, Change, ChangeKind};
-    use crate::answer::{Value, ValueKind, Verdict};
+    use crate::answer::{CheckState, Value, ValueKind};
     use crate::report::{CheckResult, NodeReport};
 
-    fn report(host: &str, values: &[(&str, &str, ValueKind)], verdicts: &[(&str, Verdict)]) -> NodeReport {
+    fn report(host: &str, values: &[(&str, &str, ValueKind)], verdicts: &[(&str, CheckState)]) -> NodeReport {
         NodeReport {
             host: host.to_owned(),
             values: values
@@ -182,7 +182,12 @@ mod tests {
                 ("gpu.count", "8", Same),
                 ("nic.count", "4", Same),
             ],
-            &[("x", Verdict::Ok), ("y", Verdict::Fail), ("z", Verdict::Ok), ("w", Verdict::Skipped)],
+            &[
+                ("x", CheckState::Ok),
+                ("y", CheckState::Fail),
+                ("z", CheckState::Ok),
+                ("w", CheckState::Skipped),
+            ],
         );
         let now = report(
             "a",
@@ -193,7 +198,12 @@ mod tests {
                 ("gpu.errors", "3", Counter),
                 ("gpu.steady", "7.0", Counter),
             ],
-            &[("x", Verdict::Warn), ("y", Verdict::Fail), ("z", Verdict::Skipped), ("w", Verdict::Ok)],
+            &[
+                ("x", CheckState::Warn),
+                ("y", CheckState::Fail),
+                ("z", CheckState::Skipped),
+                ("w", CheckState::Ok),
+            ],
         );
         let mut baseline = Baseline::new("0.2.0");
         baseline.add(&before);

@@ -22,8 +22,8 @@ pub use self::compare::{Difference, Holder};
 pub use self::report::{
     Changed, Failing, FleetReport, NotJudged, SCHEMA, Silent, SilentNode, SilentSchema, Way,
 };
-use self::words::{Word, Words};
-use crate::answer::{Fix, ValueKind, Verdict};
+use self::words::{TextId, Words};
+use crate::answer::{CheckState, Fix, ValueKind};
 use crate::baseline::Baseline;
 use crate::report::{ChangeKind, NodeReport};
 
@@ -91,12 +91,12 @@ pub struct Silence {
 /// The part of a node's report that is kept.
 #[derive(Debug)]
 struct Kept {
-    host: Word,
-    tool_version: Word,
+    host: TextId,
+    tool_version: TextId,
     offset: Option<(i64, i64)>,
-    checks: Vec<(Word, Verdict, Word)>,
-    values: Vec<(Word, ValueKind, Word)>,
-    changes: Vec<(Word, ChangeKind, Word, Word)>,
+    checks: Vec<(TextId, CheckState, TextId)>,
+    values: Vec<(TextId, ValueKind, TextId)>,
+    changes: Vec<(TextId, ChangeKind, TextId, TextId)>,
     has_baseline: bool,
     is_cut: bool,
 }
@@ -116,7 +116,7 @@ pub struct Fleet {
     words: Words,
     nodes: BTreeMap<String, Kept>,
     silent: BTreeMap<String, Silence>,
-    checks: BTreeMap<Word, Facts>,
+    checks: BTreeMap<TextId, Facts>,
     baseline: Option<Baseline>,
 }
 
@@ -149,14 +149,14 @@ impl Fleet {
                 drains: check.drains,
                 fixes: None,
             });
-            if check.verdict > Verdict::Ok
+            if check.verdict > CheckState::Ok
                 && !check.fixes.is_empty()
                 && facts.fixes.as_ref().is_none_or(|(of, _)| name < *of)
             {
                 facts.fixes = Some((name.clone(), check.fixes.iter().take(4).cloned().collect()));
             }
             // A check that is well needs no text.
-            let summary = if check.verdict == Verdict::Ok { "" } else { &*check.summary };
+            let summary = if check.verdict == CheckState::Ok { "" } else { &*check.summary };
             kept.checks.push((id, check.verdict, self.words.add(summary, MAX_TEXT)));
         }
         for value in report.values.iter().take(MAX_VALUES) {
@@ -197,7 +197,7 @@ impl Fleet {
     }
 
     /// The verdict of each check on each node; ordered by node, checks in no defined order.
-    pub fn verdicts(&self) -> impl Iterator<Item = (&str, &str, Verdict)> {
+    pub fn verdicts(&self) -> impl Iterator<Item = (&str, &str, CheckState)> {
         self.nodes.iter().flat_map(|(name, kept)| {
             kept.checks.iter().map(|(id, verdict, _)| (name.as_str(), self.words.get(*id), *verdict))
         })

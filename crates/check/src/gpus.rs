@@ -2,8 +2,8 @@
 
 use ringleader_node::{Gpu, Gpus, Missing, Pci, PciDevice};
 
-use crate::answer::{Answer, Item, Verdict};
-use crate::view::View;
+use crate::answer::{CheckAnswer, CheckState, Item};
+use crate::view::NodeView;
 
 /// Utilization from which a GPU counts as busy; below it may be between two steps.
 const BUSY_PCT: u32 = 50;
@@ -14,7 +14,7 @@ pub(crate) fn name(gpu: &Gpu) -> String {
 }
 
 /// An item about a GPU.
-pub(crate) fn item(gpu: &Gpu, verdict: Verdict, text: String, evidence: String) -> Item {
+pub(crate) fn item(gpu: &Gpu, verdict: CheckState, text: String, evidence: String) -> Item {
     Item { subject: name(gpu), verdict, text, evidence }
 }
 
@@ -22,10 +22,10 @@ pub(crate) fn item(gpu: &Gpu, verdict: Verdict, text: String, evidence: String) 
 ///
 /// # Errors
 /// The answer of a check without GPUs.
-pub(crate) fn of<'a>(view: &View<'a>) -> Result<&'a Gpus, Answer> {
-    let gpus = view.node.gpus.seen().map_err(|missing: Missing| Answer::skipped(missing.why))?;
+pub(crate) fn of<'a>(view: &NodeView<'a>) -> Result<&'a Gpus, CheckAnswer> {
+    let gpus = view.node.gpus.seen().map_err(|missing: Missing| CheckAnswer::skipped(missing.why))?;
     if gpus.gpus.is_empty() {
-        return Err(Answer::skipped("no GPU answers"));
+        return Err(CheckAnswer::skipped("no GPU answers"));
     }
     Ok(gpus)
 }

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_knowledge::program::{self, Role};
+use ringleader_knowledge::program::{self, ProgramRole};
 use ringleader_model::address::is_loopback_name;
 use ringleader_node::{Jobs, Node, Process};
 
 /// The ranks of one launcher.
-pub(crate) struct Job<'a> {
+pub(crate) struct LaunchedRanks<'a> {
     /// The nearest launcher above the ranks; None if they were started by hand.
     pub(crate) launcher: Option<&'a Process>,
     /// Ranks in ascending order.
@@ -27,20 +27,20 @@ pub(crate) fn launcher(process: &Process) -> Option<&'static str> {
 pub(crate) fn is_reaper(process: &Process) -> bool {
     let is_first = process.pid == 1 || process.inner_pid == Some(1);
     let may_launch = launcher(process).is_some() || process.command.starts_with("python");
-    program::is(Role::Reaps, &process.command) || (is_first && !may_launch)
+    program::is(ProgramRole::Reaps, &process.command) || (is_first && !may_launch)
 }
 
 /// Whether it is the first process of a container, or a program that is the first process only in containers.
 fn is_container_init(process: &Process) -> bool {
-    let is_of_host = program::is(Role::Boots, &process.command);
+    let is_of_host = program::is(ProgramRole::Boots, &process.command);
     process.inner_pid == Some(1)
         || (process.pid == 1 && !is_of_host)
-        || (program::is(Role::Reaps, &process.command) && !is_of_host)
+        || (program::is(ProgramRole::Reaps, &process.command) && !is_of_host)
 }
 
 /// The processes that are ranks, one per rank, ordered by rank and pid.
 pub fn ranks(jobs: &Jobs) -> Vec<&Process> {
-    let tree = Tree::new(jobs);
+    let tree = ProcessTree::new(jobs);
     let mut groups: BTreeMap<u32, Vec<(u32, &Process)>> = BTreeMap::new();
     for process in jobs.processes.iter().filter(|process| tree.may_be_rank(process)) {
         let (mut root, mut depth) = (process, 0);
@@ -56,7 +56,8 @@ pub fn ranks(jobs: &Jobs) -> Vec<&Process> {
         .into_values()
         .filter_map(|group| {
             // Shells and the like only start the rank; of the rest, prefer one that uses a GPU, then the topmost.
-            let real = group.into_iter().filter(|(_, process)| !program::is(Role::Wraps, &process.command));
+            let real =
+                group.into_iter().filter(|(_, process)| !program::is(ProgramRole::Wraps, &process.command));
             let rank = real
                 .min_by_key(|(depth, process)| (!process.uses_gpu, *depth, process.started_ns, process.pid));
             rank.map(|(_, process)| process)
@@ -67,14 +68,14 @@ pub fn ranks(jobs: &Jobs) -> Vec<&Process> {
 }
 
 /// The ranks, grouped by launcher.
-pub(crate) fn by_launcher(jobs: &Jobs) -> Vec<Job<'_>> {
-    let tree = Tree::new(jobs);
-    let mut by: BTreeMap<Option<u32>, Job<'_>> = BTreeMap::new();
+pub(crate) fn by_launcher(jobs: &Jobs) -> Vec<LaunchedRanks<'_>> {
+    let tree = ProcessTree::new(jobs);
+    let mut by: BTreeMap<Option<u32>, LaunchedRanks<'_>> = BTreeMap::new();
     for rank in ranks(jobs) {
         let launcher = tree.launcher(rank);
         let job = by
             .entry(launcher.map(|launcher| launcher.pid))
-            .or_insert_with(|| Job { launcher, ranks: Vec::new() });
+            .or_insert_with(|| LaunchedRanks { launcher, ranks: Vec::new() });
         job.ranks.push(rank);
     }
     by.into_values().collect()
@@ -83,7 +84,7 @@ pub(crate) fn by_launcher(jobs: &Jobs) -> Vec<Job<'_>> {
 /// Pids of processes that carry a rank but belong to no running job: left by an earlier run, or detached by a rank of
 /// this one.
 pub(crate) fn astray(jobs: &Jobs) -> BTreeSet<u32> {
-    inherited(jobs, &Tree::new(jobs)).into_keys().collect()
+    inherited(jobs, &ProcessTree::new(jobs)).into_keys().collect()
 }
 
 /// The ranks, grouped by their meeting point: those must agree, regardless of the launcher.
@@ -173,13 +174,13 @@ pub fn orphans(node: &Node) -> Vec<Orphan> {
 }
 
 /// Processes whose launcher is gone, and the reason for that conclusion.
-fn inherited(jobs: &Jobs, tree: &Tree<'_>) -> BTreeMap<u32, String> {
+fn inherited(jobs: &Jobs, tree: &ProcessTree<'_>) -> BTreeMap<u32, String> {
     let living = jobs.processes.iter().filter(|process| process.state != "Z" && launcher(process).is_none());
     living.filter_map(|process| Some((process.pid, tree.why_left_behind(process)?))).collect()
 }
 
 fn orphans_of(jobs: &Jobs) -> Vec<Orphan> {
-    let tree = Tree::new(jobs);
+    let tree = ProcessTree::new(jobs);
     let mut found = inherited(jobs, &tree);
     // A helper that a rank has detached (a profiler's daemon) carries the marks of a live job.
     let live: Vec<(&Process, &Process)> = jobs
@@ -225,9 +226,9 @@ pub(crate) fn name(process: &Process) -> String {
 }
 
 /// Processes by pid.
-pub(crate) struct Tree<'a>(BTreeMap<u32, &'a Process>);
+pub(crate) struct ProcessTree<'a>(BTreeMap<u32, &'a Process>);
 
-impl<'a> Tree<'a> {
+impl<'a> ProcessTree<'a> {
     pub(crate) fn new(jobs: &'a Jobs) -> Self {
         Self(jobs.processes.iter().map(|process| (process.pid, process)).collect())
     }
@@ -264,7 +265,7 @@ impl<'a> Tree<'a> {
         }
         // Below an elastic launcher the scheduler's rank is that of the launcher.
         let above = self.launcher(process).and_then(launcher);
-        !above.is_some_and(|launcher| program::is(Role::Elastic, launcher))
+        !above.is_some_and(|launcher| program::is(ProgramRole::Elastic, launcher))
             || (process.number("RANK").is_some() && process.number("LOCAL_RANK").is_some())
     }
 
@@ -312,7 +313,7 @@ impl<'a> Tree<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::staging_jobs::{Stage, process};
+    use crate::staging_jobs::{NodeStage, process};
 
     fn ids(found: &[&Process]) -> Vec<(u32, Option<u32>)> {
         found.iter().map(|process| (process.pid, process.rank())).collect()
@@ -324,7 +325,7 @@ mod tests {
         let slurm = [("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
         let with =
             |more: &[(&'static str, &'static str)]| slurm.iter().chain(more).copied().collect::<Vec<_>>();
-        let stage = Stage::new()
+        let stage = NodeStage::new()
             .process(process(50, 1, "slurmstepd", &[]))
             .process(process(60, 50, "bash", &slurm))
             .process(process(70, 60, "torchrun", &slurm))
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn srun_starts_a_script_that_starts_the_rank() {
         let of = |rank: &'static str| [("SLURM_PROCID", rank), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
-        let stage = Stage::new()
+        let stage = NodeStage::new()
             .process(process(50, 1, "slurmstepd", &[]))
             .process(process(60, 50, "bash", &of("0")))
             .process(process(61, 60, "python3", &of("0")))
@@ -361,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_rank_whose_launcher_is_gone_is_left_behind_with_its_workers() {
-        let stage = Stage::new()
+        let stage = NodeStage::new()
             .process(process(1, 0, "systemd", &[]))
             .process(process(80, 1, "python3", &OLD))
             .process(process(81, 80, "pt_data_worker", &OLD))
@@ -377,7 +378,7 @@ mod tests {
     fn an_attempt_before_the_one_that_runs() {
         let attempt = |count: &'static str| [OLD[0], OLD[1], OLD[2], OLD[3], (OLD[4].0, count)];
         let stage = |of_loner: &'static str| {
-            Stage::new()
+            NodeStage::new()
                 .process(process(1, 0, "systemd", &[]))
                 .process(process(70, 1, "torchrun", &[]))
                 .process(process(80, 1, "python3", &attempt(of_loner)))
@@ -391,7 +392,7 @@ mod tests {
     #[test]
     fn the_same_command_was_started_again() {
         let at = |seconds: i64, process: Process| Process { started_ns: seconds * 1_000_000_000, ..process };
-        let stage = Stage::new()
+        let stage = NodeStage::new()
             .process(at(1, process(1, 0, "systemd", &[])))
             .process(at(100, process(80, 1, "python3", &OLD)))
             .process(at(101, process(81, 80, "pt_data_worker", &OLD)))
@@ -418,7 +419,7 @@ mod tests {
             )
         };
         let jobs = |one: Process, other: Process| {
-            let stage = Stage::new().process(process(70, 1, "torchrun", &[]));
+            let stage = NodeStage::new().process(process(70, 1, "torchrun", &[]));
             by_meeting(stage.process(process(71, 1, "torchrun", &[])).process(one).process(other).jobs())
                 .len()
         };
@@ -440,12 +441,12 @@ mod tests {
         let of_container = |inner: u32, process: Process| Process { inner_pid: Some(inner), ..process };
         // Seen from inside and from the host; a first process that is the rank itself.
         let healthy = [
-            Stage::new().process(process(1, 0, "tini", &[])).process(rank(7, 1, &by_hand)),
-            Stage::new().process(process(1, 0, "bash", &[])).process(rank(7, 1, &by_hand)),
-            Stage::new()
+            NodeStage::new().process(process(1, 0, "tini", &[])).process(rank(7, 1, &by_hand)),
+            NodeStage::new().process(process(1, 0, "bash", &[])).process(rank(7, 1, &by_hand)),
+            NodeStage::new()
                 .process(of_container(1, process(900, 800, "docker-init", &[])))
                 .process(of_container(7, rank(907, 900, &by_hand))),
-            Stage::new()
+            NodeStage::new()
                 .process(process(800, 1, "containerd-shim", &[]))
                 .process(of_container(1, rank(900, 800, &OLD))),
         ];
@@ -454,8 +455,8 @@ mod tests {
         }
         // Variables that only torchrun sets show that there was a launcher; and the host's init starts no ranks.
         let left = [
-            Stage::new().process(process(1, 0, "tini", &[])).process(rank(7, 1, &OLD)),
-            Stage::new().process(process(1, 0, "systemd", &[])).process(rank(7, 1, &by_hand)),
+            NodeStage::new().process(process(1, 0, "tini", &[])).process(rank(7, 1, &OLD)),
+            NodeStage::new().process(process(1, 0, "systemd", &[])).process(rank(7, 1, &by_hand)),
         ];
         for stage in left {
             assert_eq!(orphans(&stage.node).len(), 1, "{:?}", stage.jobs());
@@ -467,17 +468,19 @@ mod tests {
         let by_hand = [("RANK", "0"), ("WORLD_SIZE", "1")];
         let stages = [
             // The launcher is the user's own program.
-            Stage::new()
+            NodeStage::new()
                 .process(process(1, 0, "systemd", &[]))
                 .process(process(70, 1, "python3", &[]))
                 .process(process(80, 70, "python3", &OLD)),
             // Started by hand with nohup; the shell is gone.
-            Stage::new().process(process(1, 0, "systemd", &[])).process(process(80, 1, "python3", &by_hand)),
+            NodeStage::new()
+                .process(process(1, 0, "systemd", &[]))
+                .process(process(80, 1, "python3", &by_hand)),
             // A container whose first process is the rank, or the launcher.
-            Stage::new().process(process(1, 0, "python3", &OLD)),
-            Stage::new().process(process(1, 0, "python3", &[])).process(process(80, 1, "python3", &OLD)),
+            NodeStage::new().process(process(1, 0, "python3", &OLD)),
+            NodeStage::new().process(process(1, 0, "python3", &[])).process(process(80, 1, "python3", &OLD)),
             // Its parent was not seen.
-            Stage::new().process(process(80, 4000, "python3", &OLD)),
+            NodeStage::new().process(process(80, 4000, "python3", &OLD)),
         ];
         for stage in stages {
             assert_eq!(orphans(&stage.node), [], "{:?}", stage.jobs());

@@ -22,14 +22,14 @@ mod xids;
 
 use ringleader_node::Node;
 
-pub use crate::answer::{Answer, Fix, Impact, Item, Value, Verdict};
+pub use crate::answer::{CheckAnswer, CheckState, Fix, Impact, Item, Value};
 pub use crate::report::{Change, ChangeKind, CheckResult, NodeReport, SCHEMA};
 pub use crate::rule::{Area, Check, Probe};
-pub use crate::view::{Options, View};
+pub use crate::view::{Expectations, NodeView};
 
 /// Judges one node with the given checks, in their order.
-pub fn judge(node: &Node, checks: &[&'static Check], options: &Options) -> NodeReport {
-    let view = View::new(node, options);
+pub fn judge(node: &Node, checks: &[&'static Check], options: &Expectations) -> NodeReport {
+    let view = NodeView::new(node, options);
     let mut report = NodeReport {
         schema: SCHEMA.to_owned(),
         tool_version: node.tool_version.clone(),

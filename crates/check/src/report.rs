@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answer, Fix, Item, Value, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Fix, Item, Value};
 use crate::rule::Check;
 
 /// Name and version of the format.
@@ -17,7 +17,7 @@ pub struct CheckResult {
     /// Heading.
     pub area: String,
     /// Its state.
-    pub verdict: Verdict,
+    pub verdict: CheckState,
     /// One line.
     pub summary: String,
     /// A failure of it justifies draining the node.
@@ -30,7 +30,7 @@ pub struct CheckResult {
 
 impl CheckResult {
     /// The result of `check`.
-    pub fn new(check: &Check, answer: Answer) -> Self {
+    pub fn new(check: &Check, answer: CheckAnswer) -> Self {
         Self {
             id: check.id.to_owned(),
             area: check.area.name().to_owned(),
@@ -75,13 +75,13 @@ impl NodeReport {
     }
 
     /// The worst verdict; skipped if nothing could be decided.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> CheckState {
         self.checks.iter().map(|check| check.verdict).max().unwrap_or_default()
     }
 
     /// Whether a check whose failure justifies draining has failed.
     pub fn drains(&self) -> bool {
-        self.checks.iter().any(|check| check.drains && check.verdict == Verdict::Fail)
+        self.checks.iter().any(|check| check.drains && check.verdict == CheckState::Fail)
     }
 }
 

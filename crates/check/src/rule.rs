@@ -1,7 +1,7 @@
 //! The definition of a check.
 
-use crate::answer::Answer;
-use crate::view::View;
+use crate::answer::CheckAnswer;
+use crate::view::NodeView;
 
 /// One check: static facts and a pure function.
 pub struct Check {
@@ -22,7 +22,7 @@ pub struct Check {
     /// Source text of its file; `explain` prints its doc comment.
     pub doc: &'static str,
     /// Judges a node.
-    pub run: fn(&View<'_>) -> Answer,
+    pub run: fn(&NodeView<'_>) -> CheckAnswer,
 }
 
 impl Check {

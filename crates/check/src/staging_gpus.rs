@@ -6,9 +6,9 @@ use ringleader_node::{
     Ecc, Gpu, Gpus, KernelLog, Node, NvLink, Outcome, Part, Pci, PciDevice, PcieLink, Rows, System,
 };
 
-use crate::answer::{Answer, Verdict};
+use crate::answer::{CheckAnswer, CheckState};
 use crate::rule::Check;
-use crate::view::{Options, View};
+use crate::view::{Expectations, NodeView};
 
 /// A healthy, busy H200 on an HGX board.
 pub(crate) fn h200(index: u32) -> Gpu {
@@ -163,23 +163,23 @@ pub(crate) fn kernel(node: &mut Node, lines: &[(u64, &str)]) {
 }
 
 /// The check's answer.
-pub(crate) fn answer(check: &Check, node: &Node) -> Answer {
-    let options = Options::default();
-    (check.run)(&View::new(node, &options))
+pub(crate) fn answer(check: &Check, node: &Node) -> CheckAnswer {
+    let options = Expectations::default();
+    (check.run)(&NodeView::new(node, &options))
 }
 
 /// The answer's verdict, and the subjects of the items that are not well.
-pub(crate) fn verdict(check: &Check, node: &Node) -> (Verdict, Vec<String>) {
+pub(crate) fn verdict(check: &Check, node: &Node) -> (CheckState, Vec<String>) {
     let answer = answer(check, node);
-    let bad = answer.items.iter().filter(|item| item.verdict > Verdict::Ok);
+    let bad = answer.items.iter().filter(|item| item.verdict > CheckState::Ok);
     (answer.verdict, bad.map(|item| item.subject.clone()).collect())
 }
 
 /// Asserts that the check finds nothing on a healthy node and is skipped if its readings are missing.
 pub(crate) fn is_sound(check: &Check) {
     let healthy = answer(check, &healthy());
-    assert_eq!(healthy.verdict, Verdict::Ok, "{}: {}", check.id, healthy.summary);
+    assert_eq!(healthy.verdict, CheckState::Ok, "{}: {}", check.id, healthy.summary);
     let missing = answer(check, &Node::default());
-    assert_eq!(missing.verdict, Verdict::Skipped, "{}: {}", check.id, missing.summary);
+    assert_eq!(missing.verdict, CheckState::Skipped, "{}: {}", check.id, missing.summary);
     assert!(!missing.summary.is_empty());
 }

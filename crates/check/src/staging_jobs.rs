@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use ringleader_node::{Gpu, GpuProcess, Gpus, Jobs, Node, Part, Process, System};
 
-use crate::answer::{Answer, Verdict};
+use crate::answer::{CheckAnswer, CheckState};
 use crate::rule::Check;
-use crate::view::{Options, View};
+use crate::view::{Expectations, NodeView};
 
 /// The current time on the nodes of these tests.
 pub(crate) const NOW_NS: i64 = 1_700_000_000_000_000_000;
@@ -14,7 +14,7 @@ pub(crate) const NOW_NS: i64 = 1_700_000_000_000_000_000;
 const STARTED_NS: i64 = NOW_NS - 3_600_000_000_000;
 
 /// A node under construction.
-pub(crate) struct Stage {
+pub(crate) struct NodeStage {
     pub(crate) node: Node,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn rank(rank: u32, n: u32, more: &[(&str, &str)]) -> Process {
     Process { uses_gpu: true, ..process(80 + rank, 70, "python3", &all.into_iter().collect::<Vec<_>>()) }
 }
 
-impl Stage {
+impl NodeStage {
     /// A node on which nothing runs.
     pub(crate) fn new() -> Self {
         let system =
@@ -110,20 +110,21 @@ impl Stage {
         self.node.jobs.get().unwrap()
     }
 
-    pub(crate) fn answer(&self, check: &Check) -> Answer {
-        (check.run)(&View::new(&self.node, &Options::default()))
+    pub(crate) fn answer(&self, check: &Check) -> CheckAnswer {
+        (check.run)(&NodeView::new(&self.node, &Expectations::default()))
     }
 
     /// The verdict, and the subjects of the items that are not well.
-    pub(crate) fn told(&self, check: &Check) -> (Verdict, Vec<String>) {
+    pub(crate) fn told(&self, check: &Check) -> (CheckState, Vec<String>) {
         let answer = self.answer(check);
-        let bad = answer.items.into_iter().filter(|item| item.verdict > Verdict::Ok).map(|item| item.subject);
+        let bad =
+            answer.items.into_iter().filter(|item| item.verdict > CheckState::Ok).map(|item| item.subject);
         (answer.verdict, bad.collect())
     }
 
     /// Asserts verdict and subjects.
     #[track_caller]
-    pub(crate) fn expect(&self, check: &Check, verdict: Verdict, subjects: &[&str]) {
+    pub(crate) fn expect(&self, check: &Check, verdict: CheckState, subjects: &[&str]) {
         let told = self.told(check);
         assert_eq!(
             told,

@@ -4,11 +4,11 @@ use ringleader_evidence::{Limits, Scratch};
 use ringleader_model::{Fact, KernelEvent, KernelEventKind};
 use ringleader_node::{Missing, Node, Process};
 
-use crate::answer::Answer;
+use crate::answer::CheckAnswer;
 
 /// The user's expectations of a node; None if the check has to find out by itself.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
+pub struct Expectations {
     /// Number of GPUs.
     pub n_gpus: Option<u32>,
     /// Kernel events before this time do not count, nanoseconds since 1970: the start of the job. None: the
@@ -30,18 +30,18 @@ pub struct KernelLine<'a> {
 }
 
 /// A node, ready to be judged.
-pub struct View<'a> {
+pub struct NodeView<'a> {
     /// The snapshot.
     pub node: &'a Node,
     /// The user's expectations.
-    pub options: &'a Options,
+    pub options: &'a Expectations,
     /// Kernel events, oldest first; Err if the log was not read.
     pub kernel: Result<Vec<KernelLine<'a>>, Missing>,
 }
 
-impl<'a> View<'a> {
+impl<'a> NodeView<'a> {
     /// Prepares `node` for the checks.
-    pub fn new(node: &'a Node, options: &'a Options) -> Self {
+    pub fn new(node: &'a Node, options: &'a Expectations) -> Self {
         let began_ns = options.since_ns.or_else(|| {
             let jobs = node.jobs.get()?;
             jobs.processes.iter().filter(|p| p.rank().is_some()).map(|p| p.started_ns).min()
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
 }
 
 /// A missing reading becomes a skipped answer; one that hung or failed says so.
-impl From<Missing> for Answer {
+impl From<Missing> for CheckAnswer {
     fn from(missing: Missing) -> Self {
         Self::skipped(missing.why)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ringleader_node::{NameList, Network, Process, RdmaPort};
 
-use crate::view::View;
+use crate::view::NodeView;
 
 /// How the job's settings treat a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub(crate) enum Use {
 }
 
 /// Ranks with a readable environment in the network namespace in which the interfaces were read.
-pub(crate) fn ranks_here<'a>(view: &'a View<'a>) -> impl Iterator<Item = &'a Process> {
+pub(crate) fn ranks_here<'a>(view: &'a NodeView<'a>) -> impl Iterator<Item = &'a Process> {
     let own = view.node.net.get().and_then(|net: &Network| net.namespace);
     view.ranks().filter(move |rank| {
         let is_elsewhere = own.zip(rank.net_namespace).is_some_and(|(own, namespace)| own != namespace);
@@ -27,7 +27,10 @@ pub(crate) fn ranks_here<'a>(view: &'a View<'a>) -> impl Iterator<Item = &'a Pro
 }
 
 /// Ranks by the value of a variable.
-pub(crate) fn by_value<'a>(view: &'a View<'a>, name: &str) -> BTreeMap<Option<&'a str>, Vec<&'a Process>> {
+pub(crate) fn by_value<'a>(
+    view: &'a NodeView<'a>,
+    name: &str,
+) -> BTreeMap<Option<&'a str>, Vec<&'a Process>> {
     let mut groups: BTreeMap<Option<&str>, Vec<&Process>> = BTreeMap::new();
     for rank in ranks_here(view) {
         groups.entry(rank.variable(name)).or_default().push(rank);
@@ -62,12 +65,12 @@ pub(crate) fn spans_nodes(rank: &Process) -> Option<bool> {
 }
 
 /// Whether any rank here belongs to a job that spans several nodes.
-pub(crate) fn is_multi_node(view: &View<'_>) -> bool {
+pub(crate) fn is_multi_node(view: &NodeView<'_>) -> bool {
     ranks_here(view).any(|rank| spans_nodes(rank) == Some(true))
 }
 
 /// How the ranks' NCCL_IB_HCA and NCCL_IB_DISABLE treat a port.
-pub(crate) fn use_of(view: &View<'_>, port: &RdmaPort) -> Use {
+pub(crate) fn use_of(view: &NodeView<'_>, port: &RdmaPort) -> Use {
     let of_rank = |rank: &Process| {
         if rank.number("NCCL_IB_DISABLE").is_some_and(|n| n != 0) {
             return Use::Excluded;
@@ -116,9 +119,9 @@ pub(crate) mod staging {
 
     use ringleader_node::{Interface, Jobs, Network, Node, Part, Process, RdmaPort};
 
-    use crate::answer::Answer;
+    use crate::answer::CheckAnswer;
     use crate::rule::Check;
-    use crate::view::{Options, View};
+    use crate::view::{Expectations, NodeView};
 
     /// A port of a card of eight, active, over InfiniBand.
     pub(crate) fn port(number: u32) -> RdmaPort {
@@ -186,13 +189,13 @@ pub(crate) mod staging {
     }
 
     /// The check's answer.
-    pub(crate) fn ask(check: &Check, node: &Node) -> Answer {
-        (check.run)(&View::new(node, &Options::default()))
+    pub(crate) fn ask(check: &Check, node: &Node) -> CheckAnswer {
+        (check.run)(&NodeView::new(node, &Expectations::default()))
     }
 
     /// Subjects of the items that are not well.
-    pub(crate) fn blamed(answer: &Answer) -> Vec<&str> {
-        let bad = answer.items.iter().filter(|item| item.verdict > crate::answer::Verdict::Ok);
+    pub(crate) fn blamed(answer: &CheckAnswer) -> Vec<&str> {
+        let bad = answer.items.iter().filter(|item| item.verdict > crate::answer::CheckState::Ok);
         bad.map(|item| item.subject.as_str()).collect()
     }
 }

@@ -8,14 +8,14 @@ use ringleader_model::{KernelEventKind, PciAddress, Sxid, Xid};
 use ringleader_node::{GPU_IS_LOST, Gpu, RESET_REQUIRED};
 
 use crate::gpus;
-use crate::view::{KernelLine, View};
+use crate::view::{KernelLine, NodeView};
 
 /// Without a known job, older events belong to an earlier one.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// All events with one code on one device.
 #[derive(Clone, Debug)]
-pub(crate) struct Case<'a> {
+pub(crate) struct DeviceErrors<'a> {
     /// `GPU 3 (0000:5d:00.0)`, `NVSwitch 0000:05:00.0`.
     pub(crate) subject: String,
     /// `Xid 79`.
@@ -45,9 +45,9 @@ pub(crate) enum When {
     Earlier,
 }
 
-impl Case<'_> {
+impl DeviceErrors<'_> {
     /// Time of the last event.
-    pub(crate) fn when(&self, view: &View<'_>) -> When {
+    pub(crate) fn when(&self, view: &NodeView<'_>) -> When {
         let knows_job = view.options.since_ns.is_some() || view.ranks().next().is_some();
         let Some(last) = self.lines.last() else { return When::Earlier };
         match (knows_job, last.is_recent) {
@@ -73,7 +73,7 @@ impl Case<'_> {
 }
 
 /// All codes of the kernel log, in the order of their first events.
-pub(crate) fn cases<'a>(view: &'a View<'a>, lines: &'a [KernelLine<'a>]) -> Vec<Case<'a>> {
+pub(crate) fn cases<'a>(view: &'a NodeView<'a>, lines: &'a [KernelLine<'a>]) -> Vec<DeviceErrors<'a>> {
     let mut order: Vec<(bool, u32, Option<PciAddress>)> = Vec::new();
     let mut groups: BTreeMap<(bool, u32, Option<PciAddress>), Vec<&KernelLine<'_>>> = BTreeMap::new();
     for line in lines {
@@ -92,10 +92,10 @@ pub(crate) fn cases<'a>(view: &'a View<'a>, lines: &'a [KernelLine<'a>]) -> Vec<
 }
 
 fn case<'a>(
-    view: &View<'_>,
+    view: &NodeView<'_>,
     (is_switch, code, device): (bool, u32, Option<PciAddress>),
     lines: Vec<&'a KernelLine<'a>>,
-) -> Option<Case<'a>> {
+) -> Option<DeviceErrors<'a>> {
     let address = device.map(|device| device.to_string()).unwrap_or_default();
     let gpu =
         view.node.gpus.get().and_then(|gpus| gpus.gpus.iter().find(|gpu| gpu.pci == address && !is_switch));
@@ -114,7 +114,7 @@ fn case<'a>(
             Some(Exclude::IfRepeated) => is_fatal || lines.len() > 1,
             Some(Exclude::Decode) | None => is_fatal,
         };
-        return Some(Case {
+        return Some(DeviceErrors {
             subject,
             code: format!("SXid {code}"),
             name: row.map_or("", |row| row.unit),
@@ -136,7 +136,7 @@ fn case<'a>(
             lines.iter().any(|line| matches!(&line.event.kind, KernelEventKind::Xid(x) if decode(x)))
         }
     };
-    Some(Case {
+    Some(DeviceErrors {
         subject,
         code: format!("Xid {code}"),
         name: row.map_or("", |row| row.name),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ringleader_check::{CheckResult, NodeReport, Options, Verdict, checks, judge};
+use ringleader_check::{CheckResult, CheckState, Expectations, NodeReport, checks, judge};
 use ringleader_node::{Node, Outcome};
 use serde_json::Value;
 
@@ -16,10 +16,10 @@ fn node(name: &str) -> Node {
 }
 
 fn report(name: &str) -> NodeReport {
-    judge(&node(name), checks::ALL, &Options::default())
+    judge(&node(name), checks::ALL, &Expectations::default())
 }
 
-fn bad(report: &NodeReport, least: Verdict) -> Vec<&str> {
+fn bad(report: &NodeReport, least: CheckState) -> Vec<&str> {
     report.checks.iter().filter(|check| check.verdict >= least).map(|check| check.id.as_str()).collect()
 }
 
@@ -31,25 +31,25 @@ fn result<'a>(report: &'a NodeReport, id: &str) -> &'a CheckResult {
 fn a_node_with_a_healthy_job_is_clean() {
     for name in ["clean", "clean-quick"] {
         let report = report(name);
-        assert!(bad(&report, Verdict::Warn).is_empty(), "{name}: {:?}", bad(&report, Verdict::Warn));
-        assert!(report.checks.iter().filter(|check| check.verdict == Verdict::Ok).count() >= 15, "{name}");
+        assert!(bad(&report, CheckState::Warn).is_empty(), "{name}: {:?}", bad(&report, CheckState::Warn));
+        assert!(report.checks.iter().filter(|check| check.verdict == CheckState::Ok).count() >= 15, "{name}");
     }
 }
 
 /// Fault, the check that names it, its verdict, a word of its answer, and checks that rightly fail too.
-const FAULTS: &[(&str, &str, Verdict, &str, &[&str])] = &[
-    ("shm-small", "shm-space", Verdict::Warn, "default", &[]),
-    ("shm-full", "shm-space", Verdict::Fail, "filler", &[]),
-    ("shm-stale-and-live", "shm-stale", Verdict::Warn, "no process", &[]),
-    ("open-files", "limits", Verdict::Warn, "256 files", &[]),
-    ("master-port-taken", "master-port", Verdict::Fail, "listens there", &[]),
-    ("master-address", "master-address", Verdict::Fail, "does not resolve", &["master-port"]),
-    ("dead-interface", "master-address", Verdict::Fail, "no answer", &["interface-choice"]),
-    ("stopped-rank", "job-processes", Verdict::Fail, "stopped", &[]),
-    ("zombie", "job-processes", Verdict::Fail, "has not reaped it", &[]),
-    ("orphan", "job-orphans", Verdict::Warn, "gone", &[]),
-    ("other-environment", "job-environment", Verdict::Fail, "NCCL_ALGO", &[]),
-    ("illegal-access", "xid", Verdict::Fail, "Xid 31", &["job-processes"]),
+const FAULTS: &[(&str, &str, CheckState, &str, &[&str])] = &[
+    ("shm-small", "shm-space", CheckState::Warn, "default", &[]),
+    ("shm-full", "shm-space", CheckState::Fail, "filler", &[]),
+    ("shm-stale-and-live", "shm-stale", CheckState::Warn, "no process", &[]),
+    ("open-files", "limits", CheckState::Warn, "256 files", &[]),
+    ("master-port-taken", "master-port", CheckState::Fail, "listens there", &[]),
+    ("master-address", "master-address", CheckState::Fail, "does not resolve", &["master-port"]),
+    ("dead-interface", "master-address", CheckState::Fail, "no answer", &["interface-choice"]),
+    ("stopped-rank", "job-processes", CheckState::Fail, "stopped", &[]),
+    ("zombie", "job-processes", CheckState::Fail, "has not reaped it", &[]),
+    ("orphan", "job-orphans", CheckState::Warn, "gone", &[]),
+    ("other-environment", "job-environment", CheckState::Fail, "NCCL_ALGO", &[]),
+    ("illegal-access", "xid", CheckState::Fail, "Xid 31", &["job-processes"]),
 ];
 
 #[test]
@@ -62,7 +62,7 @@ fn each_planted_fault_is_named_by_its_check_and_by_no_other() {
         let said = format!("{} {}", check.summary, items.join(" "));
         assert!(said.contains(word), "{name}: no '{word}' in {said}");
         let surplus: Vec<&str> =
-            bad(&report, Verdict::Fail).into_iter().filter(|b| b != id && !others.contains(b)).collect();
+            bad(&report, CheckState::Fail).into_iter().filter(|b| b != id && !others.contains(b)).collect();
         assert!(surplus.is_empty(), "{name}: {surplus:?} fail too");
     }
 }
@@ -75,7 +75,7 @@ fn what_looks_like_a_fault_and_is_none() {
     // A program's own illegal access does not drain the node.
     assert!(!report("illegal-access").drains());
     // A low limit of locked memory does no harm without RDMA.
-    assert_eq!(result(&report("memlock"), "limits").verdict, Verdict::Ok);
+    assert_eq!(result(&report("memlock"), "limits").verdict, CheckState::Ok);
 }
 
 /// A text that may be the name of a master, a container's interface or a program.
@@ -119,7 +119,7 @@ fn no_text_of_a_node_gets_into_a_command() {
             plant(&mut planted, "", &path);
             // A kind of failure must be one of a list.
             let Ok(node) = serde_json::from_value::<Node>(planted) else { continue };
-            for check in judge(&node, checks::ALL, &Options::default()).checks {
+            for check in judge(&node, checks::ALL, &Expectations::default()).checks {
                 for command in check.fixes.iter().filter_map(|fix| fix.command.as_deref()) {
                     assert!(!command.contains("pwn"), "{name}, {path}: {} says: {command}", check.id);
                     n_commands += 1;
@@ -142,10 +142,10 @@ fn a_peer_or_a_master_that_no_host_is_called_gets_no_command() {
         for reach in reach.iter_mut() {
             host.clone_into(&mut reach.host);
         }
-        let report = judge(&node, checks::ALL, &Options::default());
+        let report = judge(&node, checks::ALL, &Expectations::default());
         for id in ["master-address", "peers-reachable"] {
             let check = result(&report, id);
-            assert_eq!(check.verdict, Verdict::Fail, "{id}");
+            assert_eq!(check.verdict, CheckState::Fail, "{id}");
             let commands: Vec<&str> = check.fixes.iter().filter_map(|fix| fix.command.as_deref()).collect();
             assert_eq!(commands.iter().any(|command| command.contains(host)), is_told, "{commands:?}");
         }

@@ -270,7 +270,7 @@ fn is_script(word: &str) -> bool {
     let last = word.rsplit('/').next().unwrap_or(word);
     let is_named =
         last.rsplit_once('.').is_some_and(|(_, end)| matches!(end, "py" | "sh" | "pyc" | "pex" | "sif"));
-    let is_program = word.starts_with('/') && program::is(program::Role::Script, last);
+    let is_program = word.starts_with('/') && program::is(program::ProgramRole::Script, last);
     (is_named || is_program) && is_plain_path(word)
 }
 

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Instant;
 
 use ringleader_bundle::{
-    Caps, Clock, Content, Host, Item, Manifest, Origin, Outcome, SCHEMA, Version, Writer,
+    BundleWriter, Caps, Clock, Content, Host, Item, ItemOutcome, Manifest, Origin, SCHEMA, Version,
 };
 use ringleader_node::{Jobs, Node, Part, Process};
 
@@ -29,7 +29,7 @@ use crate::run::{by_name, now_ns, run_one};
 
 /// What a collector does to the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Impact {
+pub enum CollectorImpact {
     /// Nothing.
     ReadOnly,
     /// Stops processes for a moment.
@@ -47,10 +47,10 @@ pub struct Collector {
     /// What it needs to be allowed, and what is missing without.
     pub privileges: &'static str,
     /// What it does to the job.
-    pub impact: Impact,
+    pub impact: CollectorImpact,
     /// Whether it was asked for.
     wanted: fn(&Ask) -> bool,
-    collect: fn(&mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble>,
+    collect: fn(&mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError>,
 }
 
 /// All collectors, in the order they run: what passes first.
@@ -59,7 +59,7 @@ pub static ALL: &[Collector] = &[
         name: "node",
         takes: "everything `check` reads, and the kernel log",
         privileges: "root, for the kernel log and other users' processes",
-        impact: Impact::ReadOnly,
+        impact: CollectorImpact::ReadOnly,
         wanted: |_| true,
         collect: node::collect,
     },
@@ -67,7 +67,7 @@ pub static ALL: &[Collector] = &[
         name: "stacks",
         takes: "Python and native stacks of each process of the job, and where its threads are in the kernel",
         privileges: "CAP_SYS_PTRACE; root, for the kernel's stacks",
-        impact: Impact::ReadOnly,
+        impact: CollectorImpact::ReadOnly,
         wanted: |ask| ask.with_stacks,
         collect: stacks::collect,
     },
@@ -75,7 +75,7 @@ pub static ALL: &[Collector] = &[
         name: "samples",
         takes: "where the main threads of some ranks are, sampled over some seconds, if requested",
         privileges: "as stacks",
-        impact: Impact::ReadOnly,
+        impact: CollectorImpact::ReadOnly,
         wanted: |ask| ask.samples.is_some(),
         collect: stacks::sample,
     },
@@ -83,7 +83,7 @@ pub static ALL: &[Collector] = &[
         name: "rings",
         takes: "the plugin's record of each process: its operations, in flight and ended",
         privileges: "to be the job's user, or root",
-        impact: Impact::ReadOnly,
+        impact: CollectorImpact::ReadOnly,
         wanted: |_| true,
         collect: rings::collect,
     },
@@ -91,7 +91,7 @@ pub static ALL: &[Collector] = &[
         name: "watch-events",
         takes: "what the watcher that requests it has seen of the job",
         privileges: "none",
-        impact: Impact::ReadOnly,
+        impact: CollectorImpact::ReadOnly,
         wanted: |ask| !ask.watch_events.is_empty(),
         collect: watch::collect,
     },
@@ -99,7 +99,7 @@ pub static ALL: &[Collector] = &[
         name: "ras",
         takes: "NCCL's own view of the running job, as text and as JSON",
         privileges: "CAP_SYS_ADMIN, to enter the network of a container",
-        impact: Impact::ReadOnly,
+        impact: CollectorImpact::ReadOnly,
         wanted: |ask| ask.with_ras,
         collect: ras::collect,
     },
@@ -107,7 +107,7 @@ pub static ALL: &[Collector] = &[
         name: "ask-dump",
         takes: "a Flight Recorder dump that the live job is asked to write",
         privileges: "to write to the job's pipe",
-        impact: Impact::Writes,
+        impact: CollectorImpact::Writes,
         wanted: |ask| ask.with_dump_request,
         collect: dump::collect,
     },
@@ -115,7 +115,7 @@ pub static ALL: &[Collector] = &[
         name: "stacks-again",
         takes: "the same stacks again, if requested: a single sample does not separate stuck from slow",
         privileges: "as stacks",
-        impact: Impact::ReadOnly,
+        impact: CollectorImpact::ReadOnly,
         wanted: |ask| ask.with_stacks && ask.stacks_again_ms.is_some(),
         collect: stacks::collect_again,
     },
@@ -123,7 +123,7 @@ pub static ALL: &[Collector] = &[
         name: "node-item",
         takes: "the snapshot of the node, with a second sample of the job's processes if stacks are taken twice",
         privileges: "none",
-        impact: Impact::ReadOnly,
+        impact: CollectorImpact::ReadOnly,
         wanted: |_| true,
         collect: node::write,
     },
@@ -131,7 +131,7 @@ pub static ALL: &[Collector] = &[
         name: "logs",
         takes: "logs, dumps and error files that the job's processes write, and the paths that were given",
         privileges: "to read them",
-        impact: Impact::ReadOnly,
+        impact: CollectorImpact::ReadOnly,
         wanted: |ask| ask.with_logs || !ask.paths.is_empty(),
         collect: logs::collect,
     },
@@ -204,7 +204,7 @@ struct Context<'c, 'w> {
     node: Node,
     /// Name of the host, and the folder of its items.
     host: String,
-    bundle: Writer<&'w mut dyn Write>,
+    bundle: BundleWriter<&'w mut dyn Write>,
     /// When the first stacks were taken.
     stacks_at: Option<Instant>,
 }
@@ -219,9 +219,9 @@ pub fn collect(
     ask: &Ask,
     out: &mut dyn Write,
     progress: &dyn Fn(&str),
-) -> Result<Manifest, ringleader_bundle::Trouble> {
+) -> Result<Manifest, ringleader_bundle::BundleError> {
     let (began_ns, started) = (now_ns(), Instant::now());
-    let bundle = Writer::new(out, ask.caps)?;
+    let bundle = BundleWriter::new(out, ask.caps)?;
     let mut context =
         Context { program, ask, node: Node::default(), host: String::new(), bundle, stacks_at: None };
     for collector in ALL.iter().filter(|collector| (collector.wanted)(ask)) {
@@ -299,12 +299,12 @@ impl Context<'_, '_> {
         item: Item,
         part: &Part<serde_json::Value>,
         text: Option<&str>,
-    ) -> Result<(), ringleader_bundle::Trouble> {
+    ) -> Result<(), ringleader_bundle::BundleError> {
         let item = Item { at_ns: part.at_ns, took_ms: part.took_ms, ..item };
         match (text, outcome_of(part)) {
             (Some(text), None) => self.bundle.add_bytes(item, Content::Text, text.as_bytes()).map(|_| ()),
             (_, outcome) => {
-                let none = || Outcome::Failed(vec!["its answer could not be parsed".to_owned()]);
+                let none = || ItemOutcome::Failed(vec!["its answer could not be parsed".to_owned()]);
                 self.bundle.missing(Item { outcome: outcome.unwrap_or_else(none), ..item });
                 Ok(())
             }
@@ -335,9 +335,13 @@ fn run_task(
 }
 
 /// Why there is nothing; None if there is something.
-fn outcome_of<T>(part: &Part<T>) -> Option<Outcome> {
+fn outcome_of<T>(part: &Part<T>) -> Option<ItemOutcome> {
     let missing = part.seen().err()?;
-    Some(if missing.is_trouble { Outcome::Failed(vec![missing.why]) } else { Outcome::Skipped(missing.why) })
+    Some(if missing.is_trouble {
+        ItemOutcome::Failed(vec![missing.why])
+    } else {
+        ItemOutcome::Skipped(missing.why)
+    })
 }
 
 /// Runs a task for each of many processes, some at a time, and answers in their order.

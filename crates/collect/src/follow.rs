@@ -115,7 +115,8 @@ fn is_gone(error: &io::Error) -> bool {
 pub fn starts_others(proc: &Path, pid: u32, stat: &Stat) -> bool {
     let arguments = (stat.state != "D").then(|| fs::read(proc.join(pid.to_string()).join("cmdline")).ok());
     let arguments = arguments.flatten().map(|bytes| allowed::arguments(&bytes)).unwrap_or_default();
-    program::launcher(&stat.command, &arguments).is_some() || program::is(program::Role::Wraps, &stat.command)
+    program::launcher(&stat.command, &arguments).is_some()
+        || program::is(program::ProgramRole::Wraps, &stat.command)
 }
 
 /// Function of the kernel it sleeps in, where that may be read.
@@ -389,7 +390,7 @@ fn maps(proc: &Path, pid: u32) -> Option<String> {
 /// and what is called so, unless a process of none of them has that open for writing as well: a parent of many jobs hands
 /// all their logs down. A collector finds them too, but only while the process lives.
 pub fn written_logs(proc: &Path, pids: &[u32]) -> Vec<(u32, BTreeSet<PathBuf>)> {
-    let logs: Vec<(u32, Vec<Open>)> = pids.iter().map(|pid| (*pid, open_logs(proc, *pid))).collect();
+    let logs: Vec<(u32, Vec<OpenLog>)> = pids.iter().map(|pid| (*pid, open_logs(proc, *pid))).collect();
     let outputs: BTreeSet<&Path> = logs
         .iter()
         .flat_map(|(_, open)| open)
@@ -408,13 +409,13 @@ pub fn written_logs(proc: &Path, pids: &[u32]) -> Vec<(u32, BTreeSet<PathBuf>)> 
             others.flat_map(|pid| open_logs(proc, pid)).map(|open| open.is).collect();
         doubtful.retain(|is| theirs.contains(is));
     }
-    let is_own = |open: &&Open| outputs.contains(&*open.path) || !doubtful.contains(&open.is);
-    let own = |open: &[Open]| open.iter().filter(is_own).map(|open| open.path.clone()).collect();
+    let is_own = |open: &&OpenLog| outputs.contains(&*open.path) || !doubtful.contains(&open.is);
+    let own = |open: &[OpenLog]| open.iter().filter(is_own).map(|open| open.path.clone()).collect();
     logs.iter().map(|(pid, open)| (*pid, own(open))).collect()
 }
 
 /// A log that a process has open for writing.
-struct Open {
+struct OpenLog {
     path: PathBuf,
     /// Device and number.
     is: (u64, u64),
@@ -422,7 +423,7 @@ struct Open {
     is_output: bool,
 }
 
-fn open_logs(proc: &Path, pid: u32) -> Vec<Open> {
+fn open_logs(proc: &Path, pid: u32) -> Vec<OpenLog> {
     let at = proc.join(pid.to_string());
     let logs = names(&at.join("fd")).into_iter().take(MAX_FILES).filter_map(|number| {
         let link = at.join("fd").join(&number);
@@ -436,7 +437,7 @@ fn open_logs(proc: &Path, pid: u32) -> Vec<Open> {
         // The same path must be the same file here: a container has files of its own.
         let (theirs, ours) = (fs::metadata(&link).ok()?, fs::metadata(&path).ok()?);
         let is = (theirs.dev(), theirs.ino());
-        (theirs.is_file() && is == (ours.dev(), ours.ino())).then_some(Open { path, is, is_output })
+        (theirs.is_file() && is == (ours.dev(), ours.ino())).then_some(OpenLog { path, is, is_output })
     });
     logs.collect()
 }
@@ -518,10 +519,11 @@ mod tests {
 
     #[test]
     fn a_ring_whose_name_is_gone_is_read_through_its_process() {
-        use ringleader_ring::{Options, Writer};
+        use ringleader_ring::{RingOptions, Writer};
         let root = tempfile::tempdir().unwrap();
         let directories = vec![root.path().to_owned()];
-        let writer = Writer::create(&Options { directories, rank: Some(3), ..Options::default() }).unwrap();
+        let writer =
+            Writer::create(&RingOptions { directories, rank: Some(3), ..RingOptions::default() }).unwrap();
         let own = std::process::id();
         let before = mapped_ring("/proc".as_ref(), own).unwrap();
         assert_eq!((&*before.path, before.held.is_some()), (writer.path(), false));

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ringleader_knowledge::program;
-use ringleader_watch::membership::jobs::{Writer, akin, jobs};
-use ringleader_watch::membership::ranks::{self, Number, Parents};
+use ringleader_watch::membership::jobs::{LiveProcess, akin, jobs};
+use ringleader_watch::membership::ranks::{self, Parents, RankNumbers};
 
 use crate::follow::{self, RankEnv, RingFile, Stat};
-use crate::sockets::{self, State};
+use crate::sockets::{self, SocketState};
 use crate::sysfs::text;
 use crate::{procfs, tcp};
 
@@ -34,10 +34,10 @@ pub struct Kin {
     folders: Vec<PathBuf>,
     /// Only what writes a ring in these folders is meant.
     pub rings_alone: bool,
-    known: BTreeMap<(u32, u64), Known>,
+    known: BTreeMap<(u32, u64), KnownProcess>,
 }
 
-struct Known {
+struct KnownProcess {
     uid: u32,
     env: Option<RankEnv>,
     /// It has loaded what computes on GPUs.
@@ -77,7 +77,11 @@ impl Kin {
         self.grouped(all, akin)
     }
 
-    fn grouped(&mut self, all: &BTreeMap<u32, Stat>, group: fn(&[Writer]) -> Vec<BTreeSet<u32>>) -> Vec<Job> {
+    fn grouped(
+        &mut self,
+        all: &BTreeMap<u32, Stat>,
+        group: fn(&[LiveProcess]) -> Vec<BTreeSet<u32>>,
+    ) -> Vec<Job> {
         let rings: BTreeMap<u32, RingFile> = self
             .folders
             .iter()
@@ -107,7 +111,7 @@ impl Kin {
         found
     }
 
-    fn of(&self, all: &BTreeMap<u32, Stat>, pid: u32) -> Option<&Known> {
+    fn of(&self, all: &BTreeMap<u32, Stat>, pid: u32) -> Option<&KnownProcess> {
         self.known.get(&(pid, all.get(&pid)?.started_ticks))
     }
 
@@ -117,7 +121,7 @@ impl Kin {
             let facts = text(&proc.join(pid.to_string()).join("status")).unwrap_or_default();
             let uid =
                 procfs::status(&facts, "Uid").and_then(|ids| ids.split_whitespace().next()?.parse().ok());
-            Known {
+            KnownProcess {
                 uid: uid.unwrap_or_default(),
                 env: None,
                 has_gpu_code: false,
@@ -151,18 +155,18 @@ impl Kin {
 
     /// Computing processes: the innermost of the processes with one rank's variables, and every process that writes a
     /// ring or has loaded a library like NCCL.
-    fn writers(&self, all: &BTreeMap<u32, Stat>, rings: &BTreeMap<u32, RingFile>) -> Vec<Writer> {
+    fn writers(&self, all: &BTreeMap<u32, Stat>, rings: &BTreeMap<u32, RingFile>) -> Vec<LiveProcess> {
         let parents: Parents = all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect();
         let own = std::process::id();
-        let is_wrapper = |stat: &Stat| program::is(program::Role::Wraps, &stat.command);
-        let numbers: BTreeMap<u32, Number> = all
+        let is_wrapper = |stat: &Stat| program::is(program::ProgramRole::Wraps, &stat.command);
+        let numbers: BTreeMap<u32, RankNumbers> = all
             .iter()
             .filter(|(pid, stat)| **pid != own && !matches!(&*stat.state, "Z" | "X"))
             .filter_map(|(pid, stat)| {
                 let env = self.known.get(&(*pid, stat.started_ticks))?.env.as_ref()?;
                 let is_alone = is_wrapper(stat) && !rings.contains_key(pid);
                 (env.rank.is_some() && !is_alone)
-                    .then_some((*pid, Number { rank: env.rank, local_rank: env.local_rank }))
+                    .then_some((*pid, RankNumbers { rank: env.rank, local_rank: env.local_rank }))
             })
             .collect();
         let has_gpu_code = |pid: &u32| self.of(all, *pid).is_some_and(|known| known.has_gpu_code);
@@ -195,7 +199,7 @@ impl Kin {
             let env = known.env.as_ref();
             // What is called localhost is another place in each container.
             let place = tcp::namespace(&self.proc, pid).unwrap_or_default();
-            Some(Writer {
+            Some(LiveProcess {
                 pid,
                 uid: known.uid,
                 meeting: env.and_then(|env| env.meeting.clone()).map(|at| format!("{at} in {place}")),
@@ -213,7 +217,7 @@ impl Kin {
     }
 
     /// Who is connected to whom: looked for only where something else does not tell of all.
-    fn link(&self, writers: &mut [Writer]) {
+    fn link(&self, writers: &mut [LiveProcess]) {
         if writers.iter().all(|writer| writer.meeting.is_some() || !writer.comms.is_empty()) {
             return;
         }
@@ -229,7 +233,8 @@ impl Kin {
             let Some(first) = pids.first() else { continue };
             let held = sockets::holders(&self.proc, pids.iter().copied());
             for socket in sockets::all(&self.proc.join(first.to_string())) {
-                let Some(pid) = held.get(&socket.inode).filter(|_| socket.state == State::Established) else {
+                let Some(pid) = held.get(&socket.inode).filter(|_| socket.state == SocketState::Established)
+                else {
                     continue;
                 };
                 if SHARED_PORTS.contains(&socket.own.port()) || SHARED_PORTS.contains(&socket.peer.port()) {
@@ -254,7 +259,7 @@ fn above(parents: &Parents, pids: &BTreeSet<u32>) -> BTreeSet<u32> {
     pids.iter().flat_map(|pid| line(pid).take(64)).collect()
 }
 
-impl Known {
+impl KnownProcess {
     fn env_rank(&self) -> Option<u32> {
         self.rank.or_else(|| self.env.as_ref()?.rank)
     }

@@ -27,7 +27,7 @@ mod tasks;
 pub mod tcp;
 
 pub use crate::probe::Probe;
-pub use crate::request::{FileAsk, Peer, Request, Roots, Target, Trouble};
+pub use crate::request::{FileAsk, Peer, ReadingError, Request, Roots, Target};
 pub use crate::run::{answer, by_name, take};
 
 /// QEMU's user emulation runs this (tools/arm64.sh).

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use self::memory::Memory;
 use self::modules::Modules;
-use self::unwind::{End, Place};
+use self::unwind::{CodeAddress, UnwindEnd};
 use crate::procfs::{Stat, status};
 use crate::sysfs::{names, text};
 
@@ -30,14 +30,14 @@ const TRIES: usize = 3;
 
 /// One native frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct NativeFrame {
     /// Name of the function, or the address in the file where no symbol has it.
     pub(crate) function: String,
     /// File without its folders; empty if it is of none.
     pub(crate) file: String,
 }
 
-impl Frame {
+impl NativeFrame {
     /// Of the interpreter's own code.
     pub(crate) fn is_interpreter(&self) -> bool {
         self.file.starts_with("python") || self.file.starts_with("libpython")
@@ -59,7 +59,7 @@ pub(crate) struct Thread {
     pub(crate) own_tid: u32,
     pub(crate) name: String,
     /// Innermost first.
-    pub(crate) frames: Vec<Frame>,
+    pub(crate) frames: Vec<NativeFrame>,
     /// Up to the thread's first function.
     pub(crate) is_whole: bool,
     /// It has not moved since the first look.
@@ -77,13 +77,13 @@ enum Mark {
 }
 
 /// A first look at the threads of a process.
-pub(crate) struct Look {
+pub(crate) struct ThreadsLook {
     of: PathBuf,
     threads: Vec<(u32, Option<Mark>)>,
     n_left_out: usize,
 }
 
-impl Look {
+impl ThreadsLook {
     /// Looks at a process's threads: the main one first, then those that are asked for, then the oldest.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Look {
         let memory = Memory::open(&self.of)?;
         let mut modules = Modules::new(&fs::read_to_string(self.of.join("maps"))?);
         let mut threads = Vec::new();
-        let mut places: Vec<Vec<Place>> = Vec::new();
+        let mut places: Vec<Vec<CodeAddress>> = Vec::new();
         for (tid, first) in self.threads {
             let Some((mut thread, own)) = named(&self.of, tid) else { continue };
             let late = Instant::now() > until;
@@ -119,7 +119,7 @@ impl Look {
             if late {
                 thread.why = Some("no time was left for it".to_owned());
             } else if let Some(end) = end {
-                thread.is_whole = end == End::Whole;
+                thread.is_whole = end == UnwindEnd::Whole;
                 thread.why = why(&end, &found, &modules);
             }
             thread.own_tid = own;
@@ -142,7 +142,7 @@ fn blocked(
     modules: &mut Modules,
     memory: &Memory,
     thread: &mut Thread,
-) -> Option<(Vec<Place>, Option<End>)> {
+) -> Option<(Vec<CodeAddress>, Option<UnwindEnd>)> {
     let mut at = first;
     for _ in 0..TRIES {
         let (stack, code) = match at {
@@ -201,14 +201,20 @@ fn named(of: &Path, tid: u32) -> Option<(Thread, u32)> {
     Some((Thread { tid, name, ..Thread::default() }, own.unwrap_or(tid)))
 }
 
-type Names = BTreeMap<(usize, u64), String>;
+type SymbolNames = BTreeMap<(usize, u64), String>;
 
-fn name_all(of: &Path, modules: &Modules, memory: &Memory, places: &[Vec<Place>], until: Instant) -> Names {
+fn name_all(
+    of: &Path,
+    modules: &Modules,
+    memory: &Memory,
+    places: &[Vec<CodeAddress>],
+    until: Instant,
+) -> SymbolNames {
     let mut wanted: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
     for (module, address) in places.iter().flatten().filter_map(|place| place.at) {
         wanted.entry(module).or_default().insert(address);
     }
-    let mut all = Names::new();
+    let mut all = SymbolNames::new();
     for (index, addresses) in wanted {
         let Some(module) = modules.get(index) else { continue };
         let addresses: Vec<u64> = addresses.into_iter().collect();
@@ -218,13 +224,13 @@ fn name_all(of: &Path, modules: &Modules, memory: &Memory, places: &[Vec<Place>]
     all
 }
 
-fn frame(place: Place, modules: &Modules, names: &Names) -> Frame {
+fn frame(place: CodeAddress, modules: &Modules, names: &SymbolNames) -> NativeFrame {
     let Some((index, address)) = place.at else {
-        return Frame { function: format!("{:#x}", place.address), file: String::new() };
+        return NativeFrame { function: format!("{:#x}", place.address), file: String::new() };
     };
     let file = modules.get(index).map(|module| module.name().chars().map(tame).collect());
     let function = names.get(&(index, address)).cloned().unwrap_or_else(|| format!("{address:#x}"));
-    Frame { function, file: file.unwrap_or_default() }
+    NativeFrame { function, file: file.unwrap_or_default() }
 }
 
 /// A path may hold anything.
@@ -232,22 +238,22 @@ fn tame(c: char) -> char {
     if c.is_control() || matches!(c, '(' | ')' | ' ' | ':') { '_' } else { c }
 }
 
-fn why(end: &End, places: &[Place], modules: &Modules) -> Option<String> {
+fn why(end: &UnwindEnd, places: &[CodeAddress], modules: &Modules) -> Option<String> {
     let last = || {
         let at = places.last().and_then(|place| modules.get(place.at?.0));
         at.map_or_else(|| "the code".to_owned(), |module| module.name().chars().map(tame).collect())
     };
     match end {
-        End::Whole => None,
-        End::NoFile => Some("cut: code that belongs to no file".to_owned()),
-        End::NoTable => Some(format!("cut: {} has no unwind table there", last())),
-        End::Unknown(register) => Some(format!(
+        UnwindEnd::Whole => None,
+        UnwindEnd::NoFile => Some("cut: code that belongs to no file".to_owned()),
+        UnwindEnd::NoTable => Some(format!("cut: {} has no unwind table there", last())),
+        UnwindEnd::Unknown(register) => Some(format!(
             "cut: in {} the next frame needs register {}, which the kernel does not report",
             last(),
             unwind::name_of(*register)
         )),
-        End::Broken => Some("cut: the stack is inconsistent there, or cannot be read".to_owned()),
-        End::Many => Some("cut: more frames than are shown".to_owned()),
+        UnwindEnd::Broken => Some("cut: the stack is inconsistent there, or cannot be read".to_owned()),
+        UnwindEnd::Many => Some("cut: more frames than are shown".to_owned()),
     }
 }
 

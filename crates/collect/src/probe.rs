@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 
 /// One probe.
 pub struct Probe {
@@ -13,10 +13,10 @@ pub struct Probe {
     /// What it needs to be allowed, and what is missing without.
     pub privileges: &'static str,
     /// Reads; the answer is the part's content as JSON.
-    pub take: fn(&Request) -> Result<serde_json::Value, Trouble>,
+    pub take: fn(&Request) -> Result<serde_json::Value, ReadingError>,
 }
 
 /// The answer as JSON.
-pub(crate) fn json<T: Serialize>(taken: Result<T, Trouble>) -> Result<serde_json::Value, Trouble> {
-    serde_json::to_value(taken?).map_err(|error| Trouble::Failed(error.to_string()))
+pub(crate) fn json<T: Serialize>(taken: Result<T, ReadingError>) -> Result<serde_json::Value, ReadingError> {
+    serde_json::to_value(taken?).map_err(|error| ReadingError::Failed(error.to_string()))
 }

@@ -42,15 +42,15 @@ pub struct Request {
 
 impl Request {
     /// The one process that is meant.
-    pub(crate) fn pid(&self) -> Result<u32, Trouble> {
+    pub(crate) fn pid(&self) -> Result<u32, ReadingError> {
         let first = self.target.pids.first().copied();
-        first.ok_or_else(|| Trouble::Failed("no process was named".to_owned()))
+        first.ok_or_else(|| ReadingError::Failed("no process was named".to_owned()))
     }
 }
 
 /// Why there is no reading.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum ReadingError {
     /// The node has no such thing.
     #[error("{0}")]
     Absent(String),

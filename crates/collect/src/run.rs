@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::probe::Probe;
 use crate::procfs::Stat;
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::{names, text};
 use crate::{probes, tasks};
 
@@ -43,8 +43,8 @@ pub fn answer(probe: &Probe, input: &mut dyn Read, output: &mut dyn Write) -> io
     }
     let outcome = match (probe.take)(&request) {
         Ok(value) => Outcome::Seen(value),
-        Err(Trouble::Absent(why)) => Outcome::Absent(why),
-        Err(Trouble::Failed(why)) => Outcome::Failed(why),
+        Err(ReadingError::Absent(why)) => Outcome::Absent(why),
+        Err(ReadingError::Failed(why)) => Outcome::Failed(why),
     };
     serde_json::to_writer(&mut *output, &outcome)?;
     output.flush()

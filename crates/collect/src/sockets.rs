@@ -13,7 +13,7 @@ const MAX_SOCKETS: usize = 262_144;
 
 /// State of a socket, as far as it matters here (linux/tcp_states.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum SocketState {
     /// 01.
     Established,
     /// 02: it has asked and was not answered.
@@ -31,7 +31,7 @@ pub(crate) struct Socket {
     pub(crate) own: SocketAddr,
     /// The peer's; zeros if it listens.
     pub(crate) peer: SocketAddr,
-    pub(crate) state: State,
+    pub(crate) state: SocketState,
     /// By which a process has it open; 0 if none has.
     pub(crate) inode: u64,
 }
@@ -40,7 +40,7 @@ impl Socket {
     /// A connection to this address that it listens for would reach it.
     pub(crate) fn listens_at(&self, addresses: &[IpAddr], port: u16) -> bool {
         let own = self.own.ip().to_canonical();
-        self.state == State::Listening
+        self.state == SocketState::Listening
             && self.own.port() == port
             && (own.is_unspecified() || addresses.iter().any(|address| address.to_canonical() == own))
     }
@@ -61,10 +61,10 @@ pub(crate) fn line(line: &str) -> Option<Socket> {
     let mut words = line.split_whitespace().skip(1);
     let (own, peer) = (address(words.next()?)?, address(words.next()?)?);
     let state = match words.next()? {
-        "01" => State::Established,
-        "02" => State::Asking,
-        "0A" => State::Listening,
-        _ => State::Other,
+        "01" => SocketState::Established,
+        "02" => SocketState::Asking,
+        "0A" => SocketState::Listening,
+        _ => SocketState::Other,
     };
     let inode = words.nth(5)?.parse().ok()?;
     Some(Socket { own, peer, state, inode })
@@ -133,11 +133,11 @@ mod tests {
         )
         .unwrap();
         assert_eq!((v4.own, v4.peer), ("127.0.0.1:29500".parse().unwrap(), "127.0.0.2:22".parse().unwrap()));
-        assert_eq!((v4.state, v4.inode), (State::Asking, 4242));
+        assert_eq!((v4.state, v4.inode), (SocketState::Asking, 4242));
         let v6 = "   0: 00000000000000000000000001000000:0016 00000000000000000000000000000000:0000 0A 00000000:00000000 \
                   00:00000000 00000000     0        0 99 1 0";
         let v6 = line(v6).unwrap();
-        assert_eq!((v6.own, v6.state, v6.inode), ("[::1]:22".parse().unwrap(), State::Listening, 99));
+        assert_eq!((v6.own, v6.state, v6.inode), ("[::1]:22".parse().unwrap(), SocketState::Listening, 99));
         assert!(v6.listens_at(&["::1".parse().unwrap()], 22));
         assert!(
             !v6.listens_at(&["::2".parse().unwrap()], 22) && !v6.listens_at(&["::1".parse().unwrap()], 23)
@@ -155,7 +155,9 @@ mod tests {
         let listening = all.iter().find(|s| s.listens_at(&[at.ip()], at.port())).unwrap();
         let connected = all
             .iter()
-            .find(|s| s.state == State::Established && s.own == stream.local_addr().unwrap() && s.peer == at)
+            .find(|s| {
+                s.state == SocketState::Established && s.own == stream.local_addr().unwrap() && s.peer == at
+            })
             .unwrap();
         let own = std::process::id();
         let held = holders(proc, [own]);

@@ -10,10 +10,10 @@ mod stacks;
 mod threads;
 
 use crate::probe::{Probe, json};
-use crate::request::Trouble;
+use crate::request::ReadingError;
 
 pub(crate) use self::file::{FileFacts, open, pour};
-pub(crate) use self::ras::Answer as RasAnswer;
+pub(crate) use self::ras::RasAnswer;
 
 /// All of them. Each looks at the first process of the request.
 pub(crate) static ALL: &[Probe] = &[
@@ -77,7 +77,7 @@ pub(crate) static ALL: &[Probe] = &[
         // Of a file; silence ends it sooner.
         deadline_ms: 60_000,
         privileges: "to read the file",
-        take: |_| Err(Trouble::Failed("it answers with bytes".to_owned())),
+        take: |_| Err(ReadingError::Failed("it answers with bytes".to_owned())),
     },
 ];
 

@@ -37,5 +37,5 @@ pub mod when;
 pub mod who;
 
 pub use crate::said::messages::{Claim, Claims};
-pub use crate::scene::{NcclLine, Scene, Statement};
+pub use crate::scene::{NcclLine, Scene, TorchStatement};
 pub use crate::who::roster::{Member, Roster};

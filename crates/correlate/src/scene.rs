@@ -29,12 +29,12 @@ use crate::said::statements::Statements;
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::{self, StandStill};
 use crate::signs::Signs;
-use crate::track::{Node, View};
+use crate::track::{GroupRecorder, RankOrSource};
 use crate::waits::graph::{self, Waits};
 use crate::waits::inside::{self, Last};
 use crate::waits::suspects::{self, Suspect};
 use crate::when::course::{self, Course};
-use crate::when::failure::Failure;
+use crate::when::failure::JobFailure;
 use crate::when::trail::Trails;
 use crate::when::window::{Lies, Window, has_job};
 use crate::who::culprits::add_culprit;
@@ -58,7 +58,7 @@ pub struct Scene<'a> {
     stood_still: Vec<StandStill<'a>>,
     has_job: bool,
     window: Window,
-    failure: Failure,
+    failure: JobFailure,
     course: Course<'a>,
     signs: Signs,
     hosts: Hosts,
@@ -77,7 +77,7 @@ pub struct Scene<'a> {
 
 /// A statement of torch, Python or a launcher, with its place.
 #[derive(Clone, Copy)]
-pub struct Statement<'a> {
+pub struct TorchStatement<'a> {
     /// The observation that holds it.
     pub observation: &'a Observation,
     /// What it says.
@@ -110,7 +110,7 @@ impl<'a> Scene<'a> {
         let has_job = has_job(case);
         let window = Window::new(case);
         let trails = Trails::new(case);
-        let failure = Failure::new(case, &claims, &trails);
+        let failure = JobFailure::new(case, &claims, &trails);
         let course = Course::new(case, trails, &failure);
         let signs = Signs::new(case, &roster, &stated, &claims, &failure, &course);
         // Machines: kernel logs and GPUs, and how they belong to the job.
@@ -127,10 +127,10 @@ impl<'a> Scene<'a> {
         let proof = Proof { ledger: &ledger, conditions: &conditions, watchdog: &watchdog };
         let mismatches = mismatch::mismatches(proof, &divergences);
         // Waits: which rank waits for which, and which ranks hold the others up.
-        let views: &[View] = if ledger.logs_know_more() {
-            &[View::Ring, View::Nccl, View::Ras]
+        let views: &[GroupRecorder] = if ledger.logs_know_more() {
+            &[GroupRecorder::Ring, GroupRecorder::Nccl, GroupRecorder::Ras]
         } else {
-            &[View::Flight, View::Ring, View::Nccl, View::Ras]
+            &[GroupRecorder::Flight, GroupRecorder::Ring, GroupRecorder::Nccl, GroupRecorder::Ras]
         };
         let mut waits: Vec<Waits> = views.iter().filter_map(|view| graph::waits(&ledger, *view)).collect();
         // Messages whose other side is not known decide nothing where another view knows it.
@@ -211,7 +211,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Whether and when the job failed.
-    pub fn failure(&self) -> &Failure {
+    pub fn failure(&self) -> &JobFailure {
         &self.failure
     }
 
@@ -266,7 +266,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Whether this rank differs from its group in a call that the group has not passed.
-    pub fn has_parted(&self, who: Node) -> bool {
+    pub fn has_parted(&self, who: RankOrSource) -> bool {
         self.mismatches.iter().any(|m| !m.is_bygone && m.odd.contains(&who))
     }
 
@@ -321,9 +321,9 @@ impl<'a> Scene<'a> {
     }
 
     /// Statements of torch, Python and launchers, in source order.
-    pub fn statements(&self) -> impl Iterator<Item = Statement<'a>> + use<'a> {
+    pub fn statements(&self) -> impl Iterator<Item = TorchStatement<'a>> + use<'a> {
         self.case.observations.iter().filter_map(|observation| match &observation.fact {
-            Fact::Torch(event) => Some(Statement { observation, event }),
+            Fact::Torch(event) => Some(TorchStatement { observation, event }),
             _ => None,
         })
     }
@@ -402,7 +402,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits of one view.
-    pub fn waits_of(&self, view: View) -> Option<&Waits> {
+    pub fn waits_of(&self, view: GroupRecorder) -> Option<&Waits> {
         self.waits.iter().find(|w| w.view == view)
     }
 
@@ -417,7 +417,7 @@ impl<'a> Scene<'a> {
     }
 
     /// The process that a node means.
-    pub fn culprit_node(&self, node: Node) -> Culprit {
+    pub fn culprit_node(&self, node: RankOrSource) -> Culprit {
         node.rank().map_or_else(Culprit::default, |rank| self.roster.culprit_rank(rank))
     }
 
@@ -560,7 +560,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-impl<'a> Statement<'a> {
+impl<'a> TorchStatement<'a> {
     /// As cited evidence.
     pub fn evidence(&self) -> Evidence {
         Evidence {

@@ -12,12 +12,12 @@ use crate::said::CITED_CHARS;
 use crate::said::messages::Claims;
 use crate::said::statements::Statements;
 use crate::when::course::Course;
-use crate::when::failure::{Failure, Way};
+use crate::when::failure::{JobFailure, Way};
 use crate::who::roster::Roster;
 
 /// One sign with its places.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct SeenSign {
     /// Id of the sign.
     pub id: &'static str,
     /// Lines that give it.
@@ -31,11 +31,11 @@ pub struct Seen {
 /// All signs of a case, by id.
 #[derive(Clone, Debug, Default)]
 pub struct Signs {
-    seen: Vec<Seen>,
+    seen: Vec<SeenSign>,
 }
 
 /// The network of one host in one communicator.
-struct Member<'a> {
+struct HostNetwork<'a> {
     id: u64,
     host: &'a str,
     network: &'a str,
@@ -43,8 +43,8 @@ struct Member<'a> {
     who: &'a Who,
 }
 
-impl Member<'_> {
-    fn is_like(&self, other: &Member<'_>) -> bool {
+impl HostNetwork<'_> {
+    fn is_like(&self, other: &HostNetwork<'_>) -> bool {
         (self.id, self.host, self.network) == (other.id, other.host, other.network)
     }
 }
@@ -71,7 +71,7 @@ impl Signs {
         roster: &Roster,
         stated: &Statements<'_>,
         claims: &Claims<'_>,
-        failure: &Failure,
+        failure: &JobFailure,
         course: &Course<'_>,
     ) -> Self {
         let mut signs = Self::default();
@@ -104,12 +104,12 @@ impl Signs {
     }
 
     /// The sign, if it is there.
-    pub fn get(&self, id: &str) -> Option<&Seen> {
+    pub fn get(&self, id: &str) -> Option<&SeenSign> {
         self.seen.iter().find(|s| s.id == id)
     }
 
     /// All of them.
-    pub fn all(&self) -> &[Seen] {
+    pub fn all(&self) -> &[SeenSign] {
         &self.seen
     }
 
@@ -232,7 +232,7 @@ impl Signs {
 
     /// Networks that hosts of one communicator use.
     fn of_networks(&mut self, case: &Case) {
-        let mut seen: Vec<Member<'_>> = Vec::new();
+        let mut seen: Vec<HostNetwork<'_>> = Vec::new();
         for observation in &case.observations {
             let Fact::Nccl(log) = &observation.fact else { continue };
             for comm in &log.comms {
@@ -244,17 +244,17 @@ impl Signs {
                 else {
                     continue;
                 };
-                let one = Member { id, host, network, cite: process.first, who: &process.who };
+                let one = HostNetwork { id, host, network, cite: process.first, who: &process.who };
                 if seen.len() < MAX_MEMBERS && !seen.iter().any(|o| o.is_like(&one)) {
                     seen.push(one);
                 }
             }
         }
-        let uses = |of: &Member<'_>, network: &str| {
+        let uses = |of: &HostNetwork<'_>, network: &str| {
             seen.iter().any(|o| o.id == of.id && o.host == of.host && o.network == network)
         };
         let parted = seen.iter().find_map(|one| {
-            let differs = |o: &&Member<'_>| {
+            let differs = |o: &&HostNetwork<'_>| {
                 o.id == one.id && o.host != one.host && !uses(o, one.network) && !uses(one, o.network)
             };
             Some([one, seen.iter().find(differs)?])
@@ -303,7 +303,7 @@ impl Signs {
         &mut self,
         case: &Case,
         roster: &Roster,
-        (stated, failure, course): (&Statements<'_>, &Failure, &Course<'_>),
+        (stated, failure, course): (&Statements<'_>, &JobFailure, &Course<'_>),
     ) {
         let mut hosts: Vec<&str> = Vec::new();
         for host in roster.members.iter().filter_map(|m| m.host.as_ref()) {
@@ -351,7 +351,7 @@ impl Signs {
     fn add(&mut self, id: &'static str, count: u32, at: Option<Evidence>, who: &Who) {
         let place = self.seen.iter().position(|s| s.id == id);
         let place = place.unwrap_or_else(|| {
-            self.seen.push(Seen { id, count: 0, evidence: Vec::new(), by: Vec::new() });
+            self.seen.push(SeenSign { id, count: 0, evidence: Vec::new(), by: Vec::new() });
             self.seen.len() - 1
         });
         let Some(seen) = self.seen.get_mut(place) else { return };

@@ -19,7 +19,7 @@ pub type SampledAt<'a> = (u32, &'a [(&'a str, u32, &'a str)]);
 /// A case in the making.
 #[derive(Default)]
 #[must_use]
-pub struct Stage {
+pub struct StagedCase {
     /// The case so far.
     pub case: Case,
     n_cites: u32,
@@ -29,7 +29,7 @@ pub struct Stage {
     pub shift_ns: i64,
 }
 
-impl Stage {
+impl StagedCase {
     /// An empty case.
     pub fn new() -> Self {
         Self::default()

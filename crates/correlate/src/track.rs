@@ -6,7 +6,7 @@ use ringleader_model::{Cite, FlightDump, Frame, NcclLog, OpKind, Rank, RingRecor
 
 /// Which recorder saw a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum View {
+pub enum GroupRecorder {
     /// Flight Recorder dumps, completed by watchdog lines of ranks without a dump.
     Flight,
     /// Rings of NCCL's plugin.
@@ -17,7 +17,7 @@ pub enum View {
     Ras,
 }
 
-impl View {
+impl GroupRecorder {
     /// Whether its recorder sees operations end, and numbers them itself: a track then shows what is unfinished.
     pub fn knows_ends(self) -> bool {
         matches!(self, Self::Flight | Self::Ring)
@@ -152,7 +152,7 @@ pub struct Track<'a> {
     /// All up to here are known to be finished; None = this view does not record completion.
     pub finished: Option<u32>,
     /// Sends and receives, in order: (peer's group rank, is_send, op index).
-    pub p2p: Vec<P2p>,
+    pub p2p: Vec<P2pCall>,
     /// The first operation is in the record (a ring that rolled over, or a log that begins late, has lost it).
     pub from_start: bool,
     /// The record may end before the rank did: what it does not show may still have happened.
@@ -165,7 +165,7 @@ pub struct Track<'a> {
 
 /// One send or receive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct P2p {
+pub struct P2pCall {
     /// Peer's group rank.
     pub peer: u32,
     /// Send or receive.
@@ -244,7 +244,7 @@ impl Track<'_> {
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
     /// View.
-    pub view: View,
+    pub view: GroupRecorder,
     /// Name for people: `default_pg`, `dp`, or a communicator hash.
     pub name: String,
     /// Global ranks by group rank; None where unknown.
@@ -268,14 +268,14 @@ impl Group<'_> {
 
 /// A rank, or a record whose rank is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Node {
+pub enum RankOrSource {
     /// A rank.
     Rank(Rank),
     /// The owner of this source.
     Source(SourceId),
 }
 
-impl Node {
+impl RankOrSource {
     /// The rank, if known.
     pub fn rank(self) -> Option<Rank> {
         match self {
@@ -286,9 +286,13 @@ impl Node {
 }
 
 /// The node of a group rank.
-pub fn node(group: &Group<'_>, at: usize) -> Option<Node> {
+pub fn node(group: &Group<'_>, at: usize) -> Option<RankOrSource> {
     if let Some(rank) = group.rank(at) {
-        return Some(Node::Rank(rank));
+        return Some(RankOrSource::Rank(rank));
     }
-    group.tracks.get(at)?.as_ref().map(|t| t.rank.map_or(Node::Source(t.cite.source), Node::Rank))
+    group
+        .tracks
+        .get(at)?
+        .as_ref()
+        .map(|t| t.rank.map_or(RankOrSource::Source(t.cite.source), RankOrSource::Rank))
 }

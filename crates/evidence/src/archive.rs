@@ -12,7 +12,7 @@ use ringleader_model::{Cite, Note, NoteKind, SourceKind};
 use crate::ground::{CapReached, Extract, Limits, Sink, stop_kind};
 use crate::readers::timeline;
 use crate::scratch::{Scratch, hold};
-use crate::sniff::{self, Form};
+use crate::sniff::{self, StreamForm};
 use crate::{document, text};
 
 mod tape;
@@ -59,7 +59,7 @@ fn open_all(
         members_left: Cell::new(limits.max_members),
         tap,
     };
-    let place = Place { shown: path.to_owned(), name: path.to_owned(), depth: 0 };
+    let place = InnerStream { shown: path.to_owned(), name: path.to_owned(), depth: 0 };
     open(&place, input, &budget, scratch, extract);
 }
 
@@ -73,7 +73,7 @@ struct Budget<'l> {
 }
 
 /// A stream within the file that was given.
-struct Place {
+struct InnerStream {
     /// `outer.tar!inner/path`.
     shown: String,
     /// The innermost path.
@@ -82,7 +82,7 @@ struct Place {
     depth: u32,
 }
 
-impl Place {
+impl InnerStream {
     fn deeper(&self) -> Self {
         Self { shown: self.shown.clone(), name: self.name.clone(), depth: self.depth + 1 }
     }
@@ -90,7 +90,7 @@ impl Place {
 
 /// Opens one layer, or reads the stream if it is not packed.
 fn open(
-    place: &Place,
+    place: &InnerStream,
     input: &mut dyn Read,
     budget: &Budget<'_>,
     scratch: &mut Scratch,
@@ -107,10 +107,11 @@ fn open(
     }
     let form = sniff::sniff(&head);
     let mut rest = Rest { failure, over: false, input };
-    if form == Form::Binary(None) && head.first() == Some(&0) {
+    if form == StreamForm::Binary(None) && head.first() == Some(&0) {
         let (n_passed, head) = pass_hole(head, &mut rest);
         // A log that was truncated under a writer at its end. Anything else that begins with NULs is not a log.
-        if matches!(sniff::sniff(head.get(..sniff::HEAD_BYTES).unwrap_or(&head)), Form::Text | Form::Json) {
+        let inner = sniff::sniff(head.get(..sniff::HEAD_BYTES).unwrap_or(&head));
+        if matches!(inner, StreamForm::Text | StreamForm::Json) {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let size = text::read_text_from(n_passed, &head, &mut rest, &mut scratch.text, &mut sink);
             return sink.close(size);
@@ -118,43 +119,43 @@ fn open(
         let head = [&[0; 8][..n_passed.min(8) as usize], &head].concat();
         return alone(place, SourceKind::Unknown, NoteKind::Unrecognised, unknown(&head), budget, extract);
     }
-    let is_packed = matches!(form, Form::Gzip | Form::Zstd | Form::Xz | Form::Bzip2 | Form::Tar | Form::Zip);
+    let is_packed = form.is_packed();
     if is_packed && place.depth >= budget.limits.max_depth {
         let text = format!("packed more than {} layers deep; unpack it by hand", budget.limits.max_depth);
         return alone(place, SourceKind::Unknown, NoteKind::LimitReached, text, budget, extract);
     }
-    if let Some(tap) = budget.tap.filter(|_| !is_packed && !matches!(form, Form::Utf16 { .. })) {
-        let head =
-            if form == Form::Text { head.strip_prefix(sniff::UTF8_MARK).unwrap_or(&head) } else { &head };
+    if let Some(tap) = budget.tap.filter(|_| !is_packed && !matches!(form, StreamForm::Utf16 { .. })) {
+        let mark: &[u8] = if form == StreamForm::Text { sniff::UTF8_MARK } else { &[] };
+        let head = head.strip_prefix(mark).unwrap_or(&head);
         return tap(&place.shown, &mut head.chain(rest));
     }
     match form {
-        Form::Gzip => {
+        StreamForm::Gzip => {
             let decoder = flate2::read::MultiGzDecoder::new(head.chain(rest));
             open(&place.deeper(), &mut Expanded { decoder, budget }, budget, scratch, extract);
         }
-        Form::Zstd => match zstd::stream::read::Decoder::new(head.chain(rest)) {
+        StreamForm::Zstd => match zstd::stream::read::Decoder::new(head.chain(rest)) {
             Ok(decoder) => open(&place.deeper(), &mut Expanded { decoder, budget }, budget, scratch, extract),
             Err(error) => {
                 let text = format!("could not be unpacked ({error})");
                 alone(place, SourceKind::Unknown, NoteKind::Unreadable, text, budget, extract);
             }
         },
-        Form::Xz => {
+        StreamForm::Xz => {
             let decoder = lzma_rust2::XzReader::new_mem_limit(head.chain(rest), true, MAX_DICTIONARY_KIB);
             open(&place.deeper(), &mut Expanded { decoder, budget }, budget, scratch, extract);
         }
-        Form::Bzip2 => {
+        StreamForm::Bzip2 => {
             let decoder = bzip2::read::MultiBzDecoder::new(head.chain(rest));
             open(&place.deeper(), &mut Expanded { decoder, budget }, budget, scratch, extract);
         }
-        Form::Zip => zip::read(place, &mut head.chain(rest), budget, scratch, extract),
-        Form::Tar => tape::read(place, &mut head.chain(rest), budget, scratch, extract),
-        Form::Utf16 { big_endian } => {
+        StreamForm::Zip => zip::read(place, &mut head.chain(rest), budget, scratch, extract),
+        StreamForm::Tar => tape::read(place, &mut head.chain(rest), budget, scratch, extract),
+        StreamForm::Utf16 { big_endian } => {
             let mut text = utf16::Utf8From::new(head.chain(rest), big_endian);
             open(place, &mut text, budget, scratch, extract);
         }
-        Form::Empty => {
+        StreamForm::Empty => {
             alone(
                 place,
                 SourceKind::PlainText,
@@ -164,19 +165,19 @@ fn open(
                 extract,
             );
         }
-        Form::Timeline => {
+        StreamForm::Timeline => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let size = timeline::read_chrome(&head, &mut rest, &mut sink);
             sink.close(size);
         }
-        Form::Binary(name) => {
+        StreamForm::Binary(name) => {
             let text = match name {
                 Some(name) => format!("{name}: not read"),
                 None => unknown(&head),
             };
             alone(place, SourceKind::Unknown, NoteKind::Unrecognised, text, budget, extract);
         }
-        Form::Whole(format) => {
+        StreamForm::Whole(format) => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let max_bytes = (format.max_bytes)(budget.limits);
             hold(&head, &mut rest, max_bytes, &mut scratch.whole, &mut sink);
@@ -184,12 +185,12 @@ fn open(
             (format.read)(&place.name, bytes, &mut scratch.kept, &mut sink);
             sink.close(bytes.len() as u64);
         }
-        Form::Json => {
+        StreamForm::Json => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let size = document::read(&place.name, &head, &mut rest, scratch, &mut sink);
             sink.close(size);
         }
-        Form::Text => {
+        StreamForm::Text => {
             let mut sink = Sink::open(&place.shown, budget.limits, extract);
             let head = head.strip_prefix(sniff::UTF8_MARK).unwrap_or(&head);
             let size = text::read_text(head, &mut rest, &mut scratch.text, &mut sink);
@@ -231,7 +232,7 @@ const HOLE_READ_BYTES: usize = 256 << 10;
 
 /// A source with nothing but a note.
 fn alone(
-    place: &Place,
+    place: &InnerStream,
     saw: SourceKind,
     kind: NoteKind,
     text: String,
@@ -246,7 +247,7 @@ fn alone(
 }
 
 /// Notes about an archive itself, as a source of their own.
-fn about(place: &Place, notes: Vec<(NoteKind, String)>, budget: &Budget<'_>, extract: &mut Extract) {
+fn about(place: &InnerStream, notes: Vec<(NoteKind, String)>, budget: &Budget<'_>, extract: &mut Extract) {
     if notes.is_empty() {
         return;
     }

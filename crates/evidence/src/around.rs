@@ -8,7 +8,7 @@ use crate::{Extract, Limits, Scratch, archive};
 
 /// A place of a source, as a citation gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Citation {
     /// The source as citations show it: `logs.tar!a/b.log` for a member of an archive.
     pub source: String,
     /// Bytes from and to, after decompression; both 0 if only the line is known.
@@ -54,7 +54,7 @@ const BLOCK_BYTES: usize = 256 << 10;
 pub fn around(
     path: &str,
     input: &mut dyn Read,
-    places: &[Place],
+    places: &[Citation],
     n_lines: usize,
     limits: &Limits,
 ) -> Vec<Option<Around>> {
@@ -118,7 +118,7 @@ impl<'i> Lines<'i> {
         }
     }
 
-    fn around(&mut self, place: &Place, n_lines: usize) -> Option<Around> {
+    fn around(&mut self, place: &Citation, n_lines: usize) -> Option<Around> {
         let ((start, end), line) = (place.span, u64::from(place.line));
         if (start, end) == (0, 0) && line > 0 {
             return self.numbered(line, n_lines as u64);
@@ -290,8 +290,8 @@ mod tests {
 
     use super::*;
 
-    fn place(source: &str, start: u64, end: u64) -> Place {
-        Place { source: source.to_owned(), span: (start, end), line: 0, words: String::new() }
+    fn place(source: &str, start: u64, end: u64) -> Citation {
+        Citation { source: source.to_owned(), span: (start, end), line: 0, words: String::new() }
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
     fn of_a_long_place_the_line_that_is_meant() {
         let text: String = (1..=60).map(|n| format!("row {n}") + "\n").collect();
         let of = |line: u32, words: &str| {
-            let places = [Place { line, words: words.to_owned(), ..place("t", 0, text.len() as u64) }];
+            let places = [Citation { line, words: words.to_owned(), ..place("t", 0, text.len() as u64) }];
             around("t", &mut text.as_bytes(), &places, 1, &Limits::default()).remove(0).unwrap()
         };
         let of_line = |line| of(line, "");
@@ -332,7 +332,7 @@ mod tests {
         let said = of(1, "at row 42");
         assert_eq!((said.line, &said.lines[..], said.is_found), (42, &["row 42".to_owned()][..], true));
         assert_eq!(of(1, "nothing of the kind").lines.len(), 4);
-        let by_number = [Place { line: 45, ..place("t", 0, 0) }];
+        let by_number = [Citation { line: 45, ..place("t", 0, 0) }];
         let found = around("t", &mut text.as_bytes(), &by_number, 2, &Limits::default()).remove(0).unwrap();
         assert_eq!((found.lines, found.before.len(), found.after.len()), (vec!["row 45".to_owned()], 2, 2));
     }
@@ -345,7 +345,7 @@ mod tests {
             .concat();
         let trace = format!("Traceback (most recent call last):\n{frames}ValueError: x\n");
         let text = format!("step 1\n{trace}after\n");
-        let places = [Place { line: 2, ..place("t", 7, 7 + trace.len() as u64) }];
+        let places = [Citation { line: 2, ..place("t", 7, 7 + trace.len() as u64) }];
         let found = around("t", &mut text.as_bytes(), &places, 1, &Limits::default()).remove(0).unwrap();
         assert_eq!(found.lines[1..], ["  File \"a.py\", line 9, in f9", "    f9()", "ValueError: x"]);
         assert_eq!((found.line, found.lines.len(), &found.after[..]), (18, 4, &["after".to_owned()][..]));

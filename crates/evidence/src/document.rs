@@ -29,7 +29,7 @@ pub(crate) fn read(
         return readers::timeline::read_chrome(whole, input, sink);
     }
     let size = whole.len() as u64;
-    let mut reader = Reader { name, whole, at: 0, line: 1, n_documents: 0, n_known: 0 };
+    let mut reader = DocumentReader { name, whole, at: 0, line: 1, n_documents: 0, n_known: 0 };
     if reader.run(sink) {
         if reader.n_known == 0 {
             sink.saw(SourceKind::PlainText);
@@ -55,7 +55,7 @@ fn is_known(name: &str, head: &[u8]) -> bool {
     readers::read_document(&Document { name, bytes, value: &value, line: 1, offset: 0 }, &mut sink)
 }
 
-struct Reader<'a> {
+struct DocumentReader<'a> {
     name: &'a str,
     whole: &'a [u8],
     /// Up to here all documents were read.
@@ -65,7 +65,7 @@ struct Reader<'a> {
     n_known: u64,
 }
 
-impl Reader<'_> {
+impl DocumentReader<'_> {
     /// Reads all documents; false if this is no JSON after all.
     fn run(&mut self, sink: &mut Sink<'_>) -> bool {
         if self.whole.starts_with(sniff::UTF8_MARK) {

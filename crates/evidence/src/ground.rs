@@ -26,5 +26,5 @@ pub(crate) use self::kept::{is_kept, is_plain, may_keep};
 pub(crate) use self::line::{Line, LineReader, NoLines, Tag};
 pub(crate) use self::repair::mend;
 pub(crate) use self::sink::{CapReached, Sink, bounded_text, lossy, stop_kind};
-pub(crate) use self::span::Span;
+pub(crate) use self::span::TableSpan;
 pub(crate) use self::wants::Wants;

@@ -23,7 +23,7 @@ use std::io::Read;
 
 use ringleader_model::Case;
 
-pub use crate::around::{Around, Place, around};
+pub use crate::around::{Around, Citation, around};
 pub use crate::ground::{Extract, Limits};
 pub use crate::scratch::Scratch;
 

@@ -41,7 +41,7 @@ macro_rules! readers {
         )* }
 
         /// All readers.
-        const ALL: &[(Name, Reader)] = &[$((Name::$name, $reader)),*];
+        const ALL: &[(Name, ReaderModule)] = &[$((Name::$name, $reader)),*];
 
         /// The readers of lines of one source.
         #[derive(Default)]
@@ -85,7 +85,7 @@ macro_rules! readers {
         /// Whether a line begins like one of a log that is read here.
         pub(crate) fn begins(line: &[u8]) -> bool {
             $({
-                const READER: Reader = $reader;
+                const READER: ReaderModule = $reader;
                 if READER.begins.is_some_and(|begins| begins(line)) { return true; }
             })*
             false
@@ -94,7 +94,7 @@ macro_rules! readers {
         /// Whether a line is like one that is read here, wherever its sign is.
         pub(crate) fn is_known(line: &[u8]) -> bool {
             $({
-                const READER: Reader = $reader;
+                const READER: ReaderModule = $reader;
                 if READER.is_known.is_some_and(|is_known| is_known(line)) { return true; }
             })*
             begins(line)
@@ -105,55 +105,55 @@ macro_rules! readers {
 // In the order in which they are offered a line or a document: cheap and certain ones first, the one that takes any
 // traceback last. Each line names the reader of lines, and what else the module reads or knows.
 readers! {
-    nccl: nccl::NcclReader, Reader {
+    nccl: nccl::NcclReader, ReaderModule {
         begins: Some(nccl::begins),
         is_known: Some(nccl::is_known),
         wants: nccl::WANTS,
         ..LINES
     };
-    kernel: kernel::KernelReader, Reader {
+    kernel: kernel::KernelReader, ReaderModule {
         document: Some(kernel::read_json),
         is_json_log: Some(kernel::is_journal),
         begins: Some(kernel::begins),
         wants: kernel::WANTS,
         ..LINES
     };
-    stacks: stacks::StackReader, Reader {
+    stacks: stacks::StackReader, ReaderModule {
         document: Some(stacks::read_json),
         begins: Some(stacks::begins),
         wants: stacks::WANTS,
         ..LINES
     };
-    ras: ras::RasTextReader, Reader { document: Some(ras::read_json), wants: ras::WANTS, ..LINES };
-    metrics: metrics::MetricsReader, Reader { wants: metrics::WANTS, ..LINES };
-    gpu: gpu::GpuReader, Reader { document: Some(gpu::read_json), wants: gpu::WANTS, ..LINES };
-    tables: tables::TableReader, Reader { wants: tables::WANTS, ..LINES };
-    environment: environment::EnvironmentReader, Reader {
+    ras: ras::RasTextReader, ReaderModule { document: Some(ras::read_json), wants: ras::WANTS, ..LINES };
+    metrics: metrics::MetricsReader, ReaderModule { wants: metrics::WANTS, ..LINES };
+    gpu: gpu::GpuReader, ReaderModule { document: Some(gpu::read_json), wants: gpu::WANTS, ..LINES };
+    tables: tables::TableReader, ReaderModule { wants: tables::WANTS, ..LINES };
+    environment: environment::EnvironmentReader, ReaderModule {
         whole: Some(&ENVIRONMENT),
         wants: environment::WANTS,
         ..LINES
     };
-    bench: bench::BenchReader, Reader { document: Some(bench::read_json), wants: bench::WANTS, ..LINES };
-    fabric: fabric::FabricReader, Reader { document: Some(fabric::read_json), wants: fabric::WANTS, ..LINES };
-    system: system::SystemReader, Reader { document: Some(system::read_json), wants: system::WANTS, ..LINES };
-    torch: torch::TorchReader, Reader {
+    bench: bench::BenchReader, ReaderModule { document: Some(bench::read_json), wants: bench::WANTS, ..LINES };
+    fabric: fabric::FabricReader, ReaderModule { document: Some(fabric::read_json), wants: fabric::WANTS, ..LINES };
+    system: system::SystemReader, ReaderModule { document: Some(system::read_json), wants: system::WANTS, ..LINES };
+    torch: torch::TorchReader, ReaderModule {
         document: Some(torch::read_json),
         begins: Some(torch::begins),
         begins_error: Some(torch::begins_error),
         wants: torch::WANTS,
         ..LINES
     };
-    flight: NoLines, Reader { document: Some(flight::read_json), whole: Some(&DUMP), ..LINES };
-    ring: NoLines, Reader { whole: Some(&RING), ..LINES };
-    nsight: NoLines, Reader { whole: Some(&DATABASE), ..LINES };
-    xplane: NoLines, Reader { whole: Some(&PLANES), ..LINES };
-    perfetto: NoLines, Reader { whole: Some(&PACKETS), ..LINES };
-    inspector: NoLines, Reader { whole: Some(&INSPECTOR), ..LINES };
+    flight: NoLines, ReaderModule { document: Some(flight::read_json), whole: Some(&DUMP), ..LINES };
+    ring: NoLines, ReaderModule { whole: Some(&RING), ..LINES };
+    nsight: NoLines, ReaderModule { whole: Some(&DATABASE), ..LINES };
+    xplane: NoLines, ReaderModule { whole: Some(&PLANES), ..LINES };
+    perfetto: NoLines, ReaderModule { whole: Some(&PACKETS), ..LINES };
+    inspector: NoLines, ReaderModule { whole: Some(&INSPECTOR), ..LINES };
     // A snapshot holds lines of the kernel's log.
-    node: NoLines, Reader { document: Some(node::read_json::<kernel::KernelReader>), ..LINES };
-    watch: NoLines, Reader { document: Some(watch::read_json), ..LINES };
-    guard: NoLines, Reader { document: Some(guard::read_json), ..LINES };
-    bundle: NoLines, Reader { document: Some(bundle::read_json), ..LINES };
+    node: NoLines, ReaderModule { document: Some(node::read_json::<kernel::KernelReader>), ..LINES };
+    watch: NoLines, ReaderModule { document: Some(watch::read_json), ..LINES };
+    guard: NoLines, ReaderModule { document: Some(guard::read_json), ..LINES };
+    bundle: NoLines, ReaderModule { document: Some(bundle::read_json), ..LINES };
 }
 
 /// A pickle of Flight Recorder.
@@ -216,7 +216,7 @@ static ENVIRONMENT: WholeFile = WholeFile {
 
 /// What a module reads and knows besides lines.
 #[derive(Clone, Copy)]
-struct Reader {
+struct ReaderModule {
     /// Reads a JSON document, or leaves it (false) to the next reader.
     document: Option<fn(&Document<'_>, &mut Sink<'_>) -> bool>,
     /// Reads a file as a whole.
@@ -234,7 +234,7 @@ struct Reader {
 }
 
 /// A module that reads lines and nothing else.
-const LINES: Reader = Reader {
+const LINES: ReaderModule = ReaderModule {
     document: None,
     whole: None,
     is_json_log: None,

@@ -9,7 +9,7 @@ use crate::text;
 
 /// Outer form of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum StreamForm {
     /// gzip, one member or several.
     Gzip,
     /// zstd, one frame or several.
@@ -41,6 +41,13 @@ pub(crate) enum Form {
     Empty,
 }
 
+impl StreamForm {
+    /// Whether other streams are in it.
+    pub(crate) fn is_packed(&self) -> bool {
+        matches!(self, Self::Gzip | Self::Zstd | Self::Xz | Self::Bzip2 | Self::Tar | Self::Zip)
+    }
+}
+
 /// Bytes that sniffing wants to see (a tar header is 512).
 pub(crate) const HEAD_BYTES: usize = 4096;
 
@@ -60,41 +67,41 @@ const MAGICS: [(&[u8], &str); 8] = [
 ];
 
 /// Tells the form from the head of a stream.
-pub(crate) fn sniff(head: &[u8]) -> Form {
+pub(crate) fn sniff(head: &[u8]) -> StreamForm {
     if let Some(format) = readers::whole_file(head) {
-        return Form::Whole(format);
+        return StreamForm::Whole(format);
     }
     match head {
-        [] => Form::Empty,
-        [0x1f, 0x8b, ..] => Form::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Form::Zstd,
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Form::Xz,
+        [] => StreamForm::Empty,
+        [0x1f, 0x8b, ..] => StreamForm::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => StreamForm::Zstd,
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => StreamForm::Xz,
         // The first block begins with the digits of pi; an empty file has the square root.
-        [b'B', b'Z', b'h', b'1'..=b'9', 0x31 | 0x17, ..] => Form::Bzip2,
-        [b'P', b'K', 3, 4, ..] => Form::Zip,
-        [0xff, 0xfe, ..] => Form::Utf16 { big_endian: false },
-        [0xfe, 0xff, ..] => Form::Utf16 { big_endian: true },
-        _ if is_tar(head) => Form::Tar,
+        [b'B', b'Z', b'h', b'1'..=b'9', 0x31 | 0x17, ..] => StreamForm::Bzip2,
+        [b'P', b'K', 3, 4, ..] => StreamForm::Zip,
+        [0xff, 0xfe, ..] => StreamForm::Utf16 { big_endian: false },
+        [0xfe, 0xff, ..] => StreamForm::Utf16 { big_endian: true },
+        _ if is_tar(head) => StreamForm::Tar,
         _ => match MAGICS.iter().find(|(magic, _)| head.starts_with(magic)) {
-            Some((_, name)) => Form::Binary(Some(name)),
+            Some((_, name)) => StreamForm::Binary(Some(name)),
             None => match utf16(head) {
-                Some(big_endian) => Form::Utf16 { big_endian },
+                Some(big_endian) => StreamForm::Utf16 { big_endian },
                 None => sniff_text(head),
             },
         },
     }
 }
 
-fn sniff_text(head: &[u8]) -> Form {
+fn sniff_text(head: &[u8]) -> StreamForm {
     if !is_text(head) {
-        Form::Binary(None)
+        StreamForm::Binary(None)
     } else if !is_json(head.strip_prefix(UTF8_MARK).unwrap_or(head)) || readers::is_json_log(head) {
         // A journal is an object a line, without end: it is read line by line like any log.
-        Form::Text
+        StreamForm::Text
     } else if is_timeline(head) {
-        Form::Timeline
+        StreamForm::Timeline
     } else {
-        Form::Json
+        StreamForm::Json
     }
 }
 

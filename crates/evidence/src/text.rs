@@ -5,6 +5,7 @@
 
 mod apart;
 mod averages;
+mod cited;
 mod colours;
 mod columns;
 mod docker;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_watch::digest::Digest;
 
-use crate::wire::{self, Unreadable, Word};
+use crate::wire::{self, NodeRecord, Unreadable};
 
 /// Nodes that a feed keeps apart; [`Change::Surplus`] reports that more were left out.
 const MAX_NODES: usize = 1 << 16;
@@ -82,10 +82,10 @@ impl Feed {
             News::Silent => Change::Silent { node },
             News::Left => Change::Left { node },
             News::Bytes(bytes) => match wire::unpack(&bytes) {
-                Ok(Word::Bye) => Change::Left { node },
+                Ok(NodeRecord::Bye) => Change::Left { node },
                 // The key says who may write it: a digest under another node's name is rejected.
-                Ok(Word::Digest(digest)) if digest.node == node => Change::Digest(digest),
-                Ok(Word::Digest(_)) => {
+                Ok(NodeRecord::Digest(digest)) if digest.node == node => Change::Digest(digest),
+                Ok(NodeRecord::Digest(_)) => {
                     Change::Unreadable { node, why: Unreadable::Damaged("it names another node".to_owned()) }
                 }
                 Err(why) => Change::Unreadable { node, why },

@@ -1,9 +1,9 @@
 //! The meeting point for the agents of many nodes: a directory that all nodes see, or etcd.
 //!
 //! Each agent publishes its newest [`Digest`] under a lease. One agent is elected analyser and follows all digests; the
-//! hub also holds incidents and requests to collect. A hub that is unreachable is a value ([`Link::Away`],
+//! hub also holds incidents and requests to collect. A hub that is unreachable is a value ([`HubLink::Away`],
 //! [`HubError`]), never fatal: the agent continues alone, and the hub's own thread retries until it is back. No call
-//! blocks longer than the deadline of [`Options`].
+//! blocks longer than the deadline of [`HubOptions`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
@@ -11,8 +11,8 @@ mod address;
 mod directory;
 mod etcd;
 mod feed;
-pub mod ledger;
 mod records;
+pub mod register;
 mod seat;
 mod wire;
 
@@ -23,15 +23,15 @@ use ringleader_watch::digest::Digest;
 
 pub use address::{Address, EtcdAddress};
 pub use feed::{Change, Feed};
-pub use records::{Answer, Incident, MAX_INCIDENTS, MAX_TEXT_BYTES, Outcome, Request};
-pub use seat::{Link, Published, Role, Stats};
+pub use records::{Answer, Incident, MAX_INCIDENTS, MAX_TEXT_BYTES, Request, RequestState};
+pub use seat::{HubLink, Published, Role, Stats};
 pub use wire::{MAX_DIGEST_BYTES, MAX_UNPACKED_BYTES, Unreadable};
 
 use seat::Seat;
 
 /// Name and timing of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct HubOptions {
     /// Name of this agent's node: unique within the job, the same as in its digests, 1 to 128 bytes.
     pub node: String,
     /// After this time without a sign of life an agent is silent, and an analyser is replaced. Must be the same on all
@@ -46,7 +46,7 @@ pub struct Options {
     pub beat: Duration,
 }
 
-impl Options {
+impl HubOptions {
     /// Default timing: silent after 10 s, calls end after 5 s, one digest per second, one in 2 s without news.
     pub fn new(node: impl Into<String>) -> Self {
         Self {
@@ -96,7 +96,7 @@ pub enum HubError {
         /// Packed length.
         bytes: usize,
     },
-    /// The digest names another node than [`Options::node`].
+    /// The digest names another node than [`HubOptions::node`].
     #[error("publish a digest of another node, `{0}`")]
     OtherNode(String),
 }
@@ -115,7 +115,7 @@ enum Backend {
 impl Hub {
     /// Opens `dir:/path` or `etcd://host:port[,host:port]/prefix`. Returns at once; [`Hub::link`] says whether the hub
     /// answers. Errors: a wrong address, a name or a time out of bounds, no thread could be started.
-    pub fn open(address: &str, options: Options) -> Result<Self, OpenError> {
+    pub fn open(address: &str, options: HubOptions) -> Result<Self, OpenError> {
         let address = Address::parse(address)?;
         let seat = Arc::new(Seat::new(options)?);
         let backend = match address {
@@ -127,7 +127,7 @@ impl Hub {
 
     /// Adds another participant of the same hub, which shares thread and connections if there are any; its lease,
     /// digest and candidacy are its own. For one process that speaks for several nodes. Errors: as [`Hub::open`].
-    pub fn beside(&self, options: Options) -> Result<Self, OpenError> {
+    pub fn beside(&self, options: HubOptions) -> Result<Self, OpenError> {
         let seat = Arc::new(Seat::new(options)?);
         let backend = match &self.backend {
             Backend::Directory(directory) => Backend::Directory(directory.beside(&seat)?),
@@ -137,7 +137,7 @@ impl Hub {
     }
 
     /// Passes on the newest digest and returns without waiting for the hub. A digest without news is sent only after
-    /// [`Options::beat`]. In jobs of 1,024 ranks and more, only one digest in 10 s includes completed operations.
+    /// [`HubOptions::beat`]. In jobs of 1,024 ranks and more, only one digest in 10 s includes completed operations.
     /// Errors: too long, or of another node.
     pub fn publish(&self, digest: &Digest) -> Result<Published, HubError> {
         let published = self.seat.offer(digest)?;
@@ -148,7 +148,7 @@ impl Hub {
     }
 
     /// Whether the hub answers.
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> HubLink {
         self.seat.link()
     }
 

@@ -8,12 +8,12 @@ pub const MAX_INCIDENTS: usize = 64;
 pub const MAX_TEXT_BYTES: usize = 4096;
 
 /// Largest entry or note, bytes.
-pub const MAX_LEDGER_BYTES: usize = 256 << 10;
+pub const MAX_REGISTER_BYTES: usize = 256 << 10;
 
 /// Longest evidence that a participant may put into the hub, bytes.
 pub const MAX_EVIDENCE_BYTES: usize = 4 << 20;
 
-/// Content of a ledger at one moment.
+/// Content of a register at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The newest entry and its number.
@@ -65,7 +65,7 @@ pub struct Answer {
     /// Node that answers; set by the hub.
     pub node: String,
     /// State of the collection.
-    pub outcome: Outcome,
+    pub outcome: RequestState,
     /// Path of its evidence on `node` or on a shared file system.
     pub bundle: Option<String>,
     /// Why it failed, or what is missing.
@@ -75,7 +75,7 @@ pub struct Answer {
 /// State of a request on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum RequestState {
     /// The agent has read the request and is collecting.
     #[default]
     Accepted,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ringleader_watch::digest::Digest;
 
 use crate::records::{Answer, Request};
-use crate::{HubError, OpenError, Options, wire};
+use crate::{HubError, HubOptions, OpenError, wire};
 
 /// From this number of ranks on, completed operations are sent less often: they make up most of a digest.
 const LARGE: u32 = 1024;
@@ -17,7 +17,7 @@ const WHOLE_NS: i64 = 10_000_000_000;
 
 /// Whether the hub answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Link {
+pub enum HubLink {
     /// Not tried yet.
     #[default]
     Connecting,
@@ -76,16 +76,16 @@ pub struct Stats {
 }
 
 pub(crate) struct Seat {
-    pub(crate) options: Options,
+    pub(crate) options: HubOptions,
     /// Identifies this run of this participant.
     pub(crate) token: String,
     /// Notified when there is something to send.
     pub(crate) wake: tokio::sync::Notify,
-    slot: Mutex<Slot>,
+    slot: Mutex<DigestSlot>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct DigestSlot {
     /// The last accepted digest, and when it was accepted.
     last: Option<(Digest, Instant)>,
     outgoing: Outgoing,
@@ -93,7 +93,7 @@ struct Slot {
     taken: u64,
     /// Number of the last full digest of a large job, and the time (in [`WHOLE_NS`]) that it covers.
     whole: Option<(u64, i64)>,
-    link: Link,
+    link: HubLink,
     stats: Stats,
     lead: Option<Lead>,
     analyser: Option<String>,
@@ -124,7 +124,7 @@ pub(crate) struct Lead {
 }
 
 impl Seat {
-    pub(crate) fn new(options: Options) -> Result<Self, OpenError> {
+    pub(crate) fn new(options: HubOptions) -> Result<Self, OpenError> {
         if options.node.is_empty() || options.node.len() > 128 {
             return Err(OpenError::Options("the node's name has 1 to 128 bytes"));
         }
@@ -138,7 +138,7 @@ impl Seat {
     }
 
     /// Plain data is consistent at every step: a panic of another thread does not corrupt it.
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+    fn slot(&self) -> MutexGuard<'_, DigestSlot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +188,7 @@ impl Seat {
         self.slot().outgoing.clone()
     }
 
-    pub(crate) fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> HubLink {
         self.slot().link.clone()
     }
 
@@ -201,17 +201,17 @@ impl Seat {
     }
 
     pub(crate) fn up(&self) {
-        self.slot().link = Link::Up;
+        self.slot().link = HubLink::Up;
     }
 
     pub(crate) fn away(&self, why: String) {
         let mut slot = self.slot();
         slot.stats.failed += 1;
         let since = match &slot.link {
-            Link::Away { since, .. } => *since,
+            HubLink::Away { since, .. } => *since,
             _ => Instant::now(),
         };
-        slot.link = Link::Away { since, why };
+        slot.link = HubLink::Away { since, why };
     }
 
     /// The current term, None once it is over.
@@ -258,7 +258,7 @@ impl Seat {
     }
 }
 
-impl Slot {
+impl DigestSlot {
     /// Number of the next digest, and whether it includes completed operations.
     fn next(&mut self, digest: &Digest) -> (u64, bool) {
         let number = self.outgoing.digest.as_ref().map_or(1, |(number, _)| number + 1);
@@ -334,7 +334,7 @@ mod tests {
             ranks: vec![RankDigest { world_size: Some(world_size), ..RankDigest::default() }],
             ..Digest::default()
         };
-        let mut slot = Slot::default();
+        let mut slot = DigestSlot::default();
         let mut next = |second, world_size, is_taken: bool| {
             let (number, is_whole) = slot.next(&digest(second, world_size));
             slot.outgoing.digest = Some((number, Vec::new().into()));

@@ -18,7 +18,7 @@ const LEVEL: i32 = 1;
 
 /// The content of a node's key or file.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Word {
+pub(crate) enum NodeRecord {
     /// The node's newest digest.
     Digest(Box<Digest>),
     /// The node has left in an orderly way.
@@ -114,12 +114,12 @@ pub(crate) fn is_bye(bytes: &[u8]) -> bool {
 }
 
 /// Unpacks what [`pack`] returned; any other input is refused safely.
-pub(crate) fn unpack(bytes: &[u8]) -> Result<Word, Unreadable> {
+pub(crate) fn unpack(bytes: &[u8]) -> Result<NodeRecord, Unreadable> {
     if bytes.len() > MAX_DIGEST_BYTES {
         return Err(Unreadable::TooLong);
     }
     match bytes.strip_prefix(&MAGIC).and_then(|rest| rest.split_first()) {
-        Some((b'b', [])) => Ok(Word::Bye),
+        Some((b'b', [])) => Ok(NodeRecord::Bye),
         Some((b'd', body)) => {
             let damaged = |error: &dyn std::fmt::Display| Unreadable::Damaged(error.to_string());
             let mut plain = Vec::new();
@@ -135,7 +135,7 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Word, Unreadable> {
             if digest.schema != SCHEMA {
                 return Err(Unreadable::Version);
             }
-            Ok(Word::Digest(Box::new(digest)))
+            Ok(NodeRecord::Digest(Box::new(digest)))
         }
         _ => Err(Unreadable::Magic),
     }
@@ -197,15 +197,15 @@ mod tests {
     #[test]
     fn there_and_back() {
         let digest = digest(4, 16);
-        assert_eq!(unpack(&pack(&digest).unwrap()).unwrap(), Word::Digest(Box::new(digest)));
-        assert_eq!(unpack(&bye()).unwrap(), Word::Bye);
+        assert_eq!(unpack(&pack(&digest).unwrap()).unwrap(), NodeRecord::Digest(Box::new(digest)));
+        assert_eq!(unpack(&bye()).unwrap(), NodeRecord::Bye);
         assert!(is_bye(&bye()) && !is_bye(b"RLD1d"));
     }
 
     #[test]
     fn what_is_too_long_is_made_shorter() {
         let left = |digest: &Digest| {
-            let Ok(Word::Digest(digest)) = unpack(&pack(digest).unwrap()) else { panic!() };
+            let Ok(NodeRecord::Digest(digest)) = unpack(&pack(digest).unwrap()) else { panic!() };
             let comms = &digest.ranks[0].comms;
             (comms.len(), comms.iter().map(|comm| comm.recent.len()).sum::<usize>(), digest.notes.len())
         };
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(unpack(&bomb(b"{}")), Err(Unreadable::Version));
         assert_eq!(unpack(&bomb(br#"{"schema":"ringleader.digest.v2"}"#)), Err(Unreadable::Version));
         let newer = br#"{"schema":"ringleader.digest.v1","node":"n","what":[1]}"#;
-        assert!(matches!(unpack(&bomb(newer)), Ok(Word::Digest(digest)) if digest.node == "n"));
+        assert!(matches!(unpack(&bomb(newer)), Ok(NodeRecord::Digest(digest)) if digest.node == "n"));
         assert_eq!(unpack(&vec![b'R'; MAX_DIGEST_BYTES + 1]), Err(Unreadable::TooLong));
     }
 

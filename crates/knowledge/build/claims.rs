@@ -16,7 +16,7 @@ const HEADINGS: [(&str, &str); 6] = [
 ];
 
 pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
-    out.push_str("pub(crate) static CLAIMS: &[crate::claim::Row] = &[\n");
+    out.push_str("pub(crate) static CLAIMS: &[crate::claim::ClaimRow] = &[\n");
     for (id, row) in &read("claims.toml") {
         let row = row.as_table().expect("a rule is a table");
         assert!(causes.contains(id), "the rule of a message has the id of its cause: {id}");
@@ -32,7 +32,7 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
             .collect();
         let _ = writeln!(
             out,
-            "crate::claim::Row {{ cause: {}, id: {id:?}, rule: {:?}, since: {:?}, title: {title:?}, \
+            "crate::claim::ClaimRow {{ cause: {}, id: {id:?}, rule: {:?}, since: {:?}, title: {title:?}, \
              advice: &[{}], doc: {:?} }},",
             variant(id),
             text(row, "rule"),

@@ -107,7 +107,7 @@ fn collectives(out: &mut String, table: &Table) {
         let agrees = row.get("agrees").and_then(Value::as_bool).expect("`agrees` is a truth value");
         let _ = writeln!(
             out,
-            "crate::collective::Collective {{ framework: {:?}, paths: &{:?}, calls: &[{}], who: crate::collective::Who::{who}, when: crate::collective::When::{when}, agrees: {agrees}, distinctive: &{:?}, same: {:?}, page: {:?} }},",
+            "crate::collective::Collective {{ framework: {:?}, paths: &{:?}, calls: &[{}], who: crate::collective::Callers::{who}, when: crate::collective::When::{when}, agrees: {agrees}, distinctive: &{:?}, same: {:?}, page: {:?} }},",
             text(row, "framework"),
             list(row, "paths"),
             calls.join(", "),
@@ -126,7 +126,7 @@ fn call(spelling: &str) -> String {
         n.map_or("None".to_owned(), |n| format!("Some({})", n.parse::<u8>().expect("a position")))
     };
     format!(
-        "crate::collective::Call {{ name: {name:?}, group: {}, agreed: {} }}",
+        "crate::collective::CollectiveName {{ name: {name:?}, group: {}, agreed: {} }}",
         number(group),
         number(agreed)
     )

@@ -63,8 +63,8 @@ pub(super) fn write(out: &mut String) {
         };
         let _ = writeln!(
             out,
-            "crate::export::Export {{ name: {:?}, reader: crate::export::Reader::{reader}, from: {}, until: {}, \
-             level: crate::export::Level::{level}, needs: crate::export::Needs::{needs}, value: {:?}, \
+            "crate::export::Export {{ name: {:?}, reader: crate::export::SettingReader::{reader}, from: {}, until: {}, \
+             level: crate::export::SettingLevel::{level}, needs: crate::export::Needs::{needs}, value: {:?}, \
              meets: crate::export::Meets::{}, is_printed: {}, old: &{:?}, gives: {:?}, costs: {:?}, without: {:?}, source: {:?} }},",
             text(row, "name"),
             version(row, "from"),

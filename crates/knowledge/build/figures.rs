@@ -77,12 +77,12 @@ fn cuda_errors(out: &mut String, causes: &BTreeSet<String>) {
 }
 
 fn events(out: &mut String, causes: &BTreeSet<String>) {
-    out.push_str("pub(crate) static EVENTS: &[crate::event::Event] = &[\n");
+    out.push_str("pub(crate) static EVENTS: &[crate::event::EventForm] = &[\n");
     for (id, row) in &read("events.toml") {
         let row = row.as_table().expect("an event is a table");
         let _ = writeln!(
             out,
-            "crate::event::Event {{ id: {id:?}, title: {:?}, means: {:?}, is_not: {:?}, causes: {}, \
+            "crate::event::EventForm {{ id: {id:?}, title: {:?}, means: {:?}, is_not: {:?}, causes: {}, \
              asked: &{:?}, advice: &[{}], source: {:?} }},",
             text(row, "title"),
             text(row, "means"),
@@ -113,11 +113,11 @@ fn cites(row: &Table, table: &Table) -> Vec<String> {
 }
 
 fn links(out: &mut String, table: &Table) {
-    out.push_str("pub(crate) static LINKS: &[crate::rate::Link] = &[\n");
+    out.push_str("pub(crate) static LINKS: &[crate::rate::LinkRate] = &[\n");
     for row in array(table, "link") {
         let _ = writeln!(
             out,
-            "crate::rate::Link {{ family: {:?}, name: {:?}, aliases: &{:?}, of: {:?}, one_way_gb_s: {:?}, \
+            "crate::rate::LinkRate {{ family: {:?}, name: {:?}, aliases: &{:?}, of: {:?}, one_way_gb_s: {:?}, \
              reached_gb_s: {:?}, cite: &{:?} }},",
             text(row, "family"),
             text(row, "name"),

@@ -119,14 +119,14 @@ fn xids(out: &mut String) {
             cites(row, &table),
         );
     }
-    out.push_str("];\npub(crate) static XID_GROUPS: &[crate::xid::Group] = &[\n");
+    out.push_str("];\npub(crate) static XID_GROUPS: &[crate::xid::XidSet] = &[\n");
     for (id, members) in table.get("groups").and_then(Value::as_table).expect("a table of groups") {
         let members = members.as_array().expect("a group is a list");
         let mut members: Vec<i64> =
             members.iter().map(|m| m.as_integer().expect("codes are numbers")).collect();
         members.sort_unstable();
         assert!(members.iter().all(|m| codes.contains(m)), "group {id} names an unknown code");
-        let _ = writeln!(out, "crate::xid::Group {{ id: {id:?}, codes: &{members:?} }},");
+        let _ = writeln!(out, "crate::xid::XidSet {{ id: {id:?}, codes: &{members:?} }},");
     }
     out.push_str("];\n");
     sub_codes(out, &table, &codes);

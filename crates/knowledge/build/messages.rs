@@ -25,7 +25,7 @@ mod windows;
 
 use holes::HOLES;
 
-/// Classes of characters, in the order of `message::pattern::Class`.
+/// Classes of characters, in the order of `message::pattern::HoleClass`.
 const CLASSES: &[&str] = &["digits", "int", "num", "hex", "list", "host", "word", "any"];
 
 /// Bit of a part that is a hole; a part without it is the number of a string.

@@ -9,13 +9,14 @@ pub(super) fn write(out: &mut String) {
     let table = read("places.toml");
     let mut ids = BTreeSet::new();
     let mut patterns = BTreeSet::new();
-    out.push_str("pub(crate) static PLACES: &[crate::place::Place] = &[\n");
+    out.push_str("pub(crate) static PLACES: &[crate::place::Activity] = &[\n");
     for row in array(&table, "place") {
         let id = text(row, "id");
         assert!(ids.insert(id.to_owned()), "place {id} stands twice");
         let (frames, waits) = (list(row, "frames"), list(row, "waits"));
         assert!(!frames.is_empty() || !waits.is_empty(), "nothing shows place {id}");
-        let _ = write!(out, "crate::place::Place {{ id: {id:?}, text: {:?}, frames: &[", text(row, "text"));
+        let _ =
+            write!(out, "crate::place::Activity {{ id: {id:?}, text: {:?}, frames: &[", text(row, "text"));
         for frame in frames {
             assert!(patterns.insert(frame.to_owned()), "{frame} shows two places");
             let (function, file) = frame.split_once('@').unwrap_or_else(|| panic!("{frame}: no @"));

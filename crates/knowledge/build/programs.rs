@@ -43,7 +43,7 @@ fn starters(rows: &[&toml::Table], out: &mut String) {
         let launcher = Some(optional(row, "launcher")).filter(|launcher| !launcher.is_empty());
         let roles: Vec<String> = list(row, "roles")
             .into_iter()
-            .map(|role| format!("crate::program::Role::{}", variant(role)))
+            .map(|role| format!("crate::program::ProgramRole::{}", variant(role)))
             .collect();
         let _ = writeln!(
             out,

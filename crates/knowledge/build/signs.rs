@@ -15,7 +15,7 @@ const MIN_BYTES: usize = 3; // With the `$`.
 pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
     let table = read("signs.toml");
     let mut ids = BTreeSet::new();
-    out.push_str("pub(crate) static SIGNS: &[crate::sign::Row] = &[\n");
+    out.push_str("pub(crate) static SIGNS: &[crate::sign::SignRow] = &[\n");
     for row in array(&table, "sign") {
         let id = text(row, "id");
         assert!(ids.insert(id.to_owned()), "the sign {id} is there twice");
@@ -32,7 +32,7 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
         }
         let _ = writeln!(
             out,
-            "crate::sign::Row {{ id: {id:?}, says: {:?}, patterns: &{patterns:?}, without: &{:?}, under: {:?}, \
+            "crate::sign::SignRow {{ id: {id:?}, says: {:?}, patterns: &{patterns:?}, without: &{:?}, under: {:?}, \
              outcome: {:?}, examples: &{examples:?} }},",
             text(row, "says"),
             list(row, "without"),

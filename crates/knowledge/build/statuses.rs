@@ -24,7 +24,7 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
         assert!(ids.insert(text(family, "id").to_owned()), "family {} twice", text(family, "id"));
         let _ = writeln!(
             kinds,
-            "crate::status::Family {{ id: {:?}, list: {:?}, title: {:?}, asked: &{:?}, source: {:?} }},",
+            "crate::status::StatusFamily {{ id: {:?}, list: {:?}, title: {:?}, asked: &{:?}, source: {:?} }},",
             text(family, "id"),
             text(family, "list"),
             text(family, "title"),
@@ -38,7 +38,8 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
             status.write(&mut rows, number);
         }
     }
-    let _ = writeln!(out, "pub(crate) static STATUS_FAMILIES: &[crate::status::Family] = &[\n{kinds}];");
+    let _ =
+        writeln!(out, "pub(crate) static STATUS_FAMILIES: &[crate::status::StatusFamily] = &[\n{kinds}];");
     let _ = writeln!(out, "pub(crate) static STATUSES: &[crate::status::Status] = &[\n{rows}];");
 }
 

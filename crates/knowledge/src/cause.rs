@@ -6,7 +6,7 @@ use crate::tables::CAUSES;
 
 /// One cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct CauseRow {
     /// The cause.
     pub cause: Cause,
     /// Heading of the list.
@@ -39,17 +39,17 @@ pub struct Advice {
 }
 
 /// All causes, in the order of the list.
-pub fn all() -> &'static [Row] {
+pub fn all() -> &'static [CauseRow] {
     CAUSES
 }
 
 /// The row of a cause.
-pub fn of(cause: Cause) -> &'static Row {
+pub fn of(cause: Cause) -> &'static CauseRow {
     &CAUSES[cause as usize]
 }
 
 /// The row of the cause with this id.
-pub fn get(id: &str) -> Option<&'static Row> {
+pub fn get(id: &str) -> Option<&'static CauseRow> {
     Cause::of_id(id).map(of)
 }
 

@@ -9,7 +9,7 @@ use crate::tables::CLAIMS;
 
 /// One rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct ClaimRow {
     /// The cause that it finds.
     pub cause: Cause,
     /// Id of the rule, the same as that of the cause.
@@ -26,7 +26,7 @@ pub struct Row {
     pub doc: &'static str,
 }
 
-impl Row {
+impl ClaimRow {
     /// Title of a finding about the processes `who`.
     pub fn title(&self, who: &str) -> String {
         self.title.replace("{who}", who)
@@ -34,12 +34,12 @@ impl Row {
 }
 
 /// All rows.
-pub fn all() -> &'static [Row] {
+pub fn all() -> &'static [ClaimRow] {
     CLAIMS
 }
 
 /// The row at this index; an index beyond the table does not compile in a constant.
-pub const fn at(place: usize) -> &'static Row {
+pub const fn at(place: usize) -> &'static ClaimRow {
     &CLAIMS[place]
 }
 

@@ -10,9 +10,9 @@ pub struct Collective {
     /// Modules of functions, or classes of methods.
     pub paths: &'static [&'static str],
     /// The calls.
-    pub calls: &'static [Call],
+    pub calls: &'static [CollectiveName],
     /// Who must call.
-    pub who: Who,
+    pub who: Callers,
     /// In which setup it communicates.
     pub when: When,
     /// Whether all members get the same value.
@@ -27,7 +27,7 @@ pub struct Collective {
 
 /// One name of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct CollectiveName {
     /// Function or method.
     pub name: &'static str,
     /// Position of the group among the arguments.
@@ -38,7 +38,7 @@ pub struct Call {
 
 /// Who must make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Callers {
     /// The group that an argument names, else all ranks.
     Group,
     /// All ranks.

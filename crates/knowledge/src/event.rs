@@ -9,7 +9,7 @@ use crate::tables::EVENTS;
 
 /// A form of line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct EventForm {
     /// Kebab-case.
     pub id: &'static str,
     /// A few words.
@@ -33,7 +33,7 @@ pub struct Event {
 const MIN_PART: usize = 10;
 
 /// Rows that a question selects: it contains a text of the row as whole words, or is a long enough part of such a text.
-pub fn asked(question: &str) -> impl Iterator<Item = &'static Event> {
+pub fn asked(question: &str) -> impl Iterator<Item = &'static EventForm> {
     let question = question.to_lowercase();
     EVENTS.iter().filter(move |event| {
         event.asked.iter().any(|text| {
@@ -56,11 +56,11 @@ fn holds_words(text: &str, part: &str) -> bool {
 }
 
 /// All forms, by id.
-pub fn all() -> &'static [Event] {
+pub fn all() -> &'static [EventForm] {
     EVENTS
 }
 
 /// The row with this id.
-pub fn get(id: &str) -> Option<&'static Event> {
+pub fn get(id: &str) -> Option<&'static EventForm> {
     EVENTS.iter().find(|e| e.id == id)
 }

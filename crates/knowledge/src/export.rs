@@ -12,13 +12,13 @@ pub struct Export {
     /// Its name.
     pub name: &'static str,
     /// Who reads it.
-    pub reader: Reader,
+    pub reader: SettingReader,
     /// First release of the reader that does; `None` = all.
     pub from: Option<Release>,
     /// First release of the reader that has another row.
     pub until: Option<Release>,
     /// How much is asked for.
-    pub level: Level,
+    pub level: SettingLevel,
     /// What must be there.
     pub needs: Needs,
     /// Its value, with `{dir}`, `{plugin}` and `{plugin_dir}` for what the machine knows.
@@ -41,7 +41,7 @@ pub struct Export {
 
 /// Who reads a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reader {
+pub enum SettingReader {
     /// PyTorch.
     Torch,
     /// NCCL.
@@ -50,7 +50,7 @@ pub enum Reader {
     Python,
 }
 
-impl Reader {
+impl SettingReader {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Reader {
 
 /// How much is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum SettingLevel {
     /// What every job can afford.
     Usual,
     /// What costs time or room in each call.
@@ -162,9 +162,9 @@ mod tests {
         all().iter().find(|row| row.name == name).unwrap_or_else(|| panic!("{name}"))
     }
 
-    fn read_by(reader: Reader, release: &str) -> Vec<&'static str> {
+    fn read_by(reader: SettingReader, release: &str) -> Vec<&'static str> {
         let release = Release::parse(release);
-        let rows = all().iter().filter(|row| row.reader == reader && row.level == Level::Usual);
+        let rows = all().iter().filter(|row| row.reader == reader && row.level == SettingLevel::Usual);
         rows.filter(|row| row.is_read_by(release)).map(|row| row.name).collect()
     }
 
@@ -176,23 +176,23 @@ mod tests {
             ("2.8.0", "TORCH_FR_BUFFER_SIZE"),
             ("2.11.0+cu130", "TORCH_FR_BUFFER_SIZE"),
         ] {
-            let names = read_by(Reader::Torch, release);
+            let names = read_by(SettingReader::Torch, release);
             assert!(names.contains(&size), "{release}: {names:?}");
             assert_eq!(names.iter().filter(|name| name.ends_with("BUFFER_SIZE")).count(), 1, "{release}");
         }
-        assert_eq!(read_by(Reader::Torch, "2.1.2"), [""; 0]);
+        assert_eq!(read_by(SettingReader::Torch, "2.1.2"), [""; 0]);
     }
 
     #[test]
     fn releases_of_nccl() {
-        let old = read_by(Reader::Nccl, "2.21.5");
+        let old = read_by(SettingReader::Nccl, "2.21.5");
         assert!(
             !old.contains(&"NCCL_PROFILER_PLUGIN") && !old.contains(&"NCCL_DEBUG_TIMESTAMP_LEVELS"),
             "{old:?}"
         );
-        assert!(read_by(Reader::Nccl, "2.31.1").contains(&"NCCL_ALLGATHERV_ENABLE"));
-        assert!(!read_by(Reader::Nccl, "2.30.7").contains(&"NCCL_ALLGATHERV_ENABLE"));
-        let by_name = |release: &str| read_by(Reader::Nccl, release).contains(&"LD_LIBRARY_PATH");
+        assert!(read_by(SettingReader::Nccl, "2.31.1").contains(&"NCCL_ALLGATHERV_ENABLE"));
+        assert!(!read_by(SettingReader::Nccl, "2.30.7").contains(&"NCCL_ALLGATHERV_ENABLE"));
+        let by_name = |release: &str| read_by(SettingReader::Nccl, release).contains(&"LD_LIBRARY_PATH");
         assert!(by_name("2.27.3") && !by_name("2.27.7") && !by_name("2.27.2"));
     }
 
@@ -216,7 +216,9 @@ mod tests {
     /// `explain` knows every name that is printed.
     #[test]
     fn names_are_known_variables() {
-        for row in all().iter().filter(|row| row.reader == Reader::Nccl && row.name.starts_with("NCCL_")) {
+        for row in
+            all().iter().filter(|row| row.reader == SettingReader::Nccl && row.name.starts_with("NCCL_"))
+        {
             assert!(crate::variable::get(row.name).is_some(), "{}", row.name);
         }
         for row in all().iter().filter(|row| row.name.starts_with("TORCH_")) {

@@ -112,7 +112,7 @@ impl Form<'_> {
     }
 
     /// The meaning of the exit code, if there is one.
-    pub fn ended_by(&self) -> Option<signal::Exit> {
+    pub fn ended_by(&self) -> Option<signal::ExitStatus> {
         self.exit.map(signal::exit)
     }
 }

@@ -20,22 +20,22 @@ const MIN_BYTES: usize = 3;
 const MAX_BYTES: usize = 40;
 
 /// Words with their rarity, where the weights of each begin, and the weights by cause.
-struct Table {
+struct LikenessTable {
     causes: &'static [Cause],
     words: &'static [(&'static str, u16)],
     starts: &'static [u32],
     weights: &'static [(u8, i16)],
 }
 
-static COMPILED: Table = Table {
+static COMPILED: LikenessTable = LikenessTable {
     causes: LIKENESS_CAUSES,
     words: LIKENESS_WORDS,
     starts: LIKENESS_STARTS,
     weights: LIKENESS_WEIGHTS,
 };
-static OTHER: OnceLock<Table> = OnceLock::new();
+static OTHER: OnceLock<LikenessTable> = OnceLock::new();
 
-fn table() -> &'static Table {
+fn table() -> &'static LikenessTable {
     OTHER.get().unwrap_or(&COMPILED)
 }
 
@@ -69,15 +69,15 @@ pub fn replace(text: &str) -> Result<(), String> {
         starts.push(weights.len() as u32);
     }
     let (causes, words, starts, weights) = (causes.leak(), words.leak(), starts.leak(), weights.leak());
-    let other = Table { causes, words, starts, weights };
+    let other = LikenessTable { causes, words, starts, weights };
     OTHER.set(other).map_err(|_| "other weights were taken already".to_owned())
 }
 
 /// A word or pair of words of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Word(u16);
+pub struct WordId(u16);
 
-impl Word {
+impl WordId {
     /// The word with this spelling.
     pub fn of(text: &str) -> Option<Self> {
         let at = table().words.binary_search_by(|(word, _)| (*word).cmp(text)).ok()?;
@@ -141,9 +141,9 @@ pub fn each_word(line: &str, each: &mut impl FnMut(&str)) {
 }
 
 /// Causes by their score, the likeliest first; `words` each once.
-pub fn rank(words: &[Word]) -> Vec<(Cause, f32)> {
+pub fn rank(words: &[WordId]) -> Vec<(Cause, f32)> {
     let mut scores = vec![0.0_f32; table().causes.len()];
-    for (cause, bias) in Word::of("").into_iter().flat_map(Word::weights) {
+    for (cause, bias) in WordId::of("").into_iter().flat_map(WordId::weights) {
         if let Some(score) = scores.get_mut(cause) {
             *score = bias;
         }
@@ -162,11 +162,11 @@ pub fn rank(words: &[Word]) -> Vec<(Cause, f32)> {
 }
 
 /// The words that count most for `cause` and against `other`, with what each adds.
-pub fn because(words: &[Word], cause: Cause, other: Cause) -> Vec<(Word, f32)> {
+pub fn because(words: &[WordId], cause: Cause, other: Cause) -> Vec<(WordId, f32)> {
     let number = |of: Cause| table().causes.iter().position(|c| *c == of);
     let (own, others) = (number(cause), number(other));
     let length = length(words);
-    let mut all: Vec<(Word, f32)> = words
+    let mut all: Vec<(WordId, f32)> = words
         .iter()
         .map(|word| {
             let of = |n: Option<usize>| word.weights().find(|(c, _)| Some(*c) == n).map_or(0.0, |(_, w)| w);
@@ -178,14 +178,14 @@ pub fn because(words: &[Word], cause: Cause, other: Cause) -> Vec<(Word, f32)> {
     all
 }
 
-fn length(words: &[Word]) -> f32 {
+fn length(words: &[WordId]) -> f32 {
     let square: f32 = words.iter().map(|w| w.rarity() * w.rarity()).sum();
     if square > 0.0 { square.sqrt() } else { 1.0 }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Word, each_word, n_words, rank};
+    use super::{WordId, each_word, n_words, rank};
 
     #[test]
     fn words_and_pairs() {
@@ -209,8 +209,8 @@ mod tests {
     fn words_are_found_by_their_spelling() {
         assert!(n_words() > 1000);
         for number in [0, 100, 1000] {
-            let word = Word::at(number).expect("there are more");
-            assert_eq!(Word::of(word.text()), Some(word));
+            let word = WordId::at(number).expect("there are more");
+            assert_eq!(WordId::of(word.text()), Some(word));
         }
     }
 

@@ -16,12 +16,12 @@ use std::ops::Range;
 
 use ringleader_model::Category;
 
-pub use pattern::Class;
+pub use pattern::HoleClass;
 pub use scan::{Candidates, wanted, wanted_blind};
 
 use crate::tables::{MESSAGE_LISTS, MESSAGE_PARTS, MESSAGE_ROWS, MESSAGE_STARTS, MESSAGE_TEXT};
 use crate::withheld;
-use pattern::Part;
+use pattern::PatternPart;
 
 /// Longer lines are classified by their first bytes.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
@@ -31,16 +31,16 @@ const HOLE_BIT: u32 = 1 << 31;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Row(u16);
+pub struct MessageRow(u16);
 
-/// How much a message says about the cause.
+/// How much a message or a saying tells about the cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Healthy jobs print it, too.
+    /// Healthy jobs print it, too: no sign of a fault.
     Harmless,
-    /// A consequence of something else.
+    /// A consequence of something else: it names no cause.
     Echo,
-    /// It fits several causes.
+    /// Usually one cause, but others print it, too.
     Suggests,
     /// The fault itself.
     States,
@@ -61,7 +61,7 @@ pub enum About {
 
 /// What a message says of the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Process {
+pub enum ProcessPart {
     /// It names the process; a line after it says how that ended.
     Named,
     /// `{code}` is its exit code.
@@ -138,7 +138,7 @@ pub struct Capture<'t> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match<'t> {
     /// The row.
-    pub row: Row,
+    pub row: MessageRow,
     /// The bytes of the line that the pattern covers.
     pub at: Range<usize>,
     /// The texts of its holes, in order.
@@ -146,16 +146,16 @@ pub struct Match<'t> {
 }
 
 /// All rows, by id.
-pub fn all() -> impl ExactSizeIterator<Item = Row> {
-    (0..MESSAGE_ROWS.len()).map(|number| Row(number as u16))
+pub fn all() -> impl ExactSizeIterator<Item = MessageRow> {
+    (0..MESSAGE_ROWS.len()).map(|number| MessageRow(number as u16))
 }
 
 /// Rows whose pattern or meaning holds all of these words, which are in lower case.
-pub fn holding<'w>(words: &'w [&'w str]) -> impl Iterator<Item = Row> + 'w {
+pub fn holding<'w>(words: &'w [&'w str]) -> impl Iterator<Item = MessageRow> + 'w {
     // Mostly a word that occurs nowhere settles it.
     let pool = MESSAGE_TEXT.to_ascii_lowercase();
     let occur = words.iter().all(|word| pool.contains(word));
-    let holds = |row: &Row| {
+    let holds = |row: &MessageRow| {
         let text = format!("{} {}", row.pattern(), row.says()).to_ascii_lowercase();
         words.iter().all(|word| text.contains(word))
     };
@@ -163,9 +163,9 @@ pub fn holding<'w>(words: &'w [&'w str]) -> impl Iterator<Item = Row> + 'w {
 }
 
 /// The row with this id.
-pub fn get(id: &str) -> Option<Row> {
+pub fn get(id: &str) -> Option<MessageRow> {
     let at = MESSAGE_ROWS.partition_point(|row| string(row[0]) < id);
-    let row = Row(at as u16);
+    let row = MessageRow(at as u16);
     (at < MESSAGE_ROWS.len() && row.id() == id).then_some(row)
 }
 
@@ -197,7 +197,7 @@ pub fn classify<'t>(line: &'t str, out: &mut Vec<Match<'t>>) {
     }
 }
 
-/// Lines below a row within which [`Row::covers`] counts: the longest help text of Open MPI has fewer.
+/// Lines below a row within which [`MessageRow::covers`] counts: the longest help text of Open MPI has fewer.
 pub const COVERED: u32 = 24;
 
 /// The matching row with most literal text.
@@ -207,7 +207,7 @@ pub fn best(line: &str) -> Option<Match<'_>> {
     (!found.is_empty()).then(|| found.swap_remove(0))
 }
 
-impl Row {
+impl MessageRow {
     fn data(self) -> &'static [u32; 18] {
         &MESSAGE_ROWS[usize::from(self.0)]
     }
@@ -291,15 +291,15 @@ impl Row {
     }
 
     /// What it says of the life of the process that it names.
-    pub fn process(self) -> Option<Process> {
+    pub fn process(self) -> Option<ProcessPart> {
         let bits = self.data()[11] >> 11;
         match bits & 7 {
-            1 => Some(Process::Named),
-            2 => Some(Process::ExitCode),
-            3 => Some(Process::Signal),
-            4 => Some(Process::EndedWith(i64::from(bits >> 3) - 256)),
-            5 => Some(Process::Started),
-            6 => Some(Process::Joins),
+            1 => Some(ProcessPart::Named),
+            2 => Some(ProcessPart::ExitCode),
+            3 => Some(ProcessPart::Signal),
+            4 => Some(ProcessPart::EndedWith(i64::from(bits >> 3) - 256)),
+            5 => Some(ProcessPart::Started),
+            6 => Some(ProcessPart::Joins),
             _ => None,
         }
     }
@@ -321,9 +321,9 @@ impl Row {
 
     /// The pattern as the table writes it.
     pub fn pattern(self) -> String {
-        let part = |part: Part| match part {
-            Part::Literal(text) => text.to_owned(),
-            Part::Hole(hole, _) => {
+        let part = |part: PatternPart| match part {
+            PatternPart::Literal(text) => text.to_owned(),
+            PatternPart::Hole(hole, _) => {
                 format!("{{{}}}", holes::HOLES.get(usize::from(hole)).map_or("", |(name, _)| name))
             }
         };
@@ -340,14 +340,14 @@ impl Row {
         self.data()[16]
     }
 
-    fn parts(self) -> impl Iterator<Item = Part> {
+    fn parts(self) -> impl Iterator<Item = PatternPart> {
         let data = self.data();
         let parts = MESSAGE_PARTS.get(data[9] as usize..(data[9] + data[10]) as usize).unwrap_or_default();
         parts.iter().map(|&part| {
             if part & HOLE_BIT == 0 {
-                Part::Literal(string(part))
+                PatternPart::Literal(string(part))
             } else {
-                Part::Hole((part >> 8) as u8, Class::of(part & 0xff))
+                PatternPart::Hole((part >> 8) as u8, HoleClass::of(part & 0xff))
             }
         })
     }

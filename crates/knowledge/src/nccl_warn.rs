@@ -16,7 +16,7 @@ pub struct WarnText {
     pub format: &'static str,
     /// Its literal pieces, with a value between each two.
     pub pieces: &'static [&'static str],
-    /// Id of its [`Group`].
+    /// Id of its [`WarnGroup`].
     pub group: &'static str,
     /// Result codes that follow it; empty if it is only logged or the caller decides.
     pub results: &'static [u8],
@@ -32,7 +32,7 @@ pub struct WarnText {
 
 /// The meaning of a group of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct WarnGroup {
     /// One word, as in the table.
     pub id: &'static str,
     /// What it means for the job.
@@ -49,7 +49,7 @@ pub fn all() -> &'static [WarnText] {
 }
 
 /// All groups.
-pub fn groups() -> &'static [Group] {
+pub fn groups() -> &'static [WarnGroup] {
     GROUPS
 }
 
@@ -89,7 +89,7 @@ impl WarnText {
     }
 
     /// Its group.
-    pub fn group(&self) -> Option<&'static Group> {
+    pub fn group(&self) -> Option<&'static WarnGroup> {
         GROUPS.iter().find(|g| g.id == self.group)
     }
 

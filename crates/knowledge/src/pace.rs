@@ -14,7 +14,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 /// One form of stating the speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Form {
+struct SpeedForm {
     /// The text beside the number, in lower case.
     word: &'static str,
     /// The number is a time: smaller is faster.
@@ -23,16 +23,16 @@ struct Form {
     unit: &'static str,
 }
 
-const fn rate(word: &'static str) -> Form {
-    Form { word, is_time: false, unit: word }
+const fn rate(word: &'static str) -> SpeedForm {
+    SpeedForm { word, is_time: false, unit: word }
 }
 
-const fn time(word: &'static str) -> Form {
-    Form { word, is_time: true, unit: word }
+const fn time(word: &'static str) -> SpeedForm {
+    SpeedForm { word, is_time: true, unit: word }
 }
 
 /// Longer forms come before forms that they contain.
-const FORMS: [Form; 34] = [
+const FORMS: [SpeedForm; 34] = [
     time("elapsed time per iteration (ms)"),
     time("time per iteration"),
     rate("images/sec"),
@@ -57,7 +57,7 @@ const FORMS: [Form; 34] = [
     time("sec/batch"),
     time("sec/iter"),
     time("s/iter"),
-    Form { word: "s/it", is_time: true, unit: "it/s" },
+    SpeedForm { word: "s/it", is_time: true, unit: "it/s" },
     rate("it/s"),
     time("step_time"),
     time("step time"),
@@ -94,7 +94,7 @@ fn forms_of(lower: &str) -> u64 {
 
 /// Position of the number in a line: the same in all lines that differ only in digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NumberPosition {
     form: u8,
     at: u32,
     n: u32,
@@ -114,7 +114,7 @@ pub struct Pace {
     pub is_epoch: bool,
 }
 
-impl Place {
+impl NumberPosition {
     /// The position in a lower-case line.
     pub fn of(lower: &str) -> Option<Self> {
         let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -148,7 +148,7 @@ impl Place {
 /// The pace stated in `line`.
 pub fn of(line: &str) -> Option<Pace> {
     let lower = line.to_ascii_lowercase();
-    Place::of(&lower)?.read(lower.as_bytes())
+    NumberPosition::of(&lower)?.read(lower.as_bytes())
 }
 
 /// Names before a number of GPUs or processes.
@@ -201,7 +201,7 @@ pub fn devices(text: &str) -> Option<u32> {
 }
 
 /// Position of the number beside a form: after it (`img/s: 201.9`) or before it (`61218 tok/s`).
-fn beside(lower: &str, form: &Form) -> Option<(usize, usize)> {
+fn beside(lower: &str, form: &SpeedForm) -> Option<(usize, usize)> {
     lower.match_indices(form.word).find_map(|(at, word)| {
         let (head, tail) = (lower.get(..at)?, lower.get(at + word.len()..)?);
         let is_bare = form.word == "time";
@@ -238,7 +238,7 @@ fn beside(lower: &str, form: &Form) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, devices, of};
+    use super::{NumberPosition, devices, of};
 
     #[test]
     fn gpus_of_a_start() {
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn lines_that_differ_in_digits_say_it_in_one_place() {
         let (one, two) = ("step 812 loss 2.31 1.25 s/step", "step 999 loss 0.31 8.50 s/step");
-        assert_eq!(Place::of(one), Place::of(two));
-        assert_eq!(Place::of(one).and_then(|p| p.read(two.as_bytes())), of(two));
+        assert_eq!(NumberPosition::of(one), NumberPosition::of(two));
+        assert_eq!(NumberPosition::of(one).and_then(|p| p.read(two.as_bytes())), of(two));
     }
 }

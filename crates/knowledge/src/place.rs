@@ -6,7 +6,7 @@ use crate::tables::{ASIDE, PLACES};
 
 /// An activity of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Activity {
     /// `data-loader`, `compilation`, ...
     pub id: &'static str,
     /// Its wording: `in the data loader`.
@@ -27,13 +27,13 @@ pub struct Place {
 }
 
 /// All activities, most specific first.
-pub fn all() -> &'static [Place] {
+pub fn all() -> &'static [Activity] {
     PLACES
 }
 
 /// The activity that a stack shows, and the index of the frame that shows it. Frames are function and file, innermost
 /// first; the file of a native frame may be empty.
-pub fn of_stack(frames: &[(&str, &str)]) -> Option<(&'static Place, usize)> {
+pub fn of_stack(frames: &[(&str, &str)]) -> Option<(&'static Activity, usize)> {
     PLACES.iter().find_map(|place| {
         let at = frames.iter().position(|(function, file)| place.is_frame(function, file))?;
         Some((place, at))
@@ -41,7 +41,7 @@ pub fn of_stack(frames: &[(&str, &str)]) -> Option<(&'static Place, usize)> {
 }
 
 /// The activity that a kernel function shows (`/proc/PID/wchan`).
-pub fn of_wait(wchan: &str) -> Option<&'static Place> {
+pub fn of_wait(wchan: &str) -> Option<&'static Activity> {
     PLACES.iter().find(|place| place.waits.iter().any(|pattern| is_name(pattern, wchan)))
 }
 
@@ -59,7 +59,7 @@ pub fn is_aside(function: &str) -> bool {
     ASIDE.iter().any(|part| name.contains(part))
 }
 
-impl Place {
+impl Activity {
     /// Whether a frame shows this activity.
     pub fn is_frame(&self, function: &str, file: &str) -> bool {
         // `Queue.get`: tools of newer interpreters give the class, too.

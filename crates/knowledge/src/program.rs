@@ -18,7 +18,7 @@ pub enum Does {
 
 /// What a program that starts others is, in the places that ask. `data/programs.toml` says more of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ProgramRole {
     /// It starts ranks, and a kernel's log may tell of its end.
     Starts,
     /// It sets RANK and LOCAL_RANK whatever scheduler is above it, and ends all ranks as soon as one fails.
@@ -49,7 +49,7 @@ pub struct Starter {
     /// What people call it, if it starts ranks.
     pub launcher: Option<&'static str>,
     /// What it is.
-    pub roles: &'static [Role],
+    pub roles: &'static [ProgramRole],
 }
 
 /// Programs with the same role.
@@ -72,12 +72,12 @@ pub fn trains(name: &str) -> bool {
 
 /// Whether a process with this name starts ranks.
 pub fn launches(name: &str) -> bool {
-    is(Role::Starts, name)
+    is(ProgramRole::Starts, name)
 }
 
 /// Whether a process with this name starts others and is no rank itself: a shell, a launcher.
 pub fn is_above(name: &str) -> bool {
-    is(Role::Above, name)
+    is(ProgramRole::Above, name)
 }
 
 /// Whether a process with this name may be a rank where it is the first process of a container.
@@ -86,22 +86,22 @@ pub fn runs_first(name: &str) -> bool {
 }
 
 /// Whether the program with this name, without its folders, has a role.
-pub fn is(role: Role, name: &str) -> bool {
+pub fn is(role: ProgramRole, name: &str) -> bool {
     with(role).any(|starter| starter.names.contains(&name))
 }
 
 /// Names of all programs with a role.
-pub fn named(role: Role) -> impl Iterator<Item = &'static str> {
+pub fn named(role: ProgramRole) -> impl Iterator<Item = &'static str> {
     with(role).flat_map(|starter| starter.names.iter().copied())
 }
 
 /// What people call the launchers with a role; a name may come more than once.
-pub fn launchers(role: Role) -> impl Iterator<Item = &'static str> {
+pub fn launchers(role: ProgramRole) -> impl Iterator<Item = &'static str> {
     with(role).filter_map(|starter| starter.launcher)
 }
 
 /// What people call the launcher that a word of a command names, by its path or module, if it has a role.
-pub fn launcher_as(role: Role, word: &str) -> Option<&'static str> {
+pub fn launcher_as(role: ProgramRole, word: &str) -> Option<&'static str> {
     let file = word.rsplit('/').next().unwrap_or(word);
     with(role).find(|starter| starter.names.contains(&file))?.launcher
 }
@@ -132,7 +132,7 @@ pub fn launcher(name: &str, arguments: &[String]) -> Option<&'static str> {
     })
 }
 
-fn with(role: Role) -> impl Iterator<Item = &'static Starter> {
+fn with(role: ProgramRole) -> impl Iterator<Item = &'static Starter> {
     STARTERS.iter().filter(move |starter| starter.roles.contains(&role))
 }
 
@@ -157,7 +157,7 @@ fn is_named(does: Does, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        Role, is, is_above, is_beside, is_launch, launcher, launcher_as, launches, runs_first, trains,
+        ProgramRole, is, is_above, is_beside, is_launch, launcher, launcher_as, launches, runs_first, trains,
     };
 
     #[test]
@@ -209,10 +209,10 @@ mod tests {
             assert!(is_above(name), "{name}");
         }
         assert!(!is_above("python") && !is_above("train"));
-        assert!(is(Role::Wraps, "srun") && !is(Role::Wraps, "torchrun"));
-        assert_eq!(launcher_as(Role::Elastic, "torch.distributed.launch"), Some("torchrun"));
-        assert_eq!(launcher_as(Role::Joins, "torch.distributed.launch"), None);
-        assert_eq!(launcher_as(Role::Elastic, "/opt/bin/accelerate"), Some("accelerate"));
+        assert!(is(ProgramRole::Wraps, "srun") && !is(ProgramRole::Wraps, "torchrun"));
+        assert_eq!(launcher_as(ProgramRole::Elastic, "torch.distributed.launch"), Some("torchrun"));
+        assert_eq!(launcher_as(ProgramRole::Joins, "torch.distributed.launch"), None);
+        assert_eq!(launcher_as(ProgramRole::Elastic, "/opt/bin/accelerate"), Some("accelerate"));
         assert!(runs_first("python3.12") && runs_first("torchrun") && !runs_first("systemd"));
     }
 }

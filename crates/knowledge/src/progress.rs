@@ -16,7 +16,7 @@ use crate::pace;
 
 /// A sign of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum ProgressSign {
     /// A step, epoch or bar, by its number.
     Step(u64),
     /// The job reports that it is done.
@@ -113,14 +113,14 @@ const MAX_FIELDS: usize = 12;
 
 /// Where a line's step is: what [`of`] finds in every line that differs from this one in its digits only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct StepPlan {
     /// Digits of a bar's count, and of the epoch before it.
     bar: Option<(Digits, Option<Digits>)>,
     /// Counters, each with the one behind `][`.
     counters: Vec<(Digits, Option<Digits>)>,
     is_dictionary: bool,
     /// Where it says how fast it goes.
-    pace: Option<pace::Place>,
+    pace: Option<pace::NumberPosition>,
 }
 
 /// A run of digits: where it begins, and how many.
@@ -142,7 +142,7 @@ impl Digits {
     }
 }
 
-impl Plan {
+impl StepPlan {
     /// The plan for all lines that differ from `line` in their digits only; None if each of them must be looked at by
     /// itself.
     pub fn of(line: &str) -> Option<Self> {
@@ -165,7 +165,7 @@ impl Plan {
                 counters.push((digits, inner.and_then(|inner| Digits::of(&lower, inner))));
             }
         });
-        let pace = pace::Place::of(&lower);
+        let pace = pace::NumberPosition::of(&lower);
         let plan = Self { bar, counters, is_dictionary: is_dictionary(&lower), pace };
         (plan.counters.len() <= MAX_FIELDS).then_some(plan)
     }
@@ -183,7 +183,7 @@ impl Plan {
 
     /// What [`of`] finds in a line of this plan.
     #[inline]
-    pub fn read(&self, line: &[u8]) -> Option<Sign> {
+    pub fn read(&self, line: &[u8]) -> Option<ProgressSign> {
         let bar = || {
             let (count, epoch) = self.bar?;
             let n = count.read(line).filter(|n| *n > 0)?;
@@ -196,7 +196,7 @@ impl Plan {
             })
         };
         let dictionary = || self.is_dictionary.then(|| hashed(line));
-        bar().or_else(counted).or_else(dictionary).map(Sign::Step)
+        bar().or_else(counted).or_else(dictionary).map(ProgressSign::Step)
     }
 }
 
@@ -220,7 +220,7 @@ static GATE: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 });
 
 /// The sign in `line`, if there is one.
-pub fn of(line: &str) -> Option<Sign> {
+pub fn of(line: &str) -> Option<ProgressSign> {
     if GATE.as_ref().is_some_and(|gate| !gate.is_match(line)) {
         return None;
     }
@@ -228,14 +228,18 @@ pub fn of(line: &str) -> Option<Sign> {
     if let Some(done) = DONE.iter().find_map(|words| lower.find(words)) {
         let head = lower.get(..done).unwrap_or_default();
         if !NOT_DONE.iter().any(|n| head.contains(n) || lower.contains("unsuccessful") && *n == "fail") {
-            return Some(Sign::Done);
+            return Some(ProgressSign::Done);
         }
     }
     if is_last_word(&lower) {
-        return Some(Sign::Done);
+        return Some(ProgressSign::Done);
     }
     let served = || served(&lower);
-    bar(&lower).or_else(|| counted(&lower)).or_else(|| dictionary(&lower)).or_else(served).map(Sign::Step)
+    bar(&lower)
+        .or_else(|| counted(&lower))
+        .or_else(|| dictionary(&lower))
+        .or_else(served)
+        .map(ProgressSign::Step)
 }
 
 /// `process 0 finished`, `[rank 3] done`: a few words of a worker that say that it is at its end.
@@ -433,11 +437,11 @@ fn has_word(line: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sign, of};
+    use super::{ProgressSign, of};
 
     #[test]
     fn steps_bars_and_ends() {
-        let steps = |line| matches!(of(line), Some(Sign::Step(_)));
+        let steps = |line| matches!(of(line), Some(ProgressSign::Step(_)));
         for line in [
             "[rank3]: [2026-11-20 10:00:01,532] [INFO] [train.py:120] step 812 loss 2.31 lr 3.0e-4",
             "  2%|▏         | 812/50000 [10:11<9:58:12,  1.37it/s, loss=2.31]",
@@ -463,9 +467,9 @@ mod tests {
         ] {
             assert_eq!(of(line), None, "{line}");
         }
-        assert_eq!(of("`Trainer.fit` stopped: `max_epochs=3` reached."), Some(Sign::Done));
-        assert_eq!(of("Training completed. Do not forget to share your model"), Some(Sign::Done));
-        assert_ne!(of("Job has not completed successfully"), Some(Sign::Done));
+        assert_eq!(of("`Trainer.fit` stopped: `max_epochs=3` reached."), Some(ProgressSign::Done));
+        assert_eq!(of("Training completed. Do not forget to share your model"), Some(ProgressSign::Done));
+        assert_ne!(of("Job has not completed successfully"), Some(ProgressSign::Done));
     }
 
     /// What a plan made from one line reads from others is what a look at each of them finds.
@@ -488,7 +492,7 @@ mod tests {
             "Using 8 GPUs",
         ];
         for line in lines {
-            let plan = super::Plan::of(line).unwrap_or_default();
+            let plan = super::StepPlan::of(line).unwrap_or_default();
             for digit in '0'..='9' {
                 for every in 1..4 {
                     let mut n = 0;
@@ -502,7 +506,7 @@ mod tests {
             }
             assert_eq!(plan.shows(), line != "Using 8 GPUs");
         }
-        assert_eq!(super::Plan::of("task 3 exited with code 1"), None);
+        assert_eq!(super::StepPlan::of("task 3 exited with code 1"), None);
     }
 
     #[test]

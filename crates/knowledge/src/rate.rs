@@ -7,7 +7,7 @@ use crate::tables::{BANDWIDTHS, FACTORS, LINKS, REACHES};
 
 /// A kind of link.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Link {
+pub struct LinkRate {
     /// `NVLink`, `PCIe`, `InfiniBand`, `Ethernet`.
     pub family: &'static str,
     /// `NVLink 4`, `PCIe 5 x16`, `NDR`, `100GbE`.
@@ -78,12 +78,12 @@ pub struct Factor {
 }
 
 /// All links, by family and rate.
-pub fn links() -> &'static [Link] {
+pub fn links() -> &'static [LinkRate] {
     LINKS
 }
 
 /// The link with this name, ignoring case.
-pub fn link(name: &str) -> Option<&'static Link> {
+pub fn link(name: &str) -> Option<&'static LinkRate> {
     LINKS.iter().find(|l| l.has_name(name))
 }
 
@@ -105,7 +105,7 @@ pub fn factors() -> &'static [Factor] {
     FACTORS
 }
 
-impl Link {
+impl LinkRate {
     /// Whether this is one of its names, ignoring case.
     pub fn has_name(&self, name: &str) -> bool {
         std::iter::once(&self.name).chain(self.aliases).any(|own| own.eq_ignore_ascii_case(name))

@@ -5,6 +5,7 @@
 
 use ringleader_model::Cause;
 
+use crate::message::Role;
 use crate::tables::SAYINGS;
 
 /// One row.
@@ -32,19 +33,6 @@ pub struct Saying {
     pub means: &'static str,
     /// Source of the row.
     pub cite: &'static str,
-}
-
-/// How much a text says about the cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Harmless.
-    Benign,
-    /// A consequence of something else: it names no cause.
-    Echo,
-    /// Usually this cause, but others print it too.
-    Suggests,
-    /// This cause.
-    States,
 }
 
 /// The programs that print a text.

@@ -16,7 +16,7 @@ use crate::withheld;
 
 /// One sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct SignRow {
     /// Kebab-case.
     pub id: &'static str,
     /// What it says, in a few words.
@@ -59,7 +59,7 @@ pub struct Conclusion {
 }
 
 /// All signs.
-pub fn all() -> &'static [Row] {
+pub fn all() -> &'static [SignRow] {
     SIGNS
 }
 
@@ -69,7 +69,7 @@ pub fn conclusions() -> impl Iterator<Item = &'static Conclusion> {
 }
 
 /// The sign with this id.
-pub fn get(id: &str) -> Option<&'static Row> {
+pub fn get(id: &str) -> Option<&'static SignRow> {
     SIGNS.iter().find(|row| row.id == id)
 }
 
@@ -108,7 +108,7 @@ pub fn wanted_blind(shape: &[u8]) -> bool {
 
 /// The signs that a line gives; `under` is the last command before it, or None far behind the beginning of a source, where
 /// nobody pastes the output of commands or notes what was tried.
-pub fn of(line: &str, under: Option<&str>, out: &mut Vec<&'static Row>) {
+pub fn of(line: &str, under: Option<&str>, out: &mut Vec<&'static SignRow>) {
     let (rows, search) = &*FIRST;
     let Some(search) = search else { return };
     let mut last = None;
@@ -127,7 +127,7 @@ pub fn of(line: &str, under: Option<&str>, out: &mut Vec<&'static Row>) {
     }
 }
 
-impl Row {
+impl SignRow {
     /// It is of pasted output or of notes, which are at the beginning of a source.
     fn is_of_notes(&self) -> bool {
         !self.under.is_empty() || !self.outcome.is_empty()

@@ -25,7 +25,7 @@ pub fn number_of(text: &str) -> Option<u8> {
 
 /// How a process ended, by its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum ExitStatus {
     /// 0.
     Normal,
     /// A signal ended it.
@@ -220,14 +220,17 @@ pub fn named(name: &str) -> Option<&'static Signal> {
 }
 
 /// The meaning of an exit code: `-9` of Python and torchrun, `137` of shells and containers, `35072` of `wait`.
-pub fn exit(code: i64) -> Exit {
-    let known = |number| get(number).map(Exit::Signal);
+pub fn exit(code: i64) -> ExitStatus {
+    let known = |number| get(number).map(ExitStatus::Signal);
     let own = || {
-        KNOWN.iter().find(|(c, _)| *c == code).map_or(Exit::Code(code), |&(c, means)| Exit::Known(c, means))
+        KNOWN
+            .iter()
+            .find(|(c, _)| *c == code)
+            .map_or(ExitStatus::Code(code), |&(c, means)| ExitStatus::Known(c, means))
     };
     match code {
-        0 => Exit::Normal,
-        -64..0 => known(-code).unwrap_or(Exit::Code(code)),
+        0 => ExitStatus::Normal,
+        -64..0 => known(-code).unwrap_or(ExitStatus::Code(code)),
         129..=192 => known(code - 128).unwrap_or_else(own),
         // The unshifted status of `wait`.
         256..=65535 if code % 256 == 0 => exit(code / 256),
@@ -238,8 +241,8 @@ pub fn exit(code: i64) -> Exit {
 /// The signal that an exit code indicates.
 pub fn of_exit(code: i64) -> Option<&'static Signal> {
     match exit(code) {
-        Exit::Signal(signal) => Some(signal),
-        Exit::Normal | Exit::Known(..) | Exit::Code(_) => None,
+        ExitStatus::Signal(signal) => Some(signal),
+        ExitStatus::Normal | ExitStatus::Known(..) | ExitStatus::Code(_) => None,
     }
 }
 
@@ -262,11 +265,11 @@ mod tests {
             (143, "SIGTERM"),
             (35072, "SIGKILL"),
         ] {
-            assert_eq!(exit(code), Exit::Signal(named(name).expect("it is in the table")), "{code}");
+            assert_eq!(exit(code), ExitStatus::Signal(named(name).expect("it is in the table")), "{code}");
         }
-        assert_eq!(exit(0), Exit::Normal);
-        assert!(matches!(exit(1), Exit::Known(1, _)));
-        assert_eq!(exit(42), Exit::Code(42));
+        assert_eq!(exit(0), ExitStatus::Normal);
+        assert!(matches!(exit(1), ExitStatus::Known(1, _)));
+        assert_eq!(exit(42), ExitStatus::Code(42));
         assert_eq!(named("KILL").map(|s| s.number), Some(9));
     }
 }

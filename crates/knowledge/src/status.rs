@@ -13,7 +13,7 @@ const MARKS: &[char] = &['*', '~', '#', '!', '%', '$', '@', '^', '-', '+'];
 
 /// The statuses of one library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Family {
+pub struct StatusFamily {
     /// Kebab-case.
     pub id: &'static str,
     /// The word by which its list is asked for.
@@ -47,7 +47,7 @@ pub struct Status {
 
 impl Status {
     /// The family.
-    pub fn family(&self) -> &'static Family {
+    pub fn family(&self) -> &'static StatusFamily {
         &STATUS_FAMILIES[self.family]
     }
 
@@ -68,7 +68,7 @@ impl Status {
 }
 
 /// All families.
-pub fn families() -> &'static [Family] {
+pub fn families() -> &'static [StatusFamily] {
     STATUS_FAMILIES
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ringleader_model::{Cause, Class};
 
-use crate::saying::Role;
+use crate::message::Role;
 use crate::version::{NcclVersion, cuda_of_build, cuda_of_code};
 use crate::{cause, cuda_error, nccl_result, nccl_warn, saying};
 
@@ -67,7 +67,7 @@ fn every_saying_is_cited_and_reachable() {
 fn check(text: &str, origin: &str, by_nccl: bool, expected: &str) {
     let got = saying::of(text, origin, by_nccl).map_or("unknown", |s| match s.role {
         Role::Echo => "echo",
-        Role::Benign => "benign",
+        Role::Harmless => "benign",
         Role::States | Role::Suggests => s.cause.map_or("", Cause::id),
     });
     assert_eq!(got, expected, "{text}");

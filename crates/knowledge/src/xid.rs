@@ -58,7 +58,7 @@ pub struct Xid {
 
 /// A predefined set of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct XidSet {
     /// `application`, `never_root_cause`, `memory_ecc`, …
     pub id: &'static str,
     /// Its codes, ascending.
@@ -160,7 +160,7 @@ pub fn get(code: u16) -> Option<&'static Xid> {
 }
 
 /// All sets.
-pub fn groups() -> &'static [Group] {
+pub fn groups() -> &'static [XidSet] {
     XID_GROUPS
 }
 

@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use ringleader_lint::{Confidence, Options, Source, lint};
+use ringleader_lint::{Confidence, LintOptions, SourceFile, lint};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Folders that hold no working code.
 const LEFT_OUT: &[&str] = &["tests", "test", "testing", ".git"];
 
-fn walk(at: &Path, root: &Path, sources: &mut Vec<Source>) {
+fn walk(at: &Path, root: &Path, sources: &mut Vec<SourceFile>) {
     for entry in std::fs::read_dir(at).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -32,7 +32,7 @@ fn walk(at: &Path, root: &Path, sources: &mut Vec<Source>) {
             && let Ok(text) = std::fs::read_to_string(&path)
         {
             let path = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-            sources.push(Source { path, text });
+            sources.push(SourceFile { path, text });
         }
     }
 }
@@ -40,7 +40,7 @@ fn walk(at: &Path, root: &Path, sources: &mut Vec<Source>) {
 fn main() {
     let is_low = std::env::args().any(|argument| argument == "--low");
     let least = if is_low { Confidence::Low } else { Confidence::Medium };
-    let options = Options { least, ..Options::default() };
+    let options = LintOptions { least, ..LintOptions::default() };
     for folder in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
         let mut sources = Vec::new();
         walk(Path::new(&folder), Path::new(&folder), &mut sources);

@@ -2,16 +2,16 @@
 
 use ringleader_model::{Confidence, Severity};
 
-use crate::finding::{Finding, Place, Related};
+use crate::finding::{LintFinding, Location, Related};
 use crate::flow::catalog;
 use crate::flow::compare::{Divergence, Parting};
-use crate::flow::machine::Seen;
-use crate::flow::trace::{Decider, Exit};
-use crate::flow::value::{Group, Locally, Origin, PLACE};
+use crate::flow::machine::SeenCall;
+use crate::flow::trace::{Decider, FlowExit};
+use crate::flow::value::{GroupValue, Locally, Origin, PLACE};
 use crate::python::ast::Expr;
 use crate::python::index::{FuncId, Project};
 use crate::python::walk;
-use crate::{Rule, Scan};
+use crate::{LintRule, Scan};
 
 /// Characters of source that a finding quotes.
 const MAX_QUOTE: usize = 120;
@@ -19,12 +19,12 @@ const MAX_QUOTE: usize = 120;
 const MAX_CALLS: usize = 8;
 
 /// A place in the source.
-pub(crate) fn place(project: &Project<'_>, at: Origin, func: Option<FuncId>) -> Place {
+pub(crate) fn place(project: &Project<'_>, at: Origin, func: Option<FuncId>) -> Location {
     let file = &project.files[at.file];
     let (line, column) = file.position(at.span.at);
     let (end_line, end_column) = file.position(at.span.end);
     let function = func.map(|id| project.functions[id].qualified.clone()).filter(|name| name != "<module>");
-    Place {
+    Location {
         path: file.path.to_owned(),
         line,
         column,
@@ -58,14 +58,14 @@ pub(crate) fn quote(text: &str) -> String {
 /// The findings of a rule about processes that part.
 pub(crate) fn partings(
     scan: &Scan<'_, '_>,
-    rule: &Rule,
+    rule: &LintRule,
     is_mine: impl Fn(&Divergence) -> bool,
-) -> Vec<Finding> {
+) -> Vec<LintFinding> {
     let all = scan.tried.iter().flat_map(|(_, tried)| &tried.divergences);
     all.filter(|divergence| is_mine(divergence)).map(|divergence| parting(scan, rule, divergence)).collect()
 }
 
-fn parting(scan: &Scan<'_, '_>, rule: &Rule, d: &Divergence) -> Finding {
+fn parting(scan: &Scan<'_, '_>, rule: &LintRule, d: &Divergence) -> LintFinding {
     let project = scan.project;
     let call = call_text(project, d.op.at);
     let condition = place(project, d.decision.test, Some(d.decision.func));
@@ -95,7 +95,7 @@ fn parting(scan: &Scan<'_, '_>, rule: &Rule, d: &Divergence) -> Finding {
         let text = if d.is_local { "each process finds this for itself" } else { "this depends on the rank" };
         related.push(Related { place: place(project, origin, None), text: text.to_owned() });
     }
-    Finding {
+    LintFinding {
         rule: rule.id,
         severity: rule.severity,
         confidence: confidence(d).max(own_group(project, d)).min(if rule.severity == Severity::Error {
@@ -116,8 +116,8 @@ fn parting(scan: &Scan<'_, '_>, rule: &Rule, d: &Divergence) -> Finding {
 /// Calls on the usual path of all functions that were tried, each once.
 pub(crate) fn calls<'a>(
     scan: &'a Scan<'_, '_>,
-    is_mine: impl Fn(&Seen) -> bool + 'a,
-) -> impl Iterator<Item = (FuncId, &'a Seen)> {
+    is_mine: impl Fn(&SeenCall) -> bool + 'a,
+) -> impl Iterator<Item = (FuncId, &'a SeenCall)> {
     scan.tried
         .iter()
         .flat_map(|(func, tried)| tried.seen.iter().map(|seen| (*func, seen)))
@@ -125,8 +125,14 @@ pub(crate) fn calls<'a>(
 }
 
 /// A finding about one call.
-pub(crate) fn finding(scan: &Scan<'_, '_>, rule: &Rule, func: FuncId, at: Origin, title: String) -> Finding {
-    Finding {
+pub(crate) fn finding(
+    scan: &Scan<'_, '_>,
+    rule: &LintRule,
+    func: FuncId,
+    at: Origin,
+    title: String,
+) -> LintFinding {
+    LintFinding {
         rule: rule.id,
         severity: rule.severity,
         confidence: rule.confidence,
@@ -188,7 +194,7 @@ fn title(d: &Divergence, call: &str, condition: &str) -> String {
             format!("{call} is called only where `{condition}` holds or fails: that depends on {what}")
         }
         Parting::Exit(exit, _) => {
-            let word = if exit == Exit::Raise { "raise" } else { exit.word() };
+            let word = if exit == FlowExit::Raise { "raise" } else { exit.word() };
             format!("{word} under `{condition}` skips {call}: that depends on {what}")
         }
         Parting::Decorator => {
@@ -257,10 +263,10 @@ fn confidence(d: &Divergence) -> Confidence {
     if d.is_local
         || !d.decision.is_known
         || !d.is_near
-        || matches!(d.parting, Parting::Exit(Exit::Raise, _))
+        || matches!(d.parting, Parting::Exit(FlowExit::Raise, _))
         // What a decorated function reaches in other files depends on the class of its object.
         || (d.parting == Parting::Decorator && op.at.file != d.decision.at.file)
-        || matches!(op.group, Group::Some(_))
+        || matches!(op.group, GroupValue::Some(_))
         || op.is_maybe
     {
         return Confidence::Low;
@@ -276,10 +282,12 @@ fn confidence(d: &Divergence) -> Confidence {
     }
     let is_plain = d.decision.is_known
         && d.decision.taint.axes & PLACE != 0
-        && op.group == Group::World
+        && op.group == GroupValue::World
         && !op.is_sharded()
         && !op.is_guess
         && d.is_usual
-        && d.op.row.is_some_and(|row| !matches!(row.of.who, ringleader_knowledge::collective::Who::Model));
+        && d.op
+            .row
+            .is_some_and(|row| !matches!(row.of.who, ringleader_knowledge::collective::Callers::Model));
     if is_plain { Confidence::High } else { Confidence::Medium }
 }

@@ -6,7 +6,7 @@ use ringleader_model::{Confidence, Severity};
 
 /// A place in a file; lines and columns from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     /// File.
     pub path: String,
     /// First line.
@@ -27,7 +27,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Related {
     /// Where.
-    pub place: Place,
+    pub place: Location,
     /// What is there.
     pub text: String,
 }
@@ -47,7 +47,7 @@ pub struct Fix {
 
 /// One finding.
 #[derive(Clone, Debug)]
-pub struct Finding {
+pub struct LintFinding {
     /// Id of the rule.
     pub rule: &'static str,
     /// How serious it is.
@@ -55,7 +55,7 @@ pub struct Finding {
     /// How certain it is.
     pub confidence: Confidence,
     /// Where.
-    pub place: Place,
+    pub place: Location,
     /// What is wrong, in one line.
     pub title: String,
     /// Why, line by line: both paths, the source of the condition.
@@ -79,7 +79,7 @@ pub struct Note {
     pub text: String,
 }
 
-impl Finding {
+impl LintFinding {
     /// By file, line, column and rule.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         let key = |finding: &Self| (finding.place.clone(), finding.rule, finding.title.clone());

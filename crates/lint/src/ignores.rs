@@ -10,9 +10,9 @@ use aho_corasick::AhoCorasick;
 use rayon::prelude::*;
 use ringleader_model::Confidence;
 
-use crate::finding::{Finding, Fix, Place};
+use crate::finding::{Fix, LintFinding, Location};
 use crate::rules::{ignore_without_reason, unused_ignore};
-use crate::{Language, Options, Source};
+use crate::{Language, LintOptions, SourceFile};
 
 /// How such a comment starts.
 const MARK: &str = "ringleader: ignore[";
@@ -40,10 +40,10 @@ fn may_ignore(text: &str) -> bool {
 
 /// Takes findings out that a comment ignores. Answers with the rest and how many were ignored.
 pub(crate) fn apply(
-    files: &[(Language, &Source)],
-    findings: Vec<Finding>,
-    options: &Options,
-) -> (Vec<Finding>, usize) {
+    files: &[(Language, &SourceFile)],
+    findings: Vec<LintFinding>,
+    options: &LintOptions,
+) -> (Vec<LintFinding>, usize) {
     let mut comments: BTreeMap<&str, Vec<(Ignore, bool)>> = files
         .par_iter()
         .filter(|(language, source)| *language != Language::Other && may_ignore(&source.text))
@@ -100,17 +100,17 @@ fn is_known(rules: &[String]) -> bool {
     rules.iter().any(|id| crate::rules::all().any(|rule| rule.id == id && rule.confidence == Confidence::Low))
 }
 
-fn finding(rule: &crate::Rule, path: &str, ignore: &Ignore) -> Finding {
+fn finding(rule: &crate::LintRule, path: &str, ignore: &Ignore) -> LintFinding {
     let title = if rule.id == unused_ignore::RULE.id {
         format!("nothing is found here for {}", ignore.rules.join(", "))
     } else {
         "an ignore comment needs a reason after the bracket".to_owned()
     };
-    Finding {
+    LintFinding {
         rule: rule.id,
         severity: rule.severity,
         confidence: rule.confidence,
-        place: Place {
+        place: Location {
             path: path.to_owned(),
             line: ignore.line,
             column: ignore.column,

@@ -7,11 +7,11 @@ pub(crate) mod release;
 mod shell;
 mod variables;
 
-use ringleader_knowledge::program::{self, Role};
+use ringleader_knowledge::program::{self, ProgramRole};
 use ringleader_knowledge::version::NcclVersion;
 
-use crate::finding::{Finding, Place, Related};
-use crate::{Language, Rule, Source};
+use crate::finding::{LintFinding, Location, Related};
+use crate::{Language, LintRule, SourceFile};
 
 /// Lines and columns from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,7 +105,7 @@ pub(crate) struct Batch {
 }
 
 /// Reads a launch file; None if it is none.
-pub(crate) fn read(language: Language, source: &Source) -> Option<Launch<'_>> {
+pub(crate) fn read(language: Language, source: &SourceFile) -> Option<Launch<'_>> {
     let mut launch = Launch {
         path: &source.path,
         text: &source.text,
@@ -171,9 +171,9 @@ impl Launch<'_> {
         Related { place: self.place(at), text }
     }
 
-    fn place(&self, at: Spot) -> Place {
+    fn place(&self, at: Spot) -> Location {
         let line = self.text.lines().nth(at.line.saturating_sub(1) as usize).unwrap_or_default();
-        Place {
+        Location {
             path: self.path.to_owned(),
             line: at.line,
             column: at.column,
@@ -184,8 +184,8 @@ impl Launch<'_> {
         }
     }
 
-    pub(crate) fn finding(&self, rule: &Rule, at: Spot, title: String, help: &str) -> Finding {
-        Finding {
+    pub(crate) fn finding(&self, rule: &LintRule, at: Spot, title: String, help: &str) -> LintFinding {
+        LintFinding {
             rule: rule.id,
             severity: rule.severity,
             confidence: rule.confidence,
@@ -221,7 +221,7 @@ impl Command {
     pub(crate) fn starts(&self, program: &str) -> bool {
         let is_it = |word: &String| {
             word.rsplit('/').next() == Some(program)
-                || program::launcher_as(Role::Elastic, word) == Some(program)
+                || program::launcher_as(ProgramRole::Elastic, word) == Some(program)
         };
         self.words.iter().any(is_it)
     }

@@ -21,10 +21,10 @@ use std::sync::OnceLock;
 use rayon::prelude::*;
 use ringleader_knowledge::version::NcclVersion;
 
-pub use finding::{Finding, Fix, Note, Place, Related};
+pub use finding::{Fix, LintFinding, Location, Note, Related};
 pub use language::{Language, tell};
 pub use ringleader_model::{Confidence, Severity};
-pub use rule::{Family, Rule};
+pub use rule::{Family, LintRule};
 
 use flow::compare::{Tried, is_made_up_for, try_function};
 use flow::facts::Facts;
@@ -33,7 +33,7 @@ use python::lower;
 
 /// A file: its path as findings cite it, and its text.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceFile {
     /// With `/` between folders.
     pub path: String,
     /// Content.
@@ -42,7 +42,7 @@ pub struct Source {
 
 /// What is looked for.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LintOptions {
     /// The least confidence of what is reported.
     pub least: Confidence,
     /// The least severity of what is reported: hygiene is info.
@@ -53,7 +53,7 @@ pub struct Options {
     pub ignore: Vec<String>,
 }
 
-impl Default for Options {
+impl Default for LintOptions {
     fn default() -> Self {
         Self {
             least: Confidence::Medium,
@@ -66,9 +66,9 @@ impl Default for Options {
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct LintReport {
     /// By place.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<LintFinding>,
     /// What was not read, or only in part.
     pub notes: Vec<Note>,
     /// Files that were read, by language.
@@ -107,7 +107,7 @@ impl Scan<'_, '_> {
 const STACK_BYTES: usize = 64 << 20;
 
 /// Looks at the files of one project.
-pub fn lint(sources: &[Source], options: &Options) -> Report {
+pub fn lint(sources: &[SourceFile], options: &LintOptions) -> LintReport {
     static POOL: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| rayon::ThreadPoolBuilder::new().stack_size(STACK_BYTES).build().ok());
     match pool {
@@ -116,9 +116,9 @@ pub fn lint(sources: &[Source], options: &Options) -> Report {
     }
 }
 
-fn look(sources: &[Source], options: &Options) -> Report {
-    let mut report = Report::default();
-    let told: Vec<(Language, &Source)> =
+fn look(sources: &[SourceFile], options: &LintOptions) -> LintReport {
+    let mut report = LintReport::default();
+    let told: Vec<(Language, &SourceFile)> =
         sources.par_iter().map(|source| (language::tell(&source.path, &source.text), source)).collect();
     report.n_files = told.iter().filter(|(language, _)| *language != Language::Other).count();
     let mut parsed: Vec<_> = told
@@ -168,7 +168,7 @@ fn look(sources: &[Source], options: &Options) -> Report {
         })
         .collect();
     let scan = Scan { project: &project, launch, installed, tried };
-    let mut findings: Vec<Finding> =
+    let mut findings: Vec<LintFinding> =
         rules::ALL.par_iter().flat_map_iter(|rule| (rule.check)(&scan)).collect();
     findings.retain(|finding| {
         finding.confidence >= options.least
@@ -176,12 +176,12 @@ fn look(sources: &[Source], options: &Options) -> Report {
             && (options.select.is_empty() || options.select.iter().any(|id| id == finding.rule))
             && !options.ignore.iter().any(|id| id == finding.rule)
     });
-    findings.sort_by(Finding::order);
+    findings.sort_by(LintFinding::order);
     findings.dedup_by(|a, b| a.rule == b.rule && a.place == b.place);
     let (findings, n_ignored) = ignores::apply(&told, findings, options);
     report.n_ignored = n_ignored;
     report.findings = findings;
-    report.findings.sort_by(Finding::order);
+    report.findings.sort_by(LintFinding::order);
     report.notes.sort();
     drop((scan, facts));
     // Taking large trees apart costs a tenth of the whole.

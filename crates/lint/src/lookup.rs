@@ -50,13 +50,13 @@ pub(crate) type LookupSet<K> = std::collections::HashSet<K, BuildHasherDefault<F
 
 /// A table by name that most questions miss: a look at the first letter and the length answers those.
 #[derive(Debug)]
-pub(crate) struct Names<V> {
+pub(crate) struct NameTable<V> {
     map: LookupMap<&'static str, V>,
     /// Lengths of the names with each first byte; the longest share a bit.
     lengths: [u64; 256],
 }
 
-impl<V: Copy> Names<V> {
+impl<V: Copy> NameTable<V> {
     /// The first row of each name counts.
     pub(crate) fn first_of(rows: impl Iterator<Item = (&'static str, V)>) -> Self {
         let mut names = Self { map: LookupMap::default(), lengths: [0; 256] };
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn names_are_found_and_others_are_not() {
         let long = "a_name_that_is_longer_than_sixty_three_bytes_and_shares_its_bit_with_others";
-        let names = Names::first_of([("rank", 1), ("rang", 2), ("rank", 3), (long, 4)].into_iter());
+        let names = NameTable::first_of([("rank", 1), ("rang", 2), ("rank", 3), (long, 4)].into_iter());
         assert_eq!(names.get("rank"), Some(1));
         assert_eq!(names.get("rang"), Some(2));
         assert_eq!(names.get(long), Some(4));

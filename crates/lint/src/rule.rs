@@ -2,7 +2,7 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::{Finding, Scan};
+use crate::{LintFinding, Scan};
 
 /// What a rule reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Family {
 
 /// A rule.
 #[derive(Clone, Copy)]
-pub struct Rule {
+pub struct LintRule {
     /// Kebab-case; names the fault.
     pub id: &'static str,
     /// A few words.
@@ -32,10 +32,10 @@ pub struct Rule {
     pub confidence: Confidence,
     /// Its file, whose first comment documents it.
     pub doc: &'static str,
-    pub(crate) check: fn(&Scan<'_, '_>) -> Vec<Finding>,
+    pub(crate) check: fn(&Scan<'_, '_>) -> Vec<LintFinding>,
 }
 
-impl Rule {
+impl LintRule {
     /// Headings that a rule's doc comment must have, in this order.
     pub const HEADINGS: [&'static str; 6] = [
         "What it shows",
@@ -53,7 +53,7 @@ impl Rule {
     }
 }
 
-impl std::fmt::Debug for Rule {
+impl std::fmt::Debug for LintRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Rule").field("id", &self.id).finish_non_exhaustive()
     }

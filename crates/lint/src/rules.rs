@@ -1,6 +1,6 @@
 //! The rules, one file each, and the one list of them.
 
-use crate::Rule;
+use crate::LintRule;
 
 mod all_send_first;
 mod callback_by_rank;
@@ -49,7 +49,7 @@ mod unread_variable;
 pub(crate) mod unused_ignore;
 
 /// All rules, in the order of the documentation.
-pub static ALL: &[&Rule] = &[
+pub static ALL: &[&LintRule] = &[
     &collective_under_rank_condition::RULE,
     &exit_before_collective::RULE,
     &collective_in_rank_zero_function::RULE,
@@ -98,6 +98,6 @@ pub static ALL: &[&Rule] = &[
 ];
 
 /// All rules.
-pub fn all() -> impl Iterator<Item = &'static Rule> {
+pub fn all() -> impl Iterator<Item = &'static LintRule> {
     ALL.iter().copied()
 }

@@ -5,13 +5,13 @@
 //! program.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read their cases")]
 
-use ringleader_lint::{Confidence, Options, Source, lint};
+use ringleader_lint::{Confidence, LintOptions, SourceFile, lint};
 
 struct Case {
     name: String,
     rules: Vec<String>,
     is_low: bool,
-    files: Vec<Source>,
+    files: Vec<SourceFile>,
 }
 
 fn cases(file: &str) -> Vec<Case> {
@@ -29,9 +29,9 @@ fn cases(file: &str) -> Vec<Case> {
             let rules = rules.map(|rules| rules.split('|').map(str::to_owned).collect()).unwrap_or_default();
             assert_eq!(fires, !Vec::<String>::is_empty(&rules), "{name}");
             let path = words.next().map_or(format!("case.{extension}"), str::to_owned);
-            list.push(Case { name, rules, is_low, files: vec![Source { path, text: String::new() }] });
+            list.push(Case { name, rules, is_low, files: vec![SourceFile { path, text: String::new() }] });
         } else if let (Some(path), Some(case)) = (line.strip_prefix("#- "), list.last_mut()) {
-            case.files.push(Source { path: path.to_owned(), text: String::new() });
+            case.files.push(SourceFile { path: path.to_owned(), text: String::new() });
         } else if let Some(file) = list.last_mut().and_then(|case| case.files.last_mut()) {
             file.text.push_str(line);
             file.text.push('\n');
@@ -45,7 +45,7 @@ fn check(file: &str) {
     for case in cases(file) {
         let least = if case.is_low { Confidence::Low } else { Confidence::Medium };
         // Hygiene is no fault.
-        let options = Options { least, ..Options::default() };
+        let options = LintOptions { least, ..LintOptions::default() };
         let report = lint(&case.files, &options);
         let found: Vec<_> = report
             .findings
@@ -95,8 +95,8 @@ fn other_files_and_frameworks() {
 fn the_call_in_the_branch_is_named() {
     let text = "import torch.distributed as dist\n\ndef save(x):\n    if dist.get_rank() == 0:\n        write(x)\n\
                 \x20       dist.barrier()\n    dist.barrier()\n";
-    let source = Source { path: "a.py".to_owned(), text: text.to_owned() };
-    let found = lint(&[source], &Options::default()).findings;
+    let source = SourceFile { path: "a.py".to_owned(), text: text.to_owned() };
+    let found = lint(&[source], &LintOptions::default()).findings;
     assert_eq!(
         found.iter().map(|f| (f.rule, f.place.line)).collect::<Vec<_>>(),
         [("collective-under-rank-condition", 6)]
@@ -148,14 +148,14 @@ fn rules_are_documented() {
     for rule in ringleader_lint::rules::all() {
         let text = rule.explanation();
         let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# ")).collect();
-        assert_eq!(headings, ringleader_lint::Rule::HEADINGS, "{}", rule.id);
+        assert_eq!(headings, ringleader_lint::LintRule::HEADINGS, "{}", rule.id);
     }
 }
 
 /// What `--fix` makes of a text.
 fn fixed(path: &str, text: &str) -> String {
-    let source = Source { path: path.to_owned(), text: text.to_owned() };
-    let options = Options { least: Confidence::Low, ..Options::default() };
+    let source = SourceFile { path: path.to_owned(), text: text.to_owned() };
+    let options = LintOptions { least: Confidence::Low, ..LintOptions::default() };
     let mut fixes: Vec<_> =
         lint(&[source], &options).findings.into_iter().filter_map(|finding| finding.fix).collect();
     fixes.sort_by_key(|fix| std::cmp::Reverse(fix.at));
@@ -185,8 +185,8 @@ fn configurations() {
 #[test]
 fn images_and_files_of_variables() {
     let fires = |path: &str, text: &str| {
-        let sources = [Source { path: path.to_owned(), text: text.to_owned() }];
-        lint(&sources, &Options::default()).findings.into_iter().map(|f| f.rule).collect::<Vec<_>>()
+        let sources = [SourceFile { path: path.to_owned(), text: text.to_owned() }];
+        lint(&sources, &LintOptions::default()).findings.into_iter().map(|f| f.rule).collect::<Vec<_>>()
     };
     assert_eq!(
         fires("Dockerfile", "FROM x\nENV NCCL_DEBUG=INFO \\\n    NCCL_TIMEOUT=5\n"),
@@ -201,13 +201,13 @@ fn images_and_files_of_variables() {
 fn what_is_installed_says_which_variables_are_read() {
     let found = |requirements: &str| {
         let sources = [
-            Source { path: "requirements.txt".to_owned(), text: requirements.to_owned() },
-            Source {
+            SourceFile { path: "requirements.txt".to_owned(), text: requirements.to_owned() },
+            SourceFile {
                 path: "job.sh".to_owned(),
                 text: "export NCCL_IB_DATA_DIRECT=1\ntorchrun train.py\n".to_owned(),
             },
         ];
-        lint(&sources, &Options::default()).findings.len()
+        lint(&sources, &LintOptions::default()).findings.len()
     };
     assert_eq!(found("torch==2.1.0\n"), 1);
     assert_eq!(found("nvidia-nccl-cu12==2.18.1\n"), 1);
@@ -227,12 +227,12 @@ fn each_rule_fires_and_has_a_look_alike_in_which_nothing_does() {
         let (head, program) = part.split_once('\n').unwrap();
         let [rule, word, path] = head.split(' ').collect::<Vec<_>>()[..] else { panic!("{head}") };
         met.entry(rule).or_default().push(word);
-        let options = Options {
+        let options = LintOptions {
             least: Confidence::Low,
             least_severity: ringleader_lint::Severity::Info,
-            ..Options::default()
+            ..LintOptions::default()
         };
-        let source = Source { path: path.to_owned(), text: program.to_owned() };
+        let source = SourceFile { path: path.to_owned(), text: program.to_owned() };
         let found = lint(&[source], &options).findings;
         let fires = found.iter().any(|f| f.rule == rule);
         let is_quiet = !fires && found.iter().all(|f| f.severity == ringleader_lint::Severity::Info);

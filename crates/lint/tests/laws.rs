@@ -1,7 +1,7 @@
 //! Laws: any text is read without a panic, the order of files changes nothing, and neither does code without collectives.
 
 use proptest::prelude::*;
-use ringleader_lint::{Confidence, Options, Report, Source, lint};
+use ringleader_lint::{Confidence, LintOptions, LintReport, SourceFile, lint};
 
 /// Pieces of programs: mixed freely, most do not parse.
 const PIECES: &[&str] = &[
@@ -40,13 +40,15 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(PIECES), 0..24).prop_map(|pieces| pieces.concat())
 }
 
-fn run(files: &[(&str, String)]) -> Report {
-    let sources: Vec<Source> =
-        files.iter().map(|(path, text)| Source { path: (*path).to_owned(), text: text.clone() }).collect();
-    lint(&sources, &Options { least: Confidence::Low, ..Options::default() })
+fn run(files: &[(&str, String)]) -> LintReport {
+    let sources: Vec<SourceFile> = files
+        .iter()
+        .map(|(path, text)| SourceFile { path: (*path).to_owned(), text: text.clone() })
+        .collect();
+    lint(&sources, &LintOptions { least: Confidence::Low, ..LintOptions::default() })
 }
 
-fn said(report: &Report) -> Vec<String> {
+fn said(report: &LintReport) -> Vec<String> {
     report.findings.iter().map(|f| format!("{:?} {} {}", f.place, f.rule, f.title)).collect()
 }
 

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_lint::{Confidence, Finding, Options, Severity, Source, lint};
+use ringleader_lint::{Confidence, LintFinding, LintOptions, Severity, SourceFile, lint};
 
 /// The programs of rows 1 to 23: before and after.
 const RANK_CONDITIONS: [(&str, &str); 23] = [
@@ -58,17 +58,17 @@ fn programs(file: &str) -> BTreeMap<String, String> {
     list
 }
 
-fn found(text: &str, least: Confidence) -> Vec<Finding> {
-    let options = Options { least, least_severity: Severity::Info, ..Options::default() };
-    lint(&[Source { path: "train.py".to_owned(), text: text.to_owned() }], &options).findings
+fn found(text: &str, least: Confidence) -> Vec<LintFinding> {
+    let options = LintOptions { least, least_severity: Severity::Info, ..LintOptions::default() };
+    lint(&[SourceFile { path: "train.py".to_owned(), text: text.to_owned() }], &options).findings
 }
 
 /// Whether one of the rules fires; hygiene counts where a row is about it.
-fn fires(findings: &[Finding], rules: &[&str]) -> bool {
+fn fires(findings: &[LintFinding], rules: &[&str]) -> bool {
     findings.iter().any(|finding| rules.contains(&finding.rule))
 }
 
-fn is_silent(findings: &[Finding], rules: &[&str]) -> bool {
+fn is_silent(findings: &[LintFinding], rules: &[&str]) -> bool {
     findings.iter().all(|finding| finding.severity == Severity::Info && !rules.contains(&finding.rule))
 }
 
@@ -104,7 +104,7 @@ fn the_other_rows_fire_before_and_are_silent_after() {
         let is_right = fires(&before, &rules) && is_silent(&after, &rules);
         if !is_right {
             missed.push(*row);
-            let said = |findings: &[Finding]| -> Vec<String> {
+            let said = |findings: &[LintFinding]| -> Vec<String> {
                 findings.iter().map(|f| format!("{}:{} {}", f.rule, f.place.line, f.title)).collect()
             };
             eprintln!("row {row}: before {:#?}, after {:#?}", said(&before), said(&after));

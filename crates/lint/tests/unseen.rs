@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringleader_lint::{Confidence, Finding, Options, Source, lint};
+use ringleader_lint::{Confidence, LintFinding, LintOptions, SourceFile, lint};
 
 /// Rules that answer a class of the truth.
 fn rules_of(class: &str) -> &'static [&'static str] {
@@ -103,7 +103,7 @@ fn rules_of(class: &str) -> &'static [&'static str] {
     }
 }
 
-fn sources(folder: &Path) -> Vec<Source> {
+fn sources(folder: &Path) -> Vec<SourceFile> {
     let mut list = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(at) = folders.pop() {
@@ -113,7 +113,7 @@ fn sources(folder: &Path) -> Vec<Source> {
                 folders.push(path);
             } else if let Ok(text) = std::fs::read_to_string(&path) {
                 let name = path.strip_prefix(folder).unwrap().to_string_lossy().into_owned();
-                list.push(Source { path: name, text });
+                list.push(SourceFile { path: name, text });
             }
         }
     }
@@ -121,8 +121,9 @@ fn sources(folder: &Path) -> Vec<Source> {
     list
 }
 
-fn findings(folder: &Path, least: Confidence) -> Vec<Finding> {
-    let options = Options { least, least_severity: ringleader_lint::Severity::Info, ..Options::default() };
+fn findings(folder: &Path, least: Confidence) -> Vec<LintFinding> {
+    let options =
+        LintOptions { least, least_severity: ringleader_lint::Severity::Info, ..LintOptions::default() };
     lint(&sources(folder), &options).findings
 }
 
@@ -140,7 +141,7 @@ fn score(round: &Path) -> (usize, usize, usize, usize, usize, Vec<String>) {
         let class = text("rule_class");
         if class == "none" {
             alike += 1;
-            let found: Vec<Finding> = findings(&folder.join("ok"), Confidence::Medium);
+            let found: Vec<LintFinding> = findings(&folder.join("ok"), Confidence::Medium);
             let found: Vec<_> =
                 found.iter().filter(|f| f.severity != ringleader_lint::Severity::Info).collect();
             silent += usize::from(found.is_empty());
@@ -163,15 +164,16 @@ fn score(round: &Path) -> (usize, usize, usize, usize, usize, Vec<String>) {
                 .flatten()
                 .filter_map(toml::Value::as_integer),
         );
-        let is_mine = |f: &Finding| {
+        let is_mine = |f: &LintFinding| {
             let is_there = f.place.function.rsplit('.').next() == Some(function) && !function.is_empty();
             let mut lines = std::iter::once(&f.place)
                 .chain(f.related.iter().map(|r| &r.place))
                 .map(|p| i64::from(p.line));
             rules.contains(&f.rule) && (is_there || lines.any(|line| at.contains(&line)))
         };
-        let is_after =
-            |f: &Finding| rules.contains(&f.rule) && f.place.function.rsplit('.').next() == Some(function);
+        let is_after = |f: &LintFinding| {
+            rules.contains(&f.rule) && f.place.function.rsplit('.').next() == Some(function)
+        };
         let try_at = |least| {
             let before = findings(&folder.join("before"), least);
             let after = findings(&folder.join("after"), least);

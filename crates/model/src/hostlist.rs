@@ -142,7 +142,7 @@ pub fn contains(list: &str, host: &str) -> bool {
 
 /// A name split at one of its numbers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Frame<'a> {
+struct SplitName<'a> {
     before: &'a str,
     after: &'a str,
 }
@@ -154,13 +154,13 @@ pub fn print<S: AsRef<str>>(hosts: &[S]) -> String {
     hosts.dedup();
     // A name may contain several numbers (`rack3-node017.dc1`): the one that differs most often goes into the
     // brackets.
-    let mut n_of: BTreeMap<Frame<'_>, usize> = BTreeMap::new();
+    let mut n_of: BTreeMap<SplitName<'_>, usize> = BTreeMap::new();
     for host in &hosts {
         for (frame, _) in frames(host) {
             *n_of.entry(frame).or_default() += 1;
         }
     }
-    let mut groups: BTreeMap<Frame<'_>, Vec<(u64, &str)>> = BTreeMap::new();
+    let mut groups: BTreeMap<SplitName<'_>, Vec<(u64, &str)>> = BTreeMap::new();
     let mut names: Vec<String> = Vec::new();
     for host in &hosts {
         let best = frames(host).into_iter().max_by_key(|(frame, _)| n_of.get(frame).copied().unwrap_or(0));
@@ -185,7 +185,7 @@ pub fn print<S: AsRef<str>>(hosts: &[S]) -> String {
 }
 
 /// Each number of a name with the text around it. Numbers too long to count with are part of the name.
-fn frames(host: &str) -> Vec<(Frame<'_>, &str)> {
+fn frames(host: &str) -> Vec<(SplitName<'_>, &str)> {
     let bytes = host.as_bytes();
     let mut frames = Vec::new();
     let mut at = 0;
@@ -196,7 +196,7 @@ fn frames(host: &str) -> Vec<(Frame<'_>, &str)> {
         }
         let end = bytes[at..].iter().position(|b| !b.is_ascii_digit()).map_or(bytes.len(), |n| at + n);
         if end - at <= 18 {
-            frames.push((Frame { before: &host[..at], after: &host[end..] }, &host[at..end]));
+            frames.push((SplitName { before: &host[..at], after: &host[end..] }, &host[at..end]));
         }
         at = end;
     }

@@ -3,24 +3,24 @@
 use std::cmp::Ordering;
 
 /// A number with a total order.
-pub trait Number: Copy {
+pub trait TotalOrder: Copy {
     /// Compares two numbers.
     fn order(&self, other: &Self) -> Ordering;
 }
 
-impl Number for i64 {
+impl TotalOrder for i64 {
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
     }
 }
 
-impl Number for f32 {
+impl TotalOrder for f32 {
     fn order(&self, other: &Self) -> Ordering {
         self.total_cmp(other)
     }
 }
 
-impl Number for f64 {
+impl TotalOrder for f64 {
     fn order(&self, other: &Self) -> Ordering {
         self.total_cmp(other)
     }
@@ -30,14 +30,14 @@ impl Number for f64 {
 ///
 /// It is one of the values, and at least half of the values do not exceed it, so neither of two peers counts
 /// as odd.
-pub fn upper<N: Number>(values: impl IntoIterator<Item = N>) -> Option<N> {
+pub fn upper<N: TotalOrder>(values: impl IntoIterator<Item = N>) -> Option<N> {
     at(values, |n| n / 2)
 }
 
 /// The median; of two middle values the lower one. None if there are no values.
 ///
 /// For usual values where late or large values are the exception.
-pub fn lower<N: Number>(values: impl IntoIterator<Item = N>) -> Option<N> {
+pub fn lower<N: TotalOrder>(values: impl IntoIterator<Item = N>) -> Option<N> {
     at(values, |n| n.saturating_sub(1) / 2)
 }
 
@@ -48,7 +48,7 @@ pub fn between(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     if values.len() % 2 == 1 { Some(low) } else { Some(f64::midpoint(low, upper(values)?)) }
 }
 
-fn at<N: Number>(values: impl IntoIterator<Item = N>, middle: impl Fn(usize) -> usize) -> Option<N> {
+fn at<N: TotalOrder>(values: impl IntoIterator<Item = N>, middle: impl Fn(usize) -> usize) -> Option<N> {
     let mut values: Vec<N> = values.into_iter().collect();
     if values.is_empty() {
         return None;

@@ -19,7 +19,7 @@ const GROUPS: usize = 64;
 /// Which broadcasts make the counts diverge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+enum Divergence {
     None,
     /// Those with several roots in one group.
     Several,
@@ -37,7 +37,7 @@ pub(crate) struct Broadcasts {
 impl Broadcasts {
     pub(crate) fn new() -> Self {
         Self {
-            kind: AtomicU8::new(Kind::None as u8),
+            kind: AtomicU8::new(Divergence::None as u8),
             have_parted: AtomicBool::new(false),
             newest: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -47,10 +47,10 @@ impl Broadcasts {
     pub(crate) fn of_interface(&self, version: u8) {
         let is_off = || std::env::var(SWITCH).is_ok_and(|value| value.trim() == "0");
         let kind = match version {
-            0..=5 => Kind::None,
-            _ if is_off() => Kind::None,
-            6 => Kind::Several,
-            _ => Kind::Any,
+            0..=5 => Divergence::None,
+            _ if is_off() => Divergence::None,
+            6 => Divergence::Several,
+            _ => Divergence::Any,
         };
         // If two copies of NCCL are in one process, the worse one decides.
         self.kind.fetch_max(kind as u8, Relaxed);
@@ -64,10 +64,10 @@ impl Broadcasts {
     /// diverge from here on.
     pub(crate) fn called(&self, comm: u64, group: u64, root: i32) -> bool {
         let kind = self.kind.load(Relaxed);
-        if kind == Kind::None as u8 || self.have_parted() {
+        if kind == Divergence::None as u8 || self.have_parted() {
             return false;
         }
-        let parts = kind == Kind::Any as u8 || {
+        let parts = kind == Divergence::Any as u8 || {
             // Fibonacci hashing: the high bits are the mixed ones.
             let key = (comm ^ group.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
             let now = key << 24 | u64::from(root as u32 & 0xff_ffff);
@@ -80,10 +80,10 @@ impl Broadcasts {
 
 #[cfg(test)]
 mod tests {
-    use super::{Broadcasts, Kind};
+    use super::{Broadcasts, Divergence};
     use std::sync::atomic::Ordering::Relaxed;
 
-    fn of(kind: Kind) -> Broadcasts {
+    fn of(kind: Divergence) -> Broadcasts {
         let broadcasts = Broadcasts::new();
         broadcasts.kind.store(kind as u8, Relaxed);
         broadcasts
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn those_of_several_roots_in_one_group() {
-        let broadcasts = of(Kind::Several);
+        let broadcasts = of(Divergence::Several);
         for group in 1..5_000 {
             // One root, and one root on each of two communicators.
             for comm in [1, 1 << 40] {

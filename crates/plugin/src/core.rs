@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::broadcasts::Broadcasts;
 use crate::pace::Pace;
 use crate::release;
-use ringleader_ring::names::{ALGORITHM_CE, KEY_BYTES, Key, Kind};
-use ringleader_ring::{Handle, HandleKind, NewComm, Options, Phase, Told, Writer};
+use ringleader_ring::names::{ALGORITHM_CE, KEY_BYTES, Key, NameKind};
+use ringleader_ring::{CallDescriptor, Handle, HandleKind, NewComm, Phase, RingOptions, Writer};
 
 /// Bits of NCCL's event mask, and the types of events.
 pub mod events {
@@ -63,7 +63,7 @@ pub(crate) enum Name {
 
 /// The content of a descriptor of `startEvent`, the same for all versions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
+pub(crate) enum ProfilerEvent {
     /// A launch.
     Group,
     /// A group of calls.
@@ -221,7 +221,7 @@ impl Core {
                 .strip_prefix("0x")
                 .map_or_else(|| value.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
         });
-        let writer = Writer::create(&Options::from_environment()).map_err(|error| error.to_string())?;
+        let writer = Writer::create(&RingOptions::from_environment()).map_err(|error| error.to_string())?;
         let follows_all = std::env::var(FOLLOW).is_ok_and(|value| value.trim() == "all");
         let pace =
             Pace::new(mask.map(|mask| mask & followed(LAST_VERSION) != 0).or(follows_all.then_some(true)));
@@ -366,7 +366,7 @@ impl Core {
                     self.pace.pairs();
                 }
                 // SAFETY: guaranteed by the caller.
-                let function = unsafe { self.code(Kind::Function, Name::Text(call.function)) };
+                let function = unsafe { self.code(NameKind::Function, Name::Text(call.function)) };
                 // Another thread may have switched the mask on meanwhile; this group has no room for broadcasts.
                 if function != BROADCAST && self.pace.follows_at(now) {
                     return None;
@@ -376,15 +376,15 @@ impl Core {
                 }
                 self.pace.called(now, false);
                 // SAFETY: as above.
-                let datatype = unsafe { self.code(Kind::Datatype, Name::Text(call.datatype)) };
-                let told = Told {
+                let datatype = unsafe { self.code(NameKind::Datatype, Name::Text(call.datatype)) };
+                let told = CallDescriptor {
                     function,
                     datatype,
                     is_p2p: call.is_p2p,
                     is_passed_over: true,
                     count: call.count as u64,
                     root: u32::try_from(call.root).ok().filter(|_| ROOTED.contains(&function)),
-                    ..Told::default()
+                    ..CallDescriptor::default()
                 };
                 Some(pointer(self.writer.passing_call(handle(context), group, &told, now)))
             }
@@ -401,12 +401,12 @@ impl Core {
         &self,
         context: *mut c_void,
         parent: *mut c_void,
-        event: &Event,
+        event: &ProfilerEvent,
     ) -> *mut c_void {
         let (comm, parent) = (handle(context), handle(parent));
         pointer(match event {
-            Event::Group => self.writer.plan_begins(comm).following(self.pace.follows()),
-            Event::GroupApi => {
+            ProfilerEvent::Group => self.writer.plan_begins(comm).following(self.pace.follows()),
+            ProfilerEvent::GroupApi => {
                 let group = self.writer.group_begins();
                 if group == Handle::NONE {
                     self.pace.group_is_lost();
@@ -415,7 +415,7 @@ impl Core {
                 }
                 group
             }
-            Event::Call(call) => {
+            ProfilerEvent::Call(call) => {
                 // SAFETY: guaranteed by the caller.
                 let mut told = unsafe { self.told(call) };
                 let now = self.writer.now_ns();
@@ -436,7 +436,7 @@ impl Core {
                 }
                 self.writer.call(comm, parent, &told)
             }
-            Event::Launch { call, plan } => {
+            ProfilerEvent::Launch { call, plan } => {
                 if let Some((id, rank)) = call.comm {
                     self.writer.comm_is(comm, id, u32::try_from(rank).ok());
                 }
@@ -461,31 +461,31 @@ impl Core {
                 }
                 self.writer.launch(comm, parent, plan, &told)
             }
-            Event::Kernel { channel, gpu_ns } => self.writer.kernel_starts(parent, *channel, *gpu_ns),
-            Event::ProxyOp { pid, peer, channel, steps, is_send } => {
+            ProfilerEvent::Kernel { channel, gpu_ns } => self.writer.kernel_starts(parent, *channel, *gpu_ns),
+            ProfilerEvent::ProxyOp { pid, peer, channel, steps, is_send } => {
                 // With PXN the proxy of this process works for another process, whose handles are invalid here.
                 let foreign = (*pid != self.pid).then_some(*pid as u32);
                 self.writer.proxy_starts(parent, foreign, *peer as u32, *channel, *steps as u32, *is_send)
             }
-            Event::ProxyStep(step) => self.writer.step_starts(parent, *step as u32),
-            Event::Net => self.writer.net_starts(parent),
-            Event::Other => Handle::NONE,
+            ProfilerEvent::ProxyStep(step) => self.writer.step_starts(parent, *step as u32),
+            ProfilerEvent::Net => self.writer.net_starts(parent),
+            ProfilerEvent::Other => Handle::NONE,
         })
     }
 
     /// # Safety
     /// Names in the call are null or strings.
     #[inline]
-    unsafe fn told(&self, call: &Call) -> Told {
+    unsafe fn told(&self, call: &Call) -> CallDescriptor {
         // SAFETY: guaranteed by the caller, here and below.
-        let function = unsafe { self.code(Kind::Function, call.function) };
+        let function = unsafe { self.code(NameKind::Function, call.function) };
         // SAFETY: as above.
-        let datatype = unsafe { self.code(Kind::Datatype, call.datatype) };
+        let datatype = unsafe { self.code(NameKind::Datatype, call.datatype) };
         // SAFETY: as above.
-        let algorithm = unsafe { self.code(Kind::Algorithm, call.algorithm) };
+        let algorithm = unsafe { self.code(NameKind::Algorithm, call.algorithm) };
         // SAFETY: as above.
-        let protocol = unsafe { self.code(Kind::Protocol, call.protocol) };
-        Told {
+        let protocol = unsafe { self.code(NameKind::Protocol, call.protocol) };
+        CallDescriptor {
             function,
             datatype,
             algorithm: if call.is_ce { ALGORITHM_CE } else { algorithm },
@@ -504,7 +504,7 @@ impl Core {
     /// # Safety
     /// A text is null or a string.
     #[inline]
-    unsafe fn code(&self, kind: Kind, name: Name) -> u8 {
+    unsafe fn code(&self, kind: NameKind, name: Name) -> u8 {
         match name {
             Name::None => 0,
             Name::Number(number) => number.saturating_add(1),
@@ -525,7 +525,7 @@ impl Core {
     /// # Safety
     /// `text` is a string.
     #[inline(never)]
-    unsafe fn code_of(&self, kind: Kind, text: *const c_char) -> u8 {
+    unsafe fn code_of(&self, kind: NameKind, text: *const c_char) -> u8 {
         // SAFETY: guaranteed by the caller.
         let key = unsafe { key(text) };
         self.writer.code_of(kind, &key)

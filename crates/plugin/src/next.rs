@@ -55,7 +55,7 @@ const REPORTED_FOR: [(u64, u64); 9] = [
 /// A table of any version: its functions have the same places in all.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Table {
+struct ProfilerTable {
     name: *const c_char,
     init: *const c_void,
     start_event: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut c_void) -> c_int>,
@@ -67,7 +67,7 @@ struct Table {
 /// The second plugin, as one version of NCCL's interface calls it.
 #[derive(Debug)]
 pub(crate) struct Next {
-    table: Table,
+    table: ProfilerTable,
     version: u8,
     /// What it requested; its `init` gets the address and may keep it.
     requested: AtomicI32,
@@ -178,7 +178,7 @@ unsafe fn load(name: Vec<u8>, version: u8, own: *const c_void) -> Result<Next, S
             return Err("this is the first plugin itself".to_owned());
         }
         // SAFETY: the symbol is such a table by NCCL's interface.
-        let table = unsafe { found.cast::<Table>().read() };
+        let table = unsafe { found.cast::<ProfilerTable>().read() };
         let is_whole = !table.init.is_null()
             && table.start_event.is_some()
             && table.stop_event.is_some()

@@ -23,7 +23,7 @@ use std::time::Instant;
 use ringleader_probe::kernels::Pass;
 use ringleader_probe::reference::{self, BLOCK, Tensor, Unit};
 use ringleader_probe::sys::RedOp;
-use ringleader_probe::values::{Class, Plan};
+use ringleader_probe::values::{ValueClass, ValuePlan};
 
 type Handle = *mut c_void;
 
@@ -325,13 +325,15 @@ unsafe fn pattern([address, units, kind, seed, invert, pass, record, base]: &[u6
 }
 
 unsafe fn values(p: &dyn Fn(usize) -> u64) {
-    let class = [Class::Signed, Class::Unsigned, Class::Single, Class::Double, Class::Table][p(3) as usize];
+    let class =
+        [ValueClass::Signed, ValueClass::Unsigned, ValueClass::Single, ValueClass::Double, ValueClass::Table]
+            [p(3) as usize];
     let op = [None, Some(RedOp::Prod), Some(RedOp::Max), Some(RedOp::Min), None, Some(RedOp::PreMulSum)]
         [p(4) as usize];
     let length = if p(13) == 0 { 0 } else { 2 * p(14) as usize + 1 };
     let table =
         if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(p(13) as *const u16, length) } };
-    let plan = Plan {
+    let plan = ValuePlan {
         shift: p(2) as u32,
         class,
         op,

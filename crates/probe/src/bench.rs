@@ -5,7 +5,7 @@ pub mod html;
 pub mod hunt;
 pub mod judge;
 mod measure;
-pub(crate) use self::measure::{Piece, expected};
+pub(crate) use self::measure::{BufferPiece, expected};
 pub mod pairs;
 pub mod readback;
 pub mod table;
@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::collective::Collective;
 use crate::facts::{Gpu, Sampler};
-use crate::sys::{DataType, Driver, Nccl, RedOp, Trouble};
-use crate::team::{self, Member};
+use crate::sys::{DataType, Driver, LibraryError, Nccl, RedOp};
+use crate::team::{self, TeamMember};
 use crate::world::Wire;
 
 /// Name of the format.
@@ -26,7 +26,7 @@ pub const SCHEMA: &str = "ringleader.bench.v1";
 
 /// What is to be measured, and how. The defaults of the numbers are nccl-tests' own.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct BenchPlan {
     /// Which collectives.
     pub collectives: Vec<Collective>,
     /// Sizes, bytes, rising.
@@ -90,7 +90,7 @@ pub struct Report {
     /// Measurements.
     pub rows: Vec<Row>,
     /// What each collective reached against what it should.
-    pub verdicts: Vec<judge::Verdict>,
+    pub verdicts: Vec<judge::CollectiveVerdict>,
     /// Pairs of GPUs, where they were measured.
     pub pairs: Vec<pairs::Pair>,
     /// How NCCL connected the ranks, by its log.
@@ -189,10 +189,10 @@ pub struct Crew {
 /// If a GPU, NCCL or another rank fails.
 pub fn run(
     crew: Crew,
-    plan: &Plan,
+    plan: &BenchPlan,
     ways: &readback::Ways,
     progress: &(impl Fn(&Row) + Sync),
-) -> Result<Report, Trouble> {
+) -> Result<Report, LibraryError> {
     let Crew { driver, nccl: (nccl, path), wire, ranks, n_processes, devices } = crew;
     let meter = crate::facts::Meter::new();
     let mut notes = Vec::new();
@@ -248,17 +248,17 @@ pub fn run(
 
 /// Facts of all ranks, after the sampler of each process has seen its GPUs at work.
 pub(crate) fn share_facts(
-    member: &Member<'_>,
+    member: &TeamMember<'_>,
     sampler: Option<Sampler>,
     mut own: Gpu,
-) -> Result<Vec<Gpu>, Trouble> {
+) -> Result<Vec<Gpu>, LibraryError> {
     if let Some(sampler) = sampler {
         sampler.finish(std::slice::from_mut(&mut own));
     }
-    let bytes = serde_json::to_vec(&own).map_err(|error| Trouble::World(error.to_string()))?;
+    let bytes = serde_json::to_vec(&own).map_err(|error| LibraryError::World(error.to_string()))?;
     let all = member.exchange(bytes)?;
     all.iter()
-        .map(|one| serde_json::from_slice(one).map_err(|error| Trouble::World(error.to_string())))
+        .map(|one| serde_json::from_slice(one).map_err(|error| LibraryError::World(error.to_string())))
         .collect()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Source: NVIDIA/nccl-tests 2.19, doc/PERFORMANCE.md and the *GetCollByteCount functions.
 
-use crate::sys::{Comm, DataType, Stream, Trouble};
+use crate::sys::{CommHandle, DataType, LibraryError, Stream};
 
 /// A collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,7 +183,7 @@ impl Collective {
 
 /// One call of a rank, without its addresses.
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
+pub struct CollectiveCall {
     /// Which.
     pub collective: Collective,
     /// Count of the call, elements.
@@ -200,12 +200,12 @@ pub struct Call {
     pub n_ranks: usize,
 }
 
-impl Call {
+impl CollectiveCall {
     /// Queues it.
     ///
     /// # Errors
     /// If NCCL refuses.
-    pub fn queue(&self, comm: &Comm, from: u64, to: u64, on: &Stream) -> Result<(), Trouble> {
+    pub fn queue(&self, comm: &CommHandle, from: u64, to: u64, on: &Stream) -> Result<(), LibraryError> {
         let Self { n, dtype, op, root, rank, n_ranks, .. } = *self;
         let bytes = (n * dtype.size()) as u64;
         match self.collective {
@@ -265,7 +265,12 @@ impl Call {
         }
     }
 
-    fn uneven(&self, comm: &Comm, (mut from, mut to): (u64, u64), on: &Stream) -> Result<(), Trouble> {
+    fn uneven(
+        &self,
+        comm: &CommHandle,
+        (mut from, mut to): (u64, u64),
+        on: &Stream,
+    ) -> Result<(), LibraryError> {
         let Self { n, dtype, rank, n_ranks, .. } = *self;
         let part = |distance| uneven(n, 16 / dtype.size(), distance % n_ranks, n_ranks);
         group(comm, || {
@@ -285,7 +290,7 @@ impl Call {
     }
 }
 
-fn group(comm: &Comm, calls: impl FnOnce() -> Result<(), Trouble>) -> Result<(), Trouble> {
+fn group(comm: &CommHandle, calls: impl FnOnce() -> Result<(), LibraryError>) -> Result<(), LibraryError> {
     comm.nccl().group_start()?;
     let queued = calls();
     let ended = comm.nccl().group_end();

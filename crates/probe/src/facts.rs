@@ -12,7 +12,7 @@ use nvml_wrapper::{Device, Nvml};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::sys::{Attribute, Driver, Trouble};
+use crate::sys::{Attribute, Driver, LibraryError};
 
 /// What is known of one rank's GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -124,7 +124,7 @@ impl Meter {
     ///
     /// # Errors
     /// If the driver knows no such GPU.
-    pub fn gpu(&self, driver: Driver, device: usize, rank: usize) -> Result<Gpu, Trouble> {
+    pub fn gpu(&self, driver: Driver, device: usize, rank: usize) -> Result<Gpu, LibraryError> {
         let number = |which| driver.attribute(device, which);
         let mut out = Gpu {
             rank,

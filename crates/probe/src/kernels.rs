@@ -3,8 +3,8 @@
 //! Launch shapes are fixed by the number of multiprocessors, so that equal GPUs do equal work.
 
 use crate::reference::{BLOCK, Tensor, Unit};
-use crate::sys::{Attribute, Buffer, Device, Function, Launch, Module, RedOp, Stream, Trouble};
-use crate::values::Plan;
+use crate::sys::{Attribute, Buffer, Device, Function, Launch, LibraryError, Module, RedOp, Stream};
+use crate::values::ValuePlan;
 
 const PLAIN: &str = include_str!("kernels/plain.ptx");
 const TENSOR: &str = include_str!("kernels/tensor.ptx");
@@ -76,15 +76,15 @@ pub struct Kernels {
     _modules: (Module, Option<Module>),
 }
 
-/// Where a table of codes is on the GPU, for one [`Plan`].
-pub struct Table(Option<Buffer>);
+/// Where a table of codes is on the GPU, for one [`ValuePlan`].
+pub struct CodeTable(Option<Buffer>);
 
 impl Kernels {
     /// Compiles them.
     ///
     /// # Errors
     /// If the driver cannot compile PTX here: it says why.
-    pub fn new(device: &Device) -> Result<Self, Trouble> {
+    pub fn new(device: &Device) -> Result<Self, LibraryError> {
         let driver = device.driver();
         let plain = device.module(PLAIN)?;
         let has_tensor = driver.attribute(device.index(), Attribute::Major)? >= 8;
@@ -117,7 +117,7 @@ impl Kernels {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn reset(&self, stream: &Stream) -> Result<(), Trouble> {
+    pub fn reset(&self, stream: &Stream) -> Result<(), LibraryError> {
         let mut words = [0u64; RECORD_WORDS];
         words[2] = u64::MAX;
         stream.write(self.record.address(), &words)
@@ -127,7 +127,7 @@ impl Kernels {
     ///
     /// # Errors
     /// If something failed on the GPU.
-    pub fn differences(&self, stream: &Stream) -> Result<Differences, Trouble> {
+    pub fn differences(&self, stream: &Stream) -> Result<Differences, LibraryError> {
         let words: Vec<u64> = stream.read(self.record.address(), RECORD_WORDS)?;
         let count = words[0];
         let n = usize::try_from(count).unwrap_or(LISTED).min(LISTED);
@@ -151,7 +151,7 @@ impl Kernels {
         pattern: Pattern,
         pass: Pass,
         base: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         let Pattern { kind, seed, invert } = pattern;
         let units = (size_bytes / 16) as u64;
         let record = self.record.address();
@@ -166,13 +166,18 @@ impl Kernels {
     ///
     /// # Errors
     /// If the GPU is full.
-    pub fn table(&self, device: &Device, stream: &Stream, plan: &Plan) -> Result<Table, Trouble> {
+    pub fn table(
+        &self,
+        device: &Device,
+        stream: &Stream,
+        plan: &ValuePlan,
+    ) -> Result<CodeTable, LibraryError> {
         if plan.table.is_empty() {
-            return Ok(Table(None));
+            return Ok(CodeTable(None));
         }
         let buffer = device.alloc(size_of_val(&*plan.table))?;
         stream.write(buffer.address(), &plan.table)?;
-        Ok(Table(Some(buffer)))
+        Ok(CodeTable(Some(buffer)))
     }
 
     /// Queues the writing of a rank's own values; element 0 has the number `base`.
@@ -182,11 +187,11 @@ impl Kernels {
     pub fn fill(
         &self,
         stream: &Stream,
-        (plan, table): (&Plan, &Table),
+        (plan, table): (&ValuePlan, &CodeTable),
         (address, n): (u64, usize),
         rank: usize,
         base: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         let op = if plan.op == Some(RedOp::Prod) { plan.op } else { None };
         let ranks = (rank as u64, rank as u64 + 1);
         self.values(stream, (plan, table), (address, n), (op, ranks, plan.factor()), base, false)
@@ -199,11 +204,11 @@ impl Kernels {
     pub fn compare(
         &self,
         stream: &Stream,
-        (plan, table): (&Plan, &Table),
+        (plan, table): (&ValuePlan, &CodeTable),
         (address, n): (u64, usize),
         of: Option<usize>,
         base: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         let what = match of {
             None => (plan.op, (0, plan.n_ranks), 1),
             Some(rank) => {
@@ -217,12 +222,12 @@ impl Kernels {
     fn values(
         &self,
         stream: &Stream,
-        (plan, table): (&Plan, &Table),
+        (plan, table): (&ValuePlan, &CodeTable),
         (address, n): (u64, usize),
         (op, (lo, hi), factor): (Option<RedOp>, (u64, u64), u64),
         base: u64,
         is_comparison: bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         if n == 0 {
             return Ok(());
         }
@@ -265,7 +270,7 @@ impl Kernels {
     ///
     /// # Errors
     /// If something failed on the GPU.
-    pub fn digest(&self, stream: &Stream, address: u64, size_bytes: usize) -> Result<u64, Trouble> {
+    pub fn digest(&self, stream: &Stream, address: u64, size_bytes: usize) -> Result<u64, LibraryError> {
         stream.write(self.sum.address(), &[0u64])?;
         let params = [address, (size_bytes / 8) as u64, self.sum.address()];
         stream.launch(&self.digest, self.shape(), &params)?;
@@ -276,7 +281,14 @@ impl Kernels {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn units(&self, stream: &Stream, to: u64, kind: Unit, steps: u32, seed: u64) -> Result<(), Trouble> {
+    pub fn units(
+        &self,
+        stream: &Stream,
+        to: u64,
+        kind: Unit,
+        steps: u32,
+        seed: u64,
+    ) -> Result<(), LibraryError> {
         stream.launch(&self.units, self.shape(), &[to, u64::from(steps), kind as u64, seed])
     }
 
@@ -291,7 +303,7 @@ impl Kernels {
         kind: Tensor,
         steps: u32,
         seed: u64,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, LibraryError> {
         let Some(function) = &self.tensor else { return Ok(false) };
         stream.launch(function, self.shape(), &[to, u64::from(steps), kind as u64, seed])?;
         Ok(true)

@@ -3,7 +3,7 @@
 //! It decides who is wrong where two GPUs disagree, and replaces a GPU in tests.
 
 use crate::sys::RedOp;
-use crate::values::{Class, Plan};
+use crate::values::{ValueClass, ValuePlan};
 
 /// MurmurHash3's finaliser.
 pub fn mix(mut x: u32) -> u32 {
@@ -42,7 +42,7 @@ pub fn pattern(kind: u64, seed: u64, invert: u64, unit: u64) -> [u64; 2] {
 }
 
 /// The integer behind a rank's own value at one element, before its factor. Only for plans with a span.
-pub fn whole(plan: &Plan, rank: u64, index: u64) -> i64 {
+pub fn whole(plan: &ValuePlan, rank: u64, index: u64) -> i64 {
     let (low, high) = (index as u32, (index >> 32) as u32);
     let place = (low ^ plan.seed as u32).wrapping_add(high.wrapping_mul(0x85EB_CA6B));
     let hash = mix(place.wrapping_add((rank as u32).wrapping_mul(0x9E37_79B1)));
@@ -50,7 +50,7 @@ pub fn whole(plan: &Plan, rank: u64, index: u64) -> i64 {
 }
 
 /// The bits of the reduction over ranks `lo` to `hi - 1` at one element. `op` is none for a rank's own value.
-pub fn value(plan: &Plan, op: Option<RedOp>, (lo, hi): (u64, u64), factor: u64, index: u64) -> u64 {
+pub fn value(plan: &ValuePlan, op: Option<RedOp>, (lo, hi): (u64, u64), factor: u64, index: u64) -> u64 {
     let (low, high) = (index as u32, (index >> 32) as u32);
     let place = (low ^ plan.seed as u32).wrapping_add(high.wrapping_mul(0x85EB_CA6B));
     let chosen =
@@ -64,7 +64,7 @@ pub fn value(plan: &Plan, op: Option<RedOp>, (lo, hi): (u64, u64), factor: u64, 
             let mut other = (hash ^ 0x5BD1_E995).wrapping_mul(0x85EB_CA6B);
             other ^= other >> 15;
             let bits = (u64::from(hash) | u64::from(other) << 32) << width;
-            if plan.class == Class::Unsigned { (bits >> width) as i64 } else { bits as i64 >> width }
+            if plan.class == ValueClass::Unsigned { (bits >> width) as i64 } else { bits as i64 >> width }
         } else {
             let value = whole(plan, rank, index).wrapping_mul(factor as i64);
             match (is_product, value, rank as u32 == chosen) {
@@ -79,7 +79,7 @@ pub fn value(plan: &Plan, op: Option<RedOp>, (lo, hi): (u64, u64), factor: u64, 
         }
         let is_first = rank == lo;
         let order = |a: i64, b: i64| {
-            if plan.class == Class::Unsigned { (a as u64).cmp(&(b as u64)) } else { a.cmp(&b) }
+            if plan.class == ValueClass::Unsigned { (a as u64).cmp(&(b as u64)) } else { a.cmp(&b) }
         };
         total = match op {
             Some(RedOp::Prod) => total.wrapping_mul(value),
@@ -90,10 +90,12 @@ pub fn value(plan: &Plan, op: Option<RedOp>, (lo, hi): (u64, u64), factor: u64, 
         };
     }
     match plan.class {
-        Class::Signed | Class::Unsigned => (total as u64) << width >> width,
-        Class::Single => u64::from((total as f32 * f32::from_bits(plan.scale as u32)).to_bits()),
-        Class::Double => (total as f64 * f64::from_bits(plan.scale)).to_bits(),
-        Class::Table => plan.table.get((total + plan.middle as i64) as usize).copied().map_or(0, u64::from),
+        ValueClass::Signed | ValueClass::Unsigned => (total as u64) << width >> width,
+        ValueClass::Single => u64::from((total as f32 * f32::from_bits(plan.scale as u32)).to_bits()),
+        ValueClass::Double => (total as f64 * f64::from_bits(plan.scale)).to_bits(),
+        ValueClass::Table => {
+            plan.table.get((total + plan.middle as i64) as usize).copied().map_or(0, u64::from)
+        }
     }
 }
 
@@ -307,7 +309,7 @@ mod tests {
         for n in [2u64, 3, 4, 8] {
             for op in [RedOp::Sum, RedOp::Prod, RedOp::Max, RedOp::Min, RedOp::PreMulSum] {
                 for seed in 0..20 {
-                    let plan = Plan::reduce(DataType::F32, op, n as usize, seed).unwrap();
+                    let plan = ValuePlan::reduce(DataType::F32, op, n as usize, seed).unwrap();
                     for index in 0..50 {
                         let own = |rank| {
                             let single = if op == RedOp::Prod { Some(op) } else { None };
@@ -339,7 +341,7 @@ mod tests {
         for (dtype, op) in
             [(DataType::U8, RedOp::Max), (DataType::I8, RedOp::Min), (DataType::I8, RedOp::Sum)]
         {
-            let plan = Plan::reduce(dtype, op, 3, 1).unwrap();
+            let plan = ValuePlan::reduce(dtype, op, 3, 1).unwrap();
             for index in 0..100 {
                 let own = |rank| value(&plan, None, (rank, rank + 1), 1, index) as u8;
                 let all = [own(0), own(1), own(2)];

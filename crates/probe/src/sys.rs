@@ -12,9 +12,11 @@ mod library;
 mod nccl;
 
 pub use cublas::{Blas, BlasHandle, Product};
-pub use cuda::{Attribute, Buffer, Device, Driver, Event, Function, Graph, Launch, Module, Pinned, Stream};
-pub use library::Trouble;
-pub use nccl::{Comm, DataType, Nccl, RedOp, UniqueId, Wish};
+pub use cuda::{
+    Attribute, Buffer, CudaEvent, Device, Driver, Function, Graph, Launch, Module, Pinned, Stream,
+};
+pub use library::LibraryError;
+pub use nccl::{CommHandle, DataType, Nccl, RedOp, UniqueId, Wish};
 
 /// Sets a variable of this process. NCCL and cuBLAS read theirs from the environment when they are first called.
 ///

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::sys::{Comm, Nccl, Stream, Trouble, UniqueId, Wish};
+use crate::sys::{CommHandle, LibraryError, Nccl, Stream, UniqueId, Wish};
 use crate::world::Wire;
 
 /// How often a wait checks whether another participant failed.
@@ -14,7 +14,7 @@ const SPINS: u32 = 2_000;
 
 /// What one thread knows of all.
 #[derive(Clone, Copy)]
-pub struct Member<'a> {
+pub struct TeamMember<'a> {
     /// Rank in the whole run.
     pub rank: usize,
     /// Ranks of the whole run.
@@ -29,14 +29,14 @@ struct Meeting {
     n_local: usize,
     /// Rank of the first thread of this process.
     first: usize,
-    state: Mutex<State>,
+    state: Mutex<MeetingState>,
     changed: Condvar,
     is_broken: AtomicBool,
     arrived: AtomicUsize,
     released: AtomicUsize,
 }
 
-struct State {
+struct MeetingState {
     wire: Wire,
     given: Vec<Option<Vec<u8>>>,
     /// What the last round brought, until all have taken it.
@@ -64,26 +64,26 @@ pub fn run<T: Send>(
     wire: Wire,
     (first, n_ranks): (usize, usize),
     devices: &[usize],
-    work: impl Fn(Member<'_>) -> Result<T, Trouble> + Sync,
-) -> Result<Vec<T>, Trouble> {
+    work: impl Fn(TeamMember<'_>) -> Result<T, LibraryError> + Sync,
+) -> Result<Vec<T>, LibraryError> {
     let meeting = Meeting {
         n_local: devices.len(),
         first,
-        state: Mutex::new(State { wire, given: vec![None; devices.len()], brought: None, n_taken: 0 }),
+        state: Mutex::new(MeetingState { wire, given: vec![None; devices.len()], brought: None, n_taken: 0 }),
         changed: Condvar::new(),
         is_broken: AtomicBool::new(false),
         arrived: AtomicUsize::new(0),
         released: AtomicUsize::new(0),
     };
     let (meeting, work) = (&meeting, &work);
-    let ended: Vec<Result<T, Trouble>> = std::thread::scope(|scope| {
+    let ended: Vec<Result<T, LibraryError>> = std::thread::scope(|scope| {
         let threads: Vec<_> = devices
             .iter()
             .enumerate()
             .map(|(n, device)| {
                 scope.spawn(move || {
                     let mut watch = Watch(meeting, false);
-                    let done = work(Member { rank: first + n, n_ranks, device: *device, meeting });
+                    let done = work(TeamMember { rank: first + n, n_ranks, device: *device, meeting });
                     watch.1 = done.is_ok();
                     done
                 })
@@ -92,7 +92,7 @@ pub fn run<T: Send>(
         let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined
             .map(|one| {
-                one.unwrap_or_else(|_| Err(Trouble::World("a thread of ringleader panicked".to_owned())))
+                one.unwrap_or_else(|_| Err(LibraryError::World("a thread of ringleader panicked".to_owned())))
             })
             .collect()
     });
@@ -101,27 +101,27 @@ pub fn run<T: Send>(
     for one in ended {
         match one {
             Ok(value) => all.push(value),
-            Err(Trouble::Aborted) => aborted = Some(Trouble::Aborted),
+            Err(LibraryError::Aborted) => aborted = Some(LibraryError::Aborted),
             Err(error) => return Err(error),
         }
     }
     aborted.map_or(Ok(all), Err)
 }
 
-impl Member<'_> {
+impl TeamMember<'_> {
     /// Gives what this rank has, and gets what each has, by rank. Every rank must call it equally often.
     ///
     /// # Errors
     /// If another rank failed.
-    pub fn exchange(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, Trouble> {
+    pub fn exchange(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, LibraryError> {
         self.meeting.exchange(self.rank, own)
     }
 
-    /// As [`Member::exchange`], of numbers.
+    /// As [`TeamMember::exchange`], of numbers.
     ///
     /// # Errors
     /// If another rank failed, or gave another count of numbers.
-    pub fn exchange_numbers(&self, own: &[f64]) -> Result<Vec<Vec<f64>>, Trouble> {
+    pub fn exchange_numbers(&self, own: &[f64]) -> Result<Vec<Vec<f64>>, LibraryError> {
         let bytes = own.iter().flat_map(|number| number.to_le_bytes()).collect();
         let all = self.exchange(bytes)?;
         Ok(all
@@ -132,11 +132,11 @@ impl Member<'_> {
             .collect())
     }
 
-    /// As [`Member::exchange`], of whole numbers.
+    /// As [`TeamMember::exchange`], of whole numbers.
     ///
     /// # Errors
     /// If another rank failed.
-    pub fn exchange_words(&self, own: &[u64]) -> Result<Vec<Vec<u64>>, Trouble> {
+    pub fn exchange_words(&self, own: &[u64]) -> Result<Vec<Vec<u64>>, LibraryError> {
         let bytes = own.iter().flat_map(|number| number.to_le_bytes()).collect();
         let all = self.exchange(bytes)?;
         Ok(all
@@ -151,7 +151,7 @@ impl Member<'_> {
     ///
     /// # Errors
     /// If another rank failed.
-    pub fn line_up(&self) -> Result<(), Trouble> {
+    pub fn line_up(&self) -> Result<(), LibraryError> {
         if self.meeting.n_local < self.n_ranks {
             self.exchange(Vec::new())?;
         }
@@ -162,23 +162,28 @@ impl Member<'_> {
     ///
     /// # Errors
     /// If NCCL cannot connect them, or another rank failed.
-    pub fn communicator(&self, nccl: Nccl, wish: Wish) -> Result<Comm, Trouble> {
+    pub fn communicator(&self, nccl: Nccl, wish: Wish) -> Result<CommHandle, LibraryError> {
         let everyone: Vec<usize> = (0..self.n_ranks).collect();
         let comm = self.group(nccl, &[everyone], wish)?;
-        comm.ok_or_else(|| Trouble::World("this rank is in no group".to_owned()))
+        comm.ok_or_else(|| LibraryError::World("this rank is in no group".to_owned()))
     }
 
     /// Becomes a rank of the group of ranks that it is in, if any. All ranks call it with the same groups.
     ///
     /// # Errors
     /// If NCCL cannot connect them, or another rank failed.
-    pub fn group(&self, nccl: Nccl, groups: &[Vec<usize>], wish: Wish) -> Result<Option<Comm>, Trouble> {
+    pub fn group(
+        &self,
+        nccl: Nccl,
+        groups: &[Vec<usize>],
+        wish: Wish,
+    ) -> Result<Option<CommHandle>, LibraryError> {
         let leads = groups.iter().any(|group| group.first() == Some(&self.rank));
         let own = if leads { nccl.unique_id()?.bytes() } else { Vec::new() };
         let ids = self.exchange(own)?;
         let Some(group) = groups.iter().find(|group| group.contains(&self.rank)) else { return Ok(None) };
         let id = group.first().and_then(|lead| ids.get(*lead)).and_then(|bytes| UniqueId::from_bytes(bytes));
-        let id = id.ok_or_else(|| Trouble::World("the first rank of a group gave no id".to_owned()))?;
+        let id = id.ok_or_else(|| LibraryError::World("the first rank of a group gave no id".to_owned()))?;
         let rank = group.iter().position(|rank| *rank == self.rank).unwrap_or_default();
         nccl.init(group.len(), id, rank, wish).map(Some)
     }
@@ -193,7 +198,7 @@ impl Member<'_> {
     ///
     /// # Errors
     /// What NCCL or the GPU says, or that the deadline passed.
-    pub fn wait(&self, stream: &Stream, comm: &mut Comm, within: Duration) -> Result<(), Trouble> {
+    pub fn wait(&self, stream: &Stream, comm: &mut CommHandle, within: Duration) -> Result<(), LibraryError> {
         let start = Instant::now();
         let mut turns = 0u32;
         loop {
@@ -206,9 +211,9 @@ impl Member<'_> {
                 let trouble = if state.is_err() {
                     state
                 } else if self.is_broken() {
-                    Err(Trouble::Aborted)
+                    Err(LibraryError::Aborted)
                 } else if start.elapsed() > within {
-                    Err(Trouble::Timeout { what: "a collective".to_owned(), seconds: within.as_secs() })
+                    Err(LibraryError::Timeout { what: "a collective".to_owned(), seconds: within.as_secs() })
                 } else {
                     std::thread::yield_now();
                     continue;
@@ -222,16 +227,16 @@ impl Member<'_> {
 }
 
 impl Meeting {
-    fn exchange(&self, rank: usize, own: Vec<u8>) -> Result<Vec<Vec<u8>>, Trouble> {
+    fn exchange(&self, rank: usize, own: Vec<u8>) -> Result<Vec<Vec<u8>>, LibraryError> {
         let broken = || self.is_broken.load(Ordering::SeqCst);
-        let lock = || self.state.lock().map_err(|_| Trouble::Aborted);
+        let lock = || self.state.lock().map_err(|_| LibraryError::Aborted);
         let mut state = lock()?;
         // The last round is over when all have taken what it brought.
         while state.brought.is_some() {
             if broken() {
-                return Err(Trouble::Aborted);
+                return Err(LibraryError::Aborted);
             }
-            state = self.changed.wait_timeout(state, LOOK).map_err(|_| Trouble::Aborted)?.0;
+            state = self.changed.wait_timeout(state, LOOK).map_err(|_| LibraryError::Aborted)?.0;
         }
         if let Some(slot) = state.given.get_mut(rank - self.first) {
             *slot = Some(own);
@@ -268,13 +273,13 @@ impl Meeting {
                 return Ok(out);
             }
             if broken() {
-                return Err(Trouble::Aborted);
+                return Err(LibraryError::Aborted);
             }
-            state = self.changed.wait_timeout(state, LOOK).map_err(|_| Trouble::Aborted)?.0;
+            state = self.changed.wait_timeout(state, LOOK).map_err(|_| LibraryError::Aborted)?.0;
         }
     }
 
-    fn line_up(&self) -> Result<(), Trouble> {
+    fn line_up(&self) -> Result<(), LibraryError> {
         let round = self.released.load(Ordering::SeqCst);
         if self.arrived.fetch_add(1, Ordering::SeqCst) + 1 == self.n_local {
             self.arrived.store(0, Ordering::SeqCst);
@@ -286,7 +291,7 @@ impl Meeting {
             turns = turns.wrapping_add(1);
             if turns.is_multiple_of(SPINS) {
                 if self.is_broken.load(Ordering::SeqCst) {
-                    return Err(Trouble::Aborted);
+                    return Err(LibraryError::Aborted);
                 }
                 std::thread::yield_now();
             }
@@ -320,11 +325,11 @@ mod tests {
         let ended: Result<Vec<()>, _> = run(Wire::Alone, (0, 3), &[0, 1, 2], |member| {
             member.exchange(vec![1])?;
             if member.rank == 1 {
-                return Err(Trouble::World("mine".to_owned()));
+                return Err(LibraryError::World("mine".to_owned()));
             }
             member.exchange(vec![2]).map(drop)
         });
-        assert_eq!(ended, Err(Trouble::World("mine".to_owned())));
+        assert_eq!(ended, Err(LibraryError::World("mine".to_owned())));
         let ended: Result<Vec<()>, _> = run(Wire::Alone, (0, 2), &[0, 1], |member| {
             assert!(member.rank == 0, "planted");
             member.line_up()

@@ -9,7 +9,7 @@ use crate::sys::{DataType, RedOp};
 /// How a value is coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub enum Class {
+pub enum ValueClass {
     /// Signed integer.
     Signed = 0,
     /// Unsigned integer, or bits that are only copied.
@@ -24,11 +24,11 @@ pub enum Class {
 
 /// Everything that the values of one measurement depend on, except the rank and the place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct ValuePlan {
     /// Bytes of an element, as a power of two.
     pub shift: u32,
     /// How a value is coded.
-    pub class: Class,
+    pub class: ValueClass,
     /// The reduction. Copies have none.
     pub op: Option<RedOp>,
     /// Ranks that are reduced.
@@ -48,17 +48,17 @@ pub struct Plan {
 }
 
 /// A float format of at most 16 bits.
-struct Format {
+struct FloatFormat {
     exponent_bits: u32,
     mantissa_bits: u32,
     /// All-ones exponents are numbers, too (E4M3).
     is_full: bool,
 }
 
-const F16: Format = Format { exponent_bits: 5, mantissa_bits: 10, is_full: false };
-const BF16: Format = Format { exponent_bits: 8, mantissa_bits: 7, is_full: false };
-const E4M3: Format = Format { exponent_bits: 4, mantissa_bits: 3, is_full: true };
-const E5M2: Format = Format { exponent_bits: 5, mantissa_bits: 2, is_full: false };
+const F16: FloatFormat = FloatFormat { exponent_bits: 5, mantissa_bits: 10, is_full: false };
+const BF16: FloatFormat = FloatFormat { exponent_bits: 8, mantissa_bits: 7, is_full: false };
+const E4M3: FloatFormat = FloatFormat { exponent_bits: 4, mantissa_bits: 3, is_full: true };
+const E5M2: FloatFormat = FloatFormat { exponent_bits: 5, mantissa_bits: 2, is_full: false };
 
 impl DataType {
     /// All, by number.
@@ -119,17 +119,17 @@ impl DataType {
         }
     }
 
-    fn class(self) -> Class {
+    fn class(self) -> ValueClass {
         match self {
-            Self::I8 | Self::I32 | Self::I64 => Class::Signed,
-            Self::U8 | Self::U32 | Self::U64 => Class::Unsigned,
-            Self::F32 => Class::Single,
-            Self::F64 => Class::Double,
-            Self::F16 | Self::Bf16 | Self::F8E4m3 | Self::F8E5m2 => Class::Table,
+            Self::I8 | Self::I32 | Self::I64 => ValueClass::Signed,
+            Self::U8 | Self::U32 | Self::U64 => ValueClass::Unsigned,
+            Self::F32 => ValueClass::Single,
+            Self::F64 => ValueClass::Double,
+            Self::F16 | Self::Bf16 | Self::F8E4m3 | Self::F8E5m2 => ValueClass::Table,
         }
     }
 
-    fn format(self) -> Option<&'static Format> {
+    fn format(self) -> Option<&'static FloatFormat> {
         Some(match self {
             Self::F16 => &F16,
             Self::Bf16 => &BF16,
@@ -199,20 +199,20 @@ impl RedOp {
 pub fn scalar(dtype: DataType, rank: usize) -> [u8; 8] {
     let value = 1 + (rank as i64 & 1);
     let bits = match dtype.class() {
-        Class::Signed | Class::Unsigned => value as u64,
-        Class::Single => u64::from((value as f32).to_bits()),
-        Class::Double => (value as f64).to_bits(),
-        Class::Table => dtype.format().and_then(|format| encode(format, value, 0)).map_or(0, u64::from),
+        ValueClass::Signed | ValueClass::Unsigned => value as u64,
+        ValueClass::Single => u64::from((value as f32).to_bits()),
+        ValueClass::Double => (value as f64).to_bits(),
+        ValueClass::Table => dtype.format().and_then(|format| encode(format, value, 0)).map_or(0, u64::from),
     };
     bits.to_le_bytes()
 }
 
-impl Plan {
+impl ValuePlan {
     /// Values that are only copied: any bits.
     pub fn copy(dtype: DataType, seed: u64) -> Self {
         Self {
             shift: dtype.shift(),
-            class: Class::Unsigned,
+            class: ValueClass::Unsigned,
             op: None,
             n_ranks: 1,
             seed,
@@ -228,7 +228,7 @@ impl Plan {
     /// for its mantissa, or a mean over a number of ranks that is no power of two.
     pub fn reduce(dtype: DataType, op: RedOp, n_ranks: usize, seed: u64) -> Option<Self> {
         let (class, n, exact) = (dtype.class(), n_ranks as u64, dtype.exact());
-        let is_float = !matches!(class, Class::Signed | Class::Unsigned);
+        let is_float = !matches!(class, ValueClass::Signed | ValueClass::Unsigned);
         let mut plan = Self { class, op: Some(op), n_ranks: n, ..Self::copy(dtype, seed) };
         let largest = match op {
             // Their arithmetic wraps.
@@ -245,20 +245,20 @@ impl Plan {
         // Small numbers of a type are few; more would only make the table longer.
         let largest = largest.min((1 << 30) - 1);
         (plan.span, plan.low) =
-            if class == Class::Unsigned { (largest + 1, 0) } else { (2 * largest + 1, largest) };
+            if class == ValueClass::Unsigned { (largest + 1, 0) } else { (2 * largest + 1, largest) };
         let (least, most) = if op == RedOp::Prod { (0, 0) } else { dtype.exponents() };
         let exponent = least + (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as i32 % (most - least + 1);
         match class {
-            Class::Single => plan.scale = u64::from(2f32.powi(exponent).to_bits()),
-            Class::Double => plan.scale = 2f64.powi(exponent).to_bits(),
-            Class::Table => {
+            ValueClass::Single => plan.scale = u64::from(2f32.powi(exponent).to_bits()),
+            ValueClass::Double => plan.scale = 2f64.powi(exponent).to_bits(),
+            ValueClass::Table => {
                 let format = dtype.format()?;
                 let middle = exact as i64;
                 plan.table =
                     (-middle..=middle).map(|value| encode(format, value, exponent)).collect::<Option<_>>()?;
                 plan.middle = exact;
             }
-            Class::Signed | Class::Unsigned => {}
+            ValueClass::Signed | ValueClass::Unsigned => {}
         }
         Some(plan)
     }
@@ -269,7 +269,7 @@ impl Plan {
         let largest = largest.min(dtype.exact());
         (plan.span, plan.low) = (2 * largest + 1, largest);
         plan.scale = match plan.class {
-            Class::Single => u64::from(1f32.to_bits()),
+            ValueClass::Single => u64::from(1f32.to_bits()),
             _ => 1f64.to_bits(),
         };
         if let Some(format) = dtype.format() {
@@ -287,7 +287,7 @@ impl Plan {
 }
 
 /// The code of `value` times 2^`exponent`; `None` if the format does not hold it exactly.
-fn encode(format: &Format, value: i64, exponent: i32) -> Option<u16> {
+fn encode(format: &FloatFormat, value: i64, exponent: i32) -> Option<u16> {
     let sign = u16::from(value < 0) << (format.exponent_bits + format.mantissa_bits);
     let magnitude = value.unsigned_abs();
     if magnitude == 0 {
@@ -349,7 +349,7 @@ mod tests {
         for dtype in DataType::ALL {
             for op in RedOp::ALL {
                 for n in [1, 2, 3, 4, 8, 16, 72] {
-                    let Some(plan) = Plan::reduce(dtype, op, n, 7) else { continue };
+                    let Some(plan) = ValuePlan::reduce(dtype, op, n, 7) else { continue };
                     if plan.span == 0 {
                         continue;
                     }
@@ -363,8 +363,8 @@ mod tests {
                 }
             }
         }
-        assert!(Plan::reduce(DataType::F32, RedOp::Avg, 3, 0).is_none());
-        assert!(Plan::reduce(DataType::F8E5m2, RedOp::Sum, 16, 0).is_none());
-        assert!(Plan::reduce(DataType::F32, RedOp::Sum, 10_000, 0).is_some());
+        assert!(ValuePlan::reduce(DataType::F32, RedOp::Avg, 3, 0).is_none());
+        assert!(ValuePlan::reduce(DataType::F8E5m2, RedOp::Sum, 16, 0).is_none());
+        assert!(ValuePlan::reduce(DataType::F32, RedOp::Sum, 10_000, 0).is_some());
     }
 }

@@ -20,9 +20,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::inject::{Fault, Random};
-use self::place::Place;
+use self::place::FaultSite;
 use crate::facts::{Errors, Gpu, Meter, Sampler};
-use crate::sys::{Blas, Driver, Nccl, Trouble};
+use crate::sys::{Blas, Driver, LibraryError, Nccl};
 use crate::team;
 use crate::world::Wire;
 
@@ -62,7 +62,7 @@ impl Check {
 
 /// What is to be checked.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct VerifyPlan {
     /// How long. Every check runs once even if that takes longer, unless it is stopped.
     pub duration: Duration,
     /// Which checks.
@@ -120,7 +120,7 @@ pub struct Coverage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Where it is.
-    pub place: Place,
+    pub place: FaultSite,
     /// Id of the cause.
     pub cause: String,
     /// Checks that saw it.
@@ -208,7 +208,7 @@ pub fn clean_environment() {
 ///
 /// # Errors
 /// If the driver fails.
-pub fn look(tools: &Tools) -> Result<(Vec<Gpu>, Vec<String>), Trouble> {
+pub fn look(tools: &Tools) -> Result<(Vec<Gpu>, Vec<String>), LibraryError> {
     let meter = Meter::new();
     let mut gpus = Vec::new();
     let mut in_use = Vec::new();
@@ -246,12 +246,12 @@ fn ways(nccl: Nccl, gpus: &[Gpu]) -> Vec<(&'static str, &'static str)> {
 ///
 /// # Errors
 /// If a GPU or a library fails outright.
-pub fn run(tools: &Tools, plan: &Plan, watcher: &Watcher<'_>) -> Result<Report, Trouble> {
+pub fn run(tools: &Tools, plan: &VerifyPlan, watcher: &Watcher<'_>) -> Result<Report, LibraryError> {
     let start = Instant::now();
     let (mut gpus, _) = look(tools)?;
     let meter = Meter::new();
     let before: Vec<Errors> = gpus.iter().map(|gpu| meter.errors(&gpu.bus)).collect();
-    let mut results = worker::Outcome::default();
+    let mut results = worker::WorkerResult::default();
     let deadline = start + plan.duration;
     let does_collectives =
         plan.checks.contains(&Check::Collectives) && tools.nccl.is_some() && tools.devices.len() > 1;
@@ -282,7 +282,7 @@ pub fn run(tools: &Tools, plan: &Plan, watcher: &Watcher<'_>) -> Result<Report, 
         match rank::forced(tools, plan, watcher, &gpus, &way) {
             Ok(one) => results.merge(one),
             // From 2.24 on NCCL refuses what it cannot do.
-            Err(Trouble::Nccl { code: 3 | 5, .. }) => {
+            Err(LibraryError::Nccl { code: 3 | 5, .. }) => {
                 results.notes.push(format!("{way}: this NCCL does not support it here"));
             }
             Err(error) => {
@@ -332,7 +332,7 @@ pub struct Proof {
     /// The fault.
     pub fault: Fault,
     /// Places that were found.
-    pub found: Vec<Place>,
+    pub found: Vec<FaultSite>,
     /// Checks that saw it.
     pub checks: Vec<Check>,
     /// Bits that were flipped.
@@ -348,12 +348,12 @@ pub struct Proof {
 /// If a GPU or a library fails outright.
 pub fn prove(
     tools: &Tools,
-    plan: &Plan,
+    plan: &VerifyPlan,
     n: usize,
     watcher: &Watcher<'_>,
-) -> Result<(Vec<Proof>, usize), Trouble> {
+) -> Result<(Vec<Proof>, usize), LibraryError> {
     let (gpus, _) = look(tools)?;
-    let plan = Plan { is_brief: true, ..plan.clone() };
+    let plan = VerifyPlan { is_brief: true, ..plan.clone() };
     let results = team::run(Wire::Alone, (0, tools.devices.len()), &tools.devices, |member| {
         rank::prove(&member, tools, &plan, &gpus, n, watcher)
     })?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_model::hostlist;
 
-use crate::sys::Trouble;
+use crate::sys::LibraryError;
 
 /// The first bytes on a connection, so that a stranger is not taken for a rank.
 const GREETING: &[u8; 20] = b"ringleader-probe v1\n";
@@ -23,7 +23,7 @@ const MAX_MESSAGE: u64 = 64 << 20;
 
 /// What a launcher says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RankAssignment {
     /// Number of this process.
     pub rank: usize,
     /// Processes.
@@ -36,7 +36,7 @@ pub struct Place {
     pub launcher: &'static str,
 }
 
-impl Place {
+impl RankAssignment {
     /// Reads the environment through `get`. `None`: no launcher, this process is alone.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Place {
     pub fn from_environment(
         get: impl Fn(&str) -> Option<String>,
         master: Option<&str>,
-    ) -> Result<Option<Self>, Trouble> {
+    ) -> Result<Option<Self>, LibraryError> {
         let number = |name: &str| get(name).and_then(|value| value.trim().parse::<usize>().ok());
         let found = [
             ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
@@ -62,7 +62,7 @@ impl Place {
             return Ok(None);
         }
         if rank >= n_ranks {
-            return Err(Trouble::World(format!("{launcher} gives rank {rank} of {n_ranks}")));
+            return Err(LibraryError::World(format!("{launcher} gives rank {rank} of {n_ranks}")));
         }
         let is_local = number("OMPI_COMM_WORLD_LOCAL_SIZE").or_else(|| number("MPI_LOCALNRANKS"))
             == Some(n_ranks)
@@ -87,7 +87,7 @@ impl Place {
             (None, Some(host)) if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
             (None, Some(host)) => format!("{host}:{port}"),
             (None, None) => {
-                return Err(Trouble::World(format!(
+                return Err(LibraryError::World(format!(
                     "{launcher} started {n_ranks} ranks, but nothing says where they meet; name rank 0's host: --master HOST"
                 )));
             }
@@ -113,10 +113,10 @@ impl Wire {
     ///
     /// # Errors
     /// If they are not all there by the deadline.
-    pub fn meet(place: &Place, within: Duration) -> Result<Self, Trouble> {
+    pub fn meet(place: &RankAssignment, within: Duration) -> Result<Self, LibraryError> {
         let deadline = Instant::now() + within;
         let failed = |what: &str, error: &dyn std::fmt::Display| {
-            Trouble::World(format!("{what} {}: {error}", place.master))
+            LibraryError::World(format!("{what} {}: {error}", place.master))
         };
         if place.rank == 0 {
             let port = place.master.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(PORT);
@@ -154,8 +154,8 @@ impl Wire {
         }
     }
 
-    fn accept(listener: &TcpListener, n_ranks: usize, deadline: Instant) -> Result<Self, Trouble> {
-        let io = |error: std::io::Error| Trouble::World(format!("accept the other ranks: {error}"));
+    fn accept(listener: &TcpListener, n_ranks: usize, deadline: Instant) -> Result<Self, LibraryError> {
+        let io = |error: std::io::Error| LibraryError::World(format!("accept the other ranks: {error}"));
         listener.set_nonblocking(true).map_err(io)?;
         let mut spokes: Vec<Option<TcpStream>> = (1..n_ranks).map(|_| None).collect();
         while spokes.iter().any(Option::is_none) {
@@ -176,7 +176,7 @@ impl Wire {
                     let (rank, size) = (word(20), word(28));
                     if size != n_ranks {
                         let why = format!("rank {rank} has world size {size}, rank 0 has {n_ranks}");
-                        return Err(Trouble::World(why));
+                        return Err(LibraryError::World(why));
                     }
                     let _ = stream.set_nodelay(true);
                     let _ = stream.set_read_timeout(None);
@@ -190,7 +190,10 @@ impl Wire {
                             .filter(|rank| spokes[rank - 1].is_none())
                             .map(|rank| rank.to_string())
                             .collect();
-                        return Err(Trouble::World(format!("ranks {} did not connect", missing.join(", "))));
+                        return Err(LibraryError::World(format!(
+                            "ranks {} did not connect",
+                            missing.join(", ")
+                        )));
                     }
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -204,8 +207,9 @@ impl Wire {
     ///
     /// # Errors
     /// If another process is gone.
-    pub fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, Trouble> {
-        let gone = |error: std::io::Error| Trouble::World(format!("exchange with the other ranks: {error}"));
+    pub fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, LibraryError> {
+        let gone =
+            |error: std::io::Error| LibraryError::World(format!("exchange with the other ranks: {error}"));
         match self {
             Self::Alone => Ok(vec![own.to_vec()]),
             Self::Hub(spokes) => {
@@ -264,9 +268,9 @@ fn receive(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn place(of: &[(&str, &str)], master: Option<&str>) -> Result<Option<Place>, Trouble> {
+    fn place(of: &[(&str, &str)], master: Option<&str>) -> Result<Option<RankAssignment>, LibraryError> {
         let get = |name: &str| of.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
-        Place::from_environment(get, master)
+        RankAssignment::from_environment(get, master)
     }
 
     #[test]
@@ -310,7 +314,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let within = Duration::from_secs(20);
-        let place = |rank| Place {
+        let place = |rank| RankAssignment {
             rank,
             n_ranks: 3,
             local_rank: rank,

@@ -13,7 +13,7 @@ use ringleader_probe::bench::{self, Crew, readback, sizes};
 use ringleader_probe::collective::Collective;
 use ringleader_probe::sys::{DataType, Driver, Nccl, RedOp};
 use ringleader_probe::verify::inject::Fault;
-use ringleader_probe::verify::place::Place;
+use ringleader_probe::verify::place::FaultSite;
 use ringleader_probe::verify::{self, Check, Tools, Watcher};
 use ringleader_probe::world::Wire;
 
@@ -40,8 +40,8 @@ fn tools(n: usize) -> Tools {
     }
 }
 
-fn plan() -> verify::Plan {
-    verify::Plan {
+fn plan() -> verify::VerifyPlan {
+    verify::VerifyPlan {
         duration: Duration::from_secs(1),
         checks: Check::ALL.to_vec(),
         margin_bytes: 60 << 20,
@@ -52,13 +52,13 @@ fn plan() -> verify::Plan {
     }
 }
 
-fn check(n: usize, plan: &verify::Plan) -> verify::Report {
+fn check(n: usize, plan: &verify::VerifyPlan) -> verify::Report {
     let stop = AtomicBool::new(false);
     verify::run(&tools(n), plan, &Watcher { progress: &|_, _| (), stop: &stop }).unwrap()
 }
 
 fn measure(n: usize, n_graphs: usize) -> bench::Report {
-    let plan = bench::Plan {
+    let plan = bench::BenchPlan {
         collectives: Collective::ALL.to_vec(),
         sizes: sizes(256, 4096, 4, None),
         dtype: DataType::F32,
@@ -130,8 +130,8 @@ fn each_planted_fault_is_found_where_it_is() {
         Fault::Link(0, 3),
         Fault::Link(3, 0),
     ] {
-        let report = check(4, &verify::Plan { inject: Some(fault), ..plan() });
-        let places: Vec<Place> = report.findings.iter().map(|finding| finding.place.clone()).collect();
+        let report = check(4, &verify::VerifyPlan { inject: Some(fault), ..plan() });
+        let places: Vec<FaultSite> = report.findings.iter().map(|finding| finding.place.clone()).collect();
         assert_eq!(places, [fault.place()], "{fault:?}");
         assert!(report.findings[0].signs.iter().all(|sign| sign.count > 0 && !sign.text.is_empty()));
     }
@@ -187,10 +187,10 @@ fn with_a_fault_of_the_hardware() {
     let rank: usize = rank.parse().unwrap();
     let n = if kind == "recv" { 2 } else { 4 };
     let report = check(n, &plan());
-    let places: Vec<Place> = report.findings.iter().map(|finding| finding.place.clone()).collect();
+    let places: Vec<FaultSite> = report.findings.iter().map(|finding| finding.place.clone()).collect();
     if kind == "channel" {
         // Copies between pairs are right: which of the ranks it is nothing shows, but which channel.
-        assert_eq!(places, [Place::OneOf((0..n).collect())]);
+        assert_eq!(places, [FaultSite::OneOf((0..n).collect())]);
         let signs = &report.findings[0].signs;
         assert!(
             signs.iter().all(|sign| sign.rank == 1 && sign.text.ends_with("with 6 wrong: channel 5")),
@@ -198,7 +198,7 @@ fn with_a_fault_of_the_hardware() {
         );
         return;
     }
-    let want = if kind == "recv" { Place::Link(1 - rank, rank) } else { Place::Gpu(rank) };
+    let want = if kind == "recv" { FaultSite::Link(1 - rank, rank) } else { FaultSite::Gpu(rank) };
     assert_eq!(places, [want], "{}", verify::table::render(&report));
     if kind == "recv" {
         let report = measure(2, 0);

@@ -117,7 +117,7 @@ pub struct RankRow {
     /// Share of one processor that it used between the readings.
     pub busy: Option<f64>,
     /// Innermost frame of the program's own code.
-    pub place: Option<Place>,
+    pub place: Option<Location>,
     /// What it does or waits for there.
     pub waits_for: Option<String>,
     /// The kind of what it does in a job that runs: `sleep`, `data-loader`, `compilation` … May grow.
@@ -224,12 +224,13 @@ pub struct Culprit {
     pub gpu: Option<String>,
     /// Innermost frame of the user's own code.
     #[serde(rename = "where")]
-    pub place: Option<Place>,
+    pub place: Option<Location>,
 }
 
 /// A place in code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Place {
+#[schemars(rename = "Place")]
+pub struct Location {
     /// File as the interpreter names it.
     pub file: String,
     /// Line, counted from 1; null if unknown.
@@ -481,7 +482,7 @@ impl From<&model::Verdict> for Verdict {
     }
 }
 
-impl From<&model::Frame> for Place {
+impl From<&model::Frame> for Location {
     fn from(place: &model::Frame) -> Self {
         Self {
             file: place.file.to_string(),
@@ -500,7 +501,7 @@ impl From<&model::RankLook> for RankRow {
             state: look.state.name().to_owned(),
             cpu_ms: look.cpu_ms,
             busy: look.busy.map(|share| (share * 1e3).round() / 1e3),
-            place: look.place.as_ref().map(Place::from),
+            place: look.place.as_ref().map(Location::from),
             waits_for: look.waits_for.clone(),
             activity: look.activity.map(str::to_owned),
             since: (look.has_moved == Some(false)).then(|| (look.apart_s * 10.0).round() / 10.0),
@@ -604,7 +605,7 @@ impl From<&model::Culprit> for Culprit {
             pid: culprit.pid.map(|pid| pid.0),
             local_rank: culprit.local_rank.map(|rank| rank.0),
             gpu: culprit.gpu.map(|gpu| gpu.to_string()),
-            place: culprit.place.as_ref().map(Place::from),
+            place: culprit.place.as_ref().map(Location::from),
         }
     }
 }

@@ -33,7 +33,7 @@ pub enum Detail {
 
 /// How the text report looks.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct TextStyle {
     /// Columns.
     pub width: usize,
     /// Whether to use colour.

@@ -1,6 +1,6 @@
 //! Rows of a terminal page: headings, items under a label, commands that can be copied, actions with what they cost.
 
-use crate::Look;
+use crate::TextStyle;
 use crate::json::{Action, Impact};
 use crate::quote::{columns, fold_command, plain, plain_lines, wrap};
 
@@ -25,12 +25,12 @@ pub struct Page {
     /// The text so far.
     pub out: String,
     /// Width, colour and amount.
-    pub look: Look,
+    pub look: TextStyle,
 }
 
 impl Page {
     /// An empty page.
-    pub fn new(look: Look) -> Self {
+    pub fn new(look: TextStyle) -> Self {
         Self { out: String::new(), look }
     }
 

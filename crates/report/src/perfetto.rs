@@ -12,11 +12,11 @@ use std::io::{self, Write};
 
 /// A track of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Track(u64);
+pub struct TrackId(u64);
 
 /// A value beside a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
+pub enum ArgumentValue<'a> {
     /// Text.
     Text(&'a str),
     /// A whole number.
@@ -37,11 +37,11 @@ pub struct Slice<'a> {
     /// End; not before `start_ns`. None: it has not ended, and the slice reaches to the end of the trace.
     pub end_ns: Option<i64>,
     /// More, shown when the slice is selected.
-    pub arguments: &'a [(&'a str, Value<'a>)],
+    pub arguments: &'a [(&'a str, ArgumentValue<'a>)],
 }
 
 /// A trace in the making.
-pub struct Writer<W> {
+pub struct TraceWriter<W> {
     out: W,
     names: [BTreeMap<Box<str>, u64>; 3],
     /// The names of the packet in the making that are new.
@@ -51,7 +51,7 @@ pub struct Writer<W> {
 
 /// Lists of interned names, with their field numbers in `InternedData`.
 #[derive(Clone, Copy)]
-enum Names {
+enum InternTable {
     Category = 0,
     Event = 1,
     Argument = 2,
@@ -66,7 +66,7 @@ const NEEDS_NAMES: u64 = 2;
 const REALTIME: u64 = 1;
 const BOOTTIME: u64 = 6;
 
-impl<W: Write> Writer<W> {
+impl<W: Write> TraceWriter<W> {
     /// Begins a trace. Its times are ns since 1970, by the clock of the writer of the evidence.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// A process: the top of a tree of tracks.
-    pub fn process(&mut self, pid: u32, name: &str) -> io::Result<Track> {
+    pub fn process(&mut self, pid: u32, name: &str) -> io::Result<TrackId> {
         let mut process = Message::default();
         process.number(1, u64::from(pid)).text(6, name);
         self.track(None, name, |descriptor| {
@@ -96,7 +96,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// A track below another, or at the top. `order` is its place among its siblings.
-    pub fn child(&mut self, parent: Option<Track>, name: &str, order: u32) -> io::Result<Track> {
+    pub fn child(&mut self, parent: Option<TrackId>, name: &str, order: u32) -> io::Result<TrackId> {
         self.track(parent, name, |descriptor| {
             // Children in the order of their rank.
             descriptor.number(11, 3).number(12, u64::from(order));
@@ -104,7 +104,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// A track of numbers over time. `unit` is shown with them.
-    pub fn counter(&mut self, parent: Option<Track>, name: &str, unit: &str) -> io::Result<Track> {
+    pub fn counter(&mut self, parent: Option<TrackId>, name: &str, unit: &str) -> io::Result<TrackId> {
         let mut counter = Message::default();
         counter.text(6, unit);
         self.track(parent, name, |descriptor| {
@@ -114,12 +114,12 @@ impl<W: Write> Writer<W> {
 
     fn track(
         &mut self,
-        parent: Option<Track>,
+        parent: Option<TrackId>,
         name: &str,
         rest: impl FnOnce(&mut Message),
-    ) -> io::Result<Track> {
+    ) -> io::Result<TrackId> {
         self.n_tracks += 1;
-        let track = Track(self.n_tracks);
+        let track = TrackId(self.n_tracks);
         let mut descriptor = Message::default();
         descriptor.number(1, track.0).text(2, name);
         if let Some(parent) = parent {
@@ -133,7 +133,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// A slice. Those of one track must nest.
-    pub fn slice(&mut self, track: Track, slice: &Slice<'_>) -> io::Result<()> {
+    pub fn slice(&mut self, track: TrackId, slice: &Slice<'_>) -> io::Result<()> {
         let mut event = self.event(1, track, slice.name, slice.category);
         self.arguments(&mut event, slice.arguments);
         self.at(slice.start_ns, &event)?;
@@ -148,10 +148,10 @@ impl<W: Write> Writer<W> {
     /// A moment.
     pub fn moment(
         &mut self,
-        track: Track,
+        track: TrackId,
         name: &str,
         at_ns: i64,
-        arguments: &[(&str, Value<'_>)],
+        arguments: &[(&str, ArgumentValue<'_>)],
     ) -> io::Result<()> {
         let mut event = self.event(3, track, name, "");
         self.arguments(&mut event, arguments);
@@ -159,7 +159,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// A value of a counter, from now on.
-    pub fn count(&mut self, counter: Track, at_ns: i64, value: f64) -> io::Result<()> {
+    pub fn count(&mut self, counter: TrackId, at_ns: i64, value: f64) -> io::Result<()> {
         let mut event = Message::default();
         event.number(9, 4).number(11, counter.0).double(44, value);
         self.at(at_ns, &event)
@@ -171,31 +171,31 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    fn event(&mut self, kind: u64, track: Track, name: &str, category: &str) -> Message {
+    fn event(&mut self, kind: u64, track: TrackId, name: &str, category: &str) -> Message {
         let mut event = Message::default();
         event.number(9, kind).number(11, track.0);
-        event.number(10, self.interned(Names::Event, name));
+        event.number(10, self.interned(InternTable::Event, name));
         if !category.is_empty() {
-            event.number(3, self.interned(Names::Category, category));
+            event.number(3, self.interned(InternTable::Category, category));
         }
         event
     }
 
-    fn arguments(&mut self, event: &mut Message, arguments: &[(&str, Value<'_>)]) {
+    fn arguments(&mut self, event: &mut Message, arguments: &[(&str, ArgumentValue<'_>)]) {
         for (name, value) in arguments {
             let mut annotation = Message::default();
-            annotation.number(1, self.interned(Names::Argument, name));
+            annotation.number(1, self.interned(InternTable::Argument, name));
             match value {
-                Value::Text(text) => annotation.text(6, text),
-                Value::Integer(number) => annotation.number(4, unsigned(*number)),
-                Value::Number(number) => annotation.double(5, *number),
+                ArgumentValue::Text(text) => annotation.text(6, text),
+                ArgumentValue::Integer(number) => annotation.number(4, unsigned(*number)),
+                ArgumentValue::Number(number) => annotation.double(5, *number),
             };
             event.message(4, &annotation);
         }
     }
 
     /// The number of a name; a new one goes with the next packet.
-    fn interned(&mut self, list: Names, name: &str) -> u64 {
+    fn interned(&mut self, list: InternTable, name: &str) -> u64 {
         let Some(known) = self.names.get_mut(list as usize) else { return 0 };
         if let Some(number) = known.get(name) {
             return *number;
@@ -234,15 +234,15 @@ fn unsigned(number: i64) -> u64 {
 #[derive(Debug, Default)]
 pub struct Lanes {
     /// Each track with the end of its last slice.
-    open: Vec<(Track, i64)>,
+    open: Vec<(TrackId, i64)>,
 }
 
 impl Lanes {
     /// Writes a slice on the first track on which it does not overlap. Slices must come in the order of their starts.
     pub fn slice<W: Write>(
         &mut self,
-        writer: &mut Writer<W>,
-        parent: Option<Track>,
+        writer: &mut TraceWriter<W>,
+        parent: Option<TrackId>,
         name: &str,
         order: u32,
         slice: &Slice<'_>,
@@ -341,12 +341,18 @@ mod tests {
     }
 
     fn slice(name: &str, start_ns: i64, end_ns: Option<i64>) -> Slice<'_> {
-        Slice { name, category: "nccl", start_ns, end_ns, arguments: &[("bytes", Value::Integer(300))] }
+        Slice {
+            name,
+            category: "nccl",
+            start_ns,
+            end_ns,
+            arguments: &[("bytes", ArgumentValue::Integer(300))],
+        }
     }
 
     #[test]
     fn a_trace_is_packets_with_names_given_once() {
-        let mut writer = Writer::new(Vec::new(), 5).unwrap();
+        let mut writer = TraceWriter::new(Vec::new(), 5).unwrap();
         let process = writer.process(7, "rank 0").unwrap();
         let track = writer.child(Some(process), "default_pg", 1).unwrap();
         writer.slice(track, &slice("all_reduce #1", 10, Some(20))).unwrap();
@@ -367,7 +373,7 @@ mod tests {
 
     #[test]
     fn what_overlaps_goes_to_a_track_of_its_own() {
-        let mut writer = Writer::new(Vec::new(), 0).unwrap();
+        let mut writer = TraceWriter::new(Vec::new(), 0).unwrap();
         let mut lanes = Lanes::default();
         for (start, end) in
             [(0, Some(10)), (5, Some(8)), (8, Some(9)), (10, None), (12, Some(13)), (20, None)]

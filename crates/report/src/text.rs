@@ -11,7 +11,7 @@ pub(crate) use crate::open::decider;
 use crate::page::{Page, Style};
 use crate::quote::{columns, fold, plain, plain_lines, wrap, wrap_words};
 pub(crate) use crate::sets::{in_short, ranks};
-use crate::{Detail, Look, open};
+use crate::{Detail, TextStyle, open};
 
 /// Citations shown of one finding unless everything is asked for.
 const MAX_CITATIONS: usize = 8;
@@ -27,7 +27,7 @@ const MAX_OTHERS: usize = 10;
 pub(crate) const MAX_RANKS: usize = 32;
 
 /// The whole report as text, a newline at its end.
-pub fn render(report: &Report, look: &Look) -> String {
+pub fn render(report: &Report, look: &TextStyle) -> String {
     let mut page = Page::new(*look);
     if let Some(why) = open::nothing(report) {
         page.nothing(report, &why);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::json::{Report, Span, SpanState};
-use crate::perfetto::{Lanes, Slice, Track, Value, Writer};
+use crate::perfetto::{ArgumentValue, Lanes, Slice, TraceWriter, TrackId};
 use crate::quote::plain;
 use crate::text::ranks;
 
@@ -14,10 +14,10 @@ use crate::text::ranks;
 /// If `out` takes no more.
 pub fn perfetto(report: &Report, out: impl Write) -> io::Result<()> {
     let start = report.timeline.iter().map(|span| span.start_ns).min().or(report.failed_ns).unwrap_or(0);
-    let mut writer = Writer::new(out, start)?;
+    let mut writer = TraceWriter::new(out, start)?;
     if let Some(failed_ns) = report.failed_ns {
         let verdict = writer.child(None, "ringleader", 0)?;
-        let cause = Value::Text(&report.verdict.cause);
+        let cause = ArgumentValue::Text(&report.verdict.cause);
         writer.moment(verdict, &plain(&report.verdict.summary), failed_ns, &[("cause", cause)])?;
     }
     let rows = report.timeline.chunk_by(|a, b| a.ranks == b.ranks);
@@ -35,9 +35,9 @@ pub fn perfetto(report: &Report, out: impl Write) -> io::Result<()> {
 }
 
 fn slice<W: Write>(
-    writer: &mut Writer<W>,
+    writer: &mut TraceWriter<W>,
     lanes: &mut Lanes,
-    process: Track,
+    process: TrackId,
     order: u32,
     span: &Span,
 ) -> io::Result<()> {
@@ -48,8 +48,9 @@ fn slice<W: Write>(
         SpanState::Called => "called",
     };
     let name = span.seq.map_or_else(|| span.op.clone(), |seq| format!("{} #{seq}", span.op));
-    let mut arguments = vec![("ranks", Value::Text(&span.ranks)), ("state", Value::Text(state))];
-    arguments.extend(span.seq.map(|seq| ("number", Value::Integer(seq.into()))));
+    let mut arguments =
+        vec![("ranks", ArgumentValue::Text(&span.ranks)), ("state", ArgumentValue::Text(state))];
+    arguments.extend(span.seq.map(|seq| ("number", ArgumentValue::Integer(seq.into()))));
     // A call without a recorded end is a point, not a wait.
     let is_open = matches!(span.state, SpanState::Waiting | SpanState::Running);
     let end_ns = span.end_ns.or((!is_open).then_some(span.start_ns));

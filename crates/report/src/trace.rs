@@ -15,7 +15,7 @@ use ringleader_trace::bandwidth::SizeClass;
 use ringleader_trace::expected::{Baseline, Basis};
 use ringleader_trace::judge::{self, Advice};
 use ringleader_trace::split::{Idle, Split};
-use ringleader_trace::steps::Found;
+use ringleader_trace::steps::StepSource;
 use ringleader_trace::{Analysis, axes, late};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -410,11 +410,11 @@ fn ranks(analysis: &Analysis<'_>) -> Vec<RankTime> {
         device: view.timeline.device_name.as_deref().map(str::to_owned),
         recorder: view.timeline.recorder.name().to_owned(),
         steps_by: match steps.found {
-            Found::Annotated => StepsBy::Annotation,
-            Found::Optimizer => StepsBy::Optimizer,
-            Found::Forward => StepsBy::Forward,
-            Found::Repetition => StepsBy::Repetition,
-            Found::Whole => StepsBy::Whole,
+            StepSource::Annotated => StepsBy::Annotation,
+            StepSource::Optimizer => StepsBy::Optimizer,
+            StepSource::Forward => StepsBy::Forward,
+            StepSource::Repetition => StepsBy::Repetition,
+            StepSource::Whole => StepsBy::Whole,
         },
         steps: steps.all.len(),
         usual_steps: steps.usual.len(),

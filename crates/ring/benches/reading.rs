@@ -9,15 +9,15 @@
 
 #[cfg(target_os = "linux")]
 fn main() {
-    use ringleader_ring::{Handle, NewComm, Options, Reader, State, Told, Writer};
+    use ringleader_ring::{CallDescriptor, Handle, NewComm, Reader, RingOptions, State, Writer};
     use std::time::Instant;
 
     let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
-    let options = Options { directories: vec![dir.path().to_owned()], ..Options::default() };
+    let options = RingOptions { directories: vec![dir.path().to_owned()], ..RingOptions::default() };
     let writer = Writer::create(&options).expect("a ring");
     let reader = Reader::open(writer.path()).expect("a reader");
     let new = NewComm { id: 1, sees_kernels: true, sees_channels: true, ..NewComm::default() };
-    let told = Told { channels: 1, ..Told::default() };
+    let told = CallDescriptor { channels: 1, ..CallDescriptor::default() };
     let comms: Vec<Handle> = (0..40).map(|_| writer.comm_begins(&new)).collect();
     let measure = |name: &str| {
         let mut times: Vec<(f64, f64)> = (0..50)

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringleader_ring::{Call, Comm, Done, Op, Reader, State, Wait};
+use ringleader_ring::{CallArgs, Comm, Done, Op, Reader, State, Wait};
 use serde_json::{Value, json};
 
 fn main() {
@@ -118,7 +118,7 @@ fn of_done(done: &Done) -> Value {
     })
 }
 
-fn of_call(call: &Call) -> Value {
+fn of_call(call: &CallArgs) -> Value {
     json!({
         "function": call.function,
         "sequence": call.sequence,

@@ -4,10 +4,10 @@ use crate::layout::{
     COMM_WORDS_1_0, COMMS, END_SEEN, HEADER, MAGIC, MAJOR, P2P_BIT, REGIONS, Region, comm, done, head, op,
     wait,
 };
-use crate::names::{Kind, key};
+use crate::names::{NameKind, key};
 use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED};
 use crate::slot;
-use crate::state::{Call, Comm, Done, Op, Phase, State, Wait};
+use crate::state::{CallArgs, Comm, Done, Op, Phase, State, Wait};
 
 impl State {
     /// Returns the bytes of a ring with this state. If `read` is `Some(lives)` they are an image of a process that
@@ -222,16 +222,16 @@ fn one_more(number: Option<u32>) -> u64 {
     number.map_or(0, |number| u64::from(number.wrapping_add(1)))
 }
 
-fn ranks(call: &Call) -> u64 {
+fn ranks(call: &CallArgs) -> u64 {
     one_more(call.root) | one_more(call.peer) << 32
 }
 
-fn codes(call: &Call) -> u64 {
-    let code = |kind: Kind, name: &str| u64::from(kind.code(&key(name.as_bytes())).unwrap_or(0));
-    code(Kind::Function, &call.function)
-        | code(Kind::Datatype, &call.datatype) << 8
-        | code(Kind::Algorithm, &call.algorithm) << 16
-        | code(Kind::Protocol, &call.protocol) << 24
+fn codes(call: &CallArgs) -> u64 {
+    let code = |kind: NameKind, name: &str| u64::from(kind.code(&key(name.as_bytes())).unwrap_or(0));
+    code(NameKind::Function, &call.function)
+        | code(NameKind::Datatype, &call.datatype) << 8
+        | code(NameKind::Algorithm, &call.algorithm) << 16
+        | code(NameKind::Protocol, &call.protocol) << 24
         | u64::from(call.channels.min(255)) << 32
         | u64::from(call.is_captured) << 48
 }
@@ -251,10 +251,10 @@ fn number(phase: Phase) -> u64 {
 #[cfg(test)]
 mod tests {
     use crate::layout::{done, op};
-    use crate::{Call, Comm, Done, Exit, Op, Phase, Process, State, Taken, Wait};
+    use crate::{CallArgs, Comm, Done, Exit, Op, Phase, ReadMoment, RingProcess, State, Wait};
 
     fn state() -> State {
-        let call = |function: &str, peer| Call {
+        let call = |function: &str, peer| CallArgs {
             function: function.to_owned(),
             sequence: Some(3),
             count: 1 << 20,
@@ -323,7 +323,7 @@ mod tests {
             lacks_kernels: true,
         };
         State {
-            process: Process {
+            process: RingProcess {
                 pid: 7,
                 start_ticks: 8,
                 boot_id: "0123456789abcdef0123456789abcdef".to_owned(),
@@ -336,7 +336,7 @@ mod tests {
                 kernels_ended_ns: Some(6),
                 exit: Some(Exit { code: 3, at_ns: 8_500 }),
             },
-            taken: Taken { mono_ns: 9_000, unix_ns: 1_700_000_000_000_009_000, is_held: Some(true) },
+            taken: ReadMoment { mono_ns: 9_000, unix_ns: 1_700_000_000_000_009_000, is_held: Some(true) },
             comms: vec![comm],
             recent: vec![done],
             ..State::default()
@@ -375,7 +375,10 @@ mod tests {
         assert_eq!(parsed(&written.to_bytes(Some(true))), written);
         // In a dead process's file the reading time is the newest time in it.
         let dead = parsed(&written.to_bytes(None));
-        assert_eq!(dead.taken, Taken { mono_ns: 7_200, unix_ns: 1_700_000_000_000_007_200, is_held: None });
+        assert_eq!(
+            dead.taken,
+            ReadMoment { mono_ns: 7_200, unix_ns: 1_700_000_000_000_007_200, is_held: None }
+        );
         assert_eq!(dead.comms, written.comms);
     }
 }

@@ -28,7 +28,7 @@ const OLD_FILES_LOOKED_AT: usize = 4096;
 
 /// How to make a ring.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct RingOptions {
     /// Directories to try in this order.
     pub directories: Vec<PathBuf>,
     /// Rank in the job, if the launcher set it.
@@ -39,7 +39,7 @@ pub struct Options {
     pub world_size: Option<u32>,
 }
 
-impl Options {
+impl RingOptions {
     /// Options from the environment.
     pub fn from_environment() -> Self {
         let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
@@ -112,7 +112,7 @@ impl fmt::Debug for Map {
 }
 
 impl Map {
-    pub(crate) fn create(options: &Options) -> Result<Self, OpenError> {
+    pub(crate) fn create(options: &RingOptions) -> Result<Self, OpenError> {
         let pid = std::process::id();
         let start_ticks = start_ticks("self").ok_or(OpenError::NoProc)?;
         let name = format!("{PREFIX}{pid}-{start_ticks}");
@@ -131,7 +131,7 @@ impl Map {
         name: &str,
         pid: u32,
         start_ticks: u64,
-        options: &Options,
+        options: &RingOptions,
     ) -> Result<Self, OpenError> {
         let dir =
             open_directory(directory).map_err(|error| OpenError::Directory(directory.to_owned(), error))?;
@@ -181,7 +181,7 @@ impl Map {
         self.lock.as_fd()
     }
 
-    fn fill_header(&self, pid: u32, start_ticks: u64, options: &Options) {
+    fn fill_header(&self, pid: u32, start_ticks: u64, options: &RingOptions) {
         let one_more = |number: Option<u32>| number.map_or(0, |number| u64::from(number) + 1);
         let made = mono_ns();
         self.set(head::VERSION, MAJOR << 32 | MINOR);

@@ -39,7 +39,7 @@ mod model;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub use clock::{mono_ns, unix_ns};
 #[cfg(all(target_os = "linux", not(loom)))]
-pub use file::{DIRECTORIES, DIRECTORY_VARIABLE, OpenError, Options, PREFIX};
+pub use file::{DIRECTORIES, DIRECTORY_VARIABLE, OpenError, PREFIX, RingOptions};
 #[cfg(not(loom))]
 pub use handle::{Handle, HandleKind};
 #[cfg(not(loom))]
@@ -48,6 +48,6 @@ pub use layout::FILE_BYTES;
 pub use parse::ParseError;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub use reader::{ReadError, Reader, rings_in};
-pub use state::{Call, Comm, Done, Exit, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
+pub use state::{CallArgs, Comm, Done, Exit, Foreign, Lost, Op, Phase, ReadMoment, RingProcess, State, Wait};
 #[cfg(all(target_os = "linux", not(loom)))]
-pub use writer::{NewComm, Told, Writer};
+pub use writer::{CallDescriptor, NewComm, Writer};

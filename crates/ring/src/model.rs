@@ -3,7 +3,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::progress::{self, HANDED_OVER, Progress, Step};
+use crate::progress::{self, ChannelProgress, HANDED_OVER, StepResult};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::{journal, slot};
 
@@ -146,21 +146,25 @@ fn a_journal_entry_is_whole() {
 #[test]
 fn an_operation_ends_once() {
     loom::model(|| {
-        let started = Progress::new(7).expecting(1).one_started().and_then(Progress::proxy_started).unwrap();
+        let started = ChannelProgress::new(7)
+            .expecting(1)
+            .one_started()
+            .and_then(ChannelProgress::proxy_started)
+            .unwrap();
         let word = Arc::new(AtomicU64::new(started.0));
-        let run = |change: fn(Progress) -> Option<Progress>| {
+        let run = |change: fn(ChannelProgress) -> Option<ChannelProgress>| {
             let word = word.clone();
             thread::spawn(move || progress::step(&word, 7, change))
         };
-        let stop = run(Progress::one_stopped);
-        let proxy = run(Progress::proxy_stopped);
+        let stop = run(ChannelProgress::one_stopped);
+        let proxy = run(ChannelProgress::proxy_stopped);
         let handed = progress::step(&word, 7, |progress| Some(progress.with(HANDED_OVER)));
         let steps = [handed, stop.join().unwrap(), proxy.join().unwrap()];
-        assert_eq!(steps.iter().filter(|step| **step == Step::Ends).count(), 1);
-        assert_eq!(steps.iter().filter(|step| **step == Step::Refused).count(), 0);
+        assert_eq!(steps.iter().filter(|step| **step == StepResult::Ends).count(), 1);
+        assert_eq!(steps.iter().filter(|step| **step == StepResult::Refused).count(), 0);
         // Nothing changes it afterwards; neither does an event of another generation.
-        assert_eq!(progress::step(&word, 7, Progress::one_started), Step::Refused);
-        assert_eq!(progress::step(&word, 8, Progress::one_started), Step::Refused);
+        assert_eq!(progress::step(&word, 7, ChannelProgress::one_started), StepResult::Refused);
+        assert_eq!(progress::step(&word, 8, ChannelProgress::one_started), StepResult::Refused);
         assert!(!progress::put_away(&word, 7, false));
     });
 }
@@ -169,13 +173,13 @@ fn an_operation_ends_once() {
 #[test]
 fn an_operation_is_put_away_once() {
     loom::model(|| {
-        let started = Progress::new(7).with(HANDED_OVER).expecting(1).one_started().unwrap();
+        let started = ChannelProgress::new(7).with(HANDED_OVER).expecting(1).one_started().unwrap();
         let word = Arc::new(AtomicU64::new(started.0));
         let other = {
             let word = word.clone();
             thread::spawn(move || progress::put_away(&word, 7, false))
         };
-        let ends = progress::step(&word, 7, Progress::one_stopped) == Step::Ends;
+        let ends = progress::step(&word, 7, ChannelProgress::one_stopped) == StepResult::Ends;
         assert!(ends ^ other.join().unwrap());
     });
 }

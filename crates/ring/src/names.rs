@@ -60,7 +60,7 @@ pub(crate) const OWN: u8 = 128;
 
 /// Which list a name belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NameKind {
     /// `FUNCTIONS`.
     Function,
     /// `DATATYPES`.
@@ -117,7 +117,7 @@ static DATATYPE_KEYS: [Key; 12] = keys(DATATYPES);
 static ALGORITHM_KEYS: [Key; 9] = keys(ALGORITHMS);
 static PROTOCOL_KEYS: [Key; 4] = keys(PROTOCOLS);
 
-impl Kind {
+impl NameKind {
     pub(crate) fn list(self) -> &'static [&'static str] {
         match self {
             Self::Function => FUNCTIONS,
@@ -163,27 +163,27 @@ pub(crate) fn element_bytes(datatype: u8) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALGORITHM_CE, ALGORITHM_UNKNOWN, BROADCAST, DATATYPES, Kind, element_bytes, key};
-    use crate::Call;
+    use super::{ALGORITHM_CE, ALGORITHM_UNKNOWN, BROADCAST, DATATYPES, NameKind, element_bytes, key};
+    use crate::CallArgs;
 
     #[test]
     fn every_known_name_has_its_own_code() {
-        for kind in [Kind::Function, Kind::Datatype, Kind::Algorithm, Kind::Protocol] {
+        for kind in [NameKind::Function, NameKind::Datatype, NameKind::Algorithm, NameKind::Protocol] {
             for (at, name) in kind.list().iter().enumerate() {
                 assert_eq!(kind.code(&key(name.as_bytes())), Some(at as u8 + 1), "{name}");
             }
             assert_eq!(kind.code(&key(b"AllReduceX")), None);
         }
-        assert_eq!(Kind::Datatype.code(&key(b"Unknown")), Kind::Datatype.code(&key(b"ncclUint8")));
-        assert_eq!(Kind::Function.code(&key(b"Broadcast")), Some(BROADCAST));
-        assert_eq!(Kind::Algorithm.code(&key(b"CE")), Some(ALGORITHM_CE));
-        assert_eq!(Kind::Algorithm.code(&key(b"Unknown")), Some(ALGORITHM_UNKNOWN));
+        assert_eq!(NameKind::Datatype.code(&key(b"Unknown")), NameKind::Datatype.code(&key(b"ncclUint8")));
+        assert_eq!(NameKind::Function.code(&key(b"Broadcast")), Some(BROADCAST));
+        assert_eq!(NameKind::Algorithm.code(&key(b"CE")), Some(ALGORITHM_CE));
+        assert_eq!(NameKind::Algorithm.code(&key(b"Unknown")), Some(ALGORITHM_UNKNOWN));
     }
 
     #[test]
     fn sizes_by_code_and_by_name_agree() {
         for (at, name) in DATATYPES.iter().enumerate() {
-            let call = Call { datatype: (*name).to_owned(), ..Call::default() };
+            let call = CallArgs { datatype: (*name).to_owned(), ..CallArgs::default() };
             assert_eq!(call.element_bytes(), Some(element_bytes(at as u8 + 1)), "{name}");
         }
     }

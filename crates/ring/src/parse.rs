@@ -9,9 +9,11 @@ use crate::layout::{
     CALLS, COMM_WORDS_1_0, COMMS, END_SEEN, HEADER, JOURNAL, MAGIC, MAJOR, MINOR, P2P_BIT, PASSED_OVER,
     REGIONS, Region, call, comm, done, head, op, wait,
 };
-use crate::names::{Kind, OWN};
-use crate::progress::{HANDED_OVER, LAUNCHED, PROXIED, Progress};
-use crate::state::{Call, Comm, Done, Exit, Foreign, Lost, Op, Phase, Process, State, Taken, Wait};
+use crate::names::{NameKind, OWN};
+use crate::progress::{ChannelProgress, HANDED_OVER, LAUNCHED, PROXIED};
+use crate::state::{
+    CallArgs, Comm, Done, Exit, Foreign, Lost, Op, Phase, ReadMoment, RingProcess, State, Wait,
+};
 use crate::{journal, slot};
 
 /// Largest accepted region, entries: many times what any version writes.
@@ -168,7 +170,9 @@ impl State {
             for (index, entry) in words.entries(&region) {
                 let tag = entry.get(0);
                 let is_whole = if part == 0 { journal::place(tag).is_some() } else { slot::is_live(tag) };
-                let Some(found) = Found::by(&comms, entry.get(comm)).filter(|_| is_whole) else { continue };
+                let Some(found) = TrackedComm::by(&comms, entry.get(comm)).filter(|_| is_whole) else {
+                    continue;
+                };
                 let number = entry.get(number);
                 let start = (region.at + index * region.words) as u64 * 8;
                 let place = start..start + region.words as u64 * 8;
@@ -183,7 +187,7 @@ impl Parser<'_> {
     fn state(mut self) -> State {
         let words = self.words;
         let rank = |at| one_less(words.get(at));
-        let process = Process {
+        let process = RingProcess {
             pid: words.get(head::PID) as u32,
             start_ticks: words.get(head::START_TICKS),
             boot_id: words.text(head::BOOT_ID, head::BOOT_ID_WORDS),
@@ -229,10 +233,10 @@ impl Parser<'_> {
         State { process, taken, comms, recent, foreign, lost }
     }
 
-    fn taken(&self, comms: &[Comm], recent: &[Done]) -> Taken {
+    fn taken(&self, comms: &[Comm], recent: &[Done]) -> ReadMoment {
         let words = self.words;
         if words.get(head::TAKEN_MONO) != 0 {
-            return Taken {
+            return ReadMoment {
                 mono_ns: words.get(head::TAKEN_MONO),
                 unix_ns: words.get(head::TAKEN_UNIX),
                 is_held: one_less(words.get(head::HELD)).map(|held| held != 0),
@@ -243,7 +247,11 @@ impl Parser<'_> {
             comms.iter().flat_map(|comm| [comm.progress_ns, comm.created_ns, comm.ended_ns.unwrap_or(0)]);
         let in_recent = recent.iter().map(|done| done.ended_ns);
         let mono_ns = in_comms.chain(in_recent).max().unwrap_or(0).max(made);
-        Taken { mono_ns, unix_ns: words.get(head::MADE_UNIX).saturating_add(mono_ns - made), is_held: None }
+        ReadMoment {
+            mono_ns,
+            unix_ns: words.get(head::MADE_UNIX).saturating_add(mono_ns - made),
+            is_held: None,
+        }
     }
 
     /// Whether an entry is live; an entry that was being written is counted as torn.
@@ -253,7 +261,7 @@ impl Parser<'_> {
         slot::is_live(tag)
     }
 
-    fn comms(&mut self) -> BTreeMap<usize, Found> {
+    fn comms(&mut self) -> BTreeMap<usize, TrackedComm> {
         let mut comms = BTreeMap::new();
         let region = self.regions.comms;
         for (index, entry) in self.words.entries(&region) {
@@ -284,7 +292,7 @@ impl Parser<'_> {
             };
             comms.insert(
                 index,
-                Found {
+                TrackedComm {
                     tag,
                     order: entry.get(comm::ORDER),
                     sight: entry.get(comm::SIGHT),
@@ -341,7 +349,7 @@ impl Parser<'_> {
         }
     }
 
-    fn journal(&mut self, comms: &BTreeMap<usize, Found>) -> Vec<Done> {
+    fn journal(&mut self, comms: &BTreeMap<usize, TrackedComm>) -> Vec<Done> {
         let mut recent = Vec::new();
         let region = self.regions.journal;
         for (_, entry) in self.words.entries(&region) {
@@ -351,7 +359,7 @@ impl Parser<'_> {
                 continue;
             }
             // The communicator's entry may belong to another one by now.
-            let Some(found) = Found::by(comms, entry.get(done::COMM)) else { continue };
+            let Some(found) = TrackedComm::by(comms, entry.get(done::COMM)) else { continue };
             let number = entry.get(done::NUMBER);
             recent.push(Done {
                 comm: found.comm.slot,
@@ -377,7 +385,7 @@ impl Parser<'_> {
 
     fn ops(
         &mut self,
-        comms: &mut BTreeMap<usize, Found>,
+        comms: &mut BTreeMap<usize, TrackedComm>,
         waits: &mut BTreeMap<u64, Vec<Wait>>,
         recent: &mut Vec<Done>,
     ) {
@@ -387,8 +395,8 @@ impl Parser<'_> {
             if !self.is_live(tag) {
                 continue;
             }
-            let Some(found) = Found::by_mut(comms, entry.get(op::COMM)) else { continue };
-            let progress = Progress(entry.get(op::CONTROL));
+            let Some(found) = TrackedComm::by_mut(comms, entry.get(op::COMM)) else { continue };
+            let progress = ChannelProgress(entry.get(op::CONTROL));
             let number = entry.get(op::NUMBER);
             let call = self.call(
                 entry.get(op::CODES),
@@ -435,7 +443,14 @@ impl Parser<'_> {
     }
 
     /// The record of an operation that is over although no event reported its end.
-    fn over(comm: u32, number: u64, is_p2p: bool, call: Call, progress: Progress, entry: Words<'_>) -> Done {
+    fn over(
+        comm: u32,
+        number: u64,
+        is_p2p: bool,
+        call: CallArgs,
+        progress: ChannelProgress,
+        entry: Words<'_>,
+    ) -> Done {
         let (enqueued_ns, started) = (entry.get(op::ENQUEUED), entry.get(op::STARTED));
         let (gpu_started, gpu_ended) = (entry.get(op::GPU_STARTED), entry.get(op::GPU_ENDED));
         let gpu_started_ns = (gpu_started != u64::MAX).then_some(gpu_started);
@@ -456,7 +471,7 @@ impl Parser<'_> {
 
     /// Reads the calls that are not followed. Nothing reports their end, so the newest few of each communicator that
     /// were handed over count as in flight, unless a kernel of a later call has started.
-    fn calls(&mut self, comms: &mut BTreeMap<usize, Found>, recent: &mut Vec<Done>) {
+    fn calls(&mut self, comms: &mut BTreeMap<usize, TrackedComm>, recent: &mut Vec<Done>) {
         let region = self.regions.calls;
         let mut places: Vec<(u64, Words<'_>)> = Vec::new();
         for (_, entry) in self.words.entries(&region) {
@@ -467,7 +482,7 @@ impl Parser<'_> {
         }
         places.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
         for (place, entry) in &places {
-            if let Some(found) = Found::by_mut(comms, entry.get(call::COMM)) {
+            if let Some(found) = TrackedComm::by_mut(comms, entry.get(call::COMM)) {
                 found.passed = found.passed.max(place + 1);
             }
         }
@@ -483,7 +498,7 @@ impl Parser<'_> {
         }
         for (place, entry) in places {
             let is_handed_over = entry.get(call::STATE) == journal::marked(place);
-            if let Some(found) = Found::by_mut(comms, entry.get(call::COMM)) {
+            if let Some(found) = TrackedComm::by_mut(comms, entry.get(call::COMM)) {
                 self.passed(found, entry, call::NUMBER, is_handed_over, recent);
             }
         }
@@ -498,7 +513,7 @@ impl Parser<'_> {
     /// Reads one such call; its number and the words after it are at `at`.
     fn passed(
         &self,
-        found: &mut Found,
+        found: &mut TrackedComm,
         entry: Words<'_>,
         at: usize,
         is_handed_over: bool,
@@ -543,22 +558,22 @@ impl Parser<'_> {
         });
     }
 
-    fn call(&self, codes: u64, sequence: u64, count: u64, ranks: u64) -> Call {
-        Call {
-            function: self.name(Kind::Function, codes as u8),
+    fn call(&self, codes: u64, sequence: u64, count: u64, ranks: u64) -> CallArgs {
+        CallArgs {
+            function: self.name(NameKind::Function, codes as u8),
             sequence: sequence.checked_sub(1),
             count,
-            datatype: self.name(Kind::Datatype, (codes >> 8) as u8),
+            datatype: self.name(NameKind::Datatype, (codes >> 8) as u8),
             root: one_less(ranks),
             peer: one_less(ranks >> 32),
-            algorithm: self.name(Kind::Algorithm, (codes >> 16) as u8),
-            protocol: self.name(Kind::Protocol, (codes >> 24) as u8),
+            algorithm: self.name(NameKind::Algorithm, (codes >> 16) as u8),
+            protocol: self.name(NameKind::Protocol, (codes >> 24) as u8),
             channels: (codes >> 32) as u16,
             is_captured: codes >> 48 & 1 == 1,
         }
     }
 
-    fn name(&self, kind: Kind, code: u8) -> String {
+    fn name(&self, kind: NameKind, code: u8) -> String {
         if code >= OWN {
             let index = usize::from(code - OWN);
             if index >= self.regions.names.entries {
@@ -573,7 +588,7 @@ impl Parser<'_> {
 }
 
 /// A communicator and what the reader keeps about it.
-struct Found {
+struct TrackedComm {
     tag: u64,
     order: u64,
     sight: u64,
@@ -585,7 +600,7 @@ struct Found {
     comm: Comm,
 }
 
-impl Found {
+impl TrackedComm {
     fn by(comms: &BTreeMap<usize, Self>, reference: u64) -> Option<&Self> {
         let (index, generation) = slot::referred(reference)?;
         comms.get(&index).filter(|found| slot::same_generation(found.tag, generation))
@@ -601,14 +616,14 @@ impl Found {
 /// Launches of one communicator run one after the other on the GPU: once a kernel of a later one has started, an
 /// earlier one has ended, reported or not. Later means a higher launch number, or a call after this one was handed
 /// over. If the number of channels is unknown, an operation that has begun and has nothing running is over.
-fn is_over(progress: Progress, plan: u64, handed_over: u64, found: &Found) -> bool {
+fn is_over(progress: ChannelProgress, plan: u64, handed_over: u64, found: &TrackedComm) -> bool {
     let is_behind = (plan != 0 && plan < found.plan_started) || handed_over < found.started_call;
     let has_run = progress.expected() == 0 && (progress.started() > 0 || progress.has(PROXIED));
     progress.is_quiet() && (is_behind || has_run)
 }
 
 /// Compares the clocks over the newest ended operations of each communicator. It uses few, because the clocks drift.
-fn clocks(comms: &mut BTreeMap<usize, Found>, recent: &[Done]) {
+fn clocks(comms: &mut BTreeMap<usize, TrackedComm>, recent: &[Done]) {
     let mut looked_at: BTreeMap<u32, usize> = BTreeMap::new();
     for done in recent.iter().rev() {
         let Some(gpu) = done.gpu_started_ns.filter(|_| done.is_end_seen) else { continue };

@@ -6,7 +6,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// Channels that have started: bits 0 to 7. Stopped: 8 to 15. Open proxies: 16 to 27. Expected channels: 28 to 35.
 /// Flags: 36 to 39. Generation: 40 to 63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Progress(pub(crate) u64);
+pub(crate) struct ChannelProgress(pub(crate) u64);
 
 /// Handed over to the stream.
 pub(crate) const HANDED_OVER: u64 = 1 << 36;
@@ -20,7 +20,7 @@ pub(crate) const PROXIED: u64 = 1 << 39;
 const BYTE: u64 = 0xff;
 const PROXIES: u64 = 0xfff;
 
-impl Progress {
+impl ChannelProgress {
     pub(crate) const fn new(generation: u64) -> Self {
         Self((generation & 0xff_ffff) << 40)
     }
@@ -76,7 +76,7 @@ impl Progress {
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum StepResult {
     /// The operation is gone, or this step cannot follow its state.
     Refused,
     /// The step was made; the operation continues.
@@ -86,28 +86,32 @@ pub(crate) enum Step {
 }
 
 /// Makes a step on the operation of this generation (its lowest 24 bits are compared).
-pub(crate) fn step(word: &AtomicU64, generation: u64, change: impl Fn(Progress) -> Option<Progress>) -> Step {
-    let mut seen = Progress(word.load(Ordering::Relaxed));
+pub(crate) fn step(
+    word: &AtomicU64,
+    generation: u64,
+    change: impl Fn(ChannelProgress) -> Option<ChannelProgress>,
+) -> StepResult {
+    let mut seen = ChannelProgress(word.load(Ordering::Relaxed));
     loop {
         if seen.generation() != generation & 0xff_ffff || seen.has(OVER) {
-            return Step::Refused;
+            return StepResult::Refused;
         }
         let Some(next) = change(seen) else {
-            return Step::Refused;
+            return StepResult::Refused;
         };
         let ends = next.is_complete();
         let next = if ends { next.with(OVER) } else { next };
         match word.compare_exchange_weak(seen.0, next.0, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) if ends => return Step::Ends,
-            Ok(_) => return Step::Goes,
-            Err(now) => seen = Progress(now),
+            Ok(_) if ends => return StepResult::Ends,
+            Ok(_) => return StepResult::Goes,
+            Err(now) => seen = ChannelProgress(now),
         }
     }
 }
 
 /// Ends an operation on which nothing is running; false if something is, or if it has already ended.
 pub(crate) fn put_away(word: &AtomicU64, generation: u64, only_quiet: bool) -> bool {
-    let mut seen = Progress(word.load(Ordering::Relaxed));
+    let mut seen = ChannelProgress(word.load(Ordering::Relaxed));
     loop {
         let may = !only_quiet || seen.is_quiet();
         if seen.generation() != generation & 0xff_ffff || seen.has(OVER) || !may {
@@ -115,7 +119,7 @@ pub(crate) fn put_away(word: &AtomicU64, generation: u64, only_quiet: bool) -> b
         }
         match word.compare_exchange_weak(seen.0, seen.with(OVER).0, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return true,
-            Err(now) => seen = Progress(now),
+            Err(now) => seen = ChannelProgress(now),
         }
     }
 }

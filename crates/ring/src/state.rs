@@ -1,15 +1,15 @@
 //! What a reader returns: the state of one process's ring as plain data.
 //!
-//! Times are nanoseconds of the host's CLOCK_MONOTONIC unless a name says otherwise; `Taken` maps them to the wall
+//! Times are nanoseconds of the host's CLOCK_MONOTONIC unless a name says otherwise; `ReadMoment` maps them to the wall
 //! clock. GPU times are those of the GPU's global timer and compare only within one GPU.
 
 /// The state of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The process that wrote the ring.
-    pub process: Process,
+    pub process: RingProcess,
     /// When the ring was read, and how its clock maps to the wall clock.
-    pub taken: Taken,
+    pub taken: ReadMoment,
     /// Communicators, live and ended, in the order of their creation.
     pub comms: Vec<Comm>,
     /// Operations that have ended, oldest first, as far back as the ring reaches.
@@ -22,7 +22,7 @@ pub struct State {
 
 /// The process that NCCL runs in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct RingProcess {
     /// Pid as the process itself sees it (within its container).
     pub pid: u32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22): pid and start time identify a process.
@@ -59,7 +59,7 @@ pub struct Exit {
 
 /// The moment of a reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct ReadMoment {
     /// CLOCK_MONOTONIC at the reading; for a dead process the newest time in the ring.
     pub mono_ns: u64,
     /// CLOCK_REALTIME of the same moment.
@@ -68,7 +68,7 @@ pub struct Taken {
     pub is_held: Option<bool>,
 }
 
-impl Taken {
+impl ReadMoment {
     /// Converts a monotonic time of this ring to wall clock time, nanoseconds since 1970.
     pub fn unix_of(&self, mono_ns: u64) -> u64 {
         self.unix_ns.saturating_sub(self.mono_ns).saturating_add(mono_ns)
@@ -124,7 +124,7 @@ pub struct Op {
     /// Number within its communicator: collectives and point-to-point operations are counted separately.
     pub number: u64,
     /// The call.
-    pub call: Call,
+    pub call: CallArgs,
     /// When NCCL was called.
     pub enqueued_ns: u64,
     /// When the program's call returned from the enqueue (`stopEvent`).
@@ -151,7 +151,7 @@ pub struct Op {
 
 /// The arguments of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Call {
+pub struct CallArgs {
     /// NCCL's name: `AllReduce`, `Send`. Empty if the interface does not report it.
     pub function: String,
     /// NCCL's counter per communicator and function, if reported.
@@ -174,7 +174,7 @@ pub struct Call {
     pub is_captured: bool,
 }
 
-impl Call {
+impl CallArgs {
     /// Bytes of one element of `datatype`; None for an unknown name.
     pub fn element_bytes(&self) -> Option<u64> {
         Some(match self.datatype.as_str() {
@@ -237,7 +237,7 @@ pub struct Done {
     /// As in `Op`.
     pub number: u64,
     /// What it was.
-    pub call: Call,
+    pub call: CallArgs,
     /// When NCCL was called.
     pub enqueued_ns: u64,
     /// When its first kernel was seen to start, host clock; equal to `enqueued_ns` if no start was seen.

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use ringleader_probe::bench::judge::Level;
-use ringleader_probe::bench::{Crew, Plan, Report, baseline, html, readback, sizes, table};
+use ringleader_probe::bench::{BenchPlan, Crew, Report, baseline, html, readback, sizes, table};
 use ringleader_probe::collective::Collective;
 use ringleader_probe::find;
-use ringleader_probe::sys::{DataType, Driver, Nccl, RedOp, Trouble};
-use ringleader_probe::world::{Place, Wire};
+use ringleader_probe::sys::{DataType, Driver, LibraryError, Nccl, RedOp};
+use ringleader_probe::world::{RankAssignment, Wire};
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
@@ -184,7 +184,7 @@ impl Subcommand for BenchArgs {
         let then = self.against.as_deref().map(load).transpose()?;
         let driver = Driver::load(self.unstable_cuda.as_deref()).map_err(no_gpu)?;
         let n_visible = driver.n_devices().map_err(no_gpu)?;
-        let place = Place::from_environment(|name| std::env::var(name).ok(), self.master.as_deref())
+        let place = RankAssignment::from_environment(|name| std::env::var(name).ok(), self.master.as_deref())
             .map_err(|error| failed("meet the other ranks", error))?;
         let devices = self.devices(n_visible, place.as_ref())?;
         let ways =
@@ -244,9 +244,9 @@ impl Subcommand for BenchArgs {
 }
 
 impl BenchArgs {
-    fn plan(&self, n_ranks: usize) -> Plan {
+    fn plan(&self, n_ranks: usize) -> BenchPlan {
         let once = self.unstable_once;
-        Plan {
+        BenchPlan {
             collectives: if self.collectives.is_empty() { USUAL.to_vec() } else { self.collectives.clone() },
             sizes: sizes(self.min_bytes, self.max_bytes, self.factor, self.step_bytes),
             dtype: self.dtype,
@@ -263,7 +263,7 @@ impl BenchArgs {
         }
     }
 
-    fn devices(&self, n_visible: usize, place: Option<&Place>) -> Result<Vec<usize>, Failure> {
+    fn devices(&self, n_visible: usize, place: Option<&RankAssignment>) -> Result<Vec<usize>, Failure> {
         let devices = match place {
             _ if !self.gpus.is_empty() => self.gpus.clone(),
             // Where the launcher shows each process its own GPU alone, that is number 0.
@@ -377,8 +377,8 @@ pub(crate) fn load_nccl(named: Option<&Path>, pid: Option<u32>) -> Result<(Nccl,
             Err(error) => last = last.or(Some(error)),
         }
     }
-    let trouble =
-        last.unwrap_or(Trouble::NoLibrary { name: "libnccl.so.2".to_owned(), why: "not found".to_owned() });
+    let trouble = last
+        .unwrap_or(LibraryError::NoLibrary { name: "libnccl.so.2".to_owned(), why: "not found".to_owned() });
     Err(Failure::Gpu {
         what: "load NCCL",
         trouble,
@@ -390,7 +390,7 @@ pub(crate) fn load_nccl(named: Option<&Path>, pid: Option<u32>) -> Result<(Nccl,
 pub(crate) fn check_devices(devices: &[usize], n_visible: usize) -> Result<(), Failure> {
     let mut seen = std::collections::BTreeSet::new();
     if devices.is_empty() {
-        let trouble = Trouble::World("the driver shows no GPU to this process".to_owned());
+        let trouble = LibraryError::World("the driver shows no GPU to this process".to_owned());
         return Err(no_gpu(trouble));
     }
     for device in devices {
@@ -402,7 +402,7 @@ pub(crate) fn check_devices(devices: &[usize], n_visible: usize) -> Result<(), F
     Ok(())
 }
 
-pub(crate) fn no_gpu(trouble: Trouble) -> Failure {
+pub(crate) fn no_gpu(trouble: LibraryError) -> Failure {
     Failure::Gpu {
         what: "find a GPU: nothing was measured or checked",
         trouble,
@@ -410,7 +410,7 @@ pub(crate) fn no_gpu(trouble: Trouble) -> Failure {
     }
 }
 
-pub(crate) fn failed(what: &'static str, trouble: Trouble) -> Failure {
+pub(crate) fn failed(what: &'static str, trouble: LibraryError) -> Failure {
     Failure::Gpu {
         what,
         trouble,

@@ -18,10 +18,10 @@ use std::process::ExitCode;
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use clap::{Args, ValueEnum};
 use ringleader_check::fleet::Fleet;
-use ringleader_check::{Check, NodeReport, Options, Verdict, checks, judge};
+use ringleader_check::{Check, CheckState, Expectations, NodeReport, checks, judge};
 use ringleader_collect::{Peer, Probe, Request, Roots, Target};
 use ringleader_node::{FLEET_PEER, Node, Outcome};
-use ringleader_report::{Look, quote};
+use ringleader_report::{TextStyle, quote};
 
 use self::output::Out;
 use crate::command::Subcommand;
@@ -144,7 +144,7 @@ impl Subcommand for CheckArgs {
 }
 
 /// This node, or a recorded one.
-fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code, Failure> {
+fn here(args: &CheckArgs, chosen: &[&'static Check], look: &TextStyle) -> Result<Code, Failure> {
     if args.fix && args.from.is_some() {
         let why = "--fix needs the node itself".to_owned();
         return Err(Failure::Nodes {
@@ -163,7 +163,7 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
         out.finish()?;
         return Ok(Code::NothingFound);
     }
-    let options = Options { n_gpus: args.gpus, since_ns: None };
+    let options = Expectations { n_gpus: args.gpus, since_ns: None };
     let mut report = judge(&node, chosen, &options);
     let mut lacks_baseline = false;
     if let Some(baseline) = &baseline {
@@ -214,7 +214,7 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
     if !args.kill_orphans.is_empty() {
         let ended = kill_orphans(args)?;
         act::tell(&ended)?;
-        is_done = ended.iter().all(|(_, what)| *what == act::Ended::Gone);
+        is_done = ended.iter().all(|(_, what)| *what == act::KillResult::Gone);
     }
     // A requested action that failed always affects the exit code, regardless of the report.
     let code = if is_done { code(&report, args.fail_on) } else { Code::Findings };
@@ -233,7 +233,7 @@ fn here(args: &CheckArgs, chosen: &[&'static Check], look: &Look) -> Result<Code
 /// Id of the check that names orphans.
 const ORPHANS: &str = "job-orphans";
 
-fn kill_orphans(args: &CheckArgs) -> Result<Vec<(u32, act::Ended)>, Failure> {
+fn kill_orphans(args: &CheckArgs) -> Result<Vec<(u32, act::KillResult)>, Failure> {
     let here = "leave out --from: only what is an orphan at this moment may be ended";
     if args.from.is_some() {
         return Err(Failure::Nodes { why: "--kill-orphans needs the node itself".to_owned(), help: here });
@@ -255,12 +255,12 @@ fn orphans(node: &Node) -> Vec<u32> {
 
 fn code(report: &NodeReport, fail_on: CheckFailOn) -> Code {
     let least = match fail_on {
-        CheckFailOn::Fail => Verdict::Fail,
-        CheckFailOn::Warn => Verdict::Warn,
+        CheckFailOn::Fail => CheckState::Fail,
+        CheckFailOn::Warn => CheckState::Warn,
         CheckFailOn::Never => return Code::NothingFound,
     };
     let has_changed = report.changes.iter().any(|change| change.kind.is_trouble());
-    let verdict = if has_changed { report.verdict().max(Verdict::Warn) } else { report.verdict() };
+    let verdict = if has_changed { report.verdict().max(CheckState::Warn) } else { report.verdict() };
     if verdict >= least { Code::Findings } else { Code::NothingFound }
 }
 

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use ringleader_bundle::{Caps, Item, Manifest, Origin, Outcome};
+use ringleader_bundle::{Caps, Item, ItemOutcome, Manifest, Origin};
 use ringleader_collect::collectors::{self, Ask};
 use ringleader_collect::{Request, Roots, Target};
 use ringleader_report::quote;
@@ -150,7 +150,7 @@ fn code(manifest: &Manifest) -> Code {
 /// Why the processes that were asked for are not there.
 fn absent(manifest: &Manifest) -> Option<&str> {
     manifest.items.iter().find_map(|item| match (&item.origin, &item.outcome) {
-        (Origin::Reading(of), Outcome::Skipped(why)) if of == "probe jobs" => Some(why.as_str()),
+        (Origin::Reading(of), ItemOutcome::Skipped(why)) if of == "probe jobs" => Some(why.as_str()),
         _ => None,
     })
 }
@@ -258,10 +258,10 @@ fn summary(manifest: &Manifest, path: Option<&Path>) -> String {
     let mut told = Vec::new();
     for item in &manifest.items {
         let (word, why) = match &item.outcome {
-            Outcome::Failed(chain) => ("failed", chain.join(": ")),
-            Outcome::Partial(why) => ("in part", why.clone()),
-            Outcome::Skipped(why) => ("left out", why.clone()),
-            Outcome::Done => match item.cut {
+            ItemOutcome::Failed(chain) => ("failed", chain.join(": ")),
+            ItemOutcome::Partial(why) => ("in part", why.clone()),
+            ItemOutcome::Skipped(why) => ("left out", why.clone()),
+            ItemOutcome::Done => match item.cut {
                 Some(cut) => ("cut", format!("{} bytes of its middle omitted", cut.left_out_bytes)),
                 None => continue,
             },

@@ -44,8 +44,8 @@ pub(crate) struct DiagnoseArgs {
     #[arg(long, value_name = "FILE", requires = "live")]
     keep: Option<PathBuf>,
     /// Form of the report; json is json-v1
-    #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = DiagnoseFormat::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
+    format: DiagnoseFormat,
     /// Compare with the evidence of a good run of the same job: what differs in versions, settings, machines, calls, timing
     #[arg(long, value_name = "GOOD")]
     against: Option<PathBuf>,
@@ -79,7 +79,7 @@ pub(crate) struct DiagnoseArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum DiagnoseFormat {
     Text,
     Json,
     JsonV1,
@@ -185,16 +185,16 @@ impl DiagnoseArgs {
         }
         let detail = detail(self.quiet, self.verbose);
         print(&match self.format {
-            Format::Json | Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
-            Format::Markdown => markdown::render(report, detail),
-            Format::Text => terminal::spelled(text::render(report, &self.look.look(detail))),
+            DiagnoseFormat::Json | DiagnoseFormat::JsonV1 => report.to_json().map_err(Failure::Json)?,
+            DiagnoseFormat::Markdown => markdown::render(report, detail),
+            DiagnoseFormat::Text => terminal::spelled(text::render(report, &self.look.look(detail))),
         })
     }
 
     fn outcome(&self, diagnosis: &Diagnosis, paths: &[PathBuf]) -> Result<Code, Failure> {
         let Diagnosis { case, verdict, .. } = diagnosis;
         // The report as text says on standard output what to give.
-        let help = if self.format == Format::Text && !self.brief { "" } else { HELP_EVIDENCE };
+        let help = if self.format == DiagnoseFormat::Text && !self.brief { "" } else { HELP_EVIDENCE };
         usable(case, paths, help)?;
         Ok(exit_code(verdict, self.fail_on))
     }

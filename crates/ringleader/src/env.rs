@@ -20,8 +20,8 @@ use ringleader_report::quote::plain;
 use crate::command::{Subcommand, print};
 use crate::env::answer::{Answer, Check, Compared, Standing, State, Variable};
 use crate::env::installed::Installed;
-use crate::env::job::{Job, Sort};
-use crate::env::plan::{Fate, Setting, Wants, fate};
+use crate::env::job::{RunningJob, Sort};
+use crate::env::plan::{Setting, SettingFate, Wants, fate};
 use crate::exit::Code;
 use crate::failure::{Failure, has_proc};
 use crate::plugin;
@@ -40,8 +40,8 @@ pub(crate) struct EnvArgs {
     #[arg(long, value_name = "PID")]
     check: Option<u32>,
     /// Form of the output; json is json-v1
-    #[arg(long, value_enum, default_value_t = Format::Shell)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = EnvFormat::Shell)]
+    format: EnvFormat,
     /// Folder for logs and dumps, preferably shared by all nodes [default: ./ringleader-evidence]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub(crate) struct EnvArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum EnvFormat {
     /// Lines for a shell, or what `--check` found, for people
     Shell,
     Json,
@@ -86,7 +86,9 @@ impl Subcommand for EnvArgs {
         }
         let mut installed = installed::find(self.python.as_deref());
         let job = match self.check {
-            Some(pid) => Some(Job::read(Path::new("/proc"), pid).map_err(|source| unreadable(pid, &source))?),
+            Some(pid) => {
+                Some(RunningJob::read(Path::new("/proc"), pid).map_err(|source| unreadable(pid, &source))?)
+            }
             None => None,
         };
         if let (Some(pid), Some(Sort::NoRank)) = (self.check, job.as_ref().map(|job| job.sort)) {
@@ -122,14 +124,14 @@ impl Subcommand for EnvArgs {
             answer.notes = vec![WITHOUT_NCCL.to_owned()];
         }
         let text = match (self.format, &answer.check) {
-            (Format::Json | Format::JsonV1, _) => {
+            (EnvFormat::Json | EnvFormat::JsonV1, _) => {
                 serde_json::to_string_pretty(&answer).map(|text| text + "\n").map_err(Failure::Json)?
             }
-            (Format::Shell, Some(check)) => said(&answer, check, &next, self.quiet),
-            (Format::Shell, None) => show::shell(&answer, self.quiet),
-            (Format::Dotenv, _) => show::dotenv(&answer),
-            (Format::Slurm, _) => show::slurm(&answer),
-            (Format::K8s, _) => show::k8s(&answer),
+            (EnvFormat::Shell, Some(check)) => said(&answer, check, &next, self.quiet),
+            (EnvFormat::Shell, None) => show::shell(&answer, self.quiet),
+            (EnvFormat::Dotenv, _) => show::dotenv(&answer),
+            (EnvFormat::Slurm, _) => show::slurm(&answer),
+            (EnvFormat::K8s, _) => show::k8s(&answer),
         };
         if !self.quiet {
             self.remark(&answer);
@@ -142,7 +144,7 @@ impl Subcommand for EnvArgs {
 impl EnvArgs {
     /// The command that prints the settings for the next start of a job: with what was asked here, and with the Python of the job
     /// where this shell's has other packages.
-    fn next(&self, job: Option<&Job>, installed: &Installed) -> String {
+    fn next(&self, job: Option<&RunningJob>, installed: &Installed) -> String {
         let of_job = || {
             let python = job?.python.clone()?;
             let own = installed::find(Some(&python));
@@ -175,7 +177,7 @@ impl EnvArgs {
     /// `is_shown`: whoever asked reads the lines themselves, whose comments say the same.
     fn remarks(&self, answer: &Answer, is_shown: bool) -> Vec<String> {
         let mut remarks = Vec::new();
-        if is_shown && self.format == Format::Shell && answer.check.is_none() {
+        if is_shown && self.format == EnvFormat::Shell && answer.check.is_none() {
             return remarks;
         }
         // Of a running job the report itself says what it has loaded.
@@ -187,7 +189,7 @@ impl EnvArgs {
         if answer.installed.plugin.is_none() && is_asked_for {
             remarks.push(format!("{}; without it nothing sees single operations of NCCL", plugin::missing()));
         }
-        if matches!(self.format, Format::Dotenv | Format::Slurm | Format::K8s) {
+        if matches!(self.format, EnvFormat::Dotenv | EnvFormat::Slurm | EnvFormat::K8s) {
             remarks.push(format!(
                 "these lines do not create {}, into which logs and dumps go: create it on every node (mkdir -p), or name a \
                  shared folder with --dir",
@@ -215,7 +217,7 @@ fn no_rank(pid: u32) -> String {
 }
 
 /// The plugin, as a setting that a job lacks: it was not found, so no value for it can be named.
-fn without_plugin(job: &Job, wants: &Wants) -> Option<Compared> {
+fn without_plugin(job: &RunningJob, wants: &Wants) -> Option<Compared> {
     const NAME: &str = "NCCL_PROFILER_PLUGIN";
     let row = ringleader_knowledge::export::all().iter().find(|row| row.name == NAME)?;
     let pids = job.without(NAME);
@@ -263,18 +265,18 @@ fn answer(
         let mut value = setting.value.clone();
         let extends = setting.row.meets == Meets::PathHolds;
         let (state, was) = match fate(setting, of_user(setting).as_deref()) {
-            Fate::Set => (State::Export, None),
+            SettingFate::Set => (State::Export, None),
             // What only adds to a value takes nothing from it.
-            Fate::Replaces(was) if is_kept && !extends => (State::Left, Some(was)),
-            Fate::Replaces(was) => {
+            SettingFate::Replaces(was) if is_kept && !extends => (State::Left, Some(was)),
+            SettingFate::Replaces(was) => {
                 if extends {
                     value = format!("{value}:{was}");
                 }
                 (State::Export, Some(was))
             }
-            Fate::Does(was) => (State::Kept, Some(was)),
-            Fate::Left(was) => (State::Left, Some(was)),
-            Fate::Unset => return None,
+            SettingFate::Does(was) => (State::Kept, Some(was)),
+            SettingFate::Left(was) => (State::Left, Some(was)),
+            SettingFate::Unset => return None,
         };
         let row = setting.row;
         Some(Variable {
@@ -386,11 +388,12 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 /// The table as Python code: what the package falls back on where this program is not to be had.
 pub fn python_table() -> String {
-    use ringleader_knowledge::export::{self, Level, Needs};
+    use ringleader_knowledge::export::{self, Needs, SettingLevel};
     let release = |release: Option<Release>| {
         release.map_or("None".to_owned(), |at| format!("({}, {}, {})", at.major, at.minor, at.patch))
     };
-    let rows = export::all().iter().filter(|row| row.level == Level::Usual && row.needs == Needs::Nothing);
+    let rows =
+        export::all().iter().filter(|row| row.level == SettingLevel::Usual && row.needs == Needs::Nothing);
     let mut out = String::from(
         "\"\"\"Settings that make the next failure diagnosable. Made by `cargo xtask gen`; do not edit.\"\"\"\n\n\
          # name, reader, first release, first release that no longer counts, value ({dir}: the folder for evidence)\nEXPORTS = [\n",
@@ -418,7 +421,7 @@ mod tests {
     fn a_terminal_shows_each_note_once() {
         let args = EnvArgs {
             check: None,
-            format: Format::Shell,
+            format: EnvFormat::Shell,
             dir: None,
             python: None,
             full: false,

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use ringleader_bundle::Trouble as BundleTrouble;
-use ringleader_probe::sys::Trouble;
+use ringleader_bundle::BundleError as BundleTrouble;
+use ringleader_probe::sys::LibraryError;
 use ringleader_report::quote;
 
 use crate::exit::Code;
@@ -126,7 +126,7 @@ pub enum Failure {
         /// The policy file, or the option.
         from: String,
         /// What is wrong, and where.
-        fault: Box<ringleader_run::policy::Fault>,
+        fault: Box<ringleader_run::policy::PolicyFault>,
     },
     /// A baseline cannot be used.
     #[error("read {} as a baseline", path.display())]
@@ -151,7 +151,7 @@ pub enum Failure {
         what: &'static str,
         /// Why not.
         #[source]
-        trouble: Trouble,
+        trouble: LibraryError,
         /// What to do about it.
         help: &'static str,
     },
@@ -440,7 +440,7 @@ pub(crate) fn our_bug() -> String {
 }
 
 /// The faulty line, and below it a pointer.
-fn pointed(fault: &ringleader_run::policy::Fault) -> String {
+fn pointed(fault: &ringleader_run::policy::PolicyFault) -> String {
     let head: String = fault.text.chars().take(fault.column.saturating_sub(1) as usize).collect();
     let blank = " ".repeat(quote::columns(&quote::plain(&head)));
     format!("    {}\n    {blank}^\n", quote::plain(&fault.text))

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ringleader_check::fleet::{Silence, SilenceKind, Timing};
 
 use self::copy::Program;
-use self::progress::Progress;
+use self::progress::HostProgress;
 use self::spool::{Output, Spool, Spooled};
 
 /// A way to a host.
@@ -74,7 +74,7 @@ pub(crate) struct Ran {
 }
 
 /// What came of one host.
-pub(crate) struct Answer {
+pub(crate) struct HostAnswer {
     pub host: String,
     pub timing: Timing,
     pub outcome: Result<Ran, Silence>,
@@ -108,12 +108,12 @@ impl Fanout<'_> {
     ///
     /// # Errors
     /// What `take` failed with.
-    pub(crate) fn run<E>(&self, mut take: impl FnMut(Answer) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn run<E>(&self, mut take: impl FnMut(HostAnswer) -> Result<(), E>) -> Result<(), E> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let n_threads = self.parallel.clamp(1, self.hosts.len().max(1));
         // An answer waits here while another is being taken in; askers wait rather than pile up answers.
-        let (sender, receiver) = mpsc::sync_channel::<Answer>(n_threads);
-        let progress = Progress::new(self.hosts.len(), self.show_progress);
+        let (sender, receiver) = mpsc::sync_channel::<HostAnswer>(n_threads);
+        let progress = HostProgress::new(self.hosts.len(), self.show_progress);
         thread::scope(|scope| {
             for _ in 0..n_threads {
                 let (sender, next, stop) = (sender.clone(), &next, &stop);
@@ -144,7 +144,7 @@ impl Fanout<'_> {
         })
     }
 
-    fn ask(&self, at: usize, host: &str, stop: &AtomicBool) -> Answer {
+    fn ask(&self, at: usize, host: &str, stop: &AtomicBool) -> HostAnswer {
         let mut sent_ns = now_ns();
         let until = Instant::now() + self.deadline;
         let limits = Limits { until, deadline: self.deadline, stop };
@@ -160,7 +160,12 @@ impl Fanout<'_> {
                 self.transport.ask(host, &argv, &Input::Nothing, output, &limits)
             });
         }
-        Answer { host: host.to_owned(), timing: Timing { sent_ns, arrived_ns: now_ns() }, outcome, spooled }
+        HostAnswer {
+            host: host.to_owned(),
+            timing: Timing { sent_ns, arrived_ns: now_ns() },
+            outcome,
+            spooled,
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use ringleader_evidence::{Extract, Limits, Scratch};
 use ringleader_model::{Case, Cite, Note, NoteKind, Source, SourceId, SourceKind};
 
 use crate::failure::{self, Failure};
-use crate::gather::walk::{Entry, Input};
+use crate::gather::walk::{EvidenceFile, Input};
 use crate::progress::Progress;
 
 /// Reads everything under `paths`; `-` is standard input. Shows progress on a terminal if `show_progress`.
@@ -34,7 +34,7 @@ pub fn gather(paths: &[PathBuf], show_progress: bool) -> Result<Case, Failure> {
 }
 
 /// Reads all entries, in their order, whichever thread comes to which first.
-fn read_all(entries: &[Entry], show_progress: bool) -> Vec<Extract> {
+fn read_all(entries: &[EvidenceFile], show_progress: bool) -> Vec<Extract> {
     let progress =
         Progress::new(entries.len(), entries.iter().map(|entry| entry.size_bytes).sum(), show_progress);
     let limits = Limits::default();
@@ -60,7 +60,7 @@ fn read_all(entries: &[Entry], show_progress: bool) -> Vec<Extract> {
 }
 
 /// Reads one entry. A panic of a reader costs its own file alone.
-fn read_one(entry: &Entry, scratch: &mut Scratch, limits: &Limits, progress: &Progress) -> Extract {
+fn read_one(entry: &EvidenceFile, scratch: &mut Scratch, limits: &Limits, progress: &Progress) -> Extract {
     let read = catch_unwind(AssertUnwindSafe(|| -> io::Result<Extract> {
         let input: Box<dyn Read> = match &entry.input {
             Input::Stdin => Box::new(io::stdin().lock()),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use ringleader_model::Date;
 use ringleader_report::quote::plain;
-use ringleader_run::history::{History, HistoryError, Incident, Standing};
+use ringleader_run::history::{History, HistoryError, Incident, NodeHistory};
 use ringleader_run::policy;
 use ringleader_run::state::now;
 use serde_json::json;
@@ -77,7 +77,7 @@ impl Subcommand for HistoryArgs {
 const MAX_SHOWN: usize = 50;
 
 impl HistoryArgs {
-    fn text(&self, standings: &[Standing], incidents: &[Incident]) -> String {
+    fn text(&self, standings: &[NodeHistory], incidents: &[Incident]) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.
         if self.node.is_none() {
@@ -133,7 +133,7 @@ fn clock(at: f64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)
 }
 
-fn as_json(standings: &[Standing], incidents: &[Incident]) -> String {
+fn as_json(standings: &[NodeHistory], incidents: &[Incident]) -> String {
     let nodes: Vec<serde_json::Value> = standings
         .iter()
         .map(|s| {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use ringleader_lint::{Confidence, Finding, Options, Report, Severity, rules};
+use ringleader_lint::{Confidence, LintFinding, LintOptions, LintReport, Severity, rules};
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
@@ -27,8 +27,8 @@ pub(crate) struct LintArgs {
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
     /// Form of the report; json is json-v1
-    #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = LintFormat::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
+    format: LintFormat,
     /// Least confidence of what is printed; low adds conditions on each process's own data
     #[arg(long, value_enum, default_value_t = Least::Medium)]
     confidence: Least,
@@ -59,7 +59,7 @@ pub(crate) struct LintArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum LintFormat {
     Text,
     #[value(alias = "json")]
     JsonV1,
@@ -93,7 +93,7 @@ impl Subcommand for LintArgs {
             }
         }
         let sources = sources(&self.paths, self.tests)?;
-        let options = Options {
+        let options = LintOptions {
             least: self.confidence.into(),
             least_severity: if self.info { Severity::Info } else { Severity::Warning },
             select: self.select.clone(),
@@ -135,12 +135,12 @@ impl Subcommand for LintArgs {
 }
 
 impl LintArgs {
-    fn render(&self, report: &Report) -> Result<String, Failure> {
+    fn render(&self, report: &LintReport) -> Result<String, Failure> {
         match self.format {
-            Format::Text => Ok(format::text(report)),
-            Format::JsonV1 => format::json(report).map_err(Failure::Json),
-            Format::Sarif => format::sarif(report).map_err(Failure::Json),
-            Format::Github => Ok(format::github(report)),
+            LintFormat::Text => Ok(format::text(report)),
+            LintFormat::JsonV1 => format::json(report).map_err(Failure::Json),
+            LintFormat::Sarif => format::sarif(report).map_err(Failure::Json),
+            LintFormat::Github => Ok(format::github(report)),
         }
     }
 }
@@ -152,7 +152,7 @@ fn nearest(id: &str) -> Vec<String> {
     near.into_iter().take(3).map(|(_, id)| id.to_owned()).collect()
 }
 
-fn exit_code(findings: &[Finding]) -> Code {
+fn exit_code(findings: &[LintFinding]) -> Code {
     if findings.iter().any(|finding| finding.severity > Severity::Info) {
         Code::Findings
     } else {

@@ -17,7 +17,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 
-use self::tools::{Answer, Roots};
+use self::tools::{Roots, ToolAnswer};
 use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::Failure;
@@ -95,8 +95,8 @@ impl ServerHandler for Server {
         // Reading evidence takes a processor, not a wait.
         let answered = tokio::task::spawn_blocking(move || tools::call(&name, &arguments, &roots)).await;
         let result = match answered {
-            Ok(Some(Answer::Text(text))) => CallToolResult::success(vec![ContentBlock::text(text)]),
-            Ok(Some(Answer::Refused(why))) => CallToolResult::error(vec![ContentBlock::text(why)]),
+            Ok(Some(ToolAnswer::Text(text))) => CallToolResult::success(vec![ContentBlock::text(text)]),
+            Ok(Some(ToolAnswer::Refused(why))) => CallToolResult::error(vec![ContentBlock::text(why)]),
             Ok(None) => return Err(ErrorData::invalid_params(format!("no tool '{}'", request.name), None)),
             Err(_) => CallToolResult::error(vec![ContentBlock::text("a bug of ringleader ended this call")]),
         };

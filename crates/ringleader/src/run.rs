@@ -29,7 +29,7 @@ use ringleader_run::journal;
 use ringleader_run::output::Bounds;
 use ringleader_run::policy::Policy;
 use ringleader_run::resume::Checkpoints;
-use ringleader_run::state::{Asked, Folder, now};
+use ringleader_run::state::{Folder, RunRequest, now};
 
 use crate::command::{Subcommand, print};
 use crate::exit::Code;
@@ -288,7 +288,7 @@ impl RunArgs {
         drop(before);
         // Held until the end of this process.
         let _place = folder.place().map_err(refused)?.ok_or_else(taken)?;
-        let asked = Asked {
+        let asked = RunRequest {
             job: self.job_name(),
             node: self.node_name(),
             argv: self.command.clone(),

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use clap::{Args, ValueEnum};
-use ringleader_report::{Detail, Look};
+use ringleader_report::{Detail, TextStyle};
 
 /// Options of commands that print text.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(crate) enum Color {
 
 impl LookArgs {
     /// What these options mean on this terminal.
-    pub(crate) fn look(&self, detail: Detail) -> Look {
+    pub(crate) fn look(&self, detail: Detail) -> TextStyle {
         look(self.color, self.width, detail)
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn detail(quiet: bool, verbose: bool) -> Detail {
 }
 
 /// How text looks on this terminal; a file or a pipe has the columns of COLUMNS, else 80, and no colour, unless asked for.
-pub(crate) fn look(color: Color, width: Option<u16>, detail: Detail) -> Look {
+pub(crate) fn look(color: Color, width: Option<u16>, detail: Detail) -> TextStyle {
     let terminal = io::stdout().is_terminal();
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let color = match color {
@@ -72,5 +72,5 @@ pub(crate) fn look(color: Color, width: Option<u16>, detail: Detail) -> Look {
         Some(columns.trim().parse::<u16>().ok()?.clamp(40, 400))
     };
     let width = width.or_else(own).or_else(told).unwrap_or(80);
-    Look { width: width.into(), color, detail }
+    TextStyle { width: width.into(), color, detail }
 }

@@ -31,8 +31,8 @@ pub(crate) struct TraceArgs {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     /// Form of the report; json is json-v1
-    #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = TraceFormat::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
+    format: TraceFormat,
     #[command(flatten)]
     look: LookArgs,
     /// Other timelines of the same program (before a change, another node): what differs, and what it costs
@@ -62,7 +62,7 @@ enum TraceCommand {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum TraceFormat {
     Text,
     #[value(alias = "json")]
     JsonV1,
@@ -99,8 +99,8 @@ impl Subcommand for TraceArgs {
             return Ok(Code::NothingFound.into());
         }
         let text = match self.format {
-            Format::JsonV1 => report.to_json().map_err(Failure::Json)?,
-            Format::Text => text::render(&report, &self.look.look(detail(false, false))),
+            TraceFormat::JsonV1 => report.to_json().map_err(Failure::Json)?,
+            TraceFormat::Text => text::render(&report, &self.look.look(detail(false, false))),
         };
         print(&text)?;
         let code = match report.verdict.cause() {

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ringleader_probe::find;
 use ringleader_probe::sys::{Blas, Driver};
 use ringleader_probe::verify::inject::Fault;
-use ringleader_probe::verify::{self, Check, MARGIN_BYTES, Plan, Report, Tools, Watcher, table};
+use ringleader_probe::verify::{self, Check, MARGIN_BYTES, Report, Tools, VerifyPlan, Watcher, table};
 use serde::Serialize;
 
 use crate::bench::{ProbeFormat, check_devices, failed, load_nccl, needs_full_build, no_gpu};
@@ -182,13 +182,13 @@ impl Subcommand for VerifyArgs {
 }
 
 impl VerifyArgs {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> VerifyPlan {
         let checks = if self.only.is_empty() {
             Check::ALL.to_vec()
         } else {
             self.only.iter().copied().map(Check::from).collect()
         };
-        Plan {
+        VerifyPlan {
             duration: self.duration,
             checks,
             margin_bytes: self.margin_mib << 20,
@@ -202,7 +202,7 @@ impl VerifyArgs {
     fn prove(
         &self,
         tools: &Tools,
-        plan: &Plan,
+        plan: &VerifyPlan,
         n: usize,
         watcher: &Watcher<'_>,
         bar: &ProgressBar,

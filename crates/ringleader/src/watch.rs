@@ -51,7 +51,7 @@ use ringleader_watch::answer::Reason;
 use ringleader_watch::engine::Settings;
 use ringleader_watch::event::{Event, What};
 
-use self::agent::{Agent, Group, Target};
+use self::agent::{Agent, SharedPids, Target};
 pub(crate) use self::args::WatchArgs;
 use self::board::Board;
 use self::child::Running;
@@ -59,13 +59,13 @@ use self::events::Teller;
 use self::eye::Eye;
 use self::heard::is_unheard;
 use self::incident::{Judged, Last, ToCollect, worse};
-use self::late::Late;
+use self::late::LateRank;
 use self::named::named;
 use self::nan::Nan;
 use self::nodes::Nodes;
 use self::picture::Picture;
 use self::start::Start;
-use self::told::{STANDS, SUREST, Told};
+use self::told::{STANDS, SUREST, WatchSummary};
 use crate::command::Subcommand;
 use crate::exit::Code;
 use crate::failure::Failure;
@@ -136,7 +136,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     });
     let until = args.for_s.map(|limit| Instant::now() + Duration::from_secs_f64(limit));
     let front =
-        Seat { group: Group::default(), name: Arc::default(), picture, until, stop, kept: Arc::default() };
+        Seat { group: Arc::default(), name: Arc::default(), picture, until, stop, kept: Arc::default() };
     let shared = Arc::new(args.clone());
     let watcher = |seat: Seat, target: Target, nodes: Option<Nodes>, child: Option<Running>| {
         let agent = Agent::new(target, args.rings.as_deref(), name.clone());
@@ -223,7 +223,7 @@ fn listen(stop: &Arc<AtomicBool>, stays: bool) {
 #[derive(Clone)]
 struct Seat {
     /// Ranks of the job if none was named.
-    group: Group,
+    group: SharedPids,
     /// What the job is called, once there are several.
     name: Arc<Mutex<Option<String>>>,
     picture: Arc<Mutex<Picture>>,
@@ -237,13 +237,13 @@ struct Seat {
 
 /// How the watching of one job ended.
 #[derive(Clone, Copy, Debug)]
-struct Ended {
+struct WatchEnd {
     code: ExitCode,
     worst: Code,
     n_verdicts: u32,
 }
 
-impl Default for Ended {
+impl Default for WatchEnd {
     fn default() -> Self {
         Self { code: ExitCode::SUCCESS, worst: Code::NothingFound, n_verdicts: 0 }
     }
@@ -303,7 +303,7 @@ pub(crate) fn now_ns() -> i64 {
 }
 
 /// What a thread of an incident has to tell.
-enum Word {
+enum IncidentMessage {
     Said(What),
     Judged(Box<Judged>),
     /// A verdict is held back: what it names may end by itself.
@@ -332,28 +332,28 @@ struct Watch {
     /// Communicators whose stall has been taken up.
     stalled: BTreeSet<String>,
     /// What was told of the present stall.
-    spoken: Arc<Told>,
+    spoken: Arc<WatchSummary>,
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
     nan: Nan,
     /// The rank that is late.
-    late: Option<Late>,
+    late: Option<LateRank>,
     start: Start,
     /// When a wait was told of last.
     waited: Option<Instant>,
     /// What the threads of incidents say.
-    words: (Sender<Word>, Receiver<Word>),
+    words: (Sender<IncidentMessage>, Receiver<IncidentMessage>),
     seat: Seat,
 }
 
 impl Watch {
     /// Until the job ends, or until a request to stop.
-    fn follow(mut self) -> Ended {
+    fn follow(mut self) -> WatchEnd {
         let code = self.run();
         if let Some(stop) = &self.recording {
             stop.store(true, Ordering::Relaxed);
         }
-        Ended { code, worst: self.worst, n_verdicts: self.n_verdicts }
+        WatchEnd { code, worst: self.worst, n_verdicts: self.n_verdicts }
     }
 
     fn run(&mut self) -> ExitCode {
@@ -439,7 +439,7 @@ impl Watch {
         if self.nan.is_due_in(own, self.eye.agent.logs()) {
             self.begin("NaN in its output".to_owned(), Reason::NotFinite, Instant::now());
         }
-        if self.eye.is_late() && self.late.as_mut().is_some_and(Late::is_due) {
+        if self.eye.is_late() && self.late.as_mut().is_some_and(LateRank::is_due) {
             self.begin("a rank is late".to_owned(), Reason::Slow, Instant::now());
         }
         if self.start.is_due(!self.eye.is_without_ranks()) {
@@ -473,7 +473,7 @@ impl Watch {
             }
             What::Waiting(_) => self.waited = Some(Instant::now()),
             What::Straggler(late) if late.is_worth_a_look() && is_analyser => {
-                let seen = self.late.insert(Late::seen(self.late, late));
+                let seen = self.late.insert(LateRank::seen(self.late, late));
                 if seen.is_of(late) {
                     self.eye.remember(late.clone());
                 }
@@ -500,7 +500,7 @@ impl Watch {
         thread::spawn(move || {
             // The watcher may have ended.
             let note = |text: &str| {
-                let _ = sender.send(Word::Said(What::Note { text: text.to_owned() }));
+                let _ = sender.send(IncidentMessage::Said(What::Note { text: text.to_owned() }));
             };
             match recording::record(&wanted, &note, &stop) {
                 Ok(text) => note(&text),
@@ -549,7 +549,7 @@ impl Watch {
         thread::spawn(move || {
             let say = |what| {
                 // The watcher may have ended.
-                let _ = sender.send(Word::Said(what));
+                let _ = sender.send(IncidentMessage::Said(what));
             };
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let asked = asker.and_then(|asker| asker.ask(&wanted.why));
@@ -587,12 +587,12 @@ impl Watch {
                     if sees_less {
                         say(What::Note { text: STANDS.to_owned() });
                     } else if judged.answer.may_pass() {
-                        let _ = sender.send(Word::Waits);
+                        let _ = sender.send(IncidentMessage::Waits);
                     }
                     if sees_less || spoken.passes(judged, since, hold, n_recoveries) {
                         // It is ours, and nobody was told of it.
                         let _ = std::fs::remove_file(&bundle);
-                        let _ = sender.send(Word::Passed);
+                        let _ = sender.send(IncidentMessage::Passed);
                         return Ok(None);
                     }
                     spoken.tell(judged);
@@ -603,7 +603,7 @@ impl Watch {
             match outcome {
                 Ok(Ok(None)) => {}
                 Ok(Ok(Some(judged))) => {
-                    let _ = sender.send(Word::Judged(Box::new(judged.clone())));
+                    let _ = sender.send(IncidentMessage::Judged(Box::new(judged.clone())));
                     for text in hooks::pass_on(&judged, hooks, template.as_ref()) {
                         say(What::Note { text });
                     }
@@ -612,32 +612,32 @@ impl Watch {
                 Ok(Err(failure)) => {
                     let text = failure.message().trim_end().to_owned();
                     say(What::Note { text: text.clone() });
-                    let _ = sender.send(Word::Unjudged);
+                    let _ = sender.send(IncidentMessage::Unjudged);
                     for text in hooks::pass_on_unjudged(&wanted, &text, hooks, template.as_ref()) {
                         say(What::Note { text });
                     }
                 }
                 Err(_) => {
                     say(What::Note { text: crate::failure::our_bug() });
-                    let _ = sender.send(Word::Unjudged);
+                    let _ = sender.send(IncidentMessage::Unjudged);
                 }
             }
-            let _ = sender.send(Word::Done);
+            let _ = sender.send(IncidentMessage::Done);
         });
     }
 
     /// Another node judges and wants what is here.
-    fn collect_for(&mut self, request: nodes::Asked) {
+    fn collect_for(&mut self, request: nodes::CollectRequest) {
         let (wanted, folder, sender) =
             (self.wanted(request.why()), self.folder.clone(), self.words.0.clone());
         self.n_under_way += 1;
         thread::spawn(move || {
             let outcome = incident::collect(&wanted, &folder).map(|(path, _)| path);
             if let Ok(path) = &outcome {
-                let _ = sender.send(Word::Said(What::Bundle { path: path.display().to_string() }));
+                let _ = sender.send(IncidentMessage::Said(What::Bundle { path: path.display().to_string() }));
             }
             request.answer(outcome.map_err(|failure| failure.message()));
-            let _ = sender.send(Word::Done);
+            let _ = sender.send(IncidentMessage::Done);
         });
     }
 
@@ -648,15 +648,15 @@ impl Watch {
         }
     }
 
-    fn take(&mut self, word: Word) {
+    fn take(&mut self, word: IncidentMessage) {
         match word {
-            Word::Said(what) => {
+            IncidentMessage::Said(what) => {
                 if let What::Bundle { path } = &what {
                     self.keep(PathBuf::from(path));
                 }
                 self.teller.say(&Event::new(now_ns(), what));
             }
-            Word::Judged(judged) => {
+            IncidentMessage::Judged(judged) => {
                 self.n_verdicts += 1;
                 self.start.told(judged.answer.worth());
                 if let Some(late) = self.late.as_mut().filter(|_| judged.answer.cause() == Cause::Straggler) {
@@ -669,15 +669,15 @@ impl Watch {
                 self.teller.verdict(&judged);
                 self.doing(None);
             }
-            Word::Waits => self.doing(Some("judged; waiting whether it goes on by itself")),
-            Word::Passed => {
+            IncidentMessage::Waits => self.doing(Some("judged; waiting whether it goes on by itself")),
+            IncidentMessage::Passed => {
                 // It has left nothing on the disk, and what stalls after it is something else.
                 self.n_incidents = self.n_incidents.saturating_sub(1);
                 self.last_incident = None;
                 self.stalled.clear();
             }
-            Word::Unjudged => self.worst = worse(self.worst, Cause::Undecided),
-            Word::Done => {
+            IncidentMessage::Unjudged => self.worst = worse(self.worst, Cause::Undecided),
+            IncidentMessage::Done => {
                 self.n_under_way = self.n_under_way.saturating_sub(1);
                 if self.n_under_way == 0 {
                     self.doing(None);
@@ -745,7 +745,7 @@ impl Watch {
             }
         }
         let was_seen = !self.eye.agent.never_seen();
-        let is_slow_told = self.late.as_ref().is_some_and(Late::is_told);
+        let is_slow_told = self.late.as_ref().is_some_and(LateRank::is_told);
         let has_waited = self.waited.is_some_and(|at| at.elapsed() < WAITED_FOR);
         let than = if is_judged { self.spoken.best() } else { self.start.worth() };
         let reason = if is_judged {

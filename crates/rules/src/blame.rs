@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::{End, Killer};
 use ringleader_correlate::said::statements::{Stated, Utterance};
-use ringleader_correlate::when::failure::{Sign, Way, sign};
+use ringleader_correlate::when::failure::{EndSign, Way, sign};
 use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{About, Role};
 use ringleader_model::address::same_host;
@@ -341,7 +341,7 @@ fn lone(scene: &Scene<'_>) -> Option<BTreeSet<Rank>> {
     }
     for observation in &scene.case().observations {
         let Fact::Torch(event) = &observation.fact else { continue };
-        let Sign::Failed(way, _) = sign(event) else { continue };
+        let EndSign::Failed(way, _) = sign(event) else { continue };
         if echoes.contains(&(observation.cite.source, observation.cite.line)) {
             continue;
         }
@@ -388,13 +388,13 @@ mod tests {
     use ringleader_model::{Cause, Culprit, Frame, Rank};
 
     use super::{ended, give_ranks};
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn raised(stage: Stage) -> Stage {
+    fn raised(stage: StagedCase) -> StagedCase {
         stage.raised(None, "ValueError", "no such column", &[("/srv/job.py", 58, "load")])
     }
 
-    fn first_to_end(stage: &Stage) -> Vec<u32> {
+    fn first_to_end(stage: &StagedCase) -> Vec<u32> {
         let finding = stage.finding(&crate::rules::program::application_exception::RULE);
         assert_eq!(finding.cause, Cause::ApplicationException);
         let found = ended(&Scene::new(&stage.case), &finding);
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn the_one_that_a_launcher_saw_end_raised_what_nobody_signed() {
-        let job = || raised(Stage::new().two_ranks()).failed(0, -15, false);
+        let job = || raised(StagedCase::new().two_ranks()).failed(0, -15, false);
         assert_eq!(first_to_end(&job().failed(1, 1, true)), [1]);
         // Ended by its launcher.
         assert_eq!(first_to_end(&job().failed(1, -15, true)), []);
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_place_without_a_rank_is_kept() {
-        let stage = Stage::new().two_ranks();
+        let stage = StagedCase::new().two_ranks();
         let scene = Scene::new(&stage.case);
         let place = Frame { function: "load".into(), file: "/srv/job.py".into(), line: 58 };
         let mut culprits = vec![Culprit { place: Some(place), ..Culprit::default() }];

@@ -8,7 +8,7 @@ use ringleader_model::{Cause, Confidence, Culprit, Frame, Rank, RankSet, Severit
 
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::Node;
+use ringleader_correlate::track::RankOrSource;
 use ringleader_correlate::waits::suspects::Suspect;
 
 pub(crate) use ringleader_correlate::who::culprits::ranks;
@@ -19,7 +19,7 @@ pub(crate) const QUOTED_CHARS: usize = 160;
 pub(crate) const TITLE_CHARS: usize = 110;
 
 /// `rank 2`, `ranks 2,5`, or `one rank` where the record does not identify it.
-pub(crate) fn who(nodes: &[Node]) -> String {
+pub(crate) fn who(nodes: &[RankOrSource]) -> String {
     let ranks: RankSet = nodes.iter().filter_map(|n| n.rank()).collect();
     match (ranks.len(), nodes.len()) {
         (0, 1) => "one rank (its record does not say which)".to_owned(),
@@ -35,7 +35,7 @@ pub(crate) fn waiting(set: &RankSet) -> String {
 }
 
 /// Culprits of nodes, with this place in the code.
-pub(crate) fn culprits(scene: &Scene<'_>, nodes: &[Node], place: Option<&Frame>) -> Vec<Culprit> {
+pub(crate) fn culprits(scene: &Scene<'_>, nodes: &[RankOrSource], place: Option<&Frame>) -> Vec<Culprit> {
     nodes.iter().map(|node| Culprit { place: place.cloned(), ..scene.culprit_node(*node) }).collect()
 }
 

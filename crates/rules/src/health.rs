@@ -11,8 +11,8 @@ use ringleader_model::{
 };
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::signs::Seen;
-use ringleader_correlate::track::{Origin, View};
+use ringleader_correlate::signs::SeenSign;
+use ringleader_correlate::track::{GroupRecorder, Origin};
 use ringleader_correlate::waits::suspects::Suspect;
 use ringleader_correlate::when::window::{has_records, is_cut};
 use ringleader_correlate::who::roster::told_size;
@@ -110,7 +110,7 @@ pub(crate) fn trouble(scene: &Scene<'_>) -> Option<Cow<'static, str>> {
 
 fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
     // Counts of a running job differ for a moment; states that a recorder kept do not.
-    let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != View::Ras);
+    let held_up = |s: &Suspect| !s.weak && s.views.iter().any(|v| *v != GroupRecorder::Ras);
     let of_launcher = |e: &TorchEvent| matches!(e, TorchEvent::LauncherKilled { .. });
     if let Some((way, _)) = scene.failure().first() {
         return Some(way.words());
@@ -173,7 +173,7 @@ fn known_trouble(scene: &Scene<'_>) -> Option<&'static str> {
 }
 
 /// A program's own word that it is done: of the one whose output has the note, where that shows steps.
-fn is_done(scene: &Scene<'_>, note: &Seen) -> bool {
+fn is_done(scene: &Scene<'_>, note: &SeenSign) -> bool {
     let sources: Vec<SourceId> = note.evidence.iter().map(|e| e.cite.source).collect();
     scene.course().text().is_done_in(&sources)
 }
@@ -317,7 +317,7 @@ pub(crate) fn confidence(scene: &Scene<'_>) -> Confidence {
         .ledger()
         .groups()
         .iter()
-        .filter(|g| g.view == View::Nccl)
+        .filter(|g| g.view == GroupRecorder::Nccl)
         .flat_map(|g| g.tracks.iter().flatten())
         .filter(|t| !t.open_end)
         .filter_map(|t| t.rank)
@@ -343,10 +343,10 @@ mod tests {
 
     use super::trouble;
     use crate::diagnose;
-    use crate::trial::Stage;
+    use crate::trial::StagedCase;
 
     #[track_caller]
-    fn says(stage: &Stage, expected: &str) {
+    fn says(stage: &StagedCase, expected: &str) {
         let verdict = diagnose(&stage.case);
         assert_eq!(format!("{}, {}", verdict.cause, verdict.confidence), expected, "{verdict:#?}");
     }
@@ -354,8 +354,8 @@ mod tests {
     #[test]
     fn health_is_as_sure_as_the_records_of_every_rank() {
         let ended = ["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"];
-        says(&Stage::job(3).dumps(&ended), "none, medium");
-        says(&Stage::job(3).dump(0, "ar:1 ar:9"), "none, low");
+        says(&StagedCase::job(3).dumps(&ended), "none, medium");
+        says(&StagedCase::job(3).dump(0, "ar:1 ar:9"), "none, low");
         assert!(Confidence::Low < Confidence::Medium);
     }
 
@@ -364,7 +364,7 @@ mod tests {
     fn a_note_of_failure_beside_a_program_that_is_done() {
         let noted = |own: Option<bool>, other: Option<bool>| {
             let sign = Sign { id: "note-of-failure", count: 1 };
-            let mut stage = Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Sign(sign));
+            let mut stage = StagedCase::new().push(SourceKind::PlainText, Who::default(), Fact::Sign(sign));
             for (source, ended) in [(Some(SourceId(0)), own), (None, other)] {
                 let Some(ended) = ended else { continue };
                 stage =
@@ -391,21 +391,21 @@ mod tests {
 
     #[test]
     fn what_is_unfinished_has_not_ended() {
-        says(&Stage::job(3).dump(0, "ar:1 ar:9?"), "undecided, low");
+        says(&StagedCase::job(3).dump(0, "ar:1 ar:9?"), "undecided, low");
     }
 
     #[test]
     fn a_dump_without_entries_is_no_evidence() {
-        says(&Stage::job(3).dumps(&["", "", ""]), "undecided, low");
+        says(&StagedCase::job(3).dumps(&["", "", ""]), "undecided, low");
     }
 
-    fn noted(stage: &mut Stage, source: SourceId, kind: NoteKind) {
+    fn noted(stage: &mut StagedCase, source: SourceId, kind: NoteKind) {
         let cite = Cite::whole(source);
         stage.case.notes.push(Note { cite, kind, text: "cannot be read further".into() });
     }
 
     /// A source of its own, of no kind.
-    fn cut_archive(stage: &mut Stage) {
+    fn cut_archive(stage: &mut StagedCase) {
         let source = stage.source(SourceKind::Unknown);
         stage.case.sources.iter_mut().skip(source.0 as usize).for_each(|s| s.kinds.clear());
         noted(stage, source, NoteKind::Truncated);
@@ -413,29 +413,30 @@ mod tests {
 
     #[test]
     fn text_alone_says_little_and_what_could_not_be_read_nothing() {
-        let mut stage = Stage::new();
+        let mut stage = StagedCase::new();
         stage.source(SourceKind::PlainText);
         // It may be the quiet output of a job that is well, and nothing shows that it is.
         says(&stage, "undecided, low");
         noted(&mut stage, SourceId(0), NoteKind::Unreadable);
         says(&stage, "undecided, low");
-        let mut other = Stage::new();
+        let mut other = StagedCase::new();
         other.source(SourceKind::Unknown);
         says(&other, "undecided, low");
     }
 
     #[test]
     fn what_was_not_seen_is_not_well() {
-        let seen = |change: fn(u32, &mut PickedProcess)| Stage::new().seen(1_000, "S S", change);
+        let seen = |change: fn(u32, &mut PickedProcess)| StagedCase::new().seen(1_000, "S S", change);
         says(&seen(|_, _| {}), "none, low");
         // Each of one rank says that there are two.
-        says(&Stage::new().seen(1_000, "S", |_, _| {}), "undecided, low");
+        says(&StagedCase::new().seen(1_000, "S", |_, _| {}), "undecided, low");
         let hidden = || seen(|rank, p| p.hidden = (rank == 1).then(|| "it is another user's".into()));
         says(&hidden(), "undecided, low");
         // Its log showed all that matters.
         says(&hidden().process("node0", 100, Some(0)).process("node0", 101, Some(1)), "none, low");
-        let list =
-            |pick| Stage::new().picked(Vec::new(), pick).system("node0", SystemFact::Modules(Vec::new()));
+        let list = |pick| {
+            StagedCase::new().picked(Vec::new(), pick).system("node0", SystemFact::Modules(Vec::new()))
+        };
         says(&list(Pick { n_hidden: 1, ..Pick::default() }), "none, low");
         says(&list(Pick { n_hidden: 200, ..Pick::default() }), "undecided, low");
         says(
@@ -446,24 +447,24 @@ mod tests {
 
     #[test]
     fn a_process_that_has_ended_beside_others() {
-        says(&Stage::new().seen(1_000, "S Z", |_, _| {}), "undecided, low");
+        says(&StagedCase::new().seen(1_000, "S Z", |_, _| {}), "undecided, low");
     }
 
     #[test]
     fn a_rank_that_does_not_leave_the_kernel() {
         let blocked = |_: u32, p: &mut PickedProcess| p.blocked.push((101, "rpc_wait_bit_killable".into()));
-        says(&Stage::new().seen(1_000, "S D:rpc_wait_bit_killable", blocked), "undecided, low");
+        says(&StagedCase::new().seen(1_000, "S D:rpc_wait_bit_killable", blocked), "undecided, low");
         // One look shows nothing.
-        says(&Stage::new().seen(1_000, "S D:rpc_wait_bit_killable", |_, _| {}), "none, low");
+        says(&StagedCase::new().seen(1_000, "S D:rpc_wait_bit_killable", |_, _| {}), "none, low");
         // Its ring was read while it lived, and nothing in it is overdue.
-        let rings = || Stage::job(2).rings(&["ar:9", "ar:9"]);
-        let cause = |stage: Stage| diagnose(&stage.case).cause;
+        let rings = || StagedCase::job(2).rings(&["ar:9", "ar:9"]);
+        let cause = |stage: StagedCase| diagnose(&stage.case).cause;
         assert_eq!(cause(rings()), cause(rings().seen(1_000, "S D", blocked)));
     }
 
     #[test]
     fn an_archive_that_ends_early() {
-        let mut stage = Stage::job(3).dumps(&["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"]);
+        let mut stage = StagedCase::job(3).dumps(&["ar:1 ar:9", "ar:1 ar:9", "ar:1 ar:9"]);
         cut_archive(&mut stage);
         says(&stage, "undecided, low");
         // A kernel log in it may be beside a job that was cut off.
@@ -473,7 +474,7 @@ mod tests {
             what: "segfault".into(),
             object: None,
         };
-        let mut alone = Stage::new().kernel("", crash);
+        let mut alone = StagedCase::new().kernel("", crash);
         says(&alone, "process-crashed, medium");
         cut_archive(&mut alone);
         says(&alone, "undecided, low");
@@ -483,7 +484,7 @@ mod tests {
     fn a_launcher_that_was_stopped_did_not_end_by_itself() {
         let stopped = TorchEvent::LauncherKilled { signal: "15".into() };
         says(
-            &Stage::new().torch(None, stopped, "Received 15 death signal, shutting down workers"),
+            &StagedCase::new().torch(None, stopped, "Received 15 death signal, shutting down workers"),
             "stopped-from-outside, medium",
         );
     }

@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use ringleader_model::{Cause, RankSet, SourceKind, Verdict};
 
 use crate::diagnose;
-use crate::trial::Stage;
+use crate::trial::StagedCase;
 
 /// A call that every member of a group makes.
 #[derive(Clone, Debug)]
-struct Call {
+struct LawCall {
     in_subgroup: bool,
     kind: &'static str,
     elements: u64,
@@ -19,7 +19,7 @@ struct Call {
 
 /// What one rank does otherwise than its peers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fault {
+enum LawFault {
     /// Leaves out a call.
     Skip,
     /// Makes one more before it.
@@ -34,7 +34,7 @@ enum Fault {
     Late,
 }
 
-impl Fault {
+impl LawFault {
     fn cause(self) -> Cause {
         match self {
             Self::Skip => Cause::SkippedCollective,
@@ -49,13 +49,13 @@ impl Fault {
 
 /// A job: what its ranks call, under which names they go, and the order of its evidence.
 #[derive(Clone, Debug)]
-struct Job {
+struct LawJob {
     n_ranks: u32,
     /// Members of the subgroup, before renaming.
     subgroup: Vec<u32>,
-    calls: Vec<Call>,
+    calls: Vec<LawCall>,
     /// What goes wrong, on which rank, and at which call: the n-th of those on the default group.
-    fault: Option<(Fault, u32, usize)>,
+    fault: Option<(LawFault, u32, usize)>,
     /// `names[r]` is the rank under which `r` goes.
     names: Vec<u32>,
     /// Order of the pieces of evidence.
@@ -73,7 +73,7 @@ struct Job {
     with_logs: bool,
 }
 
-impl Job {
+impl LawJob {
     /// The script of a rank. From the fault on nothing on the default group finishes.
     fn script(&self, rank: u32, finished: bool) -> String {
         let mut words = Vec::new();
@@ -89,17 +89,17 @@ impl Job {
             n_world += 1;
             let open = if finished && self.fault.is_some_and(|(_, _, nth)| at >= nth) { "?" } else { "" };
             let mine = self.fault.filter(|(_, odd, nth)| *odd == rank && *nth == at).map(|(fault, ..)| fault);
-            let Call { kind, elements, .. } = call;
+            let LawCall { kind, elements, .. } = call;
             let line = 10 + n_world;
             match mine {
-                Some(Fault::Skip) => {}
-                Some(Fault::Late) => break,
-                Some(Fault::Extra) => {
+                Some(LawFault::Skip) => {}
+                Some(LawFault::Late) => break,
+                Some(LawFault::Extra) => {
                     words.push(format!("bc:7@{}{open} {kind}:{elements}@{line}{open}", line + 500));
                 }
-                Some(Fault::Size) => words.push(format!("{kind}:{}@{line}{open}", elements + 5000)),
-                Some(Fault::Type) => words.push(format!("{kind}:{elements}:Half@{line}{open}")),
-                Some(Fault::Operation) => words.push(format!("rd:{elements}@{line}{open}")),
+                Some(LawFault::Size) => words.push(format!("{kind}:{}@{line}{open}", elements + 5000)),
+                Some(LawFault::Type) => words.push(format!("{kind}:{elements}:Half@{line}{open}")),
+                Some(LawFault::Operation) => words.push(format!("rd:{elements}@{line}{open}")),
                 None => words.push(format!("{kind}:{elements}@{line}{open}")),
             }
         }
@@ -110,10 +110,10 @@ impl Job {
         self.names[rank as usize]
     }
 
-    fn stage(&self) -> Stage {
+    fn stage(&self) -> StagedCase {
         let mut members: Vec<u32> = self.subgroup.iter().map(|r| self.name(*r)).collect();
         members.sort_unstable();
-        let mut stage = Stage::job(self.n_ranks).group("dp", members);
+        let mut stage = StagedCase::job(self.n_ranks).group("dp", members);
         let n = self.n_ranks as usize;
         for piece in &self.order {
             let rank = (piece % n) as u32;
@@ -149,19 +149,19 @@ fn culprits(verdict: &Verdict) -> RankSet {
 }
 
 /// A job in which all is well. In `distinct` jobs no two calls on the default group are alike.
-fn jobs(distinct: bool) -> impl Strategy<Value = Job> {
+fn jobs(distinct: bool) -> impl Strategy<Value = LawJob> {
     let call = (any::<bool>(), prop::sample::select(vec!["ar", "ag", "rs", "bc"]), 1..6_u64);
     (2..=6_u32, prop::collection::vec(call, 1..24), any::<[bool; 3]>()).prop_flat_map(
         move |(n_ranks, calls, with)| {
             let all: Vec<u32> = (0..n_ranks).collect();
             let subgroup = prop::sample::subsequence(all.clone(), 1..=n_ranks as usize);
             let pieces: Vec<usize> = (0..3 * n_ranks as usize).collect();
-            (subgroup, Just(all), Just(pieces)).prop_map(move |(subgroup, names, order)| Job {
+            (subgroup, Just(all), Just(pieces)).prop_map(move |(subgroup, names, order)| LawJob {
                 n_ranks,
                 subgroup,
                 calls: (0..)
                     .zip(&calls)
-                    .map(|(nth, (in_subgroup, kind, elements))| Call {
+                    .map(|(nth, (in_subgroup, kind, elements))| LawCall {
                         in_subgroup: *in_subgroup,
                         kind,
                         elements: if distinct { 100 + nth } else { *elements },
@@ -182,34 +182,34 @@ fn jobs(distinct: bool) -> impl Strategy<Value = Job> {
 }
 
 /// A job of at least this many ranks; one does otherwise than its peers at a call that two more follow.
-fn faults(least: u32) -> impl Strategy<Value = Job> {
+fn faults(least: u32) -> impl Strategy<Value = LawJob> {
     jobs(true).prop_flat_map(move |mut job| {
         job.n_ranks = job.n_ranks.max(least);
         job.names = (0..job.n_ranks).collect();
         job.order = (0..3 * job.n_ranks as usize).collect();
         // Three calls at least, so that what follows the fault decides.
-        job.calls.extend((0..3).map(|nth| Call { in_subgroup: false, kind: "ar", elements: 900 + nth }));
+        job.calls.extend((0..3).map(|nth| LawCall { in_subgroup: false, kind: "ar", elements: 900 + nth }));
         let n_world = job.calls.iter().filter(|c| !c.in_subgroup).count();
         let fault = prop::sample::select(vec![
-            Fault::Skip,
-            Fault::Extra,
-            Fault::Size,
-            Fault::Type,
-            Fault::Operation,
-            Fault::Late,
+            LawFault::Skip,
+            LawFault::Extra,
+            LawFault::Size,
+            LawFault::Type,
+            LawFault::Operation,
+            LawFault::Late,
         ]);
         (fault, 0..job.n_ranks, 0..n_world - 2)
-            .prop_map(move |fault| Job { fault: Some(fault), ..job.clone() })
+            .prop_map(move |fault| LawJob { fault: Some(fault), ..job.clone() })
     })
 }
 
 /// The job with its ranks renamed and its evidence in another order, and the clocks shifted.
-fn changed(job: impl Strategy<Value = Job>) -> impl Strategy<Value = (Job, Job)> {
+fn changed(job: impl Strategy<Value = LawJob>) -> impl Strategy<Value = (LawJob, LawJob)> {
     job.prop_flat_map(|job| {
         let shift = -1_000_000_000_000_000_i64..1_000_000_000_000_000;
         (Just(job.names.clone()).prop_shuffle(), Just(job.order.clone()).prop_shuffle(), shift, Just(job))
             .prop_map(|(names, order, shift_ns, job)| {
-                let other = Job { names, order, shift_ns, ..job.clone() };
+                let other = LawJob { names, order, shift_ns, ..job.clone() };
                 (job, other)
             })
     })
@@ -229,7 +229,7 @@ proptest! {
     #[test]
     fn a_planted_fault_is_named(job in faults(3)) {
         // A rank that is late is seen to live by a process list.
-        let job = Job { with_ps: true, with_logs: true, ..job };
+        let job = LawJob { with_ps: true, with_logs: true, ..job };
         let verdict = job.verdict();
         let Some((fault, rank, _)) = job.fault else { return Ok(()) };
         prop_assert_eq!(verdict.cause, fault.cause(), "{:#?}", verdict);
@@ -238,7 +238,7 @@ proptest! {
 
     #[test]
     fn renaming_ranks_renames_the_culprit((job, other) in changed(faults(3))) {
-        let other = Job { order: job.order.clone(), shift_ns: 0, ..other };
+        let other = LawJob { order: job.order.clone(), shift_ns: 0, ..other };
         let (was, is) = (job.verdict(), other.verdict());
         prop_assert_eq!(was.cause, is.cause);
         let renamed: RankSet = culprits(&was).ranks().iter().map(|r| ringleader_model::Rank(other.name(r.0))).collect();
@@ -247,14 +247,14 @@ proptest! {
 
     #[test]
     fn order_and_clocks_decide_nothing((job, other) in changed(faults(3))) {
-        let other = Job { names: job.names.clone(), ..other };
+        let other = LawJob { names: job.names.clone(), ..other };
         let (was, is) = (job.verdict(), other.verdict());
         prop_assert_eq!((was.cause, was.confidence, culprits(&was)), (is.cause, is.confidence, culprits(&is)));
     }
 
     #[test]
     fn clocks_of_ranks_may_be_apart(job in faults(3), apart_ns in prop::collection::vec(-300_000_000_000_i64..300_000_000_000, 6)) {
-        let (was, is) = (job.verdict(), Job { apart_ns, ..job }.verdict());
+        let (was, is) = (job.verdict(), LawJob { apart_ns, ..job }.verdict());
         prop_assert_eq!((was.cause, culprits(&was)), (is.cause, culprits(&is)));
     }
 
@@ -263,18 +263,18 @@ proptest! {
         let Some((fault, odd, _)) = job.fault else { return Ok(()) };
         // Three records are left; a late rank could not be distinguished from the lost one.
         let lost = (odd + 1 + nth % (job.n_ranks - 1)) % job.n_ranks;
-        if fault == Fault::Late {
+        if fault == LawFault::Late {
             return Ok(());
         }
-        let verdict = Job { lost: Some(lost), with_logs: false, ..job }.verdict();
+        let verdict = LawJob { lost: Some(lost), with_logs: false, ..job }.verdict();
         prop_assert_eq!(verdict.cause, fault.cause(), "{:#?}", verdict);
         prop_assert_eq!(culprits(&verdict).to_string(), odd.to_string());
     }
 
     #[test]
     fn healthy_evidence_adds_nothing(job in prop_oneof![jobs(false), faults(3)]) {
-        let bare = Job { with_ps: false, with_text: false, ..job.clone() };
-        let more = Job { with_ps: true, with_text: true, ..job };
+        let bare = LawJob { with_ps: false, with_text: false, ..job.clone() };
+        let more = LawJob { with_ps: true, with_text: true, ..job };
         let (was, is) = (bare.verdict(), more.verdict());
         prop_assert_eq!(was.cause, is.cause);
         prop_assert_eq!(culprits(&was), culprits(&is));

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ringleader_correlate::Scene;
 use ringleader_correlate::when::failure::Way;
 use ringleader_knowledge::cause;
-use ringleader_knowledge::likeness::Word;
+use ringleader_knowledge::likeness::WordId;
 use ringleader_model::address;
 use ringleader_model::{
     Case, Category, Cause, Cite, Confidence, Fact, Finding, Impact, Severity, Source, SourceKind, StoreEvent,
@@ -15,7 +15,7 @@ use ringleader_model::{
 use crate::rule::Draft;
 
 /// A word that speaks for a cause, what it adds, and its place.
-pub(crate) type Because = (Word, f32, Cite);
+pub(crate) type Because = (WordId, f32, Cite);
 
 /// Name of the finding's rule.
 pub(crate) const RULE: &str = "likeness";

@@ -4,10 +4,10 @@ use ringleader_correlate::staging::jobs::{START_NS, STEP_NS};
 use ringleader_model::{Cause, Rank, RingRecord};
 
 use crate::diagnose;
-use crate::trial::Stage;
+use crate::trial::StagedCase;
 
 #[track_caller]
-fn says(stage: &Stage, expected: &str) {
+fn says(stage: &StagedCase, expected: &str) {
     let verdict = diagnose(&stage.case);
     let ranks: ringleader_model::RankSet = verdict.culprits.iter().filter_map(|c| c.rank).collect();
     let said = format!("{} {ranks}, {}", verdict.cause, verdict.confidence);
@@ -18,7 +18,7 @@ const FETCH: (&str, u32, &str) = ("/srv/data.py", 31, "read_shard");
 
 #[test]
 fn collective_logic() {
-    let job = |scripts: &[&str]| Stage::job(scripts.len() as u32).rings(scripts);
+    let job = |scripts: &[&str]| StagedCase::job(scripts.len() as u32).rings(scripts);
     // Rank 2 left out #13; its next call is another one.
     says(
         &job(&["ar:9*12 ar:4? ag:7!", "ar:9*12 ar:4? ag:7!", "ar:9*12 ag:7?"]),
@@ -42,10 +42,10 @@ fn collective_logic() {
 
 #[test]
 fn circles_and_messages() {
-    let two = |scripts: &[&str]| Stage::job(2).group("a", 0..2).group("b", 0..2).rings(scripts);
+    let two = |scripts: &[&str]| StagedCase::job(2).group("a", 0..2).group("b", 0..2).rings(scripts);
     let step = "a/ar:8*9 b/ar:8*9";
     says(&two(&[&format!("{step} a/ar:8?"), &format!("{step} b/ar:8?")]), "deadlock-cycle 0-1, high");
-    let pipe = |scripts: &[&str]| Stage::job(2).rings(scripts);
+    let pipe = |scripts: &[&str]| StagedCase::job(2).rings(scripts);
     says(&pipe(&["send>1:8*12 ar:9?", "recv<0:8*12 recv<0:8?"]), "unmatched-p2p 0, medium");
     says(&pipe(&["send>1:8*12", "recv<0:8*12 recv<0:8?"]), "stuck-outside-collective 0, low");
     // To a ring an all-to-all is messages to all ranks.
@@ -55,13 +55,14 @@ fn circles_and_messages() {
         let first = ring.ops.iter().find(|op| op.is_p2p).map(|op| op.enqueued_ns);
         ring.ops.iter_mut().filter(|op| op.is_p2p).for_each(|op| op.enqueued_ns = first.unwrap_or_default());
     };
-    let job = Stage::job(3).rings(&[&entered, &entered, "ar:9*12"]).stands(2, &[FETCH]).each_ring(at_once);
+    let job =
+        StagedCase::job(3).rings(&[&entered, &entered, "ar:9*12"]).stands(2, &[FETCH]).each_ring(at_once);
     says(&job, "stuck-outside-collective 2, high");
 }
 
 #[test]
 fn who_is_not_there() {
-    let waiting = || Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]);
+    let waiting = || StagedCase::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]);
     says(&waiting(), "stuck-outside-collective 2, low");
     says(&waiting().stands(2, &[FETCH]), "stuck-outside-collective 2, high");
     says(&waiting().ring_gone(2), "peer-process-died 2, medium");
@@ -73,7 +74,7 @@ fn who_is_not_there() {
     says(&waiting().ring_exited(2, 3), "application-exception 2, medium");
     says(&waiting().ring_exited(2, 1), "peer-process-died 2, medium");
     // It died within an operation that it had entered.
-    let within = Stage::job(3).rings(&["ar:9*12 ar:9?"; 3]);
+    let within = StagedCase::job(3).rings(&["ar:9*12 ar:9?"; 3]);
     says(&within.ring_gone(1), "peer-process-died 1, medium");
 }
 
@@ -81,7 +82,7 @@ fn who_is_not_there() {
 #[test]
 fn all_were_ended_while_they_waited() {
     use ringleader_model::{Fact, Rank, SourceKind, WatchEvent, WatchedEnd, Who};
-    let ended_after = |seconds: i64, job: ringleader_correlate::staging::Stage| {
+    let ended_after = |seconds: i64, job: ringleader_correlate::staging::StagedCase| {
         let mut at_ns = 0;
         let job =
             job.rings_gone().each_ring(|ring| at_ns = ring.taken_ns.max(at_ns) + seconds * 1_000_000_000);
@@ -90,11 +91,11 @@ fn all_were_ended_while_they_waited() {
         job.push(SourceKind::Watch, Who::default(), Fact::Watch(gone))
     };
     let scripts = ["ar:9*20 ar:9?", "ar:9*20 ar:9?", "ar:9*20"];
-    says(&ended_after(45, Stage::job(3).rings(&scripts)), "stuck-outside-collective 2, low");
-    says(&ended_after(0, Stage::job(3).rings(&scripts)), "undecided, low");
+    says(&ended_after(45, StagedCase::job(3).rings(&scripts)), "stuck-outside-collective 2, low");
+    says(&ended_after(0, StagedCase::job(3).rings(&scripts)), "undecided, low");
     // Killed in the middle of its work, one of them held its ring for a moment more.
     let mut at_ns = 0;
-    let live = Stage::job(3).rings(&scripts).rings_read_after(300);
+    let live = StagedCase::job(3).rings(&scripts).rings_read_after(300);
     let live = live.each_ring(|ring| at_ns = ring.taken_ns.max(at_ns));
     says(&live, "none, low");
     let end = |rank| WatchedEnd { rank: Rank(rank), at_ns, exit_code: Some(-9) };
@@ -102,31 +103,31 @@ fn all_were_ended_while_they_waited() {
     says(&live.push(SourceKind::Watch, Who::default(), Fact::Watch(gone)), "undecided, low");
     // No rhythm is known yet: a start may take long, but somebody had waited.
     let scripts = ["ar:9*3 ar:9?", "ar:9*3 ar:9?", "ar:9*3"];
-    says(&ended_after(45, Stage::job(3).rings(&scripts)), "stuck-outside-collective 2, low");
-    says(&ended_after(5, Stage::job(3).rings(&scripts)), "undecided, low");
+    says(&ended_after(45, StagedCase::job(3).rings(&scripts)), "stuck-outside-collective 2, low");
+    says(&ended_after(5, StagedCase::job(3).rings(&scripts)), "undecided, low");
 }
 
 #[test]
 fn a_job_at_work_accuses_nobody() {
     let scripts = ["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"];
-    says(&Stage::job(3).rings(&scripts).rings_read_after(300), "none, low");
+    says(&StagedCase::job(3).rings(&scripts).rings_read_after(300), "none, low");
     // Read rank after rank, each a little later.
     says(
-        &Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*15 ar:9?", "ar:9*19"]).rings_read_after(300),
+        &StagedCase::job(3).rings(&["ar:9*12 ar:9?", "ar:9*15 ar:9?", "ar:9*19"]).rings_read_after(300),
         "none, low",
     );
     // A first step that compiles for a minute.
-    says(&Stage::job(3).rings(&["ar:9?", "ar:9?", ""]), "none, low");
+    says(&StagedCase::job(3).rings(&["ar:9?", "ar:9?", ""]), "none, low");
     // It ended in order.
-    says(&Stage::job(3).rings(&["ar:9*12"; 3]).each_ended(), "none, medium");
+    says(&StagedCase::job(3).rings(&["ar:9*12"; 3]).each_ended(), "none, medium");
     // Nothing in flight, not closed: the program ended silently.
-    says(&Stage::job(3).rings(&["ar:9*12"; 3]).rings_gone(), "none, low");
+    says(&StagedCase::job(3).rings(&["ar:9*12"; 3]).rings_gone(), "none, low");
 }
 
 #[test]
 fn a_pause_that_the_job_has_shown_before() {
     // Every tenth call comes a minute after its predecessor, as for a checkpoint.
-    let job = Stage::job(3).rings(&["ar:9*40 ar:9?", "ar:9*40 ar:9?", "ar:9*40"]).each_ring(|ring| {
+    let job = StagedCase::job(3).rings(&["ar:9*40 ar:9?", "ar:9*40 ar:9?", "ar:9*40"]).each_ring(|ring| {
         let mut shift = 0;
         for op in &mut ring.ops {
             shift += if op.number % 10 == 0 { 60_000_000_000 } else { 0 };
@@ -142,13 +143,15 @@ fn a_pause_that_the_job_has_shown_before() {
 
 #[test]
 fn a_ring_of_an_earlier_job_beside_it() {
-    let earlier =
-        Stage::job(3).rings(&["ar:9*5 ar:9?", "ar:9*5 ar:9?", "ar:9*5"]).rings_gone().each_ring(|ring| {
+    let earlier = StagedCase::job(3)
+        .rings(&["ar:9*5 ar:9?", "ar:9*5 ar:9?", "ar:9*5"])
+        .rings_gone()
+        .each_ring(|ring| {
             ring.taken_ns -= 3_600_000_000_000;
             ring.start_ticks = 7;
             ring.comms.iter_mut().for_each(|comm| comm.id += 99);
         });
-    let mut both = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"]);
+    let mut both = StagedCase::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"]);
     let n_sources = both.case.sources.len() as u32;
     both.case.sources.extend(earlier.case.sources);
     both.case.observations.extend(earlier.case.observations.into_iter().map(|mut o| {
@@ -162,16 +165,16 @@ fn a_ring_of_an_earlier_job_beside_it() {
 #[test]
 fn a_killed_job() {
     let scripts = ["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"];
-    says(&Stage::job(3).rings(&scripts).rings_gone(), "undecided, low");
+    says(&StagedCase::job(3).rings(&scripts).rings_gone(), "undecided, low");
     // With a launcher's account of it.
-    let killed = Stage::job(3).rings(&scripts).rings_gone().failed(1, -9, true).failed(0, -15, false);
+    let killed = StagedCase::job(3).rings(&scripts).rings_gone().failed(1, -9, true).failed(0, -15, false);
     says(&killed, "process-killed 1, high");
 }
 
 #[test]
 fn views_agree() {
     let scripts = ["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"];
-    let job = || Stage::job(3).logs().rings(&scripts);
+    let job = || StagedCase::job(3).logs().rings(&scripts);
     says(&job().dumps(&scripts).stands(2, &[FETCH]), "stuck-outside-collective 2, high");
     says(&job().ras(&["ar:13", "ar:13", "ar:12"]).stands(2, &[FETCH]), "stuck-outside-collective 2, high");
     says(
@@ -190,7 +193,7 @@ fn calls_alone(ring: &mut RingRecord) {
     }
 }
 
-fn names(stage: &Stage) -> (Cause, Vec<Rank>) {
+fn names(stage: &StagedCase) -> (Cause, Vec<Rank>) {
     let verdict = diagnose(&stage.case);
     (verdict.cause, verdict.culprits.iter().filter_map(|c| c.rank).collect())
 }
@@ -198,7 +201,7 @@ fn names(stage: &Stage) -> (Cause, Vec<Rank>) {
 #[test]
 fn calls_alone_name_a_rank_that_has_been_behind_for_long() {
     let job = |scripts: &[&str], after_ns: i64, is_cut: bool| {
-        names(&Stage::job(3).rings(scripts).each_ring(|ring| {
+        names(&StagedCase::job(3).rings(scripts).each_ring(|ring| {
             ring.taken_ns = LAST_NS + after_ns;
             calls_alone(ring);
             // Overwritten since.
@@ -216,7 +219,7 @@ fn calls_alone_name_a_rank_that_has_been_behind_for_long() {
 #[test]
 fn of_a_ring_that_was_copied_earlier_nothing_later_is_known() {
     let job = |behind_after_ns: i64| {
-        names(&Stage::job(2).rings_on(&["ar:9*30", "ar:9*29"], &[1, 2]).each_ring(|ring| {
+        names(&StagedCase::job(2).rings_on(&["ar:9*30", "ar:9*29"], &[1, 2]).each_ring(|ring| {
             let is_behind = ring.ops.len() == 29;
             ring.taken_ns = LAST_NS + if is_behind { behind_after_ns } else { 6_000_000_000 };
             calls_alone(ring);
@@ -234,7 +237,7 @@ fn without_sizes(ring: &mut RingRecord) {
 
 #[test]
 fn a_rank_that_did_not_enter_is_named_whatever_the_release() {
-    let stage = || Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]);
+    let stage = || StagedCase::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]);
     for stage in [stage(), stage().each_ring(without_sizes)] {
         assert_eq!(names(&stage), (Cause::StuckOutsideCollective, vec![Rank(2)]));
     }

@@ -140,7 +140,7 @@ mod tests {
 
     use super::ALL;
     use crate::rule::Outcome;
-    use crate::trial::Stage;
+    use crate::trial::StagedCase;
 
     /// Headings that a rule's doc comment must have, in this order.
     const HEADINGS: [&str; 6] = [
@@ -186,7 +186,7 @@ mod tests {
         for row in ringleader_knowledge::xid::all().iter().filter(|row| !row.rule.is_empty()) {
             let rule = ALL.iter().find(|rule| rule.id == row.rule);
             let rule = rule.unwrap_or_else(|| panic!("Xid {} names no rule: {}", row.code, row.rule));
-            let stage = Stage::new().xid("0000:3b:00", row.code, 0, "x");
+            let stage = StagedCase::new().xid("0000:3b:00", row.code, 0, "x");
             let outcome = (rule.check)(&Scene::new(&stage.case));
             assert!(!matches!(outcome, Outcome::Clear), "Xid {} alone says nothing to {}", row.code, rule.id);
             n += 1;

@@ -5,7 +5,7 @@ use ringleader_model::{Finding, RankSet};
 
 use crate::rule::{Outcome, Rule};
 
-pub(crate) use ringleader_correlate::staging::Stage;
+pub(crate) use ringleader_correlate::staging::StagedCase;
 
 /// The outcome of a rule on a stage.
 pub(crate) trait Trial {
@@ -32,7 +32,7 @@ pub(crate) trait Trial {
     fn worth(&self, rule: &Rule) -> Vec<String>;
 }
 
-impl Trial for Stage {
+impl Trial for StagedCase {
     fn findings(&self, rule: &Rule) -> Vec<Finding> {
         let scene = Scene::new(&self.case);
         match (rule.check)(&scene) {

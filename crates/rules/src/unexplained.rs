@@ -101,9 +101,9 @@ pub(crate) fn account(scene: &Scene<'_>, stated: &Stated<'_>, findings: &[Findin
 
 /// The readers' own table calls the line harmless.
 fn benign_claim(scene: &Scene<'_>, stated: &Stated<'_>) -> bool {
-    use ringleader_knowledge::saying::Role as Claimed;
+    use ringleader_knowledge::message::Role as Claimed;
     let mut claims = scene.claims().all().iter().filter(|c| stated.is_within(c.cite)).peekable();
-    claims.peek().is_some() && claims.all(|c| c.saying.role == Claimed::Benign)
+    claims.peek().is_some() && claims.all(|c| c.saying.role == Claimed::Harmless)
 }
 
 /// Whether a statement comes after what a finding cites: by time, or later in the same source.
@@ -148,7 +148,7 @@ pub(crate) fn needs(open: &[&Stated<'_>]) -> Vec<Need> {
             let known = stated.row().map_or_else(String::new, |row| format!(" - it means: {}", row.says()));
             let n = if stated.count() > 1 { format!(" ({} times)", stated.count()) } else { String::new() };
             // Advice is prose, no command.
-            let action = stated.row().map(ringleader_knowledge::message::Row::action);
+            let action = stated.row().map(ringleader_knowledge::message::MessageRow::action);
             let action = action.filter(|a| !a.is_empty()).map(|a| format!("; {a}")).unwrap_or_default();
             let asked =
                 stated.row().map_or_else(|| "'<the line>'".to_owned(), |row| format!("message {}", row.id()));

@@ -552,14 +552,14 @@ mod tests {
     use ringleader_model::{Cause, Rank, TorchEvent};
 
     use crate::diagnose;
-    use crate::trial::Stage;
+    use crate::trial::StagedCase;
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn a_kernel_log_that_ends_before_the_failure_is_asked_for_again() {
         let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let job = |last_s: i64| {
-            let stage = Stage::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");
+            let stage = StagedCase::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");
             let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true).covers(BEGAN_S + last_s);
             diagnose(&stage.case)
         };
@@ -574,7 +574,7 @@ mod tests {
     fn why_a_rank_ended_says_more_than_that_it_is_gone() {
         let killed = "DataLoader worker (pid 4711) is killed by signal: Killed.";
         let job = || {
-            let stage = Stage::job(2).logs().dumps(&["ar:1 ar:9?", "ar:1"]);
+            let stage = StagedCase::job(2).logs().dumps(&["ar:1 ar:9?", "ar:1"]);
             stage.ps("S -").raised(Some(1), "RuntimeError", killed, &[("/srv/train.py", 92, "main")])
         };
         let verdict = diagnose(&job().case);
@@ -585,7 +585,7 @@ mod tests {
     #[test]
     fn a_kernel_log_of_another_zone_is_a_question() {
         let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
-        let stage = Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)");
+        let stage = StagedCase::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)");
         let stage = stage.at_s(BEGAN_S + 600).failed(1, -9, true);
         let stage = stage.oom(77_123, "pt_main_thread").at_s(BEGAN_S + 598 - 8 * 3_600);
         let needs = diagnose(&stage.case).needs;

@@ -83,7 +83,7 @@ pub(crate) fn weigh(scene: &Scene<'_>, by_rules: &Verdict) -> Vec<Weighed> {
         return Vec::new();
     }
     let open = unexplained::unexplained(scene, &by_rules.findings);
-    let known = Known {
+    let known = WeighContext {
         scene,
         by_rules,
         first: by_rules.findings.first().filter(|f| is_decisive(f)),
@@ -117,7 +117,7 @@ pub(crate) fn is_decisive(finding: &Finding) -> bool {
 }
 
 /// What all candidates share.
-struct Known<'s, 'a> {
+struct WeighContext<'s, 'a> {
     scene: &'s Scene<'a>,
     by_rules: &'s Verdict,
     /// The finding on which the verdict of the rules rests.
@@ -131,7 +131,7 @@ struct Known<'s, 'a> {
     is_running: bool,
 }
 
-impl Known<'_, '_> {
+impl WeighContext<'_, '_> {
     fn top(&self) -> f32 {
         self.alike.first().map_or(UNLIKE, |(_, score)| *score)
     }

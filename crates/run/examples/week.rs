@@ -9,7 +9,7 @@
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
 use ringleader_model::{Cause, Class, Confidence};
-use ringleader_run::decide::{Action, Failed, Failure, Site, decide};
+use ringleader_run::decide::{Action, AttemptFailure, Failed, Site, decide};
 use ringleader_run::effective::best_interval;
 use ringleader_run::judgement::{Culprit, Judgement};
 use ringleader_run::policy::{Budget, Policy};
@@ -136,7 +136,8 @@ fn week(seed: u64, is_blind: bool) -> Outcome {
         let step = Some((useful / 10.0) as u64);
         let told = (class == Class::External).then_some("maintenance");
         let attempt = restarts;
-        let failure = Failure { attempt, at: now, judgement: &verdict, told, step, resumed_from: None };
+        let failure =
+            AttemptFailure { attempt, at: now, judgement: &verdict, told, step, resumed_from: None };
         let decision = decide(&policy, &past, &failure, &site, random.unit());
         past.push(Failed {
             attempt,

@@ -1,7 +1,7 @@
 //! Agreement of several supervisors on one verdict and one next attempt. A pure state machine: the content of the
 //! store, the state of its node and the time are arguments; it returns the actions to take.
 //!
-//! The store holds one [`Decree`], replaced only by the next number, and a [`Member`] for each live supervisor, which
+//! The store holds one [`Decree`], replaced only by the next number, and a [`Announcement`] for each live supervisor, which
 //! expires with its lease. A proposal names the number that was read, so only one of several proposals wins. Every
 //! start of a launcher belongs to a decree, and generations only grow: a node that returns late ends what it still runs
 //! of an older generation, and starts nothing that was decided without it.
@@ -183,7 +183,7 @@ pub enum What {
 /// What a supervisor announces to the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Member {
+pub struct Announcement {
     /// Its node.
     pub node: String,
     /// Address under which other nodes reach it.
@@ -221,11 +221,11 @@ pub struct Member {
 
 /// Content of the store at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct View {
+pub struct StoreView {
     /// The newest decree.
     pub decree: Option<Decree>,
     /// Live supervisors.
-    pub members: Vec<Member>,
+    pub members: Vec<Announcement>,
 }
 
 /// Settings that are fixed for the run.
@@ -253,7 +253,7 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Local {
     /// What is announced to the others.
-    pub member: Member,
+    pub member: Announcement,
     /// The highest generation ever started on this node: the holder keeps it.
     pub launched: u64,
     /// Why the running attempt should be ended: its launcher failed, it hangs, the node was asked to end.
@@ -276,12 +276,12 @@ pub enum Act {
         /// It is older than the decree: do not judge it.
         is_stale: bool,
     },
-    /// Decide what follows this generation, and propose it with [`Machine::next`].
+    /// Decide what follows this generation, and propose it with [`StateMachine::next`].
     Decide {
         /// The halted decree, without the excluded nodes that may rejoin.
         halted: Decree,
         /// Members that have halted, with their diagnoses.
-        members: Vec<Member>,
+        members: Vec<Announcement>,
         /// Nodes that can join the next attempt: those of this attempt first, formerly excluded ones last.
         fit: Vec<String>,
         /// Those of `fit` that were excluded until now.
@@ -295,7 +295,7 @@ pub enum Act {
 
 /// The state machine of one node.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct StateMachine {
     config: Config,
     began: Option<f64>,
     /// Since when nodes of the attempt are missing from the members.
@@ -306,14 +306,14 @@ pub struct Machine {
     settled: (u64, f64),
 }
 
-impl Machine {
+impl StateMachine {
     /// A new machine without any knowledge.
     pub fn new(config: Config) -> Self {
         Self { config, began: None, absent: BTreeMap::new(), since: (0, 0.0), settled: (0, 0.0) }
     }
 
     /// One step. `view` is None while the store cannot be read.
-    pub fn step(&mut self, now: f64, view: Option<&View>, local: &Local) -> Vec<Act> {
+    pub fn step(&mut self, now: f64, view: Option<&StoreView>, local: &Local) -> Vec<Act> {
         let began = *self.began.get_or_insert(now);
         let Some(view) = view else { return Vec::new() };
         let Some(decree) = &view.decree else { return self.first(now - began, view, local) };
@@ -363,11 +363,11 @@ impl Machine {
         }
     }
 
-    fn is_leader(&self, view: &View) -> bool {
+    fn is_leader(&self, view: &StoreView) -> bool {
         view.members.iter().map(|member| &member.node).min() == Some(&self.config.node)
     }
 
-    fn first(&self, waited_s: f64, view: &View, local: &Local) -> Vec<Act> {
+    fn first(&self, waited_s: f64, view: &StoreView, local: &Local) -> Vec<Act> {
         if let Some(why) = local.member.told.clone().filter(|_| self.is_leader(view)) {
             let decree = Decree { seq: 1, what: What::Stop, why: vec![why], ..Decree::default() };
             return vec![Act::Propose(decree)];
@@ -393,13 +393,13 @@ impl Machine {
 
     /// Nodes that could join a generation: those in `first`, then the others by name, those in `last` at the end.
     fn fit(
-        view: &View,
+        view: &StoreView,
         generation: u64,
         first: &[String],
         last: &[String],
         excluded: &[String],
     ) -> Vec<String> {
-        let can = |member: &&Member| {
+        let can = |member: &&Announcement| {
             member.ready_for >= generation
                 && member.unfit.is_none()
                 && member.told.is_none()
@@ -415,7 +415,7 @@ impl Machine {
         fit
     }
 
-    fn note_absent(&mut self, now: f64, view: &View, decree: &Decree) {
+    fn note_absent(&mut self, now: f64, view: &StoreView, decree: &Decree) {
         let (What::Run { nodes, .. } | What::Halt { nodes, .. }) = &decree.what else { return };
         let is_there = |node: &String| view.members.iter().any(|member| member.node == *node);
         self.absent.retain(|node, _| nodes.contains(node) && !is_there(node));
@@ -433,7 +433,7 @@ impl Machine {
     fn run(
         &self,
         now: f64,
-        view: &View,
+        view: &StoreView,
         local: &Local,
         decree: &Decree,
         nodes: &[String],
@@ -493,7 +493,7 @@ impl Machine {
         }
         // A silent supervisor alone is not a failure of the job; together with a hanging job it is. One node must know that
         // the job hangs, and none that it goes on: a node that sees no steps knows neither.
-        let hangs = |member: &Member| match (member.running, member.still_s) {
+        let hangs = |member: &Announcement| match (member.running, member.still_s) {
             (None, _) => Some(true),
             (Some(_), still_s) => still_s.map(|still_s| still_s >= self.config.lost_after_s),
         };
@@ -510,7 +510,7 @@ impl Machine {
     fn halt(
         &mut self,
         now: f64,
-        view: &View,
+        view: &StoreView,
         local: &Local,
         decree: &Decree,
         nodes: &[String],
@@ -546,7 +546,7 @@ impl Machine {
             return;
         }
         // Waits for the preflight check of every live node: otherwise it could join only after the next failure.
-        let is_open = |member: &Member| {
+        let is_open = |member: &Announcement| {
             member.ready_for <= generation && !stays.iter().any(|node| same_host(node, &member.node))
         };
         let waited_s = now - self.settled.1;
@@ -572,8 +572,8 @@ impl Machine {
 
 /// Combines the verdicts of several nodes on one failure: the most certain one; among equals one that names more than a
 /// consequence, then the first by node name. Members without a finding do not count.
-pub fn together(members: &[Member]) -> Judgement {
-    let rank = |member: &&Member| {
+pub fn together(members: &[Announcement]) -> Judgement {
+    let rank = |member: &&Announcement| {
         let judgement = member.judgement.as_ref()?;
         let is_consequence = matches!(
             judgement.cause.known(),
@@ -594,8 +594,8 @@ pub fn together(members: &[Member]) -> Judgement {
 
 /// Nodes that still run this generation and have not yet collected its evidence. Once ranks of one node are ended, those of the
 /// others report that: the evidence would show it instead of the failure.
-pub fn collecting<'a>(members: &'a [Member], nodes: &[String], generation: u64) -> Vec<&'a str> {
-    let is_open = |member: &&Member| {
+pub fn collecting<'a>(members: &'a [Announcement], nodes: &[String], generation: u64) -> Vec<&'a str> {
+    let is_open = |member: &&Announcement| {
         nodes.contains(&member.node) && member.running == Some(generation) && member.collected < generation
     };
     members.iter().filter(is_open).map(|member| member.node.as_str()).collect()
@@ -603,8 +603,8 @@ pub fn collecting<'a>(members: &'a [Member], nodes: &[String], generation: u64) 
 
 /// The traceback that a person should see first: of the node whose launcher failed first. Others were ended, or failed as a
 /// consequence.
-pub fn first_traceback(members: &[Member]) -> Vec<String> {
-    let at = |member: &&Member| member.failed_at.unwrap_or(f64::INFINITY);
+pub fn first_traceback(members: &[Announcement]) -> Vec<String> {
+    let at = |member: &&Announcement| member.failed_at.unwrap_or(f64::INFINITY);
     let with = members.iter().filter(|member| !member.traceback.is_empty());
     with.min_by(|a, b| at(a).total_cmp(&at(b))).map(|member| member.traceback.clone()).unwrap_or_default()
 }

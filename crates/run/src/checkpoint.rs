@@ -95,7 +95,7 @@ pub enum Soundness {
 
 /// One checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundCheckpoint {
     /// File or folder; the first file if ranks wrote several side by side.
     pub path: PathBuf,
     /// Its layout.
@@ -120,7 +120,7 @@ pub struct Found {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Search {
     /// The examined checkpoints, newest first.
-    pub all: Vec<Found>,
+    pub all: Vec<FoundCheckpoint>,
     /// Index in `all` of the checkpoint to use.
     pub chosen: Option<usize>,
     /// Further remarks.
@@ -129,13 +129,14 @@ pub struct Search {
 
 impl Search {
     /// Chooses the checkpoint for these ranks: the newest complete one that they can load, else the newest doubtful one.
-    pub fn choose(&mut self, dir: &Path, options: &Options) {
-        let Options { ranks, worlds, .. } = options;
+    pub fn choose(&mut self, dir: &Path, options: &CheckpointOptions) {
+        let CheckpointOptions { ranks, worlds, .. } = options;
         for found in &mut self.all {
             found.is_misfit = ranks.is_some_and(|ranks| !found.loads.on(ranks, worlds));
         }
-        let is_complete = |found: &Found| found.soundness == Soundness::Complete && !found.is_misfit;
-        let is_usable = |found: &Found| found.is_usable() && !found.is_misfit;
+        let is_complete =
+            |found: &FoundCheckpoint| found.soundness == Soundness::Complete && !found.is_misfit;
+        let is_usable = |found: &FoundCheckpoint| found.is_usable() && !found.is_misfit;
         self.chosen = self.all.iter().position(is_complete).or_else(|| self.all.iter().position(is_usable));
         let Some(found) = self.chosen() else { return };
         let told = layouts::pointer(dir).filter(|(_, to)| !layouts::is_named(to, found));
@@ -150,7 +151,7 @@ impl Search {
     }
 
     /// The checkpoint to use.
-    pub fn chosen(&self) -> Option<&Found> {
+    pub fn chosen(&self) -> Option<&FoundCheckpoint> {
         self.chosen.and_then(|at| self.all.get(at))
     }
 
@@ -172,7 +173,7 @@ impl Search {
     }
 }
 
-impl Found {
+impl FoundCheckpoint {
     /// Whether a job can start from it, if its number of ranks is right.
     fn is_usable(&self) -> bool {
         matches!(self.soundness, Soundness::Complete | Soundness::Doubtful(_))
@@ -204,7 +205,7 @@ impl Soundness {
 
 /// How thoroughly to look, and for whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct CheckpointOptions {
     /// Read every byte and compare checksums.
     pub hash: bool,
     /// Ranks of the next attempt; None if unknown: then each checkpoint is taken as loadable.
@@ -214,14 +215,14 @@ pub struct Options {
 }
 
 /// Searches the folder. Errors: it cannot be listed.
-pub fn search(dir: &Path, options: &Options) -> io::Result<Search> {
+pub fn search(dir: &Path, options: &CheckpointOptions) -> io::Result<Search> {
     let mut search = look(dir, options)?;
     search.choose(dir, options);
     Ok(search)
 }
 
 /// Examines the checkpoints of the folder, and chooses none. Errors: it cannot be listed.
-pub fn look(dir: &Path, options: &Options) -> io::Result<Search> {
+pub fn look(dir: &Path, options: &CheckpointOptions) -> io::Result<Search> {
     let mut notes = Vec::new();
     let mut candidates = layouts::candidates(dir, MAX_DEPTH, &mut notes)?;
     candidates.sort_by(newest_first);
@@ -229,7 +230,7 @@ pub fn look(dir: &Path, options: &Options) -> io::Result<Search> {
         notes.push(format!("{} checkpoints; the newest {MAX_EXAMINED} are examined", candidates.len()));
         candidates.truncate(MAX_EXAMINED);
     }
-    let mut all: Vec<Found> =
+    let mut all: Vec<FoundCheckpoint> =
         candidates.iter().map(|candidate| layouts::examine(candidate, options.hash)).collect();
     // The number in a file's name may differ from the step inside the file.
     all.sort_by(found_newest_first);
@@ -240,7 +241,7 @@ pub fn look(dir: &Path, options: &Options) -> io::Result<Search> {
 
 /// Marks a checkpoint that lacks files of the next older complete one of its layout, since a program saves the same
 /// files each time. Its configuration may also have changed, so this makes it only doubtful.
-fn compare_files(all: &mut [Found]) {
+fn compare_files(all: &mut [FoundCheckpoint]) {
     for at in (0..all.len()).rev() {
         let Some(found) = all.get(at).filter(|found| found.soundness == Soundness::Complete) else {
             continue;
@@ -266,7 +267,7 @@ fn compare_files(all: &mut [Found]) {
 
 /// Marks a checkpoint with fewer rank files than its neighbours, since these layouts do not record how many there must be. The
 /// world size may also have been smaller, so this makes it only doubtful; if an attempt had as many ranks, it is complete.
-fn compare_ranks(all: &mut [Found], worlds: &[u32]) {
+fn compare_ranks(all: &mut [FoundCheckpoint], worlds: &[u32]) {
     for at in 0..all.len() {
         let Some(found) = all.get(at) else { continue };
         let most = all
@@ -292,7 +293,7 @@ fn newest_first(a: &layouts::Candidate, b: &layouts::Candidate) -> Ordering {
     }
 }
 
-fn found_newest_first(a: &Found, b: &Found) -> Ordering {
+fn found_newest_first(a: &FoundCheckpoint, b: &FoundCheckpoint) -> Ordering {
     match (a.step, b.step) {
         (Some(a_step), Some(b_step)) if a_step != b_step => b_step.cmp(&a_step),
         _ => b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)),

@@ -52,7 +52,7 @@ pub fn remembered(past: &[Failed], failed: Failed) -> Vec<Failed> {
 
 /// The failure to decide on.
 #[derive(Clone, Debug)]
-pub struct Failure<'a> {
+pub struct AttemptFailure<'a> {
     /// Number of the attempt, from 1.
     pub attempt: u32,
     /// Now, seconds since 1970.
@@ -174,7 +174,13 @@ impl Action {
 }
 
 /// Decides. `past` are the earlier failures, oldest first; `chance` is a random number from 0 to 1.
-pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Site, chance: f64) -> Decision {
+pub fn decide(
+    policy: &Policy,
+    past: &[Failed],
+    failure: &AttemptFailure<'_>,
+    site: &Site,
+    chance: f64,
+) -> Decision {
     if let Some(told) = failure.told {
         let why = format!("the job was ended from outside ({told}): the supervisor does not restart it");
         let why = vec![Why::Said(why)];
@@ -215,7 +221,7 @@ pub fn decide(policy: &Policy, past: &[Failed], failure: &Failure<'_>, site: &Si
 }
 
 /// The class of the verdict, unless the circumstances change it.
-fn effective_class(past: &[Failed], failure: &Failure<'_>, why: &mut Vec<Why>) -> Class {
+fn effective_class(past: &[Failed], failure: &AttemptFailure<'_>, why: &mut Vec<Why>) -> Class {
     let judgement = failure.judgement;
     let is_first_step = failure.step.is_none_or(|step| failure.resumed_from.is_some_and(|from| step <= from));
     let had_memory = past.iter().any(|failed| failed.judgement.cause == judgement.cause);
@@ -243,7 +249,7 @@ fn unsure(policy: &Policy, judgement: &Judgement, means: &str) -> String {
 fn program(
     policy: &Policy,
     past: &[Failed],
-    failure: &Failure<'_>,
+    failure: &AttemptFailure<'_>,
     pause_s: f64,
     mut why: Vec<Why>,
 ) -> Decision {
@@ -285,7 +291,7 @@ fn program(
 
 /// Whether an earlier attempt got the same verdict, of medium confidence or above, on the same line of code at the same known
 /// step. Two attempts that agree so far are stronger evidence than one verdict.
-fn is_repeated(past: &[Failed], failure: &Failure<'_>) -> bool {
+fn is_repeated(past: &[Failed], failure: &AttemptFailure<'_>) -> bool {
     let judgement = failure.judgement;
     let is_certain = |judgement: &Judgement| judgement.confidence >= Confidence::Medium;
     let has_line = judgement.culprits.iter().any(|culprit| culprit.place.is_some());
@@ -299,7 +305,12 @@ fn is_repeated(past: &[Failed], failure: &Failure<'_>) -> bool {
 }
 
 /// Which nodes to exclude, and the budget to charge.
-fn node(policy: &Policy, failure: &Failure<'_>, site: &Site, why: &mut Vec<Why>) -> (Vec<String>, Class) {
+fn node(
+    policy: &Policy,
+    failure: &AttemptFailure<'_>,
+    site: &Site,
+    why: &mut Vec<Why>,
+) -> (Vec<String>, Class) {
     let judgement = failure.judgement;
     let hosts = judgement.hosts();
     let bad: Vec<String> =
@@ -369,7 +380,7 @@ pub fn allowed(max_share: f64, n_given: usize) -> usize {
 fn budgeted(
     policy: &Policy,
     past: &[Failed],
-    failure: &Failure<'_>,
+    failure: &AttemptFailure<'_>,
     class: Class,
     without: Vec<String>,
     pause_s: f64,
@@ -392,7 +403,7 @@ fn budgeted(
 }
 
 /// The pause before the next attempt. It grows with each consecutive failure without a new step.
-fn pause(backoff: Backoff, past: &[Failed], failure: &Failure<'_>, chance: f64) -> Duration {
+fn pause(backoff: Backoff, past: &[Failed], failure: &AttemptFailure<'_>, chance: f64) -> Duration {
     let mut in_a_row = 0;
     let mut step = failure.step;
     for failed in past.iter().rev() {

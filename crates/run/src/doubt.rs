@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ringleader_model::{Picture, Rank, RankLook, Standing, Verdict};
 
 use crate::judgement::{self, Judgement};
-use crate::output::{Position, Reader, STREAMS};
+use crate::output::{Position, STREAMS, StreamReader};
 
 /// Longest text that is looked up in the output, bytes.
 const MAX_TEXT: usize = 300;
@@ -100,7 +100,7 @@ fn is_past(folder: &Path, before: [Position; 2], text: &str) -> bool {
 
 /// Whether a stream has this text between two positions.
 fn has(folder: &Path, stream: &'static str, from: Position, until: Option<Position>, text: &str) -> bool {
-    let mut reader = Reader::new(folder, stream, from);
+    let mut reader = StreamReader::new(folder, stream, from);
     let (mut buffer, mut rest) = (vec![0; 64 << 10], Vec::new());
     let mut n_searched = 0;
     while n_searched < MAX_SEARCHED {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Times and steps of one attempt. Times are seconds since 1970; steps are as the program prints them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Span {
+pub struct AttemptSpan {
     /// When its launcher was started.
     pub began: f64,
     /// When its launcher ended, or now.
@@ -22,7 +22,7 @@ pub struct Span {
     pub has_failed: bool,
 }
 
-impl Span {
+impl AttemptSpan {
     /// The last printed step; None if step numbers start again.
     pub fn step(&self) -> Option<u64> {
         self.last.filter(|_| !self.resets).map(|(_, step)| step)
@@ -47,7 +47,7 @@ pub struct Effective {
 }
 
 /// The numbers of these attempts, oldest first.
-pub fn of(spans: &[Span]) -> Effective {
+pub fn of(spans: &[AttemptSpan]) -> Effective {
     let (Some(first), Some(last)) = (spans.first(), spans.last()) else { return Effective::default() };
     let wall_s = (last.ended - first.began).max(0.0);
     let n_failures = spans.iter().filter(|span| span.has_failed).count() as u32;
@@ -103,8 +103,15 @@ pub fn best_interval(failures_per_s: f64, restart_s: f64, write_s: f64) -> (f64,
 mod tests {
     use super::*;
 
-    fn span(began: f64, first: (f64, u64), last: (f64, u64), ended: f64, has_failed: bool) -> Span {
-        Span { began, ended, first: Some(first), last: Some(last), has_failed, ..Span::default() }
+    fn span(began: f64, first: (f64, u64), last: (f64, u64), ended: f64, has_failed: bool) -> AttemptSpan {
+        AttemptSpan {
+            began,
+            ended,
+            first: Some(first),
+            last: Some(last),
+            has_failed,
+            ..AttemptSpan::default()
+        }
     }
 
     #[test]
@@ -124,7 +131,8 @@ mod tests {
 
     #[test]
     fn without_steps_there_is_no_ratio() {
-        let effective = of(&[Span { began: 0.0, ended: 9.0, has_failed: true, ..Span::default() }]);
+        let effective =
+            of(&[AttemptSpan { began: 0.0, ended: 9.0, has_failed: true, ..AttemptSpan::default() }]);
         assert_eq!((effective.ratio, effective.steps_repeated), (None, None));
         assert_eq!(effective.mean_time_to_failure_s, Some(9.0));
         assert_eq!(of(&[]), Effective::default());

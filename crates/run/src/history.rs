@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, params};
 
 use crate::decide::Action;
-use crate::journal::{Record, State};
+use crate::journal::{Record, RunState};
 
 /// Version of the tables.
 const VERSION: i64 = 1;
@@ -64,7 +64,7 @@ pub struct Incident {
 
 /// Record of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
+pub struct NodeHistory {
     /// Node.
     pub node: String,
     /// Attempts that it was part of.
@@ -136,7 +136,7 @@ impl History {
             Some(Action::Restart { without, .. }) if !without.is_empty() => "excluded",
             Some(Action::Restart { .. }) => "restarted",
             Some(Action::Requeue { .. }) => "requeued",
-            Some(Action::Stop) | None if record.to == State::Stopped => "stopped",
+            Some(Action::Stop) | None if record.to == RunState::Stopped => "stopped",
             _ => "none",
         };
         let transaction = self.connection.transaction()?;
@@ -206,7 +206,7 @@ impl History {
     }
 
     /// All known nodes, those with the most node faults first. Errors: SQLite's.
-    pub fn standings(&self, since: f64) -> Result<Vec<Standing>, HistoryError> {
+    pub fn standings(&self, since: f64) -> Result<Vec<NodeHistory>, HistoryError> {
         let mut statement = self.connection.prepare(
             "SELECT node, sum(attempts), sum(incidents), sum(of_node), sum(jobs), sum(excluded), max(last) FROM (
                SELECT node, count(*) AS attempts, 0 AS incidents, 0 AS of_node, 0 AS jobs, 0 AS excluded, 0 AS last
@@ -217,7 +217,7 @@ impl History {
              GROUP BY node ORDER BY 4 DESC, 3 DESC, 1 LIMIT ?2",
         )?;
         let rows = statement.query_map(params![since, MAX_ROWS as i64], |row| {
-            Ok(Standing {
+            Ok(NodeHistory {
                 node: row.get(0)?,
                 attempts: row.get(1)?,
                 incidents: row.get(2)?,
@@ -225,10 +225,10 @@ impl History {
                 jobs: row.get(4)?,
                 excluded: row.get(5)?,
                 last: row.get(6)?,
-                ..Standing::default()
+                ..NodeHistory::default()
             })
         })?;
-        let mut standings: Vec<Standing> = rows.collect::<Result<_, _>>()?;
+        let mut standings: Vec<NodeHistory> = rows.collect::<Result<_, _>>()?;
         let mut gpus = self.connection.prepare(
             "SELECT DISTINCT gpu FROM incidents WHERE node = ?1 AND gpu IS NOT NULL AND at >= ?2 ORDER BY gpu LIMIT 64",
         )?;
@@ -247,8 +247,8 @@ const LEMON_LEAST: u32 = 3;
 const LEMON_FACTOR: f64 = 4.0;
 
 /// Marks nodes that fail far more often than their peers. A single node has no peers and is never marked.
-fn mark_lemons(standings: &mut [Standing]) {
-    let attempts_of = |standing: &Standing| f64::from(standing.attempts.max(standing.incidents).max(1));
+fn mark_lemons(standings: &mut [NodeHistory]) {
+    let attempts_of = |standing: &NodeHistory| f64::from(standing.attempts.max(standing.incidents).max(1));
     let (faults, attempts) = standings.iter().fold((0.0, 0.0), |(faults, attempts), standing| {
         (faults + f64::from(standing.of_node), attempts + attempts_of(standing))
     });
@@ -287,7 +287,7 @@ mod tests {
         Record {
             at,
             attempt,
-            to: State::Backoff,
+            to: RunState::Backoff,
             verdict: Some(verdict),
             decision: Some(Decision {
                 action: Action::Restart { without, pause_s: 1.0 },

@@ -22,9 +22,9 @@ use signal_hook::consts::{
     SIGWINCH, SIGXCPU, SIGXFSZ,
 };
 
-use crate::output::{Bounds, STREAMS, Writer};
-use crate::state::{Ended, Folder, Held, Launched, Order, Told, now};
-use crate::tree::{self, Member};
+use crate::output::{Bounds, STREAMS, StreamWriter};
+use crate::state::{Folder, HolderState, Launched, LauncherEnd, Order, SentSignal, now};
+use crate::tree::{self, TreeProcess};
 
 /// Interval between checks of orders, children and signals.
 const NAP: Duration = Duration::from_millis(20);
@@ -65,7 +65,7 @@ pub struct Setup {
 
 struct Holder {
     setup: Setup,
-    held: Held,
+    held: HolderState,
     signals: Vec<(i32, Arc<AtomicUsize>)>,
     is_said: bool,
     /// The order to end was executed: no further supervisor is needed.
@@ -128,8 +128,8 @@ pub fn hold(setup: Setup) -> io::Result<u8> {
 
 /// State of the previous holder, after a power failure or the end of its container: its launcher is gone with unknown
 /// status, and its unexecuted orders are void.
-fn inherited(folder: &Folder) -> io::Result<Held> {
-    let mut held: Held = folder.read("holder.json")?.unwrap_or_default();
+fn inherited(folder: &Folder) -> io::Result<HolderState> {
+    let mut held: HolderState = folder.read("holder.json")?.unwrap_or_default();
     held.pid = std::process::id();
     (held.supervisor, held.refused, held.is_suspended) = (None, None, false);
     held.told.clear();
@@ -139,7 +139,12 @@ fn inherited(folder: &Folder) -> io::Result<Held> {
     if let Some(launched) = &held.launched
         && held.ended.is_none_or(|ended| ended.attempt != launched.attempt)
     {
-        held.ended = Some(Ended { attempt: launched.attempt, at: now(), is_clean: true, ..Ended::default() });
+        held.ended = Some(LauncherEnd {
+            attempt: launched.attempt,
+            at: now(),
+            is_clean: true,
+            ..LauncherEnd::default()
+        });
     }
     Ok(held)
 }
@@ -164,7 +169,7 @@ impl Holder {
         while let Ok(Some((child, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if Some(child) == self.launcher() {
                 let attempt = self.held.launched.as_ref().map_or(0, |launched| launched.attempt);
-                self.held.ended = Some(Ended {
+                self.held.ended = Some(LauncherEnd {
                     attempt,
                     code: status.exit_status(),
                     signal: status.terminating_signal(),
@@ -222,7 +227,7 @@ impl Holder {
         for number in due {
             let is_ending = ENDING.contains(&number);
             if is_ending && self.held.told.len() < MAX_TOLD {
-                self.held.told.push(Told { signal: number, at: now() });
+                self.held.told.push(SentSignal { signal: number, at: now() });
                 // Recorded before the launcher acts on it.
                 self.changed();
             }
@@ -255,7 +260,7 @@ impl Holder {
         }
     }
 
-    fn members(&self) -> Vec<Member> {
+    fn members(&self) -> Vec<TreeProcess> {
         tree::members(std::process::id(), self.held.supervisor)
     }
 
@@ -315,7 +320,7 @@ impl Holder {
         ];
         for (stream, from) in STREAMS.into_iter().zip(streams) {
             let Some(from) = from else { continue };
-            let writer = Writer::new(&folder, stream, self.setup.bounds);
+            let writer = StreamWriter::new(&folder, stream, self.setup.bounds);
             self.pumps.push(thread::spawn(move || pump(from, writer)));
         }
         // `reap` collects its status.
@@ -392,12 +397,12 @@ fn kill(number: i32, pid: u32) {
 }
 
 /// Whether a process has a rank number in its environment.
-fn is_rank(member: &Member) -> bool {
+fn is_rank(member: &TreeProcess) -> bool {
     let proc = PathBuf::from("/proc");
     ringleader_collect::follow::rank_env(&proc, member.pid).is_some_and(|env| env.rank.is_some())
 }
 
-fn pump(mut from: impl Read, mut to: Writer) {
+fn pump(mut from: impl Read, mut to: StreamWriter) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         match from.read(&mut buffer) {

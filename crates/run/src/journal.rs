@@ -9,9 +9,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::decide::{Decision, Failed};
-use crate::effective::Span;
+use crate::effective::AttemptSpan;
 use crate::judgement::{Citation, Judgement};
-use crate::state::Ended;
+use crate::state::LauncherEnd;
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "ringleader.run.v1";
@@ -23,7 +23,7 @@ const MAX_RECORDS: usize = 100_000;
 /// State of a run on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum RunState {
     /// The preflight check of the node runs.
     #[default]
     Preflight,
@@ -45,7 +45,7 @@ pub enum State {
     Done,
 }
 
-impl State {
+impl RunState {
     /// Every state.
     pub const ALL: [Self; 9] = [
         Self::Preflight,
@@ -111,9 +111,9 @@ pub struct Record {
     /// Node that writes the record.
     pub node: String,
     /// State before.
-    pub from: State,
+    pub from: RunState,
     /// State after.
-    pub to: State,
+    pub to: RunState,
     /// Diagnosis of the failure; its evidence is in [`Record::evidence`].
     pub verdict: Option<Judgement>,
     /// Evidence of the verdict.
@@ -127,9 +127,9 @@ pub struct Record {
     /// The checkpoint of the next attempt, or of this attempt in its first record.
     pub checkpoint: Option<Chosen>,
     /// How the launcher ended.
-    pub exit: Option<Ended>,
+    pub exit: Option<LauncherEnd>,
     /// Times and steps of the attempt.
-    pub span: Option<Span>,
+    pub span: Option<AttemptSpan>,
 }
 
 /// The checkpoint that an attempt is started from.
@@ -227,7 +227,7 @@ pub fn failures(records: &[Record]) -> Vec<Failed> {
             at: record.at,
             judgement,
             charged: decision.charged,
-            step: record.span.as_ref().and_then(Span::step),
+            step: record.span.as_ref().and_then(AttemptSpan::step),
             resumed_from: record.span.as_ref().and_then(|span| span.resumed_from),
         })
     };
@@ -235,8 +235,8 @@ pub fn failures(records: &[Record]) -> Vec<Failed> {
 }
 
 /// Times and steps of each attempt, oldest first, from its last record.
-pub fn spans(records: &[Record]) -> Vec<Span> {
-    let mut spans: std::collections::BTreeMap<u32, Span> = std::collections::BTreeMap::new();
+pub fn spans(records: &[Record]) -> Vec<AttemptSpan> {
+    let mut spans: std::collections::BTreeMap<u32, AttemptSpan> = std::collections::BTreeMap::new();
     for record in records {
         if let Some(span) = &record.span {
             spans.insert(record.attempt, span.clone());
@@ -259,8 +259,8 @@ mod tests {
             vec![Citation { source: "a.log".to_owned(), line: Some(3), text: "boom".to_owned() }];
         let record = Record {
             attempt: 2,
-            from: State::Deciding,
-            to: State::Backoff,
+            from: RunState::Deciding,
+            to: RunState::Backoff,
             verdict: Some(judgement.clone()),
             ..Record::default()
         };
@@ -280,12 +280,12 @@ mod tests {
 
     #[test]
     fn every_state_is_reached_and_ends_are_ends() {
-        for to in State::ALL {
-            let is_reached = State::ALL.iter().any(|from| from.may(to));
+        for to in RunState::ALL {
+            let is_reached = RunState::ALL.iter().any(|from| from.may(to));
             assert!(is_reached, "{}", to.name());
         }
-        for from in State::ALL {
-            assert_eq!(from.is_end(), State::ALL.iter().all(|to| !from.may(*to)), "{}", from.name());
+        for from in RunState::ALL {
+            assert_eq!(from.is_end(), RunState::ALL.iter().all(|to| !from.may(*to)), "{}", from.name());
         }
     }
 }

@@ -11,9 +11,9 @@ use ringleader_model::{
     Verdict,
 };
 
-use crate::agree::{Member, together};
+use crate::agree::{Announcement, together};
 use crate::judgement::{Citation, Culprit, Judgement, class_of, cut};
-use crate::state::Ended;
+use crate::state::LauncherEnd;
 
 /// Number of citations that are kept.
 const MAX_EVIDENCE: usize = 8;
@@ -90,7 +90,7 @@ fn culprit(blamed: &model::Culprit) -> Culprit {
 
 /// If the launcher is the program itself, no evidence shows which signal ended it; its parent, the holder, knows. If
 /// the evidence names no cause, that signal is the cause, and this node's rank, if it has only one, is the culprit.
-pub fn with_exit(judgement: Judgement, exit: Option<&Ended>, node: &str, seen: &[u32]) -> Judgement {
+pub fn with_exit(judgement: Judgement, exit: Option<&LauncherEnd>, node: &str, seen: &[u32]) -> Judgement {
     let Some(signal) = exit.and_then(|exit| exit.signal) else { return judgement };
     if !judgement.cause.says_nothing() {
         return judgement;
@@ -251,7 +251,7 @@ fn says_no_cause(judgement: &Judgement) -> bool {
 }
 
 /// Of the judgement on the evidence of all nodes together and the most certain one of a node alone the one that counts.
-pub fn weighed(joint: Judgement, members: &[Member]) -> Judgement {
+pub fn weighed(joint: Judgement, members: &[Announcement]) -> Judgement {
     let apart = together(members);
     // A node's own verdict also rests on how its launcher ended, which no bundle shows.
     let is_weaker = says_no_cause(&joint) && !says_no_cause(&apart);

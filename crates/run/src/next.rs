@@ -3,8 +3,8 @@
 
 use ringleader_model::{Cause, Class, Confidence};
 
-use crate::agree::{Decree, Judged, Machine, Member, Out, What, World, first_traceback};
-use crate::decide::{self, Action, Decision, Failed, Failure, Site};
+use crate::agree::{Announcement, Decree, Judged, Out, StateMachine, What, World, first_traceback};
+use crate::decide::{self, Action, AttemptFailure, Decision, Failed, Site};
 use crate::judgement::{Culprit, Judgement};
 use crate::policy::Policy;
 use crate::resume::{Checkpoints, Remark};
@@ -19,7 +19,7 @@ pub struct ToDecide {
     /// The decree that ended the attempt.
     pub halted: Decree,
     /// The live nodes.
-    pub members: Vec<Member>,
+    pub members: Vec<Announcement>,
     /// Nodes that may join the next attempt.
     pub fit: Vec<String>,
     /// Those that were excluded until now.
@@ -88,7 +88,7 @@ pub fn next(
     let verdict = if lost.is_empty() { verdict } else { lost_nodes(&lost, verdict) };
     let step = wanted.members.iter().filter_map(|member| member.step).max();
     let told = wanted.members.iter().find_map(|member| member.told.clone());
-    let failure = Failure {
+    let failure = AttemptFailure {
         attempt: wanted.halted.generation as u32,
         at: moment.at,
         judgement: &verdict,
@@ -150,7 +150,7 @@ pub fn next(
         }
     };
     let why = decision.why.iter().map(|why| why.to_string()).collect();
-    let mut decree = Machine::next(&wanted.halted, what, excluded, why);
+    let mut decree = StateMachine::next(&wanted.halted, what, excluded, why);
     decree.worlds = wanted.worlds();
     decree.outs = Out::with(&wanted.halted.outs, decision.action.without(), &lost, failure.at);
     let failed = Failed {
@@ -203,10 +203,10 @@ mod tests {
             what: What::Halt { nodes: names(&["n0", "n1"]), by: "n0".to_owned() },
             ..Decree::default()
         };
-        let member = |node: &str| Member {
+        let member = |node: &str| Announcement {
             node: node.to_owned(),
             unfit: (!fit.contains(&node)).then(|| "a GPU is gone".to_owned()),
-            ..Member::default()
+            ..Announcement::default()
         };
         ToDecide {
             policy: Policy::default(),

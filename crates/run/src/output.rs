@@ -28,7 +28,7 @@ impl Default for Bounds {
 
 /// Writes one stream.
 #[derive(Debug)]
-pub struct Writer {
+pub struct StreamWriter {
     folder: PathBuf,
     stream: &'static str,
     bounds: Bounds,
@@ -42,7 +42,7 @@ fn name(stream: &str, number: u32) -> String {
     format!("{stream}-{number:04}.log")
 }
 
-impl Writer {
+impl StreamWriter {
     /// Starts with the first file. Appends to an existing one, never overwrites it.
     pub fn new(folder: &Path, stream: &'static str, bounds: Bounds) -> Self {
         Self { folder: folder.to_owned(), stream, bounds, number: 1, file: None, written: 0, lost: 0 }
@@ -113,7 +113,7 @@ fn lengths(folder: &Path, stream: &str) -> PathBuf {
 
 /// Reads one stream as it grows.
 #[derive(Debug)]
-pub struct Reader {
+pub struct StreamReader {
     folder: PathBuf,
     stream: &'static str,
     at: Position,
@@ -121,7 +121,7 @@ pub struct Reader {
     missed: u64,
 }
 
-impl Reader {
+impl StreamReader {
     /// Continues at `at`.
     pub fn new(folder: &Path, stream: &'static str, at: Position) -> Self {
         Self { folder: folder.to_owned(), stream, at, file: None, missed: 0 }
@@ -222,7 +222,7 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn read_all(reader: &mut Reader) -> String {
+    fn read_all(reader: &mut StreamReader) -> String {
         let (mut out, mut buffer) = (Vec::new(), [0; 7]);
         while let Ok(n @ 1..) = reader.read(&mut buffer) {
             out.extend_from_slice(&buffer[..n]);
@@ -234,8 +234,8 @@ mod tests {
     fn a_reader_follows_over_files() {
         let folder = tempfile::tempdir().unwrap();
         let bounds = Bounds { file_bytes: 10, n_files: 3 };
-        let mut writer = Writer::new(folder.path(), "stdout", bounds);
-        let mut reader = Reader::new(folder.path(), "stdout", Position::default());
+        let mut writer = StreamWriter::new(folder.path(), "stdout", bounds);
+        let mut reader = StreamReader::new(folder.path(), "stdout", Position::default());
         assert_eq!(read_all(&mut reader), "");
         let mut said = String::new();
         for n in 0..9 {
@@ -248,16 +248,16 @@ mod tests {
         // The first and the newest two.
         assert_eq!(numbers(folder.path(), "stdout"), [1, 4, 5]);
         // A late reader gets what is left.
-        let mut late = Reader::new(folder.path(), "stdout", Position::default());
+        let mut late = StreamReader::new(folder.path(), "stdout", Position::default());
         assert_eq!(read_all(&mut late), "line 0\nline 1\nline 6\nline 7\nline 8\n");
         assert_eq!((late.missed(), late.missed(), reader.missed()), (4 * 7, 0, 0));
         // It had begun with a file that is gone.
         let at = Position { number: 2, offset: 7 };
-        let mut behind = Reader::new(folder.path(), "stdout", at);
+        let mut behind = StreamReader::new(folder.path(), "stdout", at);
         assert_eq!(read_all(&mut behind), "line 6\nline 7\nline 8\n");
         assert_eq!(behind.missed(), 3 * 7);
         // A returning reader continues.
-        let mut again = Reader::new(folder.path(), "stdout", reader.position());
+        let mut again = StreamReader::new(folder.path(), "stdout", reader.position());
         assert_eq!(read_all(&mut again), "");
         writer.write(b"more\n");
         assert_eq!(read_all(&mut again), "more\n");
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_gone_costs_output_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = Writer::new(&folder.path().join("absent"), "stderr", Bounds::default());
+        let mut writer = StreamWriter::new(&folder.path().join("absent"), "stderr", Bounds::default());
         writer.write(b"lost");
         fs::create_dir(folder.path().join("absent")).unwrap();
         writer.write(b"kept");

@@ -176,7 +176,7 @@ impl Preflight {
 /// A fault in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}{}: {why}", key.as_ref().map(|key| format!(", {key}")).unwrap_or_default())]
-pub struct Fault {
+pub struct PolicyFault {
     /// Line, counted from 1.
     pub line: u32,
     /// Column, counted from 1.
@@ -281,7 +281,7 @@ pub const MAX_BYTES: usize = 64 << 10;
 
 impl Policy {
     /// Parses a policy file. Errors: the first fault, with its line and key.
-    pub fn parse(text: &str) -> Result<Self, Fault> {
+    pub fn parse(text: &str) -> Result<Self, PolicyFault> {
         let page = Page(text);
         if text.len() > MAX_BYTES {
             return Err(page.fault(0..0, format!("the file is longer than {MAX_BYTES} bytes")));
@@ -300,7 +300,7 @@ impl Policy {
     }
 
     /// Changes one key: `exclude.mode=act`, `budget.unknown.max=5`. A text needs no quotes. Errors: as [`Policy::parse`].
-    pub fn set(&mut self, setting: &str) -> Result<(), Fault> {
+    pub fn set(&mut self, setting: &str) -> Result<(), PolicyFault> {
         let is_key =
             |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
         let Some((key, value)) = setting.split_once('=').filter(|(key, _)| is_key(key.trim())) else {
@@ -321,13 +321,13 @@ impl Policy {
         Ok(())
     }
 
-    fn take(&mut self, page: &Page<'_>, file: &File) -> Result<(), Fault> {
+    fn take(&mut self, page: &Page<'_>, file: &File) -> Result<(), PolicyFault> {
         self.take_budgets(page, &file.budget)?;
         self.take_backoff(page, &file.backoff)?;
         self.take_rest(page, file)
     }
 
-    fn take_budgets(&mut self, page: &Page<'_>, raw: &RawBudgets) -> Result<(), Fault> {
+    fn take_budgets(&mut self, page: &Page<'_>, raw: &RawBudgets) -> Result<(), PolicyFault> {
         let rows =
             [(Class::Transient, &raw.transient), (Class::Node, &raw.node), (Class::Unknown, &raw.unknown)];
         for (class, row) in rows {
@@ -349,7 +349,7 @@ impl Policy {
         Ok(())
     }
 
-    fn take_backoff(&mut self, page: &Page<'_>, raw: &RawBackoff) -> Result<(), Fault> {
+    fn take_backoff(&mut self, page: &Page<'_>, raw: &RawBackoff) -> Result<(), PolicyFault> {
         let day = Duration::from_hours(24);
         if let Some(first) = &raw.first {
             self.backoff.first = page.duration(first, Duration::ZERO, day)?;
@@ -370,7 +370,7 @@ impl Policy {
         Ok(())
     }
 
-    fn take_rest(&mut self, page: &Page<'_>, file: &File) -> Result<(), Fault> {
+    fn take_rest(&mut self, page: &Page<'_>, file: &File) -> Result<(), PolicyFault> {
         let day = Duration::from_hours(24);
         if let Some(confidence) = &file.exclude.confidence {
             self.exclude.confidence = page.confidence(confidence)?;
@@ -527,21 +527,21 @@ pub fn words(time: Duration) -> String {
 struct Page<'a>(&'a str);
 
 impl Page<'_> {
-    fn file(&self) -> Result<File, Fault> {
+    fn file(&self) -> Result<File, PolicyFault> {
         toml::from_str(self.0).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
             self.fault(span, error.message().trim().replace('\n', ", "))
         })
     }
 
-    fn fault(&self, span: Range<usize>, why: String) -> Fault {
+    fn fault(&self, span: Range<usize>, why: String) -> PolicyFault {
         let at =
             (0..=span.start.min(self.0.len())).rev().find(|at| self.0.is_char_boundary(*at)).unwrap_or(0);
         let head = self.0.get(..at).unwrap_or_default();
         let line_at = head.rfind('\n').map_or(0, |at| at + 1);
         let text = self.0.get(line_at..).and_then(|rest| rest.lines().next()).unwrap_or_default();
         let column = head.get(line_at..).unwrap_or_default().chars().count() as u32 + 1;
-        Fault {
+        PolicyFault {
             line: head.matches('\n').count() as u32 + 1,
             column,
             key: if span.is_empty() && span.start == 0 { None } else { self.key(line_at, text, column) },
@@ -578,7 +578,7 @@ impl Page<'_> {
         (!keys.is_empty()).then(|| keys.join("."))
     }
 
-    fn number(&self, value: &Spanned<f64>, least: f64, most: f64) -> Result<f64, Fault> {
+    fn number(&self, value: &Spanned<f64>, least: f64, most: f64) -> Result<f64, PolicyFault> {
         let number = *value.get_ref();
         if (least..=most).contains(&number) {
             return Ok(number);
@@ -586,7 +586,7 @@ impl Page<'_> {
         Err(self.fault(value.span(), format!("expected a number from {least} to {most}, not {number}")))
     }
 
-    fn count(&self, value: &Spanned<i64>, least: u32, most: u32) -> Result<u32, Fault> {
+    fn count(&self, value: &Spanned<i64>, least: u32, most: u32) -> Result<u32, PolicyFault> {
         let number = u32::try_from(*value.get_ref()).ok().filter(|n| (least..=most).contains(n));
         number.ok_or_else(|| {
             let why = format!("expected a whole number from {least} to {most}, not {}", value.get_ref());
@@ -594,7 +594,12 @@ impl Page<'_> {
         })
     }
 
-    fn duration(&self, value: &Spanned<String>, least: Duration, most: Duration) -> Result<Duration, Fault> {
+    fn duration(
+        &self,
+        value: &Spanned<String>,
+        least: Duration,
+        most: Duration,
+    ) -> Result<Duration, PolicyFault> {
         let time = duration(value.get_ref()).map_err(|why| self.fault(value.span(), why))?;
         if time < least || time > most {
             let why = format!("expected {} to {}, not {:?}", words(least), words(most), value.get_ref());
@@ -603,7 +608,7 @@ impl Page<'_> {
         Ok(time)
     }
 
-    fn confidence(&self, value: &Spanned<String>) -> Result<Confidence, Fault> {
+    fn confidence(&self, value: &Spanned<String>) -> Result<Confidence, PolicyFault> {
         let found = CONFIDENCES.iter().find(|(word, _)| word == value.get_ref()).map(|(_, of)| *of);
         found.ok_or_else(|| {
             let why = format!("expected \"low\", \"medium\" or \"high\", not {:?}", value.get_ref());

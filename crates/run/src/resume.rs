@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::agree::World;
-use crate::checkpoint::{self, Fit, Options, Search};
+use crate::checkpoint::{self, CheckpointOptions, Fit, Search};
 use crate::journal::Chosen;
 use crate::policy::{OtherWorld, Policy};
 
@@ -40,8 +40,11 @@ pub struct Checkpoints<'a> {
 impl<'a> Checkpoints<'a> {
     /// Examines them. `worlds`: the sizes of the attempts so far; `per_node`: ranks on each node by the command line.
     pub fn look(policy: &'a Policy, worlds: &'a [World], per_node: Option<u32>) -> Self {
-        let options =
-            Options { hash: policy.checkpoint.hash, worlds: ranks_of(worlds), ..Options::default() };
+        let options = CheckpointOptions {
+            hash: policy.checkpoint.hash,
+            worlds: ranks_of(worlds),
+            ..CheckpointOptions::default()
+        };
         let search = policy.checkpoint.dir.as_ref().map(|dir| checkpoint::look(Path::new(dir), &options));
         let per_node = worlds.last().map_or(per_node, |world| world.per_node());
         Self { policy, search, per_node, worlds }
@@ -106,7 +109,7 @@ impl<'a> Checkpoints<'a> {
             Err(error) => return (None, vec![Remark::Other(format!("checkpoints in {dir}: {error}"))]),
         };
         let worlds = ranks_of(self.worlds);
-        search.choose(Path::new(dir), &Options { ranks, worlds, ..Options::default() });
+        search.choose(Path::new(dir), &CheckpointOptions { ranks, worlds, ..CheckpointOptions::default() });
         let mut notes: Vec<Remark> = search.notes.iter().cloned().map(Remark::Other).collect();
         for passed in search.passed_over() {
             notes.push(Remark::OfChoice(format!("checkpoint skipped: {passed}")));

@@ -8,7 +8,7 @@ use crate::policy::{Checkpoint, Policy};
 
 /// The job that the files are for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct ScriptRequest {
     /// The given command, if any.
     pub command: Vec<String>,
     /// Number of nodes.
@@ -28,7 +28,7 @@ pub struct Asked {
 }
 
 /// Name and text of each file. `folder` is their destination.
-pub fn files(asked: &Asked, folder: &Path) -> Vec<(&'static str, String)> {
+pub fn files(asked: &ScriptRequest, folder: &Path) -> Vec<(&'static str, String)> {
     let name = label(&asked.job);
     let checkpoints = asked.checkpoints.clone().unwrap_or_else(|| "ckpt".to_owned());
     let command = command(asked);
@@ -88,7 +88,7 @@ pub fn files(asked: &Asked, folder: &Path) -> Vec<(&'static str, String)> {
 }
 
 /// Writes the files into a folder; overwrites none. Errors: the file system's.
-pub fn write(folder: &Path, asked: &Asked) -> io::Result<Vec<PathBuf>> {
+pub fn write(folder: &Path, asked: &ScriptRequest) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(folder)?;
     // Slurm runs a copy of the script from another folder.
     let own = folder.canonicalize()?;
@@ -102,7 +102,7 @@ pub fn write(folder: &Path, asked: &Asked) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The command with the placeholders that several nodes need.
-fn command(asked: &Asked) -> Vec<String> {
+fn command(asked: &ScriptRequest) -> Vec<String> {
     if !asked.command.is_empty() {
         return asked.command.clone();
     }
@@ -132,8 +132,8 @@ fn label(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked() -> Asked {
-        Asked {
+    fn asked() -> ScriptRequest {
+        ScriptRequest {
             command: Vec::new(),
             nodes: 4,
             least: 3,
@@ -149,7 +149,7 @@ mod tests {
     fn what_was_asked_for_is_in_the_files() {
         let mut policy = Policy::default();
         policy.set("exclude.max_share=0.25").unwrap();
-        let asked = Asked {
+        let asked = ScriptRequest {
             hub: Some("etcd://10.0.0.9:2379/team".to_owned()),
             options: vec!["--webhook=https://x/y?a=1&b".to_owned(), "--no-ras".to_owned()],
             policy,

@@ -30,7 +30,7 @@ pub struct Folder {
 /// The request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Asked {
+pub struct RunRequest {
     /// Name of the job: the same on all nodes.
     pub job: String,
     /// This node's name.
@@ -46,7 +46,7 @@ pub struct Asked {
 /// State of the holder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Held {
+pub struct HolderState {
     /// The holder.
     pub pid: u32,
     /// The supervisor, if one runs.
@@ -58,9 +58,9 @@ pub struct Held {
     /// The launcher started last.
     pub launched: Option<Launched>,
     /// How it ended.
-    pub ended: Option<Ended>,
+    pub ended: Option<LauncherEnd>,
     /// Signals that the holder received, oldest first.
-    pub told: Vec<Told>,
+    pub told: Vec<SentSignal>,
     /// The job has been suspended (SIGTSTP) and not continued: it is not expected to make progress.
     pub is_suspended: bool,
     /// An order that could not be executed, and why.
@@ -84,7 +84,7 @@ pub struct Launched {
 /// How a launcher ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Ended {
+pub struct LauncherEnd {
     /// Number of the attempt.
     pub attempt: u32,
     /// Its exit code.
@@ -97,7 +97,7 @@ pub struct Ended {
     pub is_clean: bool,
 }
 
-impl Ended {
+impl LauncherEnd {
     /// The exit code as a shell reports it.
     pub fn code(&self) -> u8 {
         let code = self.code.or_else(|| self.signal.map(|signal| 128 + signal)).unwrap_or(1);
@@ -122,7 +122,7 @@ impl Ended {
 /// A signal to the holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Told {
+pub struct SentSignal {
     /// Its number.
     pub signal: i32,
     /// When it was forwarded, seconds since 1970.
@@ -290,17 +290,17 @@ mod tests {
     fn a_damaged_file_is_an_error_and_an_absent_one_is_none() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = Folder::open(temporary.path()).unwrap();
-        assert_eq!(folder.read::<Held>("holder.json").unwrap(), None);
-        let held = Held { pid: 7, ..Held::default() };
+        assert_eq!(folder.read::<HolderState>("holder.json").unwrap(), None);
+        let held = HolderState { pid: 7, ..HolderState::default() };
         folder.write("holder.json", &held).unwrap();
-        assert_eq!(folder.read::<Held>("holder.json").unwrap(), Some(held));
+        assert_eq!(folder.read::<HolderState>("holder.json").unwrap(), Some(held));
         std::fs::write(folder.path().join("holder.json"), "{").unwrap();
-        assert!(folder.read::<Held>("holder.json").is_err());
+        assert!(folder.read::<HolderState>("holder.json").is_err());
     }
 
     #[test]
     fn ends() {
-        let of = |code, signal| Ended { code, signal, ..Ended::default() };
+        let of = |code, signal| LauncherEnd { code, signal, ..LauncherEnd::default() };
         assert_eq!((of(Some(3), None).code(), of(None, Some(9)).code(), of(None, None).code()), (3, 137, 1));
         assert!(of(Some(0), None).is_success() && !of(None, Some(9)).is_success());
     }

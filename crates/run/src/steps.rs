@@ -20,7 +20,7 @@ const FALL: u64 = 5;
 
 /// A number in the output that counts steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct StepNumber {
     /// The word before it, as an index; the last one stands for progress bars.
     kind: usize,
     /// The number.
@@ -55,7 +55,7 @@ struct Counter {
 impl Counters {
     /// Takes a step that was printed at a time. Returns whether it shows progress: the number is a new one. `resumed_from` is
     /// the step of the checkpoint, which the program may print when it resumes.
-    pub fn take(&mut self, at: f64, step: Step, resumed_from: Option<u64>) -> bool {
+    pub fn take(&mut self, at: f64, step: StepNumber, resumed_from: Option<u64>) -> bool {
         self.of.get_mut(step.kind).is_some_and(|counter| counter.take(at, step.number, resumed_from))
     }
 
@@ -121,7 +121,7 @@ impl Counter {
 }
 
 /// The step in a line; None if the line names none.
-pub fn of(line: &str) -> Option<Step> {
+pub fn of(line: &str) -> Option<StepNumber> {
     if line.len() > 4096 {
         return None;
     }
@@ -130,11 +130,11 @@ pub fn of(line: &str) -> Option<Step> {
     if ["error", "exception", "resum", "warn"].iter().any(|word| lower.contains(word)) {
         return None;
     }
-    let of_bar = || Some(Step { kind: WORDS.len(), number: bar(&lower)? });
+    let of_bar = || Some(StepNumber { kind: WORDS.len(), number: bar(&lower)? });
     worded(&lower).or_else(of_bar)
 }
 
-fn worded(line: &str) -> Option<Step> {
+fn worded(line: &str) -> Option<StepNumber> {
     WORDS.iter().enumerate().find_map(|(kind, word)| {
         let number = line.match_indices(word).find_map(|(at, _)| {
             let before = line.get(..at).and_then(|head| head.chars().next_back());
@@ -146,7 +146,7 @@ fn worded(line: &str) -> Option<Step> {
             // `steps 5` and `step5` are read, `step_time 5` and `step ms 5` are not.
             digits(number)
         });
-        Some(Step { kind, number: number? })
+        Some(StepNumber { kind, number: number? })
     })
 }
 

@@ -4,26 +4,26 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ringleader_hub::ledger::Ledger;
+use ringleader_hub::register::Register;
 
-use crate::agree::{Decree, Member, View};
+use crate::agree::{Announcement, Decree, StoreView};
 
 /// A store of decrees and members. Calls may take up to the store's deadline.
 pub trait Store: Send {
     /// The newest decree and the live members. Errors: it does not answer.
-    fn read(&mut self) -> Result<View, String>;
+    fn read(&mut self) -> Result<StoreView, String>;
     /// Writes a decree if its predecessor is still the newest; false otherwise. Errors: it does not answer or is full;
     /// the decree may have been written.
     fn propose(&mut self, decree: &Decree) -> Result<bool, String>;
     /// Announces the state of this node to the others until its lease expires. Errors: as [`Store::propose`].
-    fn announce(&mut self, member: &Member) -> Result<(), String>;
+    fn announce(&mut self, member: &Announcement) -> Result<(), String>;
 }
 
 /// A single node: the decree is a file in its state folder.
 #[derive(Debug)]
 pub struct Alone {
     path: PathBuf,
-    member: Option<Member>,
+    member: Option<Announcement>,
 }
 
 impl Alone {
@@ -42,9 +42,9 @@ impl Alone {
 }
 
 impl Store for Alone {
-    fn read(&mut self) -> Result<View, String> {
+    fn read(&mut self) -> Result<StoreView, String> {
         let decree = self.decree().map_err(|error| error.to_string())?;
-        Ok(View { decree, members: self.member.iter().cloned().collect() })
+        Ok(StoreView { decree, members: self.member.iter().cloned().collect() })
     }
 
     fn propose(&mut self, decree: &Decree) -> Result<bool, String> {
@@ -60,27 +60,27 @@ impl Store for Alone {
         written.map(|()| true).map_err(|error| error.to_string())
     }
 
-    fn announce(&mut self, member: &Member) -> Result<(), String> {
+    fn announce(&mut self, member: &Announcement) -> Result<(), String> {
         self.member = Some(member.clone());
         Ok(())
     }
 }
 
-/// Several nodes: a ledger of the hub.
-pub struct Shared {
-    ledger: Ledger,
+/// Several nodes: a register of the hub.
+pub struct SharedStore {
+    register: Register,
 }
 
-impl Shared {
-    /// Uses an open ledger.
-    pub fn new(ledger: Ledger) -> Self {
-        Self { ledger }
+impl SharedStore {
+    /// Uses an open register.
+    pub fn new(register: Register) -> Self {
+        Self { register }
     }
 }
 
-impl Store for Shared {
-    fn read(&mut self) -> Result<View, String> {
-        let page = self.ledger.read().map_err(|error| error.to_string())?;
+impl Store for SharedStore {
+    fn read(&mut self) -> Result<StoreView, String> {
+        let page = self.register.read().map_err(|error| error.to_string())?;
         let decree = match page.entry {
             Some((seq, bytes)) => {
                 let decree: Decree =
@@ -91,20 +91,20 @@ impl Store for Shared {
         };
         // A member of another version may not be readable; it does not count, and no decision uses it.
         let members = page.members.into_iter().filter_map(|(node, bytes)| {
-            let member: Member = serde_json::from_slice(&bytes).ok()?;
+            let member: Announcement = serde_json::from_slice(&bytes).ok()?;
             (member.node == node).then_some(member)
         });
-        Ok(View { decree, members: members.collect() })
+        Ok(StoreView { decree, members: members.collect() })
     }
 
     fn propose(&mut self, decree: &Decree) -> Result<bool, String> {
         let bytes = serde_json::to_vec(decree).map_err(|error| error.to_string())?;
-        self.ledger.propose(decree.seq, &bytes).map_err(|error| error.to_string())
+        self.register.propose(decree.seq, &bytes).map_err(|error| error.to_string())
     }
 
-    fn announce(&mut self, member: &Member) -> Result<(), String> {
+    fn announce(&mut self, member: &Announcement) -> Result<(), String> {
         let bytes = serde_json::to_vec(member).map_err(|error| error.to_string())?;
-        self.ledger.announce(&bytes).map_err(|error| error.to_string())
+        self.register.announce(&bytes).map_err(|error| error.to_string())
     }
 }
 
@@ -116,11 +116,11 @@ mod tests {
     fn of_two_proposals_one_wins() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Alone::new(folder.path());
-        assert_eq!(store.read().unwrap(), View::default());
+        assert_eq!(store.read().unwrap(), StoreView::default());
         let first = Decree { seq: 1, generation: 1, ..Decree::default() };
         assert_eq!(store.propose(&first), Ok(true));
         assert_eq!(store.propose(&first), Ok(false));
-        store.announce(&Member { node: "a".to_owned(), ..Member::default() }).unwrap();
+        store.announce(&Announcement { node: "a".to_owned(), ..Announcement::default() }).unwrap();
         // Another supervisor of the node finds it.
         let mut again = Alone::new(folder.path());
         assert_eq!(again.read().unwrap().decree, Some(first));

@@ -20,7 +20,7 @@ const GONE: Duration = Duration::from_secs(5);
 
 /// A process of the job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Member {
+pub struct TreeProcess {
     /// Its pid.
     pub pid: u32,
     /// Start time, clock ticks since boot.
@@ -32,7 +32,7 @@ pub struct Member {
 }
 
 /// Processes of the job below `holder` that are not zombies. `supervisor` and its descendants are left out.
-pub fn members(holder: u32, supervisor: Option<u32>) -> Vec<Member> {
+pub fn members(holder: u32, supervisor: Option<u32>) -> Vec<TreeProcess> {
     let proc = Path::new("/proc");
     let all = follow::processes(proc);
     let mut below = descendants(&all, holder);
@@ -46,7 +46,7 @@ pub fn members(holder: u32, supervisor: Option<u32>) -> Vec<Member> {
     below.retain(|pid| !is_marked(proc, *pid));
     let member = |pid: &u32| {
         let stat = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X"))?;
-        Some(Member {
+        Some(TreeProcess {
             pid: *pid,
             started_ticks: stat.started_ticks,
             command: stat.command.clone(),
@@ -81,7 +81,7 @@ fn is_marked(proc: &Path, pid: u32) -> bool {
 }
 
 /// Sends a signal; false if the process is gone or its pid was reused.
-pub fn signal(member: &Member, signal: Signal) -> bool {
+pub fn signal(member: &TreeProcess, signal: Signal) -> bool {
     let Some(pid) = i32::try_from(member.pid).ok().and_then(Pid::from_raw) else { return false };
     let is_same = || {
         follow::process(Path::new("/proc"), member.pid)
@@ -100,7 +100,7 @@ pub fn signal(member: &Member, signal: Signal) -> bool {
 
 /// Ends the processes that `list` returns: SIGTERM, then SIGKILL after `grace`. Returns those that remain: they wait
 /// for a driver or a disk.
-pub fn end(mut list: impl FnMut() -> Vec<Member>, grace: Duration) -> Vec<Member> {
+pub fn end(mut list: impl FnMut() -> Vec<TreeProcess>, grace: Duration) -> Vec<TreeProcess> {
     let begun = Instant::now();
     let mut asked: BTreeSet<(u32, u64)> = BTreeSet::new();
     loop {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ringleader_evidence::{Extract, Limits, Scratch, merge, read};
 use ringleader_model::{Case, Cause, Confidence, Finding, Verdict};
 
-use crate::{Emit, Evidence, Options, Truth, job};
+use crate::{Emit, JobEvidence, Options, Truth, job};
 
 /// Which part of the evidence the diagnosis gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,7 +87,7 @@ impl Mode {
 }
 
 /// Reads evidence into a case.
-pub fn case_of(evidence: &Evidence) -> Case {
+pub fn case_of(evidence: &JobEvidence) -> Case {
     let mut scratch = Scratch::default();
     let limits = Limits::default();
     let extracts: Vec<Extract> = evidence

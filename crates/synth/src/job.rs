@@ -2,12 +2,12 @@
 
 use crate::Options;
 use crate::fault::Fault;
-use crate::places::{Place, Places};
+use crate::places::{PlaceId, Places};
 use crate::prng::Prng;
 
 /// A kind of call, as torch records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum CallKind {
     AllReduce,
     AllGather,
     ReduceScatter,
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Recv,
 }
 
-impl Kind {
+impl CallKind {
     pub(crate) fn is_p2p(self) -> bool {
         matches!(self, Self::Send | Self::Recv)
     }
@@ -26,8 +26,8 @@ impl Kind {
 
 /// The arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
-    pub(crate) kind: Kind,
+pub(crate) struct CallSpec {
+    pub(crate) kind: CallKind,
     pub(crate) input: Vec<u64>,
     pub(crate) output: Vec<u64>,
     pub(crate) dtype: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Call {
     pub(crate) root: u32,
 }
 
-impl Call {
+impl CallSpec {
     pub(crate) fn numel_in(&self) -> u64 {
         self.input.iter().product()
     }
@@ -46,7 +46,7 @@ impl Call {
 
     /// Whether two ranks that make these calls at the same position can complete.
     pub(crate) fn fits(&self, other: &Self) -> bool {
-        let reduce_like = |k: Kind| if k == Kind::Barrier { Kind::AllReduce } else { k };
+        let reduce_like = |k: CallKind| if k == CallKind::Barrier { CallKind::AllReduce } else { k };
         reduce_like(self.kind) == reduce_like(other.kind)
             && self.numel_in() == other.numel_in()
             && self.numel_out() == other.numel_out()
@@ -57,7 +57,7 @@ impl Call {
 
 /// How a rank is stopped outside any call, for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum Halt {
     /// SIGSTOP.
     Stopped,
     /// Waits for a lock, a pipe or a timer.
@@ -70,7 +70,7 @@ pub(crate) enum Stand {
 
 /// How a process ends before its program does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum ProcessFailure {
     /// SIGKILL from outside.
     Killed,
     /// SIGSEGV.
@@ -86,11 +86,11 @@ pub(crate) enum Act {
     StepStart(u16),
     /// Enqueues a call. With `wait` (torch's `async_op=False`) the compute stream waits for it, and so does
     /// everything enqueued later, in any group.
-    Call { group: u16, call: u16, place: Place, peer: Option<u16>, wait: bool },
+    Call { group: u16, call: u16, place: PlaceId, peer: Option<u16>, wait: bool },
     /// The compute stream waits for everything enqueued so far.
     Join,
     /// The host waits for everything enqueued so far.
-    Sync(Place),
+    Sync(PlaceId),
     /// The host computes.
     Host { us: u32 },
     /// The GPU computes.
@@ -100,11 +100,11 @@ pub(crate) enum Act {
     /// Ends a step; the script prints.
     StepEnd(u16),
     /// Never continues.
-    Stand(Stand, Place),
+    Stand(Halt, PlaceId),
     /// Ends with status 0.
     Exit,
     /// Ends with an error.
-    Fail(Failure, Place),
+    Fail(ProcessFailure, PlaceId),
 }
 
 /// How ranks are arranged.
@@ -169,7 +169,7 @@ pub(crate) struct Job {
     pub(crate) groups: Vec<Group>,
     /// Groups of each rank, in the order in which its process created them.
     pub(crate) groups_of: Vec<Vec<u16>>,
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<CallSpec>,
     pub(crate) places: Places,
     pub(crate) programs: Vec<Vec<Act>>,
     pub(crate) n_steps: u16,
@@ -213,7 +213,7 @@ impl Job {
     }
 
     /// Finds a call in the table, or adds it.
-    pub(crate) fn call(&mut self, call: Call) -> u16 {
+    pub(crate) fn call(&mut self, call: CallSpec) -> u16 {
         if let Some(at) = self.calls.iter().position(|c| *c == call) {
             return at as u16;
         }

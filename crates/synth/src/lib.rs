@@ -110,19 +110,19 @@ impl Emit {
 
 /// The evidence of one job.
 #[derive(Clone, Debug, Default)]
-pub struct Evidence {
+pub struct JobEvidence {
     /// File name and content.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
 /// Simulates the job of `seed` and writes its evidence.
-pub fn job(seed: u64, options: &Options) -> (Truth, Evidence) {
+pub fn job(seed: u64, options: &Options) -> (Truth, JobEvidence) {
     let (truth, evidence, _) = job_with_dumps(seed, options);
     (truth, evidence)
 }
 
 /// Like [`job`], and also returns what a reader must find in each Flight Recorder dump that was written.
-pub fn job_with_dumps(seed: u64, options: &Options) -> (Truth, Evidence, Vec<ExpectedDump>) {
+pub fn job_with_dumps(seed: u64, options: &Options) -> (Truth, JobEvidence, Vec<ExpectedDump>) {
     let mut prng = prng::Prng::new(seed);
     let fault = options.fault.unwrap_or_else(|| prng.pick(Fault::ALL));
     let mut job = program::job(&mut prng, fault, options);

@@ -12,7 +12,7 @@ pub(crate) struct PlainFrame {
 
 /// Index into [`Places`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place(pub(crate) u16);
+pub(crate) struct PlaceId(pub(crate) u16);
 
 /// All stacks of a job.
 #[derive(Clone, Debug)]
@@ -23,12 +23,12 @@ pub(crate) struct Places {
     /// The user's script.
     pub(crate) script: String,
     /// Function names of the script.
-    pub(crate) names: Names,
+    pub(crate) names: ScriptNames,
 }
 
 /// Names in the user's script.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct ScriptNames {
     pub(crate) main: &'static str,
     pub(crate) train: &'static str,
     pub(crate) step: &'static str,
@@ -51,7 +51,7 @@ impl Places {
             stacks: Vec::new(),
             packages: packages.to_owned(),
             script: format!("{root}/{file}"),
-            names: Names {
+            names: ScriptNames {
                 main: prng.pick(&["main", "run", "entry"]),
                 train: prng.pick(&["train", "fit", "training_loop"]),
                 step: prng.pick(&["train_step", "training_step", "one_step"]),
@@ -66,17 +66,17 @@ impl Places {
         }
     }
 
-    pub(crate) fn stack(&self, place: Place) -> &[PlainFrame] {
+    pub(crate) fn stack(&self, place: PlaceId) -> &[PlainFrame] {
         &self.stacks[usize::from(place.0)]
     }
 
     /// Finds a stack, or adds it.
-    pub(crate) fn add(&mut self, stack: Vec<PlainFrame>) -> Place {
+    pub(crate) fn add(&mut self, stack: Vec<PlainFrame>) -> PlaceId {
         if let Some(at) = self.stacks.iter().position(|s| *s == stack) {
-            return Place(at as u16);
+            return PlaceId(at as u16);
         }
         self.stacks.push(stack);
-        Place((self.stacks.len() - 1) as u16)
+        PlaceId((self.stacks.len() - 1) as u16)
     }
 
     /// A frame of an installed package.
@@ -95,7 +95,7 @@ impl Places {
     }
 
     /// A stack: `inner` frames, then `function` of the script at `line`, called from the loop.
-    pub(crate) fn in_user(&mut self, inner: Vec<PlainFrame>, function: &str, line: u32) -> Place {
+    pub(crate) fn in_user(&mut self, inner: Vec<PlainFrame>, function: &str, line: u32) -> PlaceId {
         let mut stack = inner;
         stack.push(self.user(function, line));
         stack.push(self.user(self.names.step, 290 + line % 7));
@@ -104,7 +104,7 @@ impl Places {
     }
 
     /// The innermost function of the script in a stack, if there is one.
-    pub(crate) fn user_function(&self, place: Place) -> Option<&str> {
+    pub(crate) fn user_function(&self, place: PlaceId) -> Option<&str> {
         self.stack(place).iter().find(|f| f.file == self.script).map(|f| f.function.as_str())
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::fault::Fault;
 use crate::job::{Act, Job};
-use crate::places::Place;
+use crate::places::PlaceId;
 
 /// A planted fault.
 #[derive(Clone, Debug)]
@@ -17,9 +17,9 @@ pub(crate) struct Plant {
     pub(crate) step: u16,
     /// Group and position (from 1 among the rank's collectives of the group) of the changed call.
     pub(crate) at: Option<(u16, u32)>,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<PlaceId>,
     /// Place of the call that it was swapped with.
-    pub(crate) other_place: Option<Place>,
+    pub(crate) other_place: Option<PlaceId>,
     pub(crate) story: String,
     /// Extra output of the faulty rank before the fault.
     pub(crate) print: Option<String>,

@@ -1,8 +1,8 @@
 //! Plants a fault: draws where it strikes, changes the calls, and keeps only a place where it shows.
 
 use crate::fault::Fault;
-use crate::job::{Act, Call, Failure, Job, Kind, Layout, Stand};
-use crate::places::Place;
+use crate::job::{Act, CallKind, CallSpec, Halt, Job, Layout, ProcessFailure};
+use crate::places::PlaceId;
 use crate::plant::Plant;
 use crate::prng::Prng;
 use crate::program;
@@ -95,7 +95,7 @@ fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
         }
         Fault::DeadlockCycle => return deadlock(job, prng, plant),
         Fault::MissingSend | Fault::MissingRecv => {
-            let wanted = if fault == Fault::MissingSend { Kind::Send } else { Kind::Recv };
+            let wanted = if fault == Fault::MissingSend { CallKind::Send } else { CallKind::Recv };
             let of_kind = |at: &usize| match program[*at] {
                 Act::Call { call, .. } => job.calls[usize::from(call)].kind == wanted,
                 _ => false,
@@ -122,9 +122,9 @@ fn try_plant(job: &mut Job, prng: &mut Prng, fault: Fault) -> Option<Plant> {
         Fault::Killed | Fault::Crashed | Fault::Exception => {
             let at = *pick(prng, &calls)?;
             let how = match fault {
-                Fault::Killed => Failure::Killed,
-                Fault::Crashed => Failure::Crashed,
-                _ => Failure::Raised,
+                Fault::Killed => ProcessFailure::Killed,
+                Fault::Crashed => ProcessFailure::Crashed,
+                _ => ProcessFailure::Raised,
             };
             let mut places = job.places.clone();
             let name = prng.pick(&[places.names.load, places.names.sync, places.names.forward]);
@@ -179,8 +179,13 @@ fn extra_call(
     let at = *pick(prng, logic)?;
     let group = group_of(program[at])?;
     let n = prng.pick(&[1, 3, 7]);
-    let call =
-        job.call(Call { kind: Kind::AllReduce, input: vec![n], output: vec![n], dtype: "Float", root: 0 });
+    let call = job.call(CallSpec {
+        kind: CallKind::AllReduce,
+        input: vec![n],
+        output: vec![n],
+        dtype: "Float",
+        root: 0,
+    });
     let mut places = job.places.clone();
     let name = places.names.log;
     let place = places.in_user(places.entry("all_reduce"), name, 77);
@@ -224,7 +229,7 @@ fn swap_calls(
 }
 
 /// Goes to the final barrier where the step at `start` begins; returns the place of that call.
-fn finish_early(job: &mut Job, program: &mut Vec<Act>, start: usize) -> Place {
+fn finish_early(job: &mut Job, program: &mut Vec<Act>, start: usize) -> PlaceId {
     let mut places = job.places.clone();
     let finish = places.names.finish;
     let mut stack = places.entry("barrier");
@@ -238,8 +243,13 @@ fn finish_early(job: &mut Job, program: &mut Vec<Act>, start: usize) -> Place {
     stack.push(places.user("<module>", 411));
     let wait = places.add(stack);
     job.places = places;
-    let call =
-        job.call(Call { kind: Kind::Barrier, input: vec![1], output: vec![1], dtype: "Float", root: 0 });
+    let call = job.call(CallSpec {
+        kind: CallKind::Barrier,
+        input: vec![1],
+        output: vec![1],
+        dtype: "Float",
+        root: 0,
+    });
     program.truncate(start + 1);
     program.push(Act::Call { group: 0, call, place, peer: None, wait: true });
     program.push(Act::Sync(wait));
@@ -280,7 +290,7 @@ fn change_call(
         .copied()
         .filter(|at| {
             let Act::Call { call, .. } = program[*at] else { return false };
-            (job.calls[usize::from(call)].kind == Kind::Broadcast) == (plant.fault == Fault::RootMismatch)
+            (job.calls[usize::from(call)].kind == CallKind::Broadcast) == (plant.fault == Fault::RootMismatch)
         })
         .collect();
     let at = *pick(prng, &wanted)?;
@@ -296,9 +306,9 @@ fn change_call(
             let extra = prng.pick(&[1_u64, 8, 64]);
             let last = new.input.len() - 1;
             new.input[last] += extra;
-            if new.kind == Kind::AllGather {
+            if new.kind == CallKind::AllGather {
                 new.output[0] = new.input[0] * job.group(group).ranks.len() as u64;
-            } else if new.kind == Kind::ReduceScatter {
+            } else if new.kind == CallKind::ReduceScatter {
                 let n = job.group(group).ranks.len() as u64;
                 new.output[0] += extra;
                 new.input[0] = new.output[0] * n;
@@ -315,21 +325,21 @@ fn change_call(
         }
         _ => {
             let to = match new.kind {
-                Kind::AllReduce => prng.pick(&[Kind::Reduce, Kind::Broadcast]),
-                Kind::AllGather => {
+                CallKind::AllReduce => prng.pick(&[CallKind::Reduce, CallKind::Broadcast]),
+                CallKind::AllGather => {
                     new.output.clone_from(&new.input);
-                    Kind::AllReduce
+                    CallKind::AllReduce
                 }
                 _ => {
                     new.input.clone_from(&new.output);
-                    Kind::AllReduce
+                    CallKind::AllReduce
                 }
             };
             new.kind = to;
             // The other branch of the same function.
             let entry = match to {
-                Kind::Reduce => "reduce",
-                Kind::Broadcast => "broadcast",
+                CallKind::Reduce => "reduce",
+                CallKind::Broadcast => "broadcast",
                 _ => "all_reduce",
             };
             let mut stack = job.places.stack(place).to_vec();
@@ -349,18 +359,18 @@ fn change_call(
     Some(())
 }
 
-fn stand(job: &mut Job, prng: &mut Prng, fault: Fault) -> (Stand, Place) {
+fn stand(job: &mut Job, prng: &mut Prng, fault: Fault) -> (Halt, PlaceId) {
     let mut places = job.places.clone();
     let (load, save) = (places.names.load, places.names.save);
     let found = match fault {
-        Fault::Stopped => (Stand::Stopped, places.in_user(Vec::new(), load, 61)),
+        Fault::Stopped => (Halt::Stopped, places.in_user(Vec::new(), load, 61)),
         Fault::SlowRankStall => {
             let inner = match prng.below(3) {
                 0 => Vec::new(),
                 1 => vec![places.package("_save", "torch/serialization.py", 1_213)],
                 _ => vec![places.package("batch_encode", "transformers/tokenization_utils_fast.py", 552)],
             };
-            (Stand::Busy, places.in_user(inner, save, 93))
+            (Halt::Busy, places.in_user(inner, save, 93))
         }
         Fault::Uninterruptible => {
             let inner = if prng.chance(50) {
@@ -368,7 +378,7 @@ fn stand(job: &mut Job, prng: &mut Prng, fault: Fault) -> (Stand, Place) {
             } else {
                 Vec::new()
             };
-            (Stand::Uninterruptible, places.in_user(inner, load, 65))
+            (Halt::Uninterruptible, places.in_user(inner, load, 65))
         }
         _ => {
             let inner = match prng.below(3) {
@@ -380,7 +390,7 @@ fn stand(job: &mut Job, prng: &mut Prng, fault: Fault) -> (Stand, Place) {
                 ],
                 _ => vec![places.package("acquire", "filelock/_api.py", 331)],
             };
-            (Stand::Asleep, places.in_user(inner, load, 63))
+            (Halt::Asleep, places.in_user(inner, load, 63))
         }
     };
     job.places = places;
@@ -402,8 +412,13 @@ fn deadlock(job: &mut Job, prng: &mut Prng, mut plant: Plant) -> Option<Plant> {
     let at = |d: u32, t: u32| d * tp + t;
     let corners = [at(d0, t0), at(d0, t1), at(d1, t1), at(d1, t0)];
     let n = 33;
-    let call =
-        job.call(Call { kind: Kind::AllReduce, input: vec![n], output: vec![n], dtype: "Float", root: 0 });
+    let call = job.call(CallSpec {
+        kind: CallKind::AllReduce,
+        input: vec![n],
+        output: vec![n],
+        dtype: "Float",
+        root: 0,
+    });
     let mut places = job.places.clone();
     let name = places.names.log;
     let tensor = places.in_user(places.entry("all_reduce"), name, 84);

@@ -3,8 +3,8 @@
 
 use crate::Options;
 use crate::fault::Fault;
-use crate::job::{Act, Call, Job, Kind, Layout};
-use crate::places::{Place, Places, PlainFrame};
+use crate::job::{Act, CallKind, CallSpec, Job, Layout};
+use crate::places::{PlaceId, Places, PlainFrame};
 use crate::prng::Prng;
 
 /// The group that an act of a template refers to.
@@ -19,9 +19,9 @@ enum Sel {
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+enum ScriptStep {
     Act(Act),
-    Call(Sel, u16, Place, bool),
+    Call(Sel, u16, PlaceId, bool),
 }
 
 /// A healthy job.
@@ -63,8 +63,8 @@ fn build(job: &mut Job, places: &mut Places, prng: &mut Prng, fault: Fault) {
             acts.push(Act::StepStart(step));
             for item in template {
                 match *item {
-                    Step::Act(act) => acts.push(act),
-                    Step::Call(sel, call, place, wait) => {
+                    ScriptStep::Act(act) => acts.push(act),
+                    ScriptStep::Call(sel, call, place, wait) => {
                         if let Some(act) = resolve(job, rank, sel, call, place, wait) {
                             acts.push(act);
                         }
@@ -77,7 +77,7 @@ fn build(job: &mut Job, places: &mut Places, prng: &mut Prng, fault: Fault) {
     }
 }
 
-fn resolve(job: &Job, rank: u32, sel: Sel, call: u16, place: Place, wait: bool) -> Option<Act> {
+fn resolve(job: &Job, rank: u32, sel: Sel, call: u16, place: PlaceId, wait: bool) -> Option<Act> {
     let (group, step) = match sel {
         Sel::World => (Some(0), 0),
         Sel::Metrics => (Some(1), 0),
@@ -94,11 +94,11 @@ fn resolve(job: &Job, rank: u32, sel: Sel, call: u16, place: Place, wait: bool) 
     Some(Act::Call { group, call, place, peer, wait })
 }
 
-fn same(job: &mut Job, kind: Kind, shape: &[u64], dtype: &'static str) -> u16 {
-    job.call(Call { kind, input: shape.to_vec(), output: shape.to_vec(), dtype, root: 0 })
+fn same(job: &mut Job, kind: CallKind, shape: &[u64], dtype: &'static str) -> u16 {
+    job.call(CallSpec { kind, input: shape.to_vec(), output: shape.to_vec(), dtype, root: 0 })
 }
 
-fn autograd(places: &mut Places, inner: Vec<PlainFrame>, line: u32) -> Place {
+fn autograd(places: &mut Places, inner: Vec<PlainFrame>, line: u32) -> PlaceId {
     let mut stack = inner;
     stack.push(places.package("_engine_run_backward", "torch/autograd/graph.py", 829));
     stack.push(places.package("backward", "torch/autograd/__init__.py", 364));
@@ -108,43 +108,43 @@ fn autograd(places: &mut Places, inner: Vec<PlainFrame>, line: u32) -> Place {
     places.add(stack)
 }
 
-fn ddp(job: &mut Job, places: &mut Places, prng: &mut Prng, fault: Fault) -> Vec<Step> {
-    let mut steps = vec![Step::Act(Act::Host { us: 2_000 }), Step::Act(Act::Gpu { us: 5_000 })];
+fn ddp(job: &mut Job, places: &mut Places, prng: &mut Prng, fault: Fault) -> Vec<ScriptStep> {
+    let mut steps = vec![ScriptStep::Act(Act::Host { us: 2_000 }), ScriptStep::Act(Act::Gpu { us: 5_000 })];
     let hooked = prng.chance(40);
     let one_line = prng.chance(50);
     let n_buckets = prng.range(3, 6);
     if prng.chance(40) || fault == Fault::RootMismatch {
-        let call = same(job, Kind::Broadcast, &[512], "Float");
+        let call = same(job, CallKind::Broadcast, &[512], "Float");
         let place = places.in_user(places.entry("broadcast"), "sync_buffers", 118);
-        steps.push(Step::Call(Sel::World, call, place, true));
+        steps.push(ScriptStep::Call(Sel::World, call, place, true));
     }
     let base = prng.range(1, 8) * 131_072;
     for b in 0..n_buckets {
         // Sizes repeat, as those of weights and biases do, but neighbours differ.
         let n = if b % 2 == 0 { base + (b % 3) * 4_096 } else { 1_024 << (b % 3) };
         let shape = if b % 2 == 0 { vec![n / 1_024, 1_024] } else { vec![n] };
-        let call = same(job, Kind::AllReduce, &shape, "Float");
+        let call = same(job, CallKind::AllReduce, &shape, "Float");
         let place = if hooked {
             autograd(places, Vec::new(), 288)
         } else {
             let line = if one_line { 140 } else { 140 + b as u32 };
             places.in_user(places.entry("all_reduce"), places.names.sync, line)
         };
-        steps.push(Step::Call(Sel::World, call, place, !hooked));
+        steps.push(ScriptStep::Call(Sel::World, call, place, !hooked));
     }
-    steps.push(Step::Act(Act::Join));
-    let loss = same(job, Kind::AllReduce, &[1], "Float");
+    steps.push(ScriptStep::Act(Act::Join));
+    let loss = same(job, CallKind::AllReduce, &[1], "Float");
     let place = places.in_user(places.entry("all_reduce"), "reduce_loss", 171);
-    steps.push(Step::Call(Sel::World, loss, place, true));
-    let metrics = same(job, Kind::AllReduce, &[2], "Double");
+    steps.push(ScriptStep::Call(Sel::World, loss, place, true));
+    let metrics = same(job, CallKind::AllReduce, &[2], "Double");
     let place = places.in_user(places.entry("all_reduce"), "gather_metrics", 182);
-    steps.push(Step::Call(Sel::Metrics, metrics, place, true));
-    steps.push(Step::Act(Act::Sync(sync_place(places))));
+    steps.push(ScriptStep::Call(Sel::Metrics, metrics, place, true));
+    steps.push(ScriptStep::Act(Act::Sync(sync_place(places))));
     steps
 }
 
 /// The place where the host waits at the end of a step.
-pub(crate) fn sync_place(places: &mut Places) -> Place {
+pub(crate) fn sync_place(places: &mut Places) -> PlaceId {
     let inner = vec![places.package("synchronize", "torch/cuda/__init__.py", 1162)];
     let mut stack = inner;
     stack.push(places.user(places.names.step, 299));
@@ -152,7 +152,7 @@ pub(crate) fn sync_place(places: &mut Places) -> Place {
     places.add(stack)
 }
 
-fn fsdp(job: &mut Job, places: &mut Places, prng: &mut Prng) -> Vec<Step> {
+fn fsdp(job: &mut Job, places: &mut Places, prng: &mut Prng) -> Vec<ScriptStep> {
     const COLLECTIVES: &str = "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py";
     const PARAMS: &str = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py";
     let n = u64::from(job.n);
@@ -175,11 +175,11 @@ fn fsdp(job: &mut Job, places: &mut Places, prng: &mut Prng) -> Vec<Step> {
     let layers = prng.range(3, 5);
     let base = prng.range(2, 30) * 65_536;
     let shard = |l: u64| (base + 8_192 * (l % 3)) / 8;
-    let mut steps = vec![Step::Act(Act::Host { us: 2_500 })];
+    let mut steps = vec![ScriptStep::Act(Act::Host { us: 2_500 })];
     let gathers: Vec<u16> = (0..layers)
         .map(|l| {
-            let call = Call {
-                kind: Kind::AllGather,
+            let call = CallSpec {
+                kind: CallKind::AllGather,
                 input: vec![shard(l)],
                 output: vec![shard(l) * n],
                 dtype: "BFloat16",
@@ -189,34 +189,41 @@ fn fsdp(job: &mut Job, places: &mut Places, prng: &mut Prng) -> Vec<Step> {
         })
         .collect();
     for call in &gathers {
-        steps.push(Step::Call(Sel::World, *call, forward, false));
-        steps.push(Step::Act(Act::Join));
-        steps.push(Step::Act(Act::Gpu { us: 1_500 }));
+        steps.push(ScriptStep::Call(Sel::World, *call, forward, false));
+        steps.push(ScriptStep::Act(Act::Join));
+        steps.push(ScriptStep::Act(Act::Gpu { us: 1_500 }));
     }
     for l in (0..layers).rev() {
-        steps.push(Step::Call(Sel::World, gathers[l as usize], backward, false));
-        steps.push(Step::Act(Act::Join));
-        steps.push(Step::Act(Act::Gpu { us: 2_500 }));
-        let call = Call {
-            kind: Kind::ReduceScatter,
+        steps.push(ScriptStep::Call(Sel::World, gathers[l as usize], backward, false));
+        steps.push(ScriptStep::Act(Act::Join));
+        steps.push(ScriptStep::Act(Act::Gpu { us: 2_500 }));
+        let call = CallSpec {
+            kind: CallKind::ReduceScatter,
             input: vec![shard(l) * n],
             output: vec![shard(l)],
             dtype: "Float",
             root: 0,
         };
         let call = job.call(call);
-        steps.push(Step::Call(Sel::World, call, scatter, false));
+        steps.push(ScriptStep::Call(Sel::World, call, scatter, false));
     }
-    steps.push(Step::Act(Act::Join));
-    let norm = same(job, Kind::AllReduce, &[1], "Float");
+    steps.push(ScriptStep::Act(Act::Join));
+    let norm = same(job, CallKind::AllReduce, &[1], "Float");
     let place = places.in_user(places.entry("all_reduce"), "clip_grad_norm", 233);
-    steps.push(Step::Call(Sel::World, norm, place, true));
-    steps.push(Step::Act(Act::Sync(sync_place(places))));
+    steps.push(ScriptStep::Call(Sel::World, norm, place, true));
+    steps.push(ScriptStep::Act(Act::Sync(sync_place(places))));
     steps
 }
 
 /// Tensor-parallel layers, pipeline transfers, data-parallel reduction, gradient norm over the world.
-fn mesh(job: &mut Job, places: &mut Places, prng: &mut Prng, stage: u32, pp: u32, fault: Fault) -> Vec<Step> {
+fn mesh(
+    job: &mut Job,
+    places: &mut Places,
+    prng: &mut Prng,
+    stage: u32,
+    pp: u32,
+    fault: Fault,
+) -> Vec<ScriptStep> {
     const MAPPINGS: &str = "megatron/core/tensor_parallel/mappings.py";
     let hidden = prng.pick(&[2_048_u64, 4_096, 8_192]);
     let act = [prng.pick(&[1_024_u64, 4_096]), 1, hidden];
@@ -224,7 +231,7 @@ fn mesh(job: &mut Job, places: &mut Places, prng: &mut Prng, stage: u32, pp: u32
     let n_micro = if pp > 1 { prng.range(2, 3) } else { 1 };
     let n_buckets = prng.range(2, 4);
     let bucket = prng.range(2, 40) * 262_144;
-    let tp_call = same(job, Kind::AllReduce, &act, "BFloat16");
+    let tp_call = same(job, CallKind::AllReduce, &act, "BFloat16");
     let mut reduce = places.entry("all_reduce");
     reduce.push(places.package("_reduce", MAPPINGS, 38));
     let mut tp_places = Vec::new();
@@ -236,8 +243,8 @@ fn mesh(job: &mut Job, places: &mut Places, prng: &mut Prng, stage: u32, pp: u32
         inner.push(places.package("backward", &format!("megatron/core/transformer/{name}.py"), line + 200));
         tp_places.push(autograd(places, inner, 288));
     }
-    let send = same(job, Kind::Send, &act, "BFloat16");
-    let recv = same(job, Kind::Recv, &act, "BFloat16");
+    let send = same(job, CallKind::Send, &act, "BFloat16");
+    let recv = same(job, CallKind::Recv, &act, "BFloat16");
     let p2p_place = |places: &mut Places, outer: &str, inner: &str, function: &'static str, line: u32| {
         let mut stack = places.entry(inner);
         stack.insert(
@@ -256,33 +263,33 @@ fn mesh(job: &mut Job, places: &mut Places, prng: &mut Prng, stage: u32, pp: u32
     let bwd_recv = p2p_place(places, "recv", "irecv", bwd, 241);
     let bwd_send = p2p_place(places, "send", "isend", bwd, 246);
 
-    let mut steps = vec![Step::Act(Act::Host { us: 1_500 })];
+    let mut steps = vec![ScriptStep::Act(Act::Host { us: 1_500 })];
     for _ in 0..n_micro {
         if stage > 0 {
-            steps.push(Step::Call(Sel::Previous, recv, fwd_recv, true));
+            steps.push(ScriptStep::Call(Sel::Previous, recv, fwd_recv, true));
         }
         for _ in 0..layers {
             for part in [0, 2] {
-                steps.push(Step::Act(Act::Gpu { us: 700 }));
-                steps.push(Step::Call(Sel::Tp, tp_call, tp_places[part], true));
+                steps.push(ScriptStep::Act(Act::Gpu { us: 700 }));
+                steps.push(ScriptStep::Call(Sel::Tp, tp_call, tp_places[part], true));
             }
         }
         if stage + 1 < pp {
-            steps.push(Step::Call(Sel::Next, send, fwd_send, true));
+            steps.push(ScriptStep::Call(Sel::Next, send, fwd_send, true));
         }
     }
     for _ in 0..n_micro {
         if stage + 1 < pp {
-            steps.push(Step::Call(Sel::Next, recv, bwd_recv, true));
+            steps.push(ScriptStep::Call(Sel::Next, recv, bwd_recv, true));
         }
         for _ in 0..layers {
             for part in [3, 1] {
-                steps.push(Step::Act(Act::Gpu { us: 900 }));
-                steps.push(Step::Call(Sel::Tp, tp_call, tp_places[part], true));
+                steps.push(ScriptStep::Act(Act::Gpu { us: 900 }));
+                steps.push(ScriptStep::Call(Sel::Tp, tp_call, tp_places[part], true));
             }
         }
         if stage > 0 {
-            steps.push(Step::Call(Sel::Previous, send, bwd_send, true));
+            steps.push(ScriptStep::Call(Sel::Previous, send, bwd_send, true));
         }
     }
     let sharded = prng.chance(50) && fault != Fault::DeadlockCycle;
@@ -297,20 +304,26 @@ fn mesh(job: &mut Job, places: &mut Places, prng: &mut Prng, stage: u32, pp: u32
         ));
         let place = autograd(places, inner, 288);
         let call = if sharded {
-            Call { kind: Kind::ReduceScatter, input: vec![n * dp], output: vec![n], dtype: "Float", root: 0 }
+            CallSpec {
+                kind: CallKind::ReduceScatter,
+                input: vec![n * dp],
+                output: vec![n],
+                dtype: "Float",
+                root: 0,
+            }
         } else {
-            Call { kind: Kind::AllReduce, input: vec![n], output: vec![n], dtype: "Float", root: 0 }
+            CallSpec { kind: CallKind::AllReduce, input: vec![n], output: vec![n], dtype: "Float", root: 0 }
         };
         let call = job.call(call);
-        steps.push(Step::Call(Sel::Dp, call, place, false));
+        steps.push(ScriptStep::Call(Sel::Dp, call, place, false));
     }
-    steps.push(Step::Act(Act::Join));
-    let norm = same(job, Kind::AllReduce, &[1], "Float");
+    steps.push(ScriptStep::Act(Act::Join));
+    let norm = same(job, CallKind::AllReduce, &[1], "Float");
     let mut inner = places.entry("all_reduce");
     inner.push(places.package("get_grad_norm_fp32", "megatron/core/optimizer/clip_grads.py", 127));
     let place = places.in_user(inner, "optimizer_step", 262);
-    steps.push(Step::Call(Sel::World, norm, place, true));
-    steps.push(Step::Act(Act::Sync(sync_place(places))));
+    steps.push(ScriptStep::Call(Sel::World, norm, place, true));
+    steps.push(ScriptStep::Act(Act::Sync(sync_place(places))));
     steps
 }
 

@@ -5,7 +5,7 @@
 //! to the GPU yet. `dp/` before a word names the communicator (the default is the first one), `Send>2:8` and `Recv<1:8`
 //! are messages to and from ranks of it.
 
-use ringleader_ring::{Call, Comm, Done, Op, Phase, Process, State, Taken, Wait};
+use ringleader_ring::{CallArgs, Comm, Done, Op, Phase, ReadMoment, RingProcess, State, Wait};
 
 /// Wall clock at which the nodes of these jobs had been up for [`UP_NS`], ns since 1970.
 const UP_AT_NS: u64 = 1_795_000_000_000_000_000;
@@ -47,18 +47,18 @@ pub enum RingEnd {
 }
 
 /// One word of a script.
-struct Word {
+struct ScriptedCall {
     comm: usize,
     function: String,
     peer: Option<u32>,
     count: u64,
     datatype: String,
     times: usize,
-    stage: Stage,
+    stage: CallStage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum CallStage {
     Entered,
     Launched,
     Started,
@@ -100,17 +100,17 @@ impl RingJob {
         (0..self.scripts.len()).map(of_rank).collect()
     }
 
-    fn words(&self, rank: usize) -> Vec<Word> {
+    fn words(&self, rank: usize) -> Vec<ScriptedCall> {
         let script = self.scripts.get(rank).map_or("", String::as_str);
         script.split_whitespace().filter_map(|word| self.word(word)).collect()
     }
 
-    fn word(&self, text: &str) -> Option<Word> {
+    fn word(&self, text: &str) -> Option<ScriptedCall> {
         let (text, stage) = match text.as_bytes().last()? {
-            b'?' => (text.strip_suffix('?')?, Stage::Started),
-            b'!' => (text.strip_suffix('!')?, Stage::Launched),
-            b'~' => (text.strip_suffix('~')?, Stage::Entered),
-            _ => (text, Stage::Ended),
+            b'?' => (text.strip_suffix('?')?, CallStage::Started),
+            b'!' => (text.strip_suffix('!')?, CallStage::Launched),
+            b'~' => (text.strip_suffix('~')?, CallStage::Entered),
+            _ => (text, CallStage::Ended),
         };
         let (text, times) =
             text.split_once('*').map_or(Some((text, 1)), |(w, n)| Some((w, n.parse().ok()?)))?;
@@ -125,7 +125,7 @@ impl RingJob {
             None => (what, None),
         };
         let (function, datatype) = (function.to_owned(), datatype.to_owned());
-        Some(Word { comm, function, peer, count: count.parse().ok()?, datatype, times, stage })
+        Some(ScriptedCall { comm, function, peer, count: count.parse().ok()?, datatype, times, stage })
     }
 
     /// Time of the n-th call of a rank.
@@ -145,7 +145,7 @@ impl RingJob {
         let boot = self.hosts.iter().position(|h| *h == host).unwrap_or(0);
         let world = self.scripts.len() as u32;
         let mut state = State {
-            process: Process {
+            process: RingProcess {
                 pid: Self::pid(rank),
                 start_ticks: 499_000 + rank as u64,
                 boot_id: format!("{:032x}", 0xb007_0000 + boot),
@@ -158,7 +158,7 @@ impl RingJob {
                 kernels_ended_ns: None,
                 exit: None,
             },
-            taken: Taken {
+            taken: ReadMoment {
                 mono_ns: read_ns,
                 unix_ns: UP_AT_NS - UP_NS + read_ns,
                 is_held: (end == RingEnd::Lives).then_some(true),
@@ -200,7 +200,7 @@ impl RingJob {
         state
     }
 
-    fn call(&self, state: &mut State, rank: usize, slot: usize, word: &Word, nth: usize) {
+    fn call(&self, state: &mut State, rank: usize, slot: usize, word: &ScriptedCall, nth: usize) {
         let due = self.due_ns(nth);
         let late = |r: usize| self.late_us.get(r).copied().unwrap_or(0) * 1_000;
         let worst = (0..self.scripts.len()).map(late).max().unwrap_or(0);
@@ -212,7 +212,7 @@ impl RingJob {
         };
         let number = *count;
         *count += 1;
-        let call = Call {
+        let call = CallArgs {
             function: word.function.clone(),
             sequence: Some(number),
             count: word.count,
@@ -227,7 +227,7 @@ impl RingJob {
         // Called ahead of time, as programs do while their GPU is busy.
         let started = due + 4_000_000 + late(rank);
         let ended = due + 4_600_000 + worst;
-        if word.stage == Stage::Ended {
+        if word.stage == CallStage::Ended {
             *n_done += 1;
             comm.progress_ns = comm.progress_ns.max(ended);
             state.recent.push(Done {
@@ -245,7 +245,7 @@ impl RingJob {
             });
             return;
         }
-        let has_started = word.stage == Stage::Started;
+        let has_started = word.stage == CallStage::Started;
         comm.progress_ns = comm.progress_ns.max(if has_started { started } else { due + 9_000 });
         comm.in_flight.push(Op {
             number,
@@ -257,7 +257,7 @@ impl RingJob {
             started_ns: has_started.then_some(started),
             is_end_visible: true,
             is_p2p: word.peer.is_some(),
-            is_launched: word.stage != Stage::Entered,
+            is_launched: word.stage != CallStage::Entered,
             ..Op::default()
         });
     }

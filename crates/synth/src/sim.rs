@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::job::{Act, Failure, Job, Kind, Stand};
-use crate::places::Place;
+use crate::job::{Act, CallKind, Halt, Job, ProcessFailure};
+use crate::places::PlaceId;
 use crate::plant::Plant;
 
 /// A call that was made.
@@ -21,7 +21,7 @@ use crate::plant::Plant;
 pub(crate) struct Made {
     pub(crate) group: u16,
     pub(crate) call: u16,
-    pub(crate) place: Place,
+    pub(crate) place: PlaceId,
     /// Peer's rank within the group.
     pub(crate) peer: Option<u16>,
     /// Host time of the enqueue, ns since the job's start.
@@ -38,23 +38,23 @@ pub(crate) struct Made {
 
 /// Where a rank's host is at the end of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum HostEnd {
     /// It reached the end of its program.
     Finished,
     /// It waits for its GPU.
-    Waiting(Place),
+    Waiting(PlaceId),
     /// It is stopped outside any call.
-    Standing(Stand, Place),
+    Standing(Halt, PlaceId),
     /// It ended early with status 0.
     Exited,
     /// It failed.
-    Failed(Failure, Place),
+    Failed(ProcessFailure, PlaceId),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct RankRun {
     pub(crate) made: Vec<Made>,
-    pub(crate) end: End,
+    pub(crate) end: HostEnd,
     /// Host time when it ended or stopped, ns.
     pub(crate) end_ns: i64,
     /// Host time at which each step ended, ns.
@@ -106,7 +106,7 @@ struct Meeting {
     members: Vec<(usize, usize)>,
 }
 
-struct State {
+struct HostState {
     pc: usize,
     host_ns: i64,
     items: Vec<Item>,
@@ -117,19 +117,19 @@ struct State {
     transfers: BTreeMap<u16, u32>,
     pairs: BTreeMap<(u16, bool, u16), u32>,
     step: u16,
-    ended: Option<End>,
+    ended: Option<HostEnd>,
     made: Vec<Made>,
     steps: Vec<i64>,
 }
 
-type Key = (u16, u32, u32, u32);
+type MeetingKey = (u16, u32, u32, u32);
 
 struct Sim<'a> {
     job: &'a Job,
     plant: &'a Plant,
-    states: Vec<State>,
+    states: Vec<HostState>,
     meetings: Vec<Meeting>,
-    by_key: BTreeMap<Key, usize>,
+    by_key: BTreeMap<MeetingKey, usize>,
     todo: Vec<usize>,
 }
 
@@ -142,7 +142,7 @@ fn jitter(a: u64, b: u64, below: i64) -> i64 {
 
 pub(crate) fn run(job: &Job, plant: &Plant) -> Run {
     let states = (0..job.n)
-        .map(|r| State {
+        .map(|r| HostState {
             pc: 0,
             host_ns: jitter(u64::from(r), 77, 30_000_000),
             items: Vec::new(),
@@ -175,8 +175,8 @@ pub(crate) fn run(job: &Job, plant: &Plant) -> Run {
         .enumerate()
         .map(|(rank, s)| {
             let end = s.ended.unwrap_or_else(|| match plant.programs(job, rank).get(s.pc) {
-                Some(Act::Sync(place)) => End::Waiting(*place),
-                _ => End::Finished,
+                Some(Act::Sync(place)) => HostEnd::Waiting(*place),
+                _ => HostEnd::Finished,
             });
             RankRun { made: s.made, end, end_ns: s.host_ns, steps: s.steps }
         })
@@ -222,9 +222,9 @@ impl Sim<'_> {
                 Act::Call { group, call, place, peer, wait } => {
                     self.make(rank, group, call, place, peer, wait);
                 }
-                Act::Stand(how, place) => state.ended = Some(End::Standing(how, place)),
-                Act::Exit => state.ended = Some(End::Exited),
-                Act::Fail(how, place) => state.ended = Some(End::Failed(how, place)),
+                Act::Stand(how, place) => state.ended = Some(HostEnd::Standing(how, place)),
+                Act::Exit => state.ended = Some(HostEnd::Exited),
+                Act::Fail(how, place) => state.ended = Some(HostEnd::Failed(how, place)),
             }
             self.states[rank].pc += 1;
         }
@@ -243,12 +243,12 @@ impl Sim<'_> {
         state.host_ns += 5_000;
     }
 
-    fn make(&mut self, rank: usize, group: u16, call: u16, place: Place, peer: Option<u16>, wait: bool) {
+    fn make(&mut self, rank: usize, group: u16, call: u16, place: PlaceId, peer: Option<u16>, wait: bool) {
         let kind = self.job.calls[usize::from(call)].kind;
         let me = self.job.group(group).rank_of(rank as u32).unwrap_or(0);
         let state = &mut self.states[rank];
-        let key: Key = if let Some(peer) = peer {
-            let sends = kind == Kind::Send;
+        let key: MeetingKey = if let Some(peer) = peer {
+            let sends = kind == CallKind::Send;
             let nth = state.pairs.entry((group, sends, peer)).or_default();
             *nth += 1;
             *state.transfers.entry(group).or_default() += 1;

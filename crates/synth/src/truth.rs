@@ -7,9 +7,9 @@ use ringleader_model::Cause;
 
 use crate::fault::Fault;
 use crate::job::{Act, Job, Layout};
-use crate::places::Place;
+use crate::places::PlaceId;
 use crate::plant::Plant;
-use crate::sim::{End, Run};
+use crate::sim::{HostEnd, Run};
 use crate::{Emit, ExpectedDump, Options};
 
 /// The truth about one job.
@@ -230,8 +230,8 @@ fn died(truth: &mut Truth, job: &Job, plant: &Plant, emit: Emit, sight: &Sight) 
 /// Functions of the user's code that may be named: those of the planted calls, and where the culprit is.
 fn functions(truth: &mut Truth, job: &Job, plant: &Plant, run: &Run) {
     let stands = match run.ranks[plant.rank as usize].end {
-        End::Waiting(place) | End::Standing(_, place) | End::Failed(_, place) => Some(place),
-        End::Finished | End::Exited => None,
+        HostEnd::Waiting(place) | HostEnd::Standing(_, place) | HostEnd::Failed(_, place) => Some(place),
+        HostEnd::Finished | HostEnd::Exited => None,
     };
     if !truth.culprits.is_empty()
         && !matches!(
@@ -336,7 +336,7 @@ fn calls_after(plant: &Plant, run: &Run) -> bool {
 /// Whether the rank's calls from the changed position on are visibly its peers' calls, shifted.
 fn shift_shows(plant: &Plant, run: &Run) -> bool {
     let Some((group, seq)) = plant.at else { return false };
-    let of = |rank: usize| -> BTreeMap<u32, (u16, Place)> {
+    let of = |rank: usize| -> BTreeMap<u32, (u16, PlaceId)> {
         let made = run.ranks[rank].made.iter().filter(|m| m.group == group && m.peer.is_none());
         made.map(|m| (m.coll_seq, (m.call, m.place))).collect()
     };

@@ -9,7 +9,7 @@ use crate::intervals::Intervals;
 use crate::join::{Join, Joined, is_pair};
 use crate::split::Split;
 use crate::steps::Steps;
-use crate::view::View;
+use crate::view::RankTimeline;
 
 /// Groups of one kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,16 +104,16 @@ impl Amount {
 const MAX_AXES: usize = 16;
 
 /// A group while axes are made.
-struct Group {
+struct AxisGroup {
     name: Option<String>,
     ranks: Vec<u32>,
     is_pairs: bool,
 }
 
 /// The axes on which at least two ranks of a group are recorded.
-pub fn axes(views: &[View<'_>], steps: &[Steps], splits: &[Vec<Split>], join: &Join) -> Vec<Axis> {
+pub fn axes(views: &[RankTimeline<'_>], steps: &[Steps], splits: &[Vec<Split>], join: &Join) -> Vec<Axis> {
     let shared = crate::steps::shared(steps, &join.shift_ns);
-    let groups: Vec<Group> = (0..join.groups.len() as u32).map(|at| group(views, join, at)).collect();
+    let groups: Vec<AxisGroup> = (0..join.groups.len() as u32).map(|at| group(views, join, at)).collect();
     let mut found: BTreeMap<Vec<Vec<u32>>, (String, bool, BTreeSet<u32>)> = BTreeMap::new();
     for ((name, _), (is_named, members)) in named(views, &groups) {
         let mut sets: Vec<Vec<u32>> =
@@ -164,7 +164,10 @@ const WORLD: &str = "world";
 const PAIRS: &str = "p2p";
 
 /// The groups by the name and size of their axis.
-fn named(views: &[View<'_>], groups: &[Group]) -> BTreeMap<(String, usize), (bool, BTreeSet<u32>)> {
+fn named(
+    views: &[RankTimeline<'_>],
+    groups: &[AxisGroup],
+) -> BTreeMap<(String, usize), (bool, BTreeSet<u32>)> {
     let mut axes: BTreeMap<(String, usize), (bool, BTreeSet<u32>)> = BTreeMap::new();
     for (at, group) in groups.iter().enumerate() {
         let recorded = views.iter().filter(|view| group.ranks.contains(&view.rank)).count();
@@ -197,7 +200,7 @@ fn connected(sets: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
     whole.into_iter().map(|set| set.into_iter().collect()).collect()
 }
 
-fn group(views: &[View<'_>], join: &Join, at: u32) -> Group {
+fn group(views: &[RankTimeline<'_>], join: &Join, at: u32) -> AxisGroup {
     let mut ranks: Vec<u32> = Vec::new();
     let mut name = None;
     let mut is_pairs = false;
@@ -226,7 +229,7 @@ fn group(views: &[View<'_>], join: &Join, at: u32) -> Group {
     }
     ranks.sort_unstable();
     ranks.dedup();
-    Group { name, ranks, is_pairs }
+    AxisGroup { name, ranks, is_pairs }
 }
 
 /// Words of descriptions of groups, and the axis that each means: of Megatron (`TENSOR_MODEL_PARALLEL_GROUP`), of PyTorch's
@@ -281,7 +284,7 @@ fn axis_name(description: &str) -> Option<String> {
 }
 
 /// `4 ranks, 2 apart`.
-fn by_members(views: &[View<'_>], ranks: &[u32]) -> String {
+fn by_members(views: &[RankTimeline<'_>], ranks: &[u32]) -> String {
     let world = views.iter().filter_map(|view| view.timeline.world_size).max().unwrap_or(0);
     if ranks.len() >= (world as usize).max(views.len()) {
         return WORLD.to_owned();
@@ -306,7 +309,7 @@ struct Amounts {
 const ATTENTION: [&str; 5] = ["flash", "fmha", "attention", "attn", "sdpa"];
 
 fn amounts(
-    views: &[View<'_>],
+    views: &[RankTimeline<'_>],
     steps: &[Steps],
     splits: &[Vec<Split>],
     join: &Join,
@@ -377,7 +380,7 @@ fn slot(table: &mut [Vec<f64>], step: usize, view: usize) -> Option<&mut f64> {
 
 /// Elements of an all-to-all that are of the experts of each member: what it gets on the way there, what it gives on the way
 /// back. That side differs more between ranks.
-fn loads(views: &[View<'_>], op: &Joined) -> Vec<(u32, u32, u64)> {
+fn loads(views: &[RankTimeline<'_>], op: &Joined) -> Vec<(u32, u32, u64)> {
     let call = |(view, work): &(u32, u32)| {
         let timeline = views.get(*view as usize)?.timeline;
         timeline.call_of(timeline.work.get(*work as usize)?)
@@ -398,7 +401,7 @@ fn loads(views: &[View<'_>], op: &Joined) -> Vec<(u32, u32, u64)> {
 /// An excess below this share is noise, percent.
 const LEAST_PCT: f64 = 1.0;
 
-fn unequal(views: &[View<'_>], groups: &[Vec<u32>], amounts: &[Amounts]) -> Vec<Unequal> {
+fn unequal(views: &[RankTimeline<'_>], groups: &[Vec<u32>], amounts: &[Amounts]) -> Vec<Unequal> {
     let views_of = |ranks: &Vec<u32>| -> Vec<usize> {
         (0..views.len()).filter(|at| views.get(*at).is_some_and(|v| ranks.contains(&v.rank))).collect()
     };
@@ -447,7 +450,7 @@ fn unequal(views: &[View<'_>], groups: &[Vec<u32>], amounts: &[Amounts]) -> Vec<
 
 /// Mean time in a shared step that a rank waits in operations of these groups and computes nothing.
 fn wait(
-    views: &[View<'_>],
+    views: &[RankTimeline<'_>],
     busy: &[Intervals],
     join: &Join,
     groups: &BTreeSet<u32>,
@@ -480,7 +483,12 @@ const BESIDE_PCT: i64 = 5;
 const NEARLY_ALL_PCT: usize = 80;
 
 /// Whether nothing computes beside nearly all of many operations in a step.
-fn is_needed_at_once(views: &[View<'_>], steps: &[Steps], busy: &[Intervals], ops: &[&Joined]) -> bool {
+fn is_needed_at_once(
+    views: &[RankTimeline<'_>],
+    steps: &[Steps],
+    busy: &[Intervals],
+    ops: &[&Joined],
+) -> bool {
     let (mut n, mut n_bare) = (0_usize, 0_usize);
     for (view, work) in ops.iter().flat_map(|op| &op.members) {
         let (Some(view), Some(computes)) = (views.get(*view as usize), busy.get(*view as usize)) else {
@@ -501,7 +509,7 @@ fn is_needed_at_once(views: &[View<'_>], steps: &[Steps], busy: &[Intervals], op
 const LAST_NS: i64 = 10_000;
 
 /// The rank that most often starts last, and in what share of its own operations, percent.
-fn last(views: &[View<'_>], join: &Join, ops: &[&Joined]) -> Option<(u32, f64)> {
+fn last(views: &[RankTimeline<'_>], join: &Join, ops: &[&Joined]) -> Option<(u32, f64)> {
     let least = LAST_NS.max(join.residual_ns.unwrap_or(0) * 2);
     let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
     for op in ops {

@@ -7,7 +7,7 @@ use ringleader_model::{CommCall, OpKind, WorkKind, median};
 use crate::expected::{Expected, References, bus_factor};
 use crate::join::{Join, Joined};
 use crate::steps::Steps;
-use crate::view::{View, is_one_node};
+use crate::view::{RankTimeline, is_one_node};
 
 /// Operations of one kind and size.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +55,7 @@ pub struct Alone {
 
 impl Alone {
     /// Of all ranks.
-    pub fn new(views: &[View<'_>], join: &Join) -> Self {
+    pub fn new(views: &[RankTimeline<'_>], join: &Join) -> Self {
         let mut shortest: BTreeMap<Class, i64> = BTreeMap::new();
         for (place, view) in views.iter().enumerate() {
             for (at, class) in Self::of(place, view, join) {
@@ -68,7 +68,11 @@ impl Alone {
     }
 
     /// Work of a rank without its partners, and its class.
-    fn of<'v>(place: usize, view: &'v View<'_>, join: &'v Join) -> impl Iterator<Item = (usize, Class)> + 'v {
+    fn of<'v>(
+        place: usize,
+        view: &'v RankTimeline<'_>,
+        join: &'v Join,
+    ) -> impl Iterator<Item = (usize, Class)> + 'v {
         let comm = view.work().iter().enumerate().filter(|(_, w)| w.kind == WorkKind::Comm);
         comm.filter(move |(at, _)| join.op_of(place, *at).is_none()).map(move |(at, work)| {
             let nothing = CommCall::default();
@@ -78,7 +82,7 @@ impl Alone {
     }
 
     /// Most that a work without partners can have cost, ns; None if its partners are recorded.
-    pub fn cost_ns(&self, place: usize, view: &View<'_>, at: usize, join: &Join) -> Option<i64> {
+    pub fn cost_ns(&self, place: usize, view: &RankTimeline<'_>, at: usize, join: &Join) -> Option<i64> {
         if join.op_of(place, at).is_some() {
             return None;
         }
@@ -88,8 +92,8 @@ impl Alone {
     }
 
     /// Time a usual step beyond the shortest, on the rank that has most, ns.
-    pub fn wait_ns(&self, views: &[View<'_>], steps: &[Steps], join: &Join) -> i64 {
-        let of_rank = |(place, (view, steps)): (usize, (&View<'_>, &Steps))| {
+    pub fn wait_ns(&self, views: &[RankTimeline<'_>], steps: &[Steps], join: &Join) -> i64 {
+        let of_rank = |(place, (view, steps)): (usize, (&RankTimeline<'_>, &Steps))| {
             let usual = Self::of(place, view, join)
                 .filter(|(at, _)| steps.of_work.get(*at).is_some_and(|step| steps.usual.contains(step)));
             let beyond = usual.map(|(at, class)| {
@@ -111,7 +115,7 @@ struct Members {
 }
 
 /// Nodes that an operation's group spans, if all of its ranks are recorded; 0 if it is not known.
-fn n_nodes(views: &[View<'_>], op: &Joined) -> u32 {
+fn n_nodes(views: &[RankTimeline<'_>], op: &Joined) -> u32 {
     if op.members.len() < op.n_ranks as usize {
         return 0;
     }
@@ -127,7 +131,7 @@ fn n_nodes(views: &[View<'_>], op: &Joined) -> u32 {
 
 /// Costs by kind and size, largest share of time first.
 pub fn sizes(
-    views: &[View<'_>],
+    views: &[RankTimeline<'_>],
     steps: &[Steps],
     join: &Join,
     alone: &Alone,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use ringleader_model::{DeviceWork, WorkKind};
 
 use crate::steps::Steps;
-use crate::view::View;
+use crate::view::RankTimeline;
 
 /// How much longer computation takes beside communication.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,7 +62,7 @@ struct Times {
 }
 
 /// Measures it; None if the recording does not show it.
-pub fn measure(views: &[View<'_>], steps: &[Steps]) -> Option<Contention> {
+pub fn measure(views: &[RankTimeline<'_>], steps: &[Steps]) -> Option<Contention> {
     let n_sms = views.iter().find_map(|view| view.timeline.n_sms).filter(|n| *n > 0)?;
     let (mut alone_ns, mut beside_ns, mut all_beside_ns, mut n_compared, mut n_steps) = (0, 0, 0, 0, 0);
     let mut ctas: Vec<(u32, i64)> = Vec::new();
@@ -106,7 +106,10 @@ pub fn measure(views: &[View<'_>], steps: &[Steps]) -> Option<Contention> {
 }
 
 /// Kernels of the main stream that compute, each with its place and step.
-fn kernels<'v>(view: &'v View<'_>, steps: &'v Steps) -> impl Iterator<Item = (Place, &'v DeviceWork, u32)> {
+fn kernels<'v>(
+    view: &'v RankTimeline<'_>,
+    steps: &'v Steps,
+) -> impl Iterator<Item = (Place, &'v DeviceWork, u32)> {
     let main = view.main_stream;
     let own: Vec<(usize, &DeviceWork)> = view
         .work()

@@ -4,7 +4,7 @@
 use ringleader_knowledge::rate::{self, Reach};
 use ringleader_model::OpKind;
 
-use crate::view::{View, is_one_node};
+use crate::view::{RankTimeline, is_one_node};
 
 /// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it.
 pub fn bus_factor(kind: OpKind, n_ranks: u32) -> f64 {
@@ -161,7 +161,7 @@ fn of_table(reach: &Reach, factor: f64, size_bytes: u64) -> Option<f64> {
 }
 
 /// NVLink of a kind of GPU.
-struct Link {
+struct NvLinkRate {
     /// Part of the GPU's name.
     name: &'static str,
     /// One direction, GB/s.
@@ -169,16 +169,16 @@ struct Link {
 }
 
 /// One-way NVLink rates by product. Source: NVIDIA's data sheets (half of the bidirectional figure).
-const LINKS: [Link; 9] = [
-    Link { name: "GB200", rate_gbs: 900.0 },
-    Link { name: "GB300", rate_gbs: 900.0 },
-    Link { name: "B200", rate_gbs: 900.0 },
-    Link { name: "B300", rate_gbs: 900.0 },
-    Link { name: "H200", rate_gbs: 450.0 },
-    Link { name: "H100", rate_gbs: 450.0 },
-    Link { name: "H20", rate_gbs: 450.0 },
-    Link { name: "A100-SXM", rate_gbs: 300.0 },
-    Link { name: "V100-SXM", rate_gbs: 150.0 },
+const LINKS: [NvLinkRate; 9] = [
+    NvLinkRate { name: "GB200", rate_gbs: 900.0 },
+    NvLinkRate { name: "GB300", rate_gbs: 900.0 },
+    NvLinkRate { name: "B200", rate_gbs: 900.0 },
+    NvLinkRate { name: "B300", rate_gbs: 900.0 },
+    NvLinkRate { name: "H200", rate_gbs: 450.0 },
+    NvLinkRate { name: "H100", rate_gbs: 450.0 },
+    NvLinkRate { name: "H20", rate_gbs: 450.0 },
+    NvLinkRate { name: "A100-SXM", rate_gbs: 300.0 },
+    NvLinkRate { name: "V100-SXM", rate_gbs: 150.0 },
 ];
 /// Parts of names of GPUs that are joined by PCIe, or by bridges in pairs.
 const NO_NVLINK: [&str; 2] = ["PCIE", " NVL"];
@@ -212,7 +212,7 @@ pub struct References<'a> {
 
 impl<'a> References<'a> {
     /// Of these ranks.
-    pub fn new(views: &[View<'a>], baseline: Option<&'a Baseline>) -> Self {
+    pub fn new(views: &[RankTimeline<'a>], baseline: Option<&'a Baseline>) -> Self {
         let device = views.iter().find_map(|v| v.timeline.device_name.as_deref()).unwrap_or_default();
         Self { baseline, device, is_one_node: is_one_node(views) }
     }

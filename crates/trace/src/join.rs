@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ringleader_model::{CommCall, DeviceWork, OpKind, WorkKind, median};
 
 use crate::steps::Steps;
-use crate::view::{View, is_one_node};
+use crate::view::{RankTimeline, is_one_node};
 
 /// One operation over its ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,21 +58,21 @@ impl Join {
     }
 
     /// Start and end of a member on the common clock.
-    pub fn times(&self, views: &[View<'_>], member: (u32, u32)) -> Option<(i64, i64)> {
+    pub fn times(&self, views: &[RankTimeline<'_>], member: (u32, u32)) -> Option<(i64, i64)> {
         let work = views.get(member.0 as usize)?.work().get(member.1 as usize)?;
         let shift = self.shift_ns.get(member.0 as usize).copied().unwrap_or(0);
         Some((work.start_ns + shift, work.end_ns + shift))
     }
 
     /// The last start and the last end of an operation on the common clock.
-    pub fn extent(&self, views: &[View<'_>], op: &Joined) -> Option<(i64, i64)> {
+    pub fn extent(&self, views: &[RankTimeline<'_>], op: &Joined) -> Option<(i64, i64)> {
         let times = op.members.iter().filter_map(|m| self.times(views, *m));
         times.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
     }
 
     /// From the last start to the last end: what the operation costs once all ranks are in it. Never more than the
     /// shortest member took.
-    pub fn cost_ns(&self, views: &[View<'_>], op: &Joined) -> i64 {
+    pub fn cost_ns(&self, views: &[RankTimeline<'_>], op: &Joined) -> i64 {
         let shortest = op
             .members
             .iter()
@@ -107,7 +107,7 @@ enum Key {
 
 /// One call in a rank's sequence.
 #[derive(Clone, Copy)]
-struct Entry {
+struct CallEntry {
     work: u32,
     step: Option<u64>,
     seq: Option<u64>,
@@ -117,8 +117,8 @@ struct Entry {
 }
 
 /// Joins the ranks.
-pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
-    let mut sequences: BTreeMap<Key, BTreeMap<u32, Vec<Entry>>> = BTreeMap::new();
+pub fn join(views: &[RankTimeline<'_>], steps: &[Steps]) -> Join {
+    let mut sequences: BTreeMap<Key, BTreeMap<u32, Vec<CallEntry>>> = BTreeMap::new();
     let mut sizes: BTreeMap<Key, u32> = BTreeMap::new();
     let mut n_comm = 0;
     for (place, view) in views.iter().enumerate() {
@@ -135,7 +135,7 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
                 let step = s.all.get(*s.of_work.get(at)? as usize)?;
                 step.bytes.map(|_| step.number)
             });
-            sequences.entry(key).or_default().entry(place as u32).or_default().push(Entry {
+            sequences.entry(key).or_default().entry(place as u32).or_default().push(CallEntry {
                 work: at as u32,
                 step,
                 // Sends and receives are counted per peer.
@@ -176,7 +176,7 @@ pub fn join(views: &[View<'_>], steps: &[Steps]) -> Join {
 }
 
 /// Communication streams without a known group, by their first work: a communicator has one.
-fn unlabelled(view: &View<'_>) -> Vec<u32> {
+fn unlabelled(view: &RankTimeline<'_>) -> Vec<u32> {
     let mut streams = Vec::new();
     for work in view.work().iter().filter(|w| w.kind == WorkKind::Comm) {
         let is_labelled = view.timeline.call_of(work).is_some_and(is_labelled);
@@ -192,7 +192,7 @@ fn is_labelled(call: &CommCall) -> bool {
 }
 
 /// Whether a work sends to single ranks, or receives from them.
-pub(crate) fn is_pair(view: &View<'_>, work: usize) -> bool {
+pub(crate) fn is_pair(view: &RankTimeline<'_>, work: usize) -> bool {
     let nothing = CommCall::default();
     view.work()
         .get(work)
@@ -201,14 +201,14 @@ pub(crate) fn is_pair(view: &View<'_>, work: usize) -> bool {
 
 /// Several sends and receives in one kernel have no kind in common. If nothing is known about such a kernel, it may as
 /// well be an all-to-all.
-fn sends(view: &View<'_>, call: &CommCall, work: &DeviceWork) -> bool {
+fn sends(view: &RankTimeline<'_>, call: &CommCall, work: &DeviceWork) -> bool {
     call.kind.is_some_and(OpKind::is_p2p)
         || call.kind.is_none() && is_labelled(call) && view.timeline.name(work.name).contains("SendRecv")
 }
 
 /// The group whose calls these are counted with; None if unknown.
 fn key(
-    view: &View<'_>,
+    view: &RankTimeline<'_>,
     call: &CommCall,
     work: &DeviceWork,
     unlabelled: &[u32],
@@ -236,7 +236,7 @@ fn key(
 }
 
 /// The k-th call of each rank: by sequence number, by step, else by order.
-fn matched(of_rank: &BTreeMap<u32, Vec<Entry>>) -> Vec<Vec<(u32, u32)>> {
+fn matched(of_rank: &BTreeMap<u32, Vec<CallEntry>>) -> Vec<Vec<(u32, u32)>> {
     if of_rank.len() < 2 {
         return Vec::new();
     }
@@ -275,7 +275,7 @@ const STEADY_NS: i64 = 20_000;
 
 /// How far the sequence of each rank is moved so that kinds and sizes agree with the longest one. Steps repeat: of those that
 /// agree nearly as well as the best one, the one whose ends differ by the same time throughout, then by the least time.
-fn shifts(of_rank: &BTreeMap<u32, Vec<Entry>>) -> BTreeMap<u32, i64> {
+fn shifts(of_rank: &BTreeMap<u32, Vec<CallEntry>>) -> BTreeMap<u32, i64> {
     let Some((_, longest)) =
         of_rank.iter().max_by_key(|(view, list)| (list.len(), std::cmp::Reverse(**view)))
     else {
@@ -298,21 +298,21 @@ fn shifts(of_rank: &BTreeMap<u32, Vec<Entry>>) -> BTreeMap<u32, i64> {
 
 /// Calls of a rank and those of the longest sequence at this shift.
 fn moved<'a>(
-    list: &'a [Entry],
-    longest: &'a [Entry],
+    list: &'a [CallEntry],
+    longest: &'a [CallEntry],
     shift: i64,
-) -> impl Iterator<Item = (&'a Entry, &'a Entry)> {
+) -> impl Iterator<Item = (&'a CallEntry, &'a CallEntry)> {
     list.iter()
         .enumerate()
         .filter_map(move |(at, mine)| Some((mine, longest.get(usize::try_from(at as i64 + shift).ok()?)?)))
 }
 
-fn agreement(list: &[Entry], longest: &[Entry], shift: i64) -> usize {
+fn agreement(list: &[CallEntry], longest: &[CallEntry], shift: i64) -> usize {
     moved(list, longest, shift).filter(|(a, b)| a.kind == b.kind && a.size == b.size).count()
 }
 
 /// How much the differences of ends vary, in units of [`STEADY_NS`], and the median difference, ns.
-fn spread(list: &[Entry], longest: &[Entry], shift: i64) -> (i64, i64) {
+fn spread(list: &[CallEntry], longest: &[CallEntry], shift: i64) -> (i64, i64) {
     let each = list.len() / MAX_PAIRS + 1;
     let ends: Vec<i64> =
         moved(list, longest, shift).step_by(each).map(|(mine, theirs)| theirs.end_ns - mine.end_ns).collect();
@@ -321,7 +321,7 @@ fn spread(list: &[Entry], longest: &[Entry], shift: i64) -> (i64, i64) {
     (varies / STEADY_NS, middle.abs())
 }
 
-fn joined(views: &[View<'_>], group: u32, n_ranks: u32, members: &[(u32, u32)]) -> Joined {
+fn joined(views: &[RankTimeline<'_>], group: u32, n_ranks: u32, members: &[(u32, u32)]) -> Joined {
     let calls: Vec<&CommCall> = members
         .iter()
         .filter_map(|(view, work)| {
@@ -356,7 +356,7 @@ fn synchronises(kind: Option<OpKind>) -> bool {
 }
 
 /// Aligns clocks on the ends of synchronising operations.
-fn align(views: &[View<'_>], join: &mut Join) {
+fn align(views: &[RankTimeline<'_>], join: &mut Join) {
     let end = |member: &(u32, u32)| {
         views.get(member.0 as usize)?.work().get(member.1 as usize).map(|work| work.end_ns)
     };

@@ -9,7 +9,7 @@ use crate::intervals::Intervals;
 use crate::join::Join;
 use crate::split::{Idle, Split};
 use crate::steps::Steps;
-use crate::view::View;
+use crate::view::RankTimeline;
 
 /// Why a rank comes late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,7 +82,7 @@ const ALONE_PCT: usize = 60;
 const LEAD_PCT: i64 = 2;
 
 /// Compares the ranks, step by step.
-pub fn lateness(views: &[View<'_>], steps: &[Steps], splits: &[Vec<Split>], join: &Join) -> Lateness {
+pub fn lateness(views: &[RankTimeline<'_>], steps: &[Steps], splits: &[Vec<Split>], join: &Join) -> Lateness {
     let mut late = Lateness::default();
     if !join.is_aligned() || views.len() < 2 {
         return late;
@@ -132,9 +132,9 @@ fn imbalance(splits: &[Vec<Split>], late: &Lateness) -> i64 {
 /// Times at which a rank waits in a collective for one that has not come, and computes nothing: in all, and in sends and
 /// receives alone.
 fn waiting(
-    views: &[View<'_>],
+    views: &[RankTimeline<'_>],
     place: usize,
-    view: &View<'_>,
+    view: &RankTimeline<'_>,
     join: &Join,
     alone: &Alone,
 ) -> (Intervals, Intervals) {
@@ -164,7 +164,7 @@ fn waiting(
 }
 
 fn straggler(
-    views: &[View<'_>],
+    views: &[RankTimeline<'_>],
     steps: &[Steps],
     splits: &[Vec<Split>],
     late: &Lateness,
@@ -193,7 +193,7 @@ fn straggler(
 
 /// What the late rank has more of than the others have.
 fn why(
-    views: &[View<'_>],
+    views: &[RankTimeline<'_>],
     steps: &[Steps],
     splits: &[Vec<Split>],
     late: &Lateness,
@@ -216,7 +216,7 @@ fn why(
     let data = more(&|s| s.idle(Idle::Data));
     let host = more(&|s| s.all_idle_ns() + s.exposed_copy_ns) - data;
     let (most, _) = [compute, data, host].into_iter().zip(0..).max().unwrap_or((0, 0));
-    if most * 3 < lead_ns || !views.iter().any(View::computes) {
+    if most * 3 < lead_ns || !views.iter().any(RankTimeline::computes) {
         return Why::Unknown;
     }
     if most == compute {
@@ -229,7 +229,7 @@ fn why(
 }
 
 /// Whether the kernels of the late rank are more, larger, or slower than those of another.
-fn shapes(views: &[View<'_>], steps: &[Steps], late: &Lateness, who: u32, is_uneven: bool) -> Why {
+fn shapes(views: &[RankTimeline<'_>], steps: &[Steps], late: &Lateness, who: u32, is_uneven: bool) -> Why {
     let other = (0..views.len() as u32).find(|view| *view != who).unwrap_or(0);
     if is_uneven {
         return Why::LargerWork;

@@ -34,13 +34,13 @@ use crate::late::Lateness;
 use crate::sets::{Ranked, rank_of};
 use crate::split::{Busy, Split};
 use crate::steps::Steps;
-use crate::view::View;
+use crate::view::RankTimeline;
 
 /// Everything that timelines of one job show.
 #[derive(Debug)]
 pub struct Analysis<'a> {
     /// The ranks, in order.
-    pub views: Vec<View<'a>>,
+    pub views: Vec<RankTimeline<'a>>,
     /// Steps of each.
     pub steps: Vec<Steps>,
     /// Parts of each step of each.
@@ -86,7 +86,7 @@ impl Analysis<'_> {
 
     /// Whether the recorders show what GPUs compute, and not their communication alone.
     pub fn shows_computation(&self) -> bool {
-        self.views.iter().any(View::computes)
+        self.views.iter().any(RankTimeline::computes)
     }
 
     /// Whether steps were found: else the whole recording counts as one, with the start of the program in it.
@@ -126,7 +126,7 @@ pub fn analyse_against<'a>(
 ) -> Analysis<'a> {
     let (newest, n_sets) = sets::newest(timelines.into_iter().collect());
     let (ranks, without_steps) = with_steps(views(newest));
-    let (views, steps): (Vec<View<'_>>, Vec<Steps>) = ranks.into_iter().unzip();
+    let (views, steps): (Vec<RankTimeline<'_>>, Vec<Steps>) = ranks.into_iter().unzip();
     let splits: Vec<Vec<Split>> =
         views.iter().zip(&steps).map(|(view, steps)| split::split(view, steps, &Busy::new(view))).collect();
     let means: Vec<Split> = steps
@@ -172,7 +172,7 @@ pub fn analyse_against<'a>(
 }
 
 /// The ranks with their steps; without those that have no whole step beside others that have some.
-fn with_steps(views: Vec<View<'_>>) -> (Vec<(View<'_>, Steps)>, Vec<u32>) {
+fn with_steps(views: Vec<RankTimeline<'_>>) -> (Vec<(RankTimeline<'_>, Steps)>, Vec<u32>) {
     let ranks = views.into_iter().map(|view| {
         let steps = steps::find(&view);
         (view, steps)
@@ -185,12 +185,12 @@ fn with_steps(views: Vec<View<'_>>) -> (Vec<(View<'_>, Steps)>, Vec<u32>) {
 }
 
 /// One view for each rank: where two files claim one rank, the one with more work.
-fn views(mut timelines: Vec<Ranked<'_>>) -> Vec<View<'_>> {
+fn views(mut timelines: Vec<Ranked<'_>>) -> Vec<RankTimeline<'_>> {
     if timelines.iter().any(|(t, _)| !t.work.is_empty()) {
         timelines.retain(|(t, _)| !t.work.is_empty());
     }
     let mut taken: BTreeSet<u32> = BTreeSet::new();
-    let mut views: Vec<View<'_>> = Vec::new();
+    let mut views: Vec<RankTimeline<'_>> = Vec::new();
     timelines.sort_by_key(|one| (rank_of(one).is_none(), rank_of(one), std::cmp::Reverse(one.0.work.len())));
     let mut next = 0;
     for one in timelines {
@@ -205,7 +205,7 @@ fn views(mut timelines: Vec<Ranked<'_>>) -> Vec<View<'_>> {
             }
         };
         taken.insert(rank);
-        views.push(View::new(rank, one.0));
+        views.push(RankTimeline::new(rank, one.0));
     }
     views.sort_by_key(|view| view.rank);
     views

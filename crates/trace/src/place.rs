@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{HostSpan, RuntimeCall, SpanKind};
 
-use crate::view::View;
+use crate::view::RankTimeline;
 
 /// Spans that are looked at before a call, to find those around it.
 const MAX_BACK: usize = 4_096;
@@ -15,7 +15,10 @@ const MAX_CALLS: usize = 2_000;
 const LEAST_PCT: i64 = 30;
 
 /// Where most of the time of these calls is spent: `aten::item at train.py(42): step`. None if unknown.
-pub(crate) fn of_calls(views: &[View<'_>], is_wanted: impl Fn(RuntimeCall, i64) -> bool) -> Option<String> {
+pub(crate) fn of_calls(
+    views: &[RankTimeline<'_>],
+    is_wanted: impl Fn(RuntimeCall, i64) -> bool,
+) -> Option<String> {
     let mut times: BTreeMap<String, i64> = BTreeMap::new();
     let mut total = 0;
     for view in views {
@@ -36,7 +39,7 @@ pub(crate) fn of_calls(views: &[View<'_>], is_wanted: impl Fn(RuntimeCall, i64) 
 }
 
 /// The context of a call: its outermost operator, and the innermost line of the user's code.
-fn around(view: &View<'_>, call: &HostSpan) -> Option<String> {
+fn around(view: &RankTimeline<'_>, call: &HostSpan) -> Option<String> {
     let spans = &view.timeline.host_spans;
     let until = spans.partition_point(|s| s.start_ns <= call.start_ns);
     let holds = |s: &&HostSpan| s.thread == call.thread && s.end_ns >= call.end_ns;

@@ -10,7 +10,7 @@ use ringleader_model::{DeviceWork, RuntimeCall, SpanKind, WorkKind};
 use crate::intervals::Intervals;
 use crate::join::Join;
 use crate::steps::Steps;
-use crate::view::{NONE, View};
+use crate::view::{NONE, RankTimeline};
 
 /// Before any time.
 const NEVER: i64 = i64::MIN / 4;
@@ -71,7 +71,7 @@ pub struct Host {
 
 /// One piece of work.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub struct WorkPiece {
     /// Its time, or its cost if it is a joined collective, ns.
     pub cost_ns: i64,
     /// Stream, as a small number.
@@ -99,7 +99,7 @@ pub struct Model {
     /// Host calls in order.
     pub hosts: Vec<Host>,
     /// Work by launch.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<WorkPiece>,
     /// Places of `pieces` in the order of their launches.
     order: Vec<u32>,
     n_streams: usize,
@@ -110,7 +110,7 @@ pub struct Model {
 
 impl Model {
     /// The model of a rank as recorded.
-    pub fn new(views: &[View<'_>], place: usize, steps: &Steps, join: &Join) -> Option<Self> {
+    pub fn new(views: &[RankTimeline<'_>], place: usize, steps: &Steps, join: &Join) -> Option<Self> {
         let view = views.get(place)?;
         let shift = join.shift_ns.get(place).copied().unwrap_or(0);
         let work = view.work();
@@ -168,7 +168,7 @@ impl EndIndex {
 }
 
 fn host(
-    view: &View<'_>,
+    view: &RankTimeline<'_>,
     steps: &Steps,
     ends: &EndIndex,
     at: u32,
@@ -259,7 +259,7 @@ const BLOCKING_PCT: usize = 80;
 
 /// Whether the program has set that every launch waits for its work. Short work ends before a launch returns anyway, where the host
 /// is behind: what is longer than a launch decides.
-fn launches_block(view: &View<'_>) -> bool {
+fn launches_block(view: &RankTimeline<'_>) -> bool {
     let (mut n, mut n_waited) = (0_usize, 0_usize);
     let is_long = |w: &DeviceWork| w.kind == WorkKind::Compute && w.end_ns - w.start_ns >= LONG_NS;
     for (at, work) in view.work().iter().enumerate().filter(|(_, w)| is_long(w)) {
@@ -284,7 +284,12 @@ const NOTHING: Host = Host {
     is_optimizer: false,
 };
 
-fn pieces(views: &[View<'_>], place: usize, steps: &Steps, join: &Join) -> Option<(Vec<Piece>, usize)> {
+fn pieces(
+    views: &[RankTimeline<'_>],
+    place: usize,
+    steps: &Steps,
+    join: &Join,
+) -> Option<(Vec<WorkPiece>, usize)> {
     let view = views.get(place)?;
     let work = view.work();
     let mut streams: Vec<u32> = work.iter().map(|w| w.stream).collect();
@@ -332,7 +337,7 @@ fn pieces(views: &[View<'_>], place: usize, steps: &Steps, join: &Join) -> Optio
             _ => item.end_ns - item.start_ns,
         };
         let is_launched = launch != NONE;
-        pieces.push(Piece {
+        pieces.push(WorkPiece {
             cost_ns,
             stream,
             launch,
@@ -360,7 +365,7 @@ fn pieces(views: &[View<'_>], place: usize, steps: &Steps, join: &Join) -> Optio
 }
 
 /// The last work of a stream whose launch came before another one.
-fn last_before(view: &View<'_>, work: &[DeviceWork], at: usize, stream: u32, launch: u32) -> u32 {
+fn last_before(view: &RankTimeline<'_>, work: &[DeviceWork], at: usize, stream: u32, launch: u32) -> u32 {
     let start = work.get(at).map_or(0, |w| w.start_ns);
     // Work is in the order of its start, so the search goes back from here.
     let before = work.iter().enumerate().take(at).rev().take(4_096);

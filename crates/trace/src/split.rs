@@ -5,7 +5,7 @@ use ringleader_model::{RuntimeCall, SpanKind, WorkKind};
 
 use crate::intervals::{Interval, Intervals};
 use crate::steps::{Step, Steps};
-use crate::view::View;
+use crate::view::RankTimeline;
 
 /// Why a GPU was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,7 +159,7 @@ pub struct Busy {
 
 impl Busy {
     /// Of a rank.
-    pub fn new(view: &View<'_>) -> Self {
+    pub fn new(view: &RankTimeline<'_>) -> Self {
         let calls = |is: &dyn Fn(RuntimeCall, i64) -> bool| {
             let spans = (0..view.runtime.len() as u32).filter_map(|place| view.call(place));
             Intervals::of(spans.filter_map(|s| match s.kind {
@@ -179,11 +179,11 @@ impl Busy {
 }
 
 /// Splits the steps of one rank.
-pub fn split(view: &View<'_>, steps: &Steps, busy: &Busy) -> Vec<Split> {
+pub fn split(view: &RankTimeline<'_>, steps: &Steps, busy: &Busy) -> Vec<Split> {
     steps.all.iter().map(|step| one(view, step, busy)).collect()
 }
 
-fn one(view: &View<'_>, step: &Step, busy: &Busy) -> Split {
+fn one(view: &RankTimeline<'_>, step: &Step, busy: &Busy) -> Split {
     let (from, to) = step.window;
     let whole = Intervals::of([(from, to)]);
     let compute = busy.compute.within(from, to);
@@ -206,7 +206,7 @@ fn one(view: &View<'_>, step: &Step, busy: &Busy) -> Split {
 }
 
 /// Attributes an idle moment to what delayed the next work.
-fn explain(view: &View<'_>, busy: &Busy, (from, to): Interval, split: &mut Split) {
+fn explain(view: &RankTimeline<'_>, busy: &Busy, (from, to): Interval, split: &mut Split) {
     let next = view.work().partition_point(|w| w.start_ns < to);
     let Some(launch) = view.launch(next) else {
         let reason = if to - from <= LAUNCH_NS { Idle::Launch } else { Idle::Unexplained };

@@ -7,11 +7,11 @@ use std::ops::Range;
 
 use ringleader_model::{SpanKind, WorkKind};
 
-use crate::view::View;
+use crate::view::RankTimeline;
 
 /// How the steps were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum StepSource {
     /// The profiler's own annotation.
     Annotated,
     /// Calls of the optimizer.
@@ -48,7 +48,7 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
     /// How they were found.
-    pub found: Found,
+    pub found: StepSource,
     /// All of them.
     pub all: Vec<Step>,
     /// Step of each work, as an index into `all`; `NONE` for work before the first.
@@ -62,7 +62,7 @@ pub struct Steps {
 impl Steps {
     /// Whether a whole step was found: else the whole recording counts as one, with the start of the program in it.
     pub fn has_whole(&self) -> bool {
-        self.found != Found::Whole && !self.is_cut
+        self.found != StepSource::Whole && !self.is_cut
     }
 }
 
@@ -71,7 +71,7 @@ impl Steps {
 pub fn shared(steps: &[Steps], shift_ns: &[i64]) -> Vec<Vec<u32>> {
     let number = |of: &Steps, at: &u32| of.all.get(*at as usize).map(|step| step.number);
     let Some((first, others)) = steps.split_first() else { return Vec::new() };
-    if steps.iter().all(|of| of.found == Found::Annotated) {
+    if steps.iter().all(|of| of.found == StepSource::Annotated) {
         let by_number = pairs(first, others, |_, of, at| {
             let wanted = number(first, at)?;
             of.usual.iter().copied().find(|at| number(of, at) == Some(wanted))
@@ -108,7 +108,7 @@ fn pairs(
 const OUTLIER: i64 = 3;
 
 /// Finds the steps of a rank.
-pub fn find(view: &View<'_>) -> Steps {
+pub fn find(view: &RankTimeline<'_>) -> Steps {
     let (found, marks) = boundaries(view);
     let mut of_work = Vec::with_capacity(view.work().len());
     // Streams whose launches the recording has not reached: their work was launched before it began.
@@ -129,7 +129,7 @@ pub fn find(view: &View<'_>) -> Steps {
         of_work.push(place.checked_sub(1).map_or(u32::MAX, |place| place as u32));
     }
     // What follows the last optimizer is a step that the recording does not finish.
-    if found == Found::Optimizer {
+    if found == StepSource::Optimizer {
         let end = marks.last().map_or(i64::MAX, |mark| mark.end_ns);
         for (at, step) in of_work.iter_mut().enumerate() {
             if view.launch(at).is_some_and(|call| call.start_ns >= end) {
@@ -163,12 +163,12 @@ pub fn find(view: &View<'_>) -> Steps {
     // Where a timeline is cut, a part of the last step with work is missing, and all work of those behind it.
     let last = ends.iter().rposition(|end| *end != i64::MIN).unwrap_or(0);
     let starts: Vec<i64> = marks.iter().map(|mark| mark.start_ns).collect();
-    let is_open = matches!(found, Found::Optimizer | Found::Forward | Found::Repetition);
-    let (from, to) = if found == Found::Whole { (0, n) } else { cut::whole(view, &starts, is_open) };
+    let is_open = matches!(found, StepSource::Optimizer | StepSource::Forward | StepSource::Repetition);
+    let (from, to) = if found == StepSource::Whole { (0, n) } else { cut::whole(view, &starts, is_open) };
     let to = if view.timeline.is_damaged { last.max(1).min(to) } else { to };
     let is_cut = view.timeline.is_damaged && last == 0 || from >= to && n > 0;
     let usual = usual(&all, if from < to { from..to } else { 0..n });
-    if found == Found::Optimizer && to.saturating_sub(from) < FEW && cut::is_behind(view) {
+    if found == StepSource::Optimizer && to.saturating_sub(from) < FEW && cut::is_behind(view) {
         let by_gpu = cut::by_gpu(view);
         if let Some(by_gpu) = by_gpu.filter(|by_gpu| by_gpu.all.len() + from + 1 > to) {
             return by_gpu;
@@ -180,7 +180,7 @@ pub fn find(view: &View<'_>) -> Steps {
 /// Fewer whole steps than this show little.
 const FEW: usize = 3;
 
-fn stream(view: &View<'_>, at: usize) -> Option<u32> {
+fn stream(view: &RankTimeline<'_>, at: usize) -> Option<u32> {
     view.work().get(at).map(|work| work.stream)
 }
 
@@ -220,7 +220,7 @@ struct Mark {
     bytes: Option<(u64, u64)>,
 }
 
-fn boundaries(view: &View<'_>) -> (Found, Vec<Mark>) {
+fn boundaries(view: &RankTimeline<'_>) -> (StepSource, Vec<Mark>) {
     let timeline = view.timeline;
     if !timeline.steps.is_empty() {
         let mut marks: Vec<Mark> = Vec::new();
@@ -235,9 +235,9 @@ fn boundaries(view: &View<'_>) -> (Found, Vec<Mark>) {
                 });
             }
         }
-        return (Found::Annotated, marks);
+        return (StepSource::Annotated, marks);
     }
-    let Some((begin, end)) = view.span() else { return (Found::Whole, Vec::new()) };
+    let Some((begin, end)) = view.span() else { return (StepSource::Whole, Vec::new()) };
     // Of a program with several optimizers those of the name that is called most often; of equals the one that is called last
     // in a step.
     let spans_of = |is: &dyn Fn(&str) -> bool| -> Vec<(i64, i64)> {
@@ -264,7 +264,7 @@ fn boundaries(view: &View<'_>) -> (Found, Vec<Mark>) {
         // A step ends with its optimizer.
         let starts = std::iter::once(begin).chain(steps.iter().map(|s| s.1));
         return (
-            Found::Optimizer,
+            StepSource::Optimizer,
             marks(starts.take(steps.len()).collect(), steps.last().map_or(end, |s| s.1)),
         );
     }
@@ -272,11 +272,11 @@ fn boundaries(view: &View<'_>) -> (Found, Vec<Mark>) {
         name.contains("DistributedDataParallel.forward") || name.contains("FullyShardedDataParallel.forward")
     });
     if forward.len() >= 2 {
-        return (Found::Forward, marks(forward.iter().map(|s| s.0).collect(), end));
+        return (StepSource::Forward, marks(forward.iter().map(|s| s.0).collect(), end));
     }
     match repetition(view) {
-        Some(starts) => (Found::Repetition, marks(starts, end)),
-        None => (Found::Whole, marks(vec![begin], end)),
+        Some(starts) => (StepSource::Repetition, marks(starts, end)),
+        None => (StepSource::Whole, marks(vec![begin], end)),
     }
 }
 
@@ -325,7 +325,7 @@ const MAX_CANDIDATES: usize = 24;
 pub(crate) const OPTIMIZER: [&str; 4] = ["multi_tensor_apply", "adam", "sgd", "optimizer"];
 
 /// Starts of what repeats, where at least three rounds of the same kernels follow one another.
-fn repetition(view: &View<'_>) -> Option<Vec<i64>> {
+fn repetition(view: &RankTimeline<'_>) -> Option<Vec<i64>> {
     let kind = if view.computes() { WorkKind::Compute } else { WorkKind::Comm };
     let kernels: Vec<(usize, u32)> = view
         .work()

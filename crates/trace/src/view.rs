@@ -8,7 +8,7 @@ use crate::intervals::Intervals;
 
 /// One rank's timeline.
 #[derive(Debug)]
-pub struct View<'a> {
+pub struct RankTimeline<'a> {
     /// The rank: as stated, else by order.
     pub rank: u32,
     /// Whether the file states the rank.
@@ -101,7 +101,7 @@ const LOADING: [&str; 11] = [
     "input_pipeline",
 ];
 
-impl<'a> View<'a> {
+impl<'a> RankTimeline<'a> {
     /// Joins what belongs together.
     pub fn new(rank: u32, timeline: &'a Timeline) -> Self {
         let spans = &timeline.host_spans;
@@ -229,7 +229,7 @@ impl<'a> View<'a> {
 }
 
 /// Whether all views are of one node with a GPU each: then NVLink is between them, where these GPUs have one.
-pub fn is_one_node(views: &[View<'_>]) -> bool {
+pub fn is_one_node(views: &[RankTimeline<'_>]) -> bool {
     let hosts: BTreeSet<_> = views.iter().filter_map(|v| v.timeline.host.as_deref()).collect();
     let mut devices: Vec<u32> = views.iter().filter_map(|v| v.timeline.device).collect();
     devices.sort_unstable();

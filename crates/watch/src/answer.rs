@@ -42,7 +42,7 @@ impl Reason {
 
 /// The part of a verdict that decides what becomes of it.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct VerdictExcerpt {
     cause: Cause,
     category: Category,
     confidence: Confidence,
@@ -53,7 +53,7 @@ pub struct Answer {
     sleeps: bool,
 }
 
-impl Answer {
+impl VerdictExcerpt {
     /// What a verdict says.
     pub fn of(verdict: &Verdict) -> Self {
         let ranks: Vec<u32> = verdict.culprits.iter().filter_map(|c| Some(c.rank?.0)).collect();
@@ -136,8 +136,8 @@ mod tests {
 
     const HOLD: Duration = Duration::from_secs(7);
 
-    fn answer(cause: Cause, category: Category, confidence: Confidence) -> Answer {
-        Answer { cause, category, confidence, has_findings: true, ranks: vec![1], sleeps: false }
+    fn answer(cause: Cause, category: Category, confidence: Confidence) -> VerdictExcerpt {
+        VerdictExcerpt { cause, category, confidence, has_findings: true, ranks: vec![1], sleeps: false }
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
         let stuck = answer(Cause::StuckOutsideCollective, Category::Hang, Confidence::High);
         assert!(stuck.may_pass());
         assert_eq!(stuck.hold(HOLD), HOLD);
-        assert_eq!(Answer { sleeps: true, ..stuck }.hold(HOLD), HOLD * SLEEPERS);
+        assert_eq!(VerdictExcerpt { sleeps: true, ..stuck }.hold(HOLD), HOLD * SLEEPERS);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use crate::settings::Settings;
 use crate::stall::{Still, stalls};
 use crate::start;
 use crate::view::{JobState, Process, View};
-use crate::waits::{Node, Waits, member_moved};
+use crate::waits::{WaitNode, Waits, member_moved};
 
 /// Others that wait for a process which is stopped or gone wait in vain: no rhythm is needed to say so. Less would take the
 /// end of a job for one, whose processes do not go at once.
@@ -82,7 +82,7 @@ const FULL_SLACK: i64 = 2;
 
 /// What a look at the ledger found.
 #[derive(Default)]
-struct Found {
+struct LookResult {
     stalls: Vec<Stall>,
     /// Waits for which no alarm is due yet.
     waiting: Vec<Stall>,
@@ -239,7 +239,7 @@ impl Engine {
     }
 
     /// Each wait once, and again each time that it has lasted twice as long.
-    fn tell_waiting(&mut self, now_ns: i64, found: &Found, events: &mut Vec<Event>) {
+    fn tell_waiting(&mut self, now_ns: i64, found: &LookResult, events: &mut Vec<Event>) {
         self.told_waiting.retain(|(comm, since), _| {
             found.waiting.iter().any(|wait| wait.comm == *comm && wait.since.to_bits() == *since)
         });
@@ -253,7 +253,7 @@ impl Engine {
         }
     }
 
-    fn tell_stalls(&mut self, now_ns: i64, found: Found, events: &mut Vec<Event>) {
+    fn tell_stalls(&mut self, now_ns: i64, found: LookResult, events: &mut Vec<Event>) {
         // What moves again has recovered; what is gone with its job has not.
         let still_stands = |s: &ToldStall| {
             found.stalls.iter().any(|f| is_same(&s.stall, f))
@@ -416,7 +416,7 @@ fn judge(
     ledger: &Ledger<'_>,
     waits: &Waits,
     histories: &mut BTreeMap<(String, u32), History>,
-) -> Found {
+) -> LookResult {
     let live = || ledger.groups.iter().enumerate().filter(|(_, c)| !c.is_ended);
     let broken_since = |group: usize| broken_since(ledger, waits, group);
     let busy: Vec<i64> = (0..ledger.members.len()).map(|member| member_moved(ledger, member)).collect();
@@ -435,7 +435,7 @@ fn judge(
     }
     let usual_ns = job_usual_ns(live().map(|(_, c)| c), histories);
     let (mut still, mut waiting) = (Vec::new(), Vec::new());
-    let mut found = Found::default();
+    let mut found = LookResult::default();
     let anyone_inside = live().any(|(_, c)| c.is_inside);
     let is_full = everyone_waits(ledger);
     for (index, group) in live() {
@@ -519,7 +519,7 @@ fn with_places(ledger: &Ledger<'_>, wait: &Stall) -> String {
 fn stuck_since(ledger: &Ledger<'_>, waits: &Waits, group: usize) -> Option<i64> {
     let mut latest = None;
     for node in waits.roots(group).iter().flat_map(|root| waits.nodes(*root)) {
-        let Node::Member(member) = node else { return None };
+        let WaitNode::Member(member) = node else { return None };
         let word = ledger.members.get(member)?.word;
         latest = latest.max(Some(word.waiting.held_up_ns(&word.digest, ledger.now_ns)?));
     }
@@ -557,8 +557,8 @@ fn has_started_pair(track: &Track<'_>) -> bool {
 /// Since when something that a communicator waits for is stopped, gone, or silent with its agent.
 fn broken_since(ledger: &Ledger<'_>, waits: &Waits, group: usize) -> Option<i64> {
     let members = waits.roots(group).iter().flat_map(|root| waits.nodes(*root)).filter_map(|n| match n {
-        Node::Member(member) => ledger.members.get(member),
-        Node::Group(_) => None,
+        WaitNode::Member(member) => ledger.members.get(member),
+        WaitNode::Group(_) => None,
     });
     members
         .filter(|member| !member.is_silent && member.is_broken(ledger.now_ns))

@@ -99,12 +99,12 @@ struct Flow<'a> {
 
 /// What may be slow.
 #[derive(Clone, Copy)]
-enum Link<'a> {
+enum SuspectLink<'a> {
     Host(&'a str),
     Between(&'a str, &'a str),
 }
 
-impl Link<'_> {
+impl SuspectLink<'_> {
     fn is_on(self, flow: &Flow<'_>) -> bool {
         match self {
             Self::Host(host) => flow.from == host || flow.to == host,
@@ -162,12 +162,15 @@ pub(crate) fn slow_link(ledger: &Ledger<'_>) -> Option<SlowLink> {
     // It is the link of an end of the busiest way if nothing is as busy away from that end. If that holds for both ends, only
     // the way between them is slow; if for none, it is not one link.
     let is_quiet_without = |host: &&str| {
-        flows.iter().filter(|flow| !Link::Host(host).is_on(flow)).all(|flow| flow.busy * TIMES <= most.busy)
+        flows
+            .iter()
+            .filter(|flow| !SuspectLink::Host(host).is_on(flow))
+            .all(|flow| flow.busy * TIMES <= most.busy)
     };
     let link = match [most.from, most.to].into_iter().filter(is_quiet_without).collect::<Vec<_>>()[..] {
         [] => return None,
-        [host] => Link::Host(host),
-        _ => Link::Between(most.from, most.to),
+        [host] => SuspectLink::Host(host),
+        _ => SuspectLink::Between(most.from, most.to),
     };
     let slow = flows.iter().filter(|flow| link.is_on(flow) && flow.busy * TIMES > most.busy);
     let others = flows.iter().filter(|flow| !link.is_on(flow) && flow.bytes >= COMPARABLE * most.bytes);
@@ -177,10 +180,10 @@ pub(crate) fn slow_link(ledger: &Ledger<'_>) -> Option<SlowLink> {
         return None;
     }
     let (host, peer) = match link {
-        Link::Host(host) => (host, None),
+        SuspectLink::Host(host) => (host, None),
         // In both directions: the same one first at every look.
-        Link::Between(a, b) if slow.clone().count() > 1 => (a.min(b), owners.get(a.max(b)).copied()),
-        Link::Between(from, to) => (from, owners.get(to).copied()),
+        SuspectLink::Between(a, b) if slow.clone().count() > 1 => (a.min(b), owners.get(a.max(b)).copied()),
+        SuspectLink::Between(from, to) => (from, owners.get(to).copied()),
     };
     let peers: BTreeSet<&str> =
         slow.flat_map(|flow| [flow.from, flow.to]).filter(|other| *other != host).collect();

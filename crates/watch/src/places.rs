@@ -7,7 +7,7 @@ use crate::event::{MAX_STATES, RankState, Shape, Stall, seconds};
 use crate::ledger::{Group, Ledger, Member};
 use crate::settings::Settings;
 use crate::start;
-use crate::waiting::{Call, Stand};
+use crate::waiting::{BlockingCall, RankPosition};
 use crate::words::{has, who_waits};
 
 /// Stacks are taken once the main thread of a rank has not run for this long: whoever trains does.
@@ -24,7 +24,7 @@ const IDLE_STUCK_NS: i64 = 60_000_000_000;
 const MAX_NAMED: usize = 4;
 
 /// What stands still.
-pub(crate) struct Found {
+pub(crate) struct Standstill {
     pub(crate) stall: Stall,
     /// It is an alarm; else it is said and waited for.
     pub(crate) is_alarm: bool,
@@ -61,7 +61,7 @@ fn idle<'t, 'a>(ledger: &'t Ledger<'a>) -> Option<Vec<&'t Member<'a>>> {
 }
 
 /// What stands still at this moment: a rank sleeps in a call that needs others, and has not run for a while.
-pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
+pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Standstill> {
     let (members, is_idle) = ranks(ledger)?;
     // What is stopped or gone is reported as that.
     let is_lost = |member: &Member<'_>| member.word.digest.rank.is_some() && member.is_broken(ledger.now_ns);
@@ -69,7 +69,7 @@ pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
         return None;
     }
     let stand = |member: &&Member<'_>| member.word.waiting.stand(&member.word.digest, ledger.now_ns);
-    let stands: Vec<Stand> = members.iter().map(stand).collect();
+    let stands: Vec<RankPosition> = members.iter().map(stand).collect();
     // The first one to fall asleep in a call has waited for the others since then; all rest since the last one did.
     let in_call = stands.iter().filter(|stand| stand.call.is_some());
     let first_ns = in_call.filter_map(|stand| stand.asleep_ns).min()?;
@@ -79,7 +79,7 @@ pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
     let last_ns = stands.iter().filter_map(|stand| stand.asleep_ns).max()?;
     let ranked = || members.iter().zip(&stands).map(|(member, stand)| (rank(member), *member, stand));
     let absent: Vec<_> = ranked().filter(|(_, _, stand)| stand.call.is_none()).collect();
-    let mut calls: BTreeMap<&Call, Vec<u32>> = BTreeMap::new();
+    let mut calls: BTreeMap<&BlockingCall, Vec<u32>> = BTreeMap::new();
     for (rank, _, stand) in ranked() {
         if let Some(call) = &stand.call {
             calls.entry(call).or_default().push(rank);
@@ -141,7 +141,7 @@ pub(crate) fn look(ledger: &Ledger<'_>, settings: &Settings) -> Option<Found> {
     states.sort_by_key(|state| (!suspects.contains(&state.rank), state.rank));
     let n_absent = absent.len() as u32;
     let n_states = [("waits", stands.len() as u32 - n_absent), ("absent", n_absent)];
-    Some(Found {
+    Some(Standstill {
         stall: Stall {
             since: seconds(since_ns),
             after_s: seconds(ledger.now_ns - since_ns),
@@ -165,7 +165,7 @@ fn rank(member: &Member<'_>) -> u32 {
 }
 
 /// `rank 0 waits in all_reduce at main (train.py:14)`.
-fn told(call: &Call, ranks: &[u32]) -> String {
+fn told(call: &BlockingCall, ranks: &[u32]) -> String {
     let at = if call.from.is_empty() { String::new() } else { format!(" at {}", call.from) };
     format!("{} in {}{at}", who_waits(ranks), call.function)
 }

@@ -6,7 +6,7 @@ use crate::digest::ProcessState;
 use crate::event::{MAX_STATES, RankState, Shape, Stall, StalledOp, seconds};
 use crate::ledger::{Group, Ledger, Stage, Track, stage_of};
 use crate::standing::{called, called_op, detail, job_rank, standing};
-use crate::waits::{Node, Partner, Waits, awaited, partner};
+use crate::waits::{Partner, WaitNode, Waits, awaited, partner};
 use crate::words::{are, has, list, who_waits};
 
 /// Others of whom one rank waits for at most this share of them made a call too many, rather than that all are late.
@@ -105,7 +105,7 @@ fn awaits_others(ledger: &Ledger<'_>, waits: &Waits, group: usize, roots: &BTree
     awaited.iter().any(|c| !roots.contains(&waits.component_of_member(c.member)))
 }
 
-struct Cause {
+struct StallReason {
     shape: Shape,
     suspects: Vec<u32>,
     text: String,
@@ -119,12 +119,18 @@ fn rank_of_member(ledger: &Ledger<'_>, group: &Group<'_>, member: usize) -> u32 
     word.and_then(|r| r.word.digest.rank).or(track).or_else(any).unwrap_or_default()
 }
 
-fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, group: &Group<'_>) -> Cause {
+fn cause(
+    ledger: &Ledger<'_>,
+    waits: &Waits,
+    roots: &BTreeSet<u32>,
+    at: usize,
+    group: &Group<'_>,
+) -> StallReason {
     let members: Vec<usize> = roots
         .iter()
         .filter(|root| waits.components.get(**root as usize).is_some_and(|k| k.len() == 1))
         .flat_map(|root| waits.nodes(*root))
-        .filter_map(|node| if let Node::Member(member) = node { Some(member) } else { None })
+        .filter_map(|node| if let WaitNode::Member(member) = node { Some(member) } else { None })
         .collect();
     let ranks = |members: &[usize]| -> Vec<u32> {
         let set: BTreeSet<u32> = members.iter().map(|r| rank_of_member(ledger, group, *r)).collect();
@@ -150,7 +156,7 @@ fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, g
         };
         let suspects = ranks(&broken);
         let text = format!("{} {how}; the others wait in {op}", are(&suspects));
-        return Cause { shape: Shape::Process, suspects, text };
+        return StallReason { shape: Shape::Process, suspects, text };
     }
     let odd: Vec<&Track<'_>> = group.tracks.iter().filter(|c| c.stage == Stage::Different).collect();
     if !odd.is_empty() {
@@ -172,7 +178,7 @@ fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, g
         let hosts: Vec<&str> = hosts.into_iter().take(8).collect();
         let text =
             format!("no agent reports {}, on {}; the others wait in {op}", list(&suspects), hosts.join(", "));
-        return Cause { shape: Shape::Silent, suspects, text };
+        return StallReason { shape: Shape::Silent, suspects, text };
     }
     let never = pick(&|r| stands(r, Stage::Never));
     if !never.is_empty() {
@@ -186,7 +192,7 @@ fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, g
     if !absent.is_empty() {
         let suspects = ranks(&absent);
         let text = format!("{} not at the other end of {op}", are(&suspects));
-        return Cause { shape: Shape::MissingPeer, suspects, text };
+        return StallReason { shape: Shape::MissingPeer, suspects, text };
     }
     let component =
         roots.iter().find(|root| waits.components.get(**root as usize).is_some_and(|k| k.len() > 1));
@@ -199,24 +205,24 @@ fn cause(ledger: &Ledger<'_>, waits: &Waits, roots: &BTreeSet<u32>, at: usize, g
             "the kernel of {op} does not start on {}: something earlier is stuck on the GPU",
             list(&suspects)
         );
-        return Cause { shape: Shape::NotStarted, suspects, text };
+        return StallReason { shape: Shape::NotStarted, suspects, text };
     }
     // The end is a communicator in which all that are seen have come.
     let root = roots.iter().flat_map(|root| waits.nodes(*root)).find_map(|n| match n {
-        Node::Group(c) => ledger.groups.get(c),
-        Node::Member(_) => None,
+        WaitNode::Group(c) => ledger.groups.get(c),
+        WaitNode::Member(_) => None,
     });
     crate::network::cause(ledger, root.unwrap_or(ledger.groups.get(at).unwrap_or(group)))
 }
 
-impl From<(Shape, Vec<u32>, String)> for Cause {
+impl From<(Shape, Vec<u32>, String)> for StallReason {
     fn from((shape, mut suspects, text): (Shape, Vec<u32>, String)) -> Self {
         suspects.truncate(MAX_SUSPECTS);
         Self { shape, suspects, text }
     }
 }
 
-fn missing(ledger: &Ledger<'_>, group: &Group<'_>, never: &[u32], op: &str) -> Cause {
+fn missing(ledger: &Ledger<'_>, group: &Group<'_>, never: &[u32], op: &str) -> StallReason {
     let entered: BTreeSet<u32> =
         group.tracks.iter().filter(|c| c.stage.is_inside()).map(|c| ledger.rank_of(c)).collect();
     let entered: Vec<u32> = entered.into_iter().collect();
@@ -237,7 +243,7 @@ fn missing(ledger: &Ledger<'_>, group: &Group<'_>, never: &[u32], op: &str) -> C
     (Shape::NeverEntered, never.to_vec(), text).into()
 }
 
-fn mismatch(ledger: &Ledger<'_>, group: &Group<'_>, odd: &[&Track<'_>]) -> Cause {
+fn mismatch(ledger: &Ledger<'_>, group: &Group<'_>, odd: &[&Track<'_>]) -> StallReason {
     let number = group.front.map_or(0, |f| f.number);
     let usual: Vec<u32> = group
         .tracks
@@ -258,13 +264,13 @@ fn mismatch(ledger: &Ledger<'_>, group: &Group<'_>, odd: &[&Track<'_>]) -> Cause
 }
 
 /// Ranks that wait for each other in a cycle.
-fn around(ledger: &Ledger<'_>, waits: &Waits, group: &Group<'_>, component: u32) -> Cause {
+fn around(ledger: &Ledger<'_>, waits: &Waits, group: &Group<'_>, component: u32) -> StallReason {
     let mut members = BTreeSet::new();
     let mut groups = BTreeSet::new();
     for node in waits.nodes(component) {
         match node {
-            Node::Member(member) => members.insert(member),
-            Node::Group(c) => groups.insert(c),
+            WaitNode::Member(member) => members.insert(member),
+            WaitNode::Group(c) => groups.insert(c),
         };
     }
     // A send or receive without its other side, while the one who owes it waits for something later.

@@ -84,7 +84,7 @@ const MAX_KINDS: usize = 32;
 
 /// One rank's word of one collective, milliseconds.
 #[derive(Clone, Copy, Debug)]
-struct Word {
+struct CollectiveSample {
     ran: f32,
     queued: f32,
     gap: f32,
@@ -98,13 +98,13 @@ struct Word {
 struct Pending {
     function: String,
     bytes: u64,
-    words: Vec<Option<Word>>,
+    words: Vec<Option<CollectiveSample>>,
     n: u32,
 }
 
 /// What is remembered of a rank, fading.
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct RankHistory {
     /// Weight of what follows.
     votes: f32,
     /// Lateness beyond the mean of the others, and its square.
@@ -126,7 +126,7 @@ struct Standing {
     others_queued_ms: f32,
 }
 
-impl Standing {
+impl RankHistory {
     /// Its lateness is no chance.
     fn is_sure(&self) -> bool {
         let mean = self.excess / self.votes.max(f32::MIN_POSITIVE);
@@ -137,7 +137,7 @@ impl Standing {
 
 /// Time that one kind of collective takes once all are there.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct KindTimes {
     key: u64,
     best: f32,
     now: f32,
@@ -153,14 +153,14 @@ pub struct Lateness {
     judged: BTreeSet<(u64, u32)>,
     /// Most ranks that ever reported one collective.
     most: u32,
-    ranks: Vec<Standing>,
+    ranks: Vec<RankHistory>,
     /// The same over [`LONG_MEMORY`] collectives, and the time from the first to the last of them, fading alike.
-    long: Vec<Standing>,
+    long: Vec<RankHistory>,
     long_ms: f32,
     n_long: u32,
     votes: u32,
     period_ms: f32,
-    kinds: Vec<Kind>,
+    kinds: Vec<KindTimes>,
     pairs: Vec<((u32, u32), f32, f32)>,
     /// Collectives whose waits were looked at.
     timed: u32,
@@ -180,7 +180,7 @@ impl Lateness {
             return;
         }
         if self.size != size {
-            let ranks = vec![Standing::default(); size as usize];
+            let ranks = vec![RankHistory::default(); size as usize];
             *self = Self { size, long: ranks.clone(), ranks, ..Self::default() };
         }
         if !self.by_steps && steps.iter().any(|s| s.ops > 0 && s.step > 0 && !self.is_known((s.first, s.ops)))
@@ -190,7 +190,7 @@ impl Lateness {
         }
         for done in recent.iter().filter(|d| is_symmetric(&d.function)) {
             let sent_to = done.longest_wait.as_ref().filter(|(phase, ..)| phase == "send-net");
-            let word = Word {
+            let word = CollectiveSample {
                 ran: ms(done.ran_ns),
                 queued: ms(done.queued_ns),
                 gap: ms(done.gap_ns),
@@ -202,7 +202,7 @@ impl Lateness {
         for step in steps.iter().filter(|s| s.ops > 0 && s.step > 0) {
             // The sums are over somewhat more than one.
             let share = step.step as f32 / step.ops as f32;
-            let word = Word {
+            let word = CollectiveSample {
                 ran: ms(step.ran_ns) * share,
                 queued: ms(step.queued_ns) * share,
                 gap: ms(step.gap_ns) * share,
@@ -218,7 +218,7 @@ impl Lateness {
 
     /// From here on whole steps vote, or single collectives.
     fn forget(&mut self, by_steps: bool) {
-        let ranks = vec![Standing::default(); self.size as usize];
+        let ranks = vec![RankHistory::default(); self.size as usize];
         (self.by_steps, self.long, self.ranks) = (by_steps, ranks.clone(), ranks);
         (self.votes, self.period_ms, self.n_long, self.long_ms, self.n_since) = (0, 0.0, 0, 0.0, 0);
     }
@@ -229,7 +229,7 @@ impl Lateness {
         is_old || self.judged.contains(&key)
     }
 
-    fn hear(&mut self, key: (u64, u32), rank: u32, word: Word, function: &str, bytes: u64) {
+    fn hear(&mut self, key: (u64, u32), rank: u32, word: CollectiveSample, function: &str, bytes: u64) {
         if self.is_known(key) {
             return;
         }
@@ -316,7 +316,7 @@ impl Lateness {
     }
 
     /// The rank that costs the others much of their time, and which share.
-    fn costly(&self) -> Option<(usize, &Standing, f32)> {
+    fn costly(&self) -> Option<(usize, &RankHistory, f32)> {
         let shares = (0..self.long.len()).filter_map(|rank| Some((rank, self.balance(rank)?)));
         let (rank, share) = shares.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let standing = self.long.get(rank)?;
@@ -346,7 +346,7 @@ impl Lateness {
                 kind.best = kind.best.min(kind.now);
             }
         } else if self.kinds.len() < MAX_KINDS {
-            self.kinds.push(Kind { key, best: f32::MAX, now: shortest, votes: 1 });
+            self.kinds.push(KindTimes { key, best: f32::MAX, now: shortest, votes: 1 });
         }
     }
 
@@ -358,7 +358,7 @@ impl Lateness {
             *n *= keep;
             *ms *= keep;
         }
-        let sent = |(rank, word): (usize, &Option<Word>)| {
+        let sent = |(rank, word): (usize, &Option<CollectiveSample>)| {
             let (peer, ms) = (*word)?.sent_to?;
             Some(((rank as u32, peer), ms))
         };
@@ -418,14 +418,14 @@ impl Lateness {
     /// The same as milliseconds now and at best, of the kind that costs most. For callers that know more than that, as
     /// soon as there is a best; otherwise as above.
     pub fn slowed_ms(&self, knows_more: bool) -> Option<(f64, f64)> {
-        let cost = |k: &&Kind| k.now - k.best;
+        let cost = |k: &&KindTimes| k.now - k.best;
         let votes = if knows_more { 0 } else { 2 * LEAST_VOTES };
         let most = self.slow_kinds(votes).max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
         Some((most.now.into(), most.best.into()))
     }
 
-    fn slow_kinds(&self, votes: u32) -> impl Iterator<Item = &Kind> {
-        let is_slow = |k: &&Kind| k.now >= SLOWED * k.best && k.now - k.best >= SLOWED_MS;
+    fn slow_kinds(&self, votes: u32) -> impl Iterator<Item = &KindTimes> {
+        let is_slow = |k: &&KindTimes| k.now >= SLOWED * k.best && k.now - k.best >= SLOWED_MS;
         self.kinds.iter().filter(move |k| k.votes >= votes).filter(is_slow)
     }
 
@@ -467,8 +467,8 @@ impl Lateness {
     fn late(&self, comm: &str, job_rank: &impl Fn(u32) -> u32) -> Option<Straggler> {
         let least = LATE_MS.max(LATE_SHARE * self.period_ms);
         let told = self.ranks.iter().enumerate().filter(|(_, s)| s.votes >= MEMORY / 3.0);
-        let is_late = |s: &Standing| s.excess / s.votes >= least && s.is_sure();
-        let share = |s: &Standing| s.late / s.votes;
+        let is_late = |s: &RankHistory| s.excess / s.votes >= least && s.is_sure();
+        let share = |s: &RankHistory| s.late / s.votes;
         let persistent = told
             .clone()
             .filter(|(rank, s)| share(s) >= PERSISTENT && is_late(s) || self.is_clear(*rank, s, least));
@@ -476,7 +476,7 @@ impl Lateness {
         let occasional = told.filter(|(_, s)| {
             share(s) >= OCCASIONAL.max(3.0 * usual) && s.late_ms / s.late >= OCCASIONAL_LATE * self.period_ms
         });
-        let most = |a: &(usize, &Standing), b: &(usize, &Standing)| a.1.late_ms.total_cmp(&b.1.late_ms);
+        let most = |a: &(usize, &RankHistory), b: &(usize, &RankHistory)| a.1.late_ms.total_cmp(&b.1.late_ms);
         let is_persistent = persistent.clone().next().is_some();
         let (rank, standing) =
             if is_persistent { persistent.max_by(most)? } else { occasional.max_by(most)? };
@@ -506,7 +506,7 @@ impl Lateness {
     }
 
     /// Late in all of the newest, by about the same, and as no other is: since a moment ago, for good.
-    fn is_clear(&self, rank: usize, standing: &Standing, least: f32) -> bool {
+    fn is_clear(&self, rank: usize, standing: &RankHistory, least: f32) -> bool {
         let [n, sum, square] = standing.run;
         if n < CLEAR_RUN {
             return false;
@@ -567,7 +567,7 @@ impl Pending {
 
 /// Counts one collective: who was late, by how much, and why. `least` is what counts, ms; of what was counted before, the share
 /// `keep` is kept.
-fn count(ranks: &mut [Standing], pending: &Pending, least: f32, keep: f32) {
+fn count(ranks: &mut [RankHistory], pending: &Pending, least: f32, keep: f32) {
     let words = || pending.words.iter().enumerate().filter_map(|(r, w)| Some((r, (*w)?)));
     let longest = words().map(|(_, w)| w.ran).fold(0.0, f32::max);
     let sum: f32 = words().map(|(_, w)| longest - w.ran).sum();

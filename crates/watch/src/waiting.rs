@@ -37,14 +37,14 @@ pub(crate) struct Waiting {
     /// Since when its stacks show it on its way to the others.
     meets_ns: Option<i64>,
     /// Where its stacks show it.
-    place: Option<Place>,
+    place: Option<StackSighting>,
     /// How many times its main thread had gone to sleep, and since when it has been that many.
     switches: Option<(u64, i64)>,
 }
 
 /// One place, as long as no other stack is seen in between.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct StackSighting {
     hash: u64,
     /// Since when it is there, as far as stacks show.
     since_ns: i64,
@@ -55,11 +55,11 @@ struct Place {
 }
 
 /// Where a rank stands.
-pub(crate) struct Stand {
+pub(crate) struct RankPosition {
     /// Since when it has been asleep there; none if it runs, or that is not known.
     pub(crate) asleep_ns: Option<i64>,
     /// The call in which it waits for other ranks.
-    pub(crate) call: Option<Call>,
+    pub(crate) call: Option<BlockingCall>,
     /// It is asleep in a place in which nothing ends by itself.
     pub(crate) is_stuck: bool,
     /// It has rested for a long time, though it may wake now and then, as in a loop that sleeps.
@@ -68,7 +68,7 @@ pub(crate) struct Stand {
 
 /// A call that brings ranks together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Call {
+pub(crate) struct BlockingCall {
     /// Such as `all_reduce`.
     pub(crate) function: String,
     /// The frame of the program that made it; empty if none is seen.
@@ -185,13 +185,13 @@ impl Waiting {
     }
 
     /// Where it stands, as far as looks at its stack tell.
-    pub(crate) fn stand(&self, digest: &RankDigest, now_ns: i64) -> Stand {
+    pub(crate) fn stand(&self, digest: &RankDigest, now_ns: i64) -> RankPosition {
         // A thread that has not run has been in that place all the time, before the first look, too.
         let is_sure = self.place.is_some_and(|place| place.n_looks >= LOOKS);
         let asleep_ns = self.asleep_ns(now_ns).filter(|_| is_sure);
         let wait = digest.wchan.as_deref().and_then(ringleader_knowledge::place::of_wait);
         let sleeps = wait.is_some_and(|place| place.id == ids::SLEEP);
-        Stand {
+        RankPosition {
             asleep_ns,
             call: call(&digest.stack),
             is_stuck: asleep_ns.is_some() && (sleeps || self.stuck_ns(digest).is_some()),
@@ -219,7 +219,12 @@ fn processor_ms(digest: &RankDigest) -> Option<u64> {
 }
 
 /// The place after another digest. One without a stack ends it: what happens between two looks far apart is unknown.
-fn place(before: Option<Place>, digest: &RankDigest, at_ns: i64, now_ns: i64) -> Option<Place> {
+fn place(
+    before: Option<StackSighting>,
+    digest: &RankDigest,
+    at_ns: i64,
+    now_ns: i64,
+) -> Option<StackSighting> {
     if digest.stack.is_empty() {
         return None;
     }
@@ -230,13 +235,13 @@ fn place(before: Option<Place>, digest: &RankDigest, at_ns: i64, now_ns: i64) ->
     let taken_ns = if digest.stack_ns == 0 { at_ns } else { digest.stack_ns };
     Some(match before.filter(|before| before.hash == hash) {
         Some(before) if before.taken_ns == taken_ns => before,
-        Some(before) => Place { taken_ns, n_looks: before.n_looks.saturating_add(1), ..before },
-        None => Place { hash, since_ns: now_ns, taken_ns, n_looks: 1 },
+        Some(before) => StackSighting { taken_ns, n_looks: before.n_looks.saturating_add(1), ..before },
+        None => StackSighting { hash, since_ns: now_ns, taken_ns, n_looks: 1 },
     })
 }
 
 /// The call of a stack, outermost frame first, that brings ranks together, and who made it.
-fn call(stack: &[String]) -> Option<Call> {
+fn call(stack: &[String]) -> Option<BlockingCall> {
     let meets = |frame: &String| {
         frame.contains("torch/distributed/distributed_c10d.py:")
             || outside::outside(std::slice::from_ref(frame), None)
@@ -250,7 +255,7 @@ fn call(stack: &[String]) -> Option<Call> {
     // Wrappers of the library are no place of the program.
     let is_own = |frame: &&String| !frame.contains("torch/distributed/");
     let from = stack.iter().take(at).rev().find(is_own).cloned().unwrap_or_default();
-    Some(Call { function, from })
+    Some(BlockingCall { function, from })
 }
 
 /// Whether a stack is in a call that brings ranks together. With a plugin that shows communicators, any call of

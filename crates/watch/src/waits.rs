@@ -26,7 +26,7 @@ const MAX_ROOTS: usize = 64;
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
+pub(crate) enum WaitNode {
     Member(usize),
     Group(usize),
 }
@@ -187,8 +187,8 @@ impl Waits {
             for node_at in nodes {
                 let node = *node_at as usize;
                 moved = moved.max(match self.node(*node_at) {
-                    Node::Member(member) => member_moved(ledger, member),
-                    Node::Group(group) => ledger.groups.get(group).map_or(0, |c| c.moved_ns),
+                    WaitNode::Member(member) => member_moved(ledger, member),
+                    WaitNode::Group(group) => ledger.groups.get(group).map_or(0, |c| c.moved_ns),
                 });
                 for to in self.edges.get(node).into_iter().flatten() {
                     let other = get(&self.component_of, *to as usize);
@@ -212,10 +212,10 @@ impl Waits {
         }
     }
 
-    pub(crate) fn node(&self, node: u32) -> Node {
+    pub(crate) fn node(&self, node: u32) -> WaitNode {
         match (node as usize).checked_sub(self.n_members) {
-            None => Node::Member(node as usize),
-            Some(group) => Node::Group(group),
+            None => WaitNode::Member(node as usize),
+            Some(group) => WaitNode::Group(group),
         }
     }
 
@@ -239,7 +239,7 @@ impl Waits {
     }
 
     /// Nodes of a component.
-    pub(crate) fn nodes(&self, component: u32) -> impl Iterator<Item = Node> {
+    pub(crate) fn nodes(&self, component: u32) -> impl Iterator<Item = WaitNode> {
         self.components.get(component as usize).into_iter().flatten().map(|n| self.node(*n))
     }
 

@@ -29,8 +29,8 @@ fn open(bytes: &[u8]) -> (Vec<(String, Vec<u8>)>, Manifest) {
     (members, serde_json::from_slice(&manifest).unwrap())
 }
 
-fn write(caps: Caps, fill: impl FnOnce(&mut Writer<Vec<u8>>)) -> (Vec<(String, Vec<u8>)>, Manifest) {
-    let mut writer = Writer::new(Vec::new(), caps).unwrap();
+fn write(caps: Caps, fill: impl FnOnce(&mut BundleWriter<Vec<u8>>)) -> (Vec<(String, Vec<u8>)>, Manifest) {
+    let mut writer = BundleWriter::new(Vec::new(), caps).unwrap();
     fill(&mut writer);
     let manifest = Manifest { schema: SCHEMA.to_owned(), ..Manifest::default() };
     let (bytes, written) = writer.finish(manifest).unwrap();
@@ -45,7 +45,7 @@ fn what_goes_in_comes_out() {
     let (members, manifest) = write(Caps::default(), |writer| {
         writer.add_bytes(item(&long), Content::Text, b"one\n").unwrap();
         writer.add_bytes(item("node7/empty"), Content::Text, b"").unwrap();
-        let failed = Outcome::Failed(vec!["open it".to_owned(), "permission denied".to_owned()]);
+        let failed = ItemOutcome::Failed(vec!["open it".to_owned(), "permission denied".to_owned()]);
         writer.missing(Item { outcome: failed, ..item("node7/gone") });
     });
     assert_eq!(members, [(long, b"one\n".to_vec()), ("node7/empty".to_owned(), Vec::new())]);
@@ -84,7 +84,7 @@ fn a_dump_is_never_cut() {
         w.add_bytes(item("dump_rank_0"), Content::Binary, &vec![1; 300 << 10]).unwrap();
     });
     assert!(members.is_empty());
-    let Outcome::Skipped(why) = &manifest.items[0].outcome else { panic!("{manifest:?}") };
+    let ItemOutcome::Skipped(why) = &manifest.items[0].outcome else { panic!("{manifest:?}") };
     assert!(why.contains("307200 bytes") && why.contains("an item (--max-item-mib)"), "{why}");
 }
 
@@ -103,7 +103,7 @@ fn of_a_text_no_more_than_its_share_is_taken_and_a_dump_has_none() {
         assert_eq!(add("d", Content::Text, 200 << 10), 0);
     });
     assert_eq!(members.len(), 3);
-    let Outcome::Skipped(why) = &manifest.items[3].outcome else { panic!("{manifest:?}") };
+    let ItemOutcome::Skipped(why) = &manifest.items[3].outcome else { panic!("{manifest:?}") };
     assert!(why.contains("all items (--max-mib)"), "{why}");
 }
 
@@ -127,7 +127,7 @@ fn the_cap_on_all_holds() {
     let skipped = manifest
         .items
         .iter()
-        .filter(|i| matches!(&i.outcome, Outcome::Skipped(w) if w.contains("all items")));
+        .filter(|i| matches!(&i.outcome, ItemOutcome::Skipped(w) if w.contains("all items")));
     assert_eq!(skipped.count(), 2);
 }
 
@@ -149,12 +149,12 @@ fn a_file_that_shrinks_or_fails_is_partial_and_hurts_no_other() {
     assert_eq!(members[2].1, b"abc");
     assert_eq!(members[3].1, b"whole\n");
     let why = |n: usize| match &manifest.items[n].outcome {
-        Outcome::Partial(why) => why.as_str(),
+        ItemOutcome::Partial(why) => why.as_str(),
         other => panic!("{other:?}"),
     };
     assert!(why(0).starts_with("4 of 10 bytes while it was read (it became shorter)"));
     assert!(why(1).starts_with("2 of 10 bytes while it was read (stale file handle)"));
-    assert_eq!(manifest.items[3].outcome, Outcome::Done);
+    assert_eq!(manifest.items[3].outcome, ItemOutcome::Done);
 }
 
 /// A log on a file system that stops answering while its beginning is read: the bundle continues.
@@ -172,7 +172,7 @@ fn a_huge_log_that_fails_in_its_head_is_partial_too() {
         w.add_bytes(item("b"), Content::Text, b"whole\n").unwrap();
     });
     assert!(members[0].1.starts_with(b"first\n    \n"));
-    assert!(matches!(&manifest.items[0].outcome, Outcome::Partial(why) if why.contains("no answer")));
+    assert!(matches!(&manifest.items[0].outcome, ItemOutcome::Partial(why) if why.contains("no answer")));
     assert_eq!(members[1].1, b"whole\n");
 }
 
@@ -191,7 +191,7 @@ fn what_is_left_out_is_passed_over() {
             Ok(buffer.len())
         }
     }
-    impl Source for Log {
+    impl ItemSource for Log {
         fn pass_over(&mut self, n_bytes: u64) -> io::Result<()> {
             self.at += n_bytes;
             Ok(())
@@ -220,7 +220,7 @@ fn two_of_one_name_stay_two_and_keep_the_end_of_their_names() {
 
 #[test]
 fn a_bundle_whose_writer_died_gives_what_came_before() {
-    let mut writer = Writer::new(Vec::new(), Caps::default()).unwrap();
+    let mut writer = BundleWriter::new(Vec::new(), Caps::default()).unwrap();
     let noise: Vec<u8> = (0..1_u32 << 20).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     writer.add_bytes(item("first"), Content::Binary, b"first").unwrap();
     writer.add_bytes(item("noise"), Content::Binary, &noise).unwrap();

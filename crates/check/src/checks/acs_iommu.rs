@@ -22,10 +22,10 @@
 
 use ringleader_node::{Pci, PciDevice};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::gpus::{count, on_bus};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -45,17 +45,17 @@ const REDIRECTS: [&str; 2] = ["ReqRedir", "CmpltRedir"];
 /// Mellanox, whose cards support RDMA; InfiniBand cards have a class of their own.
 const MELLANOX: u32 = 0x15b3;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let pci = match view.node.pci.seen() {
         Ok(pci) => pci,
         Err(missing) => return missing.into(),
     };
     let gpus: Vec<&PciDevice> = on_bus(pci).collect();
     if gpus.is_empty() {
-        return Answer::skipped("no NVIDIA GPU on the PCI bus");
+        return CheckAnswer::skipped("no NVIDIA GPU on the PCI bus");
     }
     if let Some(why) = &pci.virtual_machine {
-        return Answer::skipped(format!("a virtual machine ({why}): its host controls ACS and IOMMU"));
+        return CheckAnswer::skipped(format!("a virtual machine ({why}): its host controls ACS and IOMMU"));
     }
     let is_rdma = |device: &&PciDevice| {
         device.class >> 8 == 0x0207 || (device.class >> 16 == 0x02 && device.vendor == MELLANOX)
@@ -76,7 +76,7 @@ fn run(view: &View<'_>) -> Answer {
     if uses_bus && !translated.is_empty() {
         items.push(Item {
             subject: "IOMMU".to_owned(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: format!(
                 "it translates addresses of {}, which use peer-to-peer PCIe",
                 count(translated.len(), "GPU")
@@ -95,7 +95,7 @@ fn run(view: &View<'_>) -> Answer {
     } else {
         "nothing redirects traffic between GPUs and network cards"
     };
-    Answer::from_items(ok, items)
+    CheckAnswer::from_items(ok, items)
         .advise(
             Impact::Harmless,
             "read the ACS bits of all bridges and the kernel's boot options",
@@ -168,7 +168,7 @@ fn redirecting(pci: &Pci, gpus: &[&PciDevice], nics: &[&PciDevice]) -> Vec<Item>
             }
             items.push(Item {
                 subject,
-                verdict: Verdict::Warn,
+                verdict: CheckState::Warn,
                 text: format!(
                     "ACS routes traffic between {} and {} through the processor",
                     a.address, b.address
@@ -210,9 +210,9 @@ mod tests {
         let ports = vec!["bridge 0000:02:00.0".to_owned(), "bridge 0000:02:01.0".to_owned()];
         assert_eq!(
             verdict(&CHECK, &behind_a_switch(&["SrcValid", "ReqRedir", "CmpltRedir"])),
-            (Verdict::Warn, ports)
+            (CheckState::Warn, ports)
         );
-        assert_eq!(verdict(&CHECK, &behind_a_switch(&["SrcValid"])).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &behind_a_switch(&["SrcValid"])).0, CheckState::Ok);
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         for device in &mut pci(&mut node).devices {
             device.acs = Some(vec!["ReqRedir".to_owned()]);
         }
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Ok);
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             device.iommu_domain = Some("DMA-FQ".to_owned());
         }
         // All of them are joined by NVLink.
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Ok);
         let nic = PciDevice {
             address: "0000:40:00.0".to_owned(),
             vendor: MELLANOX,
@@ -239,8 +239,8 @@ mod tests {
             ..PciDevice::default()
         };
         pci(&mut node).devices.push(nic);
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Warn, vec!["IOMMU".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Warn, vec!["IOMMU".to_owned()]));
         pci(&mut node).virtual_machine = Some("KVM".to_owned());
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Skipped);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Skipped);
     }
 }

@@ -16,9 +16,9 @@
 //!
 //! adjtimex(2), STA_UNSYNC and maxerror.
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -38,13 +38,13 @@ const UNKNOWN_US: u64 = 16_000_000;
 /// Error above which events of different nodes appear in the wrong order, microseconds.
 const LARGE_US: u64 = 1_000_000;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let system = match view.node.system.seen() {
         Ok(system) => system,
         Err(missing) => return missing.into(),
     };
     let Some(is_kept) = system.clock_is_kept else {
-        return Answer::skipped("the kernel reports nothing about its clock");
+        return CheckAnswer::skipped("the kernel reports nothing about its clock");
     };
     let error_us = system.clock_error_us.filter(|error| *error < UNKNOWN_US);
     let spans_nodes = view.ranks().any(|rank| {
@@ -60,7 +60,7 @@ fn run(view: &View<'_>) -> Answer {
     if is_bad && spans_nodes {
         items.push(Item {
             subject: "clock".to_owned(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: format!(
                 "{}, {error}: log lines of the job's nodes cannot be ordered",
                 if is_kept { "synchronised" } else { "not synchronised" }
@@ -77,7 +77,7 @@ fn run(view: &View<'_>) -> Answer {
     } else {
         "not synchronised, but no job of several nodes runs here".to_owned()
     };
-    Answer::from_items(ok, items)
+    CheckAnswer::from_items(ok, items)
         .advise(
             Impact::Harmless,
             "check what synchronises it",
@@ -96,11 +96,11 @@ mod tests {
     use ringleader_node::{Part, System};
 
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::Stage;
+    use crate::answer::CheckState;
+    use crate::staging_jobs::NodeStage;
 
-    fn stage(world: &'static str, is_kept: Option<bool>, error_us: u64) -> Stage {
-        let stage = Stage::job(move |_, rank| {
+    fn stage(world: &'static str, is_kept: Option<bool>, error_us: u64) -> NodeStage {
+        let stage = NodeStage::job(move |_, rank| {
             rank.environment.as_mut().unwrap().insert("WORLD_SIZE".to_owned(), world.to_owned());
         });
         let system = System { clock_is_kept: is_kept, clock_error_us: Some(error_us), ..System::default() };
@@ -109,15 +109,15 @@ mod tests {
 
     #[test]
     fn nobody_keeps_it_for_a_job_of_several_nodes() {
-        stage("8", Some(false), 16_000_000).expect(&CHECK, Verdict::Warn, &["clock"]);
-        stage("8", Some(true), 3_000_000).expect(&CHECK, Verdict::Warn, &["clock"]);
+        stage("8", Some(false), 16_000_000).expect(&CHECK, CheckState::Warn, &["clock"]);
+        stage("8", Some(true), 3_000_000).expect(&CHECK, CheckState::Warn, &["clock"]);
     }
 
     #[test]
     fn no_harm() {
-        stage("8", Some(true), 900).expect(&CHECK, Verdict::Ok, &[]);
-        stage("4", Some(false), 16_000_000).expect(&CHECK, Verdict::Ok, &[]);
-        stage("8", None, 0).expect(&CHECK, Verdict::Skipped, &[]);
-        Stage::new().with(|node| node.system = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
+        stage("8", Some(true), 900).expect(&CHECK, CheckState::Ok, &[]);
+        stage("4", Some(false), 16_000_000).expect(&CHECK, CheckState::Ok, &[]);
+        stage("8", None, 0).expect(&CHECK, CheckState::Skipped, &[]);
+        NodeStage::new().with(|node| node.system = Part::default()).expect(&CHECK, CheckState::Skipped, &[]);
     }
 }

@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 
 use ringleader_node::{Cgroup, Process};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::jobs::name;
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -51,7 +51,7 @@ const WAIT_PCT: f64 = 60.0;
 /// there are processors is ordinary.
 const LOAD_PER_CPU: f64 = 2.0;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let system = match view.node.system.seen() {
         Ok(system) => system,
         Err(missing) => return missing.into(),
@@ -75,12 +75,12 @@ fn run(view: &View<'_>) -> Answer {
             waits.map_or(String::new(), |share| format!("; /proc/pressure/cpu some avg10 {share:.2}"));
         items.push(Item {
             subject: "host processors".to_owned(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: format!("load {:.0} on {} processors", system.load_1m, system.n_cpus),
             evidence: format!("/proc/loadavg {:.2}{pressure}", system.load_1m),
         });
     }
-    Answer::from_items(format!("load {:.1} on {} processors", system.load_1m, system.n_cpus), items)
+    CheckAnswer::from_items(format!("load {:.1} on {} processors", system.load_1m, system.n_cpus), items)
         .advise(
             Impact::Harmless,
             "check which processes use them",
@@ -101,7 +101,7 @@ fn held_back(group: &Cgroup, items: &mut Vec<Item>) {
     }
     items.push(Item {
         subject: format!("cgroup {}", group.path),
-        verdict: if pct >= HELD_FAIL_PCT { Verdict::Fail } else { Verdict::Warn },
+        verdict: if pct >= HELD_FAIL_PCT { CheckState::Fail } else { CheckState::Warn },
         text: format!("was throttled in {pct} % of its periods: its quota is {cpus} processors"),
         evidence: format!("cpu.stat: nr_periods {periods}, nr_throttled {held}"),
     });
@@ -114,7 +114,7 @@ fn bound(ranks: &[&Process], n_cpus: u32, items: &mut Vec<Item>) {
     let more = if bound.len() > 1 { format!(" and {} more", bound.len() - 1) } else { String::new() };
     items.push(Item {
         subject: format!("{}{more}", name(first)),
-        verdict: Verdict::Warn,
+        verdict: CheckState::Warn,
         text: format!("may run on one of {n_cpus} processors: its data loaders and NCCL's proxy share it"),
         evidence: format!("/proc/{}/status: Cpus_allowed_list", first.pid),
     });
@@ -126,7 +126,7 @@ fn threads(ranks: &[&Process], n_cpus: u32, items: &mut Vec<Item>) {
     let Some(n) = told.first().filter(|_| n_cpus > 0 && sum > u64::from(n_cpus)) else { return };
     items.push(Item {
         subject: "OMP_NUM_THREADS".to_owned(),
-        verdict: Verdict::Warn,
+        verdict: CheckState::Warn,
         text: format!("{} ranks with {n} threads each make {sum} threads on {n_cpus} processors", told.len()),
         evidence: format!("OMP_NUM_THREADS={n} of the ranks"),
     });
@@ -137,11 +137,11 @@ mod tests {
     use ringleader_node::{Cgroup, Part, Process};
 
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::Stage;
+    use crate::answer::CheckState;
+    use crate::staging_jobs::NodeStage;
 
-    fn group(periods: u64, throttled: u64) -> Stage {
-        Stage::job(move |_, rank| {
+    fn group(periods: u64, throttled: u64) -> NodeStage {
+        NodeStage::job(move |_, rank| {
             rank.cgroup = Some(Cgroup {
                 path: "/job".to_owned(),
                 cpus: Some(4.0),
@@ -158,8 +158,8 @@ mod tests {
         }
     }
 
-    fn loaded(load: f64, waits: Option<f64>) -> Stage {
-        Stage::new().with(|node| {
+    fn loaded(load: f64, waits: Option<f64>) -> NodeStage {
+        NodeStage::new().with(|node| {
             let mut system = node.system.get().unwrap().clone();
             system.load_1m = load;
             system.pressure_some_pct = waits.into_iter().map(|share| ("cpu".to_owned(), share)).collect();
@@ -169,31 +169,31 @@ mod tests {
 
     #[test]
     fn held_back_by_its_quota() {
-        group(1000, 700).expect(&CHECK, Verdict::Fail, &["cgroup /job"]);
-        group(1000, 150).expect(&CHECK, Verdict::Warn, &["cgroup /job"]);
-        group(1000, 20).expect(&CHECK, Verdict::Ok, &[]);
-        group(10, 10).expect(&CHECK, Verdict::Ok, &[]);
+        group(1000, 700).expect(&CHECK, CheckState::Fail, &["cgroup /job"]);
+        group(1000, 150).expect(&CHECK, CheckState::Warn, &["cgroup /job"]);
+        group(1000, 20).expect(&CHECK, CheckState::Ok, &[]);
+        group(10, 10).expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn bound_to_one_and_too_many_threads() {
-        Stage::job(|_, rank| rank.n_cpus = Some(1)).expect(
+        NodeStage::job(|_, rank| rank.n_cpus = Some(1)).expect(
             &CHECK,
-            Verdict::Warn,
+            CheckState::Warn,
             &["pid 80 (rank 0) and 3 more"],
         );
-        Stage::job(|_, rank| rank.n_cpus = Some(16)).expect(&CHECK, Verdict::Ok, &[]);
-        Stage::job(omp("64")).expect(&CHECK, Verdict::Warn, &["OMP_NUM_THREADS"]);
-        Stage::job(omp("16")).expect(&CHECK, Verdict::Ok, &[]);
+        NodeStage::job(|_, rank| rank.n_cpus = Some(16)).expect(&CHECK, CheckState::Ok, &[]);
+        NodeStage::job(omp("64")).expect(&CHECK, CheckState::Warn, &["OMP_NUM_THREADS"]);
+        NodeStage::job(omp("16")).expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn load() {
-        loaded(200.0, Some(90.0)).expect(&CHECK, Verdict::Warn, &["host processors"]);
-        loaded(200.0, None).expect(&CHECK, Verdict::Warn, &["host processors"]);
+        loaded(200.0, Some(90.0)).expect(&CHECK, CheckState::Warn, &["host processors"]);
+        loaded(200.0, None).expect(&CHECK, CheckState::Warn, &["host processors"]);
         // Tasks that wait for a disk.
-        loaded(200.0, Some(2.0)).expect(&CHECK, Verdict::Ok, &[]);
-        loaded(60.0, Some(90.0)).expect(&CHECK, Verdict::Ok, &[]);
-        Stage::new().with(|node| node.system = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
+        loaded(200.0, Some(2.0)).expect(&CHECK, CheckState::Ok, &[]);
+        loaded(60.0, Some(90.0)).expect(&CHECK, CheckState::Ok, &[]);
+        NodeStage::new().with(|node| node.system = Part::default()).expect(&CHECK, CheckState::Skipped, &[]);
     }
 }

@@ -19,10 +19,10 @@
 
 use ringleader_node::{DRIVER_NOT_LOADED, NO_MODULE, VERSION_MISMATCH, is_hang};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::gpus::count;
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -37,7 +37,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match view.node.gpus.seen() {
         Ok(gpus) => gpus,
         Err(missing) if !missing.is_trouble => return missing.into(),
@@ -55,24 +55,24 @@ fn run(view: &View<'_>) -> Answer {
     }
     let version = gpus.driver_version.as_deref().unwrap_or("of unknown version");
     let cuda = gpus.cuda_version.as_deref().map_or(String::new(), |cuda| format!(", CUDA up to {cuda}"));
-    let mut answer = Answer::ok(format!("driver {version}{cuda}"));
+    let mut answer = CheckAnswer::ok(format!("driver {version}{cuda}"));
     if let Some(version) = &gpus.driver_version {
         answer = answer.value("driver-version", version, ValueKind::Same);
     }
     answer
 }
 
-fn broken(text: String) -> Answer {
+fn broken(text: String) -> CheckAnswer {
     let item = Item {
         subject: "NVML".to_owned(),
-        verdict: Verdict::Fail,
+        verdict: CheckState::Fail,
         evidence: format!("libnvidia-ml.so.1: {text}"),
         text,
     };
-    Answer::from_items("", vec![item])
+    CheckAnswer::from_items("", vec![item])
 }
 
-fn advise(answer: Answer, why: &str, is_hang: bool) -> Answer {
+fn advise(answer: CheckAnswer, why: &str, is_hang: bool) -> CheckAnswer {
     let answer = answer.advise(
         Impact::Harmless,
         "read what the driver says",
@@ -126,28 +126,28 @@ mod tests {
     fn a_hang_says_where() {
         let stuck_in = "nvmlInit (pid 4711), state D, in os_acquire_mutex".to_owned();
         let said = answer(&CHECK, &with(Outcome::TimedOut { limit_ms: 1_000, stuck_in }));
-        assert_eq!(said.verdict, Verdict::Fail);
+        assert_eq!(said.verdict, CheckState::Fail);
         assert!(said.summary.contains("nvmlInit (pid 4711)") && said.summary.contains("os_acquire_mutex"));
     }
 
     #[test]
     fn a_mismatch_has_its_own_fix() {
         let said = answer(&CHECK, &with(Outcome::Failed(format!("NVML does not start: {VERSION_MISMATCH}"))));
-        assert_eq!(said.verdict, Verdict::Fail);
+        assert_eq!(said.verdict, CheckState::Fail);
         assert!(said.fixes.iter().any(|fix| fix.text.contains("updated under the running kernel")));
     }
 
     #[test]
     fn no_gpu_is_no_fault() {
         let said = answer(&CHECK, &with(Outcome::Absent("no NVIDIA GPU on the PCI bus".to_owned())));
-        assert_eq!(said.verdict, Verdict::Skipped);
+        assert_eq!(said.verdict, CheckState::Skipped);
     }
 
     #[test]
     fn gpus_that_all_refuse() {
         let gpus = Gpus { n_counted: 1, failures: vec![(0, "Unknown Error".to_owned())], ..Gpus::default() };
         let said = answer(&CHECK, &with(Outcome::Seen(gpus)));
-        assert_eq!(said.verdict, Verdict::Fail);
+        assert_eq!(said.verdict, CheckState::Fail);
         assert!(said.summary.contains("Unknown Error"));
     }
 }

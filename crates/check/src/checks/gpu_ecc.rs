@@ -20,10 +20,10 @@
 
 use ringleader_node::{Ecc, Gpu};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::gpus::{count, item, of, peers};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -38,7 +38,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match of(view) {
         Ok(gpus) => gpus,
         Err(answer) => return answer,
@@ -49,14 +49,14 @@ fn run(view: &View<'_>) -> Answer {
         n_counting += usize::from(uncorrected(&gpu.volatile).is_some());
         if gpu.ecc == Some(false) && peers(gpu, gpus).any(|peer| peer.ecc == Some(true)) {
             let text = "ECC is off here but on at its peers: its memory errors go unnoticed".to_owned();
-            items.push(item(gpu, Verdict::Warn, text, "nvmlDeviceGetEccMode: disabled".to_owned()));
+            items.push(item(gpu, CheckState::Warn, text, "nvmlDeviceGetEccMode: disabled".to_owned()));
         }
         items.extend(errors(gpu));
     }
     if n_counting == 0 && items.is_empty() {
-        return Answer::skipped("no GPU counts memory errors (ECC is off or not supported)");
+        return CheckAnswer::skipped("no GPU counts memory errors (ECC is off or not supported)");
     }
-    Answer::from_items(format!("no uncorrected errors on {}", count(n_counting, "GPU")), items)
+    CheckAnswer::from_items(format!("no uncorrected errors on {}", count(n_counting, "GPU")), items)
         .advise(
             Impact::Harmless,
             "check where the errors are",
@@ -75,19 +75,19 @@ fn errors(gpu: &Gpu) -> Option<Item> {
     let aggregate = uncorrected(&gpu.aggregate).unwrap_or(0);
     let (verdict, text) = if gpu.sram_threshold_exceeded == Some(true) {
         (
-            Verdict::Fail,
+            CheckState::Fail,
             "more uncorrected errors of its on-chip memory than NVIDIA accepts: replace it".to_owned(),
         )
     } else if volatile > 0 && is_replaced(gpu) {
         let text = format!(
             "{volatile} uncorrected memory errors since the driver was loaded; the rows were remapped"
         );
-        (Verdict::Warn, text)
+        (CheckState::Warn, text)
     } else if volatile > 0 {
-        (Verdict::Fail, format!("{volatile} uncorrected memory errors since the driver was loaded"))
+        (CheckState::Fail, format!("{volatile} uncorrected memory errors since the driver was loaded"))
     } else if aggregate > 0 {
         (
-            Verdict::Ok,
+            CheckState::Ok,
             format!("{aggregate} uncorrected memory errors in its life, none since the driver was loaded"),
         )
     } else {
@@ -141,17 +141,17 @@ mod tests {
     #[test]
     fn errors_since_the_driver_was_loaded() {
         let named = vec!["GPU 3 (0000:1e:00.0)".to_owned()];
-        assert_eq!(verdict(&CHECK, &node(8, two)), (Verdict::Fail, named.clone()));
+        assert_eq!(verdict(&CHECK, &node(8, two)), (CheckState::Fail, named.clone()));
         let replaced = node(8, |n, gpu| {
             two(n, gpu);
             gpu.rows = Some(Rows { uncorrected: 1, ..Rows::default() });
         });
-        assert_eq!(verdict(&CHECK, &replaced), (Verdict::Warn, named.clone()));
+        assert_eq!(verdict(&CHECK, &replaced), (CheckState::Warn, named.clone()));
         let pending = node(8, |n, gpu| {
             two(n, gpu);
             gpu.rows = Some(Rows { uncorrected: 1, pending: true, ..Rows::default() });
         });
-        assert_eq!(verdict(&CHECK, &pending), (Verdict::Fail, named));
+        assert_eq!(verdict(&CHECK, &pending), (CheckState::Fail, named));
     }
 
     #[test]
@@ -160,14 +160,14 @@ mod tests {
             gpu.aggregate.total_uncorrected = Some(4);
             gpu.volatile.total_corrected = Some(100_000);
         });
-        assert_eq!(verdict(&CHECK, &old), (Verdict::Ok, Vec::new()));
+        assert_eq!(verdict(&CHECK, &old), (CheckState::Ok, Vec::new()));
     }
 
     #[test]
     fn on_chip_and_off() {
         let worn = node(8, |n, gpu| gpu.sram_threshold_exceeded = Some(n == 0));
-        assert_eq!(verdict(&CHECK, &worn), (Verdict::Fail, vec!["GPU 0 (0000:1b:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &worn), (CheckState::Fail, vec!["GPU 0 (0000:1b:00.0)".to_owned()]));
         let off = node(8, |n, gpu| gpu.ecc = Some(n != 1));
-        assert_eq!(verdict(&CHECK, &off), (Verdict::Warn, vec!["GPU 1 (0000:1c:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &off), (CheckState::Warn, vec!["GPU 1 (0000:1c:00.0)".to_owned()]));
     }
 }

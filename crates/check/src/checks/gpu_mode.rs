@@ -21,10 +21,10 @@ use std::collections::BTreeMap;
 
 use ringleader_node::Gpu;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::gpus::{count, item, of};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -39,20 +39,20 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match of(view) {
         Ok(gpus) => gpus,
         Err(answer) => return answer,
     };
     let all = &gpus.gpus;
     if all.iter().all(|gpu| gpu.compute_mode.is_none()) {
-        return Answer::skipped("no GPU reports its modes");
+        return CheckAnswer::skipped("no GPU reports its modes");
     }
     let mut items = Vec::new();
     let mut fixes: Vec<(Impact, String, String)> = Vec::new();
     for gpu in all.iter().filter(|gpu| gpu.compute_mode.as_deref() == Some("prohibited")) {
         let text = "compute mode prohibited: no program may use it".to_owned();
-        items.push(item(gpu, Verdict::Fail, text, "nvmlDeviceGetComputeMode: prohibited".to_owned()));
+        items.push(item(gpu, CheckState::Fail, text, "nvmlDeviceGetComputeMode: prohibited".to_owned()));
         fixes.push((
             Impact::Disruptive,
             "allow programs to use it again".to_owned(),
@@ -65,7 +65,7 @@ fn run(view: &View<'_>) -> Answer {
     if all.iter().all(|gpu| gpu.mig == Some(true)) && view.ranks().nth(1).is_some() {
         items.push(Item {
             subject: "all GPUs".to_owned(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: "MIG is on while ranks run: NCCL cannot join two instances of one GPU".to_owned(),
             evidence: "nvmlDeviceGetMigMode: enabled".to_owned(),
         });
@@ -75,7 +75,7 @@ fn run(view: &View<'_>) -> Answer {
         let subject = if off.len() == all.len() { "all GPUs".to_owned() } else { list(&off) };
         items.push(Item {
             subject,
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text:
                 "persistence mode is off: the driver initialises a GPU again for each program, which takes seconds"
                     .to_owned(),
@@ -92,11 +92,9 @@ fn run(view: &View<'_>) -> Answer {
     let mig = all.first().and_then(|gpu| gpu.mig).unwrap_or(false);
     let ok =
         format!("{}: compute mode {common}, MIG {}", count(all.len(), "GPU"), if mig { "on" } else { "off" });
-    let mut answer = Answer::from_items(ok, items).value("gpu.compute-mode", common, ValueKind::Same).value(
-        "gpu.mig",
-        mig,
-        ValueKind::Same,
-    );
+    let mut answer = CheckAnswer::from_items(ok, items)
+        .value("gpu.compute-mode", common, ValueKind::Same)
+        .value("gpu.mig", mig, ValueKind::Same);
     for (impact, text, command) in fixes {
         answer = answer.advise(impact, text, Some(command));
     }
@@ -114,7 +112,7 @@ fn odd(all: &[Gpu], mode: impl Fn(&Gpu) -> Option<String>, what: &str, items: &m
         if let Some(own) = mode(gpu).filter(|own| own != usual) {
             items.push(item(
                 gpu,
-                Verdict::Warn,
+                CheckState::Warn,
                 format!("{what} {own}, its peers have {usual}"),
                 format!("NVML, {what}: {own}"),
             ));
@@ -144,28 +142,28 @@ mod tests {
         };
         assert_eq!(
             verdict(&CHECK, &of(1, "prohibited")),
-            (Verdict::Fail, vec!["GPU 0 (0000:1b:00.0)".to_owned()])
+            (CheckState::Fail, vec!["GPU 0 (0000:1b:00.0)".to_owned()])
         );
         assert_eq!(
             verdict(&CHECK, &of(1, "exclusive-process")),
-            (Verdict::Warn, vec!["GPU 0 (0000:1b:00.0)".to_owned()])
+            (CheckState::Warn, vec!["GPU 0 (0000:1b:00.0)".to_owned()])
         );
         // A deliberate setting.
-        assert_eq!(verdict(&CHECK, &of(4, "exclusive-process")).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &of(4, "exclusive-process")).0, CheckState::Ok);
     }
 
     #[test]
     fn instances_of_one_gpu() {
         let one = node(4, |n, gpu| gpu.mig = Some(n == 2));
-        assert_eq!(verdict(&CHECK, &one), (Verdict::Warn, vec!["GPU 2 (0000:1d:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &one), (CheckState::Warn, vec!["GPU 2 (0000:1d:00.0)".to_owned()]));
         let all = node(4, |_, gpu| gpu.mig = Some(true));
-        assert_eq!(verdict(&CHECK, &all).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &all).0, CheckState::Ok);
     }
 
     #[test]
     fn persistence_is_worth_a_word_and_no_more() {
         let off = answer(&CHECK, &node(4, |_, gpu| gpu.persistence = Some(false)));
-        assert_eq!((off.verdict, off.items.len()), (Verdict::Warn, 1));
+        assert_eq!((off.verdict, off.items.len()), (CheckState::Warn, 1));
         assert_eq!(off.fixes[0].impact, Impact::Harmless);
     }
 }

@@ -21,10 +21,10 @@ use ringleader_knowledge::remedy;
 use ringleader_model::{ClockReasons, median};
 use ringleader_node::{Gpu, Gpus};
 
-use crate::answer::{Answer, Impact, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, ValueKind};
 use crate::gpus::{count, is_busy, item, of, peers};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -52,14 +52,14 @@ const HARDWARE: [(u64, &str); 3] = [
 /// Bit of clocks that were set (`Applications Clocks Setting`).
 const FIXED: u64 = 0x2;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match of(view) {
         Ok(gpus) => gpus,
         Err(answer) => return answer,
     };
     let n_telling = gpus.gpus.iter().filter(|gpu| gpu.clock_reasons.is_some()).count();
     if n_telling == 0 {
-        return Answer::skipped("no GPU reports throttle reasons");
+        return CheckAnswer::skipped("no GPU reports throttle reasons");
     }
     let mut items = Vec::new();
     for gpu in &gpus.gpus {
@@ -78,7 +78,7 @@ fn run(view: &View<'_>) -> Answer {
     }
     let n_busy = gpus.gpus.iter().filter(|gpu| is_busy(gpu) == Some(true)).count();
     let ok = format!("no throttling on {} ({n_busy} busy)", count(n_telling, "GPU"));
-    let mut answer = Answer::from_items(ok, items)
+    let mut answer = CheckAnswer::from_items(ok, items)
         .advise(
             Impact::Harmless,
             "watch clocks, power and throttle reasons under load",
@@ -101,28 +101,28 @@ fn run(view: &View<'_>) -> Answer {
     answer
 }
 
-fn held_down(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
+fn held_down(gpu: &Gpu, gpus: &Gpus) -> Option<(CheckState, String)> {
     let reasons = gpu.clock_reasons?;
     let slower = slower(gpu, gpus);
     let tail = slower.clone().unwrap_or_default();
     let heat = gpu.temperature_c.map_or(String::new(), |degrees| format!(" at {degrees} C"));
     if let Some((_, name)) = HARDWARE.iter().find(|(bit, _)| reasons & bit != 0) {
         // The reason may appear briefly when an idle GPU changes its state.
-        let verdict = if is_busy(gpu) == Some(true) { Verdict::Fail } else { Verdict::Warn };
+        let verdict = if is_busy(gpu) == Some(true) { CheckState::Fail } else { CheckState::Warn };
         return Some((verdict, format!("{name} is active{heat}{tail}")));
     }
     let slower = slower?;
     if reasons & ClockReasons::SW_THERMAL != 0 {
-        return Some((Verdict::Warn, format!("SW Thermal Slowdown is active{heat}{slower}")));
+        return Some((CheckState::Warn, format!("SW Thermal Slowdown is active{heat}{slower}")));
     }
-    (reasons & FIXED != 0).then(|| (Verdict::Warn, format!("its clocks are fixed{slower}")))
+    (reasons & FIXED != 0).then(|| (CheckState::Warn, format!("its clocks are fixed{slower}")))
 }
 
-fn limited(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
+fn limited(gpu: &Gpu, gpus: &Gpus) -> Option<(CheckState, String)> {
     let limit = gpu.power_limit_w?;
     let usual = median::upper(peers(gpu, gpus).filter_map(|peer| peer.power_limit_w))?;
     (limit < usual * LIMIT_RATIO)
-        .then(|| (Verdict::Warn, format!("its power limit is {limit:.0} W, its peers' {usual:.0} W")))
+        .then(|| (CheckState::Warn, format!("its power limit is {limit:.0} W, its peers' {usual:.0} W")))
 }
 
 /// `, 1100 MHz where its peers run at 1980`, if it is busy and far slower than its busy peers.
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::staging_gpus::{answer, is_sound, node, verdict};
 
-    fn last(change: impl Fn(&mut Gpu)) -> (Verdict, Vec<String>) {
+    fn last(change: impl Fn(&mut Gpu)) -> (CheckState, Vec<String>) {
         verdict(
             &CHECK,
             &node(4, |n, gpu| {
@@ -154,7 +154,7 @@ mod tests {
         is_sound(&CHECK);
         let named = vec!["GPU 3 (0000:1e:00.0)".to_owned()];
         for (bits, word) in [(0x8, "HW Slowdown"), (0x48, "HW Thermal"), (0x88, "HW Power Brake")] {
-            assert_eq!(last(|gpu| gpu.clock_reasons = Some(bits)), (Verdict::Fail, named.clone()));
+            assert_eq!(last(|gpu| gpu.clock_reasons = Some(bits)), (CheckState::Fail, named.clone()));
             let said = answer(
                 &CHECK,
                 &node(4, |n, gpu| {
@@ -166,26 +166,29 @@ mod tests {
             assert!(said.summary.contains(word), "{}", said.summary);
         }
         let idle = |gpu: &mut Gpu| (gpu.clock_reasons, gpu.utilization_pct) = (Some(0x9), Some(0));
-        assert_eq!(last(idle), (Verdict::Warn, named));
+        assert_eq!(last(idle), (CheckState::Warn, named));
     }
 
     #[test]
     fn software_only_where_it_costs() {
         let hot = |mhz| move |gpu: &mut Gpu| (gpu.clock_reasons, gpu.sm_clock_mhz) = (Some(0x20), Some(mhz));
-        assert_eq!(last(hot(1_000)).0, Verdict::Warn);
-        assert_eq!(last(hot(1_650)).0, Verdict::Ok);
+        assert_eq!(last(hot(1_000)).0, CheckState::Warn);
+        assert_eq!(last(hot(1_650)).0, CheckState::Ok);
         let fixed = |mhz| move |gpu: &mut Gpu| (gpu.clock_reasons, gpu.sm_clock_mhz) = (Some(0x2), Some(mhz));
-        assert_eq!(last(fixed(1_200)).0, Verdict::Warn);
+        assert_eq!(last(fixed(1_200)).0, CheckState::Warn);
         // Slower, but no reason limits it.
-        assert_eq!(last(|gpu| (gpu.clock_reasons, gpu.sm_clock_mhz) = (Some(0), Some(1_200))).0, Verdict::Ok);
+        assert_eq!(
+            last(|gpu| (gpu.clock_reasons, gpu.sm_clock_mhz) = (Some(0), Some(1_200))).0,
+            CheckState::Ok
+        );
     }
 
     #[test]
     fn a_lower_limit_than_the_peers() {
-        assert_eq!(last(|gpu| gpu.power_limit_w = Some(400.0)).0, Verdict::Warn);
+        assert_eq!(last(|gpu| gpu.power_limit_w = Some(400.0)).0, CheckState::Warn);
         // All alike: a deliberate setting.
         let all = node(4, |_, gpu| gpu.power_limit_w = Some(400.0));
-        assert_eq!(verdict(&CHECK, &all).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &all).0, CheckState::Ok);
     }
 
     #[test]
@@ -193,7 +196,7 @@ mod tests {
         let idle = |gpu: &mut Gpu| {
             (gpu.clock_reasons, gpu.utilization_pct, gpu.sm_clock_mhz) = (Some(0x1), Some(0), Some(345));
         };
-        assert_eq!(last(idle).0, Verdict::Ok);
-        assert_eq!(verdict(&CHECK, &node(4, |_, gpu| idle(gpu))).0, Verdict::Ok);
+        assert_eq!(last(idle).0, CheckState::Ok);
+        assert_eq!(verdict(&CHECK, &node(4, |_, gpu| idle(gpu))).0, CheckState::Ok);
     }
 }

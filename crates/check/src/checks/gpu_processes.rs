@@ -16,10 +16,10 @@
 //!
 //! NVML API, nvmlDeviceGetComputeRunningProcesses.
 
-use crate::answer::{Answer, Impact, Item, Verdict};
-use crate::jobs::{Tree, name};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item};
+use crate::jobs::{ProcessTree, name};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -37,7 +37,7 @@ pub(super) static CHECK: Check = Check {
 /// A CUDA context alone takes some hundred MiB; monitors and displays hold less than this.
 const MUCH_MIB: u64 = 1024;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match view.node.gpus.seen() {
         Ok(gpus) => gpus,
         Err(missing) => return missing.into(),
@@ -46,7 +46,7 @@ fn run(view: &View<'_>) -> Answer {
         Ok(jobs) => jobs,
         Err(missing) => return missing.into(),
     };
-    let tree = Tree::new(jobs);
+    let tree = ProcessTree::new(jobs);
     let is_of_job = |pid: u32| {
         tree.get(pid).is_some_and(|process| {
             process.rank().is_some()
@@ -56,11 +56,11 @@ fn run(view: &View<'_>) -> Answer {
     };
     let n_ranks = view.ranks().count();
     if n_ranks == 0 {
-        return Answer::skipped("no job with ranks runs here");
+        return CheckAnswer::skipped("no job with ranks runs here");
     }
     // The driver reports the host's pids, which belong to other processes in a container.
     if view.node.system.get().is_some_and(|system| system.container.is_some()) {
-        return Answer::skipped("this is a container: the driver's process numbers are the host's");
+        return CheckAnswer::skipped("this is a container: the driver's process numbers are the host's");
     }
     let mut items = Vec::new();
     for gpu in &gpus.gpus {
@@ -72,7 +72,7 @@ fn run(view: &View<'_>) -> Answer {
             let who = process.map_or_else(|| format!("pid {} (not visible here)", user.pid), name);
             items.push(Item {
                 subject: format!("GPU {} ({})", gpu.index, gpu.pci),
-                verdict: Verdict::Warn,
+                verdict: CheckState::Warn,
                 text: format!("{who} holds {mib} MiB and belongs to no job"),
                 evidence: format!("NVML: {} processes on this GPU, {of_job} of a job", gpu.processes.len()),
             });
@@ -80,7 +80,7 @@ fn run(view: &View<'_>) -> Answer {
     }
     let pids: Vec<String> =
         items.iter().filter_map(|i| i.text.split(' ').nth(1).map(str::to_owned)).collect();
-    Answer::from_items("only processes of the jobs use their GPUs", items).advise(
+    CheckAnswer::from_items("only processes of the jobs use their GPUs", items).advise(
         Impact::Harmless,
         "check who owns it",
         Some(format!("ps -o pid,user,lstart,args -p {}", pids.join(","))),
@@ -90,30 +90,30 @@ fn run(view: &View<'_>) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::{Stage, process};
+    use crate::answer::CheckState;
+    use crate::staging_jobs::{NodeStage, process};
 
     #[test]
     fn a_stranger_beside_a_rank() {
-        let stage = Stage::job(|_, _| {}).process(process(900, 1, "jupyter", &[]));
-        stage.gpu("a", &[(80, 60_000), (900, 9_000)]).expect(&CHECK, Verdict::Warn, &["GPU 0 (a)"]);
+        let stage = NodeStage::job(|_, _| {}).process(process(900, 1, "jupyter", &[]));
+        stage.gpu("a", &[(80, 60_000), (900, 9_000)]).expect(&CHECK, CheckState::Warn, &["GPU 0 (a)"]);
     }
 
     #[test]
     fn who_may_be_there() {
         let worker = process(300, 80, "python3", &[]);
-        let stage = Stage::job(|_, _| {}).process(process(900, 1, "jupyter", &[])).process(worker);
+        let stage = NodeStage::job(|_, _| {}).process(process(900, 1, "jupyter", &[])).process(worker);
         // A small one, one on another GPU, and a child of a rank.
-        stage.gpu("a", &[(80, 60_000), (900, 300), (300, 5_000)]).expect(&CHECK, Verdict::Ok, &[]);
-        let stage = Stage::job(|_, _| {}).process(process(900, 1, "jupyter", &[]));
-        stage.gpu("a", &[(80, 60_000)]).gpu("b", &[(900, 9_000)]).expect(&CHECK, Verdict::Ok, &[]);
-        Stage::new().gpu("a", &[(900, 9_000)]).expect(&CHECK, Verdict::Skipped, &[]);
-        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Skipped, &[]);
-        let container = Stage::job(|_, _| {}).gpu("a", &[(80, 60_000), (900, 9_000)]).with(|node| {
+        stage.gpu("a", &[(80, 60_000), (900, 300), (300, 5_000)]).expect(&CHECK, CheckState::Ok, &[]);
+        let stage = NodeStage::job(|_, _| {}).process(process(900, 1, "jupyter", &[]));
+        stage.gpu("a", &[(80, 60_000)]).gpu("b", &[(900, 9_000)]).expect(&CHECK, CheckState::Ok, &[]);
+        NodeStage::new().gpu("a", &[(900, 9_000)]).expect(&CHECK, CheckState::Skipped, &[]);
+        NodeStage::job(|_, _| {}).expect(&CHECK, CheckState::Skipped, &[]);
+        let container = NodeStage::job(|_, _| {}).gpu("a", &[(80, 60_000), (900, 9_000)]).with(|node| {
             let system =
                 ringleader_node::System { container: Some("docker".to_owned()), ..Default::default() };
             node.system = ringleader_node::Part::of(system);
         });
-        container.expect(&CHECK, Verdict::Skipped, &[]);
+        container.expect(&CHECK, CheckState::Skipped, &[]);
     }
 }

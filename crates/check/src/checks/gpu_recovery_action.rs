@@ -18,10 +18,10 @@
 
 use ringleader_knowledge::xid::{RecoveryAction, recovery_action};
 
-use crate::answer::{Answer, Impact, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact};
 use crate::gpus::{count, item, of};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -51,7 +51,7 @@ fn known(action: &str) -> Option<&'static RecoveryAction> {
     recovery_action(number.or_else(|| action.parse().ok())?)
 }
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match of(view) {
         Ok(gpus) => gpus,
         Err(answer) => return answer,
@@ -64,23 +64,26 @@ fn run(view: &View<'_>) -> Answer {
             continue;
         }
         let (verdict, text) = match known(action) {
-            Some(row) if row.blocks_new_jobs => (Verdict::Fail, format!("{}: {}", row.name, row.meaning)),
-            Some(row) => (Verdict::Warn, format!("{}: {}", row.name, row.meaning)),
-            None => (Verdict::Warn, format!("the driver requests action {action}, which is not known here")),
+            Some(row) if row.blocks_new_jobs => (CheckState::Fail, format!("{}: {}", row.name, row.meaning)),
+            Some(row) => (CheckState::Warn, format!("{}: {}", row.name, row.meaning)),
+            None => {
+                (CheckState::Warn, format!("the driver requests action {action}, which is not known here"))
+            }
         };
         items.push(item(gpu, verdict, text, format!("NVML, GPU recovery action: {action}")));
     }
     if n_telling == 0 {
-        return Answer::skipped(
+        return CheckAnswer::skipped(
             "the driver does not report it (older than 570, or the GPU does not support it)",
         );
     }
     let reboot = gpus.gpus.iter().any(|gpu| gpu.recovery_action.as_deref() == Some("reboot"));
-    let answer = Answer::from_items(format!("none requested on {}", count(n_telling, "GPU")), items).advise(
-        Impact::Harmless,
-        "check why",
-        Some("nvidia-smi -q | grep -i 'recovery action'; dmesg -T | grep -i xid".to_owned()),
-    );
+    let answer = CheckAnswer::from_items(format!("none requested on {}", count(n_telling, "GPU")), items)
+        .advise(
+            Impact::Harmless,
+            "check why",
+            Some("nvidia-smi -q | grep -i 'recovery action'; dmesg -T | grep -i xid".to_owned()),
+        );
     if reboot {
         answer.advise(
             Impact::Destructive,
@@ -105,7 +108,7 @@ mod tests {
     fn what_the_driver_says() {
         is_sound(&CHECK);
         for (action, verdict) in
-            [("reset", Verdict::Fail), ("drain-p2p", Verdict::Fail), ("77", Verdict::Warn)]
+            [("reset", CheckState::Fail), ("drain-p2p", CheckState::Fail), ("77", CheckState::Warn)]
         {
             let node = node(4, |n, gpu| {
                 if n == 1 {
@@ -117,6 +120,6 @@ mod tests {
             assert_eq!(said.items[0].subject, "GPU 1 (0000:1c:00.0)");
         }
         let silent = node(4, |_, gpu| gpu.recovery_action = None);
-        assert_eq!(answer(&CHECK, &silent).verdict, Verdict::Skipped);
+        assert_eq!(answer(&CHECK, &silent).verdict, CheckState::Skipped);
     }
 }

@@ -19,10 +19,10 @@
 use ringleader_knowledge::remedy;
 use ringleader_node::Rows;
 
-use crate::answer::{Answer, Impact, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, ValueKind};
 use crate::gpus::{count, item, of};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -37,7 +37,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match of(view) {
         Ok(gpus) => gpus,
         Err(answer) => return answer,
@@ -50,23 +50,23 @@ fn run(view: &View<'_>) -> Answer {
         let exhausted = rows.banks_exhausted.unwrap_or(0);
         let (verdict, text) = match rows {
             Rows { failed: true, .. } => {
-                (Verdict::Fail, "a bad row of its memory could not be replaced".to_owned())
+                (CheckState::Fail, "a bad row of its memory could not be replaced".to_owned())
             }
             Rows { pending: true, .. } if exhausted > 0 => {
                 let banks = count(exhausted as usize, "bank");
                 (
-                    Verdict::Fail,
+                    CheckState::Fail,
                     format!(
                         "a bad row waits for replacement, but {banks} of its memory have no spare row left"
                     ),
                 )
             }
             Rows { pending: true, .. } => {
-                (Verdict::Warn, "a bad row of its memory is replaced at the next reset".to_owned())
+                (CheckState::Warn, "a bad row of its memory is replaced at the next reset".to_owned())
             }
             _ if exhausted > 0 => {
                 let banks = count(exhausted as usize, "bank");
-                (Verdict::Warn, format!("{banks} of its memory have no spare row left"))
+                (CheckState::Warn, format!("{banks} of its memory have no spare row left"))
             }
             _ => continue,
         };
@@ -77,11 +77,12 @@ fn run(view: &View<'_>) -> Answer {
         items.push(item(gpu, verdict, text, evidence));
     }
     if n_telling == 0 {
-        return Answer::skipped("no GPU here supports row remapping");
+        return CheckAnswer::skipped("no GPU here supports row remapping");
     }
-    let pending = items.iter().any(|item| item.verdict == Verdict::Warn);
+    let pending = items.iter().any(|item| item.verdict == CheckState::Warn);
     let ok = format!("no row is pending or failed on {}, {n_replaced} replaced", count(n_telling, "GPU"));
-    let answer = Answer::from_items(ok, items).value("gpu.rows-replaced", n_replaced, ValueKind::Counter);
+    let answer =
+        CheckAnswer::from_items(ok, items).value("gpu.rows-replaced", n_replaced, ValueKind::Counter);
     let answer = answer.advise(
         Impact::Harmless,
         "read the state of row remapping",
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
     use crate::staging_gpus::{is_sound, node, verdict};
 
-    fn third(rows: Rows) -> (Verdict, Vec<String>) {
+    fn third(rows: Rows) -> (CheckState, Vec<String>) {
         verdict(
             &CHECK,
             &node(4, |n, gpu| {
@@ -117,14 +118,14 @@ mod tests {
     fn rows() {
         is_sound(&CHECK);
         let named = vec!["GPU 2 (0000:1d:00.0)".to_owned()];
-        assert_eq!(third(Rows { failed: true, ..Rows::default() }), (Verdict::Fail, named.clone()));
-        assert_eq!(third(Rows { pending: true, ..Rows::default() }), (Verdict::Warn, named.clone()));
+        assert_eq!(third(Rows { failed: true, ..Rows::default() }), (CheckState::Fail, named.clone()));
+        assert_eq!(third(Rows { pending: true, ..Rows::default() }), (CheckState::Warn, named.clone()));
         let full = Rows { pending: true, banks_exhausted: Some(1), ..Rows::default() };
-        assert_eq!(third(full), (Verdict::Fail, named));
+        assert_eq!(third(full), (CheckState::Fail, named));
         // Replaced successfully.
         assert_eq!(
             third(Rows { uncorrected: 3, corrected: 7, ..Rows::default() }),
-            (Verdict::Ok, Vec::new())
+            (CheckState::Ok, Vec::new())
         );
     }
 }

@@ -19,10 +19,10 @@ use ringleader_knowledge::remedy;
 use ringleader_model::median;
 use ringleader_node::{Gpu, Gpus};
 
-use crate::answer::{Answer, Impact, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, ValueKind};
 use crate::gpus::{is_busy, item, of, peers};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -42,13 +42,13 @@ const HOTTER_C: f64 = 20.0;
 /// Below this no GPU counts as hot, regardless of its peers' temperature.
 const WARM_C: u32 = 70;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match of(view) {
         Ok(gpus) => gpus,
         Err(answer) => return answer,
     };
     if gpus.gpus.iter().all(|gpu| gpu.temperature_c.is_none()) {
-        return Answer::skipped("no GPU reports its temperature");
+        return CheckAnswer::skipped("no GPU reports its temperature");
     }
     let mut items = Vec::new();
     for gpu in &gpus.gpus {
@@ -64,7 +64,7 @@ fn run(view: &View<'_>) -> Answer {
         items.push(item(gpu, verdict, text, evidence));
     }
     let hottest = gpus.gpus.iter().filter_map(|gpu| gpu.temperature_c).max().unwrap_or(0);
-    let mut answer = Answer::from_items(format!("the hottest is at {hottest} C"), items)
+    let mut answer = CheckAnswer::from_items(format!("the hottest is at {hottest} C"), items)
         .advise(
             Impact::Harmless,
             "watch temperatures and clocks under load",
@@ -83,17 +83,17 @@ fn run(view: &View<'_>) -> Answer {
     answer
 }
 
-fn judge(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
+fn judge(gpu: &Gpu, gpus: &Gpus) -> Option<(CheckState, String)> {
     let degrees = gpu.temperature_c?;
     let is_slowed = match (gpu.margin_c, gpu.slowdown_margin_c) {
         (Some(margin), Some(limit)) => margin <= limit,
         _ => gpu.slowdown_c.is_some_and(|limit| degrees >= limit),
     };
     if is_slowed {
-        return Some((Verdict::Fail, format!("{degrees} C, where the driver slows it down")));
+        return Some((CheckState::Fail, format!("{degrees} C, where the driver slows it down")));
     }
     if gpu.margin_c.is_some_and(|margin| margin < 0) {
-        return Some((Verdict::Warn, format!("{degrees} C, above its target")));
+        return Some((CheckState::Warn, format!("{degrees} C, above its target")));
     }
     // Peers with the same load: an idle one is naturally cooler.
     let like = peers(gpu, gpus).filter(|peer| is_busy(peer) == is_busy(gpu));
@@ -103,7 +103,7 @@ fn judge(gpu: &Gpu, gpus: &Gpus) -> Option<(Verdict, String)> {
     }
     let usual = median::upper(temperatures)?;
     (f64::from(degrees) - usual >= HOTTER_C)
-        .then(|| (Verdict::Warn, format!("{degrees} C, its peers are at {usual:.0} C with the same load")))
+        .then(|| (CheckState::Warn, format!("{degrees} C, its peers are at {usual:.0} C with the same load")))
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::staging_gpus::{is_sound, node, verdict};
 
-    fn second(change: impl Fn(&mut Gpu)) -> (Verdict, Vec<String>) {
+    fn second(change: impl Fn(&mut Gpu)) -> (CheckState, Vec<String>) {
         verdict(
             &CHECK,
             &node(8, |n, gpu| {
@@ -126,14 +126,14 @@ mod tests {
     fn heat() {
         is_sound(&CHECK);
         let named = vec!["GPU 1 (0000:1c:00.0)".to_owned()];
-        assert_eq!(second(|gpu| gpu.margin_c = Some(-2)), (Verdict::Fail, named.clone()));
-        assert_eq!(second(|gpu| gpu.margin_c = Some(-1)), (Verdict::Warn, named.clone()));
-        assert_eq!(second(|gpu| gpu.temperature_c = Some(84)), (Verdict::Warn, named.clone()));
+        assert_eq!(second(|gpu| gpu.margin_c = Some(-2)), (CheckState::Fail, named.clone()));
+        assert_eq!(second(|gpu| gpu.margin_c = Some(-1)), (CheckState::Warn, named.clone()));
+        assert_eq!(second(|gpu| gpu.temperature_c = Some(84)), (CheckState::Warn, named.clone()));
         let old = |gpu: &mut Gpu| {
             (gpu.margin_c, gpu.slowdown_margin_c) = (None, None);
             (gpu.temperature_c, gpu.slowdown_c) = (Some(90), Some(89));
         };
-        assert_eq!(second(old), (Verdict::Fail, named));
+        assert_eq!(second(old), (CheckState::Fail, named));
     }
 
     #[test]
@@ -145,6 +145,6 @@ mod tests {
                 (gpu.temperature_c, gpu.utilization_pct) = (Some(33), Some(0));
             }
         });
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Ok, Vec::new()));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Ok, Vec::new()));
     }
 }

@@ -21,10 +21,10 @@ use std::collections::BTreeSet;
 
 use ringleader_node::{GPU_IS_LOST, Gpu, RESET_REQUIRED};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::gpus::{count, item, on_bus};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -53,7 +53,7 @@ fn broken(gpu: &Gpu) -> Option<&(String, String)> {
     word.or_else(|| unknown().next().filter(|_| calls.len() >= UNKNOWN))
 }
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let mut items = Vec::new();
     let gone: Vec<&str> = view
         .node
@@ -67,7 +67,7 @@ fn run(view: &View<'_>) -> Answer {
     for address in &gone {
         items.push(Item {
             subject: format!("GPU {address}"),
-            verdict: Verdict::Fail,
+            verdict: CheckState::Fail,
             text: "it is off the bus".to_owned(),
             evidence: format!("/sys/bus/pci/devices/{address}/config reads ff ff ff ff"),
         });
@@ -79,13 +79,13 @@ fn run(view: &View<'_>) -> Answer {
             if let Some(n) = view.options.n_gpus {
                 items.push(total(format!("{n} expected, and none can be read: {}", missing.why)));
             }
-            return advise(Answer::from_items("", items));
+            return advise(CheckAnswer::from_items("", items));
         }
     };
     for (index, word) in &gpus.failures {
         items.push(Item {
             subject: format!("GPU {index}"),
-            verdict: Verdict::Fail,
+            verdict: CheckState::Fail,
             text: format!("the driver lists it but cannot read it: {word}"),
             evidence: format!("NVML, GPU {index}: {word}"),
         });
@@ -93,11 +93,11 @@ fn run(view: &View<'_>) -> Answer {
     for gpu in &gpus.gpus {
         if let Some((call, word)) = broken(gpu).filter(|_| !gone.contains(&gpu.pci.as_str())) {
             let evidence = format!("{call}: {word}");
-            items.push(item(gpu, Verdict::Fail, format!("the driver says: {word}"), evidence));
+            items.push(item(gpu, CheckState::Fail, format!("the driver says: {word}"), evidence));
         } else if let Some((call, word)) = gpu.failures.iter().find(|(_, word)| word.contains("infoROM")) {
             items.push(item(
                 gpu,
-                Verdict::Warn,
+                CheckState::Warn,
                 format!("the driver says: {word}"),
                 format!("{call}: {word}"),
             ));
@@ -122,7 +122,7 @@ fn run(view: &View<'_>) -> Answer {
             let driver = device.driver.as_deref().unwrap_or("none");
             items.push(Item {
                 subject: format!("GPU {}", device.address),
-                verdict: Verdict::Fail,
+                verdict: CheckState::Fail,
                 text: "it is on the PCI bus, but the driver does not list it".to_owned(),
                 evidence: format!(
                     "/sys/bus/pci/devices/{}: driver {driver}; NVML counts {}",
@@ -132,19 +132,19 @@ fn run(view: &View<'_>) -> Answer {
         }
     }
     if gpus.n_counted == 0 && items.is_empty() {
-        return Answer::skipped("the driver lists no GPU, and none is on the PCI bus");
+        return CheckAnswer::skipped("the driver lists no GPU, and none is on the PCI bus");
     }
-    advise(Answer::from_items(count(gpus.gpus.len(), "GPU") + " present and answering", items))
+    advise(CheckAnswer::from_items(count(gpus.gpus.len(), "GPU") + " present and answering", items))
         .value("gpus", gpus.gpus.len(), ValueKind::Same)
         .value("gpu-product", gpus.gpus.first().map_or("", |gpu| gpu.name.as_str()), ValueKind::Same)
 }
 
 fn total(text: String) -> Item {
     let evidence = "NVML and --gpus".to_owned();
-    Item { subject: "GPUs".to_owned(), verdict: Verdict::Fail, text, evidence }
+    Item { subject: "GPUs".to_owned(), verdict: CheckState::Fail, text, evidence }
 }
 
-fn advise(answer: Answer) -> Answer {
+fn advise(answer: CheckAnswer) -> CheckAnswer {
     answer
         .advise(
             Impact::Harmless,
@@ -165,7 +165,7 @@ fn advise(answer: Answer) -> Answer {
 mod tests {
     use super::*;
     use crate::staging_gpus::{answer, gpus, healthy, is_sound, pci, verdict};
-    use crate::view::Options;
+    use crate::view::Expectations;
 
     #[test]
     fn all_there() {
@@ -177,48 +177,48 @@ mod tests {
         let mut node = healthy();
         pci(&mut node).devices[7].is_gone = true;
         gpus(&mut node).gpus.remove(3);
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 0000:1e:00.0".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, vec!["GPU 0000:1e:00.0".to_owned()]));
         // The driver does not start: the bus still shows the GPUs.
         node.gpus = ringleader_node::Part::default();
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Fail);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Fail);
     }
 
     #[test]
     fn not_counted() {
         let mut node = healthy();
         gpus(&mut node).gpus.remove(5);
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 0000:20:00.0".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, vec!["GPU 0000:20:00.0".to_owned()]));
         // Passed to a virtual machine, or not granted to this container.
         pci(&mut node).devices[11].driver = Some("vfio-pci".to_owned());
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Ok);
         pci(&mut node).devices[11].driver = Some("nvidia".to_owned());
         gpus(&mut node).is_restricted = true;
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Ok);
     }
 
     #[test]
     fn lost_while_read() {
         let mut node = healthy();
         gpus(&mut node).gpus[2].failures.push(("nvmlDeviceGetPowerUsage".to_owned(), GPU_IS_LOST.to_owned()));
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 2 (0000:1d:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, vec!["GPU 2 (0000:1d:00.0)".to_owned()]));
         // A missing permission is not a fault of the GPU.
         gpus(&mut node).gpus[2].failures[0].1 = "Insufficient Permissions".to_owned();
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Ok);
         // A GPU that could not be opened is named once.
         let list = gpus(&mut node);
         list.gpus.remove(6);
         list.failures.push((6, GPU_IS_LOST.to_owned()));
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 6".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, vec!["GPU 6".to_owned()]));
     }
 
     #[test]
     fn fewer_than_expected() {
         let mut node = healthy();
-        let options = Options { n_gpus: Some(16), ..Options::default() };
-        let said = (CHECK.run)(&View::new(&node, &options));
-        assert_eq!((said.verdict, said.items.len()), (Verdict::Fail, 1));
+        let options = Expectations { n_gpus: Some(16), ..Expectations::default() };
+        let said = (CHECK.run)(&NodeView::new(&node, &options));
+        assert_eq!((said.verdict, said.items.len()), (CheckState::Fail, 1));
         assert_eq!(said.summary, "GPUs: 8 answer, 16 expected");
         gpus(&mut node).gpus.clear();
-        assert_eq!(answer(&CHECK, &node).verdict, Verdict::Fail);
+        assert_eq!(answer(&CHECK, &node).verdict, CheckState::Fail);
     }
 }

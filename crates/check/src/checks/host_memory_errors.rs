@@ -14,10 +14,10 @@
 //!
 //! Linux, Documentation/admin-guide/RAS.
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::gpus::count;
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -32,14 +32,14 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let pci = match view.node.pci.seen() {
         Ok(pci) => pci,
         Err(missing) => return missing.into(),
     };
     let controllers = &pci.memory_controllers;
     if controllers.is_empty() {
-        return Answer::skipped(
+        return CheckAnswer::skipped(
             "no memory controller counts errors here (no EDAC driver, or a virtual machine)",
         );
     }
@@ -48,7 +48,7 @@ fn run(view: &View<'_>) -> Answer {
         .filter(|(_, _, uncorrected)| *uncorrected > 0)
         .map(|(name, corrected, uncorrected)| Item {
             subject: format!("memory controller {name}"),
-            verdict: Verdict::Fail,
+            verdict: CheckState::Fail,
             text: format!("{uncorrected} errors of the host's memory were not corrected since boot"),
             evidence: format!(
                 "/sys/devices/system/edac/mc/{name}: ue_count {uncorrected}, ce_count {corrected}"
@@ -59,7 +59,7 @@ fn run(view: &View<'_>) -> Answer {
     let uncorrected: u64 = controllers.iter().map(|(_, _, uncorrected)| uncorrected).sum();
     let ok =
         format!("no uncorrected error on {}, {corrected} corrected", count(controllers.len(), "controller"));
-    Answer::from_items(ok, items)
+    CheckAnswer::from_items(ok, items)
         .advise(
             Impact::Harmless,
             "find the memory module",
@@ -78,10 +78,10 @@ mod tests {
     #[test]
     fn controllers() {
         let mut node = healthy();
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Skipped);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Skipped);
         pci(&mut node).memory_controllers = vec![("mc0".to_owned(), 9_000, 0), ("mc1".to_owned(), 0, 0)];
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Ok);
         pci(&mut node).memory_controllers[1].2 = 1;
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["memory controller mc1".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, vec!["memory controller mc1".to_owned()]));
     }
 }

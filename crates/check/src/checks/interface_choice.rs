@@ -23,9 +23,9 @@ use std::collections::BTreeMap;
 
 use ringleader_node::{Interface, NameList, Network, Outcome, Process, ReachFailure};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 use crate::wiring;
 
 /// See the module.
@@ -42,7 +42,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let net = match view.node.net.seen() {
         Ok(net) => net,
         Err(missing) => return missing.into(),
@@ -55,7 +55,7 @@ fn run(view: &View<'_>) -> Answer {
     }
     if groups.is_empty() {
         if view.ranks().next().is_some() {
-            return Answer::skipped(
+            return CheckAnswer::skipped(
                 "the ranks are in another network namespace or their environment is hidden: run it as root, or inside their container",
             );
         }
@@ -85,7 +85,7 @@ fn run(view: &View<'_>) -> Answer {
         })
         .collect();
     let would = if groups.values().any(|ranks| !ranks.is_empty()) { "takes" } else { "would take" };
-    Answer::from_items(format!("NCCL {would} {}", addresses.join(", ")), items)
+    CheckAnswer::from_items(format!("NCCL {would} {}", addresses.join(", ")), items)
         .advise(
             Impact::Harmless,
             "list the interfaces and which one leads to a peer",
@@ -130,7 +130,7 @@ fn nothing(net: &Network, list: Option<&str>, family: Option<&str>, ranks: &[&Pr
             }
         }
     };
-    let verdict = if ranks.is_empty() { Verdict::Warn } else { Verdict::Fail };
+    let verdict = if ranks.is_empty() { CheckState::Warn } else { CheckState::Fail };
     Item { subject: subject(ranks), verdict, text, evidence: table(net) }
 }
 
@@ -142,8 +142,8 @@ fn nowhere(net: &Network, first: &Interface, list: Option<&str>, ranks: &[&Proce
         interface.is_physical && interface.is_running() && interface.usable_addresses().next().is_some()
     });
     let verdict = match (is_multi, ranks.is_empty(), better) {
-        (true, _, _) => Verdict::Fail,
-        (false, true, Some(_)) => Verdict::Warn,
+        (true, _, _) => CheckState::Fail,
+        (false, true, Some(_)) => CheckState::Warn,
         _ => return None,
     };
     let why = list
@@ -158,7 +158,7 @@ fn nowhere(net: &Network, first: &Interface, list: Option<&str>, ranks: &[&Proce
 }
 
 /// Nothing answers to the interface's address.
-fn unanswered(view: &View<'_>, first: &Interface, list: Option<&str>) -> Option<Item> {
+fn unanswered(view: &NodeView<'_>, first: &Interface, list: Option<&str>) -> Option<Item> {
     let reach = view.node.reach.get()?;
     let tried: Vec<_> =
         reach.iter().filter(|r| r.interface.as_deref() == Some(first.name.as_str())).collect();
@@ -177,7 +177,7 @@ fn unanswered(view: &View<'_>, first: &Interface, list: Option<&str>) -> Option<
     let list = list.map_or_else(String::new, |list| format!("NCCL_SOCKET_IFNAME={list}: "));
     Some(Item {
         subject: first.name.clone(),
-        verdict: Verdict::Fail,
+        verdict: CheckState::Fail,
         text: format!("{list}{} does not answer on this interface's address, only on others", lost.target),
         evidence: format!(
             "connected from {}: {}",
@@ -188,7 +188,7 @@ fn unanswered(view: &View<'_>, first: &Interface, list: Option<&str>) -> Option<
 }
 
 /// GLOO_SOCKET_IFNAME: complete names, separated by commas.
-fn gloo(view: &View<'_>, net: &Network) -> Vec<Item> {
+fn gloo(view: &NodeView<'_>, net: &Network) -> Vec<Item> {
     let mut items = Vec::new();
     for (list, ranks) in wiring::by_value(view, "GLOO_SOCKET_IFNAME") {
         for name in list.unwrap_or_default().split(',').filter(|name| !name.is_empty()) {
@@ -204,7 +204,7 @@ fn gloo(view: &View<'_>, net: &Network) -> Vec<Item> {
             };
             items.push(Item {
                 subject: subject(&ranks),
-                verdict: Verdict::Fail,
+                verdict: CheckState::Fail,
                 text: format!("GLOO_SOCKET_IFNAME: {name} {text}"),
                 evidence: table(net),
             });
@@ -214,7 +214,7 @@ fn gloo(view: &View<'_>, net: &Network) -> Vec<Item> {
 }
 
 /// RDMA devices named in the settings.
-fn devices(view: &View<'_>, net: &Network) -> Vec<Item> {
+fn devices(view: &NodeView<'_>, net: &Network) -> Vec<Item> {
     let ports = match &view.node.rdma.outcome {
         Outcome::Seen(ports) => ports.as_slice(),
         Outcome::Absent(_) => &[],
@@ -241,14 +241,14 @@ fn devices(view: &View<'_>, net: &Network) -> Vec<Item> {
             list.names.iter().filter(|entry| !is_there(entry)).map(|(name, _)| name.as_str()).collect();
         let is_multi = ranks.iter().any(|rank| wiring::spans_nodes(rank) == Some(true));
         let (verdict, text) = if missing.len() == list.names.len() {
-            let verdict = if is_multi { Verdict::Fail } else { Verdict::Warn };
+            let verdict = if is_multi { CheckState::Fail } else { CheckState::Warn };
             (verdict, format!("NCCL_IB_HCA={value} matches no device: NCCL goes over TCP"))
         } else {
             // `mlx5,bnxt_re` is one setting for several kinds of nodes; `mlx5_7` names one device.
             let Some(name) = missing.iter().find(|name| name.ends_with(|c: char| c.is_ascii_digit())) else {
                 continue;
             };
-            (Verdict::Warn, format!("NCCL_IB_HCA names {name}, which is not on this node"))
+            (CheckState::Warn, format!("NCCL_IB_HCA names {name}, which is not on this node"))
         };
         items.push(Item { subject: subject(&ranks), verdict, text, evidence: evidence.clone() });
     }
@@ -261,7 +261,7 @@ fn devices(view: &View<'_>, net: &Network) -> Vec<Item> {
             if !is_known {
                 items.push(Item {
                     subject: subject(&ranks),
-                    verdict: Verdict::Warn,
+                    verdict: CheckState::Warn,
                     text: format!("UCX_NET_DEVICES names {name}, which is not on this node"),
                     evidence: evidence.clone(),
                 });
@@ -297,10 +297,10 @@ mod tests {
         let answer = ask(&CHECK, &node(vec![], interfaces(), vec![]));
         assert_eq!(
             (answer.verdict, answer.summary.as_str()),
-            (Verdict::Ok, "NCCL would take eth0 (10.0.0.7)")
+            (CheckState::Ok, "NCCL would take eth0 (10.0.0.7)")
         );
         let answer = ask(&CHECK, &told("NCCL_DEBUG", "INFO"));
-        assert_eq!((answer.verdict, answer.summary.as_str()), (Verdict::Ok, "NCCL takes eth0 (10.0.0.7)"));
+        assert_eq!((answer.verdict, answer.summary.as_str()), (CheckState::Ok, "NCCL takes eth0 (10.0.0.7)"));
     }
 
     #[test]
@@ -314,11 +314,11 @@ mod tests {
         ] {
             let answer = ask(&CHECK, &told("NCCL_SOCKET_IFNAME", value));
             assert_eq!(blamed(&answer), ["2 ranks (pid 4711, 4712)"], "{value}");
-            assert_eq!(answer.verdict, Verdict::Fail);
+            assert_eq!(answer.verdict, CheckState::Fail);
             assert!(answer.summary.contains(why), "{value}: {}", answer.summary);
         }
         for value in ["eth0", "=eth0", "eth", "^docker,lo", "e"] {
-            assert_eq!(ask(&CHECK, &told("NCCL_SOCKET_IFNAME", value)).verdict, Verdict::Ok, "{value}");
+            assert_eq!(ask(&CHECK, &told("NCCL_SOCKET_IFNAME", value)).verdict, CheckState::Ok, "{value}");
         }
     }
 
@@ -326,22 +326,26 @@ mod tests {
     fn a_bridge_or_loopback_fails_between_nodes_and_is_well_on_one() {
         for value in ["docker0", "lo"] {
             let answer = ask(&CHECK, &told("NCCL_SOCKET_IFNAME", value));
-            assert_eq!(answer.verdict, Verdict::Fail, "{value}");
+            assert_eq!(answer.verdict, CheckState::Fail, "{value}");
             assert!(answer.summary.contains("no other node reaches"), "{}", answer.summary);
             let alone = rank(0, &[("NCCL_SOCKET_IFNAME", value), ("WORLD_SIZE", "2")]);
-            assert_eq!(ask(&CHECK, &node(vec![], interfaces(), vec![alone])).verdict, Verdict::Ok, "{value}");
+            assert_eq!(
+                ask(&CHECK, &node(vec![], interfaces(), vec![alone])).verdict,
+                CheckState::Ok,
+                "{value}"
+            );
         }
         // A bridge that NCCL does not recognise as one, before the real interface.
         let mut with_bridge = interfaces();
         with_bridge.push(interface(0, "cni0", "10.244.0.1/24"));
         let answer = ask(&CHECK, &node(vec![], with_bridge.clone(), vec![rank(0, &[])]));
-        assert_eq!(answer.verdict, Verdict::Fail);
+        assert_eq!(answer.verdict, CheckState::Fail);
         assert!(
             answer.summary.contains("cni0") && answer.summary.contains("eth0 leads out"),
             "{}",
             answer.summary
         );
-        assert_eq!(ask(&CHECK, &node(vec![], with_bridge, vec![])).verdict, Verdict::Warn);
+        assert_eq!(ask(&CHECK, &node(vec![], with_bridge, vec![])).verdict, CheckState::Warn);
     }
 
     #[test]
@@ -350,30 +354,30 @@ mod tests {
             [("eth", "is not on"), ("eth1", "is down"), ("eth0,eth2", "has no address"), ("lo", "loopback")]
         {
             let answer = ask(&CHECK, &told("GLOO_SOCKET_IFNAME", value));
-            assert_eq!(answer.verdict, Verdict::Fail, "{value}");
+            assert_eq!(answer.verdict, CheckState::Fail, "{value}");
             assert!(answer.summary.contains(why), "{}", answer.summary);
         }
-        assert_eq!(ask(&CHECK, &told("GLOO_SOCKET_IFNAME", "eth0")).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &told("GLOO_SOCKET_IFNAME", "eth0")).verdict, CheckState::Ok);
     }
 
     #[test]
     fn devices_that_are_named_must_be_there() {
         for (name, value, verdict) in [
-            ("NCCL_IB_HCA", "mlx5_7", Verdict::Fail),
-            ("NCCL_IB_HCA", "=mlx5", Verdict::Fail),
-            ("NCCL_IB_HCA", "mlx5_0,mlx5_7", Verdict::Warn),
-            ("NCCL_IB_HCA", "mlx5,bnxt_re", Verdict::Ok),
-            ("NCCL_IB_HCA", "^mlx5_7", Verdict::Ok),
-            ("NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1", Verdict::Ok),
-            ("UCX_NET_DEVICES", "mlx5_7:1", Verdict::Warn),
-            ("UCX_NET_DEVICES", "mlx5_0:1,eth0", Verdict::Ok),
-            ("UCX_NET_DEVICES", "all", Verdict::Ok),
+            ("NCCL_IB_HCA", "mlx5_7", CheckState::Fail),
+            ("NCCL_IB_HCA", "=mlx5", CheckState::Fail),
+            ("NCCL_IB_HCA", "mlx5_0,mlx5_7", CheckState::Warn),
+            ("NCCL_IB_HCA", "mlx5,bnxt_re", CheckState::Ok),
+            ("NCCL_IB_HCA", "^mlx5_7", CheckState::Ok),
+            ("NCCL_IB_HCA", "=mlx5_0:1,mlx5_1:1", CheckState::Ok),
+            ("UCX_NET_DEVICES", "mlx5_7:1", CheckState::Warn),
+            ("UCX_NET_DEVICES", "mlx5_0:1,eth0", CheckState::Ok),
+            ("UCX_NET_DEVICES", "all", CheckState::Ok),
         ] {
             assert_eq!(ask(&CHECK, &told(name, value)).verdict, verdict, "{name}={value}");
         }
         let mut unread = told("NCCL_IB_HCA", "mlx5_7");
         unread.rdma = Part::default();
-        assert_eq!(ask(&CHECK, &unread).verdict, Verdict::Ok, "devices that nobody read are not missing");
+        assert_eq!(ask(&CHECK, &unread).verdict, CheckState::Ok, "devices that nobody read are not missing");
     }
 
     #[test]
@@ -390,15 +394,15 @@ mod tests {
         let mut node = told("NCCL_SOCKET_IFNAME", "eth0");
         node.reach = Part::of(vec![tried(None, None), tried(Some("eth0"), Some(ReachFailure::TimedOut))]);
         let answer = ask(&CHECK, &node);
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["eth0"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Fail, vec!["eth0"]));
         // The peer answers no node: another check reports that.
         node.reach = Part::of(vec![
             tried(None, Some(ReachFailure::TimedOut)),
             tried(Some("eth0"), Some(ReachFailure::TimedOut)),
         ]);
-        assert_eq!(ask(&CHECK, &node).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &node).verdict, CheckState::Ok);
         node.reach = Part::of(vec![tried(None, None), tried(Some("eth0"), None)]);
-        assert_eq!(ask(&CHECK, &node).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &node).verdict, CheckState::Ok);
     }
 
     #[test]
@@ -412,8 +416,8 @@ mod tests {
                 process.net_namespace = Some(2);
             }
         }
-        assert_eq!(ask(&CHECK, &node).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &node).verdict, CheckState::Skipped);
         node.net = Part::default();
-        assert_eq!(ask(&CHECK, &node).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &node).verdict, CheckState::Skipped);
     }
 }

@@ -21,9 +21,9 @@
 use ringleader_model::plain_word;
 use ringleader_node::Interface;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 use crate::wiring;
 
 /// See the module.
@@ -46,7 +46,7 @@ const DROPS_PER_PACKETS: u64 = 1_000;
 /// A driver that comes up changes the carrier two to four times.
 const FLAPS: u64 = 6;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let net = match view.node.net.seen() {
         Ok(net) => net,
         Err(missing) => return missing.into(),
@@ -62,26 +62,27 @@ fn run(view: &View<'_>) -> Answer {
     let watched: Vec<&Interface> =
         names.into_iter().filter_map(|name| net.interface(name)).filter(|i| !i.is_loopback).collect();
     if watched.is_empty() {
-        return Answer::skipped("no network interface is up");
+        return CheckAnswer::skipped("no network interface is up");
     }
     let mut items: Vec<Item> = watched.iter().filter_map(|interface| earlier(interface)).collect();
     let n_twice = watched.iter().filter(|i| i.counters.values().any(|(_, second)| second.is_some())).count();
     if n_twice == 0 {
-        let mut answer = Answer::skipped("the counters were read only once, which gives no rate");
+        let mut answer = CheckAnswer::skipped("the counters were read only once, which gives no rate");
         answer.items = items;
         return answer;
     }
     items.extend(watched.iter().flat_map(|interface| grown(interface)));
     let window_ms = watched.iter().map(|interface| interface.window_ms).max().unwrap_or(0);
-    let odd = items.iter().find(|item| item.verdict > Verdict::Ok).map(|item| item.subject.clone());
+    let odd = items.iter().find(|item| item.verdict > CheckState::Ok).map(|item| item.subject.clone());
     let mut answer =
-        Answer::from_items(format!("{n_twice} interfaces, no error within {window_ms} ms"), items).advise(
-            Impact::Harmless,
-            "check which counter of the card increases",
-            odd.as_deref()
-                .and_then(plain_word)
-                .map(|name| format!("ethtool -S {name} | grep -v ': 0$'; ip -s -s link show dev {name}")),
-        );
+        CheckAnswer::from_items(format!("{n_twice} interfaces, no error within {window_ms} ms"), items)
+            .advise(
+                Impact::Harmless,
+                "check which counter of the card increases",
+                odd.as_deref()
+                    .and_then(plain_word)
+                    .map(|name| format!("ethtool -S {name} | grep -v ': 0$'; ip -s -s link show dev {name}")),
+            );
     for interface in watched {
         for (counter, key) in
             [("rx_errors", "rx-errors"), ("tx_errors", "tx-errors"), ("carrier_changes", "carrier-changes")]
@@ -106,7 +107,7 @@ fn grown(interface: &Interface) -> Vec<Item> {
         let (first, second) = interface.counters.get(name).copied().unwrap_or_default();
         Item {
             subject: interface.name.clone(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text,
             evidence: format!("{name}: {first}, then {}", second.unwrap_or(first)),
         }
@@ -164,7 +165,7 @@ fn earlier(interface: &Interface) -> Option<Item> {
     }
     (!counted.is_empty()).then(|| Item {
         subject: interface.name.clone(),
-        verdict: Verdict::Ok,
+        verdict: CheckState::Ok,
         text: "counted before this check, since it was set up".to_owned(),
         evidence: counted.join(", "),
     })
@@ -194,7 +195,7 @@ mod tests {
             &[("rx_packets", 1_000, Some(5_000)), ("rx_dropped", 0, Some(40))],
         ] {
             let answer = ask(&CHECK, &counting("eth0", values));
-            assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["eth0"]), "{values:?}");
+            assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Warn, vec!["eth0"]), "{values:?}");
         }
     }
 
@@ -206,29 +207,29 @@ mod tests {
             ("rx_dropped", 7_000, Some(7_002)),
         ];
         let answer = ask(&CHECK, &counting("eth0", &old));
-        assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
+        assert_eq!(answer.verdict, CheckState::Ok, "{answer:?}");
         assert!(answer.items[0].evidence.contains("carrier_changes 40"), "they are shown");
         let busy = [("rx_packets", 0, Some(400_000)), ("rx_dropped", 0, Some(40))];
-        assert_eq!(ask(&CHECK, &counting("eth0", &busy)).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &counting("eth0", &busy)).verdict, CheckState::Ok);
     }
 
     #[test]
     fn virtual_interfaces_count_only_where_nccl_takes_them() {
         let growing = [("rx_errors", 0, Some(9))];
-        assert_eq!(ask(&CHECK, &counting("veth1", &growing)).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &counting("veth1", &growing)).verdict, CheckState::Skipped);
         let mut taken = counting("veth1", &growing);
         taken.jobs = Part::of(ringleader_node::Jobs {
             processes: vec![rank(0, &[("NCCL_SOCKET_IFNAME", "veth1")])],
             ..Default::default()
         });
-        assert_eq!(ask(&CHECK, &taken).verdict, Verdict::Warn);
+        assert_eq!(ask(&CHECK, &taken).verdict, CheckState::Warn);
     }
 
     #[test]
     fn one_look_and_no_reading_are_skipped() {
-        assert_eq!(ask(&CHECK, &counting("eth0", &[("rx_errors", 5, None)])).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &counting("eth0", &[("rx_errors", 5, None)])).verdict, CheckState::Skipped);
         let mut none = counting("eth0", &[]);
         none.net = Part::default();
-        assert_eq!(ask(&CHECK, &none).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &none).verdict, CheckState::Skipped);
     }
 }

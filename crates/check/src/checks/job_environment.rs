@@ -24,10 +24,10 @@ use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::plain_word;
 use ringleader_node::Process;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::jobs::{by_meeting, name};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -47,7 +47,7 @@ const OF_LAUNCHER: &[&str] = &["WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
 /// Largest number of remarks for one node.
 const MAX_REMARKS: usize = 40;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let jobs = match view.node.jobs.seen() {
         Ok(jobs) => jobs,
         Err(missing) => return missing.into(),
@@ -74,17 +74,17 @@ fn run(view: &View<'_>) -> Answer {
         .filter(|job| job.launcher.and_then(crate::jobs::launcher) == Some("torchrun"))
     {
         for key in OF_LAUNCHER {
-            differs(&job.ranks, key, Verdict::Fail, &mut items);
+            differs(&job.ranks, key, CheckState::Fail, &mut items);
         }
     }
     if n_ranks == 0 {
-        return Answer::skipped("no rank runs here whose environment can be read");
+        return CheckAnswer::skipped("no rank runs here whose environment can be read");
     }
     // Harmful settings first; names without a row cannot be explained.
     linted.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
     let odd =
         linted.iter().find(|(_, key)| variable::get(key).is_some() || variable::get_unread(key).is_some());
-    let mut answer = Answer::from_items(format!("{n_ranks} ranks agree"), items);
+    let mut answer = CheckAnswer::from_items(format!("{n_ranks} ranks agree"), items);
     if let Some(name) = odd.and_then(|(_, name)| plain_word(name)) {
         let text = "check how the variable is read";
         answer = answer.advise(Impact::Harmless, text, Some(format!("ringleader explain {name}")));
@@ -106,8 +106,8 @@ fn agreement(ranks: &[&Process], items: &mut Vec<Item>) {
         .collect();
     for key in names {
         let verdict = match variable::get(key).map(|known| known.agreement) {
-            Some(Agreement::Must) => Verdict::Fail,
-            Some(Agreement::Should) => Verdict::Warn,
+            Some(Agreement::Must) => CheckState::Fail,
+            Some(Agreement::Should) => CheckState::Warn,
             _ => continue,
         };
         // OF_LAUNCHER is checked per launcher: here it defines the groups.
@@ -117,7 +117,7 @@ fn agreement(ranks: &[&Process], items: &mut Vec<Item>) {
     }
 }
 
-fn differs(ranks: &[&Process], key: &str, verdict: Verdict, items: &mut Vec<Item>) {
+fn differs(ranks: &[&Process], key: &str, verdict: CheckState, items: &mut Vec<Item>) {
     let mut by_value: BTreeMap<Option<&str>, Vec<&Process>> = BTreeMap::new();
     // A value removed for secrecy exists but is unknown.
     for rank in ranks.iter().filter(|rank| !rank.cut_variables.iter().any(|cut| cut == key)) {
@@ -155,7 +155,7 @@ fn doubles(ranks: &[&Process], items: &mut Vec<Item>) {
             if rank.rank() == other.rank() {
                 items.push(Item {
                     subject: format!("{}, {}", name(rank), name(other)),
-                    verdict: Verdict::Fail,
+                    verdict: CheckState::Fail,
                     text: format!("two processes have one rank of one job{}", older(rank, other)),
                     evidence: format!("/proc/{}/environ, /proc/{}/environ", rank.pid, other.pid),
                 });
@@ -165,7 +165,7 @@ fn doubles(ranks: &[&Process], items: &mut Vec<Item>) {
             if let Some(gpu) = device(rank).filter(|gpu| device(other).as_deref() == Some(gpu)) {
                 items.push(Item {
                     subject: format!("{}, {}", name(rank), name(other)),
-                    verdict: Verdict::Fail,
+                    verdict: CheckState::Fail,
                     text: format!("both see GPU {gpu} alone: NCCL refuses two ranks on one GPU"),
                     evidence: format!("CUDA_VISIBLE_DEVICES={gpu} in both"),
                 });
@@ -180,7 +180,7 @@ fn doubles(ranks: &[&Process], items: &mut Vec<Item>) {
         {
             items.push(Item {
                 subject: name(rank),
-                verdict: Verdict::Warn,
+                verdict: CheckState::Warn,
                 text: format!("sees {n} GPUs, but its local rank {local} needs one more"),
                 evidence: format!(
                     "CUDA_VISIBLE_DEVICES={}",
@@ -206,8 +206,8 @@ fn one_device(rank: &Process) -> Option<&str> {
 }
 
 /// What is wrong with a setting by itself, once for all ranks that have it; and the names of those settings.
-fn lint<'a>(view: &View<'_>, ranks: &[&'a Process], items: &mut Vec<Item>) -> Vec<(Verdict, &'a str)> {
-    let mut remarks: BTreeMap<String, (Verdict, Vec<&Process>, &'a str)> = BTreeMap::new();
+fn lint<'a>(view: &NodeView<'_>, ranks: &[&'a Process], items: &mut Vec<Item>) -> Vec<(CheckState, &'a str)> {
+    let mut remarks: BTreeMap<String, (CheckState, Vec<&Process>, &'a str)> = BTreeMap::new();
     for rank in ranks {
         let Some(environment) = &rank.environment else { continue };
         let version = view.node.libraries.get().and_then(|libraries| {
@@ -216,7 +216,7 @@ fn lint<'a>(view: &View<'_>, ranks: &[&'a Process], items: &mut Vec<Item>) -> Ve
             NcclVersion::parse(version)
         });
         let mut note = |text: String, hurts: bool, key: &'a str| {
-            let verdict = if hurts { Verdict::Warn } else { Verdict::Ok };
+            let verdict = if hurts { CheckState::Warn } else { CheckState::Ok };
             remarks.entry(text).or_insert_with(|| (verdict, Vec::new(), key)).1.push(rank);
         };
         for (key, value) in environment {
@@ -278,16 +278,16 @@ mod tests {
     use ringleader_node::Process;
 
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::{Stage, process};
+    use crate::answer::CheckState;
+    use crate::staging_jobs::{NodeStage, process};
 
     fn set(rank: &mut Process, key: &str, value: &str) {
         rank.environment.as_mut().unwrap().insert(key.to_owned(), value.to_owned());
     }
 
     /// `value` on rank `which`, `usual` on the others; an empty value means unset.
-    fn differing(key: &'static str, which: u32, value: &'static str, usual: &'static str) -> Stage {
-        Stage::job(move |n, rank| {
+    fn differing(key: &'static str, which: u32, value: &'static str, usual: &'static str) -> NodeStage {
+        NodeStage::job(move |n, rank| {
             let value = if n == which { value } else { usual };
             if !value.is_empty() {
                 set(rank, key, value);
@@ -297,23 +297,23 @@ mod tests {
 
     #[test]
     fn what_must_agree() {
-        differing("NCCL_ALGO", 2, "Tree", "Ring").expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
-        differing("NCCL_ALGO", 1, "Ring", "").expect(&CHECK, Verdict::Fail, &["pid 81 (rank 1)"]);
-        differing("WORLD_SIZE", 3, "8", "4").expect(&CHECK, Verdict::Fail, &["pid 83 (rank 3)"]);
-        differing("MASTER_PORT", 3, "1234", "29500").expect(&CHECK, Verdict::Fail, &["pid 83 (rank 3)"]);
+        differing("NCCL_ALGO", 2, "Tree", "Ring").expect(&CHECK, CheckState::Fail, &["pid 82 (rank 2)"]);
+        differing("NCCL_ALGO", 1, "Ring", "").expect(&CHECK, CheckState::Fail, &["pid 81 (rank 1)"]);
+        differing("WORLD_SIZE", 3, "8", "4").expect(&CHECK, CheckState::Fail, &["pid 83 (rank 3)"]);
+        differing("MASTER_PORT", 3, "1234", "29500").expect(&CHECK, CheckState::Fail, &["pid 83 (rank 3)"]);
     }
 
     #[test]
     fn what_may_differ() {
-        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Ok, &[]);
-        differing("NCCL_DEBUG_FILE", 2, "/tmp/a", "/tmp/b").expect(&CHECK, Verdict::Ok, &[]);
-        differing("NCCL_ALGO", 9, "", "Ring").expect(&CHECK, Verdict::Ok, &[]);
+        NodeStage::job(|_, _| {}).expect(&CHECK, CheckState::Ok, &[]);
+        differing("NCCL_DEBUG_FILE", 2, "/tmp/a", "/tmp/b").expect(&CHECK, CheckState::Ok, &[]);
+        differing("NCCL_ALGO", 9, "", "Ring").expect(&CHECK, CheckState::Ok, &[]);
         // A value removed for secrecy is not absent.
-        let cut = Stage::job(|n, rank| match n {
+        let cut = NodeStage::job(|n, rank| match n {
             1 => rank.cut_variables.push("NCCL_ALGO".to_owned()),
             _ => set(rank, "NCCL_ALGO", "Ring"),
         });
-        cut.expect(&CHECK, Verdict::Ok, &[]);
+        cut.expect(&CHECK, CheckState::Ok, &[]);
         // Another job with other settings on the same node.
         let other = [
             ("RANK", "0"),
@@ -325,32 +325,36 @@ mod tests {
         let stage = differing("NCCL_ALGO", 9, "", "Ring");
         let stage =
             stage.process(process(400, 1, "torchrun", &[])).process(process(401, 400, "python3", &other));
-        stage.expect(&CHECK, Verdict::Ok, &[]);
+        stage.expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn one_gpu_or_one_rank_for_two() {
         let devices = |n: u32| ["0", "1", "1", "3"][n as usize];
-        let same = Stage::job(move |n, rank| set(rank, "CUDA_VISIBLE_DEVICES", devices(n)));
-        same.expect(&CHECK, Verdict::Fail, &["pid 81 (rank 1), pid 82 (rank 2)"]);
-        Stage::job(|n, rank| set(rank, "CUDA_VISIBLE_DEVICES", &n.to_string())).expect(
+        let same = NodeStage::job(move |n, rank| set(rank, "CUDA_VISIBLE_DEVICES", devices(n)));
+        same.expect(&CHECK, CheckState::Fail, &["pid 81 (rank 1), pid 82 (rank 2)"]);
+        NodeStage::job(|n, rank| set(rank, "CUDA_VISIBLE_DEVICES", &n.to_string())).expect(
             &CHECK,
-            Verdict::Ok,
+            CheckState::Ok,
             &[],
         );
-        Stage::job(|_, rank| set(rank, "CUDA_VISIBLE_DEVICES", "0,1,2,3")).expect(&CHECK, Verdict::Ok, &[]);
-        Stage::job(|_, rank| set(rank, "CUDA_VISIBLE_DEVICES", "0,1,2")).expect(
+        NodeStage::job(|_, rank| set(rank, "CUDA_VISIBLE_DEVICES", "0,1,2,3")).expect(
             &CHECK,
-            Verdict::Warn,
+            CheckState::Ok,
+            &[],
+        );
+        NodeStage::job(|_, rank| set(rank, "CUDA_VISIBLE_DEVICES", "0,1,2")).expect(
+            &CHECK,
+            CheckState::Warn,
             &["pid 83 (rank 3)"],
         );
-        let twice = Stage::job(|n, rank| {
+        let twice = NodeStage::job(|n, rank| {
             if n == 3 {
                 set(rank, "RANK", "0");
             }
         });
-        twice.expect(&CHECK, Verdict::Fail, &["pid 80 (rank 0), pid 83 (rank 0)"]);
-        let twice = Stage::job(|n, rank| {
+        twice.expect(&CHECK, CheckState::Fail, &["pid 80 (rank 0), pid 83 (rank 0)"]);
+        let twice = NodeStage::job(|n, rank| {
             set(rank, "RANK", if n == 3 { "0" } else { ["0", "1", "2"][n as usize] });
             rank.started_ns += if n == 3 { 0 } else { 90_000_000_000 };
         });
@@ -359,22 +363,22 @@ mod tests {
 
     #[test]
     fn values_that_say_something_else() {
-        let stage = Stage::job(|_, rank| set(rank, "NCCL_IB_DISABLE", "true"));
-        stage.expect(&CHECK, Verdict::Warn, &["all ranks"]);
+        let stage = NodeStage::job(|_, rank| set(rank, "NCCL_IB_DISABLE", "true"));
+        stage.expect(&CHECK, CheckState::Warn, &["all ranks"]);
         assert_eq!(
             stage.answer(&CHECK).fixes[0].command.as_deref(),
             Some("ringleader explain NCCL_IB_DISABLE")
         );
         // A name unknown to all releases may belong to a newer one.
-        Stage::job(|_, rank| set(rank, "NCCL_NO_SUCH_THING", "1")).expect(&CHECK, Verdict::Ok, &[]);
+        NodeStage::job(|_, rank| set(rank, "NCCL_NO_SUCH_THING", "1")).expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn nothing_to_judge() {
-        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
-        Stage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
+        NodeStage::new().expect(&CHECK, CheckState::Skipped, &[]);
+        NodeStage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
             &CHECK,
-            Verdict::Skipped,
+            CheckState::Skipped,
             &[],
         );
     }

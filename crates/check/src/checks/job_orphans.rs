@@ -17,10 +17,10 @@
 //!
 //! torchrun's and srun's environment; proc_pid_stat(5), parent.
 
-use crate::answer::{Answer, Impact, Item, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item};
 use crate::jobs::{Orphan, orphans};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -35,7 +35,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let jobs = match view.node.jobs.seen() {
         Ok(jobs) => jobs,
         Err(missing) => return missing.into(),
@@ -45,10 +45,10 @@ fn run(view: &View<'_>) -> Answer {
     // A sandbox may hide a process of its own even from root: that is no other user's job.
     let is_root = view.node.system.get().is_some_and(|system| system.euid == 0) && jobs.unseen.is_none();
     if let Some(why) = jobs.blind_spot().filter(|_| found.is_empty() && !is_root) {
-        return Answer::skipped(why);
+        return CheckAnswer::skipped(why);
     }
     let pids: Vec<String> = found.iter().map(|orphan| orphan.pid.to_string()).collect();
-    Answer::from_items("no process is left over from an earlier run", items)
+    CheckAnswer::from_items("no process is left over from an earlier run", items)
         .advise(
             Impact::Harmless,
             "look at them",
@@ -74,7 +74,7 @@ fn item(orphan: &Orphan, now_ns: i64) -> Item {
     };
     Item {
         subject,
-        verdict: if orphan.gpus.is_empty() { Verdict::Warn } else { Verdict::Fail },
+        verdict: if orphan.gpus.is_empty() { CheckState::Warn } else { CheckState::Fail },
         text: format!("{} of user {}, {age_min} min old, {held}: {}", orphan.command, orphan.uid, orphan.why),
         evidence: format!("/proc/{}/stat and environ", orphan.pid),
     }
@@ -85,8 +85,8 @@ mod tests {
     use ringleader_node::{Jobs, Part, System};
 
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::{Stage, process};
+    use crate::answer::CheckState;
+    use crate::staging_jobs::{NodeStage, process};
 
     const OLD: [(&str, &str); 4] = [
         ("RANK", "5"),
@@ -97,10 +97,10 @@ mod tests {
 
     #[test]
     fn one_is_left_beside_a_job() {
-        let stage = Stage::job(|_, _| {}).process(process(500, 1, "python3", &OLD));
-        stage.expect(&CHECK, Verdict::Warn, &["pid 500 (was rank 5)"]);
+        let stage = NodeStage::job(|_, _| {}).process(process(500, 1, "python3", &OLD));
+        stage.expect(&CHECK, CheckState::Warn, &["pid 500 (was rank 5)"]);
         let stage = stage.gpu("0000:1b:00.0", &[(500, 900), (80, 70_000)]);
-        stage.expect(&CHECK, Verdict::Fail, &["pid 500 (was rank 5)"]);
+        stage.expect(&CHECK, CheckState::Fail, &["pid 500 (was rank 5)"]);
         let commands: Vec<_> = stage.answer(&CHECK).fixes.into_iter().filter_map(|fix| fix.command).collect();
         assert_eq!(commands[1], "ringleader check --only job-orphans --kill-orphans 500");
         assert!(stage.answer(&CHECK).summary.contains("60 min old, holds 900 MiB of 0000:1b:00.0"));
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn a_job_alone_and_nothing_read() {
-        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Ok, &[]);
-        Stage::new().expect(&CHECK, Verdict::Ok, &[]);
-        Stage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
+        NodeStage::job(|_, _| {}).expect(&CHECK, CheckState::Ok, &[]);
+        NodeStage::new().expect(&CHECK, CheckState::Ok, &[]);
+        NodeStage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
             &CHECK,
-            Verdict::Skipped,
+            CheckState::Skipped,
             &[],
         );
     }
@@ -120,23 +120,23 @@ mod tests {
     #[test]
     fn what_does_not_show_is_not_said_to_be_absent() {
         let jobs = |n_hidden: u32, unseen: Option<&str>, euid: u32| {
-            Stage::new().with(|node| {
+            NodeStage::new().with(|node| {
                 let unseen = unseen.map(str::to_owned);
                 node.jobs = Part::of(Jobs { n_hidden, unseen, ..Jobs::default() });
                 node.system = Part::of(System { euid, ..System::default() });
             })
         };
         let hides = Some("/proc is mounted with hidepid=2");
-        jobs(0, hides, 1000).expect(&CHECK, Verdict::Skipped, &[]);
+        jobs(0, hides, 1000).expect(&CHECK, CheckState::Skipped, &[]);
         assert!(jobs(0, hides, 1000).answer(&CHECK).summary.contains("hidepid"));
-        jobs(3, None, 1000).expect(&CHECK, Verdict::Skipped, &[]);
+        jobs(3, None, 1000).expect(&CHECK, CheckState::Skipped, &[]);
         // A sandbox's first process, and a part that was not read, so that the user is unknown.
-        jobs(1, None, 0).expect(&CHECK, Verdict::Ok, &[]);
-        jobs(3, None, 0).with(|node| node.system = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
+        jobs(1, None, 0).expect(&CHECK, CheckState::Ok, &[]);
+        jobs(3, None, 0).with(|node| node.system = Part::default()).expect(&CHECK, CheckState::Skipped, &[]);
         // Orphans that are found are reported all the same.
         let stage = jobs(0, hides, 1000)
             .process(process(1, 0, "systemd", &[]))
             .process(process(500, 1, "python3", &OLD));
-        stage.expect(&CHECK, Verdict::Warn, &["pid 500 (was rank 5)"]);
+        stage.expect(&CHECK, CheckState::Warn, &["pid 500 (was rank 5)"]);
     }
 }

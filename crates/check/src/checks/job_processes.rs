@@ -20,10 +20,10 @@ use std::collections::BTreeSet;
 
 use ringleader_node::{Jobs, Process, is_hang};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
-use crate::jobs::{Job, astray, by_launcher, by_meeting, meets_on_loopback, name};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
+use crate::jobs::{LaunchedRanks, astray, by_launcher, by_meeting, meets_on_loopback, name};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -41,7 +41,7 @@ pub(super) static CHECK: Check = Check {
 /// A launcher younger than this may still be starting its ranks, nanoseconds.
 const STARTING_NS: i64 = 20_000_000_000;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let jobs = match view.node.jobs.seen() {
         Ok(jobs) => jobs,
         Err(missing) => return missing.into(),
@@ -57,12 +57,12 @@ fn run(view: &View<'_>) -> Answer {
     let mut items = Vec::new();
     for process in &jobs.processes {
         if let Some(why) = process.hidden.as_deref().filter(|why| is_hang(why)) {
-            items.push(item(process, Verdict::Fail, why.to_owned(), place_of(process)));
+            items.push(item(process, CheckState::Fail, why.to_owned(), place_of(process)));
         }
     }
     if n_ranks == 0 && items.is_empty() {
         let none = "no visible process has a rank";
-        return Answer::skipped(match jobs.blind_spot() {
+        return CheckAnswer::skipped(match jobs.blind_spot() {
             None => "no process here has a rank".to_owned(),
             Some(why) => format!("{none}; {why}"),
         });
@@ -87,7 +87,7 @@ fn run(view: &View<'_>) -> Answer {
                 );
                 let evidence = format!("/proc/{}/stat: state Z, parent {}", dead.pid, dead.ppid);
                 let subject = format!("pid {} ({})", dead.pid, dead.command);
-                items.push(Item { subject, verdict: Verdict::Fail, text, evidence });
+                items.push(Item { subject, verdict: CheckState::Fail, text, evidence });
             }
         }
     }
@@ -98,7 +98,7 @@ fn run(view: &View<'_>) -> Answer {
         .map(|p| p.pid.to_string())
         .collect();
     let has_stopped = groups.iter().flat_map(|job| &job.ranks).any(|rank| rank.state == "T");
-    let mut answer = Answer::from_items(format!("{n_ranks} ranks alive"), items);
+    let mut answer = CheckAnswer::from_items(format!("{n_ranks} ranks alive"), items);
     if has_stopped {
         let command = format!("kill -CONT {}", stopped.join(" "));
         answer = answer.advise(
@@ -117,7 +117,7 @@ fn run(view: &View<'_>) -> Answer {
 }
 
 /// Number of ranks that the launcher wants on this node.
-fn expected(job: &Job<'_>) -> Option<u32> {
+fn expected(job: &LaunchedRanks<'_>) -> Option<u32> {
     let of_rank =
         ["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"];
     let told = job.ranks.iter().find_map(|rank| of_rank.iter().find_map(|name| rank.number(name)));
@@ -135,7 +135,7 @@ fn expected(job: &Job<'_>) -> Option<u32> {
 }
 
 /// Ranks of a job whose ranks all run on this node, since its master is called localhost, and no launcher says how many.
-fn missing_of_world(jobs: &Jobs, groups: &[Job<'_>], items: &mut Vec<Item>) {
+fn missing_of_world(jobs: &Jobs, groups: &[LaunchedRanks<'_>], items: &mut Vec<Item>) {
     if groups.iter().any(|job| expected(job).is_some()) {
         return;
     }
@@ -147,7 +147,7 @@ fn missing_of_world(jobs: &Jobs, groups: &[Job<'_>], items: &mut Vec<Item>) {
         for rank in (0..world).filter(|rank| !here.contains(rank)) {
             items.push(Item {
                 subject: format!("rank {rank}"),
-                verdict: Verdict::Fail,
+                verdict: CheckState::Fail,
                 text: format!("has no process; its job has {world} ranks, all on this node"),
                 evidence: format!(
                     "WORLD_SIZE={world} and a loopback MASTER_ADDR; ranks seen: {}",
@@ -166,7 +166,7 @@ fn listed(ranks: &BTreeSet<u32>) -> String {
     if ranks.is_empty() { "none".to_owned() } else { ranks.join(", ") }
 }
 
-fn missing(view: &View<'_>, job: &Job<'_>, items: &mut Vec<Item>) {
+fn missing(view: &NodeView<'_>, job: &LaunchedRanks<'_>, items: &mut Vec<Item>) {
     let Some(n) = expected(job) else { return };
     // The scheduler's count per node is that of its own tasks.
     let here: BTreeSet<u32> = job.ranks.iter().filter_map(|rank| rank.local_rank()).collect();
@@ -185,9 +185,9 @@ fn missing(view: &View<'_>, job: &Job<'_>, items: &mut Vec<Item>) {
             None => format!("local rank {local}"),
         };
         let (verdict, text) = if is_starting {
-            (Verdict::Warn, format!("has no process yet; {launcher} has just started"))
+            (CheckState::Warn, format!("has no process yet; {launcher} has just started"))
         } else {
-            (Verdict::Fail, format!("has no process; {launcher} wants {n} ranks here"))
+            (CheckState::Fail, format!("has no process; {launcher} wants {n} ranks here"))
         };
         let evidence =
             format!("LOCAL_WORLD_SIZE or --nproc-per-node: {n}; local ranks seen: {}", listed(&here));
@@ -199,11 +199,11 @@ fn standing(rank: &Process, items: &mut Vec<Item>) {
     match rank.state.as_str() {
         "T" => {
             let text = "is stopped (SIGSTOP or SIGTSTP): all others wait for it".to_owned();
-            items.push(item(rank, Verdict::Fail, text, format!("/proc/{}/stat: state T", rank.pid)));
+            items.push(item(rank, CheckState::Fail, text, format!("/proc/{}/stat: state T", rank.pid)));
         }
         "t" => {
             let text = "is held by a debugger".to_owned();
-            items.push(item(rank, Verdict::Warn, text, format!("/proc/{}/stat: state t", rank.pid)));
+            items.push(item(rank, CheckState::Warn, text, format!("/proc/{}/stat: state t", rank.pid)));
         }
         _ => {}
     }
@@ -212,7 +212,12 @@ fn standing(rank: &Process, items: &mut Vec<Item>) {
         let place = if place.is_empty() || place == "0" { "the kernel" } else { place };
         let text =
             format!("{n} of its threads wait uninterruptibly in {place} and did not run between two samples");
-        items.push(item(rank, Verdict::Warn, text, format!("/proc/{}/task/{tid}/wchan: {place}", rank.pid)));
+        items.push(item(
+            rank,
+            CheckState::Warn,
+            text,
+            format!("/proc/{}/task/{tid}/wchan: {place}", rank.pid),
+        ));
     }
 }
 
@@ -225,15 +230,15 @@ fn place_of(process: &Process) -> String {
     )
 }
 
-fn item(process: &Process, verdict: Verdict, text: String, evidence: String) -> Item {
+fn item(process: &Process, verdict: CheckState, text: String, evidence: String) -> Item {
     Item { subject: name(process), verdict, text, evidence }
 }
 
 #[cfg(test)]
 mod tests {
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::{NOW_NS, Stage, process};
+    use crate::answer::CheckState;
+    use crate::staging_jobs::{NOW_NS, NodeStage, process};
 
     /// Started by a shell's loop: no launcher says how many there are to be.
     #[test]
@@ -248,63 +253,67 @@ mod tests {
             ];
             process(90 + rank, 1, "python3", &of)
         };
-        let job = |master: &str| Stage::new().process(rank(0, master)).process(rank(2, master));
-        job("127.0.0.1").expect(&CHECK, Verdict::Fail, &["rank 1"]);
-        job("node7").expect(&CHECK, Verdict::Ok, &[]);
+        let job = |master: &str| NodeStage::new().process(rank(0, master)).process(rank(2, master));
+        job("127.0.0.1").expect(&CHECK, CheckState::Fail, &["rank 1"]);
+        job("node7").expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn all_alive() {
-        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Ok, &[]);
+        NodeStage::job(|_, _| {}).expect(&CHECK, CheckState::Ok, &[]);
         // Children that are dead, stopped or blocked are not ranks.
         let worker = |state: &str| {
             let mut worker = process(300, 81, "pt_data_worker", &[("RANK", "1"), ("LOCAL_RANK", "1")]);
             worker.state = state.to_owned();
             worker
         };
-        Stage::job(|_, _| {}).process(worker("Z")).process(worker("D")).expect(&CHECK, Verdict::Ok, &[]);
+        NodeStage::job(|_, _| {}).process(worker("Z")).process(worker("D")).expect(
+            &CHECK,
+            CheckState::Ok,
+            &[],
+        );
         // A program that the launcher ran and did not wait for, while all ranks exist.
         let mut smi = process(301, 70, "nvidia-smi", &[]);
         (smi.state, smi.environment) = ("Z".to_owned(), None);
-        Stage::job(|_, _| {}).process(smi).expect(&CHECK, Verdict::Ok, &[]);
+        NodeStage::job(|_, _| {}).process(smi).expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn stopped_blocked_and_debugged() {
         let state = |which: u32, state: &'static str| {
-            Stage::job(move |n, rank| {
+            NodeStage::job(move |n, rank| {
                 if n == which {
                     rank.state = state.to_owned();
                 }
             })
         };
-        state(2, "T").expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
+        state(2, "T").expect(&CHECK, CheckState::Fail, &["pid 82 (rank 2)"]);
         assert_eq!(state(2, "T").answer(&CHECK).fixes[0].command.as_deref(), Some("kill -CONT 82"));
-        state(1, "t").expect(&CHECK, Verdict::Warn, &["pid 81 (rank 1)"]);
+        state(1, "t").expect(&CHECK, CheckState::Warn, &["pid 81 (rank 1)"]);
         // State D at one reading proves nothing.
-        state(1, "D").expect(&CHECK, Verdict::Ok, &[]);
-        let blocked = Stage::job(|n, rank| {
+        state(1, "D").expect(&CHECK, CheckState::Ok, &[]);
+        let blocked = NodeStage::job(|n, rank| {
             if n == 3 {
                 rank.blocked_threads = vec![(99, "rpc_wait_bit_killable".to_owned())];
             }
         });
-        blocked.expect(&CHECK, Verdict::Warn, &["pid 83 (rank 3)"]);
+        blocked.expect(&CHECK, CheckState::Warn, &["pid 83 (rank 3)"]);
         assert!(blocked.answer(&CHECK).summary.contains("rpc_wait_bit_killable"));
     }
 
     #[test]
     fn a_rank_is_missing_or_dead() {
-        Stage::job(|_, _| {}).without(82).expect(&CHECK, Verdict::Fail, &["rank 2 (local rank 2)"]);
+        NodeStage::job(|_, _| {}).without(82).expect(&CHECK, CheckState::Fail, &["rank 2 (local rank 2)"]);
         let mut dead = process(82, 70, "python3", &[]);
         (dead.state, dead.environment) = ("Z".to_owned(), None);
-        let stage = Stage::job(|_, _| {}).without(82).process(dead);
-        stage.expect(&CHECK, Verdict::Fail, &["rank 2 (local rank 2)", "pid 82 (python3)"]);
+        let stage = NodeStage::job(|_, _| {}).without(82).process(dead);
+        stage.expect(&CHECK, CheckState::Fail, &["rank 2 (local rank 2)", "pid 82 (python3)"]);
         // The launcher has just started.
         let mut young = process(70, 1, "torchrun", &[]);
         young.started_ns = NOW_NS - 1_000_000_000;
-        Stage::job(|_, _| {}).without(82).without(70).process(young).expect(
+        NodeStage::job(|_, _| {}).without(82).without(70).process(young).expect(
             &CHECK,
-            Verdict::Warn,
+            CheckState::Warn,
             &["rank 2 (local rank 2)"],
         );
     }
@@ -320,32 +329,32 @@ mod tests {
         ];
         let mut left = process(500, 1, "python3", &old);
         left.state = "T".to_owned();
-        let stage = Stage::job(|_, _| {}).process(left.clone());
-        stage.expect(&CHECK, Verdict::Ok, &[]);
+        let stage = NodeStage::job(|_, _| {}).process(left.clone());
+        stage.expect(&CHECK, CheckState::Ok, &[]);
         assert_eq!(stage.answer(&CHECK).summary, "4 ranks alive");
-        Stage::new().process(process(1, 0, "systemd", &[])).process(left).expect(
+        NodeStage::new().process(process(1, 0, "systemd", &[])).process(left).expect(
             &CHECK,
-            Verdict::Skipped,
+            CheckState::Skipped,
             &[],
         );
     }
 
     #[test]
     fn nothing_to_judge() {
-        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
-        let hidden = Stage::new().with(|node| {
+        NodeStage::new().expect(&CHECK, CheckState::Skipped, &[]);
+        let hidden = NodeStage::new().with(|node| {
             node.jobs =
                 ringleader_node::Part::of(ringleader_node::Jobs { n_hidden: 3, ..Default::default() });
         });
         assert!(hidden.answer(&CHECK).summary.contains("run as root"));
-        let hidden = Stage::new().with(|node| {
+        let hidden = NodeStage::new().with(|node| {
             let unseen = Some("/proc is mounted with hidepid=2".to_owned());
             node.jobs = ringleader_node::Part::of(ringleader_node::Jobs { unseen, ..Default::default() });
         });
         assert!(hidden.answer(&CHECK).summary.contains("hidepid"));
-        Stage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
+        NodeStage::new().with(|node| node.jobs = ringleader_node::Part::default()).expect(
             &CHECK,
-            Verdict::Skipped,
+            CheckState::Skipped,
             &[],
         );
     }

@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_node::BETWEEN_COPIES;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::jobs::{by_meeting, name};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -40,7 +40,7 @@ pub(super) static CHECK: Check = Check {
 /// Libraries whose difference breaks a job.
 const MUST_AGREE: &[&str] = &["libnccl.so", "libtorch_cuda.so", "librccl.so"];
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let libraries = match view.node.libraries.seen() {
         Ok(libraries) => libraries,
         Err(missing) => return missing.into(),
@@ -75,7 +75,7 @@ fn run(view: &View<'_>) -> Answer {
                 if let Some(version) = version.filter(|version| version.contains(BETWEEN_COPIES)) {
                     items.push(Item {
                         subject: name(rank),
-                        verdict: Verdict::Warn,
+                        verdict: CheckState::Warn,
                         text: format!("has loaded two copies of {library}: {version}"),
                         evidence: format!("/proc/{}/maps", rank.pid),
                     });
@@ -97,20 +97,17 @@ fn run(view: &View<'_>) -> Answer {
             let is_fatal = must && by_version.keys().flatten().count() > 1;
             items.push(Item {
                 subject: odd.cloned().unwrap_or_else(|| library.to_owned()),
-                verdict: if is_fatal { Verdict::Fail } else { Verdict::Warn },
+                verdict: if is_fatal { CheckState::Fail } else { CheckState::Warn },
                 text: format!("ranks differ in {library}: {}", told.join("; ")),
                 evidence: "/proc/PID/maps of each rank, and the files themselves".to_owned(),
             });
         }
     }
     if n_ranks == 0 {
-        return Answer::skipped("no rank here has loaded NCCL or torch");
+        return CheckAnswer::skipped("no rank here has loaded NCCL or torch");
     }
-    let mut answer = Answer::from_items(format!("{n_ranks} ranks run the same libraries"), items).advise(
-        Impact::Disruptive,
-        "start all ranks from one environment or image",
-        None,
-    );
+    let mut answer = CheckAnswer::from_items(format!("{n_ranks} ranks run the same libraries"), items)
+        .advise(Impact::Disruptive, "start all ranks from one environment or image", None);
     for (library, versions) in versions {
         let all: Vec<&str> = versions.into_iter().collect();
         answer = answer.value(format!("library.{library}"), all.join(", "), ValueKind::Same);
@@ -133,13 +130,13 @@ mod tests {
     use ringleader_node::Part;
 
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::Stage;
+    use crate::answer::CheckState;
+    use crate::staging_jobs::NodeStage;
 
-    fn stage(versions: impl Fn(u32) -> Vec<(&'static str, &'static str)>) -> Stage {
+    fn stage(versions: impl Fn(u32) -> Vec<(&'static str, &'static str)>) -> NodeStage {
         let of = |n| versions(n).into_iter().map(|(name, v)| (name.to_owned(), v.to_owned())).collect();
         let libraries: BTreeMap<u32, BTreeMap<String, String>> = (0..4).map(|n| (80 + n, of(n))).collect();
-        Stage::job(|_, _| {}).with(|node| node.libraries = Part::of(libraries))
+        NodeStage::job(|_, _| {}).with(|node| node.libraries = Part::of(libraries))
     }
 
     #[test]
@@ -147,7 +144,7 @@ mod tests {
         let differs = stage(|n| {
             vec![("libnccl.so.2", if n == 2 { "2.27.5" } else { "2.28.9" }), ("libtorch_cuda.so", "2.11.0")]
         });
-        differs.expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
+        differs.expect(&CHECK, CheckState::Fail, &["pid 82 (rank 2)"]);
         let plugin = |n| {
             if n == 1 {
                 vec![("libnccl.so.2", "2.28.9"), ("libnccl-net-ofi.so", "x")]
@@ -155,24 +152,24 @@ mod tests {
                 vec![("libnccl.so.2", "2.28.9")]
             }
         };
-        stage(plugin).expect(&CHECK, Verdict::Warn, &["pid 81 (rank 1)"]);
+        stage(plugin).expect(&CHECK, CheckState::Warn, &["pid 81 (rank 1)"]);
         stage(|n| vec![("libnccl.so.2", if n == 0 { "2.27.5 and 2.28.9" } else { "2.28.9" })]);
     }
 
     #[test]
     fn what_is_no_difference() {
         let same = stage(|_| vec![("libnccl.so.2", "2.28.9")]);
-        same.expect(&CHECK, Verdict::Ok, &[]);
+        same.expect(&CHECK, CheckState::Ok, &[]);
         assert_eq!(same.answer(&CHECK).values[0].key, "library.libnccl.so.2");
         // One rank is not as far; the version of one is unknown; only one has loaded a library for its own use.
         stage(|n| if n == 3 { vec![] } else { vec![("libnccl.so.2", "2.28.9")] }).expect(
             &CHECK,
-            Verdict::Ok,
+            CheckState::Ok,
             &[],
         );
         stage(|n| vec![("libnccl.so.2", if n == 3 { "" } else { "2.28.9" })]).expect(
             &CHECK,
-            Verdict::Ok,
+            CheckState::Ok,
             &[],
         );
         let extra = |n| {
@@ -182,7 +179,7 @@ mod tests {
                 vec![("libnccl.so.2", "2.28.9")]
             }
         };
-        stage(extra).expect(&CHECK, Verdict::Ok, &[]);
-        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Skipped, &[]);
+        stage(extra).expect(&CHECK, CheckState::Ok, &[]);
+        NodeStage::job(|_, _| {}).expect(&CHECK, CheckState::Skipped, &[]);
     }
 }

@@ -22,9 +22,9 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{KernelEventKind as Kind, PcieSeverity};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::{KernelLine, View};
+use crate::view::{KernelLine, NodeView};
 use crate::xids::HOUR_NS;
 
 /// See the module.
@@ -40,14 +40,14 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let lines = match &view.kernel {
         Ok(lines) => lines,
         Err(missing) => return missing.clone().into(),
     };
     let knows_job = view.options.since_ns.is_some() || view.ranks().next().is_some();
     let mut groups: BTreeMap<(&'static str, String), Vec<&KernelLine<'_>>> = BTreeMap::new();
-    let mut verdicts: BTreeMap<&'static str, Verdict> = BTreeMap::new();
+    let mut verdicts: BTreeMap<&'static str, CheckState> = BTreeMap::new();
     for line in lines {
         let Some((verdict, what)) = weigh(&line.event.kind) else { continue };
         verdicts.insert(what, verdict);
@@ -60,14 +60,14 @@ fn run(view: &View<'_>) -> Answer {
             let weight = verdicts.get(what).copied().unwrap_or_default();
             // Without a known job, transient events are over after a while; broken parts are not.
             let is_over = |line: &KernelLine<'_>| {
-                !knows_job && weight < Verdict::Fail && view.node.at_ns - line.at_ns > HOUR_NS
+                !knows_job && weight < CheckState::Fail && view.node.at_ns - line.at_ns > HOUR_NS
             };
             let last = lines.iter().rev().find(|line| line.is_recent && !is_over(line));
             let times = if lines.len() > 1 { format!(", {} times", lines.len()) } else { String::new() };
             let text = last.or(lines.last()).map_or("", |line| line.text);
             Item {
                 subject: subject.clone(),
-                verdict: if last.is_some() { weight } else { Verdict::Ok },
+                verdict: if last.is_some() { weight } else { CheckState::Ok },
                 text: format!("{what}{times}"),
                 evidence: format!("kernel log: {}", text.chars().take(200).collect::<String>()),
             }
@@ -81,7 +81,7 @@ fn run(view: &View<'_>) -> Answer {
     };
     let ok = if items.is_empty() { ok } else { "none that matters now" };
     let n: usize = groups.values().map(Vec::len).sum();
-    Answer::from_items(ok, items)
+    CheckAnswer::from_items(ok, items)
         .advise(
             Impact::Harmless,
             "read them with the lines around them, and keep them: the kernel overwrites its ring",
@@ -92,32 +92,34 @@ fn run(view: &View<'_>) -> Answer {
 }
 
 /// Severity and wording of an event; None for what other checks judge, and for what is not an error.
-fn weigh(kind: &Kind) -> Option<(Verdict, &'static str)> {
+fn weigh(kind: &Kind) -> Option<(CheckState, &'static str)> {
     Some(match kind {
-        Kind::GpuLost => (Verdict::Fail, "a GPU has fallen off the bus"),
-        Kind::GpuInitFailed { .. } => (Verdict::Fail, "the driver could not start a GPU"),
-        Kind::GspSilent => (Verdict::Fail, "a GPU's system processor (GSP) does not answer"),
+        Kind::GpuLost => (CheckState::Fail, "a GPU has fallen off the bus"),
+        Kind::GpuInitFailed { .. } => (CheckState::Fail, "the driver could not start a GPU"),
+        Kind::GspSilent => (CheckState::Fail, "a GPU's system processor (GSP) does not answer"),
         Kind::DriverMismatch { .. } => {
-            (Verdict::Fail, "the driver's library and module have different versions")
+            (CheckState::Fail, "the driver's library and module have different versions")
         }
-        Kind::MachineCheck { uncorrected: true } => (Verdict::Fail, "a machine check that was not corrected"),
+        Kind::MachineCheck { uncorrected: true } => {
+            (CheckState::Fail, "a machine check that was not corrected")
+        }
         Kind::MemoryErrors { uncorrected: true, .. } => {
-            (Verdict::Fail, "errors of the host's memory that were not corrected")
+            (CheckState::Fail, "errors of the host's memory that were not corrected")
         }
-        Kind::MemoryFailure { .. } => (Verdict::Fail, "a page of the host's memory is bad"),
+        Kind::MemoryFailure { .. } => (CheckState::Fail, "a page of the host's memory is bad"),
         Kind::PcieError(error) if error.severity == PcieSeverity::Fatal => {
-            (Verdict::Fail, "a fatal PCIe error")
+            (CheckState::Fail, "a fatal PCIe error")
         }
-        Kind::PcieError(error) if error.unrecovered => (Verdict::Fail, "a PCIe error without recovery"),
+        Kind::PcieError(error) if error.unrecovered => (CheckState::Fail, "a PCIe error without recovery"),
         Kind::PcieError(error) if error.severity == PcieSeverity::NonFatal => {
-            (Verdict::Warn, "a PCIe error that was not corrected")
+            (CheckState::Warn, "a PCIe error that was not corrected")
         }
-        Kind::Panic => (Verdict::Fail, "the kernel itself failed"),
-        Kind::PcieLinkDown => (Verdict::Warn, "a PCIe slot lost its link"),
-        Kind::IommuFault => (Verdict::Warn, "the IOMMU stopped an access"),
-        Kind::HungTask { .. } => (Verdict::Warn, "a task has waited in the kernel for minutes"),
-        Kind::Lockup { .. } => (Verdict::Warn, "a processor made no progress"),
-        Kind::Throttled => (Verdict::Warn, "processors were throttled for heat"),
+        Kind::Panic => (CheckState::Fail, "the kernel itself failed"),
+        Kind::PcieLinkDown => (CheckState::Warn, "a PCIe slot lost its link"),
+        Kind::IommuFault => (CheckState::Warn, "the IOMMU stopped an access"),
+        Kind::HungTask { .. } => (CheckState::Warn, "a task has waited in the kernel for minutes"),
+        Kind::Lockup { .. } => (CheckState::Warn, "a processor made no progress"),
+        Kind::Throttled => (CheckState::Warn, "processors were throttled for heat"),
         _ => return None,
     })
 }
@@ -126,13 +128,14 @@ fn weigh(kind: &Kind) -> Option<(Verdict, &'static str)> {
 mod tests {
     use super::*;
     use crate::staging_gpus::{healthy, is_sound, kernel};
-    use crate::view::Options;
+    use crate::view::Expectations;
 
-    fn after(since_s: Option<i64>, line: &str) -> Answer {
+    fn after(since_s: Option<i64>, line: &str) -> CheckAnswer {
         let mut node = healthy();
         kernel(&mut node, &[(500, line)]);
-        let options = Options { since_ns: since_s.map(|s| s * 1_000_000_000), ..Options::default() };
-        (CHECK.run)(&View::new(&node, &options))
+        let options =
+            Expectations { since_ns: since_s.map(|s| s * 1_000_000_000), ..Expectations::default() };
+        (CHECK.run)(&NodeView::new(&node, &options))
     }
 
     #[test]
@@ -141,12 +144,15 @@ mod tests {
         for (line, verdict) in [
             (
                 "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (channel:0 slot:0 page:0x1 offset:0x0 grain:32)",
-                Verdict::Fail,
+                CheckState::Fail,
             ),
-            ("NVRM: RmInitAdapter failed! (0x26:0x56:1463)", Verdict::Fail),
-            ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:1b:00.0", Verdict::Fail),
-            ("INFO: task python:4711 blocked for more than 120 seconds.", Verdict::Warn),
-            ("nvidia 0000:1b:00.0: enabling device (0000 -> 0003)", Verdict::Ok),
+            ("NVRM: RmInitAdapter failed! (0x26:0x56:1463)", CheckState::Fail),
+            (
+                "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:1b:00.0",
+                CheckState::Fail,
+            ),
+            ("INFO: task python:4711 blocked for more than 120 seconds.", CheckState::Warn),
+            ("nvidia 0000:1b:00.0: enabling device (0000 -> 0003)", CheckState::Ok),
         ] {
             assert_eq!(after(None, line).verdict, verdict, "{line}");
         }
@@ -157,7 +163,7 @@ mod tests {
         let line = "INFO: task python:4711 blocked for more than 120 seconds.";
         // Boot was at 1,000 s since 1970.
         let before = after(Some(1_600), line);
-        assert_eq!((before.verdict, before.items.len()), (Verdict::Ok, 1));
-        assert_eq!(after(Some(1_400), line).verdict, Verdict::Warn);
+        assert_eq!((before.verdict, before.items.len()), (CheckState::Ok, 1));
+        assert_eq!(after(Some(1_400), line).verdict, CheckState::Warn);
     }
 }

@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 
 use ringleader_node::Process;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::jobs::name;
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -51,14 +51,14 @@ const DEFAULT_FILES: u64 = 1024;
 const FILES_PER_RANK: u64 = 2;
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let jobs = match view.node.jobs.seen() {
         Ok(jobs) => jobs,
         Err(missing) => return missing.into(),
     };
     let ranks: Vec<&Process> = view.ranks().collect();
     if ranks.iter().all(|rank| rank.limits.is_empty()) {
-        return Answer::skipped("no rank runs here whose limits can be read");
+        return CheckAnswer::skipped("no rank runs here whose limits can be read");
     }
     let has_rdma = view.node.rdma.get().map(|ports| !ports.is_empty());
     let mut items = Vec::new();
@@ -79,9 +79,9 @@ fn run(view: &View<'_>) -> Answer {
     };
     let (memlock, open) = (soft(MEMLOCK), soft(FILES));
     let what =
-        |limit: &str| items.iter().any(|i: &Item| i.verdict > Verdict::Ok && i.evidence.contains(limit));
+        |limit: &str| items.iter().any(|i: &Item| i.verdict > CheckState::Ok && i.evidence.contains(limit));
     let (is_memlock, is_files) = (what(MEMLOCK), what(FILES));
-    let mut answer = Answer::from_items(
+    let mut answer = CheckAnswer::from_items(
         format!("{} ranks: locked memory {}, open files {open}", ranks.len(), locked_of(&ranks)),
         items,
     );
@@ -127,7 +127,7 @@ fn shown(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string())
 }
 
-fn push(items: &mut Vec<Item>, rank: &Process, verdict: Verdict, limit: &str, text: String) {
+fn push(items: &mut Vec<Item>, rank: &Process, verdict: CheckState, limit: &str, text: String) {
     let (soft, hard) = rank.limits.get(limit).copied().unwrap_or_default();
     let evidence = format!("/proc/{}/limits: {limit} {} {}", rank.pid, shown(soft), shown(hard));
     items.push(Item { subject: name(rank), verdict, text, evidence });
@@ -141,10 +141,10 @@ fn locked(rank: &Process, has_rdma: Option<bool>, items: &mut Vec<Item>) {
     }
     if soft < LITTLE_LOCKED {
         let text = format!("may lock only {} KiB of memory: RDMA cannot register its buffers", soft >> 10);
-        push(items, rank, Verdict::Fail, MEMLOCK, text);
+        push(items, rank, CheckState::Fail, MEMLOCK, text);
     } else if soft < SOME_LOCKED {
         let text = format!("may lock only {} MiB of memory: RDMA may run out of it", soft >> 20);
-        push(items, rank, Verdict::Warn, MEMLOCK, text);
+        push(items, rank, CheckState::Warn, MEMLOCK, text);
     }
 }
 
@@ -153,19 +153,19 @@ fn files(rank: &Process, items: &mut Vec<Item>) {
     let open = rank.n_open_files.map(u64::from);
     let world = rank.world_size().map(u64::from).filter(|_| rank.rank() == Some(0));
     if let Some(open) = open.filter(|open| open * 100 >= soft * 80) {
-        let verdict = if open * 100 >= soft * 95 { Verdict::Fail } else { Verdict::Warn };
+        let verdict = if open * 100 >= soft * 95 { CheckState::Fail } else { CheckState::Warn };
         push(items, rank, verdict, FILES, format!("has {open} of {soft} files open"));
     } else if let Some(world) = world.filter(|world| soft < world * FILES_PER_RANK) {
         let text = format!(
             "may open {soft} files, and a job of {world} ranks takes {} on rank 0",
             world * FILES_PER_RANK
         );
-        push(items, rank, Verdict::Fail, FILES, text);
+        push(items, rank, CheckState::Fail, FILES, text);
     } else if soft < DEFAULT_FILES {
         push(
             items,
             rank,
-            Verdict::Warn,
+            CheckState::Warn,
             FILES,
             format!("may open {soft} files, less than the kernel's default of {DEFAULT_FILES}"),
         );
@@ -191,7 +191,7 @@ fn peers(ranks: &[&Process], limit: &str, items: &mut Vec<Item>) {
         if usual.is_none_or(|usual| soft < usual) && !is_named {
             let what = limit.trim_start_matches("Max ");
             let text = format!("its limit of {what} is {soft}, that of {n} others {}", shown(usual));
-            push(items, rank, Verdict::Warn, limit, text);
+            push(items, rank, CheckState::Warn, limit, text);
         }
     }
 }
@@ -204,7 +204,7 @@ fn processes(jobs: &ringleader_node::Jobs, ranks: &[&Process], items: &mut Vec<I
         && rank.uid != 0
         && n * 100 >= soft * 90
     {
-        let verdict = if n * 100 >= soft * 98 { Verdict::Fail } else { Verdict::Warn };
+        let verdict = if n * 100 >= soft * 98 { CheckState::Fail } else { CheckState::Warn };
         push(
             items,
             rank,
@@ -219,7 +219,7 @@ fn processes(jobs: &ringleader_node::Jobs, ranks: &[&Process], items: &mut Vec<I
     {
         items.push(Item {
             subject: format!("cgroup {}", group.path),
-            verdict: if now * 100 >= max * 98 { Verdict::Fail } else { Verdict::Warn },
+            verdict: if now * 100 >= max * 98 { CheckState::Fail } else { CheckState::Warn },
             text: format!("{now} of {max} threads are in use"),
             evidence: format!("pids.current {now}, pids.max {max}"),
         });
@@ -231,12 +231,12 @@ mod tests {
     use ringleader_node::{Cgroup, Part, RdmaPort};
 
     use super::{CHECK, FILES, MEMLOCK, PROCESSES, Process};
-    use crate::answer::Verdict;
-    use crate::staging_jobs::Stage;
+    use crate::answer::CheckState;
+    use crate::staging_jobs::NodeStage;
 
     /// All ranks with usual limits, except one limit of rank 2.
-    fn stage(limit: &'static str, soft: Option<u64>, has_rdma: bool) -> Stage {
-        let stage = Stage::job(move |n, rank| {
+    fn stage(limit: &'static str, soft: Option<u64>, has_rdma: bool) -> NodeStage {
+        let stage = NodeStage::job(move |n, rank| {
             for (limit, soft) in [(MEMLOCK, None), (FILES, Some(65_536)), (PROCESSES, Some(100_000))] {
                 rank.limits.insert(limit.to_owned(), (soft, None));
             }
@@ -255,7 +255,7 @@ mod tests {
             let set = move |_, rank: &mut Process| {
                 rank.limits.insert(MEMLOCK.to_owned(), (Some(bytes), None));
             };
-            Stage::job(set).with(|node| node.rdma = Part::of(Vec::new())).answer(&CHECK).summary
+            NodeStage::job(set).with(|node| node.rdma = Part::of(Vec::new())).answer(&CHECK).summary
         };
         assert!(said(8 << 20).contains("locked memory 8 MiB,"), "{}", said(8 << 20));
         assert!(said(65_536).contains("locked memory 64 KiB,"), "{}", said(65_536));
@@ -264,47 +264,47 @@ mod tests {
 
     #[test]
     fn little_locked_memory() {
-        stage(MEMLOCK, Some(65_536), true).expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
+        stage(MEMLOCK, Some(65_536), true).expect(&CHECK, CheckState::Fail, &["pid 82 (rank 2)"]);
         // Without RDMA it merely differs from the peers' limit.
-        stage(MEMLOCK, Some(65_536), false).expect(&CHECK, Verdict::Warn, &["pid 82 (rank 2)"]);
-        stage(MEMLOCK, None, true).expect(&CHECK, Verdict::Ok, &[]);
+        stage(MEMLOCK, Some(65_536), false).expect(&CHECK, CheckState::Warn, &["pid 82 (rank 2)"]);
+        stage(MEMLOCK, None, true).expect(&CHECK, CheckState::Ok, &[]);
         let all = |capabilities| {
-            Stage::job(move |_, rank| {
+            NodeStage::job(move |_, rank| {
                 rank.limits.insert(MEMLOCK.to_owned(), (Some(8 << 20), None));
                 rank.capabilities = Some(capabilities);
             })
         };
         // The default of containers, on a node without RDMA, and with the capability to exceed it.
-        all(0).expect(&CHECK, Verdict::Ok, &[]);
+        all(0).expect(&CHECK, CheckState::Ok, &[]);
         all(1 << 14).with(|node| node.rdma = Part::of(vec![RdmaPort::default()])).expect(
             &CHECK,
-            Verdict::Ok,
+            CheckState::Ok,
             &[],
         );
     }
 
     #[test]
     fn few_files() {
-        stage(FILES, Some(210), false).expect(&CHECK, Verdict::Fail, &["pid 82 (rank 2)"]);
-        stage(FILES, Some(512), false).expect(&CHECK, Verdict::Warn, &["pid 82 (rank 2)"]);
+        stage(FILES, Some(210), false).expect(&CHECK, CheckState::Fail, &["pid 82 (rank 2)"]);
+        stage(FILES, Some(512), false).expect(&CHECK, CheckState::Warn, &["pid 82 (rank 2)"]);
         let of_world = |world: &'static str| {
-            Stage::job(move |_, rank| {
+            NodeStage::job(move |_, rank| {
                 rank.limits.insert(FILES.to_owned(), (Some(1024), None));
                 rank.environment.as_mut().unwrap().insert("WORLD_SIZE".to_owned(), world.to_owned());
             })
         };
-        of_world("4").expect(&CHECK, Verdict::Ok, &[]);
-        of_world("1024").expect(&CHECK, Verdict::Fail, &["pid 80 (rank 0)"]);
+        of_world("4").expect(&CHECK, CheckState::Ok, &[]);
+        of_world("1024").expect(&CHECK, CheckState::Fail, &["pid 80 (rank 0)"]);
     }
 
     #[test]
     fn few_threads() {
-        let crowded = Stage::job(|_, rank| {
+        let crowded = NodeStage::job(|_, rank| {
             rank.limits.insert(PROCESSES.to_owned(), (Some(1000), None));
             rank.n_threads = 240;
         });
-        crowded.expect(&CHECK, Verdict::Warn, &["pid 80 (rank 0)"]);
-        let grouped = Stage::job(|_, rank| {
+        crowded.expect(&CHECK, CheckState::Warn, &["pid 80 (rank 0)"]);
+        let grouped = NodeStage::job(|_, rank| {
             rank.limits.insert(PROCESSES.to_owned(), (None, None));
             let group = Cgroup {
                 path: "/job".to_owned(),
@@ -314,12 +314,12 @@ mod tests {
             };
             rank.cgroup = Some(group);
         });
-        grouped.expect(&CHECK, Verdict::Fail, &["cgroup /job"]);
+        grouped.expect(&CHECK, CheckState::Fail, &["cgroup /job"]);
     }
 
     #[test]
     fn nothing_to_judge() {
-        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
-        Stage::new().with(|node| node.jobs = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
+        NodeStage::new().expect(&CHECK, CheckState::Skipped, &[]);
+        NodeStage::new().with(|node| node.jobs = Part::default()).expect(&CHECK, CheckState::Skipped, &[]);
     }
 }

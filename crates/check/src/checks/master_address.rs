@@ -24,9 +24,9 @@ use std::net::IpAddr;
 use ringleader_model::plain_word;
 use ringleader_node::{Listener, PortSeen, Process, Reach, ReachFailure};
 
-use crate::answer::{Answer, Impact, Item, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 use crate::wiring;
 
 /// See the module.
@@ -48,7 +48,7 @@ const START_NS: i64 = 60_000_000_000;
 /// torchrun's default.
 const DEFAULT_PORT: u16 = 29_500;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let masters: Vec<&Reach> = view
         .node
         .reach
@@ -68,7 +68,7 @@ fn run(view: &View<'_>) -> Answer {
     }
     if n_tried == 0 {
         let why = masters[0].failure.clone().unwrap_or_default();
-        return Answer::skipped(format!("{}: {why}", masters[0].target));
+        return CheckAnswer::skipped(format!("{}: {why}", masters[0].target));
     }
     let well: Vec<String> = masters
         .iter()
@@ -87,7 +87,7 @@ fn run(view: &View<'_>) -> Answer {
     // Any user's process names a master; text that a shell would interpret is not printed as a command.
     let look =
         plain_word(&masters[0].host).map(|host| format!("getent ahosts {host}; ss -ltnp 'sport = :{port}'"));
-    Answer::from_items(well.join("; "), items)
+    CheckAnswer::from_items(well.join("; "), items)
         .advise(Impact::Harmless, "check what the name resolves to on each node, and who listens", look)
         .advise(
             Impact::Disruptive,
@@ -97,7 +97,7 @@ fn run(view: &View<'_>) -> Answer {
 }
 
 /// No rank names a master: only torchrun's default port can be checked.
-fn without_master(view: &View<'_>) -> Answer {
+fn without_master(view: &NodeView<'_>) -> CheckAnswer {
     let why = match view.node.reach.seen() {
         Ok(_) => "no rank here names a master".to_owned(),
         Err(missing) if missing.is_trouble => return missing.into(),
@@ -107,28 +107,28 @@ fn without_master(view: &View<'_>) -> Answer {
         let mut listeners = net.listeners.iter().filter(|listener| listener.port == DEFAULT_PORT);
         listeners.find(|listener| !listener.pid.is_some_and(|pid| is_of_any_job(view, pid)))
     });
-    let Some(holder) = holder else { return Answer::skipped(why) };
+    let Some(holder) = holder else { return CheckAnswer::skipped(why) };
     let item = Item {
         subject: format!("port {DEFAULT_PORT}"),
-        verdict: Verdict::Warn,
+        verdict: CheckState::Warn,
         text: format!(
             "taken by {}, which no rank here has as its master: a job on torchrun's default port will not start",
             who(holder)
         ),
         evidence: evidence(holder),
     };
-    Answer::from_items("", vec![item]).advise(
+    CheckAnswer::from_items("", vec![item]).advise(
         Impact::Harmless,
         "check who listens, or choose another port",
         Some(format!("ss -ltnp 'sport = :{DEFAULT_PORT}'")),
     )
 }
 
-fn processes<'a>(view: &'a View<'a>) -> &'a [Process] {
+fn processes<'a>(view: &'a NodeView<'a>) -> &'a [Process] {
     view.node.jobs.get().map_or(&[], |jobs| jobs.processes.as_slice())
 }
 
-fn is_of_any_job(view: &View<'_>, pid: u32) -> bool {
+fn is_of_any_job(view: &NodeView<'_>, pid: u32) -> bool {
     processes(view).iter().any(|process| process.pid == pid)
 }
 
@@ -144,7 +144,7 @@ fn evidence(listener: &Listener) -> String {
     format!("/proc/net/tcp: {}:{} is listened on by {}", listener.address, listener.port, who(listener))
 }
 
-fn judge(view: &View<'_>, master: &Reach) -> Option<Item> {
+fn judge(view: &NodeView<'_>, master: &Reach) -> Option<Item> {
     let ranks: Vec<&Process> =
         processes(view).iter().filter(|process| master.asked_by.contains(&process.pid)).collect();
     let is_multi = ranks.iter().any(|rank| wiring::spans_nodes(rank) == Some(true));
@@ -163,8 +163,8 @@ fn judge(view: &View<'_>, master: &Reach) -> Option<Item> {
     if let Some(kind) = master.failure_kind {
         let why = master.failure.clone().unwrap_or_default();
         return match kind {
-            ReachFailure::NotTried => item(Verdict::Ok, format!("not tried: {why}")),
-            _ => item(Verdict::Fail, why),
+            ReachFailure::NotTried => item(CheckState::Ok, format!("not tried: {why}")),
+            _ => item(CheckState::Fail, why),
         };
     }
     let is_loopback = !master.addresses.is_empty()
@@ -173,9 +173,9 @@ fn judge(view: &View<'_>, master: &Reach) -> Option<Item> {
         let text = format!("is {}, the loopback address: every node connects to itself", master.addresses[0]);
         let is_here = ranks.iter().any(|rank| rank.rank() == Some(0));
         return if is_here {
-            item(Verdict::Warn, format!("{text}; torch's store works from here, gloo does not"))
+            item(CheckState::Warn, format!("{text}; torch's store works from here, gloo does not"))
         } else {
-            item(Verdict::Fail, text)
+            item(CheckState::Fail, text)
         };
     }
     if let Some(port) = master.port {
@@ -190,20 +190,20 @@ fn judge(view: &View<'_>, master: &Reach) -> Option<Item> {
 }
 
 /// The host answers but nothing listens.
-fn nobody_listens(view: &View<'_>, ranks: &[&Process], port: u16) -> Option<(Verdict, String)> {
+fn nobody_listens(view: &NodeView<'_>, ranks: &[&Process], port: u16) -> Option<(CheckState, String)> {
     let youngest = ranks.iter().map(|rank| rank.started_ns).filter(|started| *started > 0).max()?;
     let age_ns = view.node.at_ns - youngest;
     let text =
         format!("nothing listens on port {port}, {} s after the ranks started", age_ns / 1_000_000_000);
     if age_ns >= START_NS {
-        Some((Verdict::Fail, format!("{text}; rank 0 has not come up, or has ended")))
+        Some((CheckState::Fail, format!("{text}; rank 0 has not come up, or has ended")))
     } else {
-        Some((Verdict::Ok, text))
+        Some((CheckState::Ok, text))
     }
 }
 
 /// Somebody listens on this node: whether it is the job.
-fn taken(view: &View<'_>, master: &Reach, ranks: &[&Process], port: u16) -> Option<Item> {
+fn taken(view: &NodeView<'_>, master: &Reach, ranks: &[&Process], port: u16) -> Option<Item> {
     let net = view.node.net.get()?;
     let listener = net.listeners.iter().find(|listener| {
         let address: Option<IpAddr> = listener.address.parse().ok();
@@ -213,7 +213,7 @@ fn taken(view: &View<'_>, master: &Reach, ranks: &[&Process], port: u16) -> Opti
     let pid = listener.pid?;
     let item = |text: String| {
         let subject = format!("MASTER_ADDR {}", master.target);
-        Some(Item { subject, verdict: Verdict::Fail, text, evidence: evidence(listener) })
+        Some(Item { subject, verdict: CheckState::Fail, text, evidence: evidence(listener) })
     };
     let all = processes(view);
     let holder = all.iter().find(|process| process.pid == pid);
@@ -295,7 +295,7 @@ mod tests {
         let answer = ask(&CHECK, &with([2, 3], |_| {}));
         assert_eq!(
             (answer.verdict, answer.summary.as_str()),
-            (Verdict::Ok, "head:29500 is 10.0.0.1, answered in 0.2 ms")
+            (CheckState::Ok, "head:29500 is 10.0.0.1, answered in 0.2 ms")
         );
     }
 
@@ -308,11 +308,11 @@ mod tests {
             ("no way to 10.0.0.1: No route to host", ReachFailure::NoRoute),
         ] {
             let answer = ask(&CHECK, &with([2, 3], |reach| failing(reach, why, kind)));
-            assert_eq!(answer.verdict, Verdict::Fail);
+            assert_eq!(answer.verdict, CheckState::Fail);
             assert!(answer.summary.contains(why), "{}", answer.summary);
         }
         let elsewhere = with([2, 3], |reach| failing(reach, "in a container", ReachFailure::NotTried));
-        assert_eq!(ask(&CHECK, &elsewhere).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &elsewhere).verdict, CheckState::Skipped);
     }
 
     #[test]
@@ -324,9 +324,9 @@ mod tests {
             })
         };
         let answer = ask(&CHECK, &looped([2, 3]));
-        assert_eq!(answer.verdict, Verdict::Fail);
+        assert_eq!(answer.verdict, CheckState::Fail);
         assert!(answer.summary.contains("127.0.1.1"), "{}", answer.summary);
-        assert_eq!(ask(&CHECK, &looped([0, 1])).verdict, Verdict::Warn, "where rank 0 runs");
+        assert_eq!(ask(&CHECK, &looped([0, 1])).verdict, CheckState::Warn, "where rank 0 runs");
         let mut alone = looped([0, 1]);
         if let Outcome::Seen(jobs) = &mut alone.jobs.outcome {
             for process in &mut jobs.processes {
@@ -335,29 +335,29 @@ mod tests {
                 }
             }
         }
-        assert_eq!(ask(&CHECK, &alone).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &alone).verdict, CheckState::Ok);
     }
 
     #[test]
     fn a_refused_port_fails_once_the_ranks_have_waited() {
         let mut node = with([2, 3], |reach| reach.is_refused = true);
         let answer = ask(&CHECK, &node);
-        assert_eq!(answer.verdict, Verdict::Fail);
+        assert_eq!(answer.verdict, CheckState::Fail);
         assert!(answer.summary.contains("100 s after"), "{}", answer.summary);
         node.at_ns = BEGAN + 5_000_000_000;
-        assert_eq!(ask(&CHECK, &node).verdict, Verdict::Ok, "they still load their libraries");
+        assert_eq!(ask(&CHECK, &node).verdict, CheckState::Ok, "they still load their libraries");
     }
 
     #[test]
     fn a_port_held_by_a_stranger_or_an_orphan_fails_and_by_the_job_is_well() {
         let here = || with([0, 1], |reach| reach.is_local = true);
-        for (pid, verdict) in [(4711, Verdict::Ok), (4700, Verdict::Ok), (77, Verdict::Fail)] {
+        for (pid, verdict) in [(4711, CheckState::Ok), (4700, CheckState::Ok), (77, CheckState::Fail)] {
             let mut node = here();
             listen(&mut node, Some(pid));
             let answer = ask(&CHECK, &node);
             assert_eq!(answer.verdict, verdict, "pid {pid}: {answer:?}");
             assert!(
-                verdict == Verdict::Ok
+                verdict == CheckState::Ok
                     || answer.summary.contains("pid 77 (python3), which does not belong to the job")
             );
         }
@@ -369,24 +369,24 @@ mod tests {
             jobs.processes.push(left);
         }
         let answer = ask(&CHECK, &node);
-        assert_eq!(answer.verdict, Verdict::Fail);
+        assert_eq!(answer.verdict, CheckState::Fail);
         assert!(answer.summary.contains("earlier run"), "{}", answer.summary);
         // The listening process is hidden: none is blamed.
         let mut node = here();
         listen(&mut node, None);
-        assert_eq!(ask(&CHECK, &node).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &node).verdict, CheckState::Ok);
     }
 
     #[test]
     fn without_a_job_only_the_port_of_torchrun_is_looked_at() {
         let mut idle = node(vec![], vec![interface(2, "eth0", "10.0.0.1/24")], vec![]);
         idle.reach = Part { outcome: Outcome::Absent("no peer was named".to_owned()), ..Part::default() };
-        assert_eq!(ask(&CHECK, &idle).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &idle).verdict, CheckState::Skipped);
         listen(&mut idle, Some(77));
         let answer = ask(&CHECK, &idle);
-        assert_eq!(answer.verdict, Verdict::Warn);
+        assert_eq!(answer.verdict, CheckState::Warn);
         assert!(answer.summary.contains("pid 77 (python3)"), "{}", answer.summary);
         idle.reach = Part { outcome: Outcome::Failed("start it".to_owned()), ..Part::default() };
-        assert_eq!(ask(&CHECK, &idle).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &idle).verdict, CheckState::Skipped);
     }
 }

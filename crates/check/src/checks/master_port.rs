@@ -19,10 +19,10 @@ use std::collections::BTreeSet;
 
 use ringleader_node::{Listener, Process};
 
-use crate::answer::{Answer, Impact, Item, Verdict};
-use crate::jobs::{Tree, by_meeting, name};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item};
+use crate::jobs::{ProcessTree, by_meeting, name};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -40,7 +40,7 @@ pub(super) static CHECK: Check = Check {
 /// A rank younger than this may not listen yet, nanoseconds.
 const STARTING_NS: i64 = 60_000_000_000;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let jobs = match view.node.jobs.seen() {
         Ok(jobs) => jobs,
         Err(missing) => return missing.into(),
@@ -49,7 +49,7 @@ fn run(view: &View<'_>) -> Answer {
         Ok(network) => network,
         Err(missing) => return missing.into(),
     };
-    let tree = Tree::new(jobs);
+    let tree = ProcessTree::new(jobs);
     let own_namespace = view.node.system.get().and_then(|system| system.net_namespace);
     let (mut items, mut told) = (Vec::new(), Vec::new());
     let (mut fix, mut is_judged) = (None, false);
@@ -70,16 +70,18 @@ fn run(view: &View<'_>) -> Answer {
             items.push(Item { subject: format!("port {port}"), verdict, text, evidence: evidence.clone() });
         };
         match who {
-            Who::Own(pid) => {
+            PortOwner::Own(pid) => {
                 is_judged = true;
                 told.push(format!("port {port}: pid {pid} of the job listens"));
             }
-            Who::Unknown => told.push(format!("port {port}: a process listens; run as root to see which")),
-            Who::Stranger(listener) => {
+            PortOwner::Unknown => {
+                told.push(format!("port {port}: a process listens; run as root to see which"));
+            }
+            PortOwner::Stranger(listener) => {
                 let pid = listener.pid.unwrap_or_default();
                 let command = listener.command.as_deref().unwrap_or("unknown");
                 push(
-                    Verdict::Fail,
+                    CheckState::Fail,
                     format!(
                         "pid {pid} ({command}) listens there and does not belong to the job of {}",
                         name(first)
@@ -87,30 +89,30 @@ fn run(view: &View<'_>) -> Answer {
                 );
                 fix = Some(format!("ps -o pid,ppid,user,lstart,args -p {pid}"));
             }
-            Who::Nobody if view.node.at_ns - first.started_ns < STARTING_NS => {
+            PortOwner::Nobody if view.node.at_ns - first.started_ns < STARTING_NS => {
                 is_judged = true;
                 told.push(format!("port {port}: the job has just started"));
             }
-            Who::Nobody => {
+            PortOwner::Nobody => {
                 push(
-                    Verdict::Warn,
+                    CheckState::Warn,
                     format!("nothing listens, and {} ranks of the job are here", ranks.len()),
                 );
             }
         }
     }
     if items.is_empty() && told.is_empty() {
-        return Answer::skipped("no rank 0 with MASTER_PORT runs here");
+        return CheckAnswer::skipped("no rank 0 with MASTER_PORT runs here");
     }
     if items.is_empty() && !is_judged {
-        return Answer::skipped(told.join("; "));
+        return CheckAnswer::skipped(told.join("; "));
     }
-    Answer::from_items(told.join("; "), items)
+    CheckAnswer::from_items(told.join("; "), items)
         .advise(Impact::Harmless, "check who listens", Some(fix.unwrap_or_else(|| "ss -ltnp".to_owned())))
         .advise(Impact::Disruptive, "start the job with another MASTER_PORT, or end what listens there", None)
 }
 
-enum Who<'a> {
+enum PortOwner<'a> {
     Own(u32),
     Stranger(&'a Listener),
     Unknown,
@@ -118,12 +120,12 @@ enum Who<'a> {
 }
 
 fn judge<'a>(
-    tree: &Tree<'_>,
+    tree: &ProcessTree<'_>,
     first: &Process,
     ranks: &[&Process],
     listeners: &'a [Listener],
     port: u16,
-) -> Who<'a> {
+) -> PortOwner<'a> {
     let here: Vec<&Listener> = listeners.iter().filter(|listener| listener.port == port).collect();
     // Rank 0, the processes above it (torchrun's agent runs the store), and their children.
     let mut own: BTreeSet<u32> = ranks.iter().map(|rank| rank.pid).collect();
@@ -137,12 +139,12 @@ fn judge<'a>(
                 .is_some_and(|process| tree.above(process).iter().any(|parent| own.contains(&parent.pid)))
     };
     if let Some(pid) = here.iter().filter_map(|listener| listener.pid).find(|pid| is_own(*pid)) {
-        return Who::Own(pid);
+        return PortOwner::Own(pid);
     }
     match here.iter().find(|listener| listener.pid.is_some()) {
-        Some(stranger) => Who::Stranger(stranger),
-        None if here.is_empty() => Who::Nobody,
-        None => Who::Unknown,
+        Some(stranger) => PortOwner::Stranger(stranger),
+        None if here.is_empty() => PortOwner::Nobody,
+        None => PortOwner::Unknown,
     }
 }
 
@@ -151,47 +153,47 @@ mod tests {
     use ringleader_node::{Listener, Network, Part};
 
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::{NOW_NS, Stage, process};
+    use crate::answer::CheckState;
+    use crate::staging_jobs::{NOW_NS, NodeStage, process};
 
-    fn listens(stage: Stage, port: u16, pid: Option<u32>) -> Stage {
+    fn listens(stage: NodeStage, port: u16, pid: Option<u32>) -> NodeStage {
         let listener = Listener { address: "0.0.0.0".to_owned(), port, pid, command: Some("x".to_owned()) };
         stage.with(|node| node.net = Part::of(Network { listeners: vec![listener], ..Network::default() }))
     }
 
     #[test]
     fn a_stranger_and_nobody() {
-        let stage = listens(Stage::job(|_, _| {}), 29_500, Some(999));
-        stage.expect(&CHECK, Verdict::Fail, &["port 29500"]);
+        let stage = listens(NodeStage::job(|_, _| {}), 29_500, Some(999));
+        stage.expect(&CHECK, CheckState::Fail, &["port 29500"]);
         assert!(stage.answer(&CHECK).summary.contains("pid 999 (x)"));
-        listens(Stage::job(|_, _| {}), 1, Some(999)).expect(&CHECK, Verdict::Warn, &["port 29500"]);
+        listens(NodeStage::job(|_, _| {}), 1, Some(999)).expect(&CHECK, CheckState::Warn, &["port 29500"]);
     }
 
     #[test]
     fn the_jobs_own() {
         for pid in [80, 70] {
-            listens(Stage::job(|_, _| {}), 29_500, Some(pid)).expect(&CHECK, Verdict::Ok, &[]);
+            listens(NodeStage::job(|_, _| {}), 29_500, Some(pid)).expect(&CHECK, CheckState::Ok, &[]);
         }
-        let child = Stage::job(|_, _| {}).process(process(300, 80, "python3", &[]));
-        listens(child, 29_500, Some(300)).expect(&CHECK, Verdict::Ok, &[]);
-        let young = Stage::job(|_, rank| rank.started_ns = NOW_NS - 1_000_000_000);
-        listens(young, 1, None).expect(&CHECK, Verdict::Ok, &[]);
+        let child = NodeStage::job(|_, _| {}).process(process(300, 80, "python3", &[]));
+        listens(child, 29_500, Some(300)).expect(&CHECK, CheckState::Ok, &[]);
+        let young = NodeStage::job(|_, rank| rank.started_ns = NOW_NS - 1_000_000_000);
+        listens(young, 1, None).expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn what_cannot_be_told() {
-        listens(Stage::job(|_, _| {}), 29_500, None).expect(&CHECK, Verdict::Skipped, &[]);
-        listens(Stage::new(), 29_500, Some(1)).expect(&CHECK, Verdict::Skipped, &[]);
-        Stage::job(|_, _| {}).expect(&CHECK, Verdict::Skipped, &[]);
-        let elsewhere = Stage::job(|n, rank| {
+        listens(NodeStage::job(|_, _| {}), 29_500, None).expect(&CHECK, CheckState::Skipped, &[]);
+        listens(NodeStage::new(), 29_500, Some(1)).expect(&CHECK, CheckState::Skipped, &[]);
+        NodeStage::job(|_, _| {}).expect(&CHECK, CheckState::Skipped, &[]);
+        let elsewhere = NodeStage::job(|n, rank| {
             rank.environment.as_mut().unwrap().insert("RANK".to_owned(), (n + 4).to_string());
         });
-        listens(elsewhere, 29_500, Some(999)).expect(&CHECK, Verdict::Skipped, &[]);
-        let apart = Stage::job(|_, rank| rank.net_namespace = Some(2));
+        listens(elsewhere, 29_500, Some(999)).expect(&CHECK, CheckState::Skipped, &[]);
+        let apart = NodeStage::job(|_, rank| rank.net_namespace = Some(2));
         let apart = apart.with(|node| {
             let system = ringleader_node::System { net_namespace: Some(1), ..Default::default() };
             node.system = Part::of(system);
         });
-        listens(apart, 29_500, Some(999)).expect(&CHECK, Verdict::Skipped, &[]);
+        listens(apart, 29_500, Some(999)).expect(&CHECK, CheckState::Skipped, &[]);
     }
 }

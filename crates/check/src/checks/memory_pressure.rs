@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 
 use ringleader_node::Cgroup;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -46,7 +46,7 @@ const GROUP_WARN_PCT: u64 = 90;
 /// Share of the last ten seconds in which all tasks waited for memory, percent: the host is thrashing.
 const STALL_PCT: f64 = 10.0;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let system = match view.node.system.seen() {
         Ok(system) => system,
         Err(missing) => return missing.into(),
@@ -56,7 +56,7 @@ fn run(view: &View<'_>) -> Answer {
     match free_pct {
         Some(pct) if pct < HOST_WARN_PCT => items.push(Item {
             subject: "host memory".to_owned(),
-            verdict: if pct < HOST_FAIL_PCT { Verdict::Fail } else { Verdict::Warn },
+            verdict: if pct < HOST_FAIL_PCT { CheckState::Fail } else { CheckState::Warn },
             text: format!("{} of {} available", gib(system.memory_available), gib(system.memory_total)),
             evidence: "/proc/meminfo: MemAvailable".to_owned(),
         }),
@@ -65,7 +65,7 @@ fn run(view: &View<'_>) -> Answer {
     if let Some(share) = system.pressure_full_pct.get("memory").filter(|share| **share >= STALL_PCT) {
         items.push(Item {
             subject: "host memory".to_owned(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: format!("all tasks waited for memory in {share:.0} % of the last 10 s"),
             evidence: format!("/proc/pressure/memory: full avg10={share:.2}"),
         });
@@ -82,9 +82,9 @@ fn run(view: &View<'_>) -> Answer {
         of_group(group, &mut items);
     }
     let Some(free_pct) = free_pct else {
-        return Answer::skipped("/proc/meminfo does not show how much there is");
+        return CheckAnswer::skipped("/proc/meminfo does not show how much there is");
     };
-    Answer::from_items(
+    CheckAnswer::from_items(
         format!("{} of {} available", gib(system.memory_available), gib(system.memory_total)),
         items,
     )
@@ -112,7 +112,7 @@ fn of_group(group: &Cgroup, items: &mut Vec<Item>) {
                 .map(|bytes| format!(", {} of it shared memory", gib(bytes)));
             items.push(Item {
                 subject: subject(),
-                verdict: if pct >= GROUP_FAIL_PCT { Verdict::Fail } else { Verdict::Warn },
+                verdict: if pct >= GROUP_FAIL_PCT { CheckState::Fail } else { CheckState::Warn },
                 text: format!(
                     "{} of {} used, without page cache{}",
                     gib(held),
@@ -131,7 +131,7 @@ fn of_group(group: &Cgroup, items: &mut Vec<Item>) {
     if let Some(n) = group.oom_kills.filter(|n| *n > 0) {
         items.push(Item {
             subject: subject(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: format!("{n} processes were killed for lack of memory since it was created"),
             evidence: format!("memory.events or memory.oom_control: oom_kill {n}"),
         });
@@ -147,17 +147,17 @@ mod tests {
     use ringleader_node::{Cgroup, Part, System};
 
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::Stage;
+    use crate::answer::CheckState;
+    use crate::staging_jobs::NodeStage;
 
-    fn host(available: u64) -> Stage {
+    fn host(available: u64) -> NodeStage {
         let system =
             System { memory_total: 1000 << 20, memory_available: available << 20, ..System::default() };
-        Stage::new().with(|node| node.system = Part::of(system))
+        NodeStage::new().with(|node| node.system = Part::of(system))
     }
 
-    fn group(max: Option<u64>, current: u64, cache: Option<u64>, oom_kills: u64) -> Stage {
-        Stage::job(move |_, rank| {
+    fn group(max: Option<u64>, current: u64, cache: Option<u64>, oom_kills: u64) -> NodeStage {
+        NodeStage::job(move |_, rank| {
             rank.cgroup = Some(Cgroup {
                 path: "/job".to_owned(),
                 memory_max: max,
@@ -171,31 +171,35 @@ mod tests {
 
     #[test]
     fn little_is_left() {
-        host(500).expect(&CHECK, Verdict::Ok, &[]);
-        host(40).expect(&CHECK, Verdict::Warn, &["host memory"]);
-        host(10).expect(&CHECK, Verdict::Fail, &["host memory"]);
+        host(500).expect(&CHECK, CheckState::Ok, &[]);
+        host(40).expect(&CHECK, CheckState::Warn, &["host memory"]);
+        host(10).expect(&CHECK, CheckState::Fail, &["host memory"]);
         let stall = host(500).with(|node| {
             let mut system = node.system.get().unwrap().clone();
             system.pressure_full_pct.insert("memory".to_owned(), 30.0);
             node.system = Part::of(system);
         });
-        stall.expect(&CHECK, Verdict::Warn, &["host memory"]);
+        stall.expect(&CHECK, CheckState::Warn, &["host memory"]);
     }
 
     #[test]
     fn the_jobs_group() {
-        group(Some(1000), 990, Some(5), 0).expect(&CHECK, Verdict::Fail, &["cgroup /job"]);
-        group(Some(1000), 930, Some(0), 0).expect(&CHECK, Verdict::Warn, &["cgroup /job"]);
-        group(None, 1 << 40, Some(0), 2).expect(&CHECK, Verdict::Warn, &["cgroup /job"]);
+        group(Some(1000), 990, Some(5), 0).expect(&CHECK, CheckState::Fail, &["cgroup /job"]);
+        group(Some(1000), 930, Some(0), 0).expect(&CHECK, CheckState::Warn, &["cgroup /job"]);
+        group(None, 1 << 40, Some(0), 2).expect(&CHECK, CheckState::Warn, &["cgroup /job"]);
         // Full of page cache, which is reclaimed when needed; and a cgroup without a limit.
-        group(Some(1000), 1000, Some(800), 0).expect(&CHECK, Verdict::Ok, &[]);
-        group(Some(1000), 1000, None, 0).expect(&CHECK, Verdict::Ok, &[]);
-        group(None, 1 << 40, Some(0), 0).expect(&CHECK, Verdict::Ok, &[]);
+        group(Some(1000), 1000, Some(800), 0).expect(&CHECK, CheckState::Ok, &[]);
+        group(Some(1000), 1000, None, 0).expect(&CHECK, CheckState::Ok, &[]);
+        group(None, 1 << 40, Some(0), 0).expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn nothing_to_judge() {
-        Stage::new().with(|node| node.system = Part::default()).expect(&CHECK, Verdict::Skipped, &[]);
-        host(0).with(|node| node.system = Part::of(System::default())).expect(&CHECK, Verdict::Skipped, &[]);
+        NodeStage::new().with(|node| node.system = Part::default()).expect(&CHECK, CheckState::Skipped, &[]);
+        host(0).with(|node| node.system = Part::of(System::default())).expect(
+            &CHECK,
+            CheckState::Skipped,
+            &[],
+        );
     }
 }

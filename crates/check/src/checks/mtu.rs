@@ -23,9 +23,9 @@ use std::collections::BTreeMap;
 use ringleader_model::plain_word;
 use ringleader_node::{Interface, NameList, Network, RdmaPort, Reach};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 use crate::wiring::{self, Use};
 
 /// See the module.
@@ -45,7 +45,7 @@ pub(super) static CHECK: Check = Check {
 /// What the kernel subtracts from an interface's MTU for RDMA: headers of GRH, UDP, BTH, XRC, atomic, and the checksum.
 const ROCE_HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let net = match view.node.net.seen() {
         Ok(net) => net,
         Err(missing) => return missing.into(),
@@ -60,7 +60,7 @@ fn run(view: &View<'_>) -> Answer {
         view.node.reach.get().into_iter().flatten().filter(|reach| reach.path_mtu.is_some()).collect();
     items.extend(measured.iter().filter_map(|reach| narrow(view, net, reach)));
     if groups.iter().all(|(_, members)| members.len() < 2) && measured.is_empty() {
-        return Answer::skipped("no two interfaces have the same role, and no path was measured");
+        return CheckAnswer::skipped("no two interfaces have the same role, and no path was measured");
     }
     let mut sizes: Vec<u32> =
         roce.iter().flat_map(|(_, members)| members.iter().map(|member| member.mtu)).collect();
@@ -78,8 +78,8 @@ fn run(view: &View<'_>) -> Answer {
     if parts.is_empty() {
         parts.push("interfaces of the same role agree".to_owned());
     }
-    let odd = items.iter().find(|item| item.verdict > Verdict::Ok).map(|item| item.subject.clone());
-    let mut answer = Answer::from_items(parts.join("; "), items).advise(
+    let odd = items.iter().find(|item| item.verdict > CheckState::Ok).map(|item| item.subject.clone());
+    let mut answer = CheckAnswer::from_items(parts.join("; "), items).advise(
         Impact::Disruptive,
         "set the same MTU on all hosts and switches of this network",
         odd.as_deref()
@@ -101,10 +101,10 @@ fn rdma_mtu(mtu: u32) -> u32 {
 }
 
 /// Interfaces with one role.
-type Group<'a> = (String, Vec<&'a Interface>);
+type SameNetwork<'a> = (String, Vec<&'a Interface>);
 
 /// Interfaces behind RoCE ports in use, by kind of card.
-fn behind_roce<'a>(view: &View<'_>, net: &'a Network) -> Vec<Group<'a>> {
+fn behind_roce<'a>(view: &NodeView<'_>, net: &'a Network) -> Vec<SameNetwork<'a>> {
     let ports = view.node.rdma.get().map_or(&[][..], Vec::as_slice);
     let mut groups: BTreeMap<String, Vec<&Interface>> = BTreeMap::new();
     for port in ports.iter().filter(|port| {
@@ -125,8 +125,8 @@ fn behind_roce<'a>(view: &View<'_>, net: &'a Network) -> Vec<Group<'a>> {
 }
 
 /// Interfaces that match one list of NCCL_SOCKET_IFNAME, and those of IPoIB, which NCCL groups by itself.
-fn named_together<'a>(view: &View<'_>, net: &'a Network) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group<'_>> = wiring::by_value(view, "NCCL_SOCKET_IFNAME")
+fn named_together<'a>(view: &NodeView<'_>, net: &'a Network) -> Vec<SameNetwork<'a>> {
+    let mut groups: Vec<SameNetwork<'_>> = wiring::by_value(view, "NCCL_SOCKET_IFNAME")
         .into_keys()
         .flatten()
         .filter(|list| list.len() > 1 && !NameList::new(list).is_exclusion)
@@ -153,7 +153,7 @@ fn differing(role: &str, members: &[&Interface]) -> Vec<Item> {
         .filter(|member| member.mtu != usual)
         .map(|member| Item {
             subject: member.name.clone(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: format!("MTU {}, while {n} of {} {role} have {usual}", member.mtu, members.len()),
             evidence: members.iter().map(|m| format!("{} {}", m.name, m.mtu)).collect::<Vec<_>>().join(", "),
         })
@@ -161,7 +161,7 @@ fn differing(role: &str, members: &[&Interface]) -> Vec<Item> {
 }
 
 /// A path that carries less than the interface sends.
-fn narrow(view: &View<'_>, net: &Network, reach: &Reach) -> Option<Item> {
+fn narrow(view: &NodeView<'_>, net: &Network, reach: &Reach) -> Option<Item> {
     let path_mtu = reach.path_mtu?;
     let address = |text: &str| text.parse().ok();
     let interface = reach
@@ -176,9 +176,9 @@ fn narrow(view: &View<'_>, net: &Network, reach: &Reach) -> Option<Item> {
         return None;
     }
     let (verdict, what) = match (reach.large_vanish, wiring::is_multi_node(view)) {
-        (true, true) => (Verdict::Fail, "larger packets are dropped silently"),
-        (true, false) => (Verdict::Warn, "larger packets are dropped silently"),
-        (false, _) => (Verdict::Warn, "a router on the path accepts no larger ones"),
+        (true, true) => (CheckState::Fail, "larger packets are dropped silently"),
+        (true, false) => (CheckState::Warn, "larger packets are dropped silently"),
+        (false, _) => (CheckState::Warn, "a router on the path accepts no larger ones"),
     };
     Some(Item {
         subject: reach.target.clone(),
@@ -232,13 +232,13 @@ mod tests {
     #[test]
     fn the_odd_one_among_roce_interfaces_warns() {
         let answer = ask(&CHECK, &roce([9000, 9000, 1500, 9000]));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["eth4"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Warn, vec!["eth4"]));
         let answer = ask(&CHECK, &roce([9000; 4]));
         assert_eq!(
             (answer.verdict, answer.summary.as_str()),
-            (Verdict::Ok, "RoCE interfaces have 9000 (RDMA packets of 4096)")
+            (CheckState::Ok, "RoCE interfaces have 9000 (RDMA packets of 4096)")
         );
-        assert_eq!(ask(&CHECK, &roce([1500; 4])).verdict, Verdict::Ok, "small but alike");
+        assert_eq!(ask(&CHECK, &roce([1500; 4])).verdict, CheckState::Ok, "small but alike");
     }
 
     #[test]
@@ -255,9 +255,9 @@ mod tests {
             node
         };
         let answer = ask(&CHECK, &told("eth0,eth1"));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["eth0"]));
-        assert_eq!(ask(&CHECK, &told("=eth1")).verdict, Verdict::Skipped, "the other does other work");
-        assert_eq!(ask(&CHECK, &told("^docker")).verdict, Verdict::Skipped);
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Warn, vec!["eth0"]));
+        assert_eq!(ask(&CHECK, &told("=eth1")).verdict, CheckState::Skipped, "the other does other work");
+        assert_eq!(ask(&CHECK, &told("^docker")).verdict, CheckState::Skipped);
     }
 
     #[test]
@@ -269,18 +269,18 @@ mod tests {
             ask(&CHECK, &node)
         };
         let answer = with(path(1500, false), vec![]);
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["10.1.0.8:22"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Warn, vec!["10.1.0.8:22"]));
         assert!(answer.summary.contains("1500 of the 9000 bytes that eth2 sends"), "{}", answer.summary);
-        assert_eq!(with(path(1500, true), vec![rank(0, &[])]).verdict, Verdict::Fail);
-        assert_eq!(with(path(9000, false), vec![rank(0, &[])]).verdict, Verdict::Ok);
+        assert_eq!(with(path(1500, true), vec![rank(0, &[])]).verdict, CheckState::Fail);
+        assert_eq!(with(path(9000, false), vec![rank(0, &[])]).verdict, CheckState::Ok);
     }
 
     #[test]
     fn one_interface_and_no_reading_are_skipped() {
         let mut one = node(vec![], vec![interface(2, "eth0", "10.0.0.7/24")], vec![]);
-        assert_eq!(ask(&CHECK, &one).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &one).verdict, CheckState::Skipped);
         one.net = Part::default();
-        assert_eq!(ask(&CHECK, &one).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &one).verdict, CheckState::Skipped);
     }
 
     #[test]

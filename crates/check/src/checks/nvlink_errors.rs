@@ -19,10 +19,10 @@
 
 use ringleader_node::{Gpu, NvLink};
 
-use crate::answer::{Answer, Impact, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, ValueKind};
 use crate::gpus::{count, item, of};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -47,20 +47,20 @@ const SHOWN: [&str; 1] = ["transmit-discards"];
 /// Largest number of links shown for past errors.
 const MAX_SHOWN: usize = 4;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match of(view) {
         Ok(gpus) => gpus,
         Err(answer) => return answer,
     };
     let links = || gpus.gpus.iter().flat_map(|gpu| gpu.links.iter().map(move |link| (gpu, link)));
     if links().next().is_none() {
-        return Answer::skipped("no GPU has NVLinks");
+        return CheckAnswer::skipped("no GPU has NVLinks");
     }
     if links().all(|(_, link)| link.counters.is_empty()) {
-        return Answer::skipped("no NVLink reports its error counters");
+        return CheckAnswer::skipped("no NVLink reports its error counters");
     }
     if links().all(|(_, link)| link.counters.iter().all(|(_, _, later)| later.is_none())) {
-        return Answer::skipped("the counters were read only once, which gives no rate (--quick)");
+        return CheckAnswer::skipped("the counters were read only once, which gives no rate (--quick)");
     }
     let mut items = Vec::new();
     let (mut n_past, mut total) = (0, 0_u64);
@@ -81,32 +81,30 @@ fn run(view: &View<'_>) -> Answer {
             n_past += 1;
             if n_past <= MAX_SHOWN {
                 let text = format!("link {} had errors, but none between the two readings", link.number);
-                items.push(item(gpu, Verdict::Ok, text, tell(link)));
+                items.push(item(gpu, CheckState::Ok, text, tell(link)));
             }
         }
     }
     let ms = gpus.gpus.iter().filter_map(|gpu| gpu.window_ms).max().unwrap_or(0);
     let past =
         if n_past == 0 { String::new() } else { format!("; {} had some before", count(n_past, "link")) };
-    Answer::from_items(format!("no new error on {} in {ms} ms{past}", count(links().count(), "link")), items)
-        .advise(
-            Impact::Harmless,
-            "check whether it continues",
-            Some(
-                "nvidia-smi nvlink -e; sleep 10; nvidia-smi nvlink -e; dmesg -T | grep -iE 'xid|sxid'"
-                    .to_owned(),
-            ),
-        )
-        .advise(
-            Impact::Disruptive,
-            "take the node out and have the link's board, bridge or cable examined",
-            None,
-        )
-        .value("nvlink.errors", total, ValueKind::Counter)
+    CheckAnswer::from_items(
+        format!("no new error on {} in {ms} ms{past}", count(links().count(), "link")),
+        items,
+    )
+    .advise(
+        Impact::Harmless,
+        "check whether it continues",
+        Some(
+            "nvidia-smi nvlink -e; sleep 10; nvidia-smi nvlink -e; dmesg -T | grep -iE 'xid|sxid'".to_owned(),
+        ),
+    )
+    .advise(Impact::Disruptive, "take the node out and have the link's board, bridge or cable examined", None)
+    .value("nvlink.errors", total, ValueKind::Counter)
 }
 
 /// What grew between the two readings, most serious first.
-fn growth(gpu: &Gpu, link: &NvLink) -> Option<(Verdict, String)> {
+fn growth(gpu: &Gpu, link: &NvLink) -> Option<(CheckState, String)> {
     let seconds = gpu.window_ms? as f64 / 1000.0;
     let grown = link.counters.iter().filter_map(|(name, first, later)| {
         let by = later.as_ref()?.checked_sub(*first).filter(|by| *by > 0)?;
@@ -116,10 +114,10 @@ fn growth(gpu: &Gpu, link: &NvLink) -> Option<(Verdict, String)> {
         }
         let is_grave = GRAVE.contains(&name);
         let is_flood = name != "replay" && by as f64 / seconds.max(0.001) >= MENDED_PER_S;
-        let verdict = if is_grave || is_flood { Verdict::Fail } else { Verdict::Warn };
+        let verdict = if is_grave || is_flood { CheckState::Fail } else { CheckState::Warn };
         Some((verdict, format!("{name} grew by {by} in {:.0} ms", seconds * 1000.0)))
     });
-    let mut grown: Vec<(Verdict, String)> = grown.collect();
+    let mut grown: Vec<(CheckState, String)> = grown.collect();
     grown.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
     let worst = grown.first()?.0;
     Some((worst, grown.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(", ")))
@@ -142,16 +140,16 @@ mod tests {
     fn growth_counts() {
         is_sound(&CHECK);
         let named = vec!["GPU 2 (0000:1d:00.0)".to_owned()];
-        assert_eq!(verdict(&CHECK, &counting("recovery", 0, Some(1))), (Verdict::Fail, named.clone()));
-        assert_eq!(verdict(&CHECK, &counting("crc", 10, Some(12))), (Verdict::Warn, named.clone()));
-        assert_eq!(verdict(&CHECK, &counting("crc", 10, Some(80))), (Verdict::Fail, named.clone()));
-        assert_eq!(verdict(&CHECK, &counting("replay", 0, Some(3))), (Verdict::Warn, named));
+        assert_eq!(verdict(&CHECK, &counting("recovery", 0, Some(1))), (CheckState::Fail, named.clone()));
+        assert_eq!(verdict(&CHECK, &counting("crc", 10, Some(12))), (CheckState::Warn, named.clone()));
+        assert_eq!(verdict(&CHECK, &counting("crc", 10, Some(80))), (CheckState::Fail, named.clone()));
+        assert_eq!(verdict(&CHECK, &counting("replay", 0, Some(3))), (CheckState::Warn, named));
     }
 
     #[test]
     fn the_past_is_shown() {
         let said = answer(&CHECK, &counting("recovery", 400, Some(400)));
-        assert_eq!((said.verdict, said.items.len()), (Verdict::Ok, 1));
+        assert_eq!((said.verdict, said.items.len()), (CheckState::Ok, 1));
         assert!(said.summary.contains("1 link had some before"), "{}", said.summary);
     }
 
@@ -161,6 +159,6 @@ mod tests {
             gpu.window_ms = None;
             gpu.links.iter_mut().flat_map(|link| &mut link.counters).for_each(|counter| counter.2 = None);
         });
-        assert_eq!(verdict(&CHECK, &once).0, Verdict::Skipped);
+        assert_eq!(verdict(&CHECK, &once).0, CheckState::Skipped);
     }
 }

@@ -18,10 +18,10 @@
 
 use ringleader_node::Gpu;
 
-use crate::answer::{Answer, Impact, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, ValueKind};
 use crate::gpus::{count, item, of, peers};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -40,14 +40,14 @@ fn n_up(gpu: &Gpu) -> usize {
     gpu.links.iter().filter(|link| link.active == Some(true)).count()
 }
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match of(view) {
         Ok(gpus) => gpus,
         Err(answer) => return answer,
     };
     let most = gpus.gpus.iter().map(n_up).max().unwrap_or(0);
     if gpus.gpus.iter().all(|gpu| gpu.links.is_empty()) {
-        return Answer::skipped("no GPU has NVLinks");
+        return CheckAnswer::skipped("no GPU has NVLinks");
     }
     let mut items = Vec::new();
     for gpu in &gpus.gpus {
@@ -68,7 +68,7 @@ fn run(view: &View<'_>) -> Answer {
         let text = format!("{up} NVLinks are up, its peers have {peers}{which}");
         items.push(item(
             gpu,
-            Verdict::Fail,
+            CheckState::Fail,
             text,
             format!("nvmlDeviceGetNvLinkState: {up} of {} active", gpu.links.len()),
         ));
@@ -77,7 +77,7 @@ fn run(view: &View<'_>) -> Answer {
         0 => "no NVLink is up on any GPU: cards without bridges, or a fabric that is not set up".to_owned(),
         most => format!("{} up on each of {}", count(most, "link"), count(gpus.gpus.len(), "GPU")),
     };
-    let mut answer = Answer::from_items(ok, items)
+    let mut answer = CheckAnswer::from_items(ok, items)
         .advise(
             Impact::Harmless,
             "find the link that failed and its counters",
@@ -114,28 +114,28 @@ mod tests {
                 down(1)(gpu);
             }
         });
-        assert_eq!(verdict(&CHECK, &one), (Verdict::Fail, vec!["GPU 4 (0000:1f:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &one), (CheckState::Fail, vec!["GPU 4 (0000:1f:00.0)".to_owned()]));
         assert!(answer(&CHECK, &one).summary.contains("17 NVLinks are up, its peers have 18; down: 0"));
         let none = node(8, |n, gpu| {
             if n == 4 {
                 down(18)(gpu);
             }
         });
-        assert_eq!(verdict(&CHECK, &none).0, Verdict::Fail);
+        assert_eq!(verdict(&CHECK, &none).0, CheckState::Fail);
     }
 
     #[test]
     fn by_design() {
         let alike = node(8, |_, gpu| down(6)(gpu));
-        assert_eq!(verdict(&CHECK, &alike).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &alike).0, CheckState::Ok);
         let cards = node(4, |n, gpu| {
             gpu.name = "NVIDIA H100 NVL".to_owned();
             if n > 1 {
                 down(18)(gpu);
             }
         });
-        assert_eq!(verdict(&CHECK, &cards).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &cards).0, CheckState::Ok);
         let without = node(4, |_, gpu| gpu.links.clear());
-        assert_eq!(verdict(&CHECK, &without).0, Verdict::Skipped);
+        assert_eq!(verdict(&CHECK, &without).0, CheckState::Skipped);
     }
 }

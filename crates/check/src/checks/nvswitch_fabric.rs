@@ -21,10 +21,10 @@
 
 use ringleader_node::{Gpu, Service};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::gpus::{count, item, of, switches};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -40,11 +40,11 @@ pub(super) static CHECK: Check = Check {
 };
 
 /// NVML's health mask: shift of a pair of bits (1 = true), its meaning, its severity.
-const HEALTH: [(u32, &str, Verdict); 4] = [
-    (0, "its NVLink bandwidth is degraded", Verdict::Fail),
-    (2, "its routes are being recovered", Verdict::Warn),
-    (4, "its routes are unhealthy", Verdict::Fail),
-    (6, "it is recovering from an access timeout", Verdict::Warn),
+const HEALTH: [(u32, &str, CheckState); 4] = [
+    (0, "its NVLink bandwidth is degraded", CheckState::Fail),
+    (2, "its routes are being recovered", CheckState::Warn),
+    (4, "its routes are unhealthy", CheckState::Fail),
+    (6, "it is recovering from an access timeout", CheckState::Warn),
 ];
 /// The four bits above: what is wrong with the configuration; 0 and 1 are fine.
 const CONFIGURATION: [&str; 4] = [
@@ -54,7 +54,7 @@ const CONFIGURATION: [&str; 4] = [
     "too few NVLinks",
 ];
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let gpus = match of(view) {
         Ok(gpus) => gpus,
         Err(answer) => return answer,
@@ -63,10 +63,10 @@ fn run(view: &View<'_>) -> Answer {
     let has_fabric = |gpu: &&Gpu| gpu.fabric_state.as_deref().is_some_and(|state| state != "not-supported");
     let n_fabric = gpus.gpus.iter().filter(has_fabric).count();
     if n_fabric == 0 && n_switches == 0 {
-        return Answer::skipped("no NVSwitch here");
+        return CheckAnswer::skipped("no NVSwitch here");
     }
     let mut items: Vec<Item> = gpus.gpus.iter().flat_map(joined).collect();
-    let is_ready = n_fabric > 0 && items.iter().all(|item| item.verdict < Verdict::Fail);
+    let is_ready = n_fabric > 0 && items.iter().all(|item| item.verdict < CheckState::Fail);
     let service = view.node.services.get().and_then(|services| {
         services.iter().find(|service| service.name.starts_with("nvidia-fabricmanager"))
     });
@@ -76,7 +76,7 @@ fn run(view: &View<'_>) -> Answer {
     if items.is_empty() && !is_ready && service.is_none() {
         let why =
             view.node.services.seen().err().map_or("it is not among the services".to_owned(), |m| m.why);
-        return Answer::skipped(format!(
+        return CheckAnswer::skipped(format!(
             "these GPUs do not report their state, and the Fabric Manager's is unknown: {why}"
         ));
     }
@@ -85,7 +85,7 @@ fn run(view: &View<'_>) -> Answer {
     } else {
         format!("the Fabric Manager runs, {} on the bus", count(n_switches, "NVSwitch"))
     };
-    let mut answer = Answer::from_items(ok, items)
+    let mut answer = CheckAnswer::from_items(ok, items)
         .advise(
             Impact::Harmless,
             "compare the service with the driver, and read its log",
@@ -121,25 +121,30 @@ fn joined(gpu: &Gpu) -> Vec<Item> {
     match (state, gpu.fabric_status) {
         ("not-supported", _) => return Vec::new(),
         ("not-started", _) => {
-            return one(Verdict::Fail, "it has not begun to join the NVSwitch fabric".to_owned());
+            return one(CheckState::Fail, "it has not begun to join the NVSwitch fabric".to_owned());
         }
-        ("in-progress", _) => return one(Verdict::Fail, "it waits to join the NVSwitch fabric".to_owned()),
+        ("in-progress", _) => {
+            return one(CheckState::Fail, "it waits to join the NVSwitch fabric".to_owned());
+        }
         ("completed", Some(status)) if status != 0 => {
-            return one(Verdict::Fail, format!("joining the NVSwitch fabric ended with NVML error {status}"));
+            return one(
+                CheckState::Fail,
+                format!("joining the NVSwitch fabric ended with NVML error {status}"),
+            );
         }
         _ => {}
     }
-    let mut said: Vec<(Verdict, &str)> = HEALTH
+    let mut said: Vec<(CheckState, &str)> = HEALTH
         .iter()
         .filter(|(shift, ..)| mask >> shift & 3 == 1)
         .map(|(_, text, verdict)| (*verdict, *text))
         .collect();
     if let Some(text) = (mask >> 8 & 0xf).checked_sub(2).and_then(|n| CONFIGURATION.get(n as usize)) {
-        said.push((Verdict::Fail, text));
+        said.push((CheckState::Fail, text));
     }
     match gpu.fabric_health_summary {
-        Some(2) if said.is_empty() => said.push((Verdict::Fail, "its fabric is unhealthy")),
-        Some(3) if said.is_empty() => said.push((Verdict::Warn, "its fabric has limited capacity")),
+        Some(2) if said.is_empty() => said.push((CheckState::Fail, "its fabric is unhealthy")),
+        Some(3) if said.is_empty() => said.push((CheckState::Warn, "its fabric has limited capacity")),
         _ => {}
     }
     said.into_iter().map(|(verdict, text)| item(gpu, verdict, text.to_owned(), evidence.clone())).collect()
@@ -151,7 +156,7 @@ fn manager(service: &Service, driver: Option<&str>, is_ready: bool, n_switches: 
     let is_down = state != "active" && state != "activating";
     let (verdict, text) = if is_down && !is_ready && n_switches > 0 {
         (
-            Verdict::Fail,
+            CheckState::Fail,
             format!("it is {state}, but the GPUs need it: {} on the bus", count(n_switches, "NVSwitch")),
         )
     } else if !is_down
@@ -160,7 +165,7 @@ fn manager(service: &Service, driver: Option<&str>, is_ready: bool, n_switches: 
         if own == driver {
             return None;
         }
-        (Verdict::Warn, format!("it has version {own}, the driver {driver}: they must be the same"))
+        (CheckState::Warn, format!("it has version {own}, the driver {driver}: they must be the same"))
     } else {
         return None;
     };
@@ -206,12 +211,12 @@ mod tests {
                     gpu.fabric_state = Some(state.to_owned());
                 }
             });
-            assert_eq!(verdict(&CHECK, &one), (Verdict::Fail, vec!["GPU 0 (0000:1b:00.0)".to_owned()]));
+            assert_eq!(verdict(&CHECK, &one), (CheckState::Fail, vec!["GPU 0 (0000:1b:00.0)".to_owned()]));
         }
         let refused = node(8, |_, gpu| gpu.fabric_status = Some(999));
-        assert_eq!(verdict(&CHECK, &refused).0, Verdict::Fail);
+        assert_eq!(verdict(&CHECK, &refused).0, CheckState::Fail);
         let none = node(8, |_, gpu| gpu.fabric_state = Some("not-supported".to_owned()));
-        assert_eq!(verdict(&CHECK, &none).0, Verdict::Skipped);
+        assert_eq!(verdict(&CHECK, &none).0, CheckState::Skipped);
     }
 
     #[test]
@@ -224,33 +229,33 @@ mod tests {
             })
         };
         for (mask, worst, word) in [
-            (0x1a9, Verdict::Fail, "bandwidth is degraded"),
-            (0x1a6, Verdict::Warn, "routes are being recovered"),
-            (0x5aa, Verdict::Fail, "too few NVLinks"),
+            (0x1a9, CheckState::Fail, "bandwidth is degraded"),
+            (0x1a6, CheckState::Warn, "routes are being recovered"),
+            (0x5aa, CheckState::Fail, "too few NVLinks"),
         ] {
             let said = answer(&CHECK, &with(mask));
             assert_eq!(said.verdict, worst, "{mask:#x}");
             assert!(said.summary.contains(word), "{}", said.summary);
         }
-        assert_eq!(answer(&CHECK, &with(0)).verdict, Verdict::Ok);
+        assert_eq!(answer(&CHECK, &with(0)).verdict, CheckState::Ok);
     }
 
     #[test]
     fn the_service_counts_where_it_is_needed() {
         let name = vec!["nvidia-fabricmanager.service".to_owned()];
         // Ready, regardless of what prepared them: in a virtual machine that is the host.
-        assert_eq!(verdict(&CHECK, &with_switch(healthy(), "not-found", "inactive", None)).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &with_switch(healthy(), "not-found", "inactive", None)).0, CheckState::Ok);
         // GPUs that do not report a state (A100), with switches on the bus.
         let silent = || node(8, |_, gpu| gpu.fabric_state = Some("not-supported".to_owned()));
         assert_eq!(
             verdict(&CHECK, &with_switch(silent(), "loaded", "failed", None)),
-            (Verdict::Fail, name.clone())
+            (CheckState::Fail, name.clone())
         );
         assert_eq!(
             verdict(&CHECK, &with_switch(silent(), "loaded", "active", Some("580.159.04"))).0,
-            Verdict::Ok
+            CheckState::Ok
         );
         let other = with_switch(healthy(), "loaded", "active", Some("580.95.05"));
-        assert_eq!(verdict(&CHECK, &other), (Verdict::Warn, name));
+        assert_eq!(verdict(&CHECK, &other), (CheckState::Warn, name));
     }
 }

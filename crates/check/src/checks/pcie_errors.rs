@@ -20,10 +20,10 @@ use std::collections::BTreeSet;
 
 use ringleader_node::{Pci, PciDevice};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::gpus::{count, item};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -38,7 +38,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let pci = match view.node.pci.seen() {
         Ok(pci) => pci,
         Err(missing) => return missing.into(),
@@ -58,7 +58,7 @@ fn run(view: &View<'_>) -> Answer {
             let ms = gpu.window_ms.unwrap_or(0);
             let text = format!("{grown} PCIe packets were retransmitted within {ms} ms");
             let evidence = format!("nvmlDeviceGetPcieReplayCounter: {first}, then {later}");
-            items.push(item(gpu, Verdict::Warn, text, evidence));
+            items.push(item(gpu, CheckState::Warn, text, evidence));
         }
     }
     let n_counting = pci
@@ -67,11 +67,11 @@ fn run(view: &View<'_>) -> Answer {
         .filter(|device| device.counts_errors && wanted.contains(device.address.as_str()))
         .count();
     if n_counting == 0 && items.is_empty() {
-        return Answer::skipped(
+        return CheckAnswer::skipped(
             "no card here counts PCIe errors (no AER: a virtual machine, or the firmware owns it)",
         );
     }
-    Answer::from_items(format!("no uncorrected error on {}", count(n_counting, "device")), items)
+    CheckAnswer::from_items(format!("no uncorrected error on {}", count(n_counting, "device")), items)
         .advise(
             Impact::Harmless,
             "check which errors, and when",
@@ -103,16 +103,16 @@ fn errors(device: &PciDevice, window_ms: Option<u64>) -> Option<Item> {
     let grown = |kind: &str| device.aer_grown.get(kind).copied().unwrap_or(0);
     let ms = window_ms.unwrap_or(0);
     let (verdict, text) = if all("fatal") > 0 || grown("fatal") > 0 {
-        (Verdict::Fail, format!("{} fatal PCIe errors since boot", all("fatal") + grown("fatal")))
+        (CheckState::Fail, format!("{} fatal PCIe errors since boot", all("fatal") + grown("fatal")))
     } else if grown("nonfatal") > 0 {
-        (Verdict::Fail, format!("{} uncorrected PCIe errors within {ms} ms", grown("nonfatal")))
+        (CheckState::Fail, format!("{} uncorrected PCIe errors within {ms} ms", grown("nonfatal")))
     } else if all("nonfatal") > 0 {
         (
-            Verdict::Warn,
+            CheckState::Warn,
             format!("{} uncorrected PCIe errors since boot, none within {ms} ms", all("nonfatal")),
         )
     } else if grown("correctable") > 0 {
-        (Verdict::Warn, format!("{} corrected PCIe errors within {ms} ms", grown("correctable")))
+        (CheckState::Warn, format!("{} corrected PCIe errors within {ms} ms", grown("correctable")))
     } else {
         return None;
     };
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::staging_gpus::{healthy, is_sound, node, pci, verdict};
 
-    fn with(counters: &[(&str, u64)], grown: &[(&str, u64)]) -> (Verdict, Vec<String>) {
+    fn with(counters: &[(&str, u64)], grown: &[(&str, u64)]) -> (CheckState, Vec<String>) {
         let mut node = healthy();
         let device = &mut pci(&mut node).devices[3];
         device.aer = counters.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
@@ -154,12 +154,12 @@ mod tests {
     fn errors_by_kind() {
         is_sound(&CHECK);
         let named = vec!["GPU 0000:1c:00.0".to_owned()];
-        assert_eq!(with(&[("fatal", 1), ("fatal.DLP", 1)], &[]), (Verdict::Fail, named.clone()));
-        assert_eq!(with(&[("nonfatal", 2)], &[("nonfatal", 1)]), (Verdict::Fail, named.clone()));
-        assert_eq!(with(&[("nonfatal", 2)], &[]), (Verdict::Warn, named.clone()));
-        assert_eq!(with(&[("correctable", 9)], &[("correctable", 3)]), (Verdict::Warn, named));
+        assert_eq!(with(&[("fatal", 1), ("fatal.DLP", 1)], &[]), (CheckState::Fail, named.clone()));
+        assert_eq!(with(&[("nonfatal", 2)], &[("nonfatal", 1)]), (CheckState::Fail, named.clone()));
+        assert_eq!(with(&[("nonfatal", 2)], &[]), (CheckState::Warn, named.clone()));
+        assert_eq!(with(&[("correctable", 9)], &[("correctable", 3)]), (CheckState::Warn, named));
         // Past corrected errors.
-        assert_eq!(with(&[("correctable", 9_000)], &[]), (Verdict::Ok, Vec::new()));
+        assert_eq!(with(&[("correctable", 9_000)], &[]), (CheckState::Ok, Vec::new()));
     }
 
     #[test]
@@ -167,10 +167,10 @@ mod tests {
         let mut node = node(2, |_, _| {});
         let devices = &mut pci(&mut node).devices;
         devices[0].aer.insert("fatal".to_owned(), 1);
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["bridge 0000:00:00.0".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, vec!["bridge 0000:00:00.0".to_owned()]));
         let devices = &mut pci(&mut node).devices;
         devices[1].parent = None;
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Ok);
     }
 
     #[test]
@@ -180,6 +180,6 @@ mod tests {
                 gpu.pcie.replays_later = Some(7);
             }
         });
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Warn, vec!["GPU 1 (0000:1c:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Warn, vec!["GPU 1 (0000:1c:00.0)".to_owned()]));
     }
 }

@@ -19,10 +19,10 @@
 
 use ringleader_node::{Gpu, Gpus, Pci, PciDevice};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::gpus::{count, is_busy, item, peers};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -37,10 +37,15 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let (pci, gpus) = (view.node.pci.get(), view.node.gpus.get());
     if pci.is_none() && gpus.is_none() {
-        return view.node.pci.seen().err().map_or_else(|| Answer::skipped("not read"), Answer::from);
+        return view
+            .node
+            .pci
+            .seen()
+            .err()
+            .map_or_else(|| CheckAnswer::skipped("not read"), CheckAnswer::from);
     }
     let mut items = Vec::new();
     let mut n_links = 0;
@@ -57,19 +62,20 @@ fn run(view: &View<'_>) -> Answer {
         items.extend(gpus.and_then(|gpus| slow(gpu, gpus)));
     }
     if n_links == 0 {
-        return Answer::skipped("no card of this machine reports its PCIe link");
+        return CheckAnswer::skipped("no card of this machine reports its PCIe link");
     }
-    let mut answer =
-        Answer::from_items(format!("{} as wide as others of the same kind", count(n_links, "link")), items)
-            .advise(
-                Impact::Harmless,
-                "check the links and their errors",
-                Some(
-                    "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'; dmesg -T | grep -iE 'aer|pcieport'"
-                        .to_owned(),
-                ),
-            )
-            .advise(Impact::Disruptive, "take the node out and have the card or its riser reseated", None);
+    let mut answer = CheckAnswer::from_items(
+        format!("{} as wide as others of the same kind", count(n_links, "link")),
+        items,
+    )
+    .advise(
+        Impact::Harmless,
+        "check the links and their errors",
+        Some(
+            "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'; dmesg -T | grep -iE 'aer|pcieport'".to_owned(),
+        ),
+    )
+    .advise(Impact::Disruptive, "take the node out and have the card or its riser reseated", None);
     for gpu in gpus.into_iter().flat_map(|gpus| &gpus.gpus) {
         if let Some(width) = gpu.pcie.width {
             answer = answer.value(format!("gpu.{}.pcie-width", gpu.index), width, ValueKind::Same);
@@ -96,13 +102,13 @@ fn narrow(device: &PciDevice, pci: &Pci, gpus: Option<&Gpus>) -> Option<Item> {
         pci.devices.iter().filter(|other| is_like(device, other)).filter_map(|other| other.width).max();
     let (verdict, text) = match widest {
         Some(widest) if widest > now => {
-            (Verdict::Fail, format!("it has {now} of {most} PCIe lanes, others of its kind have {widest}"))
+            (CheckState::Fail, format!("it has {now} of {most} PCIe lanes, others of its kind have {widest}"))
         }
         Some(_) => return None,
         None => {
             let above = pci.devices.iter().find(|other| Some(&other.address) == device.parent.as_ref())?;
             let possible = above.width_max.filter(|possible| *possible > now)?.min(most);
-            (Verdict::Warn, format!("it has {now} PCIe lanes, it and its slot support {possible}"))
+            (CheckState::Warn, format!("it has {now} PCIe lanes, it and its slot support {possible}"))
         }
     };
     let gpu = gpus.and_then(|gpus| gpus.gpus.iter().find(|gpu| gpu.pci == device.address));
@@ -122,7 +128,7 @@ fn narrow_by_nvml(gpu: &Gpu, gpus: &Gpus) -> Option<Item> {
     let widest = peers(gpu, gpus).filter_map(|peer| peer.pcie.width).max()?;
     (now < most && now < widest).then(|| {
         let text = format!("it has {now} of {most} PCIe lanes, its peers have {widest}");
-        item(gpu, Verdict::Fail, text, format!("NVML: PCIe width {now}, at most {most}"))
+        item(gpu, CheckState::Fail, text, format!("NVML: PCIe width {now}, at most {most}"))
     })
 }
 
@@ -138,7 +144,7 @@ fn slow(gpu: &Gpu, gpus: &Gpus) -> Option<Item> {
         .max()?;
     (fastest > now).then(|| {
         let text = format!("it works at PCIe generation {now}, its peers at {fastest}");
-        item(gpu, Verdict::Fail, text, format!("NVML: PCIe generation {now}, at most {most}"))
+        item(gpu, CheckState::Fail, text, format!("NVML: PCIe generation {now}, at most {most}"))
     })
 }
 
@@ -152,14 +158,14 @@ mod tests {
         is_sound(&CHECK);
         let mut node = healthy();
         pci(&mut node).devices[5].width = Some(8);
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["GPU 2 (0000:1d:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, vec!["GPU 2 (0000:1d:00.0)".to_owned()]));
         // All alike: it is the design of the slots.
         pci(&mut node)
             .devices
             .iter_mut()
             .filter(|device| device.vendor == 0x10de)
             .for_each(|d| d.width = Some(8));
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Ok);
         // The bus is hidden, so NVML's readings count.
         let mut hidden = crate::staging_gpus::node(4, |n, gpu| {
             if n == 1 {
@@ -167,16 +173,16 @@ mod tests {
             }
         });
         hidden.pci = ringleader_node::Part::default();
-        assert_eq!(verdict(&CHECK, &hidden), (Verdict::Fail, vec!["GPU 1 (0000:1c:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &hidden), (CheckState::Fail, vec!["GPU 1 (0000:1c:00.0)".to_owned()]));
     }
 
     #[test]
     fn a_card_alone() {
         let mut node = node(1, |_, _| {});
         pci(&mut node).devices[1].width = Some(8);
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Ok);
         pci(&mut node).devices[0].width_max = Some(16);
-        assert_eq!(verdict(&CHECK, &node).0, Verdict::Warn);
+        assert_eq!(verdict(&CHECK, &node).0, CheckState::Warn);
     }
 
     #[test]
@@ -188,7 +194,7 @@ mod tests {
                 }
             })
         };
-        assert_eq!(verdict(&CHECK, &one(100)), (Verdict::Fail, vec!["GPU 3 (0000:1e:00.0)".to_owned()]));
-        assert_eq!(verdict(&CHECK, &one(0)).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &one(100)), (CheckState::Fail, vec!["GPU 3 (0000:1e:00.0)".to_owned()]));
+        assert_eq!(verdict(&CHECK, &one(0)).0, CheckState::Ok);
     }
 }

@@ -20,9 +20,9 @@
 use ringleader_model::plain_word;
 use ringleader_node::{FLEET_PEER, Reach, ReachFailure};
 
-use crate::answer::{Answer, Impact, Item, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -38,7 +38,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let reach = match view.node.reach.seen() {
         Ok(reach) => reach,
         Err(missing) => return missing.into(),
@@ -51,14 +51,17 @@ fn run(view: &View<'_>) -> Answer {
     let (nameless, peers): (Vec<&Reach>, Vec<&Reach>) = peers.into_iter().partition(|r| is_nameless(r));
     if let (Some(first), true) = (nameless.first(), peers.is_empty()) {
         let why = first.failure.as_deref().unwrap_or("unknown");
-        return Answer::skipped(format!("the other nodes have different names here: {}: {why}", first.host));
+        return CheckAnswer::skipped(format!(
+            "the other nodes have different names here: {}: {why}",
+            first.host
+        ));
     }
     let tried: Vec<&Reach> =
         peers.iter().copied().filter(|r| r.failure_kind != Some(ReachFailure::NotTried)).collect();
     match (peers.first(), tried.is_empty()) {
-        (None, _) => return Answer::skipped("no peers were named"),
+        (None, _) => return CheckAnswer::skipped("no peers were named"),
         (Some(first), true) => {
-            return Answer::skipped(format!(
+            return CheckAnswer::skipped(format!(
                 "{}: {}",
                 first.target,
                 first.failure.as_deref().unwrap_or("not tried")
@@ -72,7 +75,7 @@ fn run(view: &View<'_>) -> Answer {
         .map(|peer| Item {
             subject: peer.target.clone(),
             // The asking node may know the nodes through a network that they do not share with each other.
-            verdict: if peer.purpose == FLEET_PEER { Verdict::Warn } else { Verdict::Fail },
+            verdict: if peer.purpose == FLEET_PEER { CheckState::Warn } else { CheckState::Fail },
             text: format!("{}{}", peer.failure.as_deref().unwrap_or("no answer"), way(view, peer)),
             evidence: format!(
                 "resolves to {}",
@@ -85,12 +88,15 @@ fn run(view: &View<'_>) -> Answer {
     let left = if left == 0 { String::new() } else { format!("; {left} were not tried for lack of time") };
     let silent = tried.iter().find(|peer| peer.failure_kind.is_some());
     let host = silent.and_then(|peer| plain_word(&peer.host));
-    Answer::from_items(format!("{} peers answer, the slowest in {slowest:.1} ms{left}", tried.len()), items)
-        .advise(
-            Impact::Harmless,
-            "check which route leads there, and whether the host answers at all",
-            host.map(|host| format!("ip route get $(getent hosts {host} | cut -d' ' -f1); ping -c 3 {host}")),
-        )
+    CheckAnswer::from_items(
+        format!("{} peers answer, the slowest in {slowest:.1} ms{left}", tried.len()),
+        items,
+    )
+    .advise(
+        Impact::Harmless,
+        "check which route leads there, and whether the host answers at all",
+        host.map(|host| format!("ip route get $(getent hosts {host} | cut -d' ' -f1); ping -c 3 {host}")),
+    )
 }
 
 /// A node of the fleet under a name that only the asking node knows: an ssh alias, an entry of its own hosts file.
@@ -99,7 +105,7 @@ fn is_nameless(peer: &Reach) -> bool {
 }
 
 /// The route and interface that lead to a peer.
-fn way(view: &View<'_>, peer: &Reach) -> String {
+fn way(view: &NodeView<'_>, peer: &Reach) -> String {
     let Some(address) = peer.addresses.iter().find_map(|address| address.parse().ok()) else {
         return String::new();
     };
@@ -159,7 +165,7 @@ mod tests {
             &CHECK,
             &with(vec![peer("10.0.0.8", None, None), peer("192.0.2.5", None, Some(ReachFailure::TimedOut))]),
         );
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["192.0.2.5:22"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Fail, vec!["192.0.2.5:22"]));
         assert!(answer.summary.contains("the route is eth0 (default via 10.0.0.1)"), "{}", answer.summary);
     }
 
@@ -170,7 +176,7 @@ mod tests {
         let answer = ask(&CHECK, &with(vec![peer("10.0.0.8", None, None), refused]));
         assert_eq!(
             (answer.verdict, answer.summary.as_str()),
-            (Verdict::Ok, "2 peers answer, the slowest in 0.3 ms")
+            (CheckState::Ok, "2 peers answer, the slowest in 0.3 ms")
         );
         // Through another interface it does not answer: the check of the interface reports that.
         let answer = ask(
@@ -180,35 +186,35 @@ mod tests {
                 peer("10.0.0.8", Some("eth1"), Some(ReachFailure::TimedOut)),
             ]),
         );
-        assert_eq!(answer.verdict, Verdict::Ok);
+        assert_eq!(answer.verdict, CheckState::Ok);
         // Requested by name, it counts.
         let answer = ask(&CHECK, &with(vec![peer("10.0.0.8", Some("eth1"), Some(ReachFailure::TimedOut))]));
-        assert_eq!(answer.verdict, Verdict::Fail);
+        assert_eq!(answer.verdict, CheckState::Fail);
     }
 
     #[test]
     fn another_node_of_the_fleet_warns_and_its_alias_is_no_fault() {
         let of_fleet = |host: &str, kind| Reach { purpose: FLEET_PEER.to_owned(), ..peer(host, None, kind) };
         let answer = ask(&CHECK, &with(vec![of_fleet("10.0.0.8", Some(ReachFailure::TimedOut))]));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["10.0.0.8:22"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Warn, vec!["10.0.0.8:22"]));
         let alias = || of_fleet("my-alias", Some(ReachFailure::Unresolved));
-        assert_eq!(ask(&CHECK, &with(vec![alias()])).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &with(vec![alias()])).verdict, CheckState::Skipped);
         let answer = ask(&CHECK, &with(vec![alias(), of_fleet("10.0.0.8", None)]));
         assert_eq!(
             (answer.verdict, answer.summary.as_str()),
-            (Verdict::Ok, "1 peers answer, the slowest in 0.3 ms")
+            (CheckState::Ok, "1 peers answer, the slowest in 0.3 ms")
         );
         let named = peer("my-alias", None, Some(ReachFailure::Unresolved));
-        assert_eq!(ask(&CHECK, &with(vec![named])).verdict, Verdict::Fail);
+        assert_eq!(ask(&CHECK, &with(vec![named])).verdict, CheckState::Fail);
     }
 
     #[test]
     fn nobody_named_and_nothing_read_are_skipped() {
-        assert_eq!(ask(&CHECK, &with(vec![])).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &with(vec![])).verdict, CheckState::Skipped);
         let late = peer("10.0.0.8", None, Some(ReachFailure::NotTried));
-        assert_eq!(ask(&CHECK, &with(vec![late])).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &with(vec![late])).verdict, CheckState::Skipped);
         let mut unread = with(vec![]);
         unread.reach = Part::default();
-        assert_eq!(ask(&CHECK, &unread).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &unread).verdict, CheckState::Skipped);
     }
 }

@@ -21,9 +21,9 @@
 
 use ringleader_node::RdmaPort;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 use crate::wiring::{self, Use};
 
 /// See the module.
@@ -41,7 +41,7 @@ pub(super) static CHECK: Check = Check {
 
 /// The meaning of a counter's growth.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CounterMeaning {
     /// The link itself went down.
     Down,
     /// Bits were lost on the cable or in the port.
@@ -52,35 +52,35 @@ enum Kind {
     Shown,
 }
 
-const COUNTERS: &[(&str, Kind)] = &[
-    ("link_downed", Kind::Down),
-    ("link_error_recovery", Kind::Physical),
-    ("symbol_error", Kind::Physical),
-    ("port_rcv_errors", Kind::Physical),
-    ("port_rcv_remote_physical_errors", Kind::Physical),
-    ("local_link_integrity_errors", Kind::Physical),
-    ("excessive_buffer_overrun_errors", Kind::Physical),
-    ("rx_icrc_encapsulated", Kind::Physical),
-    ("port_xmit_discards", Kind::Transport),
-    ("port_xmit_constraint_errors", Kind::Transport),
-    ("port_rcv_constraint_errors", Kind::Transport),
-    ("local_ack_timeout_err", Kind::Transport),
-    ("packet_seq_err", Kind::Transport),
-    ("out_of_sequence", Kind::Transport),
-    ("implied_nak_seq_err", Kind::Transport),
-    ("rnr_nak_retry_err", Kind::Transport),
-    ("req_transport_retries_exceeded", Kind::Transport),
-    ("req_rnr_retries_exceeded", Kind::Transport),
-    ("req_remote_access_errors", Kind::Transport),
-    ("resp_remote_access_errors", Kind::Transport),
-    ("roce_adp_retrans", Kind::Transport),
-    ("roce_adp_retrans_to", Kind::Transport),
-    ("out_of_buffer", Kind::Transport),
-    ("np_cnp_sent", Kind::Shown),
-    ("rp_cnp_handled", Kind::Shown),
-    ("np_ecn_marked_roce_packets", Kind::Shown),
-    ("roce_slow_restart", Kind::Shown),
-    ("roce_slow_restart_trans", Kind::Shown),
+const COUNTERS: &[(&str, CounterMeaning)] = &[
+    ("link_downed", CounterMeaning::Down),
+    ("link_error_recovery", CounterMeaning::Physical),
+    ("symbol_error", CounterMeaning::Physical),
+    ("port_rcv_errors", CounterMeaning::Physical),
+    ("port_rcv_remote_physical_errors", CounterMeaning::Physical),
+    ("local_link_integrity_errors", CounterMeaning::Physical),
+    ("excessive_buffer_overrun_errors", CounterMeaning::Physical),
+    ("rx_icrc_encapsulated", CounterMeaning::Physical),
+    ("port_xmit_discards", CounterMeaning::Transport),
+    ("port_xmit_constraint_errors", CounterMeaning::Transport),
+    ("port_rcv_constraint_errors", CounterMeaning::Transport),
+    ("local_ack_timeout_err", CounterMeaning::Transport),
+    ("packet_seq_err", CounterMeaning::Transport),
+    ("out_of_sequence", CounterMeaning::Transport),
+    ("implied_nak_seq_err", CounterMeaning::Transport),
+    ("rnr_nak_retry_err", CounterMeaning::Transport),
+    ("req_transport_retries_exceeded", CounterMeaning::Transport),
+    ("req_rnr_retries_exceeded", CounterMeaning::Transport),
+    ("req_remote_access_errors", CounterMeaning::Transport),
+    ("resp_remote_access_errors", CounterMeaning::Transport),
+    ("roce_adp_retrans", CounterMeaning::Transport),
+    ("roce_adp_retrans_to", CounterMeaning::Transport),
+    ("out_of_buffer", CounterMeaning::Transport),
+    ("np_cnp_sent", CounterMeaning::Shown),
+    ("rp_cnp_handled", CounterMeaning::Shown),
+    ("np_ecn_marked_roce_packets", CounterMeaning::Shown),
+    ("roce_slow_restart", CounterMeaning::Shown),
+    ("roce_slow_restart_trans", CounterMeaning::Shown),
 ];
 
 /// InfiniBand allows 120 symbol errors per hour: one within the window is chance in one of eighty cases, two are not
@@ -89,7 +89,7 @@ const CHANCE: u64 = 1;
 /// Three hundred times what InfiniBand allows: the link is bad, not unlucky.
 const BAD_PER_S: f64 = 10.0;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let ports = match view.node.rdma.seen() {
         Ok(ports) => ports,
         Err(missing) => return missing.into(),
@@ -101,19 +101,19 @@ fn run(view: &View<'_>) -> Answer {
     let used: Vec<&RdmaPort> =
         used.into_iter().filter(|port| wiring::use_of(view, port) != Use::Excluded).collect();
     if used.is_empty() {
-        return Answer::skipped("no RDMA port is in use");
+        return CheckAnswer::skipped("no RDMA port is in use");
     }
     let mut items: Vec<Item> = used.iter().filter_map(|port| earlier(port)).collect();
     let n_twice =
         used.iter().filter(|port| port.counters.values().any(|(_, second)| second.is_some())).count();
     if n_twice == 0 {
-        let mut answer = Answer::skipped("the counters were read only once, which gives no rate");
+        let mut answer = CheckAnswer::skipped("the counters were read only once, which gives no rate");
         answer.items = items;
         return answer;
     }
     items.extend(used.iter().flat_map(|port| grown(port)));
     let window_ms = used.iter().map(|port| port.window_ms).max().unwrap_or(0);
-    let mut answer = Answer::from_items(format!("{n_twice} ports, no error within {window_ms} ms"), items)
+    let mut answer = CheckAnswer::from_items(format!("{n_twice} ports, no error within {window_ms} ms"), items)
         .advise(
             Impact::Harmless,
             "read the counters twice, a minute apart, while the job runs",
@@ -149,18 +149,22 @@ fn grown(port: &RdmaPort) -> Vec<Item> {
             // InfiniBand spreads packets over several paths on purpose.
             let is_by_design = *name == "out_of_sequence" && !port.is_roce();
             let (verdict, meaning) = match kind {
-                _ if is_by_design => (Verdict::Ok, "adaptive routing reorders packets"),
-                Kind::Down => (Verdict::Fail, "the link went down"),
-                Kind::Physical if *name == "symbol_error" && growth <= CHANCE => {
-                    (Verdict::Ok, "a single one may be chance")
+                _ if is_by_design => (CheckState::Ok, "adaptive routing reorders packets"),
+                CounterMeaning::Down => (CheckState::Fail, "the link went down"),
+                CounterMeaning::Physical if *name == "symbol_error" && growth <= CHANCE => {
+                    (CheckState::Ok, "a single one may be chance")
                 }
-                Kind::Physical if rate >= BAD_PER_S => (Verdict::Fail, "bits are lost on the link"),
-                Kind::Physical => (Verdict::Warn, "bits are lost on the link"),
-                Kind::Transport if name.contains("rnr") || *name == "out_of_buffer" => {
-                    (Verdict::Warn, "the receiver does not keep up")
+                CounterMeaning::Physical if rate >= BAD_PER_S => {
+                    (CheckState::Fail, "bits are lost on the link")
                 }
-                Kind::Transport => (Verdict::Warn, "packets or their answers are lost or refused"),
-                Kind::Shown => (Verdict::Ok, "congestion control at work"),
+                CounterMeaning::Physical => (CheckState::Warn, "bits are lost on the link"),
+                CounterMeaning::Transport if name.contains("rnr") || *name == "out_of_buffer" => {
+                    (CheckState::Warn, "the receiver does not keep up")
+                }
+                CounterMeaning::Transport => {
+                    (CheckState::Warn, "packets or their answers are lost or refused")
+                }
+                CounterMeaning::Shown => (CheckState::Ok, "congestion control at work"),
             };
             Some(Item {
                 subject: port.name(),
@@ -176,7 +180,7 @@ fn grown(port: &RdmaPort) -> Vec<Item> {
 fn earlier(port: &RdmaPort) -> Option<Item> {
     let counted: Vec<String> = COUNTERS
         .iter()
-        .filter(|(_, kind)| *kind != Kind::Shown)
+        .filter(|(_, kind)| *kind != CounterMeaning::Shown)
         .filter_map(|(name, _)| {
             let (first, _) = port.counters.get(*name).filter(|(first, _)| *first > 0)?;
             Some(format!("{name} {first}"))
@@ -184,7 +188,7 @@ fn earlier(port: &RdmaPort) -> Option<Item> {
         .collect();
     (!counted.is_empty()).then(|| Item {
         subject: port.name(),
-        verdict: Verdict::Ok,
+        verdict: CheckState::Ok,
         text: "errors before this check, since its counters were reset".to_owned(),
         evidence: counted.join(", "),
     })
@@ -213,7 +217,7 @@ mod tests {
     fn a_link_that_went_down_and_a_bad_cable_fail() {
         for (name, second) in [("link_downed", 6), ("symbol_error", 45), ("port_rcv_errors", 9)] {
             let answer = ask(&CHECK, &node(counting(&[(name, 5, Some(second))]), vec![], vec![]));
-            assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["mlx5_1/1"]), "{name}");
+            assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Fail, vec!["mlx5_1/1"]), "{name}");
         }
     }
 
@@ -221,7 +225,7 @@ mod tests {
     fn lost_packets_and_a_few_bits_warn() {
         for name in ["local_ack_timeout_err", "packet_seq_err", "rnr_nak_retry_err", "symbol_error"] {
             let answer = ask(&CHECK, &node(counting(&[(name, 5, Some(8))]), vec![], vec![]));
-            assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["mlx5_1/1"]), "{name}");
+            assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Warn, vec!["mlx5_1/1"]), "{name}");
         }
     }
 
@@ -229,28 +233,28 @@ mod tests {
     fn a_long_life_adaptive_routing_and_congestion_marks_are_no_errors() {
         let old = counting(&[("symbol_error", 90_000, Some(90_001)), ("link_downed", 14, Some(14))]);
         let answer = ask(&CHECK, &node(old, vec![], vec![]));
-        assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
+        assert_eq!(answer.verdict, CheckState::Ok, "{answer:?}");
         assert!(answer.items.iter().any(|item| item.evidence.contains("link_downed 14")), "they are shown");
         let busy = counting(&[("out_of_sequence", 1, Some(900)), ("np_cnp_sent", 5, Some(9_000))]);
-        assert_eq!(ask(&CHECK, &node(busy.clone(), vec![], vec![])).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &node(busy.clone(), vec![], vec![])).verdict, CheckState::Ok);
         let mut roce = busy;
         roce[1].link_layer = "Ethernet".to_owned();
-        assert_eq!(ask(&CHECK, &node(roce, vec![], vec![])).verdict, Verdict::Warn);
+        assert_eq!(ask(&CHECK, &node(roce, vec![], vec![])).verdict, CheckState::Warn);
     }
 
     #[test]
     fn a_port_that_the_job_leaves_out_is_not_judged() {
         let told = rank(0, &[("NCCL_IB_HCA", "=mlx5_0")]);
         let answer = ask(&CHECK, &node(counting(&[("link_downed", 5, Some(6))]), vec![], vec![told]));
-        assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
+        assert_eq!(answer.verdict, CheckState::Ok, "{answer:?}");
     }
 
     #[test]
     fn one_look_and_no_reading_are_skipped() {
         let answer = ask(&CHECK, &node(counting(&[("link_downed", 5, None)]), vec![], vec![]));
-        assert_eq!(answer.verdict, Verdict::Skipped);
+        assert_eq!(answer.verdict, CheckState::Skipped);
         let mut none = node(vec![], vec![], vec![]);
         none.rdma = Part::default();
-        assert_eq!(ask(&CHECK, &none).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &none).verdict, CheckState::Skipped);
     }
 }

@@ -23,9 +23,9 @@ use std::net::Ipv6Addr;
 
 use ringleader_node::{Gid, RdmaPort};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 use crate::wiring::{self, Use};
 
 /// See the module.
@@ -41,7 +41,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let ports = match view.node.rdma.seen() {
         Ok(ports) => ports,
         Err(missing) => return missing.into(),
@@ -53,14 +53,14 @@ fn run(view: &View<'_>) -> Answer {
         })
         .collect();
     if roce.is_empty() {
-        return Answer::skipped("no RoCE port is in use");
+        return CheckAnswer::skipped("no RoCE port is in use");
     }
     let (readable, blind): (Vec<&RdmaPort>, Vec<&RdmaPort>) = roce
         .iter()
         .copied()
         .partition(|port| port.gids.is_empty() || port.gids.iter().any(|gid| !gid.kind.is_empty()));
     if readable.is_empty() {
-        return Answer::skipped(format!("the GID types of {} are not readable here", blind[0].name()));
+        return CheckAnswer::skipped(format!("the GID types of {} are not readable here", blind[0].name()));
     }
     let mut items = Vec::new();
     for port in &readable {
@@ -75,7 +75,7 @@ fn run(view: &View<'_>) -> Answer {
     indices.dedup();
     let indices: Vec<String> = indices.iter().map(u32::to_string).collect();
     let summary = format!("{} RoCE ports, RoCE v2 at index {}", readable.len(), indices.join(", "));
-    Answer::from_items(summary, items)
+    CheckAnswer::from_items(summary, items)
         .advise(
             Impact::Harmless,
             "compare the tables of all ports",
@@ -123,7 +123,7 @@ fn shown(port: &RdmaPort) -> String {
 }
 
 /// Judges the index that the job sets.
-fn told(view: &View<'_>, port: &RdmaPort) -> Vec<Item> {
+fn told(view: &NodeView<'_>, port: &RdmaPort) -> Vec<Item> {
     let mut items = Vec::new();
     for (value, ranks) in wiring::by_value(view, "NCCL_IB_GID_INDEX") {
         // A negative index: NCCL chooses.
@@ -140,7 +140,7 @@ fn told(view: &View<'_>, port: &RdmaPort) -> Vec<Item> {
             good.first().map_or_else(String::new, |index| format!("; RoCE v2 with an address is {index}"));
         items.push(Item {
             subject: port.name(),
-            verdict: Verdict::Fail,
+            verdict: CheckState::Fail,
             text: format!("NCCL_IB_GID_INDEX={index} {what} here{better}"),
             evidence: format!("{}: NCCL_IB_GID_INDEX={index}; {}", wiring::named(&ranks), shown(port)),
         });
@@ -149,7 +149,7 @@ fn told(view: &View<'_>, port: &RdmaPort) -> Vec<Item> {
 }
 
 /// A port without an IPv4 address of RoCE v2.
-fn without(view: &View<'_>, port: &RdmaPort, all: &[&RdmaPort]) -> Item {
+fn without(view: &NodeView<'_>, port: &RdmaPort, all: &[&RdmaPort]) -> Item {
     let n_better =
         all.iter().filter(|other| wiring::are_alike(port, other) && right(other).next().is_some()).count();
     let is_used = wiring::is_multi_node(view);
@@ -158,13 +158,13 @@ fn without(view: &View<'_>, port: &RdmaPort, all: &[&RdmaPort]) -> Item {
     let (verdict, text) = if right_v6(port).next().is_some() {
         let is_ok = wants_v6 || !is_used;
         let hint = if is_ok { "" } else { ": NCCL looks for IPv4 unless NCCL_IB_ADDR_FAMILY=AF_INET6" };
-        (if is_ok { Verdict::Ok } else { Verdict::Warn }, format!("has only IPv6 addresses{hint}"))
+        (if is_ok { CheckState::Ok } else { CheckState::Warn }, format!("has only IPv6 addresses{hint}"))
     } else {
         let text = format!("no RoCE v2 GID with an address: {netdev} has none");
         match (is_used, n_better) {
-            (true, _) => (Verdict::Fail, text),
-            (false, 0) => (Verdict::Ok, text),
-            (false, n) => (Verdict::Warn, format!("{text}, while {n} ports like it have one")),
+            (true, _) => (CheckState::Fail, text),
+            (false, 0) => (CheckState::Ok, text),
+            (false, n) => (CheckState::Warn, format!("{text}, while {n} ports like it have one")),
         }
     };
     Item { subject: port.name(), verdict, text, evidence: shown(port) }
@@ -204,17 +204,17 @@ mod tests {
         let told = |index| vec![rank(0, &[("NCCL_IB_GID_INDEX", index)])];
         let shifted = roce([Some(3), Some(3), Some(5), Some(3)]);
         let answer = ask(&CHECK, &node(shifted.clone(), vec![], told("3")));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["mlx5_2/1"]), "empty there");
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Fail, vec!["mlx5_2/1"]), "empty there");
         assert!(answer.summary.contains("is 5"), "{}", answer.summary);
         let answer = ask(&CHECK, &node(roce([Some(3); 4]), vec![], told("2")));
         assert!(answer.summary.contains("RoCE v1"), "{}", answer.summary);
         let answer = ask(&CHECK, &node(roce([Some(3); 4]), vec![], told("1")));
         assert!(answer.summary.contains("link-local"), "{}", answer.summary);
         // Correct: the right index, or NCCL chooses, even if the tables differ.
-        assert_eq!(ask(&CHECK, &node(roce([Some(3); 4]), vec![], told("3"))).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &node(roce([Some(3); 4]), vec![], told("3"))).verdict, CheckState::Ok);
         for free in [told("-1"), vec![rank(0, &[])], vec![]] {
             let answer = ask(&CHECK, &node(shifted.clone(), vec![], free));
-            assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
+            assert_eq!(answer.verdict, CheckState::Ok, "{answer:?}");
             assert!(answer.values.iter().any(|v| v.value == "3, 5"));
         }
     }
@@ -223,14 +223,14 @@ mod tests {
     fn a_port_without_an_address_fails_a_job_and_warns_among_better_ones() {
         let lacking = roce([Some(3), None, Some(3), Some(3)]);
         let answer = ask(&CHECK, &node(lacking.clone(), vec![], vec![rank(0, &[])]));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["mlx5_1/1"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Fail, vec!["mlx5_1/1"]));
         let answer = ask(&CHECK, &node(lacking.clone(), vec![], vec![]));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["mlx5_1/1"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Warn, vec!["mlx5_1/1"]));
         let left_out = vec![rank(0, &[("NCCL_IB_HCA", "^mlx5_1")])];
-        assert_eq!(ask(&CHECK, &node(lacking, vec![], left_out)).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &node(lacking, vec![], left_out)).verdict, CheckState::Ok);
         assert_eq!(
             ask(&CHECK, &node(roce([None; 4]), vec![], vec![])).verdict,
-            Verdict::Ok,
+            CheckState::Ok,
             "RoCE is not in use"
         );
     }
@@ -242,8 +242,8 @@ mod tests {
             port.gids.push(gid(3, "2001:0db8:0000:0000:0000:0000:0000:0007", "RoCE v2"));
         }
         let told = vec![rank(0, &[("NCCL_IB_ADDR_FAMILY", "AF_INET6")])];
-        assert_eq!(ask(&CHECK, &node(ports.clone(), vec![], told)).verdict, Verdict::Ok);
-        assert_eq!(ask(&CHECK, &node(ports, vec![], vec![rank(0, &[])])).verdict, Verdict::Warn);
+        assert_eq!(ask(&CHECK, &node(ports.clone(), vec![], told)).verdict, CheckState::Ok);
+        assert_eq!(ask(&CHECK, &node(ports, vec![], vec![rank(0, &[])])).verdict, CheckState::Warn);
     }
 
     #[test]
@@ -253,9 +253,9 @@ mod tests {
         for gid in blind.iter_mut().flat_map(|port| &mut port.gids) {
             gid.kind = String::new();
         }
-        assert_eq!(ask(&CHECK, &node(blind, vec![], vec![])).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &node(blind, vec![], vec![])).verdict, CheckState::Skipped);
         let mut none = node(vec![], vec![], vec![]);
         none.rdma = Part::default();
-        assert_eq!(ask(&CHECK, &none).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &none).verdict, CheckState::Skipped);
     }
 }

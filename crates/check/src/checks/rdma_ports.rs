@@ -23,9 +23,9 @@ use std::collections::BTreeMap;
 
 use ringleader_node::RdmaPort;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 use crate::wiring::{self, Use};
 
 /// See the module.
@@ -41,7 +41,7 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let ports = match view.node.rdma.seen() {
         Ok(ports) => ports,
         Err(missing) => return missing.into(),
@@ -49,11 +49,11 @@ fn run(view: &View<'_>) -> Answer {
     let used: Vec<(&RdmaPort, Use)> = ports.iter().map(|port| (port, wiring::use_of(view, port))).collect();
     let n_active = used.iter().filter(|(port, how)| is_active(port) && *how != Use::Excluded).count();
     let mut items: Vec<Item> = used.iter().filter_map(|(port, how)| judge(port, *how, &used)).collect();
-    let is_any_bad = items.iter().any(|item| item.verdict > Verdict::Ok);
+    let is_any_bad = items.iter().any(|item| item.verdict > CheckState::Ok);
     if n_active == 0 && !is_any_bad && used.iter().any(|(_, how)| *how != Use::Excluded) {
         items.push(Item {
             subject: "all RDMA ports".to_owned(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: "none is active: NCCL goes over TCP".to_owned(),
             evidence: ports.iter().map(shown).collect::<Vec<_>>().join("; "),
         });
@@ -68,7 +68,7 @@ fn run(view: &View<'_>) -> Answer {
     firmware.sort();
     firmware.dedup();
     let summary = if rates.is_empty() { "no port in use".to_owned() } else { rates.join(", ") };
-    Answer::from_items(summary, items)
+    CheckAnswer::from_items(summary, items)
         .advise(
             Impact::Harmless,
             "read the state that the link reports, then check the cable and the switch port",
@@ -104,25 +104,29 @@ fn judge(port: &RdmaPort, how: Use, all: &[(&RdmaPort, Use)]) -> Option<Item> {
         .collect();
     let up: Vec<&RdmaPort> = alike.iter().copied().filter(|other| is_active(other)).collect();
     let (verdict, text) = match port.state.as_str() {
-        _ if how == Use::Excluded => {
-            (Verdict::Ok, (!is_active(port)).then(|| format!("{}, and the job does not use it", port.state))?)
-        }
+        _ if how == Use::Excluded => (
+            CheckState::Ok,
+            (!is_active(port)).then(|| format!("{}, and the job does not use it", port.state))?,
+        ),
         "ACTIVE" => slow(port, how, &up)?,
         "INIT" | "ARMED" => (
-            Verdict::Fail,
+            CheckState::Fail,
             format!("{}: the link is up, and no subnet manager has configured it", port.state),
         ),
         state => {
             let text = format!("{state} ({})", port.phys_state);
             let n_down = alike.len() - up.len();
             match (how, up.len()) {
-                (Use::Named, _) => (Verdict::Fail, format!("{text}, and NCCL_IB_HCA names it")),
-                _ if port.is_virtual => (Verdict::Ok, format!("{text}; a virtual function")),
-                (_, n) if n > n_down => {
-                    (Verdict::Fail, format!("{text}, while {n} of {} ports like it are active", alike.len()))
+                (Use::Named, _) => (CheckState::Fail, format!("{text}, and NCCL_IB_HCA names it")),
+                _ if port.is_virtual => (CheckState::Ok, format!("{text}; a virtual function")),
+                (_, n) if n > n_down => (
+                    CheckState::Fail,
+                    format!("{text}, while {n} of {} ports like it are active", alike.len()),
+                ),
+                (_, 0) => (CheckState::Ok, format!("{text}, as are all ports like it")),
+                (_, n) => {
+                    (CheckState::Warn, format!("{text}; {n} of {} ports like it are active", alike.len()))
                 }
-                (_, 0) => (Verdict::Ok, format!("{text}, as are all ports like it")),
-                (_, n) => (Verdict::Warn, format!("{text}; {n} of {} ports like it are active", alike.len())),
             }
         }
     };
@@ -130,13 +134,13 @@ fn judge(port: &RdmaPort, how: Use, all: &[(&RdmaPort, Use)]) -> Option<Item> {
 }
 
 /// Whether an active port is slower than its peers, or than the card's PCIe link allows.
-fn slow(port: &RdmaPort, how: Use, up: &[&RdmaPort]) -> Option<(Verdict, String)> {
+fn slow(port: &RdmaPort, how: Use, up: &[&RdmaPort]) -> Option<(CheckState, String)> {
     let rate = port.rate_gbps?;
     let best = up.iter().filter_map(|other| other.rate_gbps).fold(rate, f64::max);
     let n_best = up.iter().filter(|other| other.rate_gbps == Some(best)).count();
     if rate < best {
         let is_odd_one = n_best * 2 > up.len() || how == Use::Named;
-        let verdict = if is_odd_one { Verdict::Fail } else { Verdict::Warn };
+        let verdict = if is_odd_one { CheckState::Fail } else { CheckState::Warn };
         let text = format!(
             "{rate} Gb/s ({}), while {n_best} of {} ports like it run at {best}",
             port.rate_text,
@@ -146,7 +150,7 @@ fn slow(port: &RdmaPort, how: Use, up: &[&RdmaPort]) -> Option<(Verdict, String)
     }
     if !port.is_roce() && port.rate_text.starts_with("1X") {
         return Some((
-            Verdict::Warn,
+            CheckState::Warn,
             format!("runs on one lane of its cable ({rate} Gb/s, {})", port.rate_text),
         ));
     }
@@ -157,7 +161,7 @@ fn slow(port: &RdmaPort, how: Use, up: &[&RdmaPort]) -> Option<(Verdict, String)
         let able =
             format!("{} GT/s x{}", port.pcie_gt_s_max.unwrap_or(0.0), port.pcie_width_max.unwrap_or(0));
         (
-            Verdict::Warn,
+            CheckState::Warn,
             format!(
                 "its PCIe link runs at {link} ({now:.0} Gb/s) of {able}: less than the port's {rate} Gb/s"
             ),
@@ -207,7 +211,7 @@ mod tests {
             vec![],
         );
         let answer = ask(&CHECK, &node);
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["mlx5_3/1"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Fail, vec!["mlx5_3/1"]));
         assert!(answer.summary.contains("7 of 8"), "{}", answer.summary);
         assert!(answer.values.iter().any(|v| v.key == "rdma.ports-active" && v.value == "7"));
     }
@@ -221,12 +225,12 @@ mod tests {
             down(port);
         }));
         let answer = ask(&CHECK, &node(all.clone(), vec![], vec![]));
-        assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
+        assert_eq!(answer.verdict, CheckState::Ok, "{answer:?}");
         assert_eq!(answer.summary, "8 x 400 Gb/s InfiniBand");
         // The same, but the job selects one of them.
         let told = rank(0, &[("NCCL_IB_HCA", "=mlx5_0:1,mlx5_9:1")]);
         let answer = ask(&CHECK, &node(all, vec![], vec![told]));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["mlx5_9/1"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Fail, vec!["mlx5_9/1"]));
     }
 
     #[test]
@@ -244,7 +248,7 @@ mod tests {
                 vec![told],
             ),
         );
-        assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
+        assert_eq!(answer.verdict, CheckState::Ok, "{answer:?}");
     }
 
     #[test]
@@ -256,7 +260,7 @@ mod tests {
             }
         });
         let answer = ask(&CHECK, &node(all, vec![], vec![]));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["mlx5_5/1"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Fail, vec!["mlx5_5/1"]));
         assert!(answer.summary.contains("subnet manager"));
     }
 
@@ -268,14 +272,14 @@ mod tests {
             }
         });
         let answer = ask(&CHECK, &node(slow, vec![], vec![]));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Fail, vec!["mlx5_2/1"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Fail, vec!["mlx5_2/1"]));
         let storage = ports(|n, port| {
             if n >= 6 {
                 port.rate_gbps = Some(200.0);
                 port.board = "MT_0000000223".to_owned();
             }
         });
-        assert_eq!(ask(&CHECK, &node(storage, vec![], vec![])).verdict, Verdict::Ok);
+        assert_eq!(ask(&CHECK, &node(storage, vec![], vec![])).verdict, CheckState::Ok);
     }
 
     #[test]
@@ -287,19 +291,19 @@ mod tests {
             })
         };
         let answer = ask(&CHECK, &node(at(16), vec![], vec![]));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["mlx5_1/1"]));
-        assert_eq!(ask(&CHECK, &node(at(8), vec![], vec![])).verdict, Verdict::Ok);
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Warn, vec!["mlx5_1/1"]));
+        assert_eq!(ask(&CHECK, &node(at(8), vec![], vec![])).verdict, CheckState::Ok);
     }
 
     #[test]
     fn an_unused_card_warns_and_no_card_is_skipped() {
         let answer = ask(&CHECK, &node(ports(|_, port| down(port)), vec![], vec![]));
-        assert_eq!((answer.verdict, blamed(&answer)), (Verdict::Warn, vec!["all RDMA ports"]));
+        assert_eq!((answer.verdict, blamed(&answer)), (CheckState::Warn, vec!["all RDMA ports"]));
         let mut none = node(vec![], vec![], vec![]);
         none.rdma = Part { outcome: Outcome::Absent("no RDMA device".to_owned()), ..Part::default() };
         let answer = ask(&CHECK, &none);
-        assert_eq!((answer.verdict, answer.summary.as_str()), (Verdict::Skipped, "no RDMA device"));
+        assert_eq!((answer.verdict, answer.summary.as_str()), (CheckState::Skipped, "no RDMA device"));
         none.rdma = Part::default();
-        assert_eq!(ask(&CHECK, &none).verdict, Verdict::Skipped);
+        assert_eq!(ask(&CHECK, &none).verdict, CheckState::Skipped);
     }
 }

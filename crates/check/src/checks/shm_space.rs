@@ -18,9 +18,9 @@
 
 use ringleader_node::{Segment, Shm};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -47,7 +47,7 @@ const DEFAULT_SIZE: u64 = 64 << 20;
 /// Largest number of holders named.
 const NAMED: usize = 3;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let shm = match view.node.shm.seen() {
         Ok(shm) => shm,
         Err(missing) => return missing.into(),
@@ -62,7 +62,7 @@ fn run(view: &View<'_>) -> Answer {
     };
     let is_small = shm.size <= DEFAULT_SIZE;
     if shm.inodes_free == Some(0) {
-        push(Verdict::Fail, "no inode is free: no segment can be created".to_owned());
+        push(CheckState::Fail, "no inode is free: no segment can be created".to_owned());
     }
     // A small empty one is reported as small; a small one that is used up fails.
     let (is_short, is_nearly_full) =
@@ -74,15 +74,16 @@ fn run(view: &View<'_>) -> Answer {
             mib(shm.size),
             mib(needed)
         );
-        push(Verdict::Fail, text + &holders(shm));
+        push(CheckState::Fail, text + &holders(shm));
     } else if is_nearly_full {
-        push(Verdict::Warn, format!("{} of {} left", mib(shm.available), mib(shm.size)) + &holders(shm));
+        push(CheckState::Warn, format!("{} of {} left", mib(shm.available), mib(shm.size)) + &holders(shm));
     }
     if is_small {
-        push(Verdict::Warn, format!("{} in all, which is a container's default", mib(shm.size)));
+        push(CheckState::Warn, format!("{} in all, which is a container's default", mib(shm.size)));
     }
     let is_full = is_short || is_nearly_full;
-    let mut answer = Answer::from_items(format!("{} of {} free", mib(shm.available), mib(shm.size)), items);
+    let mut answer =
+        CheckAnswer::from_items(format!("{} of {} free", mib(shm.available), mib(shm.size)), items);
     if is_full {
         answer = answer.advise(
             Impact::Harmless,
@@ -138,13 +139,13 @@ mod tests {
     use ringleader_node::{Part, Segment, Shm};
 
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::Stage;
+    use crate::answer::CheckState;
+    use crate::staging_jobs::NodeStage;
 
     const MIB: u64 = 1 << 20;
 
-    fn stage(size: u64, available: u64, segments: Vec<Segment>, deleted: Vec<Segment>) -> Stage {
-        Stage::new().with(|node| {
+    fn stage(size: u64, available: u64, segments: Vec<Segment>, deleted: Vec<Segment>) -> NodeStage {
+        NodeStage::new().with(|node| {
             node.shm = Part::of(Shm {
                 size: size * MIB,
                 available: available * MIB,
@@ -168,7 +169,7 @@ mod tests {
     fn full_names_who_fills_it() {
         let stage =
             stage(8192, 3, vec![segment("data", 5000, &[])], vec![segment("torch_1", 3000, &[4711, 4712])]);
-        stage.expect(&CHECK, Verdict::Fail, &["/dev/shm"]);
+        stage.expect(&CHECK, CheckState::Fail, &["/dev/shm"]);
         let summary = stage.answer(&CHECK).summary;
         assert!(
             summary.contains(
@@ -180,19 +181,19 @@ mod tests {
 
     #[test]
     fn small_but_empty_and_large_but_nearly_full() {
-        stage(64, 64, vec![], vec![]).expect(&CHECK, Verdict::Warn, &["/dev/shm"]);
-        stage(64, 20, vec![], vec![]).expect(&CHECK, Verdict::Fail, &["/dev/shm", "/dev/shm"]);
-        stage(100_000, 2_000, vec![], vec![]).expect(&CHECK, Verdict::Warn, &["/dev/shm"]);
+        stage(64, 64, vec![], vec![]).expect(&CHECK, CheckState::Warn, &["/dev/shm"]);
+        stage(64, 20, vec![], vec![]).expect(&CHECK, CheckState::Fail, &["/dev/shm", "/dev/shm"]);
+        stage(100_000, 2_000, vec![], vec![]).expect(&CHECK, CheckState::Warn, &["/dev/shm"]);
     }
 
     #[test]
     fn room_enough() {
-        stage(16_384, 16_000, vec![segment("nccl-x", 10, &[1])], vec![]).expect(&CHECK, Verdict::Ok, &[]);
+        stage(16_384, 16_000, vec![segment("nccl-x", 10, &[1])], vec![]).expect(&CHECK, CheckState::Ok, &[]);
         // Four GPUs need less space than eight.
-        let four = |stage: Stage| (0..4).fold(stage, |stage, n| stage.gpu(&format!("{n}"), &[]));
-        four(stage(1024, 70, vec![], vec![])).expect(&CHECK, Verdict::Ok, &[]);
-        stage(1024, 70, vec![], vec![]).expect(&CHECK, Verdict::Fail, &["/dev/shm"]);
-        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
+        let four = |stage: NodeStage| (0..4).fold(stage, |stage, n| stage.gpu(&format!("{n}"), &[]));
+        four(stage(1024, 70, vec![], vec![])).expect(&CHECK, CheckState::Ok, &[]);
+        stage(1024, 70, vec![], vec![]).expect(&CHECK, CheckState::Fail, &["/dev/shm"]);
+        NodeStage::new().expect(&CHECK, CheckState::Skipped, &[]);
     }
 
     #[test]
@@ -202,6 +203,6 @@ mod tests {
             shm.inodes_free = Some(0);
             node.shm = Part::of(shm);
         });
-        stage.expect(&CHECK, Verdict::Fail, &["/dev/shm"]);
+        stage.expect(&CHECK, CheckState::Fail, &["/dev/shm"]);
     }
 }

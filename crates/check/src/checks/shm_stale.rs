@@ -19,9 +19,9 @@
 
 use ringleader_node::Segment;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -41,7 +41,7 @@ const YOUNG_NS: i64 = 60_000_000_000;
 /// Largest number of files in one command.
 const MAX_NAMED: usize = 64;
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let shm = match view.node.shm.seen() {
         Ok(shm) => shm,
         Err(missing) => return missing.into(),
@@ -56,7 +56,7 @@ fn run(view: &View<'_>) -> Answer {
     let n_held = shm.segments.iter().filter(ours).filter(|segment| !segment.held_by.is_empty()).count();
     let (unknown, stale): (Vec<&Segment>, Vec<&Segment>) = loose.into_iter().partition(|s| s.is_held_unknown);
     if stale.is_empty() && !unknown.is_empty() {
-        return Answer::skipped(format!(
+        return CheckAnswer::skipped(format!(
             "cannot determine whether a process holds {} segments ({}): {}",
             unknown.len(),
             some(&unknown),
@@ -71,7 +71,7 @@ fn run(view: &View<'_>) -> Answer {
         let here = if is_container { " in this container" } else { "" };
         items.push(Item {
             subject: format!("/dev/shm/{}", segment.name),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: format!(
                 "{} KiB, last written {age_min} min ago, and no process{here} holds it",
                 segment.allocated >> 10
@@ -80,7 +80,7 @@ fn run(view: &View<'_>) -> Answer {
         });
     }
     let ok = format!("no segment of NCCL or torch is left behind, {n_held} are in use");
-    let mut answer = Answer::from_items(ok, items);
+    let mut answer = CheckAnswer::from_items(ok, items);
     let own = system.map(|system| system.euid);
     let (mine, others): (Vec<&Segment>, Vec<&Segment>) = stale
         .iter()
@@ -127,8 +127,8 @@ mod tests {
     use ringleader_node::{Part, Segment, Shm, System};
 
     use super::CHECK;
-    use crate::answer::{Impact, Verdict};
-    use crate::staging_jobs::{NOW_NS, Stage};
+    use crate::answer::{CheckState, Impact};
+    use crate::staging_jobs::{NOW_NS, NodeStage};
 
     fn segment(name: &str, held_by: &[u32]) -> Segment {
         Segment {
@@ -141,8 +141,8 @@ mod tests {
         }
     }
 
-    fn stage(segments: Vec<Segment>, euid: u32, container: Option<&str>) -> Stage {
-        Stage::new().with(|node| {
+    fn stage(segments: Vec<Segment>, euid: u32, container: Option<&str>) -> NodeStage {
+        NodeStage::new().with(|node| {
             let container = container.map(str::to_owned);
             node.system = Part::of(System { euid, container, ..System::default() });
             node.shm = Part::of(Shm { segments, ..Shm::default() });
@@ -156,7 +156,7 @@ mod tests {
             1000,
             None,
         );
-        left.expect(&CHECK, Verdict::Warn, &["/dev/shm/nccl-AbC", "/dev/shm/torch_5_1"]);
+        left.expect(&CHECK, CheckState::Warn, &["/dev/shm/nccl-AbC", "/dev/shm/torch_5_1"]);
         let fixes = left.answer(&CHECK).fixes;
         assert_eq!(fixes[0].command.as_deref(), Some("rm -- /dev/shm/nccl-AbC /dev/shm/torch_5_1"));
         assert!(fixes[0].is_automatic && fixes[0].impact == Impact::Harmless && fixes.len() == 1);
@@ -171,7 +171,7 @@ mod tests {
             (vec![segment("nccl-A b;rm -rf", &[])], 1000, None),
         ] {
             let left = stage(segments, euid, container);
-            assert_eq!(left.told(&CHECK).0, Verdict::Warn);
+            assert_eq!(left.told(&CHECK).0, CheckState::Warn);
             let answer = left.answer(&CHECK);
             assert!(answer.fixes.iter().all(|fix| !fix.is_automatic), "{:?}", answer.fixes);
             assert!(answer.fixes.iter().all(|fix| !fix.command.as_deref().unwrap_or("").contains(';')));
@@ -183,23 +183,23 @@ mod tests {
         let mut young = segment("nccl-young", &[]);
         young.modified_ns = NOW_NS - 1_000_000_000;
         let other = segment("database", &[]);
-        stage(vec![segment("nccl-live", &[7]), young, other], 1000, None).expect(&CHECK, Verdict::Ok, &[]);
+        stage(vec![segment("nccl-live", &[7]), young, other], 1000, None).expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn not_all_could_be_looked_into() {
         let unknown = Segment { is_held_unknown: true, ..segment("nccl-AbC", &[]) };
         let left = stage(vec![unknown], 1000, None);
-        left.expect(&CHECK, Verdict::Skipped, &[]);
+        left.expect(&CHECK, CheckState::Skipped, &[]);
         assert!(left.answer(&CHECK).summary.contains("run as root"));
         assert!(left.answer(&CHECK).fixes.is_empty());
-        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
+        NodeStage::new().expect(&CHECK, CheckState::Skipped, &[]);
         let unknown = Segment { is_held_unknown: true, ..segment("nccl-AbC", &[]) };
         let elsewhere = stage(vec![unknown], 0, Some("docker")).with(|node| {
             let unseen = Some("this is a pid namespace of its own".to_owned());
             node.shm = Part::of(Shm { unseen, ..node.shm.get().unwrap().clone() });
         });
-        elsewhere.expect(&CHECK, Verdict::Skipped, &[]);
+        elsewhere.expect(&CHECK, CheckState::Skipped, &[]);
         let answer = elsewhere.answer(&CHECK);
         assert!(answer.summary.contains("pid namespace") && answer.fixes.is_empty(), "{answer:?}");
     }

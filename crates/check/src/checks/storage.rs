@@ -18,9 +18,9 @@
 
 use ringleader_node::{Mount, Process};
 
-use crate::answer::{Answer, Impact, Item, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -46,13 +46,13 @@ const SLOW_MS: u64 = 300;
 const READ_ONLY_BY_NATURE: &[&str] =
     &["overlay", "squashfs", "iso9660", "erofs", "tmpfs", "cvmfs2", "fuse.squashfuse", "cramfs"];
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let mounts = match view.node.mounts.seen() {
         Ok(mounts) => mounts,
         Err(missing) => return missing.into(),
     };
     if mounts.is_empty() {
-        return Answer::skipped("no file system was checked");
+        return CheckAnswer::skipped("no file system was checked");
     }
     let processes: &[Process] = view.node.jobs.get().map_or(&[], |jobs| &jobs.processes);
     let mut items = Vec::new();
@@ -61,8 +61,10 @@ fn run(view: &View<'_>) -> Answer {
     }
     let n_used = mounts.iter().filter(|mount| !mount.used_by.is_empty()).count();
     let stuck: Vec<&Mount> = mounts.iter().filter(|mount| mount.is_silent()).collect();
-    let mut answer =
-        Answer::from_items(format!("{} file systems answer, the job works on {n_used}", mounts.len()), items);
+    let mut answer = CheckAnswer::from_items(
+        format!("{} file systems answer, the job works on {n_used}", mounts.len()),
+        items,
+    );
     answer = if stuck.is_empty() {
         answer.advise(Impact::Harmless, "check what fills it", Some("df -h; df -i".to_owned()))
     } else {
@@ -78,7 +80,7 @@ fn run(view: &View<'_>) -> Answer {
 fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec<Item>) {
     let is_used = !mount.used_by.is_empty();
     let is_everybodys = ["/", "/tmp"].contains(&mount.at.as_str()) && mount.seen_by.is_none();
-    let bad = |used: bool| if used { Verdict::Fail } else { Verdict::Warn };
+    let bad = |used: bool| if used { CheckState::Fail } else { CheckState::Warn };
     let seen_by = mount.seen_by.map(|pid| format!(", seen by pid {pid}")).unwrap_or_default();
     let users = match mount.used_by.as_slice() {
         [] => String::new(),
@@ -102,7 +104,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
         return;
     }
     if let Some(ms) = mount.answered_ms.filter(|ms| is_used && *ms >= SLOW_MS) {
-        push(Verdict::Warn, format!("took {ms} ms to report its size"), format!("statfs {}", mount.at));
+        push(CheckState::Warn, format!("took {ms} ms to report its size"), format!("statfs {}", mount.at));
     }
     let writes_here = |process: &&Process| {
         let paths = process.directory.iter().chain(&process.logs);
@@ -114,7 +116,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
             let by_nature = READ_ONLY_BY_NATURE.contains(&mount.kind.as_str());
             // Data are often mounted read-only, and a job may well start there: the files that it writes decide.
             let logs = process.logs.iter().any(|path| is_on(mount, mounts, path));
-            let verdict = if logs && !by_nature { Verdict::Fail } else { Verdict::Warn };
+            let verdict = if logs && !by_nature { CheckState::Fail } else { CheckState::Warn };
             let what = if logs { "logs" } else { "directory" };
             push(
                 verdict,
@@ -138,7 +140,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
             );
         } else if available < LITTLE_ROOM && available * 100 < size * LITTLE_PCT {
             push(
-                Verdict::Warn,
+                CheckState::Warn,
                 format!("{:.1} of {} GiB left", available as f64 / f64::from(1 << 30), size >> 30),
                 evidence,
             );
@@ -153,7 +155,7 @@ fn judge(mount: &Mount, mounts: &[Mount], processes: &[Process], items: &mut Vec
                 evidence,
             );
         } else if free * 100 < all {
-            push(Verdict::Warn, format!("{free} of {all} inodes left"), evidence);
+            push(CheckState::Warn, format!("{free} of {all} inodes left"), evidence);
         }
     }
 }
@@ -171,8 +173,8 @@ mod tests {
     use ringleader_node::{Mount, Part};
 
     use super::CHECK;
-    use crate::answer::Verdict;
-    use crate::staging_jobs::Stage;
+    use crate::answer::CheckState;
+    use crate::staging_jobs::NodeStage;
 
     const GIB: u64 = 1 << 30;
 
@@ -191,8 +193,8 @@ mod tests {
         }
     }
 
-    fn stage(mounts: Vec<Mount>) -> Stage {
-        Stage::job(|n, rank| {
+    fn stage(mounts: Vec<Mount>) -> NodeStage {
+        NodeStage::job(|n, rank| {
             rank.directory = Some("/work/run".to_owned());
             if n == 0 {
                 rank.logs = vec!["/work/run/out.log".to_owned()];
@@ -215,32 +217,36 @@ mod tests {
     #[test]
     fn a_mount_that_does_not_answer() {
         let used = stage(vec![mount("/", &[]), stuck(&[80, 81])]);
-        used.expect(&CHECK, Verdict::Fail, &["/work (nfs4 server:/x)"]);
+        used.expect(&CHECK, CheckState::Fail, &["/work (nfs4 server:/x)"]);
         let summary = used.answer(&CHECK).summary;
         assert!(summary.contains("rpc_wait_bit_killable") && summary.contains("pid 80"), "{summary}");
-        stage(vec![mount("/", &[]), stuck(&[])]).expect(&CHECK, Verdict::Warn, &["/work (nfs4 server:/x)"]);
+        stage(vec![mount("/", &[]), stuck(&[])]).expect(
+            &CHECK,
+            CheckState::Warn,
+            &["/work (nfs4 server:/x)"],
+        );
         let refused = Mount {
             failure: Some("statfs: Permission denied (os error 13)".to_owned()),
             answered_ms: None,
             ..mount("/work", &[80])
         };
-        stage(vec![refused]).expect(&CHECK, Verdict::Ok, &[]);
+        stage(vec![refused]).expect(&CHECK, CheckState::Ok, &[]);
     }
 
     #[test]
     fn full_and_nearly_full() {
         let full = |at: &str, used: &[u32]| Mount { available: Some(1 << 20), ..mount(at, used) };
-        stage(vec![full("/work", &[80])]).expect(&CHECK, Verdict::Fail, &["/work (nfs4 server:/x)"]);
-        stage(vec![full("/other", &[])]).expect(&CHECK, Verdict::Warn, &["/other (nfs4 server:/x)"]);
-        stage(vec![full("/", &[])]).expect(&CHECK, Verdict::Fail, &["/ (nfs4 server:/x)"]);
-        stage(vec![full("/boot/efi", &[])]).expect(&CHECK, Verdict::Ok, &[]);
+        stage(vec![full("/work", &[80])]).expect(&CHECK, CheckState::Fail, &["/work (nfs4 server:/x)"]);
+        stage(vec![full("/other", &[])]).expect(&CHECK, CheckState::Warn, &["/other (nfs4 server:/x)"]);
+        stage(vec![full("/", &[])]).expect(&CHECK, CheckState::Fail, &["/ (nfs4 server:/x)"]);
+        stage(vec![full("/boot/efi", &[])]).expect(&CHECK, CheckState::Ok, &[]);
         let nearly = Mount { available: Some(5 * GIB), ..mount("/work", &[80]) };
-        stage(vec![nearly]).expect(&CHECK, Verdict::Warn, &["/work (nfs4 server:/x)"]);
+        stage(vec![nearly]).expect(&CHECK, CheckState::Warn, &["/work (nfs4 server:/x)"]);
         // A large share is used, but there is space enough.
         let large = Mount { available: Some(15 * GIB), ..mount("/work", &[80]) };
-        stage(vec![large]).expect(&CHECK, Verdict::Ok, &[]);
+        stage(vec![large]).expect(&CHECK, CheckState::Ok, &[]);
         let inodes = Mount { inodes_free: Some(0), ..mount("/work", &[80]) };
-        stage(vec![inodes]).expect(&CHECK, Verdict::Fail, &["/work (nfs4 server:/x)"]);
+        stage(vec![inodes]).expect(&CHECK, CheckState::Fail, &["/work (nfs4 server:/x)"]);
     }
 
     #[test]
@@ -252,27 +258,31 @@ mod tests {
         };
         stage(vec![mount("/", &[]), read_only("/work", "ext4", &[80])]).expect(
             &CHECK,
-            Verdict::Fail,
+            CheckState::Fail,
             &["/work (ext4 server:/x)"],
         );
         // Rank 1 only has its directory there; data that are only read; an image; files below another mount.
         stage(vec![mount("/", &[]), read_only("/work", "ext4", &[81])]).expect(
             &CHECK,
-            Verdict::Warn,
+            CheckState::Warn,
             &["/work (ext4 server:/x)"],
         );
         stage(vec![mount("/work", &[80]), read_only("/data", "ext4", &[80])]).expect(
             &CHECK,
-            Verdict::Ok,
+            CheckState::Ok,
             &[],
         );
-        stage(vec![mount("/work", &[80]), read_only("/", "overlay", &[80])]).expect(&CHECK, Verdict::Ok, &[]);
+        stage(vec![mount("/work", &[80]), read_only("/", "overlay", &[80])]).expect(
+            &CHECK,
+            CheckState::Ok,
+            &[],
+        );
     }
 
     #[test]
     fn nothing_to_judge() {
-        stage(vec![mount("/", &[])]).expect(&CHECK, Verdict::Ok, &[]);
-        stage(vec![]).expect(&CHECK, Verdict::Skipped, &[]);
-        Stage::new().expect(&CHECK, Verdict::Skipped, &[]);
+        stage(vec![mount("/", &[])]).expect(&CHECK, CheckState::Ok, &[]);
+        stage(vec![]).expect(&CHECK, CheckState::Skipped, &[]);
+        NodeStage::new().expect(&CHECK, CheckState::Skipped, &[]);
     }
 }

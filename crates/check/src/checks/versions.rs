@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_node::{Gpus, System};
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
+use crate::view::NodeView;
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -42,15 +42,15 @@ pub(super) static CHECK: Check = Check {
 /// First kernel in which a driver can export its memory for RDMA (dma-buf in ib_core).
 const DMABUF_KERNEL: (u32, u32) = (5, 12);
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let (gpus, system) = (view.node.gpus.get(), view.node.system.get());
     let libraries = view.node.libraries.get();
     if gpus.is_none() && libraries.is_none_or(BTreeMap::is_empty) {
         let nouveau = system.and_then(|system| nouveau(system, false));
         return match (nouveau, view.node.gpus.seen().err()) {
-            (Some(item), _) => advise(Answer::from_items("", vec![item])),
+            (Some(item), _) => advise(CheckAnswer::from_items("", vec![item])),
             (None, Some(missing)) => missing.into(),
-            (None, None) => Answer::skipped("not read"),
+            (None, None) => CheckAnswer::skipped("not read"),
         };
     }
     let mut items: Vec<Item> = Vec::new();
@@ -85,7 +85,7 @@ fn run(view: &View<'_>) -> Answer {
         {
             items.push(Item {
                 subject: who,
-                verdict: Verdict::Fail,
+                verdict: CheckState::Fail,
                 text: format!(
                     "CUDA runtime {version}, the driver supports CUDA up to {}",
                     cuda.unwrap_or_default()
@@ -101,7 +101,7 @@ fn run(view: &View<'_>) -> Answer {
             // A newer one is CUDA's compatibility package; an older one is left over in an image.
             items.push(Item {
                 subject: who,
-                verdict: Verdict::Fail,
+                verdict: CheckState::Fail,
                 text: format!("it has loaded the driver's library {version}, the module is {module}"),
                 evidence,
             });
@@ -116,7 +116,7 @@ fn run(view: &View<'_>) -> Answer {
         let all = nccl.iter().copied().collect::<Vec<_>>().join(" and ");
         items.push(Item {
             subject: "NCCL".to_owned(),
-            verdict: Verdict::Fail,
+            verdict: CheckState::Fail,
             text: format!("ranks of one job have loaded NCCL {all}"),
             evidence: format!("/proc/*/maps: libnccl.so.2 {all}"),
         });
@@ -124,7 +124,7 @@ fn run(view: &View<'_>) -> Answer {
     let driver = gpus.and_then(|gpus| gpus.driver_version.as_deref()).unwrap_or("unknown");
     let of_job = nccl.first().map_or_else(String::new, |version| format!(", NCCL {version}"));
     let ok = format!("driver {driver}, CUDA up to {}{of_job}", cuda.unwrap_or("?"));
-    let mut answer = advise(Answer::from_items(ok, items));
+    let mut answer = advise(CheckAnswer::from_items(ok, items));
     if let Some(version) = nccl.first() {
         answer = answer.value("nccl-version", version, ValueKind::Same);
     }
@@ -137,7 +137,7 @@ fn run(view: &View<'_>) -> Answer {
     answer
 }
 
-fn advise(answer: Answer) -> Answer {
+fn advise(answer: CheckAnswer) -> CheckAnswer {
     answer.advise(
         Impact::Harmless,
         "compare what is loaded with what is installed",
@@ -159,7 +159,7 @@ fn nvml(gpus: &Gpus, module: &str) -> Option<Item> {
     let own = library.split_once('.')?.1;
     (own != module && own.split('.').count() >= 2).then(|| Item {
         subject: "NVML".to_owned(),
-        verdict: Verdict::Warn,
+        verdict: CheckState::Warn,
         text: format!("the library is of driver {own}, the module is {module}"),
         evidence: format!("nvmlSystemGetNVMLVersion: {library}; /sys/module/nvidia/version: {module}"),
     })
@@ -169,7 +169,7 @@ fn nouveau(system: &System, has_nvidia: bool) -> Option<Item> {
     let is_loaded = system.modules.contains_key("nouveau");
     is_loaded.then(|| Item {
         subject: "module nouveau".to_owned(),
-        verdict: if has_nvidia { Verdict::Warn } else { Verdict::Fail },
+        verdict: if has_nvidia { CheckState::Warn } else { CheckState::Fail },
         text: "it is loaded and holds GPUs that NVIDIA's driver needs".to_owned(),
         evidence: "/sys/module/nouveau".to_owned(),
     })
@@ -182,7 +182,7 @@ fn peermem(system: &System) -> Option<Item> {
     let is_missing = has("mlx5_ib") && has("nvidia") && !has("nvidia_peermem") && !has("nv_peer_mem");
     (is_missing && kernel < DMABUF_KERNEL && system.container.is_none()).then(|| Item {
         subject: "module nvidia_peermem".to_owned(),
-        verdict: Verdict::Warn,
+        verdict: CheckState::Warn,
         text: format!(
             "it is not loaded, and kernel {} has no other way to read GPU memory over RDMA",
             system.kernel
@@ -192,7 +192,7 @@ fn peermem(system: &System) -> Option<Item> {
 }
 
 /// Whether all ranks belong to one job, judging by their master address.
-fn one_job(view: &View<'_>) -> bool {
+fn one_job(view: &NodeView<'_>) -> bool {
     let masters: BTreeSet<_> =
         view.ranks().map(|rank| (rank.variable("MASTER_ADDR"), rank.variable("MASTER_PORT"))).collect();
     masters.len() == 1
@@ -224,22 +224,22 @@ mod tests {
     #[test]
     fn runtime_and_driver() {
         is_sound(&CHECK);
-        assert_eq!(verdict(&CHECK, &with(&[(1, "libcudart.so.13", "13.2.20")])).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &with(&[(1, "libcudart.so.13", "13.2.20")])).0, CheckState::Ok);
         let newer = with(&[(1, "libcudart.so.14", "14.0.1"), (1, "libcuda.so.1", "580.159.04")]);
-        assert_eq!(verdict(&CHECK, &newer), (Verdict::Fail, vec!["pid 1".to_owned()]));
+        assert_eq!(verdict(&CHECK, &newer), (CheckState::Fail, vec!["pid 1".to_owned()]));
         // CUDA's compatibility package.
         let compat = with(&[(1, "libcudart.so.14", "14.0.1"), (1, "libcuda.so.1", "610.10.01")]);
-        assert_eq!(verdict(&CHECK, &compat).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &compat).0, CheckState::Ok);
         let stale = with(&[(1, "libcuda.so.1", "550.54.15")]);
-        assert_eq!(verdict(&CHECK, &stale).0, Verdict::Fail);
+        assert_eq!(verdict(&CHECK, &stale).0, CheckState::Fail);
     }
 
     #[test]
     fn two_versions_of_nccl() {
         let two = with(&[(1, "libnccl.so.2", "2.28.9"), (2, "libnccl.so.2", "2.27.3")]);
-        assert_eq!(verdict(&CHECK, &two), (Verdict::Fail, vec!["NCCL".to_owned()]));
+        assert_eq!(verdict(&CHECK, &two), (CheckState::Fail, vec!["NCCL".to_owned()]));
         let one = with(&[(1, "libnccl.so.2", "2.28.9"), (2, "libnccl.so.2", "2.28.9")]);
-        assert_eq!(verdict(&CHECK, &one).0, Verdict::Ok);
+        assert_eq!(verdict(&CHECK, &one).0, CheckState::Ok);
     }
 
     #[test]
@@ -253,16 +253,16 @@ mod tests {
             }
             verdict(&CHECK, &node).0
         };
-        assert_eq!(with(&["mlx5_ib"], "6.8.0"), Verdict::Ok);
-        assert_eq!(with(&["mlx5_ib"], "5.4.0-200"), Verdict::Warn);
-        assert_eq!(with(&["mlx5_ib", "nvidia_peermem"], "5.4.0-200"), Verdict::Ok);
-        assert_eq!(with(&["nouveau"], "6.8.0"), Verdict::Warn);
+        assert_eq!(with(&["mlx5_ib"], "6.8.0"), CheckState::Ok);
+        assert_eq!(with(&["mlx5_ib"], "5.4.0-200"), CheckState::Warn);
+        assert_eq!(with(&["mlx5_ib", "nvidia_peermem"], "5.4.0-200"), CheckState::Ok);
+        assert_eq!(with(&["nouveau"], "6.8.0"), CheckState::Warn);
     }
 
     #[test]
     fn a_library_left_behind() {
         let mut node = healthy();
         gpus(&mut node).nvml_version = Some("13.580.95.05".to_owned());
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Warn, vec!["NVML".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Warn, vec!["NVML".to_owned()]));
     }
 }

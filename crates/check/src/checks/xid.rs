@@ -18,10 +18,10 @@
 
 use ringleader_knowledge::remedy::Kills;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
-use crate::xids::{Case, When, cases};
+use crate::view::NodeView;
+use crate::xids::{DeviceErrors, When, cases};
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -36,20 +36,20 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let lines = match &view.kernel {
         Ok(lines) => lines,
         Err(missing) => return missing.clone().into(),
     };
-    let all: Vec<Case<'_>> = cases(view, lines);
-    let own: Vec<&Case<'_>> = all.iter().filter(|case| !case.excludes).collect();
+    let all: Vec<DeviceErrors<'_>> = cases(view, lines);
+    let own: Vec<&DeviceErrors<'_>> = all.iter().filter(|case| !case.excludes).collect();
     let items: Vec<Item> = own
         .iter()
         .map(|case| {
             let verdict = match (case.kills, case.when(view)) {
-                (Kills::No | Kills::Symptom, _) | (_, When::Earlier) => Verdict::Ok,
-                (_, When::InJob) => Verdict::Fail,
-                (_, When::LastHour) => Verdict::Warn,
+                (Kills::No | Kills::Symptom, _) | (_, When::Earlier) => CheckState::Ok,
+                (_, When::InJob) => CheckState::Fail,
+                (_, When::LastHour) => CheckState::Warn,
             };
             Item { subject: case.subject.clone(), verdict, text: case.text(), evidence: case.evidence() }
         })
@@ -62,9 +62,9 @@ fn run(view: &View<'_>) -> Answer {
         n => format!("{n} {reach}, none that ends a job now"),
     };
     let n_lines = own.iter().map(|case| case.lines.len()).sum::<usize>();
-    let bad = items.iter().any(|item| item.verdict > Verdict::Ok);
+    let bad = items.iter().any(|item| item.verdict > CheckState::Ok);
     let action = own.iter().find(|case| case.when(view) != When::Earlier).and_then(|case| case.action);
-    let mut answer = Answer::from_items(ok, items).value("xids", n_lines, ValueKind::Counter);
+    let mut answer = CheckAnswer::from_items(ok, items).value("xids", n_lines, ValueKind::Counter);
     if bad && let Some(action) = action {
         answer = answer.advise(Impact::Disruptive, action.sentence(), None);
     }
@@ -84,7 +84,7 @@ mod tests {
 
     const ILLEGAL: &str = "NVRM: Xid (PCI:0000:1c:00): 31, pid=4711, name=python, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_3 faulted @ 0x7f00_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ";
 
-    fn with(second: u64, job_began_s: Option<i64>) -> (Verdict, Vec<String>) {
+    fn with(second: u64, job_began_s: Option<i64>) -> (CheckState, Vec<String>) {
         // Boot was at 1,000 s since 1970, now is 2,000 s.
         let mut node = healthy();
         kernel(&mut node, &[(second, ILLEGAL)]);
@@ -104,10 +104,10 @@ mod tests {
     fn an_illegal_access() {
         is_sound(&CHECK);
         let named = vec!["GPU 1 (0000:1c:00.0)".to_owned()];
-        assert_eq!(with(900, Some(1_500)), (Verdict::Fail, named.clone()));
-        assert_eq!(with(900, None), (Verdict::Warn, named));
+        assert_eq!(with(900, Some(1_500)), (CheckState::Fail, named.clone()));
+        assert_eq!(with(900, None), (CheckState::Warn, named));
         // From an earlier job.
-        assert_eq!(with(100, Some(1_500)), (Verdict::Ok, Vec::new()));
+        assert_eq!(with(100, Some(1_500)), (CheckState::Ok, Vec::new()));
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
                 (901, "NVRM: Xid (PCI:0000:1c:00): 45, pid=4711, name=python, Ch 00000008"),
             ],
         );
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Ok, Vec::new()));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Ok, Vec::new()));
     }
 
     #[test]
@@ -133,6 +133,6 @@ mod tests {
             &mut node,
             &[(900, "NVRM: Xid (PCI:0000:1c:00): 79, pid=1, name=x, GPU has fallen off the bus.")],
         );
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Ok, Vec::new()));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Ok, Vec::new()));
     }
 }

@@ -17,10 +17,10 @@
 
 use ringleader_knowledge::remedy::Move;
 
-use crate::answer::{Answer, Impact, Item, ValueKind, Verdict};
+use crate::answer::{CheckAnswer, CheckState, Impact, Item, ValueKind};
 use crate::rule::{Area, Check, Probe};
-use crate::view::View;
-use crate::xids::{Case, When, cases};
+use crate::view::NodeView;
+use crate::xids::{DeviceErrors, When, cases};
 
 /// See the module.
 pub(super) static CHECK: Check = Check {
@@ -35,19 +35,19 @@ pub(super) static CHECK: Check = Check {
     run,
 };
 
-fn run(view: &View<'_>) -> Answer {
+fn run(view: &NodeView<'_>) -> CheckAnswer {
     let lines = match &view.kernel {
         Ok(lines) => lines,
         Err(missing) => return missing.clone().into(),
     };
     let knows_job = view.options.since_ns.is_some() || view.ranks().next().is_some();
-    let all: Vec<Case<'_>> = cases(view, lines).into_iter().filter(|case| case.excludes).collect();
-    let verdict = |case: &Case<'_>| match (case.when(view), case.is_over) {
-        (When::InJob, _) => Verdict::Fail,
-        (_, false) if knows_job => Verdict::Warn,
-        (_, false) => Verdict::Fail,
-        (_, true) if knows_job => Verdict::Ok,
-        (_, true) => Verdict::Warn,
+    let all: Vec<DeviceErrors<'_>> = cases(view, lines).into_iter().filter(|case| case.excludes).collect();
+    let verdict = |case: &DeviceErrors<'_>| match (case.when(view), case.is_over) {
+        (When::InJob, _) => CheckState::Fail,
+        (_, false) if knows_job => CheckState::Warn,
+        (_, false) => CheckState::Fail,
+        (_, true) if knows_job => CheckState::Ok,
+        (_, true) => CheckState::Warn,
     };
     let items: Vec<Item> = all
         .iter()
@@ -65,13 +65,13 @@ fn run(view: &View<'_>) -> Answer {
     };
     let n_lines = all.iter().map(|case| case.lines.len()).sum::<usize>();
     let mut answer =
-        Answer::from_items(ok, items).value("xids-hardware", n_lines, ValueKind::Counter).advise(
+        CheckAnswer::from_items(ok, items).value("xids-hardware", n_lines, ValueKind::Counter).advise(
             Impact::Harmless,
             "check what came first",
             Some("dmesg -T | grep -iE 'xid|nvrm' | head -50".to_owned()),
         );
     let mut said: Vec<Move> = Vec::new();
-    for case in all.iter().filter(|case| verdict(case) > Verdict::Ok) {
+    for case in all.iter().filter(|case| verdict(case) > CheckState::Ok) {
         let Some(action) = case.action.filter(|action| !said.contains(action)) else { continue };
         said.push(action);
         let impact = match action {
@@ -110,13 +110,13 @@ mod tests {
         let mut node = healthy();
         kernel(&mut node, &[(700, LOST)]);
         // The GPU answers again, and nothing was affected.
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Warn, named.clone()));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Warn, named.clone()));
         gpus(&mut node).gpus[2].recovery_action = Some("reset".to_owned());
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, named.clone()));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, named.clone()));
         job(&mut node, 1_800);
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Warn, named.clone()));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Warn, named.clone()));
         job(&mut node, 1_600);
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, named));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, named));
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
             &mut node,
             &[(900, "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up")],
         );
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Fail, vec!["NVSwitch 0000:05:00.0".to_owned()]));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Fail, vec!["NVSwitch 0000:05:00.0".to_owned()]));
     }
 
     #[test]
@@ -136,6 +136,6 @@ mod tests {
             let line = format!("NVRM: Xid (PCI:0000:1d:00): {code}, pid=4711, name=python, x");
             kernel(&mut node, &[(900, &line), (901, &line), (902, &line)]);
         }
-        assert_eq!(verdict(&CHECK, &node), (Verdict::Ok, Vec::new()));
+        assert_eq!(verdict(&CHECK, &node), (CheckState::Ok, Vec::new()));
     }
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Fleet;
-use super::words::Word;
+use super::words::TextId;
 use crate::answer::ValueKind;
 
 /// Fewest nodes among which one can be said to differ.
@@ -60,7 +60,7 @@ pub struct Holder {
 }
 
 /// The value of each node.
-type Held<'a> = Vec<(&'a str, Word)>;
+type Held<'a> = Vec<(&'a str, TextId)>;
 
 /// Values in which nodes differ: blamed ones first, then by key.
 pub(super) fn differences(fleet: &Fleet) -> Vec<Difference> {
@@ -95,7 +95,7 @@ pub(super) fn differences(fleet: &Fleet) -> Vec<Difference> {
     differences
 }
 
-fn same(fleet: &Fleet, key: &str, values: &[(&str, Word)]) -> Option<Difference> {
+fn same(fleet: &Fleet, key: &str, values: &[(&str, TextId)]) -> Option<Difference> {
     let mut holders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, value) in values {
         holders.entry(fleet.words.get(*value)).or_default().push(name);
@@ -139,7 +139,7 @@ fn same(fleet: &Fleet, key: &str, values: &[(&str, Word)]) -> Option<Difference>
     })
 }
 
-fn near(fleet: &Fleet, key: &str, values: &[(&str, Word)]) -> Option<Difference> {
+fn near(fleet: &Fleet, key: &str, values: &[(&str, TextId)]) -> Option<Difference> {
     let mut numbers: Vec<(f64, &str, &str)> = values
         .iter()
         .filter_map(|(name, value)| {

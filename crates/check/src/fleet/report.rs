@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::{self, Clocks};
 use super::compare::{self, Difference, show};
-use super::words::Word;
+use super::words::TextId;
 use super::{Fleet, SilenceKind};
-use crate::answer::{Fix, Verdict};
+use crate::answer::{CheckState, Fix};
 use crate::checks;
 use crate::report::ChangeKind;
 
@@ -68,7 +68,7 @@ pub struct Failing {
     /// Heading.
     pub area: String,
     /// Fail or warn.
-    pub verdict: Verdict,
+    pub verdict: CheckState,
     /// It justifies draining.
     pub drains: bool,
     /// Who.
@@ -164,16 +164,16 @@ pub enum SilentSchema {
 
 impl FleetReport {
     /// The worst verdict of any node; skipped if none answered.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> CheckState {
         let is_off = self.differences.iter().any(|difference| difference.is_blamed)
             || self.changes.iter().any(|change| change.kind.is_trouble())
             || self.clocks.as_ref().is_some_and(|clocks| !clocks.outliers.is_empty());
         match (self.n_fail, self.n_warn, self.n_ok) {
-            (1.., ..) => Verdict::Fail,
-            (0, 1.., _) => Verdict::Warn,
-            _ if is_off => Verdict::Warn,
-            (0, 0, 1..) => Verdict::Ok,
-            (0, 0, 0) => Verdict::Skipped,
+            (1.., ..) => CheckState::Fail,
+            (0, 1.., _) => CheckState::Warn,
+            _ if is_off => CheckState::Warn,
+            (0, 0, 1..) => CheckState::Ok,
+            (0, 0, 0) => CheckState::Skipped,
         }
     }
 
@@ -202,13 +202,13 @@ impl Fleet {
         let mut drained = Vec::new();
         for (name, kept) in &self.nodes {
             match kept.checks.iter().map(|(_, verdict, _)| *verdict).max().unwrap_or_default() {
-                Verdict::Fail => report.n_fail += 1,
-                Verdict::Warn => report.n_warn += 1,
-                Verdict::Ok => report.n_ok += 1,
-                Verdict::Skipped => report.n_skipped += 1,
+                CheckState::Fail => report.n_fail += 1,
+                CheckState::Warn => report.n_warn += 1,
+                CheckState::Ok => report.n_ok += 1,
+                CheckState::Skipped => report.n_skipped += 1,
             }
-            let drains = |id: &Word| self.checks.get(id).is_some_and(|facts| facts.drains);
-            if kept.checks.iter().any(|(id, verdict, _)| *verdict == Verdict::Fail && drains(id)) {
+            let drains = |id: &TextId| self.checks.get(id).is_some_and(|facts| facts.drains);
+            if kept.checks.iter().any(|(id, verdict, _)| *verdict == CheckState::Fail && drains(id)) {
                 drained.push(name);
             }
         }
@@ -221,10 +221,10 @@ impl Fleet {
     }
 
     fn failing(&self) -> Vec<Failing> {
-        let mut by_check: BTreeMap<(Word, Verdict), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+        let mut by_check: BTreeMap<(TextId, CheckState), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
         for (name, kept) in &self.nodes {
             for (id, verdict, summary) in &kept.checks {
-                if *verdict > Verdict::Ok {
+                if *verdict > CheckState::Ok {
                     let ways = by_check.entry((*id, *verdict)).or_default();
                     ways.entry(self.words.get(*summary)).or_default().push(name);
                 }
@@ -292,11 +292,11 @@ impl Fleet {
     }
 
     fn not_judged(&self) -> Vec<NotJudged> {
-        let mut by_check: BTreeMap<Word, (usize, BTreeMap<&str, Vec<&str>>)> = BTreeMap::new();
+        let mut by_check: BTreeMap<TextId, (usize, BTreeMap<&str, Vec<&str>>)> = BTreeMap::new();
         for (name, kept) in &self.nodes {
             for (id, verdict, summary) in &kept.checks {
                 let (n_judged, reasons) = by_check.entry(*id).or_default();
-                if *verdict == Verdict::Skipped {
+                if *verdict == CheckState::Skipped {
                     reasons.entry(self.words.get(*summary)).or_default().push(name);
                 } else {
                     *n_judged += 1;

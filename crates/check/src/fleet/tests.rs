@@ -1,5 +1,5 @@
 use super::{Fleet, Silence, SilenceKind, Timing};
-use crate::answer::{Value, ValueKind, Verdict};
+use crate::answer::{CheckState, Value, ValueKind};
 use crate::baseline::Baseline;
 use crate::report::{ChangeKind, CheckResult, NodeReport};
 
@@ -9,7 +9,7 @@ fn report(host: &str) -> NodeReport {
     NodeReport { host: host.to_owned(), tool_version: "0.2.0".to_owned(), ..NodeReport::default() }
 }
 
-fn check(id: &str, verdict: Verdict, summary: &str) -> CheckResult {
+fn check(id: &str, verdict: CheckState, summary: &str) -> CheckResult {
     CheckResult {
         id: id.to_owned(),
         area: "gpu".to_owned(),
@@ -45,17 +45,17 @@ fn a_failing_check_is_one_line_however_many_nodes() {
         let mut report = report(&format!("node{n:04}"));
         let bad = n == 17 || (100..104).contains(&n);
         report.checks.push(if n == 17 {
-            check("gpu-ecc", Verdict::Fail, "GPU 3: 2 errors")
+            check("gpu-ecc", CheckState::Fail, "GPU 3: 2 errors")
         } else if bad {
-            check("gpu-ecc", Verdict::Fail, "GPU 0: 1 errors")
+            check("gpu-ecc", CheckState::Fail, "GPU 0: 1 errors")
         } else {
-            check("gpu-ecc", Verdict::Ok, "no errors")
+            check("gpu-ecc", CheckState::Ok, "no errors")
         });
         report.checks.push(match n {
-            5 => check("shm-space", Verdict::Skipped, "no answer within 900 ms"),
-            _ => check("shm-space", Verdict::Ok, ""),
+            5 => check("shm-space", CheckState::Skipped, "no answer within 900 ms"),
+            _ => check("shm-space", CheckState::Ok, ""),
         });
-        report.checks.push(check("absent-everywhere", Verdict::Skipped, "no such thing"));
+        report.checks.push(check("absent-everywhere", CheckState::Skipped, "no such thing"));
         fleet.answered(&report, None);
     }
     let report = fleet.report();
@@ -69,7 +69,7 @@ fn a_failing_check_is_one_line_however_many_nodes() {
     assert_eq!(report.not_judged.len(), 1, "what nobody could judge is no difference");
     assert_eq!((report.not_judged[0].hosts.as_str(), report.not_judged[0].n_judged), ("node0005", 999));
     assert!(report.differences.is_empty());
-    assert_eq!(report.verdict(), Verdict::Fail);
+    assert_eq!(report.verdict(), CheckState::Fail);
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn the_order_of_arrival_does_not_show() {
         let mut fleet = Fleet::default();
         for n in order {
             let mut report = report(&format!("n{n}"));
-            report.checks.push(check("b", Verdict::Warn, &format!("way {}", n % 3)));
-            report.checks.push(check("a", Verdict::Fail, "bad"));
+            report.checks.push(check("b", CheckState::Warn, &format!("way {}", n % 3)));
+            report.checks.push(check("a", CheckState::Fail, "bad"));
             report.values.push(value("v", n % 2, ValueKind::Same));
             report.values.push(value("t", n * 10, ValueKind::Near));
             fleet.answered(&report, None);
@@ -97,7 +97,7 @@ fn a_majority_blames_who_differs() {
     assert_eq!(difference.usual.as_deref(), Some("570"));
     assert_eq!(difference.holders.len(), 1);
     assert_eq!((difference.holders[0].value.as_str(), difference.holders[0].hosts.as_str()), ("565", "n02"));
-    assert_eq!(report.verdict(), Verdict::Warn);
+    assert_eq!(report.verdict(), CheckState::Warn);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn nobody_is_blamed_without_a_majority() {
         assert!(difference.text.contains(says), "{values:?}: {}", difference.text);
         let n_shown: usize = difference.holders.iter().map(|holder| holder.n_hosts).sum();
         assert_eq!(n_shown, values.len(), "all are shown");
-        assert_eq!(report.verdict(), Verdict::Skipped);
+        assert_eq!(report.verdict(), CheckState::Skipped);
     }
     assert!(of_values(ValueKind::Same, &["a", "a"]).report().differences.is_empty());
     assert!(of_values(ValueKind::Counter, &["1", "900", "2"]).report().differences.is_empty());
@@ -226,7 +226,7 @@ fn nodes_are_held_against_their_own_past() {
     assert_eq!(report.changes[0].text, "has increased by 7");
     assert_eq!(report.changes[1].text, "was 570, is 575");
     assert_eq!(report.without_baseline, "n4");
-    assert_eq!(report.verdict(), Verdict::Warn);
+    assert_eq!(report.verdict(), CheckState::Warn);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_report_without_end_is_cut() {
     let mut huge = report("x");
     for n in 0..10_000 {
         huge.values.push(value(&format!("k{n}"), "v".repeat(5000), ValueKind::Same));
-        huge.checks.push(check(&format!("c{n}"), Verdict::Fail, &"é".repeat(3000)));
+        huge.checks.push(check(&format!("c{n}"), CheckState::Fail, &"é".repeat(3000)));
     }
     let mut fleet = Fleet::default();
     fleet.answered(&huge, None);

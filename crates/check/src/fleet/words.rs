@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 /// A stored text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Word(u32);
+pub(super) struct TextId(u32);
 
 /// The stored texts.
 #[derive(Debug, Default)]
 pub(super) struct Words {
-    by_text: BTreeMap<Arc<str>, Word>,
+    by_text: BTreeMap<Arc<str>, TextId>,
     texts: Vec<Arc<str>>,
 }
 
 impl Words {
     /// Stores a text, cut to about `max` bytes.
-    pub(super) fn add(&mut self, text: &str, max: usize) -> Word {
+    pub(super) fn add(&mut self, text: &str, max: usize) -> TextId {
         let cut;
         let text = if text.len() <= max {
             text
@@ -28,7 +28,7 @@ impl Words {
         if let Some(word) = self.by_text.get(text) {
             return *word;
         }
-        let word = Word(self.texts.len() as u32);
+        let word = TextId(self.texts.len() as u32);
         let text: Arc<str> = text.into();
         self.texts.push(text.clone());
         self.by_text.insert(text, word);
@@ -36,7 +36,7 @@ impl Words {
     }
 
     /// The text.
-    pub(super) fn get(&self, word: Word) -> &str {
+    pub(super) fn get(&self, word: TextId) -> &str {
         self.texts.get(word.0 as usize).map_or("", |text| text)
     }
 }

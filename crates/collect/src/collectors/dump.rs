@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use ringleader_bundle::{Item, Origin, Outcome};
+use ringleader_bundle::{Item, ItemOutcome, Origin};
 use ringleader_node::Process;
 
 use super::logs::dump_paths;
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 64;
 const TICK_NS: i64 = 10_000_000;
 
 #[expect(clippy::unnecessary_wraps, reason = "collectors have one form")]
-pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     let Some(jobs) = context.jobs() else { return Ok(()) };
     let ranks: Vec<Process> = jobs.processes.iter().filter(|p| p.rank().is_some()).cloned().collect();
     let pipes: Vec<(&Process, String)> = ranks
@@ -34,7 +34,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     if pipes.is_empty() {
         let why = "no process of the job has TORCH_NCCL_DEBUG_INFO_PIPE_FILE set: without that pipe a dump cannot be requested, and torch has no signal for it";
         let item = context.item("ask-dump", "", Origin::Unknown);
-        context.bundle.missing(Item { outcome: Outcome::Skipped(why.to_owned()), ..item });
+        context.bundle.missing(Item { outcome: ItemOutcome::Skipped(why.to_owned()), ..item });
         return Ok(());
     }
     let since_ns = now_ns() - TICK_NS;
@@ -55,8 +55,8 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     let outcomes: Vec<Option<Vec<String>>> = asked
         .iter()
         .map(|part| match outcome_of(part)? {
-            Outcome::Failed(why) => Some(why),
-            Outcome::Skipped(why) => Some(vec![why]),
+            ItemOutcome::Failed(why) => Some(why),
+            ItemOutcome::Skipped(why) => Some(vec![why]),
             _ => None,
         })
         .collect();
@@ -69,8 +69,9 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         .collect();
     run_for_each(context.program, "written-of", &awaited, AT_ONCE, context.ask.longest_ms);
     for ((process, pipe), why) in pipes.iter().zip(outcomes) {
-        let outcome = why
-            .map_or(Outcome::Done, |why| Outcome::Failed([vec!["ask for a dump".to_owned()], why].concat()));
+        let outcome = why.map_or(ItemOutcome::Done, |why| {
+            ItemOutcome::Failed([vec!["ask for a dump".to_owned()], why].concat())
+        });
         let mut item = context.item("ask-dump", "", Origin::Path(pipe.clone()));
         item.pid = Some(process.pid);
         context.bundle.missing(Item { outcome, ..item });

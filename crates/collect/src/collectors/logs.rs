@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ringleader_bundle::{Content, Item, Origin, Outcome};
+use ringleader_bundle::{Content, Item, ItemOutcome, Origin};
 use ringleader_node::Process;
 
 use super::poured::Poured;
@@ -69,7 +69,7 @@ impl Wanted {
     }
 }
 
-pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     let mut wanted = Vec::new();
     if context.ask.with_logs {
         let processes: Vec<Process> = context.jobs().map(|jobs| jobs.processes.clone()).unwrap_or_default();
@@ -100,13 +100,13 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         let place = place_of(&file);
         let item = context.item(file.kind, &file.name, Origin::Path(file.path.clone()));
         if let Some(why) = in_vain(&hung, &place) {
-            context.bundle.missing(Item { outcome: Outcome::Failed(vec![why]), pid: file.pid(), ..item });
+            context.bundle.missing(Item { outcome: ItemOutcome::Failed(vec![why]), pid: file.pid(), ..item });
             continue;
         }
         match look(context, &file, item) {
-            Look::Found(facts) => found.push((file, facts)),
-            Look::Nothing => {}
-            Look::InVain => hung.push((place.0, place.1, file.path)),
+            LogLook::Found(facts) => found.push((file, facts)),
+            LogLook::Nothing => {}
+            LogLook::InVain => hung.push((place.0, place.1, file.path)),
         }
     }
     // What nothing can replace first, and what is small: a job is no more known for a hundred MiB of one rank's log.
@@ -123,7 +123,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             shares.take(file.pid(), context.bundle.left())
         };
         if let Some(why) = in_vain(&hung, &place) {
-            context.bundle.missing(Item { outcome: Outcome::Failed(vec![why]), ..item });
+            context.bundle.missing(Item { outcome: ItemOutcome::Failed(vec![why]), ..item });
         } else if take(context, &file, &facts, item, share)? {
             hung.push((place.0, place.1, file.path));
         }
@@ -131,17 +131,17 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     if n_more > 0 {
         let why = format!("{n_more} files beyond the limit of {MAX_FILES} were left out; name them as paths");
         let item = context.item("log", "", Origin::Unknown);
-        context.bundle.missing(Item { outcome: Outcome::Skipped(why), ..item });
+        context.bundle.missing(Item { outcome: ItemOutcome::Skipped(why), ..item });
     }
     Ok(())
 }
 
 /// A file as a container has it.
-type Key = (Option<PathBuf>, String);
+type LogKey = (Option<PathBuf>, String);
 
 /// Output files of processes that belong to one rank each, with that rank: the workers of a rank write into the same.
-fn owners(processes: &[Process]) -> BTreeMap<Key, Option<u32>> {
-    let mut writers: BTreeMap<Key, Vec<&Process>> = BTreeMap::new();
+fn owners(processes: &[Process]) -> BTreeMap<LogKey, Option<u32>> {
+    let mut writers: BTreeMap<LogKey, Vec<&Process>> = BTreeMap::new();
     for process in processes.iter().filter(|p| p.state != "Z" && !p.is_above) {
         let container = root_of(process.pid).map(|_| mounts_of(process.pid));
         for path in [&process.stdout, &process.stderr].into_iter().flatten() {
@@ -196,7 +196,7 @@ impl Shares {
 }
 
 /// What came of a look at a file.
-enum Look {
+enum LogLook {
     Found(FileFacts),
     /// It is not taken, and the manifest says why where there is something to say.
     Nothing,
@@ -205,7 +205,7 @@ enum Look {
 }
 
 /// Looks at a file.
-fn look(context: &mut Context<'_, '_>, file: &Wanted, mut item: Item) -> Look {
+fn look(context: &mut Context<'_, '_>, file: &Wanted, mut item: Item) -> LogLook {
     let request = Request { file: Some(file.ask.clone()), deadline_ms: 0, ..context.ask.request.clone() };
     let part = context.run("file-of", &request);
     item.pid = file.pid();
@@ -214,11 +214,11 @@ fn look(context: &mut Context<'_, '_>, file: &Wanted, mut item: Item) -> Look {
         let is_absent = matches!(part.outcome, ringleader_node::Outcome::Absent(_));
         if !is_absent || file.is_expected {
             let outcome = outcome_of(&part)
-                .unwrap_or_else(|| Outcome::Failed(vec!["its answer could not be parsed".to_owned()]));
+                .unwrap_or_else(|| ItemOutcome::Failed(vec!["its answer could not be parsed".to_owned()]));
             context.bundle.missing(Item { outcome, ..item });
         }
         let is_in_vain = matches!(part.outcome, ringleader_node::Outcome::TimedOut { .. });
-        return if is_in_vain { Look::InVain } else { Look::Nothing };
+        return if is_in_vain { LogLook::InVain } else { LogLook::Nothing };
     };
     let refusal = match file.of {
         Some((_, uid, _)) if file.is_claimed && facts.uid != uid && !facts.is_open_to_all => Some(format!(
@@ -232,10 +232,10 @@ fn look(context: &mut Context<'_, '_>, file: &Wanted, mut item: Item) -> Look {
     };
     match refusal {
         Some(why) => {
-            context.bundle.missing(Item { outcome: Outcome::Skipped(why), ..item });
-            Look::Nothing
+            context.bundle.missing(Item { outcome: ItemOutcome::Skipped(why), ..item });
+            LogLook::Nothing
         }
-        None => Look::Found(facts),
+        None => LogLook::Found(facts),
     }
 }
 
@@ -246,11 +246,11 @@ fn take(
     facts: &FileFacts,
     mut item: Item,
     share: u64,
-) -> Result<bool, ringleader_bundle::Trouble> {
+) -> Result<bool, ringleader_bundle::BundleError> {
     let ask = FileAsk { is: Some(facts.is), from: facts.n_hole, ..file.ask.clone() };
     let mut input = Poured::new(context.program, ask, LONGEST);
     if let Err(error) = input.start() {
-        context.bundle.missing(Item { outcome: Outcome::Failed(vec![error.to_string()]), ..item });
+        context.bundle.missing(Item { outcome: ItemOutcome::Failed(vec![error.to_string()]), ..item });
         return Ok(input.is_hung());
     }
     let content = if facts.is_binary { Content::Binary } else { Content::Text };
@@ -345,7 +345,7 @@ fn withheld(context: &mut Context<'_, '_>, process: &Process) {
     for path in &process.contested {
         let why = "a rank of another job writes it too, so its owner is unknown; set a different TORCH_FR_DUMP_TEMP_FILE for each job";
         let item = context.item("dump", "", Origin::Path(path.clone()));
-        let outcome = Outcome::Skipped(why.to_owned());
+        let outcome = ItemOutcome::Skipped(why.to_owned());
         context.bundle.missing(Item { outcome, pid: Some(pid), ..item });
     }
     for (kind, name) in FILE_VARIABLES {
@@ -359,7 +359,7 @@ fn withheld(context: &mut Context<'_, '_>, process: &Process) {
         };
         let item = context.item(kind, "", Origin::Path(format!("path withheld ({what} of pid {pid})")));
         let why = format!("it {why}: only its open log files are taken; name other files as paths");
-        context.bundle.missing(Item { outcome: Outcome::Skipped(why), pid: Some(pid), ..item });
+        context.bundle.missing(Item { outcome: ItemOutcome::Skipped(why), pid: Some(pid), ..item });
     }
 }
 
@@ -427,7 +427,7 @@ fn named(context: &mut Context<'_, '_>, path: &Path, wanted: &mut Vec<Wanted>) {
     let Some(found) = found else {
         let item = context.item("file", "", Origin::Path(shown));
         let outcome = outcome_of(&part)
-            .unwrap_or_else(|| Outcome::Failed(vec!["its answer could not be parsed".to_owned()]));
+            .unwrap_or_else(|| ItemOutcome::Failed(vec!["its answer could not be parsed".to_owned()]));
         context.bundle.missing(Item { outcome, ..item });
         return;
     };

@@ -16,7 +16,7 @@ use crate::run::{by_name, now_ns, take};
 /// The job's processes may take so long, milliseconds.
 const JOBS_MS: u64 = 5_000;
 
-pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     let names: Vec<&str> = probes::ALL.iter().map(|probe| probe.name).collect();
     let ask = context.ask;
     let patience = |probe: &Probe| match ask.longest_ms {
@@ -58,7 +58,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
 }
 
 /// Writes the snapshot. Late, so that it holds the second look at the processes.
-pub(super) fn write(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+pub(super) fn write(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     if context.ask.with_stacks && context.ask.stacks_again_ms.is_some() {
         look_again(context);
     }
@@ -69,7 +69,7 @@ pub(super) fn write(context: &mut Context<'_, '_>) -> Result<(), ringleader_bund
         ..context.item("node", "node.json", Origin::Reading("all probes of check".to_owned()))
     };
     // One reading a line, so that a citation names a line that shows it.
-    let mut text = serde_json::to_vec_pretty(node).map_err(ringleader_bundle::Trouble::Manifest)?;
+    let mut text = serde_json::to_vec_pretty(node).map_err(ringleader_bundle::BundleError::Manifest)?;
     text.push(b'\n');
     context.bundle.add_bytes(item, Content::Binary, &text)?;
     Ok(())

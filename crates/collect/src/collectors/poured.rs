@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ringleader_bundle::Source;
+use ringleader_bundle::ItemSource;
 use ringleader_node::Outcome;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -122,7 +122,7 @@ impl Read for Poured<'_> {
     }
 }
 
-impl Source for Poured<'_> {
+impl ItemSource for Poured<'_> {
     /// Another process begins behind the gap.
     fn pass_over(&mut self, n_bytes: u64) -> io::Result<()> {
         self.running = None;

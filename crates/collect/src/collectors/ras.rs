@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_bundle::{Origin, Outcome};
+use ringleader_bundle::{ItemOutcome, Origin};
 use ringleader_node::Process;
 
 use super::{Context, outcome_of, run_for_each};
@@ -15,7 +15,7 @@ const DEFAULT: &str = "localhost:28028";
 /// Addresses that are asked: jobs of one user on one node share theirs.
 const MAX_ADDRESSES: usize = 16;
 
-pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     let Some(jobs) = context.jobs() else { return Ok(()) };
     let is_on = |p: &&Process| {
         p.rank().is_some()
@@ -54,7 +54,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
         let mut has_failed = false;
         for ((_, file), part) in forms.iter().zip(parts) {
             // Both forms fail for the same reason: said once.
-            if outcome_of(part).is_some_and(|outcome| matches!(outcome, Outcome::Failed(_)))
+            if outcome_of(part).is_some_and(|outcome| matches!(outcome, ItemOutcome::Failed(_)))
                 && std::mem::replace(&mut has_failed, true)
             {
                 continue;
@@ -64,7 +64,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
             let mut item = context.item("ras", &format!("{folder}/{file}"), Origin::Address(address.clone()));
             item.pid = pids.first().copied().filter(|_| questions.len() > 1);
             if let Some(why) = answer.as_ref().and_then(|answer| answer.cut.clone()) {
-                item.outcome = Outcome::Partial(why);
+                item.outcome = ItemOutcome::Partial(why);
             }
             context.add_text(item, part, answer.as_ref().map(|answer| answer.report.as_str()))?;
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ringleader_bundle::{Content, Item, Origin, Outcome};
+use ringleader_bundle::{Content, Item, ItemOutcome, Origin};
 
 use super::Context;
 use crate::follow::{self, RingFile};
@@ -12,7 +12,7 @@ use crate::follow::{self, RingFile};
 /// Rings that are taken: more than a node has ranks.
 const MAX_RINGS: usize = 512;
 
-pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     let ask = context.ask;
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for ring in &ask.rings {
@@ -32,7 +32,7 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
                 context.bundle.add_bytes(item, Content::Binary, &bytes)?;
             }
             Err(why) => {
-                let outcome = Outcome::Failed(vec!["read it".to_owned(), why]);
+                let outcome = ItemOutcome::Failed(vec!["read it".to_owned(), why]);
                 context.bundle.missing(Item { outcome, ..item });
             }
         }
@@ -41,13 +41,13 @@ pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bu
     if n_more > 0 {
         let why = format!("{n_more} rings beyond the limit of {MAX_RINGS} were left out");
         let item = context.item("ring", "", Origin::Unknown);
-        context.bundle.missing(Item { outcome: Outcome::Skipped(why), ..item });
+        context.bundle.missing(Item { outcome: ItemOutcome::Skipped(why), ..item });
     }
     Ok(())
 }
 
 /// Events that the guard in a process of the job has written beside the rings, and those that it has set aside.
-fn events(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+fn events(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     let pids: Vec<u32> = context
         .jobs()
         .into_iter()

@@ -17,13 +17,13 @@ const SAMPLED: usize = 8;
 /// Processes that are looked into at the same time.
 const AT_ONCE: usize = 16;
 
-pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+pub(super) fn collect(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     context.stacks_at = Some(Instant::now());
     take(context, &[("stacks-of", "stacks", "stacks"), ("threads-of", "threads", "threads")])
 }
 
 /// Python's once more, a while after the first time.
-pub(super) fn collect_again(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+pub(super) fn collect_again(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     if let (Some(at), Some(gap)) = (context.stacks_at, context.ask.stacks_again_ms) {
         thread::sleep(Duration::from_millis(gap).saturating_sub(at.elapsed()));
     }
@@ -31,7 +31,7 @@ pub(super) fn collect_again(context: &mut Context<'_, '_>) -> Result<(), ringlea
 }
 
 /// Main threads of a rank and of some of its peers, many times.
-pub(super) fn sample(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::Trouble> {
+pub(super) fn sample(context: &mut Context<'_, '_>) -> Result<(), ringleader_bundle::BundleError> {
     let (Some(samples), Some(jobs)) = (context.ask.samples.clone(), context.jobs()) else { return Ok(()) };
     let shared = jobs.shared_pids();
     let of = |pid: &u32| jobs.processes.iter().find(|process| process.pid == *pid).cloned();
@@ -69,7 +69,7 @@ fn request_of(context: &Context<'_, '_>, process: &Process, shared: &BTreeSet<u3
 fn take(
     context: &mut Context<'_, '_>,
     tasks: &[(&str, &str, &str)],
-) -> Result<(), ringleader_bundle::Trouble> {
+) -> Result<(), ringleader_bundle::BundleError> {
     let Some(jobs) = context.jobs() else { return Ok(()) };
     let own = std::process::id();
     let is_alive =

@@ -15,7 +15,7 @@ const MAX_ENTRY: usize = 64 << 10;
 
 /// A row of /proc/PID/maps.
 #[derive(Clone, Debug, PartialEq)]
-struct Row {
+struct Mapping {
     start: u64,
     end: u64,
     is_code: bool,
@@ -34,7 +34,7 @@ pub(super) struct Module {
     pub(super) header: (u64, u64),
     /// Added to an address of the file to get that of the memory.
     pub(super) bias: u64,
-    table: Option<Table>,
+    table: Option<EhFrameHeader>,
 }
 
 impl Module {
@@ -47,19 +47,19 @@ impl Module {
 
 /// `.eh_frame_hdr`: pairs of function and entry, sorted.
 #[derive(Clone, Copy, Debug)]
-struct Table {
+struct EhFrameHeader {
     at: u64,
     n: u64,
 }
 
 /// All that is mapped; modules as they are met.
 pub(super) struct Modules {
-    rows: Vec<Row>,
+    rows: Vec<Mapping>,
     met: Vec<Module>,
 }
 
 /// What is known of a function for unwinding: a section of its own with what is common first.
-pub(super) struct Entry {
+pub(super) struct UnwindEntry {
     /// Both entries; the second one names the first.
     pub(super) bytes: Vec<u8>,
     /// Where the second begins.
@@ -70,7 +70,7 @@ pub(super) struct Entry {
 
 impl Modules {
     pub(super) fn new(maps: &str) -> Self {
-        let mut rows: Vec<Row> = maps.lines().take(MAX_ROWS).filter_map(Row::parse).collect();
+        let mut rows: Vec<Mapping> = maps.lines().take(MAX_ROWS).filter_map(Mapping::parse).collect();
         rows.sort_by_key(|row| row.start);
         Self { rows, met: Vec::new() }
     }
@@ -109,7 +109,7 @@ impl Modules {
     }
 
     /// The unwind entry of the function that an address is in.
-    pub(super) fn entry(&self, module: usize, address: u64, memory: &Memory) -> Option<Entry> {
+    pub(super) fn entry(&self, module: usize, address: u64, memory: &Memory) -> Option<UnwindEntry> {
         let table = self.get(module)?.table?;
         // The last function that begins at the address or before.
         let pair = |n: u64| {
@@ -130,7 +130,7 @@ impl Modules {
         bytes.extend(own);
         let back = u32::try_from(at + 4).ok()?;
         bytes.get_mut(at + 4..at + 8)?.copy_from_slice(&back.to_le_bytes());
-        Some(Entry { at, base: entry.wrapping_sub(at as u64), bytes })
+        Some(UnwindEntry { at, base: entry.wrapping_sub(at as u64), bytes })
     }
 }
 
@@ -140,7 +140,7 @@ fn sized(at: u64, memory: &Memory) -> Option<Vec<u8>> {
     if (8..MAX_ENTRY).contains(&n) { memory.bytes(at, n + 4) } else { None }
 }
 
-impl Row {
+impl Mapping {
     /// `7f6b9aa00000-7f6b9aa26000 r-xp 00028000 fe:00 1234   /usr/lib/libc.so.6`
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(6, ' ');
@@ -181,12 +181,12 @@ impl Module {
             }
         }
         let bias = bias?;
-        let table = frames.and_then(|address| Table::read(address.wrapping_add(bias), memory));
+        let table = frames.and_then(|address| EhFrameHeader::read(address.wrapping_add(bias), memory));
         Some(Self { path, header, bias, table })
     }
 }
 
-impl Table {
+impl EhFrameHeader {
     /// The form that all linkers of Linux write: a table sorted by address, relative to itself (LSB, Exception Frames).
     fn read(at: u64, memory: &Memory) -> Option<Self> {
         let head: [u8; 12] = memory.array(at)?;
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_row_with_blanks_in_its_path_and_one_without_a_path() {
-        let row = Row::parse(
+        let row = Mapping::parse(
             "7f6b9aa00000-7f6b9aa26000 r-xp 00028000 fe:00 1234                       /opt/a b/libc.so.6 (deleted)",
         );
         let row = row.unwrap();
@@ -210,8 +210,8 @@ mod tests {
             (row.path.as_str(), row.file.as_str(), row.is_code),
             ("/opt/a b/libc.so.6 (deleted)", "fe:00 1234", true)
         );
-        let row = Row::parse("7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0 ").unwrap();
+        let row = Mapping::parse("7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0 ").unwrap();
         assert_eq!((row.path.as_str(), row.is_code), ("", false));
-        assert_eq!(Row::parse("no row"), None);
+        assert_eq!(Mapping::parse("no row"), None);
     }
 }

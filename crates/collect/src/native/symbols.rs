@@ -33,7 +33,7 @@ pub(super) fn names(
     addresses: &[u64],
     until: Instant,
 ) -> Vec<Option<String>> {
-    let mut found: Vec<Option<Found>> = addresses.iter().map(|_| None).collect();
+    let mut found: Vec<Option<FoundSymbol>> = addresses.iter().map(|_| None).collect();
     if let Some(file) = open(of, module, memory) {
         // Cut short, the names that were found stay.
         let _ = look_up(&file, addresses, &mut found, until);
@@ -42,7 +42,7 @@ pub(super) fn names(
 }
 
 /// A symbol that holds an address.
-struct Found {
+struct FoundSymbol {
     value: u64,
     name: String,
 }
@@ -69,7 +69,7 @@ fn open(of: &Path, module: &Module, memory: &Memory) -> Option<File> {
     })
 }
 
-fn look_up(file: &File, addresses: &[u64], found: &mut [Option<Found>], until: Instant) -> Option<()> {
+fn look_up(file: &File, addresses: &[u64], found: &mut [Option<FoundSymbol>], until: Instant) -> Option<()> {
     let bytes = |at: u64, n: usize| {
         let mut bytes = vec![0; n];
         file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
@@ -119,9 +119,10 @@ fn look_up(file: &File, addresses: &[u64], found: &mut [Option<Found>], until: I
                             continue;
                         }
                         let Some(name) = name_at(u64::from(u32_at(symbol, 0)?)) else { continue };
-                        let is_better = |old: &Found| old.value < value || rank(&name) < rank(&old.name);
+                        let is_better =
+                            |old: &FoundSymbol| old.value < value || rank(&name) < rank(&old.name);
                         if place.as_ref().is_none_or(is_better) {
-                            *place = Some(Found { value, name });
+                            *place = Some(FoundSymbol { value, name });
                         }
                     }
                 }

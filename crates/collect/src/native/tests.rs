@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::by_name;
-use crate::request::{Request, Target, Trouble};
+use crate::request::{ReadingError, Request, Target};
 
 #[test]
 fn the_registers_of_a_thread_that_is_blocked() {
@@ -111,7 +111,7 @@ impl Own {
     }
 }
 
-fn stacks(pid: u32) -> Result<String, Trouble> {
+fn stacks(pid: u32) -> Result<String, ReadingError> {
     let request = Request {
         target: Target { pids: vec![pid], ..Target::default() },
         deadline_ms: 6_000,
@@ -193,13 +193,13 @@ fn a_process_that_ends_meanwhile() {
     let mut own = Own::start(Command::new("./program").current_dir(folder.path())).unwrap();
     let pid = own.pid();
     own.stacks_with("hidden_wait");
-    let look = Look::take(Path::new("/proc"), pid, &BTreeSet::new()).unwrap();
+    let look = ThreadsLook::take(Path::new("/proc"), pid, &BTreeSet::new()).unwrap();
     own.0.kill().unwrap();
     own.0.wait().unwrap();
     let left = look.frames(Instant::now() + Duration::from_secs(5));
     assert!(left.is_err() || left.is_ok_and(|(threads, _)| threads.iter().all(|t| t.frames.is_empty())));
-    assert!(Look::take(Path::new("/proc"), pid, &BTreeSet::new()).is_err());
-    assert!(matches!(stacks(pid), Err(Trouble::Failed(_) | Trouble::Absent(_))));
+    assert!(ThreadsLook::take(Path::new("/proc"), pid, &BTreeSet::new()).is_err());
+    assert!(matches!(stacks(pid), Err(ReadingError::Failed(_) | ReadingError::Absent(_))));
 }
 
 /// A program of Python that waits in a library of C; None without Python or a compiler.
@@ -273,7 +273,7 @@ fn without_the_capability_it_is_named() {
         });
         without.join().unwrap()
     });
-    let Err(Trouble::Failed(why)) = said else { panic!("{said:?}") };
+    let Err(ReadingError::Failed(why)) = said else { panic!("{said:?}") };
     assert!(why.contains("needs CAP_SYS_PTRACE, which is missing"), "{why}");
 }
 

@@ -11,7 +11,7 @@ use gimli::{
 
 use super::calls;
 use super::memory::Memory;
-use super::modules::{Entry, Modules};
+use super::modules::{Modules, UnwindEntry};
 
 /// Frames of one thread.
 const MAX_FRAMES: usize = 192;
@@ -44,7 +44,7 @@ mod arch {
 
 /// The place of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CodeAddress {
     /// Module, and the address in its file, within the instruction there.
     pub(super) at: Option<(usize, u64)>,
     /// Address in memory.
@@ -53,7 +53,7 @@ pub(super) struct Place {
 
 /// Why a stack ends before the thread's first function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum UnwindEnd {
     /// It does not: that was the first.
     Whole,
     /// Code of no file.
@@ -86,7 +86,12 @@ impl Registers {
 type Section<'e> = EhFrame<EndianSlice<'e, LittleEndian>>;
 
 /// Frames from these two registers outwards, the innermost first.
-pub(super) fn unwind(modules: &mut Modules, memory: &Memory, stack: u64, code: u64) -> (Vec<Place>, End) {
+pub(super) fn unwind(
+    modules: &mut Modules,
+    memory: &Memory,
+    stack: u64,
+    code: u64,
+) -> (Vec<CodeAddress>, UnwindEnd) {
     let mut registers = Registers([None; N_REGISTERS]);
     registers.set(arch::STACK, Some(stack));
     let mut code = arch::plain(code);
@@ -96,17 +101,17 @@ pub(super) fn unwind(modules: &mut Modules, memory: &Memory, stack: u64, code: u
     let mut context = UnwindContext::new();
     loop {
         if places.len() == MAX_FRAMES {
-            return (places, End::Many);
+            return (places, UnwindEnd::Many);
         }
         let within = if is_exact { code } else { code - 1 };
         let module = modules.of(within, memory);
         let place = |m: usize| Some((m, within.wrapping_sub(modules.get(m)?.bias)));
-        places.push(Place { at: module.and_then(place), address: code });
-        let Some(module) = module else { return (places, End::NoFile) };
-        let Some(entry) = modules.entry(module, within, memory) else { return (places, End::NoTable) };
+        places.push(CodeAddress { at: module.and_then(place), address: code });
+        let Some(module) = module else { return (places, UnwindEnd::NoFile) };
+        let Some(entry) = modules.entry(module, within, memory) else { return (places, UnwindEnd::NoTable) };
         match step(&entry, within, &registers, &mut context, modules, memory) {
             Ok(Some(next)) => (registers, code, is_exact) = next,
-            Ok(None) => return (places, End::Whole),
+            Ok(None) => return (places, UnwindEnd::Whole),
             Err(end) => return (places, end),
         }
     }
@@ -114,28 +119,29 @@ pub(super) fn unwind(modules: &mut Modules, memory: &Memory, stack: u64, code: u
 
 /// The caller: its registers, its return address, and whether it was interrupted there instead of making a call.
 fn step(
-    entry: &Entry,
+    entry: &UnwindEntry,
     within: u64,
     registers: &Registers,
     context: &mut UnwindContext<usize>,
     modules: &Modules,
     memory: &Memory,
-) -> Result<Option<(Registers, u64, bool)>, End> {
+) -> Result<Option<(Registers, u64, bool)>, UnwindEnd> {
     let section: Section<'_> = EhFrame::new(&entry.bytes, LittleEndian);
     let bases = BaseAddresses::default().set_eh_frame(entry.base);
     let function = section
         .fde_from_offset(&bases, entry.at.into(), Section::cie_from_offset)
         .ok()
         .filter(|function| function.contains(within))
-        .ok_or(End::NoTable)?;
-    let row =
-        function.unwind_info_for_address(&section, &bases, context, within).map_err(|_| End::NoTable)?;
-    let stack = registers.get(Register(arch::STACK)).ok_or(End::Broken)?;
+        .ok_or(UnwindEnd::NoTable)?;
+    let row = function
+        .unwind_info_for_address(&section, &bases, context, within)
+        .map_err(|_| UnwindEnd::NoTable)?;
+    let stack = registers.get(Register(arch::STACK)).ok_or(UnwindEnd::Broken)?;
     let is_signal = function.is_signal_trampoline();
     let mut known = registers.clone();
     let evaluate =
         |expression: &gimli::UnwindExpression<usize>, registers: &Registers, first: Option<u64>| {
-            let expression = expression.get(&section).map_err(|_| End::Broken)?;
+            let expression = expression.get(&section).map_err(|_| UnwindEnd::Broken)?;
             value_of(expression, function.cie().encoding(), registers, first, memory)
         };
     let frame = match row.cfa() {
@@ -145,7 +151,7 @@ fn step(
             } else {
                 let beginning = function.initial_address();
                 let frame = calls::frame_of(beginning, stack, *register, *offset, modules, memory)
-                    .ok_or(End::Unknown(register.0))?;
+                    .ok_or(UnwindEnd::Unknown(register.0))?;
                 known.set(register.0, Some(frame.wrapping_add_signed(offset.wrapping_neg())));
                 frame
             }
@@ -154,7 +160,7 @@ fn step(
     };
     // The stack grows downwards. A signal may have been handled on a stack of its own.
     if frame < stack && !is_signal {
-        return Err(End::Broken);
+        return Err(UnwindEnd::Broken);
     }
     let mut caller = Registers([None; N_REGISTERS]);
     for kept in arch::KEPT {
@@ -181,15 +187,15 @@ fn step(
     let code = match row.register(back) {
         // So the first function of a thread is marked.
         Some(RegisterRule::Undefined) => return Ok(None),
-        Some(_) => caller.get(back).ok_or(End::Broken)?,
+        Some(_) => caller.get(back).ok_or(UnwindEnd::Broken)?,
         // Where no rule saves it, it still is in its register.
-        None => known.get(back).ok_or(End::Unknown(back.0))?,
+        None => known.get(back).ok_or(UnwindEnd::Unknown(back.0))?,
     };
     caller.set(arch::RETURN, None);
     let code = arch::plain(code);
     // A caller that is the same as the called leads nowhere.
     if frame == stack && known.get(back).is_none() && !is_signal {
-        return Err(End::Broken);
+        return Err(UnwindEnd::Broken);
     }
     Ok((code != 0).then_some((caller, code, is_signal)))
 }
@@ -200,13 +206,13 @@ fn value_of(
     registers: &Registers,
     first: Option<u64>,
     memory: &Memory,
-) -> Result<u64, End> {
+) -> Result<u64, UnwindEnd> {
     let mut evaluation = expression.evaluation(encoding);
     evaluation.set_max_iterations(MAX_STEPS);
     if let Some(first) = first {
         evaluation.set_initial_value(first);
     }
-    let mut state = evaluation.evaluate().map_err(|_| End::Broken)?;
+    let mut state = evaluation.evaluate().map_err(|_| UnwindEnd::Broken)?;
     for _ in 0..MAX_STEPS {
         state = match state {
             EvaluationResult::Complete => {
@@ -214,21 +220,21 @@ fn value_of(
                 return match result.first().map(|piece| &piece.location) {
                     Some(gimli::Location::Address { address }) => Ok(*address),
                     Some(gimli::Location::Value { value: Value::Generic(value) }) => Ok(*value),
-                    _ => Err(End::Broken),
+                    _ => Err(UnwindEnd::Broken),
                 };
             }
             EvaluationResult::RequiresRegister { register, .. } => {
-                let value = registers.get(register).ok_or(End::Unknown(register.0))?;
-                evaluation.resume_with_register(Value::Generic(value)).map_err(|_| End::Broken)?
+                let value = registers.get(register).ok_or(UnwindEnd::Unknown(register.0))?;
+                evaluation.resume_with_register(Value::Generic(value)).map_err(|_| UnwindEnd::Broken)?
             }
             EvaluationResult::RequiresMemory { address, size: 8, .. } => {
-                let value = memory.word(address).ok_or(End::Broken)?;
-                evaluation.resume_with_memory(Value::Generic(value)).map_err(|_| End::Broken)?
+                let value = memory.word(address).ok_or(UnwindEnd::Broken)?;
+                evaluation.resume_with_memory(Value::Generic(value)).map_err(|_| UnwindEnd::Broken)?
             }
-            _ => return Err(End::Broken),
+            _ => return Err(UnwindEnd::Broken),
         };
     }
-    Err(End::Broken)
+    Err(UnwindEnd::Broken)
 }
 
 /// What a register is called by.

@@ -20,7 +20,7 @@ use ringleader_node::{
     DRIVER_NOT_LOADED, GPU_IS_LOST, Gpu, Gpus, HANGS, NO_MODULE, RESET_REQUIRED, VERSION_MISMATCH,
 };
 
-use crate::request::{Request, Roots, Trouble};
+use crate::request::{ReadingError, Request, Roots};
 use crate::sysfs::{names, text};
 
 /// Least time, and share of the deadline, that is kept back to print what the GPUs that answer have said.
@@ -31,7 +31,7 @@ const MAX_GPUS: u32 = 64;
 /// Library of the driver.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-pub(super) fn take(request: &Request) -> Result<Gpus, Trouble> {
+pub(super) fn take(request: &Request) -> Result<Gpus, ReadingError> {
     let started = Instant::now();
     let n_on_bus = n_on_bus(&request.roots.sys);
     let module_version = module_version(&request.roots);
@@ -84,7 +84,7 @@ fn read_all(
     taken: &mut Gpus,
     started: Instant,
     limit: Duration,
-) -> Result<(), Trouble> {
+) -> Result<(), ReadingError> {
     let (sender, receiver) = mpsc::channel();
     let mut waiting: Vec<(u32, Arc<Mutex<&'static str>>)> = Vec::new();
     for index in 0..taken.n_counted.min(MAX_GPUS) {
@@ -120,9 +120,9 @@ fn read_all(
     Ok(())
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Trouble> {
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), ReadingError> {
     let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
-    spawned.map(|_| ()).map_err(|error| Trouble::Failed(format!("start a thread: {error}")))
+    spawned.map(|_| ()).map_err(|error| ReadingError::Failed(format!("start a thread: {error}")))
 }
 
 /// NVIDIA GPUs on the PCI bus, whether a driver holds them or not.
@@ -157,7 +157,7 @@ fn module_version(roots: &Roots) -> Option<String> {
 }
 
 /// Why NVML cannot be used at all.
-fn trouble(error: &NvmlError, n_on_bus: usize, module: Option<&str>) -> Trouble {
+fn trouble(error: &NvmlError, n_on_bus: usize, module: Option<&str>) -> ReadingError {
     let has_gpu = n_on_bus > 0 || module.is_some();
     let on_bus = match n_on_bus {
         0 => "no NVIDIA GPU on the PCI bus".to_owned(),
@@ -168,12 +168,12 @@ fn trouble(error: &NvmlError, n_on_bus: usize, module: Option<&str>) -> Trouble 
     match error {
         NvmlError::LibloadingError(error) => {
             let why = format!("{LIBRARY} cannot be loaded ({error}); {on_bus}, {module}");
-            if has_gpu { Trouble::Failed(why) } else { Trouble::Absent(why) }
+            if has_gpu { ReadingError::Failed(why) } else { ReadingError::Absent(why) }
         }
         NvmlError::DriverNotLoaded if !has_gpu => {
-            Trouble::Absent(format!("{DRIVER_NOT_LOADED}; {on_bus}, {module}"))
+            ReadingError::Absent(format!("{DRIVER_NOT_LOADED}; {on_bus}, {module}"))
         }
-        error => Trouble::Failed(format!("NVML does not start: {}; {on_bus}, {module}", word(error))),
+        error => ReadingError::Failed(format!("NVML does not start: {}; {on_bus}, {module}", word(error))),
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
         let request =
             Request { roots, nvml: Some("/nonexistent/libnvidia-ml.so.1".into()), ..Request::default() };
         assert!(
-            matches!(take(&request), Err(Trouble::Absent(why)) if why.contains("no NVIDIA GPU on the PCI bus"))
+            matches!(take(&request), Err(ReadingError::Absent(why)) if why.contains("no NVIDIA GPU on the PCI bus"))
         );
     }
 
@@ -241,7 +241,7 @@ mod tests {
         let request =
             Request { roots, nvml: Some("/nonexistent/libnvidia-ml.so.1".into()), ..Request::default() };
         assert!(
-            matches!(take(&request), Err(Trouble::Failed(why)) if why.contains("1 NVIDIA GPU on the PCI bus"))
+            matches!(take(&request), Err(ReadingError::Failed(why)) if why.contains("1 NVIDIA GPU on the PCI bus"))
         );
     }
 

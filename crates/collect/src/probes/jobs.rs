@@ -18,7 +18,7 @@ use ringleader_node::{Cgroup, HANGS, Jobs, Process, is_hang};
 
 use crate::kin::{Job, Kin};
 use crate::procfs::{self, Stat};
-use crate::request::{Request, Target, Trouble};
+use crate::request::{ReadingError, Request, Target};
 use crate::sysfs::{link_name, names, text};
 use crate::{allowed, follow};
 
@@ -40,7 +40,7 @@ const MAX_WAITS: u32 = 4;
 const RANKS: &[&str] =
     &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID"];
 
-pub(super) fn take(request: &Request) -> Result<Jobs, Trouble> {
+pub(super) fn take(request: &Request) -> Result<Jobs, ReadingError> {
     let walk = Walk::new(request)?;
     let (chosen, chosen_by) = walk.choose(&request.target)?;
     let mut processes: Vec<Process> =
@@ -61,14 +61,14 @@ pub(super) fn take(request: &Request) -> Result<Jobs, Trouble> {
 }
 
 /// Numbers of the processes that [`take`] would describe, for the other probes.
-pub(super) fn pids(request: &Request) -> Result<BTreeSet<u32>, Trouble> {
+pub(super) fn pids(request: &Request) -> Result<BTreeSet<u32>, ReadingError> {
     let walk = Walk::new(request)?;
     Ok(walk.choose(&request.target)?.0.into_keys().collect())
 }
 
 /// Where a process is in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TreePosition {
     /// It is of the job: a rank, its launcher, or what these have started.
     Own,
     /// It is above the job, and other jobs may be below it.
@@ -80,7 +80,7 @@ struct Walk<'a> {
     proc: &'a Path,
     sys: &'a Path,
     stats: BTreeMap<u32, Stat>,
-    seen: BTreeMap<u32, Seen>,
+    seen: BTreeMap<u32, ProcessFacts>,
     /// Others' processes that could not be looked into.
     n_hidden: u32,
     boot_s: i64,
@@ -96,7 +96,7 @@ struct Walk<'a> {
 
 /// What is known of one process before it is described.
 #[derive(Default)]
-struct Seen {
+struct ProcessFacts {
     environment: Option<BTreeMap<String, String>>,
     cut: Vec<String>,
     hidden: Option<String>,
@@ -112,7 +112,7 @@ struct Seen {
     stderr: Option<String>,
 }
 
-impl Seen {
+impl ProcessFacts {
     fn has_rank(&self) -> bool {
         let is_number = |name: &&&str| {
             self.environment
@@ -125,11 +125,11 @@ impl Seen {
 }
 
 impl<'a> Walk<'a> {
-    fn new(request: &'a Request) -> Result<Self, Trouble> {
+    fn new(request: &'a Request) -> Result<Self, ReadingError> {
         let proc = request.roots.proc.as_path();
         let stats = procfs::processes(proc);
         if stats.is_empty() {
-            return Err(Trouble::Failed(format!("{} shows no process", proc.display())));
+            return Err(ReadingError::Failed(format!("{} shows no process", proc.display())));
         }
         let boot_s = text(&proc.join("stat")).and_then(|counts| {
             counts.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
@@ -160,7 +160,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Which processes, and a word on how they were chosen.
-    fn choose(&self, target: &Target) -> Result<(BTreeMap<u32, Place>, String), Trouble> {
+    fn choose(&self, target: &Target) -> Result<(BTreeMap<u32, TreePosition>, String), ReadingError> {
         let mut chosen = BTreeSet::new();
         let by;
         if !target.pids.is_empty() || target.may_be_gone {
@@ -169,12 +169,12 @@ impl<'a> Walk<'a> {
                     if target.may_be_gone {
                         continue;
                     }
-                    return Err(Trouble::Absent(format!("there is no process {pid}")));
+                    return Err(ReadingError::Absent(format!("there is no process {pid}")));
                 }
                 self.add_with_children(*pid, &mut chosen);
             }
             if chosen.is_empty() {
-                return Err(Trouble::Absent("the processes of the job have ended".to_owned()));
+                return Err(ReadingError::Absent("the processes of the job have ended".to_owned()));
             }
             self.add_kin(&mut chosen);
             let list: Vec<String> = target.pids.iter().map(u32::to_string).collect();
@@ -188,7 +188,7 @@ impl<'a> Walk<'a> {
             }
             chosen.retain(|pid| !looking.contains(pid));
             if chosen.is_empty() {
-                return Err(Trouble::Absent(format!("no process of Slurm job {job} runs here")));
+                return Err(ReadingError::Absent(format!("no process of Slurm job {job} runs here")));
             }
             by = format!("Slurm job {job}");
         } else {
@@ -225,8 +225,8 @@ impl<'a> Walk<'a> {
     }
 
     /// What else is there that may be a rank, by its own number.
-    fn others(&self, chosen: &BTreeMap<u32, Place>) -> Vec<u32> {
-        let is_other = |pid: &u32, seen: &Seen| {
+    fn others(&self, chosen: &BTreeMap<u32, TreePosition>) -> Vec<u32> {
+        let is_other = |pid: &u32, seen: &ProcessFacts| {
             // Threads of the kernel have no memory.
             let may_be = || self.stats.get(pid).is_some_and(|stat| stat.resident_pages > 0);
             !chosen.contains_key(pid)
@@ -265,8 +265,8 @@ impl<'a> Walk<'a> {
 
     /// And the parents up to the launcher; the direct parent always, and with a launcher its dead children. A launcher
     /// is of the job unless it is above others, too; any other parent is not, unless it is between the two.
-    fn with_parents(&self, mut chosen: BTreeSet<u32>, named: &[u32]) -> BTreeMap<u32, Place> {
-        let mut parents: BTreeMap<u32, Place> = BTreeMap::new();
+    fn with_parents(&self, mut chosen: BTreeSet<u32>, named: &[u32]) -> BTreeMap<u32, TreePosition> {
+        let mut parents: BTreeMap<u32, TreePosition> = BTreeMap::new();
         for pid in &chosen {
             let mut at = *pid;
             let mut path = Vec::new();
@@ -277,7 +277,7 @@ impl<'a> Walk<'a> {
                 }
                 path.push(at);
                 if self.is_launcher(at) {
-                    let place = if self.is_above_many(at) { Place::Above } else { Place::Own };
+                    let place = if self.is_above_many(at) { TreePosition::Above } else { TreePosition::Own };
                     parents.extend(path.drain(..).map(|pid| (pid, place)));
                     // A launcher may be below another: torchrun below slurmstepd.
                 }
@@ -285,13 +285,15 @@ impl<'a> Walk<'a> {
             let direct =
                 self.stats.get(pid).map(|stat| stat.ppid).filter(|ppid| self.stats.contains_key(ppid));
             if let Some(direct) = direct {
-                parents.entry(direct).or_insert(Place::Above);
+                parents.entry(direct).or_insert(TreePosition::Above);
             }
         }
         parents.retain(|pid, _| !chosen.contains(pid));
         let is_launcher = |ppid: &u32| {
             *ppid != 1
-                && (parents.get(ppid) == Some(&Place::Own) || named.contains(ppid) || chosen.contains(ppid))
+                && (parents.get(ppid) == Some(&TreePosition::Own)
+                    || named.contains(ppid)
+                    || chosen.contains(ppid))
         };
         let dead: Vec<u32> = self
             .stats
@@ -300,12 +302,12 @@ impl<'a> Walk<'a> {
             .map(|(pid, _)| *pid)
             .collect();
         chosen.extend(dead);
-        parents.extend(chosen.into_iter().map(|pid| (pid, Place::Own)));
+        parents.extend(chosen.into_iter().map(|pid| (pid, TreePosition::Own)));
         parents
     }
 
     /// Where a rank of another job dumps to.
-    fn dumps(&self, pid: u32, seen: &Seen) -> Vec<String> {
+    fn dumps(&self, pid: u32, seen: &ProcessFacts) -> Vec<String> {
         if !seen.has_rank() || !self.jobs.iter().any(|job| job.contains(&pid)) {
             return Vec::new();
         }
@@ -333,7 +335,7 @@ impl<'a> Walk<'a> {
             .unwrap_or_default()
     }
 
-    fn describe(&self, pid: u32, place: Place) -> Option<Process> {
+    fn describe(&self, pid: u32, place: TreePosition) -> Option<Process> {
         let stat = self.stats.get(&pid)?;
         let seen = self.seen.get(&pid)?;
         let at = self.proc.join(pid.to_string());
@@ -383,11 +385,11 @@ impl<'a> Walk<'a> {
             net_namespace: link_name(&at.join("ns/net"))
                 .and_then(|name| name.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()),
             hidden: seen.hidden.clone(),
-            is_above: place == Place::Above,
+            is_above: place == TreePosition::Above,
             contested: Vec::new(),
             again: None,
         };
-        if place == Place::Above {
+        if place == TreePosition::Above {
             process.environment = process.environment.map(|_| BTreeMap::new());
             process.cut_variables = Vec::new();
             process.directory = None;
@@ -406,7 +408,7 @@ impl<'a> Walk<'a> {
 
     /// Files a process writes or would write: its output, log files it has open, and those that NCCL and the Flight
     /// Recorder are configured to write.
-    fn logs(&self, process: &Process, seen: &Seen) -> Vec<String> {
+    fn logs(&self, process: &Process, seen: &ProcessFacts) -> Vec<String> {
         let mut logs: Vec<String> = Vec::new();
         let mut push = |path: String| {
             if path.starts_with('/')
@@ -456,8 +458,8 @@ struct Whose {
 }
 
 impl Whose {
-    fn of(walk: &Walk<'_>, chosen: &BTreeMap<u32, Place>) -> Self {
-        let own = |pid: u32| chosen.get(&pid) == Some(&Place::Own);
+    fn of(walk: &Walk<'_>, chosen: &BTreeMap<u32, TreePosition>) -> Self {
+        let own = |pid: u32| chosen.get(&pid) == Some(&TreePosition::Own);
         let mounts = |pid: u32| link_name(&walk.proc.join(pid.to_string()).join("ns/mnt"));
         let mut whose = Self {
             of_others: BTreeSet::new(),
@@ -534,9 +536,9 @@ fn absolute(process: &Process, path: &str) -> String {
 }
 
 /// Reads what decides whether a process is one of a job.
-fn look(proc: &Path, pid: u32, stat: &Stat, n_waits: &mut u32) -> Seen {
+fn look(proc: &Path, pid: u32, stat: &Stat, n_waits: &mut u32) -> ProcessFacts {
     let at = proc.join(pid.to_string());
-    let mut seen = Seen::default();
+    let mut seen = ProcessFacts::default();
     if matches!(stat.state.as_str(), "Z" | "X") {
         // It has no memory and no files any more.
         return seen;
@@ -569,7 +571,7 @@ fn look(proc: &Path, pid: u32, stat: &Stat, n_waits: &mut u32) -> Seen {
     seen
 }
 
-fn files(at: &Path, seen: &mut Seen) {
+fn files(at: &Path, seen: &mut ProcessFacts) {
     let folder = at.join("fd");
     let Ok(entries) = fs::read_dir(&folder) else { return };
     let mut numbers: Vec<String> =

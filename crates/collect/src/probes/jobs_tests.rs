@@ -119,9 +119,9 @@ fn limits_of_the_process_itself_and_where_its_output_goes() {
 #[test]
 fn a_process_that_is_not_there() {
     let target = Target { pids: vec![u32::MAX], ..Target::default() };
-    assert!(matches!(take(&Request { target, ..Request::default() }), Err(Trouble::Absent(_))));
+    assert!(matches!(take(&Request { target, ..Request::default() }), Err(ReadingError::Absent(_))));
     let target = Target { slurm_job: Some("no-such-job".to_owned()), ..Target::default() };
-    assert!(matches!(take(&Request { target, ..Request::default() }), Err(Trouble::Absent(_))));
+    assert!(matches!(take(&Request { target, ..Request::default() }), Err(ReadingError::Absent(_))));
 }
 
 /// A captured tree: pid, parent, state, command, command line, environment, files.

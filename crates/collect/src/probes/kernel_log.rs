@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_node::KernelLog;
 
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::text;
 
 /// Longest record that the kernel gives.
@@ -20,7 +20,7 @@ const MAX_BYTES: usize = 64 << 20;
 /// A log that is written faster than it is read has no end.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-pub(super) fn take(request: &Request) -> Result<KernelLog, Trouble> {
+pub(super) fn take(request: &Request) -> Result<KernelLog, ReadingError> {
     let path = request.roots.dev.join("kmsg");
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(&path);
@@ -72,21 +72,21 @@ fn push(record: &str, log: &mut KernelLog) {
     }
 }
 
-fn refused(path: &Path, error: &std::io::Error, request: &Request) -> Trouble {
+fn refused(path: &Path, error: &std::io::Error, request: &Request) -> ReadingError {
     match error.kind() {
-        ErrorKind::NotFound => Trouble::Absent(format!("{} is not there", path.display())),
+        ErrorKind::NotFound => ReadingError::Absent(format!("{} is not there", path.display())),
         ErrorKind::PermissionDenied => {
             let restricted = text(&request.roots.proc.join("sys/kernel/dmesg_restrict"));
             let why = match restricted.as_deref() {
                 Some("1") => "kernel.dmesg_restrict is 1",
                 _ => "its mode or the container does not let this user read it",
             };
-            Trouble::Failed(format!(
+            ReadingError::Failed(format!(
                 "{} is not readable: {why}; run as root, or `sysctl -w kernel.dmesg_restrict=0`",
                 path.display()
             ))
         }
-        _ => Trouble::Failed(format!("read {}: {error}", path.display())),
+        _ => ReadingError::Failed(format!("read {}: {error}", path.display())),
     }
 }
 
@@ -117,6 +117,6 @@ mod tests {
     fn no_log() {
         let root = tempfile::tempdir().unwrap();
         let request = Request { roots: Roots::under(root.path()), ..Request::default() };
-        assert!(matches!(take(&request), Err(Trouble::Absent(_))));
+        assert!(matches!(take(&request), Err(ReadingError::Absent(_))));
     }
 }

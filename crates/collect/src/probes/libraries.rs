@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::jobs;
 use crate::libraries::{Versions, of_process};
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 
-pub(super) fn take(request: &Request) -> Result<BTreeMap<u32, BTreeMap<String, String>>, Trouble> {
+pub(super) fn take(request: &Request) -> Result<BTreeMap<u32, BTreeMap<String, String>>, ReadingError> {
     let proc = &request.roots.proc;
     let mut versions = Versions::new();
     let mut found = BTreeMap::new();
@@ -27,7 +27,9 @@ pub(super) fn take(request: &Request) -> Result<BTreeMap<u32, BTreeMap<String, S
         }
     }
     match refused {
-        Some(error) if n_read == 0 => Err(Trouble::Failed(format!("no process could be inspected: {error}"))),
+        Some(error) if n_read == 0 => {
+            Err(ReadingError::Failed(format!("no process could be inspected: {error}")))
+        }
         _ => Ok(found),
     }
 }

@@ -16,7 +16,7 @@ use rustix::fs::{StatVfs, StatVfsMountFlags};
 
 use super::jobs;
 use crate::procfs::Stat;
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::{names, text};
 
 /// Kinds that hold no files of a job, or would be mounted by being asked; and images that are full by nature.
@@ -74,14 +74,14 @@ struct Line {
 /// What one thread is asked, and what it says.
 type Ask = fn(&Path) -> Result<StatVfs, rustix::io::Errno>;
 
-pub(super) fn take(request: &Request) -> Result<Vec<Mount>, Trouble> {
+pub(super) fn take(request: &Request) -> Result<Vec<Mount>, ReadingError> {
     take_with(request, |path| rustix::fs::statvfs(path))
 }
 
-fn take_with(request: &Request, ask: Ask) -> Result<Vec<Mount>, Trouble> {
+fn take_with(request: &Request, ask: Ask) -> Result<Vec<Mount>, ReadingError> {
     let proc = &request.roots.proc;
     let own = text(&proc.join("self/mountinfo")).ok_or_else(|| {
-        Trouble::Failed(format!("{} is not readable", proc.join("self/mountinfo").display()))
+        ReadingError::Failed(format!("{} is not readable", proc.join("self/mountinfo").display()))
     })?;
     // Without processes there are still file systems.
     let job = jobs::pids(request).unwrap_or_default();

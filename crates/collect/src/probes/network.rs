@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ringleader_node::{Interface, Listener, Network, Route};
 
 use crate::addresses;
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sockets;
 use crate::sysfs::{link_name, names, number, text};
 
@@ -46,12 +46,12 @@ const COUNTERS: &[&str] = &[
     "tx_heartbeat_errors",
 ];
 
-pub(super) fn take(request: &Request) -> Result<Network, Trouble> {
+pub(super) fn take(request: &Request) -> Result<Network, ReadingError> {
     let class = request.roots.sys.join("class/net");
     let proc = &request.roots.proc;
     let (mut interfaces, routes) = interfaces_and_routes(request);
     if interfaces.is_empty() {
-        return Err(Trouble::Failed(format!("{} has no interface", class.display())));
+        return Err(ReadingError::Failed(format!("{} has no interface", class.display())));
     }
     let first_look = Instant::now();
     for interface in &mut interfaces {
@@ -275,7 +275,7 @@ fn socket_inode(link: &Path) -> Option<u64> {
 
 /// A line of /proc/net/tcp or tcp6 in state 0A (listen): address, port, inode.
 fn listening(line: &str) -> Option<(IpAddr, u16, u64)> {
-    let socket = sockets::line(line).filter(|socket| socket.state == sockets::State::Listening)?;
+    let socket = sockets::line(line).filter(|socket| socket.state == sockets::SocketState::Listening)?;
     Some((socket.own.ip(), socket.own.port(), socket.inode))
 }
 

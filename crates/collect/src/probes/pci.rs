@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_node::{Pci, PciDevice};
 
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::{bytes, link_name, names, number, text};
 
 /// Devices that are listed.
@@ -19,11 +19,11 @@ const MAX_DEVICES: usize = 4096;
 const AER: [(&str, &str); 3] =
     [("aer_dev_correctable", "correctable"), ("aer_dev_nonfatal", "nonfatal"), ("aer_dev_fatal", "fatal")];
 
-pub(super) fn take(request: &Request) -> Result<Pci, Trouble> {
+pub(super) fn take(request: &Request) -> Result<Pci, ReadingError> {
     let sys = &request.roots.sys;
     let bus = sys.join("bus/pci/devices");
     if !bus.is_dir() {
-        return Err(Trouble::Absent(format!("there is no PCI bus: {} is not there", bus.display())));
+        return Err(ReadingError::Absent(format!("there is no PCI bus: {} is not there", bus.display())));
     }
     let mut pci = Pci {
         iommu: !names(&sys.join("class/iommu")).is_empty(),
@@ -248,6 +248,6 @@ mod tests {
     fn no_bus() {
         let root = tempfile::tempdir().unwrap();
         let request = Request { roots: Roots::under(root.path()), ..Request::default() };
-        assert!(matches!(take(&request), Err(Trouble::Absent(_))));
+        assert!(matches!(take(&request), Err(ReadingError::Absent(_))));
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_node::{Gid, RdmaPort};
 
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::{link_name, names, number, text};
 
 /// Ports that are read: eight cards of two ports, with a hundred virtual functions, fit.
@@ -19,11 +19,11 @@ const MAX_GIDS: usize = 1024;
 /// An entry that is not set.
 const EMPTY_GID: &str = "0000:0000:0000:0000:0000:0000:0000:0000";
 
-pub(super) fn take(request: &Request) -> Result<Vec<RdmaPort>, Trouble> {
+pub(super) fn take(request: &Request) -> Result<Vec<RdmaPort>, ReadingError> {
     let class = request.roots.sys.join("class/infiniband");
     let devices = names(&class);
     if devices.is_empty() {
-        return Err(Trouble::Absent("no RDMA device".to_owned()));
+        return Err(ReadingError::Absent("no RDMA device".to_owned()));
     }
     let mut found = Vec::new();
     for device in devices {
@@ -36,7 +36,7 @@ pub(super) fn take(request: &Request) -> Result<Vec<RdmaPort>, Trouble> {
         }
     }
     if found.is_empty() {
-        return Err(Trouble::Failed(format!("{}: devices without any port", class.display())));
+        return Err(ReadingError::Failed(format!("{}: devices without any port", class.display())));
     }
     let first_look = Instant::now();
     let folder = |port: &RdmaPort| class.join(&port.device).join("ports").join(port.port.to_string());
@@ -246,6 +246,6 @@ mod tests {
     fn a_node_without_rdma_says_so() {
         let root = tempfile::tempdir().unwrap();
         let request = Request { roots: Roots::under(root.path()), ..Request::default() };
-        assert_eq!(take(&request), Err(Trouble::Absent("no RDMA device".to_owned())));
+        assert_eq!(take(&request), Err(ReadingError::Absent("no RDMA device".to_owned())));
     }
 }

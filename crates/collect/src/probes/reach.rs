@@ -26,8 +26,8 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use super::network;
-use crate::request::{Peer, Request, Trouble};
-use crate::sockets::{self, Socket, State};
+use crate::request::{Peer, ReadingError, Request};
+use crate::sockets::{self, Socket, SocketState};
 use crate::sysfs::{names, text};
 
 /// Deadline where the caller set none, milliseconds.
@@ -72,7 +72,7 @@ struct Wish {
     is_elsewhere: bool,
 }
 
-pub(super) fn take(request: &Request) -> Result<Vec<Reach>, Trouble> {
+pub(super) fn take(request: &Request) -> Result<Vec<Reach>, ReadingError> {
     let started = Instant::now();
     let deadline_ms = if request.deadline_ms == 0 { DEADLINE_MS } else { request.deadline_ms };
     let until = started + Duration::from_millis(deadline_ms.saturating_sub(MARGIN_MS));
@@ -82,7 +82,7 @@ pub(super) fn take(request: &Request) -> Result<Vec<Reach>, Trouble> {
     let net = Network { interfaces, routes, ..Network::default() };
     let wishes: Vec<(Wish, Vec<u32>)> = wishes(request, &net).into_iter().collect();
     if wishes.is_empty() {
-        return Err(Trouble::Absent("no peer was given, and no rank here names a master".to_owned()));
+        return Err(ReadingError::Absent("no peer was given, and no rank here names a master".to_owned()));
     }
     let hosts: BTreeSet<&str> =
         wishes.iter().filter(|(wish, _)| !wish.is_elsewhere).map(|(wish, _)| wish.host.as_str()).collect();
@@ -115,7 +115,8 @@ pub(super) fn take(request: &Request) -> Result<Vec<Reach>, Trouble> {
             });
         }
     });
-    let mut answers = answers.into_inner().map_err(|_| Trouble::Failed("a thread panicked".to_owned()))?;
+    let mut answers =
+        answers.into_inner().map_err(|_| ReadingError::Failed("a thread panicked".to_owned()))?;
     answers.sort_by_key(|(at, _)| *at);
     Ok(answers.into_iter().map(|(_, reach)| reach).collect())
 }
@@ -176,13 +177,13 @@ fn wishes(request: &Request, net: &Network) -> BTreeMap<Wish, Vec<u32>> {
 }
 
 /// What a rank's environment says of the network, by allow-list.
-struct Rank {
+struct RankVariables {
     pid: u32,
     variables: Vec<(&'static str, String)>,
     is_elsewhere: bool,
 }
 
-impl Rank {
+impl RankVariables {
     fn value(&self, name: &str) -> Option<&str> {
         self.variables.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
     }
@@ -193,7 +194,7 @@ const RANKS: [&str; 6] =
     ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID"];
 
 /// Processes that carry a rank, of those the caller means.
-fn ranks(request: &Request) -> Vec<Rank> {
+fn ranks(request: &Request) -> Vec<RankVariables> {
     let proc = &request.roots.proc;
     let own = network::namespace(&proc.join("self/ns/net"));
     let mut pids: Vec<u32> = names(proc).iter().filter_map(|name| name.parse().ok()).collect();
@@ -228,7 +229,7 @@ fn ranks(request: &Request) -> Vec<Rank> {
             let is_of_job = request.target.slurm_job.as_ref().is_none_or(|job| {
                 pairs().any(|(name, value)| ["SLURM_JOB_ID", "SLURM_JOBID"].contains(&name) && value == job)
             });
-            (is_rank && is_of_job).then(|| Rank {
+            (is_rank && is_of_job).then(|| RankVariables {
                 pid,
                 variables: WANTED
                     .iter()
@@ -358,14 +359,14 @@ fn look_for(wish: &Wish, addresses: &[IpAddr], proc: &Path, until: Instant, reac
             && addresses.iter().any(|address| (address.to_canonical(), port) == peer)
     };
     let mut theirs = sockets.iter().filter(leads_there);
-    if let Some(socket) = theirs.clone().find(|socket| socket.state == State::Established) {
+    if let Some(socket) = theirs.clone().find(|socket| socket.state == SocketState::Established) {
         reach.seen = Some(PortSeen::Connected);
         reach.from = Some(socket.own.ip().to_canonical().to_string());
         return;
     }
-    if let Some(asking) = theirs.find(|socket| socket.state == State::Asking) {
+    if let Some(asking) = theirs.find(|socket| socket.state == SocketState::Asking) {
         thread::sleep(ASKING.min(until.saturating_duration_since(Instant::now())));
-        let still = |socket: &Socket| socket.state == State::Asking && socket.own == asking.own;
+        let still = |socket: &Socket| socket.state == SocketState::Asking && socket.own == asking.own;
         if sockets::all(proc).iter().any(still) {
             let pid = held.get(&asking.inode).copied().unwrap_or_default();
             let why = format!(

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ringleader_node::Service;
 
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::{names, text};
 
 /// Services, and the name their process has in /proc (at most 15 characters).
@@ -34,13 +34,13 @@ const COMMAND_MS: u64 = 1_500;
 /// Answer that is read of one command, bytes.
 const MAX_ANSWER: u64 = 1 << 20;
 
-pub(super) fn take(request: &Request) -> Result<Vec<Service>, Trouble> {
+pub(super) fn take(request: &Request) -> Result<Vec<Service>, ReadingError> {
     // Outside commands tell of this machine, not of a captured tree.
     let is_live = request.roots.proc == Path::new("/proc");
     if is_live && Path::new("/run/systemd/system").is_dir() {
         let mut arguments = vec!["show", "--no-pager", "--property=Id,LoadState,ActiveState,SubState"];
         arguments.extend(SERVICES.iter().map(|(unit, _)| *unit));
-        let shown = run("systemctl", &arguments).map_err(Trouble::Failed)?;
+        let shown = run("systemctl", &arguments).map_err(ReadingError::Failed)?;
         let mut services = units(&shown);
         for service in &mut services {
             if service.name.starts_with("nvidia-fabricmanager") && service.load == "loaded" {
@@ -53,7 +53,7 @@ pub(super) fn take(request: &Request) -> Result<Vec<Service>, Trouble> {
     }
     let running = running(&request.roots.proc);
     if running.is_empty() {
-        return Err(Trouble::Absent("no systemd here, and none of the services' processes".to_owned()));
+        return Err(ReadingError::Absent("no systemd here, and none of the services' processes".to_owned()));
     }
     Ok(running)
 }
@@ -175,7 +175,7 @@ mod tests {
             ("nvidia-fabricmanager.service", "pid 10")
         );
         fs::remove_dir_all(proc.join("10")).unwrap();
-        assert!(matches!(take(&request), Err(Trouble::Absent(_))));
+        assert!(matches!(take(&request), Err(ReadingError::Absent(_))));
     }
 
     #[test]

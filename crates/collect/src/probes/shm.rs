@@ -9,18 +9,18 @@ use ringleader_knowledge::program;
 use ringleader_node::{Segment, Shm};
 
 use crate::procfs;
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::names;
 
 /// Segments that are listed; the largest ones, and those of NCCL and torch first.
 const MAX_SEGMENTS: usize = 512;
 
-pub(super) fn take(request: &Request) -> Result<Shm, Trouble> {
+pub(super) fn take(request: &Request) -> Result<Shm, ReadingError> {
     let folder = request.roots.dev.join("shm");
     let space = match rustix::fs::statvfs(&folder) {
         Ok(space) => space,
-        Err(rustix::io::Errno::NOENT) => return Err(Trouble::Absent("there is no /dev/shm".to_owned())),
-        Err(error) => return Err(Trouble::Failed(format!("statvfs {}: {error}", folder.display()))),
+        Err(rustix::io::Errno::NOENT) => return Err(ReadingError::Absent("there is no /dev/shm".to_owned())),
+        Err(error) => return Err(ReadingError::Failed(format!("statvfs {}: {error}", folder.display()))),
     };
     let device = fs::metadata(&folder).map(|data| data.dev()).unwrap_or_default();
     let found = holders(&request.roots.proc, &folder, device);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ringleader_node::System;
 
 use crate::procfs::cgroup;
-use crate::request::{Request, Roots, Trouble};
+use crate::request::{ReadingError, Request, Roots};
 use crate::sys;
 use crate::sysfs::{link_name, names, text};
 
@@ -28,10 +28,10 @@ const MODULES: &[&str] = &[
     "nouveau",
 ];
 
-pub(super) fn take(request: &Request) -> Result<System, Trouble> {
+pub(super) fn take(request: &Request) -> Result<System, ReadingError> {
     let proc = &request.roots.proc;
     let uptime = text(&proc.join("uptime"))
-        .ok_or_else(|| Trouble::Failed(format!("{} is not readable", proc.join("uptime").display())))?;
+        .ok_or_else(|| ReadingError::Failed(format!("{} is not readable", proc.join("uptime").display())))?;
     let memory = text(&proc.join("meminfo")).unwrap_or_default();
     let kib = |name: &str| -> u64 {
         memory

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 
 use crate::procfs::status;
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::text;
 
 /// Between two looks at what is waited for.
@@ -21,19 +21,19 @@ const PAUSE: Duration = Duration::from_millis(100);
 const RESERVE: Duration = Duration::from_millis(500);
 
 /// Writes to the pipe that is named.
-pub(super) fn ask(request: &Request) -> Result<(), Trouble> {
+pub(super) fn ask(request: &Request) -> Result<(), ReadingError> {
     let pid = request.pid()?;
-    let pipe = request.file.as_ref().ok_or_else(|| Trouble::Failed("no pipe was named".to_owned()))?;
+    let pipe = request.file.as_ref().ok_or_else(|| ReadingError::Failed("no pipe was named".to_owned()))?;
     let of = request.roots.proc.join(pid.to_string());
     // The effective one: what the process creates is that user's.
     let uid = text(&of.join("status"))
         .and_then(|facts| status(&facts, "Uid")?.split_whitespace().nth(1)?.parse().ok())
-        .ok_or_else(|| Trouble::Absent("it has ended".to_owned()))?;
-    write_to(&seen_from_here(&of, &pipe.path), uid).map_err(Trouble::Failed)
+        .ok_or_else(|| ReadingError::Absent("it has ended".to_owned()))?;
+    write_to(&seen_from_here(&of, &pipe.path), uid).map_err(ReadingError::Failed)
 }
 
 /// Waits until one of the files was written since then; answers whether one was.
-pub(super) fn wait(request: &Request) -> Result<bool, Trouble> {
+pub(super) fn wait(request: &Request) -> Result<bool, ReadingError> {
     let of = request.roots.proc.join(request.pid()?.to_string());
     let until = Instant::now() + Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
     let paths: Vec<PathBuf> =

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::request::{FileAsk, Request, Trouble};
+use crate::request::{FileAsk, ReadingError, Request};
 use crate::sysfs::names;
 
 /// What a file is.
@@ -39,15 +39,15 @@ impl FileFacts {
     }
 }
 
-pub(super) fn take(request: &Request) -> Result<FileFacts, Trouble> {
-    let ask = request.file.as_ref().ok_or_else(|| Trouble::Failed("no file was named".to_owned()))?;
+pub(super) fn take(request: &Request) -> Result<FileFacts, ReadingError> {
+    let ask = request.file.as_ref().ok_or_else(|| ReadingError::Failed("no file was named".to_owned()))?;
     let file = open(ask).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Trouble::Absent("there is no such file".to_owned()),
-        _ => Trouble::Failed(format!("open it: {error}")),
+        io::ErrorKind::NotFound => ReadingError::Absent("there is no such file".to_owned()),
+        _ => ReadingError::Failed(format!("open it: {error}")),
     })?;
-    let data = file.metadata().map_err(|error| Trouble::Failed(format!("look at it: {error}")))?;
+    let data = file.metadata().map_err(|error| ReadingError::Failed(format!("look at it: {error}")))?;
     let (n_hole, is_binary) =
-        form(&file, data.size()).map_err(|error| Trouble::Failed(format!("read it: {error}")))?;
+        form(&file, data.size()).map_err(|error| ReadingError::Failed(format!("read it: {error}")))?;
     Ok(FileFacts {
         size: data.size(),
         uid: data.uid(),
@@ -165,9 +165,10 @@ const MAX_DEPTH: usize = 6;
 const MAX_FILES: usize = 4_097;
 
 /// The path that the user named if it is a file, and the files below it: each with its way from there.
-pub(super) fn below(request: &Request) -> Result<Vec<(PathBuf, PathBuf)>, Trouble> {
-    let ask = request.file.as_ref().ok_or_else(|| Trouble::Failed("no path was named".to_owned()))?;
-    let data = fs::metadata(&ask.path).map_err(|error| Trouble::Failed(format!("look at it: {error}")))?;
+pub(super) fn below(request: &Request) -> Result<Vec<(PathBuf, PathBuf)>, ReadingError> {
+    let ask = request.file.as_ref().ok_or_else(|| ReadingError::Failed("no path was named".to_owned()))?;
+    let data =
+        fs::metadata(&ask.path).map_err(|error| ReadingError::Failed(format!("look at it: {error}")))?;
     if !data.is_dir() {
         return Ok(vec![(ask.path.clone(), PathBuf::new())]);
     }
@@ -190,10 +191,10 @@ pub(super) fn below(request: &Request) -> Result<Vec<(PathBuf, PathBuf)>, Troubl
 }
 
 /// The folder for caches, from the process's own environment; read for this alone and not kept.
-pub(super) fn cache(request: &Request) -> Result<String, Trouble> {
+pub(super) fn cache(request: &Request) -> Result<String, ReadingError> {
     let pid = request.pid()?;
     let environ = fs::read(request.roots.proc.join(pid.to_string()).join("environ"))
-        .map_err(|error| Trouble::Failed(format!("read its environment: {error}")))?;
+        .map_err(|error| ReadingError::Failed(format!("read its environment: {error}")))?;
     let variable = |name: &str| {
         environ.split(|b| *b == 0).find_map(|record| {
             let value = record.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
@@ -202,7 +203,7 @@ pub(super) fn cache(request: &Request) -> Result<String, Trouble> {
     };
     variable("XDG_CACHE_HOME")
         .or_else(|| variable("HOME").map(|home| format!("{home}/.cache")))
-        .ok_or_else(|| Trouble::Absent("it has no home".to_owned()))
+        .ok_or_else(|| ReadingError::Absent("it has no home".to_owned()))
 }
 
 /// Opens a regular file and nothing else; never waits for the other end of a pipe.

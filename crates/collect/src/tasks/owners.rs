@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use ringleader_node::BETWEEN_COPIES;
 
 use crate::libraries::{self, Versions};
-use crate::request::{Request, Trouble};
-use crate::sockets::{self, Socket, State};
+use crate::request::{ReadingError, Request};
+use crate::sockets::{self, Socket, SocketState};
 use crate::tcp;
 
 /// The first NCCL with RAS.
@@ -26,7 +26,7 @@ pub(super) struct Owners {
 
 impl Owners {
     /// Those of the request's target.
-    pub(super) fn of(request: &Request) -> Result<Self, Trouble> {
+    pub(super) fn of(request: &Request) -> Result<Self, ReadingError> {
         let pid = request.pid()?;
         let proc = request.roots.proc.clone();
         let at = proc.join(pid.to_string());
@@ -43,13 +43,13 @@ impl Owners {
     }
 
     /// Whether the listening processes have RAS, and one of them is a rank.
-    pub(super) fn may_be_asked(&self, addresses: &[SocketAddr]) -> Result<(), Trouble> {
+    pub(super) fn may_be_asked(&self, addresses: &[SocketAddr]) -> Result<(), ReadingError> {
         let listening: BTreeSet<u64> = sockets::all(&self.at)
             .iter()
             .filter(|socket| addresses.iter().any(|at| socket.listens_at(&[at.ip()], at.port())))
             .map(|socket| socket.inode)
             .collect();
-        let refused = |why: String| Err(Trouble::Failed(why));
+        let refused = |why: String| Err(ReadingError::Failed(why));
         if listening.is_empty() {
             return refused(
                 "no process listens there: NCCL before 2.24, NCCL_RAS_ENABLE=0, another user's job, or a job that has not \
@@ -85,7 +85,7 @@ impl Owners {
             let same = |a: SocketAddr, b: SocketAddr| {
                 (a.ip().to_canonical(), a.port()) == (b.ip().to_canonical(), b.port())
             };
-            socket.state == State::Established && same(socket.own, peer) && same(socket.peer, own)
+            socket.state == SocketState::Established && same(socket.own, peer) && same(socket.peer, own)
         };
         let sockets = sockets::all(&self.at);
         let Some(end) = sockets.iter().find(is_end) else { return false };

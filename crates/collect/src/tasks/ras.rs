@@ -24,7 +24,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
 use super::owners::Owners;
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 
 /// Seconds that the service may wait for its peers, twice in a report. Peers that it knows to be slow (five seconds of
 /// silence, `src/ras/collectives.cc`) it does not ask.
@@ -48,13 +48,13 @@ const RESERVE: Duration = Duration::from_millis(500);
 
 /// What the service answered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct RasAnswer {
     pub(crate) report: String,
     /// It ended with the connection's end; else why not.
     pub(crate) cut: Option<String>,
 }
 
-pub(super) fn take(request: &Request) -> Result<Answer, Trouble> {
+pub(super) fn take(request: &Request) -> Result<RasAnswer, ReadingError> {
     let owners = Owners::of(request)?;
     if let Some(namespace) = owners.elsewhere() {
         enter(namespace)?;
@@ -65,22 +65,27 @@ pub(super) fn take(request: &Request) -> Result<Answer, Trouble> {
 }
 
 /// Where the service is said to listen.
-fn addresses(request: &Request) -> Result<Vec<SocketAddr>, Trouble> {
-    let peer = request.peers.first().ok_or_else(|| Trouble::Failed("no address was named".to_owned()))?;
+fn addresses(request: &Request) -> Result<Vec<SocketAddr>, ReadingError> {
+    let peer =
+        request.peers.first().ok_or_else(|| ReadingError::Failed("no address was named".to_owned()))?;
     let addresses = (peer.host.as_str(), peer.port.unwrap_or(28_028))
         .to_socket_addrs()
-        .map_err(|error| Trouble::Failed(format!("resolve {}: {error}", peer.host)))?;
+        .map_err(|error| ReadingError::Failed(format!("resolve {}: {error}", peer.host)))?;
     Ok(addresses.collect())
 }
 
 /// Queries the service that answers the greeting, if it belongs to the job.
-fn ask(request: &Request, addresses: &[SocketAddr], is_meant: IsMeant<'_>) -> Result<Answer, Trouble> {
+fn ask(
+    request: &Request,
+    addresses: &[SocketAddr],
+    is_meant: IsMeant<'_>,
+) -> Result<RasAnswer, ReadingError> {
     let patience = Duration::from_millis(request.deadline_ms).saturating_sub(RESERVE);
     let until = Instant::now() + patience;
     // The service waits in two phases: with a longer timeout than ours its answer would be too late.
     let server_s = (patience.as_secs() / 2).clamp(1, SERVER_S);
     let as_json = request.peers.first().is_some_and(|peer| peer.purpose == "json");
-    let mut best: Option<Answer> = None;
+    let mut best: Option<RasAnswer> = None;
     let mut n_tries = 0;
     loop {
         n_tries += 1;
@@ -95,7 +100,7 @@ fn ask(request: &Request, addresses: &[SocketAddr], is_meant: IsMeant<'_>) -> Re
                     best = Some(answer);
                 }
             }
-            Err(trouble) if best.is_none() && (!may_try || matches!(trouble, Trouble::Absent(_))) => {
+            Err(trouble) if best.is_none() && (!may_try || matches!(trouble, ReadingError::Absent(_))) => {
                 return Err(trouble);
             }
             Err(_) => {}
@@ -110,7 +115,7 @@ fn ask(request: &Request, addresses: &[SocketAddr], is_meant: IsMeant<'_>) -> Re
 type IsMeant<'a> = &'a dyn Fn(&TcpStream) -> bool;
 
 /// A connection whose other end has greeted back.
-fn greet(addresses: &[SocketAddr], until: Instant, is_meant: IsMeant<'_>) -> Result<TcpStream, Trouble> {
+fn greet(addresses: &[SocketAddr], until: Instant, is_meant: IsMeant<'_>) -> Result<TcpStream, ReadingError> {
     let left = until.saturating_duration_since(Instant::now());
     let until = Instant::now() + left.saturating_sub(FOR_REPORT).max(left / 2);
     let mut open: Vec<TcpStream> = Vec::new();
@@ -129,7 +134,7 @@ fn greet(addresses: &[SocketAddr], until: Instant, is_meant: IsMeant<'_>) -> Res
             }
         }
         if open.is_empty() {
-            return Err(Trouble::Failed(refused));
+            return Err(ReadingError::Failed(refused));
         }
         let now = Instant::now();
         let wait = match n_asked {
@@ -146,21 +151,21 @@ fn greet(addresses: &[SocketAddr], until: Instant, is_meant: IsMeant<'_>) -> Res
                     Ok(_) if n_asked < MAX_GREETINGS || !open.is_empty() => {}
                     Ok(true) => {
                         let why = "those that replied belong to another job that shares the port";
-                        return Err(Trouble::Failed(why.to_owned()));
+                        return Err(ReadingError::Failed(why.to_owned()));
                     }
                     Ok(false) => {
-                        return Err(Trouble::Failed(
+                        return Err(ReadingError::Failed(
                             "it closed the connection after the greeting".to_owned(),
                         ));
                     }
                     Err(said) => {
                         let why = format!("it is not a RAS service: it greets with '{}'", short(&said));
-                        return Err(Trouble::Failed(why));
+                        return Err(ReadingError::Failed(why));
                     }
                 }
             }
             None if Instant::now() >= until => {
-                return Err(Trouble::Failed(format!(
+                return Err(ReadingError::Failed(format!(
                     "{n_asked} connections said '{HELLO}' and none was answered by the deadline; all processes that \
                      listen there may be stopped"
                 )));
@@ -204,9 +209,9 @@ fn is_greeted(stream: &TcpStream, until: Instant) -> Result<bool, String> {
     }
 }
 
-fn enter(path: &std::path::Path) -> Result<(), Trouble> {
+fn enter(path: &std::path::Path) -> Result<(), ReadingError> {
     let trouble = |error: io::Error| {
-        Trouble::Failed(format!(
+        ReadingError::Failed(format!(
             "enter the job's network namespace ({}): {error}; it needs CAP_SYS_ADMIN: run as root, or within the \
              container",
             path.display()
@@ -222,17 +227,17 @@ fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, CONNECT.min(left))
 }
 
-fn talk(stream: &TcpStream, as_json: bool, until: Instant, server_s: u64) -> Result<Answer, Trouble> {
-    let failed = |what: &'static str| move |error: io::Error| Trouble::Failed(format!("{what}: {error}"));
+fn talk(stream: &TcpStream, as_json: bool, until: Instant, server_s: u64) -> Result<RasAnswer, ReadingError> {
+    let failed =
+        |what: &'static str| move |error: io::Error| ReadingError::Failed(format!("{what}: {error}"));
     let mut out = stream.try_clone().map_err(failed("hold the connection"))?;
     let mut input = BufReader::new(Patient { stream, until });
-    let mut say = |line: &str| -> Result<String, Trouble> {
+    let mut say = |line: &str| -> Result<String, ReadingError> {
         out.write_all(format!("{line}\n").as_bytes()).map_err(failed("ask it"))?;
         let mut answer = Vec::new();
-        (&mut input)
-            .take(4_096)
-            .read_until(b'\n', &mut answer)
-            .map_err(|error| Trouble::Failed(format!("it was asked '{line}' and did not answer: {error}")))?;
+        (&mut input).take(4_096).read_until(b'\n', &mut answer).map_err(|error| {
+            ReadingError::Failed(format!("it was asked '{line}' and did not answer: {error}"))
+        })?;
         Ok(String::from_utf8_lossy(&answer).trim().to_owned())
     };
     // An answer other than OK costs nothing but patience.
@@ -241,7 +246,7 @@ fn talk(stream: &TcpStream, as_json: bool, until: Instant, server_s: u64) -> Res
         let answer = say("SET FORMAT json")?;
         if answer != "OK" {
             let said = short(&answer);
-            return Err(Trouble::Absent(format!("NCCL before 2.28.7 has no JSON: it replies '{said}'")));
+            return Err(ReadingError::Absent(format!("NCCL before 2.28.7 has no JSON: it replies '{said}'")));
         }
     }
     out.write_all(b"VERBOSE STATUS\n").map_err(failed("ask for the status"))?;
@@ -254,9 +259,9 @@ fn talk(stream: &TcpStream, as_json: bool, until: Instant, server_s: u64) -> Res
     let report = String::from_utf8_lossy(&report).into_owned();
     if report.trim().is_empty() {
         let why = cut.unwrap_or_else(|| "the connection was closed".to_owned());
-        return Err(Trouble::Failed(format!("it accepted the query but sent no report: {why}")));
+        return Err(ReadingError::Failed(format!("it accepted the query but sent no report: {why}")));
     }
-    Ok(Answer { report, cut })
+    Ok(RasAnswer { report, cut })
 }
 
 fn short(text: &str) -> String {
@@ -314,7 +319,7 @@ mod tests {
         });
     }
 
-    fn ask_at(port: u16, purpose: &str, deadline_ms: u64) -> Result<Answer, Trouble> {
+    fn ask_at(port: u16, purpose: &str, deadline_ms: u64) -> Result<RasAnswer, ReadingError> {
         let peer = Peer {
             host: "127.0.0.1".to_owned(),
             port: Some(port),
@@ -325,7 +330,7 @@ mod tests {
         ask(&request, &addresses(&request)?, &|_| true)
     }
 
-    fn asked(play: Play, purpose: &str, deadline_ms: u64) -> Result<Answer, Trouble> {
+    fn asked(play: Play, purpose: &str, deadline_ms: u64) -> Result<RasAnswer, ReadingError> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         serve(listener, play);
@@ -371,7 +376,7 @@ mod tests {
         let stopped = shared(2);
         let started = Instant::now();
         let port = stopped[0].local_addr().unwrap().port();
-        let Err(Trouble::Failed(why)) = ask_at(port, "text", 6_500) else { panic!("nobody answers") };
+        let Err(ReadingError::Failed(why)) = ask_at(port, "text", 6_500) else { panic!("nobody answers") };
         assert!(why.contains("may be stopped"), "{why}");
         assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
     }
@@ -434,7 +439,7 @@ mod tests {
 
     #[test]
     fn an_old_one_has_no_json_and_is_told_from_a_failure() {
-        let Err(Trouble::Absent(why)) = asked(old, "json", 5_000) else { panic!("it has none") };
+        let Err(ReadingError::Absent(why)) = asked(old, "json", 5_000) else { panic!("it has none") };
         assert!(why.contains("2.28.7") && why.contains("ERROR: Unknown command SET"), "{why}");
         assert!(asked(old, "text", 5_000).is_ok());
     }
@@ -442,9 +447,11 @@ mod tests {
     #[test]
     fn one_that_never_answers_costs_its_deadline() {
         let started = Instant::now();
-        let Err(Trouble::Failed(why)) = asked(mute, "text", 900) else { panic!("nothing came") };
+        let Err(ReadingError::Failed(why)) = asked(mute, "text", 900) else { panic!("nothing came") };
         assert!(why.contains("'CLIENT PROTOCOL 2' and none was answered by the deadline"), "{why}");
-        let Err(Trouble::Failed(why)) = asked(mute_at_the_end, "text", 900) else { panic!("nothing came") };
+        let Err(ReadingError::Failed(why)) = asked(mute_at_the_end, "text", 900) else {
+            panic!("nothing came")
+        };
         assert!(why.contains("sent no report"), "{why}");
         assert!(started.elapsed() < Duration::from_secs(4));
     }
@@ -462,7 +469,7 @@ mod tests {
             let target = Target { pids: vec![pid], ..Target::default() };
             let request =
                 Request { peers: vec![peer.clone()], target, deadline_ms: 2_000, ..Request::default() };
-            let Err(Trouble::Failed(said)) = take(&request) else { panic!("{pid} was asked") };
+            let Err(ReadingError::Failed(said)) = take(&request) else { panic!("{pid} was asked") };
             assert!(said.contains(why), "{said}");
         }
         // Fails only if it has ended.
@@ -473,7 +480,9 @@ mod tests {
 
     #[test]
     fn somebody_else_at_the_port_is_no_service() {
-        let Err(Trouble::Failed(why)) = asked(|_| Some("220 mail ready\n"), "text", 5_000) else { panic!() };
+        let Err(ReadingError::Failed(why)) = asked(|_| Some("220 mail ready\n"), "text", 5_000) else {
+            panic!()
+        };
         assert!(why.contains("not a RAS service"), "{why}");
     }
 }

@@ -10,14 +10,14 @@ use py_spy::config::LockingStrategy;
 use py_spy::{Config, PythonSpy, StackTrace};
 
 use super::stacks::{explain, name_of};
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 
 /// A process that has not been read so often in a row is given up.
 const MAX_FAILED: u32 = 8;
 
-pub(super) fn take(request: &Request) -> Result<String, Trouble> {
+pub(super) fn take(request: &Request) -> Result<String, ReadingError> {
     let pid = request.pid()?;
-    let id = py_spy::Pid::try_from(pid).map_err(|error| Trouble::Failed(error.to_string()))?;
+    let id = py_spy::Pid::try_from(pid).map_err(|error| ReadingError::Failed(error.to_string()))?;
     let config = Config { blocking: LockingStrategy::NonBlocking, ..Config::default() };
     let every = Duration::from_millis(request.every_ms);
     let began = Instant::now();
@@ -49,7 +49,7 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
     }
     if folded.is_empty() {
         let why = if last.is_empty() { "no thread has a Python frame".to_owned() } else { explain(&last) };
-        return Err(Trouble::Failed(why));
+        return Err(ReadingError::Failed(why));
     }
     let (shown, name) = (request.known_pid.unwrap_or(pid), name_of(pid));
     let mut out = String::new();

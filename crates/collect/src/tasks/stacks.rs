@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use py_spy::config::LockingStrategy;
 use py_spy::{Config, PythonSpy, StackTrace};
 
-use crate::native::{Look, Thread};
+use crate::native::{Thread, ThreadsLook};
 use crate::procfs::status;
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::text;
 
 /// A torn read is rare, two in a row rarer.
@@ -35,26 +35,26 @@ const RESERVE: Duration = Duration::from_millis(500);
 struct Read {
     version: String,
     traces: Vec<StackTrace>,
-    look: Option<io::Result<Look>>,
+    look: Option<io::Result<ThreadsLook>>,
 }
 
 /// Native frames of a process's threads, and how many threads were left out.
 type Native = Result<(Vec<Thread>, usize), String>;
 
-pub(super) fn take(request: &Request) -> Result<String, Trouble> {
+pub(super) fn take(request: &Request) -> Result<String, ReadingError> {
     let began = Instant::now();
     let pid = request.pid()?;
-    let mut head = Head::new(pid, request.known_pid);
+    let mut head = StackHead::new(pid, request.known_pid);
     if !is_python(pid) {
         let none = "it is not a Python process";
         if !request.native_frames {
-            return Err(Trouble::Absent(none.to_owned()));
+            return Err(ReadingError::Absent(none.to_owned()));
         }
-        let look = Look::take(&request.roots.proc, pid, &BTreeSet::new());
+        let look = ThreadsLook::take(&request.roots.proc, pid, &BTreeSet::new());
         let native = native(Some(look), request, began).unwrap_or_else(|| Ok((Vec::new(), 0)));
-        let (threads, n_left_out) = native.map_err(|error| Trouble::Failed(explain(&error)))?;
+        let (threads, n_left_out) = native.map_err(|error| ReadingError::Failed(explain(&error)))?;
         if threads.iter().all(|thread| thread.frames.is_empty()) {
-            return Err(Trouble::Absent(format!("{none}, and no thread of it is blocked")));
+            return Err(ReadingError::Absent(format!("{none}, and no thread of it is blocked")));
         }
         return Ok(head.print(&[], Some(&Ok((threads, n_left_out)))));
     }
@@ -78,7 +78,7 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
     }
     // Native frames may still be reported, as for a process that is about to end.
     if request.native_frames && !is_forbidden(&last) {
-        let look = look.unwrap_or_else(|| Look::take(&request.roots.proc, pid, &BTreeSet::new()));
+        let look = look.unwrap_or_else(|| ThreadsLook::take(&request.roots.proc, pid, &BTreeSet::new()));
         if let Some(Ok((threads, n_left_out))) = native(Some(look), request, began)
             && threads.iter().any(|thread| !thread.frames.is_empty())
         {
@@ -86,7 +86,7 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
             return Ok(head.print(&[], Some(&Ok((threads, n_left_out)))));
         }
     }
-    Err(Trouble::Failed(explain(&last)))
+    Err(ReadingError::Failed(explain(&last)))
 }
 
 fn read(request: &Request, pid: u32, config: &Config) -> Result<Read, String> {
@@ -94,13 +94,13 @@ fn read(request: &Request, pid: u32, config: &Config) -> Result<Read, String> {
     let words = |error: &dyn std::fmt::Display| format!("{error:#}");
     let id = py_spy::Pid::try_from(pid).map_err(|error| words(&error))?;
     let mut spy = PythonSpy::new(id, config).map_err(|error| format!("{error:#}"))?;
-    let look = request.native_frames.then(|| Look::take(&request.roots.proc, pid, &BTreeSet::new()));
+    let look = request.native_frames.then(|| ThreadsLook::take(&request.roots.proc, pid, &BTreeSet::new()));
     let traces = spy.get_stack_traces().map_err(|error| format!("{error:#}"))?;
     Ok(Read { version: spy.version.to_string(), traces, look })
 }
 
 /// Native frames, if they were asked for. A page or a file that does not come costs them alone.
-fn native(look: Option<io::Result<Look>>, request: &Request, began: Instant) -> Option<Native> {
+fn native(look: Option<io::Result<ThreadsLook>>, request: &Request, began: Instant) -> Option<Native> {
     let look = match look? {
         Ok(look) => look,
         Err(error) => return Some(Err(error.to_string())),
@@ -122,7 +122,7 @@ fn native(look: Option<io::Result<Look>>, request: &Request, began: Instant) -> 
 }
 
 /// What precedes the threads. Only the name of the program: a command line may hold secrets.
-struct Head {
+struct StackHead {
     shown_pid: String,
     pid: u32,
     name: String,
@@ -131,7 +131,7 @@ struct Head {
     why_no_python: Option<String>,
 }
 
-impl Head {
+impl StackHead {
     fn new(pid: u32, known: Option<u32>) -> Self {
         let at = Path::new("/proc").join(pid.to_string());
         let facts = text(&at.join("status")).unwrap_or_default();
@@ -238,7 +238,7 @@ fn merged(python: &[Python], native: Option<&Thread>) -> (Vec<String>, Option<St
     if !thread.is_still {
         return (all().collect(), Some("it moved between the reads of Python and native frames".to_owned()));
     }
-    let own = |frame: &crate::native::Frame| format!("{} ({})", frame.function, frame.file);
+    let own = |frame: &crate::native::NativeFrame| format!("{} ({})", frame.function, frame.file);
     let mut lines: Vec<String> = Vec::new();
     let mut rest = python;
     let mut is_known = false;

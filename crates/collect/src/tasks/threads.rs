@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 
 use crate::procfs::Stat;
-use crate::request::{Request, Trouble};
+use crate::request::{ReadingError, Request};
 use crate::sysfs::{names, text};
 
 /// Threads of one process that are shown.
 const MAX_THREADS: usize = 64;
 
-pub(super) fn take(request: &Request) -> Result<String, Trouble> {
+pub(super) fn take(request: &Request) -> Result<String, ReadingError> {
     let pid = request.pid()?;
     let of = request.roots.proc.join(pid.to_string());
     let tasks = of.join("task");
@@ -38,7 +38,7 @@ pub(super) fn take(request: &Request) -> Result<String, Trouble> {
         thread(&mut out, known, &tid, &at, &stat);
     }
     if n_shown == 0 {
-        return Err(Trouble::Absent("it has ended".to_owned()));
+        return Err(ReadingError::Absent("it has ended".to_owned()));
     }
     Ok(out)
 }

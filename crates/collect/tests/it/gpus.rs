@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use ringleader_collect::{Request, Roots, Trouble, by_name};
+use ringleader_collect::{ReadingError, Request, Roots, by_name};
 use ringleader_node::{GPU_IS_LOST, Gpus, Pci, VERSION_MISMATCH};
 
 /// The stand-in, compiled with one fault.
@@ -20,7 +20,7 @@ fn stub(folder: &Path, fault: &str) -> PathBuf {
     library
 }
 
-fn gpus(fault: &str, deadline_ms: u64, window_ms: u64) -> Result<Gpus, Trouble> {
+fn gpus(fault: &str, deadline_ms: u64, window_ms: u64) -> Result<Gpus, ReadingError> {
     let folder = tempfile::tempdir().unwrap();
     let request = Request {
         roots: Roots::under(folder.path()),
@@ -107,10 +107,10 @@ fn a_gpu_that_is_lost() {
 #[test]
 fn a_driver_that_does_not_start() {
     assert!(
-        matches!(gpus("mismatch", 5_000, 0), Err(Trouble::Failed(why)) if why.contains(VERSION_MISMATCH))
+        matches!(gpus("mismatch", 5_000, 0), Err(ReadingError::Failed(why)) if why.contains(VERSION_MISMATCH))
     );
     // No GPU on the bus of that tree: nothing is wrong.
-    assert!(matches!(gpus("not-loaded", 5_000, 0), Err(Trouble::Absent(_))));
+    assert!(matches!(gpus("not-loaded", 5_000, 0), Err(ReadingError::Absent(_))));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn this_machines_bus() {
             assert!(pci.devices.iter().all(|device| device.class != 0 && !device.address.is_empty()));
         }
         // A container may hide the bus.
-        Err(trouble) => assert!(matches!(trouble, Trouble::Absent(_)), "{trouble}"),
+        Err(trouble) => assert!(matches!(trouble, ReadingError::Absent(_)), "{trouble}"),
     }
 }
 
@@ -131,7 +131,7 @@ fn this_machines_bus() {
 fn this_machines_kernel_log_is_read_or_says_why_not() {
     match (by_name("kernel-log").unwrap().take)(&Request::default()) {
         Ok(log) => assert!(log["lines"].is_array()),
-        Err(Trouble::Failed(why)) => assert!(why.contains("kmsg"), "{why}"),
-        Err(Trouble::Absent(_)) => {}
+        Err(ReadingError::Failed(why)) => assert!(why.contains("kmsg"), "{why}"),
+        Err(ReadingError::Absent(_)) => {}
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ringleader_model::{FlightDump, Frame, FrameOwner, OpKind, Rank};
 
 use crate::calls::ledger::Ledger;
-use crate::track::{Call, Difference, Group, Origin, Track, View};
+use crate::track::{Call, Difference, Group, GroupRecorder, Origin, Track};
 
 /// Longest run of calls that may have been left out or put in at one place.
 const MAX_SHIFT: usize = 16;
@@ -24,7 +24,7 @@ const MAX_TAIL: usize = 512;
 
 /// How the odd ranks differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+pub enum CallFault {
     /// Left out this many calls.
     Skipped(u32),
     /// Made this many calls that the others do not make.
@@ -51,7 +51,7 @@ pub struct Divergence {
     /// Sequence number of the first difference.
     pub seq: u32,
     /// How.
-    pub fault: Fault,
+    pub fault: CallFault,
     /// Group ranks that differ.
     pub odd: Vec<usize>,
     /// Group ranks that do as the reference does.
@@ -71,9 +71,9 @@ pub struct Divergence {
 /// Finds the divergences of all groups.
 pub fn divergences(ledger: &Ledger<'_>) -> Vec<Divergence> {
     let mut found = Vec::new();
-    let mut places = Places::default();
+    let mut places = CallPlaces::default();
     for (at, group) in ledger.groups().iter().enumerate() {
-        if group.view != View::Ras
+        if group.view != GroupRecorder::Ras
             && let Some(divergence) = (Aligner { ledger, group, index: at }).run(&mut places)
         {
             found.extend(divergence);
@@ -89,7 +89,7 @@ struct Aligner<'l, 'a> {
 }
 
 impl<'a> Aligner<'_, 'a> {
-    fn run(&self, places: &mut Places) -> Option<Vec<Divergence>> {
+    fn run(&self, places: &mut CallPlaces) -> Option<Vec<Divergence>> {
         // An NCCL log that begins late has no absolute numbers to align by.
         let tracks: Vec<(usize, &Track<'a>)> = self
             .group
@@ -126,7 +126,7 @@ impl<'a> Aligner<'_, 'a> {
             .iter()
             .max_by_key(|at| (self.track(**at).map_or(0, Track::last_seq), std::cmp::Reverse(**at)))?;
         let reference_call = self.call(reference, seq)?;
-        let mut by_fault: BTreeMap<Fault, (Vec<usize>, usize)> = BTreeMap::new();
+        let mut by_fault: BTreeMap<CallFault, (Vec<usize>, usize)> = BTreeMap::new();
         for (at, track) in tracks {
             if usual.binary_search(at).is_ok() {
                 continue;
@@ -147,12 +147,12 @@ impl<'a> Aligner<'_, 'a> {
     fn divergences_at(
         &self,
         seq: u32,
-        by_fault: BTreeMap<Fault, (Vec<usize>, usize)>,
+        by_fault: BTreeMap<CallFault, (Vec<usize>, usize)>,
         (usual, reference): (&[usize], usize),
         halves: bool,
     ) -> Vec<Divergence> {
         let is_bygone = self.done().saturating_sub(seq) >= MAX_SHIFT as u32;
-        let of_fault = |(fault, (odd, n_confirmed)): (Fault, (Vec<usize>, usize))| Divergence {
+        let of_fault = |(fault, (odd, n_confirmed)): (CallFault, (Vec<usize>, usize))| Divergence {
             group: self.index,
             seq,
             fault,
@@ -162,16 +162,17 @@ impl<'a> Aligner<'_, 'a> {
             reference,
             halves,
             n_confirmed,
-            is_bygone: is_bygone && !matches!(fault, Fault::Skipped(_) | Fault::Extra(_) | Fault::LeftEarly),
+            is_bygone: is_bygone
+                && !matches!(fault, CallFault::Skipped(_) | CallFault::Extra(_) | CallFault::LeftEarly),
         };
         by_fault.into_iter().map(of_fault).collect()
     }
 
     /// All calls of a group are alike to NCCL, but the places in the code they come from distinguish them: a rank whose
     /// places fit the others' only under a shift left out a call, or made one too many.
-    fn by_places(&self, tracks: &[(usize, &Track<'a>)], known: &mut Places) -> Option<Vec<Divergence>> {
+    fn by_places(&self, tracks: &[(usize, &Track<'a>)], known: &mut CallPlaces) -> Option<Vec<Divergence>> {
         let stuck = tracks.iter().any(|(_, t)| t.finished.is_some_and(|f| f < t.entered));
-        if self.group.view != View::Flight || !stuck {
+        if self.group.view != GroupRecorder::Flight || !stuck {
             return None;
         }
         let placed: Vec<(usize, &Track<'a>, Vec<u64>)> = tracks
@@ -211,7 +212,7 @@ impl<'a> Aligner<'_, 'a> {
             let n = a.len().min(b.len());
             (n > 0 && a.iter().zip(b).all(|(a, b)| a == b)).then_some(n)
         };
-        let mut by_fault: BTreeMap<Fault, (Vec<usize>, usize)> = BTreeMap::new();
+        let mut by_fault: BTreeMap<CallFault, (Vec<usize>, usize)> = BTreeMap::new();
         for odd in placed.iter().filter(|p| at(p, seq).is_some_and(|place| place != top)) {
             let mine = tail(odd);
             if mine.len() < 2 {
@@ -226,17 +227,18 @@ impl<'a> Aligner<'_, 'a> {
                     && !reference.2.contains(mine.first().unwrap_or(&top))
                     && let Some(n) = agree(mine.get(1..), Some(&theirs))
                 {
-                    let entry = by_fault.entry(Fault::Extra(1)).or_default();
+                    let entry = by_fault.entry(CallFault::Extra(1)).or_default();
                     entry.0.push(odd.0);
                     entry.1 = entry.1.max(n);
                 }
                 continue;
             }
-            let mut best: Option<(usize, Fault)> = None;
+            let mut best: Option<(usize, CallFault)> = None;
             for shift in 1..=MAX_SHIFT {
                 let skipped =
-                    agree(Some(&mine), theirs.get(shift..)).map(|n| (n, Fault::Skipped(shift as u32)));
-                let extra = agree(mine.get(shift..), Some(&theirs)).map(|n| (n, Fault::Extra(shift as u32)));
+                    agree(Some(&mine), theirs.get(shift..)).map(|n| (n, CallFault::Skipped(shift as u32)));
+                let extra =
+                    agree(mine.get(shift..), Some(&theirs)).map(|n| (n, CallFault::Extra(shift as u32)));
                 for (n, fault) in [skipped, extra].into_iter().flatten() {
                     if best.is_none_or(|(most, _)| n > most) {
                         best = Some((n, fault));
@@ -319,7 +321,7 @@ impl<'a> Aligner<'_, 'a> {
             Some(Difference::Root | Difference::Reduction) => true,
             Some(Difference::Type) => !(copies && a.bytes().is_some() && a.bytes() == b.bytes()),
             Some(Difference::Size) => {
-                self.group.view == View::Ring
+                self.group.view == GroupRecorder::Ring
                     || matches!(a.kind, OpKind::AllReduce | OpKind::Reduce | OpKind::Broadcast)
             }
         }
@@ -329,7 +331,7 @@ impl<'a> Aligner<'_, 'a> {
     /// shifted against each other for good (blocks of sends count on some ranks only); NCCL's own never are.
     fn is_island(&self, a: &Track<'a>, b: &Track<'a>, seq: u32) -> bool {
         let agree = |seq: u32| self.same(a.call(seq).as_ref(), b.call(seq).as_ref());
-        self.group.view == View::Ring
+        self.group.view == GroupRecorder::Ring
             || agree(seq.saturating_sub(1))
                 && (1..=MAX_SHIFT as u32).any(|after| agree(seq.saturating_add(after)))
     }
@@ -394,9 +396,9 @@ impl<'a> Aligner<'_, 'a> {
     }
 
     /// The explanation that fits most of what follows.
-    fn explain(&self, odd: usize, reference: usize, seq: u32) -> (Fault, usize) {
+    fn explain(&self, odd: usize, reference: usize, seq: u32) -> (CallFault, usize) {
         let (Some(odd_track), Some(usual_track)) = (self.track(odd), self.track(reference)) else {
-            return (Fault::Size, 0);
+            return (CallFault::Size, 0);
         };
         let tail = |track: &Track<'a>| -> Vec<u32> {
             let start = seq.saturating_sub(track.first_seq) as usize;
@@ -407,9 +409,9 @@ impl<'a> Aligner<'_, 'a> {
         if mine.len() < 2 {
             return (self.judge_alone(replaced, odd_track, usual_track, seq), 0);
         }
-        let mut best: Option<(usize, u32, Fault)> = None;
+        let mut best: Option<(usize, u32, CallFault)> = None;
         // A candidate needs at least one call that confirms it, and none that contradicts it.
-        let mut offer = |confirmed: Option<usize>, cost: u32, fault: Fault| {
+        let mut offer = |confirmed: Option<usize>, cost: u32, fault: CallFault| {
             if let Some(n) = confirmed
                 && n > 0
                 && best.is_none_or(|(most, least, _)| n > most || n == most && cost < least)
@@ -418,10 +420,14 @@ impl<'a> Aligner<'_, 'a> {
             }
         };
         offer(self.agree(mine.get(1..), theirs.get(1..)), 1, replaced);
-        offer(self.reordered(&mine, &theirs), 1, Fault::Order);
+        offer(self.reordered(&mine, &theirs), 1, CallFault::Order);
         for shift in 1..=MAX_SHIFT {
-            offer(self.agree(Some(&mine), theirs.get(shift..)), shift as u32, Fault::Skipped(shift as u32));
-            offer(self.agree(mine.get(shift..), Some(&theirs)), shift as u32, Fault::Extra(shift as u32));
+            offer(
+                self.agree(Some(&mine), theirs.get(shift..)),
+                shift as u32,
+                CallFault::Skipped(shift as u32),
+            );
+            offer(self.agree(mine.get(shift..), Some(&theirs)), shift as u32, CallFault::Extra(shift as u32));
         }
         // The others wait in the call: their next one would be what followed it the last time.
         if theirs.len() == 1 {
@@ -429,13 +435,13 @@ impl<'a> Aligner<'_, 'a> {
                 theirs.iter().copied().chain(Self::last_time(usual_track, seq)).collect();
             for shift in (1..=MAX_SHIFT).take_while(|shift| shift + 1 < foretold.len()) {
                 let fits = self.agree(Some(&mine), foretold.get(shift..)).filter(|n| *n > 1);
-                offer(fits, shift as u32, Fault::Skipped(shift as u32));
+                offer(fits, shift as u32, CallFault::Skipped(shift as u32));
             }
         }
         match best {
             Some((n, _, fault)) => (Self::narrow(fault, odd_track, usual_track, seq), n),
             // The call after it is of another kind as well: it is not that this one call was made wrongly.
-            None if self.differ_in_kind(mine.get(1), theirs.get(1)) => (Fault::Parted, 0),
+            None if self.differ_in_kind(mine.get(1), theirs.get(1)) => (CallFault::Parted, 0),
             None => (self.judge_alone(replaced, odd_track, usual_track, seq), 0),
         }
     }
@@ -480,15 +486,15 @@ impl<'a> Aligner<'_, 'a> {
     }
 
     /// What the odd call is, if it took the place of the usual one.
-    fn replacement(&self, mine: &[u32], theirs: &[u32]) -> Fault {
+    fn replacement(&self, mine: &[u32], theirs: &[u32]) -> CallFault {
         let pair = mine
             .first()
             .and_then(|m| self.ledger.get(*m))
             .zip(theirs.first().and_then(|t| self.ledger.get(*t)));
         match pair.and_then(|(m, t)| m.difference(t)) {
-            Some(Difference::Size) | None => Fault::Size,
-            Some(Difference::Type) => Fault::Type,
-            Some(other) => Fault::Operation(other),
+            Some(Difference::Size) | None => CallFault::Size,
+            Some(Difference::Type) => CallFault::Type,
+            Some(other) => CallFault::Operation(other),
         }
     }
 
@@ -512,20 +518,22 @@ impl<'a> Aligner<'_, 'a> {
     }
 
     /// A shift may also mean that the rank left the loop, unless it then makes the loop's calls again.
-    fn narrow(fault: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
+    fn narrow(fault: CallFault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> CallFault {
         let is_back = |n: u32| {
             let next = Self::place(odd, seq.saturating_add(n));
             next.is_some() && next == Self::place(usual, seq)
         };
         match fault {
-            Fault::Extra(n) if Self::is_after_loop(odd, usual, seq) && !is_back(n) => Fault::LeftEarly,
+            CallFault::Extra(n) if Self::is_after_loop(odd, usual, seq) && !is_back(n) => {
+                CallFault::LeftEarly
+            }
             other => other,
         }
     }
 
     /// Nothing follows the odd call that would decide: the rank waits in it. Its place in the code and the habits of
     /// the group are left to judge by.
-    fn judge_alone(&self, replaced: Fault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> Fault {
+    fn judge_alone(&self, replaced: CallFault, odd: &Track<'a>, usual: &Track<'a>, seq: u32) -> CallFault {
         // The usual call's successor, right here and nothing after it: left one out.
         let mine = odd.call(seq);
         let skipped_to = (1..=MAX_SHIFT as u32).find(|k| {
@@ -543,16 +551,16 @@ impl<'a> Aligner<'_, 'a> {
                 .zip(Self::place(usual, seq.saturating_add(k)))
                 .is_none_or(|(a, b)| a == b)
         {
-            return Fault::Skipped(k);
+            return CallFault::Skipped(k);
         }
         if same_place == Some(true) {
             return replaced;
         }
         if let Some(k) = self.followed_before(odd, usual, seq) {
-            return Fault::Skipped(k);
+            return CallFault::Skipped(k);
         }
         if Self::is_after_loop(odd, usual, seq) {
-            return Fault::LeftEarly;
+            return CallFault::LeftEarly;
         }
         // Only the totals are left to a rank without entries (watchdog lines): one call fewer than its peers means
         // that one was left out, as many mean that this one differs.
@@ -561,9 +569,10 @@ impl<'a> Aligner<'_, 'a> {
                 Some(0) => replaced,
                 Some(behind @ 1..=16)
                     if skipped_to.is_some()
-                        || matches!(replaced, Fault::Size | Fault::Operation(_)) && odd.entered > seq =>
+                        || matches!(replaced, CallFault::Size | CallFault::Operation(_))
+                            && odd.entered > seq =>
                 {
-                    Fault::Skipped(skipped_to.unwrap_or(behind))
+                    CallFault::Skipped(skipped_to.unwrap_or(behind))
                 }
                 _ => self.extra_or(replaced, odd, usual, seq, same_place),
             };
@@ -572,7 +581,7 @@ impl<'a> Aligner<'_, 'a> {
             && same_place != Some(true)
             && Self::place(odd, seq) == Self::place(usual, seq.saturating_add(k))
         {
-            return Fault::Skipped(k);
+            return CallFault::Skipped(k);
         }
         self.extra_or(replaced, odd, usual, seq, same_place)
     }
@@ -594,12 +603,12 @@ impl<'a> Aligner<'_, 'a> {
     /// A call that no rank of the group ever made before, at another place in the code, is one too many.
     fn extra_or(
         &self,
-        replaced: Fault,
+        replaced: CallFault,
         odd: &Track<'a>,
         usual: &Track<'a>,
         seq: u32,
         same_place: Option<bool>,
-    ) -> Fault {
+    ) -> CallFault {
         let Some(mine) = odd.call(seq) else { return replaced };
         // A call like one of another line is not that call.
         let my_place = Self::place(odd, seq);
@@ -608,9 +617,9 @@ impl<'a> Aligner<'_, 'a> {
         });
         let waits_in_it = odd.entered <= seq && usual.entered > seq;
         match same_place {
-            Some(false) if !known => Fault::Extra(1),
-            None if !known && waits_in_it && matches!(replaced, Fault::Operation(Difference::Kind)) => {
-                Fault::Extra(1)
+            Some(false) if !known => CallFault::Extra(1),
+            None if !known && waits_in_it && matches!(replaced, CallFault::Operation(Difference::Kind)) => {
+                CallFault::Extra(1)
             }
             _ => replaced,
         }
@@ -689,10 +698,10 @@ fn shared<'p>(
 }
 
 /// Places of the stacks of dumps, by where in memory the tables are, which dumps may share.
-type Places = BTreeMap<(usize, usize), Vec<u64>>;
+type CallPlaces = BTreeMap<(usize, usize), Vec<u64>>;
 
 /// The same for each call of a track. 0 = unknown.
-fn places_of(dump: &FlightDump, track: &Track<'_>, known: &mut Places) -> Vec<u64> {
+fn places_of(dump: &FlightDump, track: &Track<'_>, known: &mut CallPlaces) -> Vec<u64> {
     let stacks = known
         .entry((Arc::as_ptr(&dump.stacks).addr(), Arc::as_ptr(&dump.frames).addr()))
         .or_insert_with(|| places_of_stacks(dump));

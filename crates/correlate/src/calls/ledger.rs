@@ -17,8 +17,8 @@ use counted::Room;
 use crate::calls::moments::{self, Moment};
 use crate::said::watchdog::WatchdogLines;
 use crate::said::watcher::StandStill;
-use crate::track::{Call, Group, Origin, P2p, Track, View};
-use crate::when::failure::Failure;
+use crate::track::{Call, Group, GroupRecorder, Origin, P2pCall, Track};
+use crate::when::failure::JobFailure;
 use crate::who::dumps::OwnedDump;
 use crate::who::roster::Roster;
 
@@ -57,7 +57,7 @@ impl<'a> Ledger<'a> {
         roster: &Roster,
         dumps: &[OwnedDump<'a>],
         watchdog: &WatchdogLines,
-        failure: &Failure,
+        failure: &JobFailure,
         stood_still: &[StandStill<'a>],
     ) -> Self {
         let mut calls = Calls::default();
@@ -107,11 +107,14 @@ impl<'a> Ledger<'a> {
         };
         let whole =
             |g: &Group<'_>| g.tracks.iter().all(|t| t.as_ref().is_some_and(|t| t.from_start && !t.open_end));
-        let of = |view: View| self.groups.iter().filter(move |g| g.view == view);
-        let counted = of(View::Nccl)
+        let of = |view: GroupRecorder| self.groups.iter().filter(move |g| g.view == view);
+        let counted = of(GroupRecorder::Nccl)
             .flat_map(|g| g.tracks.iter().flatten())
             .any(|t| t.entered > 0 || !t.p2p.is_empty());
-        of(View::Flight).any(holes) && of(View::Nccl).count() > 0 && of(View::Nccl).all(whole) && counted
+        of(GroupRecorder::Flight).any(holes)
+            && of(GroupRecorder::Nccl).count() > 0
+            && of(GroupRecorder::Nccl).all(whole)
+            && counted
     }
 
     /// Call behind an index.
@@ -168,7 +171,7 @@ fn flight_groups<'a>(
         for (group, track) in owned.dump.groups.iter().zip(tracks) {
             let at = *by_name.entry((&group.name, &group.desc)).or_insert_with(|| {
                 groups.push(Group {
-                    view: View::Flight,
+                    view: GroupRecorder::Flight,
                     name: group_name(&group.name, &group.desc),
                     ranks: Vec::new(),
                     tracks: Vec::new(),
@@ -291,7 +294,7 @@ fn fill_tracks(dump: &FlightDump, table: &[u32], tracks: &mut [Track<'_>]) {
         }
         if op.is_p2p() || signature.kind.is_p2p() {
             let Some(peer) = signature.peer else { continue };
-            track.p2p.push(P2p {
+            track.p2p.push(P2pCall {
                 peer: peer.0,
                 is_send: signature.kind == OpKind::Send,
                 done: Some(op.state == OpState::Completed),

@@ -5,20 +5,20 @@ use std::fmt::Write as _;
 
 use ringleader_model::{Evidence, Frame, OpState, RankSet, SourceKind, user_frame};
 
-use crate::calls::align::{Divergence, Fault};
+use crate::calls::align::{CallFault, Divergence};
 use crate::calls::ledger::Ledger;
 use crate::operation;
 use crate::process::condition::Conditions;
 use crate::said::watchdog::WatchdogLines;
-use crate::track::{Node, Origin, Track, View, node};
+use crate::track::{GroupRecorder, Origin, RankOrSource, Track, node};
 
 /// One fault of collective logic.
 #[derive(Clone, Debug)]
 pub struct Mismatch {
     /// How the odd ranks differ.
-    pub fault: Fault,
+    pub fault: CallFault,
     /// Ranks that differ.
-    pub odd: Vec<Node>,
+    pub odd: Vec<RankOrSource>,
     /// Ranks that agree.
     pub usual: RankSet,
     /// Everyone else in the group.
@@ -44,7 +44,7 @@ pub struct Mismatch {
     /// All have gone on since, and made many calls together: a stall now has another reason.
     pub is_bygone: bool,
     /// Views that saw it.
-    pub views: Vec<View>,
+    pub views: Vec<GroupRecorder>,
     /// Of a skipped call: where the others make the call that the odd rank makes here.
     pub shifted: Option<Evidence>,
 }
@@ -94,22 +94,22 @@ pub fn mismatches(proof: Proof<'_, '_>, divergences: &[Divergence]) -> Vec<Misma
     for one in &mut found {
         // Behind the two calls that differ.
         let at = one.evidence.len().min(2);
-        let shifted = one.shifted.take().filter(|_| matches!(one.fault, Fault::Skipped(_)));
+        let shifted = one.shifted.take().filter(|_| matches!(one.fault, CallFault::Skipped(_)));
         one.evidence.splice(at..at, shifted);
     }
     found
 }
 
-fn class(fault: Fault) -> u8 {
+fn class(fault: CallFault) -> u8 {
     match fault {
-        Fault::Skipped(_) => 0,
-        Fault::Extra(_) => 1,
-        Fault::LeftEarly => 2,
-        Fault::Operation(_) => 3,
-        Fault::Size => 4,
-        Fault::Type => 5,
-        Fault::Order => 6,
-        Fault::Parted => 7,
+        CallFault::Skipped(_) => 0,
+        CallFault::Extra(_) => 1,
+        CallFault::LeftEarly => 2,
+        CallFault::Operation(_) => 3,
+        CallFault::Size => 4,
+        CallFault::Type => 5,
+        CallFault::Order => 6,
+        CallFault::Parted => 7,
     }
 }
 
@@ -127,7 +127,7 @@ fn describe(proof: Proof<'_, '_>, divergence: &Divergence) -> Option<Mismatch> {
             evidence.extend(proof.evidence_of(track, divergence.seq));
         }
     }
-    if divergence.fault == Fault::Order
+    if divergence.fault == CallFault::Order
         && let (Some(odd), Some(usual)) = (track(first_odd), track(divergence.reference))
     {
         // Where the odd rank makes the call that the others make here.
@@ -148,9 +148,10 @@ fn describe(proof: Proof<'_, '_>, divergence: &Divergence) -> Option<Mismatch> {
             .or_else(|| proof.standing(track).filter(|_| is_in_it()).cloned())
     };
     let place = divergence.odd.iter().find_map(|at| place(*at));
-    let odd: Vec<Node> = divergence.odd.iter().filter_map(|at| node(group, *at)).collect();
+    let odd: Vec<RankOrSource> = divergence.odd.iter().filter_map(|at| node(group, *at)).collect();
     let usual: RankSet = divergence.usual_ranks(proof.ledger).into_iter().collect();
-    let victims = group.ranks.iter().copied().flatten().filter(|r| !odd.contains(&Node::Rank(*r))).collect();
+    let victims =
+        group.ranks.iter().copied().flatten().filter(|r| !odd.contains(&RankOrSource::Rank(*r))).collect();
     Some(Mismatch {
         fault: divergence.fault,
         odd,
@@ -168,7 +169,7 @@ fn describe(proof: Proof<'_, '_>, divergence: &Divergence) -> Option<Mismatch> {
         is_bygone: divergence.is_bygone,
         views: vec![group.view],
         shifted: track(first_odd).zip(track(divergence.reference)).and_then(|(odd, usual)| {
-            let Fault::Skipped(n) = divergence.fault else { return None };
+            let CallFault::Skipped(n) = divergence.fault else { return None };
             shifted(proof, odd, usual, divergence.seq, n)
         }),
     })

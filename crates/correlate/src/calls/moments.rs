@@ -9,8 +9,8 @@ use ringleader_model::{Case, OpKind};
 use crate::calls::rhythm;
 use crate::prepare::rings::Horizon;
 use crate::said::watcher::{self, StandStill};
-use crate::track::{Call, Group, Track, View};
-use crate::when::failure::Failure;
+use crate::track::{Call, Group, GroupRecorder, Track};
+use crate::when::failure::JobFailure;
 
 /// What the records show of the moment at which they were taken.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ pub fn open_ends(
     groups: &mut [Group<'_>],
     calls: &[Call],
     case: &Case,
-    failure: &Failure,
+    failure: &JobFailure,
     stood_still: &[StandStill<'_>],
 ) -> Moment {
     let horizon = Horizon::new(case);
@@ -43,7 +43,7 @@ pub fn open_ends(
     for (group, is_stalled) in groups.iter_mut().zip(stalled).filter(|(g, _)| g.view.knows_ends()) {
         open_older(group, calls);
         // Operations in flight of a job at work do not show which rank is behind.
-        if group.view == View::Ring && !is_stalled {
+        if group.view == GroupRecorder::Ring && !is_stalled {
             let unfinished = |t: &&Track<'_>| t.finished.is_some_and(|f| f < t.entered) || has_open_p2p(t);
             let is_apart = rhythm::ahead_ns(group, &horizon).is_some();
             if is_apart || group.tracks.iter().flatten().any(|t| unfinished(&t)) {
@@ -52,8 +52,8 @@ pub fn open_ends(
         }
     }
     let moved = |g: &Group<'_>| is_scattered(g) || is_steps_ahead(g) || went_on(g, groups);
-    if groups.iter().any(|g| g.view == View::Nccl && moved(g)) {
-        let logs = groups.iter_mut().filter(|g| g.view == View::Nccl);
+    if groups.iter().any(|g| g.view == GroupRecorder::Nccl && moved(g)) {
+        let logs = groups.iter_mut().filter(|g| g.view == GroupRecorder::Nccl);
         logs.flat_map(|g| g.tracks.iter_mut().flatten()).for_each(|t| t.open_end = true);
     }
     // What has ended does not run on, though its ring was held for a moment more.
@@ -97,7 +97,9 @@ fn open_older(group: &mut Group<'_>, calls: &[Call]) {
 
 /// RAS, asked later, counts more launches of a rank than its log holds.
 fn went_on(log: &Group<'_>, groups: &[Group<'_>]) -> bool {
-    let Some(ras) = groups.iter().find(|g| g.view == View::Ras && g.name == log.name) else { return false };
+    let Some(ras) = groups.iter().find(|g| g.view == GroupRecorder::Ras && g.name == log.name) else {
+        return false;
+    };
     log.tracks.iter().zip(&ras.tracks).any(|pair| match pair {
         // A log without calls was not asked for them.
         (Some(log), Some(ras)) => log.from_start && log.entered > 0 && ras.entered > log.entered,

@@ -13,7 +13,7 @@ const MOST_PERIODS: usize = 64;
 const MOST_LAST: usize = 8;
 
 /// What distinguishes one call of a rank from another: group and signature within its own record.
-type Key = (u32, u32);
+type CallKey = (u32, u32);
 
 /// Whether the rank went on without the call of this track's group that was next in its own pattern: after repetitions
 /// that are all alike it made the calls that follow that one, and finished the first of them or made several.
@@ -30,7 +30,7 @@ pub fn left_out(track: &Track<'_>) -> bool {
 }
 
 struct Made {
-    key: Key,
+    key: CallKey,
     is_own: bool,
     is_done: bool,
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use ringleader_model::{Case, RingOp};
 
 use crate::prepare::rings::{Horizon, rings};
-use crate::track::{Group, Origin, Track, View};
+use crate::track::{Group, GroupRecorder, Origin, Track};
 
 /// Nothing that lasts less is a stall, however fast the job was, ns.
 const FLOOR_NS: i64 = 3_000_000_000;
@@ -40,7 +40,7 @@ pub fn age_ns(track: &Track<'_>, horizon: &Horizon<'_>) -> Option<i64> {
 /// one has not. None if no rank is ahead.
 pub fn ahead_ns<'a>(group: &Group<'a>, horizon: &Horizon<'_>) -> Option<i64> {
     let tracks = || group.tracks.iter().flatten();
-    if group.view != View::Ring || tracks().any(|t| t.finished.is_some()) {
+    if group.view != GroupRecorder::Ring || tracks().any(|t| t.finished.is_some()) {
         return None;
     }
     let next = tracks().map(|t| t.entered).min()?.saturating_add(1);
@@ -96,7 +96,7 @@ pub fn stalled(groups: &[Group<'_>], horizon: &Horizon<'_>, is_told: bool) -> Ve
 /// How long an operation of this group may be in flight before that is a stall, ns; None where the group has shown no
 /// rhythm yet.
 fn limit_ns(group: &Group<'_>) -> Option<i64> {
-    if group.view != View::Ring {
+    if group.view != GroupRecorder::Ring {
         return None;
     }
     group.tracks.iter().flatten().take(MAX_TRACKS).filter_map(limit_of_track).max()

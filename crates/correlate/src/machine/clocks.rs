@@ -8,7 +8,7 @@ use ringleader_knowledge::xid::{self, Kills};
 use ringleader_model::{KernelEventKind, PciAddress};
 
 use crate::machine::kernel::{Bond, KernelLogs, KernelStatement};
-use crate::when::failure::Failure;
+use crate::when::failure::JobFailure;
 use crate::when::year::in_year;
 use crate::who::roster::Roster;
 
@@ -31,7 +31,11 @@ pub struct Shifted<'s, 'a> {
 }
 
 /// Kernel events that a difference of zones would make the failure's; of each log the first.
-pub fn shifted<'s, 'a>(logs: &'s KernelLogs<'a>, roster: &Roster, failure: &Failure) -> Vec<Shifted<'s, 'a>> {
+pub fn shifted<'s, 'a>(
+    logs: &'s KernelLogs<'a>,
+    roster: &Roster,
+    failure: &JobFailure,
+) -> Vec<Shifted<'s, 'a>> {
     let Some((failed, _)) = failure.began() else { return Vec::new() };
     let mut found: Vec<Shifted<'s, 'a>> = Vec::new();
     for event in logs.all().iter().filter(|e| e.bond < Bond::Device && matters(roster, e)) {
@@ -73,18 +77,18 @@ mod tests {
 
     use super::shifted;
     use crate::Scene;
-    use crate::staging::Stage;
+    use crate::staging::StagedCase;
     use crate::staging::kernel::BEGAN_S;
 
-    fn hours(stage: &Stage) -> Vec<f64> {
+    fn hours(stage: &StagedCase) -> Vec<f64> {
         let scene = Scene::new(&stage.case);
         shifted(scene.kernel(), scene.roster(), scene.failure()).iter().map(|s| s.hours).collect()
     }
 
     /// Rank 1 dies of SIGKILL ten minutes after the job began.
-    fn killed() -> Stage {
+    fn killed() -> StagedCase {
         let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
-        let stage = Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)");
+        let stage = StagedCase::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)");
         stage.at_s(BEGAN_S + 600).failed(1, -9, true)
     }
 

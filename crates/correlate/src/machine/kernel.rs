@@ -17,7 +17,7 @@ use ringleader_model::{
     WatchEvent, Who,
 };
 
-use crate::when::failure::Failure;
+use crate::when::failure::JobFailure;
 use crate::when::window::{Lies, Window};
 use crate::when::year::in_year;
 use crate::who::roster::{Member, Roster, telling_host, told_size};
@@ -146,7 +146,7 @@ pub struct KernelLogs<'a> {
 
 impl<'a> KernelLogs<'a> {
     /// Joins what kernels say with the job. Without any (`has_job`) a log is judged by itself.
-    pub fn new(case: &'a Case, roster: &Roster, has_job: bool, window: Window, failure: &Failure) -> Self {
+    pub fn new(case: &'a Case, roster: &Roster, has_job: bool, window: Window, failure: &JobFailure) -> Self {
         let mut logs = Self::default();
         if !case.observations.iter().any(|o| matches!(o.fact, Fact::Kernel(_))) {
             return logs;

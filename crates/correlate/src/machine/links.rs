@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_model::{Case, Fact, KernelEventKind, LinkMedium, LinkState, NetFact, NicTrouble, SourceId};
 
 use crate::machine::kernel::{Bond, KernelLogs, KernelStatement};
-use crate::when::failure::Failure;
+use crate::when::failure::JobFailure;
 
 /// Uptime below which a link that was never up is still being set up, seconds.
 const SETTING_UP_US: u64 = 300_000_000;
@@ -91,14 +91,14 @@ pub struct Down<'s, 'a> {
 
 /// What one log says of one link of one host, in its order.
 #[derive(Default)]
-struct Life<'s, 'a> {
+struct LinkHistory<'s, 'a> {
     /// When it came up.
     ups: Vec<&'s KernelStatement<'a>>,
     /// When its interface was removed.
     removed: Vec<&'s KernelStatement<'a>>,
 }
 
-impl<'s, 'a> Life<'s, 'a> {
+impl<'s, 'a> LinkHistory<'s, 'a> {
     fn was_up_before(&self, event: &KernelStatement<'_>) -> bool {
         self.ups.first().is_some_and(|first| first.seconds_to(event).is_some_and(|s| s > 0.0))
     }
@@ -128,8 +128,8 @@ fn link<'s>(event: &'s KernelStatement<'_>, name: &'s str) -> Link<'s> {
     (event.observation.cite.source, event.observation.who.host.as_deref(), name)
 }
 
-fn lives<'s, 'a>(logs: &'s KernelLogs<'a>) -> BTreeMap<Link<'s>, Life<'s, 'a>> {
-    let mut lives: BTreeMap<Link<'_>, Life<'_, '_>> = BTreeMap::new();
+fn lives<'s, 'a>(logs: &'s KernelLogs<'a>) -> BTreeMap<Link<'s>, LinkHistory<'s, 'a>> {
+    let mut lives: BTreeMap<Link<'_>, LinkHistory<'_, '_>> = BTreeMap::new();
     for event in logs.all() {
         let KernelEventKind::Link { interface, state, .. } = &event.event.kind else { continue };
         let life = lives.entry(link(event, interface)).or_default();
@@ -146,7 +146,7 @@ fn lives<'s, 'a>(logs: &'s KernelLogs<'a>) -> BTreeMap<Link<'s>, Life<'s, 'a>> {
 pub fn downs<'s, 'a>(logs: &'s KernelLogs<'a>, has_job: bool, used: &Used) -> Vec<Down<'s, 'a>> {
     let mut found = Vec::new();
     let lives = lives(logs);
-    let unknown = Life::default();
+    let unknown = LinkHistory::default();
     for event in logs.near() {
         let (name, is_infiniband) = match &event.event.kind {
             KernelEventKind::Link { interface, state: LinkState::Down, medium }
@@ -204,7 +204,7 @@ pub enum Up {
 }
 
 /// Whether all of these links were up again for longer than any connection waits before the first thing failed.
-pub fn up_before_failure(downs: &[&Down<'_, '_>], failure: &Failure) -> Option<Up> {
+pub fn up_before_failure(downs: &[&Down<'_, '_>], failure: &JobFailure) -> Option<Up> {
     let gaps: Option<Vec<(i64, bool)>> =
         downs.iter().map(|down| failure.after(down.up_again?.observation.at)).collect();
     let (gap, is_start) = gaps?.into_iter().min()?;

@@ -72,11 +72,12 @@ fn says_the_same(a: &Observation, b: &Observation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::copies;
-    use crate::staging::Stage;
+    use crate::staging::StagedCase;
 
     #[test]
     fn a_copy_under_another_name() {
-        let once = Stage::job(2).dumps(&["ar:1 ar:9?", "ar:1 ar:8?"]).raised(Some(0), "KeyError", "'x'", &[]);
+        let once =
+            StagedCase::job(2).dumps(&["ar:1 ar:9?", "ar:1 ar:8?"]).raised(Some(0), "KeyError", "'x'", &[]);
         assert!(copies(&once.case).is_empty());
         let mut case = once.case;
         let n = case.sources.len();

@@ -14,11 +14,11 @@ mod pairs;
 use ringleader_model::{Case, Fact, FlightDump, Host, NcclLog, Observation, PciAddress, Pid, Rank, Source};
 
 /// A process, as logs name it.
-type Process = (Option<Host>, Pid);
+type ProcessKey = (Option<Host>, Pid);
 
 /// One job's share of the evidence.
 #[derive(Debug)]
-pub struct Job {
+pub struct JobShare {
     /// Its evidence; statements that could belong to any job are in all of them.
     pub case: Case,
     /// Its own records, for people; empty if it shares all of them with other jobs.
@@ -28,12 +28,12 @@ pub struct Job {
 }
 
 /// Splits a case; None if it is all of one job, as it nearly always is.
-pub fn split(case: &Case) -> Option<Vec<Job>> {
+pub fn split(case: &Case) -> Option<Vec<JobShare>> {
     if let Some(jobs) = bundles::split(case) {
         return Some(jobs);
     }
     let parts = Parts::new(case)?;
-    let mut jobs: Vec<Job> = parts.shares().into_iter().map(|share| parts.job(share)).collect();
+    let mut jobs: Vec<JobShare> = parts.shares().into_iter().map(|share| parts.job(share)).collect();
     label(&mut jobs);
     jobs.retain(|j| j.newest_ns > 0 || !j.label.is_empty());
     jobs.sort_by_key(|j| j.newest_ns);
@@ -41,7 +41,7 @@ pub fn split(case: &Case) -> Option<Vec<Job>> {
 }
 
 /// A job is labelled by the records that are its alone: dumps that fit several jobs do not identify one.
-fn label(jobs: &mut [Job]) {
+fn label(jobs: &mut [JobShare]) {
     let records: Vec<BTreeSet<String>> = jobs.iter().map(|job| records(&job.case)).collect();
     for (at, job) in jobs.iter_mut().enumerate() {
         let others = || records.iter().enumerate().filter(|(other, _)| *other != at);
@@ -68,7 +68,7 @@ struct Parts<'a> {
     of_dumps: BTreeMap<usize, usize>,
     n_dumps: usize,
     /// Empty if all are of one job.
-    of_processes: BTreeMap<Process, usize>,
+    of_processes: BTreeMap<ProcessKey, usize>,
     n_processes: usize,
     /// Attempts are often kept in folders of their own: parts of the dumps and of the processes in each folder.
     beside: BTreeMap<&'a str, (BTreeSet<usize>, BTreeSet<usize>)>,
@@ -133,7 +133,7 @@ impl<'a> Parts<'a> {
         self.of_dumps.get(&at).copied().unwrap_or(0)
     }
 
-    fn of_process(&self, process: &Process) -> Option<usize> {
+    fn of_process(&self, process: &ProcessKey) -> Option<usize> {
         if self.of_processes.is_empty() { Some(0) } else { self.of_processes.get(process).copied() }
     }
 
@@ -173,21 +173,21 @@ impl<'a> Parts<'a> {
     }
 
     /// The evidence of one job, not labelled yet.
-    fn job(&self, share: Share) -> Job {
+    fn job(&self, share: Share) -> JobShare {
         let all = self.case.observations.iter().enumerate();
         let observations: Vec<Observation> =
             all.filter(|(at, o)| self.is_of(share, *at, o)).map(|(_, o)| o.clone()).collect();
         let newest_ns = observations.iter().filter_map(newest).max().unwrap_or(0);
         // A note about damage applies to every job that it may belong to.
         let (sources, notes) = (self.case.sources.clone(), self.case.notes.clone());
-        Job { case: Case { sources, observations, notes }, label: String::new(), newest_ns }
+        JobShare { case: Case { sources, observations, notes }, label: String::new(), newest_ns }
     }
 }
 
 /// Whether the named processes are of this part; None if no part knows them.
 fn belongs(
     pids: impl Iterator<Item = Pid>,
-    parts: &BTreeMap<Process, usize>,
+    parts: &BTreeMap<ProcessKey, usize>,
     part: Option<usize>,
 ) -> Option<bool> {
     let named: BTreeSet<usize> = pids
@@ -283,15 +283,15 @@ fn widest_gap(members: &[(usize, &FlightDump)]) -> usize {
     widest.1
 }
 
-fn processes_of(log: &NcclLog) -> impl Iterator<Item = Process> + '_ {
+fn processes_of(log: &NcclLog) -> impl Iterator<Item = ProcessKey> + '_ {
     log.processes.iter().filter_map(|p| Some((p.who.host.clone(), p.who.pid?)))
 }
 
 /// Part of each process; empty if all are of one job. Processes that share a communicator are of one job; two jobs it
 /// is only if each has a process with the same rank of a largest communicator, or on the same GPU.
-fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
+fn parts_of_processes(case: &Case) -> BTreeMap<ProcessKey, usize> {
     // commId -> its processes, with what only one process of a job can have.
-    let mut comms: BTreeMap<u64, Vec<(Process, u32, Vec<Seat>)>> = BTreeMap::new();
+    let mut comms: BTreeMap<u64, Vec<(ProcessKey, u32, Vec<Seat>)>> = BTreeMap::new();
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
         for comm in &log.comms {
@@ -305,7 +305,7 @@ fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
         }
     }
     let largest = comms.values().flatten().map(|(_, n, _)| *n).max().unwrap_or(0);
-    let mut part_of: BTreeMap<Process, usize> = BTreeMap::new();
+    let mut part_of: BTreeMap<ProcessKey, usize> = BTreeMap::new();
     let mut seats: Vec<BTreeSet<Seat>> = Vec::new();
     for members in comms.values() {
         let known: BTreeSet<usize> = members.iter().filter_map(|(p, ..)| part_of.get(p).copied()).collect();
@@ -356,8 +356,8 @@ fn parts_of_processes(case: &Case) -> BTreeMap<Process, usize> {
 
 /// Processes whose logs hold no communicator, in a folder where none does, while elsewhere communicators came up: an
 /// attempt of its own, which did not get that far.
-fn add_unjoined(case: &Case, parts: &mut BTreeMap<Process, usize>) {
-    let mut folders: BTreeMap<&str, (bool, BTreeSet<Process>)> = BTreeMap::new();
+fn add_unjoined(case: &Case, parts: &mut BTreeMap<ProcessKey, usize>) {
+    let mut folders: BTreeMap<&str, (bool, BTreeSet<ProcessKey>)> = BTreeMap::new();
     for observation in &case.observations {
         let Fact::Nccl(log) = &observation.fact else { continue };
         let folder = case.sources.get(observation.cite.source.0 as usize).map_or("", Source::folder);
@@ -368,9 +368,9 @@ fn add_unjoined(case: &Case, parts: &mut BTreeMap<Process, usize>) {
             processes.extend(processes_of(log));
         }
     }
-    let unjoined: BTreeSet<Process> =
+    let unjoined: BTreeSet<ProcessKey> =
         folders.values().filter(|(joined, _)| !joined).flat_map(|(_, p)| p.iter().cloned()).collect();
-    let joined: Vec<Process> = case
+    let joined: Vec<ProcessKey> = case
         .observations
         .iter()
         .filter_map(|o| if let Fact::Nccl(log) = &o.fact { Some(log) } else { None })

@@ -59,11 +59,11 @@ fn root(parents: &[usize], mut at: usize) -> usize {
 }
 
 /// A process: host, pid, start, boot.
-type Process<'a> = (Option<&'a Host>, u32, u64, &'a str);
+type ProcessKey<'a> = (Option<&'a Host>, u32, u64, &'a str);
 
 /// One ring for each process.
 fn of_processes(case: &Case) -> Vec<(&Observation, &RingRecord)> {
-    let mut newest: BTreeMap<Process<'_>, (&Observation, &RingRecord)> = BTreeMap::new();
+    let mut newest: BTreeMap<ProcessKey<'_>, (&Observation, &RingRecord)> = BTreeMap::new();
     for observation in &case.observations {
         let Fact::Ring(ring) = &observation.fact else { continue };
         let pid = observation.who.pid.map_or(0, |p| p.0);

@@ -12,7 +12,7 @@ use ringleader_model::{Case, Fact, Pid, Rank, RingRecord, Who};
 use crate::prepare::rings::rings;
 
 /// A process and a rank of it within a communicator.
-type Member = (usize, u32);
+type MemberKey = (usize, u32);
 
 /// The case with the sizes that follow; none if nothing does.
 pub fn completed(case: &Case) -> Option<Case> {
@@ -37,7 +37,7 @@ pub fn completed(case: &Case) -> Option<Case> {
 fn sizes(case: &Case) -> BTreeMap<u64, u32> {
     let rings: Vec<(&Who, &RingRecord)> =
         rings(case).into_iter().map(|(observation, ring)| (&observation.who, ring)).collect();
-    let mut members: BTreeMap<u64, BTreeSet<Member>> = BTreeMap::new();
+    let mut members: BTreeMap<u64, BTreeSet<MemberKey>> = BTreeMap::new();
     for (at, (_, ring)) in rings.iter().enumerate() {
         for comm in ring.comms.iter().filter(|comm| comm.size == 0 && comm.id != 0) {
             if let Some(rank) = comm.rank {
@@ -69,7 +69,7 @@ fn sizes(case: &Case) -> BTreeMap<u64, u32> {
 }
 
 /// One process for each rank from 0 on.
-fn is_whole(members: &BTreeSet<Member>) -> bool {
+fn is_whole(members: &BTreeSet<MemberKey>) -> bool {
     let ranks: BTreeSet<u32> = members.iter().map(|(_, rank)| *rank).collect();
     ranks.len() == members.len() && ranks.last().is_some_and(|last| *last as usize + 1 == ranks.len())
 }
@@ -89,11 +89,11 @@ fn is_job(rings: &[(&Who, &RingRecord)], processes: &BTreeSet<usize>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::completed;
-    use crate::staging::Stage;
+    use crate::staging::StagedCase;
     use ringleader_model::{Case, Fact, RingRecord};
 
     /// As NCCL 2.26 reports it: no sizes, and no number before the first operation.
-    fn old(stage: Stage) -> Stage {
+    fn old(stage: StagedCase) -> StagedCase {
         stage.each_ring(|ring| {
             ring.interface = 3;
             for at in 0..ring.comms.len() {
@@ -119,18 +119,18 @@ mod tests {
     #[test]
     fn what_is_not_known_stays_so() {
         // All have used both.
-        let two = || Stage::job(3).group("b", 0..2);
+        let two = || StagedCase::job(3).group("b", 0..2);
         let job = old(two().rings(&["ar:9*9 b/ar:8*3", "ar:9*9 b/ar:8*3", "ar:9*9"]));
         assert_eq!(completed(&job.case).as_ref().map(sizes), Some(vec![vec![3, 2], vec![3, 2], vec![3]]));
         // Rank 2 has not called anything on `b`, and may be a member of it.
-        let of_all = || Stage::job(3).group("b", 0..3);
+        let of_all = || StagedCase::job(3).group("b", 0..3);
         let job = old(of_all().rings(&["ar:9*9 b/ar:8?", "ar:9*9 b/ar:8?", "ar:9*9"]));
         assert_eq!(completed(&job.case).as_ref().map(sizes), Some(vec![vec![3, 0], vec![3, 0], vec![3, 0]]));
         // Nor on `a`: the job's ranks are not known to be all there.
-        let job = old(Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", ""]));
+        let job = old(StagedCase::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", ""]));
         assert!(completed(&job.case).is_none());
         // Of one node alone the ring is there.
-        let mut job = old(Stage::job(3).rings(&["ar:9*12", "ar:9*12", "ar:9*12"]));
+        let mut job = old(StagedCase::job(3).rings(&["ar:9*12", "ar:9*12", "ar:9*12"]));
         job.case.observations.pop();
         assert!(completed(&job.case).is_none());
     }

@@ -10,7 +10,7 @@ use ringleader_model::{
 };
 
 use crate::when::course::Course;
-use crate::who::roster::{Member, Roster};
+use crate::who::roster::{Member, Roster, last_rank};
 
 /// Connections that peers closed.
 #[derive(Clone, Debug, Default)]
@@ -105,11 +105,7 @@ fn only_silent(roster: &Roster, reporters: &[Option<Rank>]) -> Option<Rank> {
     let reporters: BTreeSet<Rank> = reporters.iter().copied().collect::<Option<_>>()?;
     let known = roster.members.iter().filter_map(|m| m.rank).max()?.0.saturating_add(1);
     let world = roster.world_size.unwrap_or(0).max(known);
-    // A rank may be called by any number: only a small world is gone through.
-    if reporters.len() < 2 || reporters.len() + 1 != world as usize {
-        return None;
-    }
-    (0..world).map(Rank).find(|rank| !reporters.contains(rank))
+    last_rank(world, &reporters).filter(|_| reporters.len() > 1)
 }
 
 fn of_torch(observation: &Observation) -> Evidence {

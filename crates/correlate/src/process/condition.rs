@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_knowledge::place::{self, Place};
+use ringleader_knowledge::place::{self, Activity};
 use ringleader_model::{
     Case, Cite, Evidence, Fact, Frame, NcclLog, Observation, Pid, ProcessRow, ProcessStacks, ProcessTable,
     Rank, RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, WatchEvent, WatchedEnd, user_frame,
@@ -29,7 +29,7 @@ pub enum ProcessState {
 
 /// How a process ended.
 #[derive(Clone, Debug)]
-pub struct Exit {
+pub struct ProcessExit {
     /// Exit code; negative = signal.
     pub code: i64,
     /// The launcher says this was the first failure it noticed.
@@ -47,7 +47,7 @@ const TOGETHER_S: i64 = 3;
 
 /// Where a process is in its program.
 #[derive(Clone, Debug)]
-pub struct Stand {
+pub struct ProgramPosition {
     /// Frames of the main thread, innermost first.
     pub frames: Vec<Frame>,
     /// py-spy's active/idle.
@@ -62,7 +62,7 @@ pub struct Stand {
 #[derive(Clone, Debug)]
 pub struct Busy {
     /// What.
-    pub place: &'static Place,
+    pub place: &'static Activity,
     /// The thread that holds Python's lock.
     pub holder: Option<Box<str>>,
     /// The frame that says so, unless it is the thread's innermost one; or the thread that holds the lock.
@@ -95,7 +95,7 @@ const GPU_WAITS: [&str; 7] = [
     "cuMemcpyDtoH",
 ];
 
-impl Stand {
+impl ProgramPosition {
     /// Innermost frame of the user's own code.
     pub fn place(&self) -> Option<&Frame> {
         // Stacks name installed files by a path below their package directory, as they do a program's own files. What
@@ -240,11 +240,11 @@ pub struct Condition {
     /// Its ring ends before those of processes of the same node that live.
     pub(crate) ring_gone: Option<Evidence>,
     /// The account of its end by its launcher, its watcher or its ring.
-    pub(crate) exit: Option<Exit>,
+    pub(crate) exit: Option<ProcessExit>,
     /// Its own crash report.
     pub crash: Option<(Box<str>, Vec<ThreadStack>, Evidence)>,
     /// Main thread's stack while alive.
-    pub stand: Option<Stand>,
+    pub stand: Option<ProgramPosition>,
     /// Stacks that show it in the same place, this one among them.
     pub n_same_looks: u32,
     /// Two threads of its program are inside collectives at the same time.
@@ -280,7 +280,7 @@ impl Condition {
 
     /// What its process does outside: by its stack, else by the kernel's function that it sleeps in.
     pub fn busy(&self) -> Option<Busy> {
-        let by_stack = self.stand.as_ref().and_then(Stand::activity);
+        let by_stack = self.stand.as_ref().and_then(ProgramPosition::activity);
         let by_kernel = || {
             let place = place::of_wait(self.wchan.as_deref()?)?;
             Some(Busy { place, holder: None, evidence: None })
@@ -354,7 +354,7 @@ impl Conditions {
             && !is_of_worker(thread)
         {
             let mut stand = stand_of(thread, cite);
-            let is_same = |known: &Stand| known.place() == stand.place();
+            let is_same = |known: &ProgramPosition| known.place() == stand.place();
             condition.n_same_looks += u32::from(condition.stand.as_ref().is_none_or(is_same));
             if condition.stand.is_none() {
                 stand.gil_holder = gil_holder(&stacks.threads, thread, cite);
@@ -404,10 +404,10 @@ impl Conditions {
             TorchEvent::ChildFailure { exit_code, is_root, .. }
                 if condition.exit.as_ref().is_none_or(|e| !e.is_root) =>
             {
-                condition.exit = Some(Exit { code: *exit_code, is_root: *is_root, evidence });
+                condition.exit = Some(ProcessExit { code: *exit_code, is_root: *is_root, evidence });
             }
             TorchEvent::ChildExit { exit_code, is_first } => {
-                condition.exit.get_or_insert(Exit { code: *exit_code, is_root: *is_first, evidence });
+                condition.exit.get_or_insert(ProcessExit { code: *exit_code, is_root: *is_first, evidence });
             }
             TorchEvent::Crash { reason, threads, .. } => {
                 condition.crash.get_or_insert((reason.clone(), threads.clone(), evidence));
@@ -438,7 +438,7 @@ impl Conditions {
             // Where all ended together, whoever ended the job sent the signal.
             if let Some(code) = end.exit_code.filter(|code| *code >= 0 || was_outlived) {
                 let evidence = evidence.clone();
-                condition.exit.get_or_insert(Exit { code, is_root: is_first && code != 0, evidence });
+                condition.exit.get_or_insert(ProcessExit { code, is_root: is_first && code != 0, evidence });
             }
             if was_outlived {
                 condition.absent.get_or_insert(evidence);
@@ -467,7 +467,7 @@ impl Conditions {
                     format!("rank {} (pid {pid}) called exit with code {code} at {}", rank.0, clock(at_ns));
                 let evidence = Evidence { cite: observation.cite, text, kind: SourceKind::Ring };
                 let code = i64::from(code);
-                condition.exit.get_or_insert(Exit { code, is_root: is_first && code != 0, evidence });
+                condition.exit.get_or_insert(ProcessExit { code, is_root: is_first && code != 0, evidence });
             }
             condition.ring_idle = !ring.ops.iter().any(ringleader_model::RingOp::is_open);
             if ring.is_live {
@@ -528,7 +528,7 @@ impl Conditions {
                 let how = if code < 0 { format!("signal {}", -code) } else { format!("exit code {code}") };
                 let evidence =
                     Evidence { text: format!("{}, ended with {how}", evidence.text), ..evidence.clone() };
-                condition.exit.get_or_insert(Exit { code, is_root: is_first && code != 0, evidence });
+                condition.exit.get_or_insert(ProcessExit { code, is_root: is_first && code != 0, evidence });
             }
             condition.state = Some((state, evidence));
         }
@@ -634,7 +634,7 @@ fn gil_holder(threads: &[ThreadStack], main: &ThreadStack, cite: Cite) -> Option
     Some((name, Evidence { cite, text, kind: SourceKind::Stacks }))
 }
 
-fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
+fn stand_of(thread: &ThreadStack, cite: Cite) -> ProgramPosition {
     // The innermost frame shows what it waits for, and the program's own frames where.
     let is_mixed = thread.frames.iter().any(|f| f.file.ends_with(".py"));
     let (n_native, n_more) = if is_mixed { (2, 4) } else { (0, 4) };
@@ -651,7 +651,7 @@ fn stand_of(thread: &ThreadStack, cite: Cite) -> Stand {
             }
         })
         .collect();
-    Stand {
+    ProgramPosition {
         frames: thread.frames.clone(),
         active: thread.active,
         gil_holder: None,

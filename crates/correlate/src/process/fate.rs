@@ -8,8 +8,8 @@ use ringleader_knowledge::signal::{self, SIGABRT, SIGKILL, SIGTERM, Signal};
 use ringleader_model::{Case, Evidence, Fact, ProcessRow, Rank, SourceKind, TorchEvent};
 
 use crate::machine::kernel::KernelLogs;
-use crate::process::condition::{Condition, Conditions, Exit, Farewell, ProcessState};
-use crate::when::failure::{Failure, Way};
+use crate::process::condition::{Condition, Conditions, Farewell, ProcessExit, ProcessState};
+use crate::when::failure::{JobFailure, Way};
 use crate::who::roster::Roster;
 use crate::who::tools::Tools;
 
@@ -79,7 +79,7 @@ pub struct Fate {
     is_cut_off: bool,
     was_seen: bool,
     has_raised: bool,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     ring_gone: Option<Evidence>,
     departure: Vec<Evidence>,
     evidence: Vec<Evidence>,
@@ -132,17 +132,17 @@ impl Fate {
     }
 
     /// How it ended by the word of its launcher, its watcher or its ring.
-    pub fn exit(&self) -> Option<&Exit> {
+    pub fn exit(&self) -> Option<&ProcessExit> {
         self.exit.as_ref()
     }
 
     /// The account of its end, if the signal with this number ended it, whoever sent that.
-    pub fn ended_by(&self, signal: u8) -> Option<&Exit> {
+    pub fn ended_by(&self, signal: u8) -> Option<&ProcessExit> {
         self.exit().filter(|exit| signal::is_exit_by(exit.code, signal))
     }
 
     /// The account of its end, if it ended by itself with an exit code.
-    pub fn exited(&self) -> Option<&Exit> {
+    pub fn exited(&self) -> Option<&ProcessExit> {
         self.exit().filter(|_| matches!(self.end, End::Exited(_)))
     }
 
@@ -200,7 +200,7 @@ impl Fates {
         tools: &Tools<'_>,
         kernel: &KernelLogs<'_>,
         conditions: &Conditions,
-        failure: &Failure,
+        failure: &JobFailure,
     ) -> Self {
         let judge = Judge {
             roster,
@@ -386,7 +386,7 @@ impl Judge<'_, '_> {
     /// Its end was seen (by a list of processes, RAS, its own log or ring), and it was an orderly one.
     fn left_in_order(&self, rank: Rank, c: &Condition) -> bool {
         let is_zombie = c.state.as_ref().is_some_and(|(state, _)| *state == ProcessState::Zombie);
-        let is_own_word = |exit: &Exit| exit.evidence.kind == SourceKind::Ring;
+        let is_own_word = |exit: &ProcessExit| exit.evidence.kind == SourceKind::Ring;
         if c.exit.as_ref().is_some_and(|exit| exit.code == 0 && (is_zombie || is_own_word(exit))) {
             return true;
         }
@@ -418,11 +418,11 @@ mod tests {
 
     use super::SIGTERM;
     use crate::Scene;
-    use crate::staging::Stage;
+    use crate::staging::StagedCase;
 
     #[test]
     fn accounts_of_an_end() {
-        let stage = Stage::job(3).failed(0, 137, true).failed(1, -15, false).failed(2, 3, false);
+        let stage = StagedCase::job(3).failed(0, 137, true).failed(1, -15, false).failed(2, 3, false);
         let scene = Scene::new(&stage.case);
         let of = |rank| scene.fate(Rank(rank)).expect("it is listed");
         assert!(of(0).ended_by(SIGKILL).is_some() && of(0).failed_first() && of(0).exited().is_none());
@@ -433,16 +433,16 @@ mod tests {
 
     #[test]
     fn a_signal_for_one_rank() {
-        let first = |stage: Stage| {
+        let first = |stage: StagedCase| {
             let scene = Scene::new(&stage.case);
             scene.fate(Rank(1)).is_some_and(super::Fate::was_terminated_first)
         };
-        assert!(first(Stage::job(2).failed(1, -15, true)));
-        assert!(!first(Stage::job(2).failed(1, -15, true).raised(Some(1), "OSError", "x", &[])));
+        assert!(first(StagedCase::job(2).failed(1, -15, true)));
+        assert!(!first(StagedCase::job(2).failed(1, -15, true).raised(Some(1), "OSError", "x", &[])));
     }
 
     /// Whether rank 1 is unlisted, shows life, and is silent.
-    fn rank_1(stage: &Stage) -> [bool; 3] {
+    fn rank_1(stage: &StagedCase) -> [bool; 3] {
         let scene = Scene::new(&stage.case);
         let (fates, rank) = (scene.fates(), Rank(1));
         [fates.is_unlisted(rank), fates.shows_life(rank), fates.is_silent(rank)]
@@ -450,11 +450,11 @@ mod tests {
 
     #[test]
     fn a_rank_that_its_launcher_does_not_list() {
-        let timed_out = || Stage::job(2).timed_out(0, "ar:9", 13, 13);
+        let timed_out = || StagedCase::job(2).timed_out(0, "ar:9", 13, 13);
         assert_eq!(rank_1(&timed_out()), [false, false, true]);
         assert_eq!(rank_1(&timed_out().failed(0, -6, true)), [true, true, true]);
         // Nobody had waited for it; it is listed itself.
-        assert_eq!(rank_1(&Stage::job(2).failed(0, -6, true)), [false, false, true]);
+        assert_eq!(rank_1(&StagedCase::job(2).failed(0, -6, true)), [false, false, true]);
         assert_eq!(rank_1(&timed_out().failed(1, 1, true)), [false, false, false]);
         // Ends of single processes, and no list: the other may be one that was not reported.
         let exit = TorchEvent::ChildExit { exit_code: -6, is_first: false };
@@ -463,8 +463,10 @@ mod tests {
 
     #[test]
     fn a_rank_that_its_launcher_ended_once_others_had_timed_out() {
-        let waited = |stage: Stage| Scene::new(&stage.case).fates().lived_while_others_waited(Rank(1));
-        assert!(waited(Stage::job(2).timed_out(0, "ar:9", 13, 13).failed(0, -6, true).failed(1, -15, false)));
-        assert!(!waited(Stage::job(2).failed(0, 1, true).failed(1, -15, false)));
+        let waited = |stage: StagedCase| Scene::new(&stage.case).fates().lived_while_others_waited(Rank(1));
+        assert!(waited(
+            StagedCase::job(2).timed_out(0, "ar:9", 13, 13).failed(0, -6, true).failed(1, -15, false)
+        ));
+        assert!(!waited(StagedCase::job(2).failed(0, 1, true).failed(1, -15, false)));
     }
 }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, Frame, PickedProcess, Pid, ProcessRow, Rank, SecondLook, user_frame};
 
-use super::condition::{Conditions, Stand, main_thread};
+use super::condition::{Conditions, ProgramPosition, main_thread};
 use crate::who::roster::{Roster, told_size};
 
 /// One rank.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct ProcessLook {
     /// Rank.
     pub rank: Rank,
     /// Process.
@@ -38,7 +38,7 @@ pub struct Look {
 /// All ranks that were looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Looks {
-    ranks: Vec<Look>,
+    ranks: Vec<ProcessLook>,
     apart_ms: u64,
     missing: Vec<Rank>,
     may_go_on: bool,
@@ -49,7 +49,7 @@ const WAKES: u64 = 3;
 /// Ranks that are reported as missing.
 const MAX_MISSING: usize = 64;
 
-impl Look {
+impl ProcessLook {
     /// By a signal or a debugger: whatever its stack shows, it does nothing there.
     pub fn is_stopped(&self) -> bool {
         is_stopped(&self.state)
@@ -76,23 +76,23 @@ impl Looks {
             looks.apart_ms = looks.apart_ms.max(again.after_ms);
             n_sleeps.push(again.n_sleeps);
             let stand = conditions.get(rank).and_then(|condition| condition.stand.as_ref());
-            let activity = stand.and_then(Stand::activity).filter(|_| !is_stopped(&again.state));
+            let activity = stand.and_then(ProgramPosition::activity).filter(|_| !is_stopped(&again.state));
             let used = again.cpu_ms.saturating_sub(again.first_cpu_ms);
-            looks.ranks.push(Look {
+            looks.ranks.push(ProcessLook {
                 rank,
                 pid,
                 state: again.state.clone(),
                 cpu_ms: again.cpu_ms,
                 busy: used as f64 / again.after_ms.max(1) as f64,
                 wchan: Some(again.wchan.clone()).filter(|wchan| !wchan.is_empty()),
-                place: stand.and_then(Stand::place).cloned(),
+                place: stand.and_then(ProgramPosition::place).cloned(),
                 doing: if is_stopped(&again.state) {
                     Some("stopped".to_owned())
                 } else {
                     activity.as_ref().map(super::condition::Busy::words)
                 },
                 activity: activity.map(|busy| busy.place.id),
-                waits: stand.is_some_and(super::condition::Stand::waits_in_gpu_or_collective),
+                waits: stand.is_some_and(super::condition::ProgramPosition::waits_in_gpu_or_collective),
                 has_moved: stacks.get(&pid).and_then(|stacks| has_moved(stacks)),
             });
         }
@@ -114,7 +114,7 @@ impl Looks {
     }
 
     /// The ranks, by number.
-    pub fn ranks(&self) -> &[Look] {
+    pub fn ranks(&self) -> &[ProcessLook] {
         &self.ranks
     }
 
@@ -140,13 +140,13 @@ impl Looks {
     }
 
     /// Ranks at one place, the fewest first.
-    pub fn by_place(&self) -> Vec<Vec<&Look>> {
-        let mut groups: BTreeMap<(&str, u32, &str), Vec<&Look>> = BTreeMap::new();
+    pub fn by_place(&self) -> Vec<Vec<&ProcessLook>> {
+        let mut groups: BTreeMap<(&str, u32, &str), Vec<&ProcessLook>> = BTreeMap::new();
         for look in &self.ranks {
             let place = look.place.as_ref().map_or(("", 0, ""), |f| (&*f.file, f.line, &*f.function));
             groups.entry(place).or_default().push(look);
         }
-        let mut groups: Vec<Vec<&Look>> = groups.into_values().collect();
+        let mut groups: Vec<Vec<&ProcessLook>> = groups.into_values().collect();
         groups.sort_by_key(|group| (group.len(), group.first().map(|look| look.rank)));
         groups
     }

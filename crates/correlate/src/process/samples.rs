@@ -10,7 +10,7 @@ use ringleader_model::{
     Case, Evidence, Fact, Frame, FrameOwner, Observation, Rank, SampledStack, SourceKind, StackSamples,
 };
 
-use crate::process::condition::Stand;
+use crate::process::condition::ProgramPosition;
 use crate::who::roster::Roster;
 
 /// Fewer samples of a rank show no habit.
@@ -186,8 +186,12 @@ fn sampled(rank: Rank, samples: &StackSamples, observation: &Observation) -> Sam
 
 /// What a rank does in a sample in which it works and holds others up; empty where that is not known.
 fn works(stack: &SampledStack, evidence: &Evidence) -> Option<&'static str> {
-    let stand =
-        Stand { frames: stack.frames.clone(), active: None, gil_holder: None, evidence: evidence.clone() };
+    let stand = ProgramPosition {
+        frames: stack.frames.clone(),
+        active: None,
+        gil_holder: None,
+        evidence: evidence.clone(),
+    };
     if stand.waits_in_gpu_or_collective() || stand.is_in_collective() {
         return None;
     }
@@ -204,14 +208,14 @@ fn works(stack: &SampledStack, evidence: &Evidence) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::staging::{SampledAt, Stage};
+    use crate::staging::{SampledAt, StagedCase};
 
     const TRAIN: (&str, u32, &str) = ("train.py", 90, "<module>");
 
     const WAITS: (&str, u32, &str) = ("torch/cuda/__init__.py", 1162, "synchronize");
 
     fn apart(first: &[SampledAt<'_>], second: &[SampledAt<'_>]) -> Option<String> {
-        let stage = Stage::job(2).sampled(0, first).sampled(1, second);
+        let stage = StagedCase::job(2).sampled(0, first).sampled(1, second);
         let apart = Samples::new(&stage.case, &Roster::new(&stage.case)).apart(Rank(1))?;
         let percent = |share: f64| (share * 100.0).round();
         Some(format!(
@@ -240,7 +244,7 @@ mod tests {
     fn parts_of_one_rank_are_added_up() {
         let load: &[(u32, &[_])] = &[(20, &[("train.py", 33, "load"), TRAIN])];
         let waits: &[(u32, &[_])] = &[(20, &[WAITS, TRAIN])];
-        let stage = Stage::job(2).sampled(0, waits).sampled(0, waits).sampled(1, load).sampled(1, waits);
+        let stage = StagedCase::job(2).sampled(0, waits).sampled(0, waits).sampled(1, load).sampled(1, waits);
         let apart = Samples::new(&stage.case, &Roster::new(&stage.case)).apart(Rank(1));
         assert_eq!(apart.map(|apart| (apart.share, apart.others)), Some((0.5, 0.0)));
     }

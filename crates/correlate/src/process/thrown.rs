@@ -7,7 +7,7 @@
 //!
 //! If the message table knows which cause the message states, the abort is a consequence of that cause.
 
-use ringleader_knowledge::message::{self, Role, Row};
+use ringleader_knowledge::message::{self, MessageRow, Role};
 use ringleader_knowledge::wording;
 use ringleader_model::{Case, Cause, Evidence, Fact, Observation, Rank, SourceKind, TorchEvent};
 
@@ -20,7 +20,7 @@ const WIDE: [Cause; 3] = [Cause::ProcessCrashed, Cause::PeerProcessDied, Cause::
 #[derive(Clone, Debug)]
 pub struct Thrown {
     /// The row of the message table.
-    pub row: Row,
+    pub row: MessageRow,
     /// The cause that it states.
     pub cause: Cause,
     /// The exception as it was printed.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_knowledge::likeness::{self, Word};
+use ringleader_knowledge::likeness::{self, WordId};
 use ringleader_model::{Case, Cause, Cite, Fact, SourceId};
 
 /// The words of a case, each with its first place.
 #[derive(Clone, Debug, Default)]
 pub struct Likeness {
-    words: BTreeMap<Word, Cite>,
+    words: BTreeMap<WordId, Cite>,
 }
 
 /// The likeliest cause of a failure.
@@ -27,7 +27,7 @@ pub struct Likely {
     /// Causes that follow, in order.
     pub next: Vec<Cause>,
     /// The words that speak for it, with what each adds and its place.
-    pub because: Vec<(Word, f32, Cite)>,
+    pub because: Vec<(WordId, f32, Cite)>,
 }
 
 /// Fewer words of the table tell nothing.
@@ -44,7 +44,7 @@ impl Likeness {
         for observation in &case.observations {
             let Fact::Words(found) = &observation.fact else { continue };
             for one in found {
-                if let Some(word) = Word::at(one.word) {
+                if let Some(word) = WordId::at(one.word) {
                     words.entry(word).or_insert(one.cite);
                 }
             }
@@ -60,13 +60,13 @@ impl Likeness {
     /// All causes with their scores, and `none` with that of health, the likeliest first; nothing if the words tell
     /// nothing.
     pub fn ranked(&self) -> Vec<(Cause, f32)> {
-        let words: Vec<Word> = self.words.keys().copied().collect();
+        let words: Vec<WordId> = self.words.keys().copied().collect();
         if words.len() < MIN_WORDS { Vec::new() } else { likeness::rank(&words) }
     }
 
     /// How much the words of the sources that `counts` resemble those of healthy jobs; None if they tell nothing.
     pub fn health(&self, counts: impl Fn(SourceId) -> bool) -> Option<f32> {
-        let words: Vec<Word> =
+        let words: Vec<WordId> =
             self.words.iter().filter(|(_, cite)| counts(cite.source)).map(|(word, _)| *word).collect();
         if words.len() < MIN_WORDS {
             return None;
@@ -75,10 +75,10 @@ impl Likeness {
     }
 
     /// The words that speak most for `cause`, against the likeliest other one, with what each adds and its place.
-    pub fn because(&self, cause: Cause) -> Vec<(Word, f32, Cite)> {
+    pub fn because(&self, cause: Cause) -> Vec<(WordId, f32, Cite)> {
         let is_other = |other: &Cause| *other != cause && !matches!(other, Cause::None | Cause::Undecided);
         let other = self.ranked().into_iter().map(|(other, _)| other).find(is_other);
-        let words: Vec<Word> = self.words.keys().copied().collect();
+        let words: Vec<WordId> = self.words.keys().copied().collect();
         let parts = other.map(|other| likeness::because(&words, cause, other)).unwrap_or_default();
         let shown = parts.into_iter().take(SHOWN);
         shown.filter_map(|(word, part)| Some((word, part, *self.words.get(&word)?))).collect()
@@ -86,7 +86,7 @@ impl Likeness {
 
     /// The likeliest cause; None if the words tell nothing.
     pub fn likeliest(&self) -> Option<Likely> {
-        let words: Vec<Word> = self.words.keys().copied().collect();
+        let words: Vec<WordId> = self.words.keys().copied().collect();
         let ranked = self.ranked();
         let is_health = ranked.first().is_some_and(|(cause, _)| *cause == Cause::None);
         let of_health = ranked.iter().find(|(cause, _)| *cause == Cause::None);

@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ringleader_knowledge::message;
-use ringleader_knowledge::saying::{self, Role, Saying};
+use ringleader_knowledge::message::Role;
+use ringleader_knowledge::saying::{self, Saying};
 use ringleader_model::{
     Case, Cause, Cite, Evidence, Fact, Frame, GlooEvent, NcclMessage, NcclProcess, Observation,
     PythonException, SourceKind, StoreEvent, TorchEvent, Who, user_frame,
@@ -68,7 +69,7 @@ pub struct Claims<'a> {
 impl<'a> Claims<'a> {
     /// Looks up every text once; equal texts cost one look-up.
     pub fn new(case: &'a Case) -> Self {
-        let mut reader = Reader::default();
+        let mut reader = MessageReader::default();
         for observation in &case.observations {
             match &observation.fact {
                 Fact::Nccl(log) => {
@@ -191,13 +192,13 @@ fn bounded(text: &str) -> &str {
 }
 
 #[derive(Default)]
-struct Reader<'a> {
+struct MessageReader<'a> {
     claims: Vec<Claim<'a>>,
     own: Vec<OwnException<'a>>,
     known: BTreeMap<(&'a str, String), Option<&'static Saying>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MessageReader<'a> {
     fn nccl(&mut self, message: &'a NcclMessage, process: Option<&'a NcclProcess>) {
         let origin = message.origin.as_deref().unwrap_or_default();
         let text = bounded(&message.text);

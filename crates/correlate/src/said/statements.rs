@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_knowledge::message::{self, About, Role, Row};
+use ringleader_knowledge::message::{self, About, MessageRow, Role};
 use ringleader_model::{
     Case, Category, Cause, Cite, Culprit, Evidence, Fact, FormWeight, Host, Observation, Rank, Said,
     SourceKind,
@@ -31,7 +31,7 @@ pub struct Stated<'a> {
     /// In source order; never empty.
     pub utterances: Vec<Utterance<'a>>,
     /// Rows of the message table that it was printed from, the narrowest first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MessageRow>,
 }
 
 /// All statements of a case, in the order of their first lines.
@@ -73,13 +73,13 @@ impl<'a> Stated<'a> {
     }
 
     /// The narrowest row.
-    pub fn row(&self) -> Option<Row> {
+    pub fn row(&self) -> Option<MessageRow> {
         self.rows.first().copied()
     }
 
     /// Its role by the table.
     pub fn role(&self) -> Option<Role> {
-        self.row().map(Row::role)
+        self.row().map(MessageRow::role)
     }
 
     /// Causes that the table lists for it, most likely first.

@@ -8,12 +8,12 @@ use ringleader_model::{
     Case, Cite, Fact, Frame, GroupLabel, OpKind, Rank, SourceKind, TorchEvent, WorkDescription,
 };
 
-use crate::track::{Call, Group, Origin, P2p, Track, View};
+use crate::track::{Call, Group, GroupRecorder, Origin, P2pCall, Track};
 use crate::who::roster::Roster;
 
 /// One rank's last position in one group.
 #[derive(Clone, Debug, Default)]
-pub struct Stand {
+pub struct GroupPosition {
     /// The operation that timed out.
     pub work: Option<WorkDescription>,
     /// How long it had run, ms.
@@ -36,14 +36,14 @@ pub struct Stand {
 #[derive(Clone, Debug, Default)]
 pub struct WatchdogLines {
     /// (group, rank) to position. Lines that name no group are kept under an empty label until joined.
-    stands: BTreeMap<(GroupLabel, Rank), Stand>,
+    stands: BTreeMap<(GroupLabel, Rank), GroupPosition>,
 }
 
 impl WatchdogLines {
     /// Collects the lines of a case.
     pub fn new(case: &Case) -> Self {
-        let mut stands: BTreeMap<(GroupLabel, Rank), Stand> = BTreeMap::new();
-        let mut unnamed: BTreeMap<(Rank, u64), Stand> = BTreeMap::new();
+        let mut stands: BTreeMap<(GroupLabel, Rank), GroupPosition> = BTreeMap::new();
+        let mut unnamed: BTreeMap<(Rank, u64), GroupPosition> = BTreeMap::new();
         let mut stacks: BTreeMap<Rank, Vec<Frame>> = BTreeMap::new();
         for observation in &case.observations {
             let (Fact::Torch(event), Some(rank)) = (&observation.fact, observation.who.rank) else {
@@ -97,7 +97,7 @@ impl WatchdogLines {
     }
 
     /// Position of a rank in a group.
-    pub fn stand(&self, group: &str, rank: Rank) -> Option<&Stand> {
+    pub fn stand(&self, group: &str, rank: Rank) -> Option<&GroupPosition> {
         self.stands.iter().find(|((label, r), _)| *r == rank && matches(label, group)).map(|(_, s)| s)
     }
 
@@ -110,7 +110,7 @@ impl WatchdogLines {
     }
 
     /// All positions.
-    pub fn all(&self) -> impl Iterator<Item = (&GroupLabel, Rank, &Stand)> {
+    pub fn all(&self) -> impl Iterator<Item = (&GroupLabel, Rank, &GroupPosition)> {
         self.stands.iter().map(|((label, rank), stand)| (label, *rank, stand))
     }
 
@@ -161,7 +161,7 @@ impl WatchdogLines {
                     _ => seen.into_iter().map(Some).collect(),
                 };
                 Group {
-                    view: View::Flight,
+                    view: GroupRecorder::Flight,
                     name,
                     tracks: vec![None; ranks.len()],
                     ranks,
@@ -175,7 +175,10 @@ impl WatchdogLines {
 }
 
 /// Timeout lines name no group in some versions; the position line that follows has the same rank and number.
-fn join_unnamed(stands: &mut BTreeMap<(GroupLabel, Rank), Stand>, unnamed: BTreeMap<(Rank, u64), Stand>) {
+fn join_unnamed(
+    stands: &mut BTreeMap<(GroupLabel, Rank), GroupPosition>,
+    unnamed: BTreeMap<(Rank, u64), GroupPosition>,
+) {
     for ((rank, seq), stand) in unnamed {
         let named = stands
             .iter_mut()
@@ -219,7 +222,7 @@ const MAX_WORLD: u32 = 1 << 20;
 const MAX_GAP: usize = 1 << 16;
 
 /// Adds the call that timed out to a record that ends before it.
-fn extend_to_stand(track: &mut Track<'_>, stand: &Stand, intern: &mut impl FnMut(Call) -> u32) {
+fn extend_to_stand(track: &mut Track<'_>, stand: &GroupPosition, intern: &mut impl FnMut(Call) -> u32) {
     let (Some(work), Some(seq)) = (&stand.work, stand.seq) else { return };
     let Some(place) = seq.checked_sub(track.first_seq).map(|p| p as usize) else { return };
     if work.kind.is_p2p()
@@ -251,7 +254,11 @@ fn call_of(work: &WorkDescription) -> Call {
     }
 }
 
-fn track_of<'a>(rank: Rank, stand: &Stand, intern: &mut impl FnMut(Call) -> u32) -> Option<Track<'a>> {
+fn track_of<'a>(
+    rank: Rank,
+    stand: &GroupPosition,
+    intern: &mut impl FnMut(Call) -> u32,
+) -> Option<Track<'a>> {
     let (cite, _) = stand.lines.first()?;
     let mut track = Track {
         rank: Some(rank),
@@ -274,7 +281,7 @@ fn track_of<'a>(rank: Rank, stand: &Stand, intern: &mut impl FnMut(Call) -> u32)
             // Its number is the point-to-point counter: it says nothing of the collectives, and names no peer.
             track.entered = 0;
             track.finished = Some(0);
-            track.p2p.push(P2p {
+            track.p2p.push(P2pCall {
                 peer: u32::MAX,
                 is_send: work.kind == OpKind::Send,
                 done: Some(false),

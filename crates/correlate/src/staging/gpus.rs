@@ -5,9 +5,9 @@ use ringleader_model::{
     PciAddress, SourceKind, WallTime, Who,
 };
 
-use crate::staging::Stage;
+use crate::staging::StagedCase;
 
-/// Buses of the GPUs of these tests; the first two are those of [`Stage::two_ranks`].
+/// Buses of the GPUs of these tests; the first two are those of [`StagedCase::two_ranks`].
 const BUSES: [u8; 8] = [0x1a, 0x3b, 0x4c, 0x5d, 0x9a, 0xab, 0xba, 0xcb];
 
 /// A GPU with its names and nothing else.
@@ -40,7 +40,7 @@ pub fn links(n_up: u32, n: u32) -> Vec<NvLink> {
         .collect()
 }
 
-impl Stage {
+impl StagedCase {
     /// An output that shows these GPUs.
     pub fn shows(self, gpus: Vec<GpuRow>) -> Self {
         self.table(GpuTable { form: GpuForm::Query, gpus, ..GpuTable::default() })

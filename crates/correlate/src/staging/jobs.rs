@@ -14,7 +14,7 @@ use ringleader_model::{
     WorkDescription,
 };
 
-use crate::staging::{SampledAt, Stage};
+use crate::staging::{SampledAt, StagedCase};
 
 /// Enqueue of the first call, ns since 1970.
 pub const START_NS: i64 = 1_763_000_000_000_000_000;
@@ -30,7 +30,7 @@ fn pid(rank: u32) -> Pid {
 
 /// One word of a script.
 #[derive(Clone, Debug)]
-pub(crate) struct Word {
+pub(crate) struct ScriptCall {
     pub(crate) group: String,
     pub(crate) kind: OpKind,
     pub(crate) peer: u32,
@@ -44,11 +44,11 @@ pub(crate) struct Word {
 }
 
 /// Reads a script; see the module's description.
-pub(crate) fn words(script: &str) -> Vec<Word> {
+pub(crate) fn words(script: &str) -> Vec<ScriptCall> {
     script.split_whitespace().map(|w| word(w).unwrap_or_else(|| panic!("no call: {w}"))).collect()
 }
 
-fn word(text: &str) -> Option<Word> {
+fn word(text: &str) -> Option<ScriptCall> {
     let (text, times) = text.split_once('*').map_or((text, "1"), |(w, n)| (w, n));
     let (text, is_waiting) = text.strip_suffix('!').map_or((text, false), |w| (w, true));
     let (text, open) = text.strip_suffix('?').map_or((text, is_waiting), |w| (w, true));
@@ -70,7 +70,7 @@ fn word(text: &str) -> Option<Word> {
         "recv" => OpKind::Recv,
         _ => return None,
     };
-    Some(Word {
+    Some(ScriptCall {
         group: group.to_owned(),
         kind,
         peer: peer.parse().ok()?,
@@ -83,7 +83,7 @@ fn word(text: &str) -> Option<Word> {
     })
 }
 
-impl Word {
+impl ScriptCall {
     pub(crate) fn elements(&self) -> u64 {
         self.shape.iter().product()
     }
@@ -101,7 +101,7 @@ fn numbers(counts: &str) -> Vec<(OpKind, u64)> {
     words(counts).into_iter().map(|w| (w.kind, w.elements())).collect()
 }
 
-impl Stage {
+impl StagedCase {
     /// A process group; the first one is torch's default group.
     pub fn group(mut self, name: &str, ranks: impl IntoIterator<Item = u32>) -> Self {
         let id = self.groups.len().to_string();

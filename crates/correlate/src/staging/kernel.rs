@@ -5,12 +5,12 @@ use ringleader_model::{
     PcieError, PcieSeverity, Pid, SourceKind, Sxid, WallTime, Who, Xid,
 };
 
-use crate::staging::Stage;
+use crate::staging::StagedCase;
 
 /// Seconds since 1970 at which the jobs of these tests begin.
 pub const BEGAN_S: i64 = 1_795_162_000;
 
-impl Stage {
+impl StagedCase {
     /// A statement of the kernel about a device (`0000:3b:00`, or empty).
     pub fn kernel(mut self, device: &str, kind: KernelEventKind) -> Self {
         let known = self.case.observations.iter().find(|o| matches!(o.fact, Fact::Kernel(_)));

@@ -6,14 +6,14 @@ use ringleader_model::{
     Setting, SourceId, SourceKind, StallShape, SystemFact, WatchEvent, WatchedStall, Who,
 };
 
-use crate::staging::Stage;
+use crate::staging::StagedCase;
 
 /// A node by name; empty = the output does not name it.
 fn on(host: &str) -> Who {
     Who { host: (!host.is_empty()).then(|| host.into()), ..Who::default() }
 }
 
-impl Stage {
+impl StagedCase {
     /// Two processes on two nodes whose log says that they use mlx5_0 and mlx5_1.
     pub fn two_verbs_nodes(self) -> Self {
         let devices = "[0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:192.0.2.1<0>";

@@ -5,13 +5,13 @@ use ringleader_model::{
     Fact, Pid, Rank, RingCall, RingComm, RingOp, RingPhase, RingRecord, RingWait, SourceKind, Who,
 };
 
-use crate::staging::Stage;
+use crate::staging::StagedCase;
 use crate::staging::jobs::{START_NS, STEP_NS, WORLD, index_of, words};
 
 /// How long after the last call the rings are read, ns.
 const AFTER_NS: i64 = 60_000_000_000;
 
-impl Stage {
+impl StagedCase {
     /// Rings of ranks 0, 1, … on one node, read a minute after the last call.
     pub fn rings(self, scripts: &[&str]) -> Self {
         let nodes = vec![1; scripts.len()];

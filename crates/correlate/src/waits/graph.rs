@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_model::{OpKind, Rank};
 
 use crate::calls::ledger::Ledger;
-use crate::track::{Group, Node, Origin, P2p, Track, View, node};
+use crate::track::{Group, GroupRecorder, Origin, P2pCall, RankOrSource, Track, node};
 
 /// Where a group is stalled: the same operation, seen from all members.
 #[derive(Clone, Debug)]
@@ -56,11 +56,11 @@ pub enum FrontKind {
 #[derive(Clone, Debug)]
 pub struct Root {
     /// Who.
-    pub node: Node,
+    pub node: RankOrSource,
     /// Fronts in which it is awaited.
     pub fronts: Vec<usize>,
     /// Everyone who waits for it, directly or through others.
-    pub victims: Vec<Node>,
+    pub victims: Vec<RankOrSource>,
     /// It left no record, and nothing else makes it a root.
     pub weak: bool,
 }
@@ -69,13 +69,13 @@ pub struct Root {
 #[derive(Clone, Debug)]
 pub struct Waits {
     /// View.
-    pub view: View,
+    pub view: GroupRecorder,
     /// Fronts.
     pub fronts: Vec<Front>,
     /// Roots, most awaited first.
     pub roots: Vec<Root>,
     /// Ranks that wait for each other in a closed loop that no other rank holds up.
-    pub cycles: Vec<Vec<Node>>,
+    pub cycles: Vec<Vec<RankOrSource>>,
     /// Ranks with an unfinished operation that every member has entered.
     pub all_in: Vec<usize>,
 }
@@ -93,7 +93,7 @@ impl Waits {
 }
 
 /// Builds the graph of a view; None if the view recorded nothing.
-pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
+pub fn waits(ledger: &Ledger<'_>, view: GroupRecorder) -> Option<Waits> {
     let groups: Vec<(usize, &Group<'_>)> =
         ledger.groups().iter().enumerate().filter(|(_, g)| g.view == view).collect();
     if groups.is_empty() {
@@ -101,25 +101,26 @@ pub fn waits(ledger: &Ledger<'_>, view: View) -> Option<Waits> {
     }
     let mut fronts = Vec::new();
     match view {
-        View::Flight | View::Ring => {
+        GroupRecorder::Flight | GroupRecorder::Ring => {
             let oldest = oldest_unfinished(&groups);
             let talkers = talkers(ledger);
             for (at, group) in &groups {
                 fronts.extend(flight_fronts(*at, group, &oldest, &talkers));
                 // A ring that cannot see operations end counts them all the same.
-                if view == View::Ring && group.tracks.iter().flatten().all(|t| t.finished.is_none()) {
+                if view == GroupRecorder::Ring && group.tracks.iter().flatten().all(|t| t.finished.is_none())
+                {
                     fronts.extend(count_front(*at, group));
                     fronts.extend(pair_fronts(*at, group));
                 }
             }
         }
-        View::Nccl => {
+        GroupRecorder::Nccl => {
             for (at, group) in &groups {
                 fronts.extend(count_front(*at, group));
                 fronts.extend(pair_fronts(*at, group));
             }
         }
-        View::Ras => {
+        GroupRecorder::Ras => {
             for (at, group) in &groups {
                 fronts.extend(ras_fronts(*at, group));
             }
@@ -140,8 +141,8 @@ struct Oldest {
     p2p_at: usize,
 }
 
-fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<Node, Oldest> {
-    let mut oldest: BTreeMap<Node, Oldest> = BTreeMap::new();
+fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<RankOrSource, Oldest> {
+    let mut oldest: BTreeMap<RankOrSource, Oldest> = BTreeMap::new();
     for (at, group) in groups {
         for (member, track) in group.tracks.iter().enumerate() {
             let (Some(track), Some(node)) = (track, node(group, member)) else { continue };
@@ -149,7 +150,7 @@ fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<Node, Oldest> {
                 oldest.entry(node).and_modify(|o| *o = (*o).min(candidate)).or_insert(candidate);
             };
             // A ring that cannot see operations end.
-            if track.finished.is_none() && group.view == View::Ring {
+            if track.finished.is_none() && group.view == GroupRecorder::Ring {
                 continue;
             }
             let next = track.finished.unwrap_or(0).saturating_add(1);
@@ -168,18 +169,18 @@ fn oldest_unfinished(groups: &[(usize, &Group<'_>)]) -> BTreeMap<Node, Oldest> {
 
 /// The send or receive in which a rank waits: its first one that is not done. To a ring an all-to-all is messages to
 /// all peers at once; of these the one whose other side is not there.
-fn first_open<'t>(group: &Group<'_>, me: usize, track: &'t Track<'_>) -> Option<(usize, &'t P2p)> {
+fn first_open<'t>(group: &Group<'_>, me: usize, track: &'t Track<'_>) -> Option<(usize, &'t P2pCall)> {
     let open = || track.p2p.iter().enumerate().filter(|(_, p)| p.done == Some(false));
-    let has_partner = |p: &P2p| {
+    let has_partner = |p: &P2pCall| {
         let Some(Some(peer)) = group.tracks.get(p.peer as usize) else { return false };
         peer.p2p.iter().any(|o| o.peer as usize == me && o.is_send != p.is_send && o.done == Some(false))
     };
     let first = open().next()?;
-    if group.view != View::Ring {
+    if group.view != GroupRecorder::Ring {
         return Some(first);
     }
     let since = track.created_ns(first.1.op)?;
-    let at_once = |p: &P2p| track.created_ns(p.op).is_some_and(|at| at - since < AT_ONCE_NS);
+    let at_once = |p: &P2pCall| track.created_ns(p.op).is_some_and(|at| at - since < AT_ONCE_NS);
     let alone = open().find(|(_, p)| at_once(p) && p.peer as usize != me && !has_partner(p));
     alone.or(Some(first))
 }
@@ -206,7 +207,7 @@ fn talkers(ledger: &Ledger<'_>) -> BTreeSet<(Rank, Rank)> {
 fn flight_fronts(
     at: usize,
     group: &Group<'_>,
-    oldest: &BTreeMap<Node, Oldest>,
+    oldest: &BTreeMap<RankOrSource, Oldest>,
     talkers: &BTreeSet<(Rank, Rank)>,
 ) -> Vec<Front> {
     let mut by_what: BTreeMap<FrontKind, Front> = BTreeMap::new();
@@ -277,7 +278,7 @@ fn settle_pair(
     group: &Group<'_>,
     front: &mut Front,
     (from, to, nth): (u32, u32, u32),
-    oldest: &BTreeMap<Node, Oldest>,
+    oldest: &BTreeMap<RankOrSource, Oldest>,
     talkers: &BTreeSet<(Rank, Rank)>,
 ) {
     let waiter = front.waiting.first().copied().unwrap_or(usize::MAX);
@@ -319,7 +320,9 @@ fn settle_pair(
             match made {
                 None if track.open_end || track.p2p_open => front.unknown.push(other as usize),
                 // The job was at work at that moment: what is older was about to end.
-                Some(_) if track.open_end && group.view == View::Ring => front.unknown.push(other as usize),
+                Some(_) if track.open_end && group.view == GroupRecorder::Ring => {
+                    front.unknown.push(other as usize);
+                }
                 // Entered, but the other has an older operation to finish first.
                 Some(p2p) => {
                     let older = node(group, other as usize)
@@ -344,7 +347,7 @@ fn track_rolled(group: &Group<'_>, at: usize) -> bool {
 /// NCCL logs: a rank that made fewer calls on a communicator is behind.
 fn count_front(at: usize, group: &Group<'_>) -> Option<Front> {
     // A ring numbers its calls, however far back it reaches.
-    let counts = |t: &&Track<'_>| (t.from_start || group.view == View::Ring) && !t.open_end;
+    let counts = |t: &&Track<'_>| (t.from_start || group.view == GroupRecorder::Ring) && !t.open_end;
     let seen =
         || group.tracks.iter().enumerate().filter_map(|(m, t)| t.as_ref().filter(counts).map(|t| (m, t)));
     let most = seen().map(|(_, t)| t.entered).max().filter(|n| *n > 0)?;
@@ -456,15 +459,15 @@ fn ras_fronts(at: usize, group: &Group<'_>) -> Vec<Front> {
     fronts
 }
 
-fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
-    let nodes_of = |front: &Front, members: &[usize]| -> Vec<Node> {
+fn solve(ledger: &Ledger<'_>, view: GroupRecorder, fronts: Vec<Front>) -> Waits {
+    let nodes_of = |front: &Front, members: &[usize]| -> Vec<RankOrSource> {
         let Some(group) = ledger.groups().get(front.group) else { return Vec::new() };
         members.iter().filter_map(|m| node(group, *m)).collect()
     };
     // Bipartite: a rank waits in a front; a front waits for ranks. Edges stay linear in the size of the groups.
-    let mut waits_in: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
-    let mut awaited: Vec<Vec<Node>> = Vec::new();
-    let mut weak: Vec<Vec<Node>> = Vec::new();
+    let mut waits_in: BTreeMap<RankOrSource, Vec<usize>> = BTreeMap::new();
+    let mut awaited: Vec<Vec<RankOrSource>> = Vec::new();
+    let mut weak: Vec<Vec<RankOrSource>> = Vec::new();
     let mut all_in = Vec::new();
     let mut waits_for_unknown = Vec::new();
     for (at, front) in fronts.iter().enumerate() {
@@ -474,7 +477,7 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
         if behind.is_empty() && unseen.is_empty() {
             if front.unknown.is_empty() {
                 all_in.push(at);
-            } else if view == View::Ring {
+            } else if view == GroupRecorder::Ring {
                 // It waits; for which ranks is not known.
                 waits_for_unknown.extend(nodes_of(front, &front.waiting));
             }
@@ -487,10 +490,10 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
         weak.push(unseen);
     }
     // A rank in a front that all have entered waits for the GPU or the network, not for a rank: it is no root.
-    let in_all_in: BTreeSet<Node> =
+    let in_all_in: BTreeSet<RankOrSource> =
         all_in.iter().filter_map(|at| fronts.get(*at)).flat_map(|f| nodes_of(f, &f.waiting)).collect();
-    let in_all_in: BTreeSet<Node> = in_all_in.into_iter().chain(waits_for_unknown).collect();
-    let mut roots: BTreeMap<Node, Root> = BTreeMap::new();
+    let in_all_in: BTreeSet<RankOrSource> = in_all_in.into_iter().chain(waits_for_unknown).collect();
+    let mut roots: BTreeMap<RankOrSource, Root> = BTreeMap::new();
     for (at, nodes) in awaited.iter().enumerate() {
         for node in nodes.iter().filter(|n| !waits_in.contains_key(n) && !in_all_in.contains(n)) {
             let root = roots.entry(*node).or_insert_with(|| Root {
@@ -513,14 +516,14 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
             root.fronts.push(at);
         }
     }
-    let mut awaited_in: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
+    let mut awaited_in: BTreeMap<RankOrSource, Vec<usize>> = BTreeMap::new();
     for (at, (strong, faint)) in awaited.iter().zip(&weak).enumerate() {
         for node in strong.iter().chain(faint) {
             awaited_in.entry(*node).or_default().push(at);
         }
     }
     // Ranks that left no record are awaited in the same fronts, by the thousand.
-    let mut known: BTreeMap<Vec<usize>, Vec<Node>> = BTreeMap::new();
+    let mut known: BTreeMap<Vec<usize>, Vec<RankOrSource>> = BTreeMap::new();
     for root in roots.values_mut() {
         let reached = known
             .entry(root.fronts.clone())
@@ -539,10 +542,10 @@ fn solve(ledger: &Ledger<'_>, view: View, fronts: Vec<Front>) -> Waits {
 fn victims_of(
     in_fronts: &[usize],
     fronts: &[Front],
-    awaited_in: &BTreeMap<Node, Vec<usize>>,
-    nodes_of: &impl Fn(&Front, &[usize]) -> Vec<Node>,
-) -> Vec<Node> {
-    let mut reached: BTreeSet<Node> = BTreeSet::new();
+    awaited_in: &BTreeMap<RankOrSource, Vec<usize>>,
+    nodes_of: &impl Fn(&Front, &[usize]) -> Vec<RankOrSource>,
+) -> Vec<RankOrSource> {
+    let mut reached: BTreeSet<RankOrSource> = BTreeSet::new();
     let mut open = in_fronts.to_vec();
     let mut seen: BTreeSet<usize> = open.iter().copied().collect();
     while let Some(at) = open.pop() {
@@ -561,16 +564,19 @@ fn victims_of(
 /// Closed loops among ranks that each wait for another: strongly connected parts that nothing leaves. Tarjan's
 /// algorithm without recursion, over ranks and fronts (a rank waits in a front, a front waits for ranks), so that a
 /// world of ten thousand ranks costs ten thousand steps.
-fn cycles(waits_in: &BTreeMap<Node, Vec<usize>>, awaited: &[Vec<Node>]) -> Vec<Vec<Node>> {
+fn cycles(
+    waits_in: &BTreeMap<RankOrSource, Vec<usize>>,
+    awaited: &[Vec<RankOrSource>],
+) -> Vec<Vec<RankOrSource>> {
     const UNSEEN: usize = usize::MAX;
-    let nodes: Vec<Node> = waits_in
+    let nodes: Vec<RankOrSource> = waits_in
         .keys()
         .chain(awaited.iter().flatten())
         .copied()
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
-    let place = |node: &Node| nodes.binary_search(node).unwrap_or(UNSEEN);
+    let place = |node: &RankOrSource| nodes.binary_search(node).unwrap_or(UNSEEN);
     let n = nodes.len();
     let edges: Vec<Vec<usize>> = nodes
         .iter()
@@ -627,14 +633,14 @@ fn cycles(waits_in: &BTreeMap<Node, Vec<usize>>, awaited: &[Vec<Node>]) -> Vec<V
             *open = true;
         }
     }
-    let mut loops: Vec<Vec<Node>> = vec![Vec::new(); n_parts];
+    let mut loops: Vec<Vec<RankOrSource>> = vec![Vec::new(); n_parts];
     for (at, node) in nodes.iter().enumerate() {
         if let Some(members) = loops.get_mut(get(&part, at)) {
             members.push(*node);
         }
     }
     let closed = loops.into_iter().zip(is_open).filter(|(members, open)| members.len() > 1 && !open);
-    let mut cycles: Vec<Vec<Node>> = closed.map(|(members, _)| members).collect();
+    let mut cycles: Vec<Vec<RankOrSource>> = closed.map(|(members, _)| members).collect();
     cycles.sort();
     cycles
 }

@@ -34,14 +34,14 @@ pub struct Late {
     /// Median of its lateness where it was last, ns.
     pub late_ns: i64,
     /// Where the time goes, if the record shows it.
-    pub of: Option<Of>,
+    pub of: Option<LatenessOf>,
     /// The collective to which it came latest.
     pub worst: u32,
 }
 
 /// Where a late rank loses its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum LatenessOf {
     /// Its GPU was still at work on what came before when the collective waited for its turn.
     Compute,
     /// Its program called late, and its GPU had nothing to do.
@@ -85,9 +85,9 @@ pub fn latest(ledger: &Ledger<'_>, group: &Group<'_>) -> Option<Late> {
     let late_ns = median::upper(rows.iter().map(|(late, ..)| *late))?;
     let waited_ns = median::upper(rows.iter().map(|(_, waited, _)| *waited))?;
     let of = if waited_ns >= late_ns {
-        Some(Of::Compute)
+        Some(LatenessOf::Compute)
     } else if waited_ns < late_ns / 4 {
-        Some(Of::Host)
+        Some(LatenessOf::Host)
     } else {
         None
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ringleader_knowledge::place::is_aside;
 use ringleader_model::{Evidence, Frame, Rank};
 
-use crate::process::condition::{Busy, Condition, Conditions, ProcessState, Stand};
+use crate::process::condition::{Busy, Condition, Conditions, ProcessState, ProgramPosition};
 
 /// What a rank does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Posture {
 
 /// One rank at the moment of the look.
 #[derive(Clone, Debug)]
-pub struct Look<'c> {
+pub struct PostureLook<'c> {
     /// Who.
     pub rank: Rank,
     /// What it does.
@@ -43,11 +43,11 @@ pub struct Look<'c> {
 }
 
 /// All ranks with a stack or a row in a process list, by rank.
-pub fn looks(conditions: &Conditions) -> Vec<Look<'_>> {
+pub fn looks(conditions: &Conditions) -> Vec<PostureLook<'_>> {
     conditions.all().filter_map(|(rank, condition)| look(rank, condition)).collect()
 }
 
-fn look(rank: Rank, condition: &Condition) -> Option<Look<'_>> {
+fn look(rank: Rank, condition: &Condition) -> Option<PostureLook<'_>> {
     let stand = condition.stand.as_ref();
     let state = condition.state.as_ref().map(|(state, _)| *state);
     let mut works = false;
@@ -66,10 +66,10 @@ fn look(rank: Rank, condition: &Condition) -> Option<Look<'_>> {
         (None, None) => return None,
     };
     let rows = condition.state.iter().map(|(_, row)| row);
-    Some(Look {
+    Some(PostureLook {
         rank,
         posture,
-        place: stand.and_then(Stand::place),
+        place: stand.and_then(ProgramPosition::place),
         busy: condition.busy(),
         works,
         cpu_pct: condition.cpu_pct,
@@ -78,7 +78,7 @@ fn look(rank: Rank, condition: &Condition) -> Option<Look<'_>> {
     })
 }
 
-fn of_stack(stand: &Stand, state: Option<ProcessState>) -> Option<Posture> {
+fn of_stack(stand: &ProgramPosition, state: Option<ProcessState>) -> Option<Posture> {
     if stand.is_leaving() || stand.is_joining() {
         return None;
     }
@@ -90,7 +90,7 @@ fn of_stack(stand: &Stand, state: Option<ProcessState>) -> Option<Posture> {
     Some(if stand.waits_in_gpu_or_collective() || spins { Posture::OnGpu } else { Posture::Rests })
 }
 
-impl Look<'_> {
+impl PostureLook<'_> {
     /// Whether it waits: for other ranks, or for its GPU, whose work may wait for them.
     pub fn waits(&self) -> bool {
         matches!(self.posture, Posture::InCollective | Posture::OnGpu)
@@ -98,7 +98,7 @@ impl Look<'_> {
 }
 
 /// The ranks of each place of their own code, in the order of the first rank of each.
-pub fn by_place<'c>(looks: &[&Look<'c>]) -> Vec<(&'c Frame, Vec<Rank>)> {
+pub fn by_place<'c>(looks: &[&PostureLook<'c>]) -> Vec<(&'c Frame, Vec<Rank>)> {
     let mut at: BTreeMap<(&str, u32), usize> = BTreeMap::new();
     let mut groups: Vec<(&Frame, Vec<Rank>)> = Vec::new();
     for look in looks {
@@ -114,18 +114,18 @@ pub fn by_place<'c>(looks: &[&Look<'c>]) -> Vec<(&'c Frame, Vec<Rank>)> {
 
 /// Who left the common path: all but those of the place where most stand; else the few that evaluate, save or log while the
 /// others do not, or that are out of the step in whose backward pass the others are. Empty if that cannot be told.
-pub fn odd_ones(conditions: &Conditions, looks: &[&Look<'_>]) -> Vec<Rank> {
+pub fn odd_ones(conditions: &Conditions, looks: &[&PostureLook<'_>]) -> Vec<Rank> {
     let n = looks.len();
     let by_place = by_place(looks);
     if by_place.len() > 1 && by_place.iter().any(|(_, ranks)| n > 2 && ranks.len() * 2 > n) {
         let few = by_place.iter().filter(|(_, ranks)| ranks.len() * 2 <= n);
         return few.flat_map(|(_, ranks)| ranks.iter().copied()).collect();
     }
-    let frames = |look: &Look<'_>, is: fn(&Frame) -> bool| {
+    let frames = |look: &PostureLook<'_>, is: fn(&Frame) -> bool| {
         let stand = conditions.get(look.rank).and_then(|c| c.stand.as_ref());
         stand.is_some_and(|s| s.frames.iter().any(|f| !f.is_native() && is(f)))
     };
-    let few = |is: &dyn Fn(&Look<'_>) -> bool| {
+    let few = |is: &dyn Fn(&PostureLook<'_>) -> bool| {
         let found: Vec<Rank> = looks.iter().filter(|look| is(look)).map(|look| look.rank).collect();
         (!found.is_empty() && found.len() * 2 <= n).then_some(found)
     };

@@ -7,7 +7,7 @@ use crate::calls::mismatch::Proof;
 use crate::calls::pattern;
 use crate::process::condition::Conditions;
 use crate::said::watchdog::WatchdogLines;
-use crate::track::{Group, Node, Track, View, node};
+use crate::track::{Group, GroupRecorder, RankOrSource, Track, node};
 use crate::waits::graph::{Front, FrontKind, Root, Waits};
 use crate::who::dumps::OwnedDump;
 
@@ -15,11 +15,11 @@ use crate::who::dumps::OwnedDump;
 #[derive(Clone, Debug)]
 pub struct Suspect {
     /// Who.
-    pub node: Node,
+    pub node: RankOrSource,
     /// Ranks that wait for it, directly or through others.
     pub victims: RankSet,
     /// Views that show it.
-    pub views: Vec<View>,
+    pub views: Vec<GroupRecorder>,
     /// It left no record, and nothing else makes it a suspect.
     pub weak: bool,
     /// What the others wait in: `all_reduce #45 of default_pg`.
@@ -94,7 +94,7 @@ pub fn suspects(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], all: &[Waits]) ->
 }
 
 /// The rank of a cycle that owes a message: it left one out, or it went on without one.
-fn owes_message(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option<Root> {
+fn owes_message(ledger: &Ledger<'_>, waits: &Waits, cycle: &[RankOrSource]) -> Option<Root> {
     let Some((node, front)) = went_on(ledger, waits, cycle) else { return broken_pair(ledger, waits, cycle) };
     if !matches!(front.what, FrontKind::P2p { .. }) {
         return None;
@@ -106,7 +106,7 @@ fn owes_message(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option<Ro
 
 /// In a cycle of waits over a message whose other side was never posted, that side caused it: the message
 /// cannot come any more, since its rank went on to wait in the cycle. The oldest such message counts.
-pub fn broken_pair(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option<Root> {
+pub fn broken_pair(ledger: &Ledger<'_>, waits: &Waits, cycle: &[RankOrSource]) -> Option<Root> {
     let in_cycle = |group: &Group<'_>, members: &[usize]| {
         members.iter().filter_map(|m| node(group, *m)).find(|n| cycle.contains(n))
     };
@@ -127,8 +127,8 @@ pub fn broken_pair(ledger: &Ledger<'_>, waits: &Waits, cycle: &[Node]) -> Option
 
 /// The one rank that, by NCCL's own count, made more calls than any other in every group that differs, while others
 /// time out: it left out a call that they wait in, and the count of that group hides it behind a later call.
-pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) -> Option<Node> {
-    if waits.view != View::Nccl
+pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) -> Option<RankOrSource> {
+    if waits.view != GroupRecorder::Nccl
         || waits.fronts.is_empty()
         || !conditions.all().any(|(_, c)| c.timed_out.is_some())
     {
@@ -172,7 +172,11 @@ pub fn ran_ahead(ledger: &Ledger<'_>, conditions: &Conditions, waits: &Waits) ->
 
 /// In a cycle of waits, a rank that all others of a group wait for went on without the call: no other rank of that
 /// group is missing, and the rank waits elsewhere for one of them.
-pub fn went_on<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
+pub fn went_on<'w>(
+    ledger: &Ledger<'_>,
+    waits: &'w Waits,
+    cycle: &[RankOrSource],
+) -> Option<(RankOrSource, &'w Front)> {
     if !waits.view.knows_ends() {
         return None;
     }
@@ -196,8 +200,12 @@ pub fn went_on<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Opt
 
 /// The one rank of a cycle that broke its own order of calls, without a call or message that others of the cycle wait in. Where
 /// several did, the program calls its groups in another order there.
-fn broke_pattern<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> Option<(Node, &'w Front)> {
-    let mut found: Option<(Node, &'w Front)> = None;
+fn broke_pattern<'w>(
+    ledger: &Ledger<'_>,
+    waits: &'w Waits,
+    cycle: &[RankOrSource],
+) -> Option<(RankOrSource, &'w Front)> {
+    let mut found: Option<(RankOrSource, &'w Front)> = None;
     for front in &waits.fronts {
         let Some(group) = ledger.groups().get(front.group) else { continue };
         if !front.waiting.iter().filter_map(|m| node(group, *m)).any(|n| cycle.contains(&n)) {
@@ -222,7 +230,7 @@ fn broke_pattern<'w>(ledger: &Ledger<'_>, waits: &'w Waits, cycle: &[Node]) -> O
 
 /// Whether a rank is further on than its peers in some group but this one: it made calls there that none of them has
 /// made yet. A rank that is merely kept waiting by one message is not.
-fn leads(ledger: &Ledger<'_>, who: Node, but: usize) -> bool {
+fn leads(ledger: &Ledger<'_>, who: RankOrSource, but: usize) -> bool {
     let groups = ledger.groups().iter().enumerate().filter(|(at, g)| *at != but && g.view.knows_ends());
     groups.into_iter().any(|(_, group)| {
         let Some(me) = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who)) else { return false };
@@ -252,7 +260,7 @@ fn leads(ledger: &Ledger<'_>, who: Node, but: usize) -> bool {
     })
 }
 
-fn waits_on_somebody(ledger: &Ledger<'_>, waits: &Waits, who: Node) -> bool {
+fn waits_on_somebody(ledger: &Ledger<'_>, waits: &Waits, who: RankOrSource) -> bool {
     waits.fronts.iter().any(|front| {
         let Some(group) = ledger.groups().get(front.group) else { return false };
         !(front.behind.is_empty() && front.held.is_empty())
@@ -306,7 +314,7 @@ fn describe(proof: Proof<'_, '_>, dumps: &[OwnedDump<'_>], waits: &Waits, root: 
             };
             suspect.awaited_call = number.map(|number| NamedCall { group: group.name.clone(), number });
         }
-        if waits.view != View::Ras {
+        if waits.view != GroupRecorder::Ras {
             suspect.add_own_record(group, matches!(front.what, FrontKind::Collective(_)));
         }
     }
@@ -339,7 +347,7 @@ impl Suspect {
         group: &Group<'_>,
         waiter: Option<&Track<'_>>,
         (from, to, nth): (u32, u32, u32),
-        view: View,
+        view: GroupRecorder,
     ) -> String {
         self.in_p2p = true;
         if let Some(track) = waiter {
@@ -407,7 +415,7 @@ fn name(group: &Group<'_>, member: u32) -> String {
     group.rank(member as usize).map_or_else(|| format!("member {member}"), |r| format!("rank {}", r.0))
 }
 
-fn pair_text(group: &Group<'_>, from: u32, to: u32, nth: u32, view: View) -> String {
+fn pair_text(group: &Group<'_>, from: u32, to: u32, nth: u32, view: GroupRecorder) -> String {
     if from == u32::MAX || to == u32::MAX {
         return format!("a send or receive of {} does not finish", group.name);
     }
@@ -417,7 +425,7 @@ fn pair_text(group: &Group<'_>, from: u32, to: u32, nth: u32, view: View) -> Str
     };
     let (sent, received) = (count(from, true, to), count(to, false, from));
     let number = |n: Option<usize>| n.map_or_else(|| "an unknown number of".to_owned(), |n| n.to_string());
-    let unit = if view == View::Nccl { "calls" } else { "entries" };
+    let unit = if view == GroupRecorder::Nccl { "calls" } else { "entries" };
     format!(
         "{} posted {} sends to {}, which posted {} receives ({unit}); number {nth} has no partner",
         name(group, from),
@@ -430,7 +438,7 @@ fn pair_text(group: &Group<'_>, from: u32, to: u32, nth: u32, view: View) -> Str
 fn count_text(
     group: &Group<'_>,
     waiter: Option<usize>,
-    root: Node,
+    root: RankOrSource,
     kind: ringleader_model::OpKind,
     need: u64,
 ) -> Option<Evidence> {

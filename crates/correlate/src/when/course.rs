@@ -20,7 +20,7 @@
 use ringleader_model::{Case, Category, Cite, Fact, Source};
 
 use crate::said::statements::Stated;
-use crate::when::failure::Failure;
+use crate::when::failure::JobFailure;
 use crate::when::trail::Trails;
 
 /// A communicator that was ready.
@@ -49,7 +49,7 @@ pub fn folder(case: &Case, cite: Cite) -> &str {
 
 impl<'a> Course<'a> {
     /// Of a case and its failure.
-    pub fn new(case: &'a Case, trails: Trails, failure: &Failure) -> Self {
+    pub fn new(case: &'a Case, trails: Trails, failure: &JobFailure) -> Self {
         let logs = case.observations.iter().filter_map(|o| match &o.fact {
             Fact::Nccl(log) => Some((folder(case, o.cite), &log.comms)),
             _ => None,

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_knowledge::saying::Role;
+use ringleader_knowledge::message::Role;
 use ringleader_model::{
     Case, Cite, Evidence, Fact, NcclMessage, Observation, Rank, SourceId, SourceKind, TorchEvent, WallTime,
     WatchEvent, WatchedEnd,
@@ -78,7 +78,7 @@ pub enum Since {
 
 /// What a statement says of the end of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum EndSign {
     /// Something failed.
     Failed(Way, Since),
     /// A process ended, and nothing was wrong with it.
@@ -87,7 +87,7 @@ pub enum Sign {
     Nothing,
 }
 
-impl Sign {
+impl EndSign {
     /// A launcher reports that processes of the job ended.
     pub fn is_end(self) -> bool {
         match self {
@@ -99,22 +99,22 @@ impl Sign {
 }
 
 /// What an event of torch or a launcher says of the end of the job.
-pub fn sign(event: &TorchEvent) -> Sign {
+pub fn sign(event: &TorchEvent) -> EndSign {
     match event {
         TorchEvent::WatchdogTimeout { ran_ms, .. } => {
             let waited_ns = i64::try_from(*ran_ms).unwrap_or(i64::MAX).saturating_mul(MILLISECOND_NS);
-            Sign::Failed(Way::TimedOut, Since::Exactly(waited_ns))
+            EndSign::Failed(Way::TimedOut, Since::Exactly(waited_ns))
         }
-        TorchEvent::WatchdogStuck { .. } => Sign::Failed(Way::Stuck, Since::Untold),
+        TorchEvent::WatchdogStuck { .. } => EndSign::Failed(Way::Stuck, Since::Untold),
         TorchEvent::AsyncError { .. } | TorchEvent::WatchdogDied { .. } => {
-            Sign::Failed(Way::NcclError, Since::Exactly(0))
+            EndSign::Failed(Way::NcclError, Since::Exactly(0))
         }
-        TorchEvent::Exception(_) => Sign::Failed(Way::Raised, Since::Line),
-        TorchEvent::Crash { .. } => Sign::Failed(Way::Crashed, Since::Line),
-        TorchEvent::ChildFailure { .. } => Sign::Failed(Way::RankFailed, Since::Line),
-        TorchEvent::LauncherFailed { .. } => Sign::Failed(Way::LauncherFailed, Since::Line),
-        TorchEvent::ChildExit { exit_code, .. } if *exit_code != 0 => Sign::Failed(Way::RankExited, Since::Line),
-        TorchEvent::ChildExit { .. } | TorchEvent::Started => Sign::Ended,
+        TorchEvent::Exception(_) => EndSign::Failed(Way::Raised, Since::Line),
+        TorchEvent::Crash { .. } => EndSign::Failed(Way::Crashed, Since::Line),
+        TorchEvent::ChildFailure { .. } => EndSign::Failed(Way::RankFailed, Since::Line),
+        TorchEvent::LauncherFailed { .. } => EndSign::Failed(Way::LauncherFailed, Since::Line),
+        TorchEvent::ChildExit { exit_code, .. } if *exit_code != 0 => EndSign::Failed(Way::RankExited, Since::Line),
+        TorchEvent::ChildExit { .. } | TorchEvent::Started => EndSign::Ended,
         // The watchdog's numbers and dumps accompany a timeout, or are asked for of a job that runs.
         TorchEvent::WatchdogPosition { .. }
         | TorchEvent::FailedCollectiveStack { .. }
@@ -132,7 +132,7 @@ pub fn sign(event: &TorchEvent) -> Sign {
         | TorchEvent::NoNccl { .. }
         // The table of sayings has their meaning.
         | TorchEvent::Echo { .. }
-        | TorchEvent::ErrorLine { .. } => Sign::Nothing,
+        | TorchEvent::ErrorLine { .. } => EndSign::Nothing,
     }
 }
 
@@ -144,7 +144,7 @@ pub fn is_error(message: &NcclMessage) -> bool {
 /// What is known of the job's failure, and of its end. Times are month, day and time of day alone (torch's stamps have
 /// no year), ns.
 #[derive(Clone, Debug, Default)]
-pub struct Failure {
+pub struct JobFailure {
     /// The first statement that something failed: torch and launchers before NCCL.
     first: Option<(Way, Evidence)>,
     ways: BTreeSet<Way>,
@@ -241,11 +241,11 @@ impl<'a> Survived<'a> {
     }
 }
 
-impl Failure {
+impl JobFailure {
     /// Of the evidence of a case.
     pub fn new(case: &Case, claims: &Claims<'_>, trails: &Trails) -> Self {
         let mut failure = Self {
-            is_claimed: claims.all().iter().any(|c| c.saying.role != Role::Benign),
+            is_claimed: claims.all().iter().any(|c| c.saying.role != Role::Harmless),
             exited_well: exited_well(case),
             ..Self::default()
         };
@@ -256,7 +256,7 @@ impl Failure {
                 Fact::Torch(event) => {
                     let sign = sign(event);
                     failure.launcher_saw_end |= sign.is_end();
-                    let Sign::Failed(way, since) = sign else { continue };
+                    let EndSign::Failed(way, since) = sign else { continue };
                     if survived.has(way, event, observation.cite) {
                         continue;
                     }

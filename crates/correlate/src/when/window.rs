@@ -7,7 +7,7 @@ use ringleader_model::{
     Case, Fact, Note, NoteKind, PickedProcess, ProcessTable, TorchEvent, WallTime, WatchEvent,
 };
 
-use crate::when::failure::{Sign, sign};
+use crate::when::failure::{EndSign, sign};
 use crate::when::year::in_year;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -191,7 +191,7 @@ fn window(case: &Case) -> Window {
             window.began = Some(window.began.map_or(ns, |began| began.min(ns)));
         }
         if let Fact::Torch(event) = &observation.fact {
-            is_ended |= observation.at.is_some() && sign(event) != Sign::Nothing;
+            is_ended |= observation.at.is_some() && sign(event) != EndSign::Nothing;
         }
         if let Some(at) = observation.at {
             window.widen(at);

@@ -96,7 +96,7 @@ impl SeenGpu<'_> {
 
 /// Names of GPUs of one machine, from outputs that print two of them.
 #[derive(Default)]
-struct Names<'a> {
+struct GpuNames<'a> {
     by_uuid: BTreeMap<&'a str, PciAddress>,
     /// None where two outputs disagree.
     by_index: BTreeMap<u32, Option<PciAddress>>,
@@ -120,7 +120,7 @@ impl<'a> Gpus<'a> {
                 _ => None,
             })
             .collect();
-        let mut names: BTreeMap<(Option<&Host>, &str), Names<'a>> = BTreeMap::new();
+        let mut names: BTreeMap<(Option<&Host>, &str), GpuNames<'a>> = BTreeMap::new();
         for (observation, table) in &tables {
             let names = names.entry(machine(case, observation)).or_default();
             for row in &table.gpus {
@@ -195,14 +195,14 @@ fn whose(
     }
     let Some(pci) = pci else { return (Use::Unknown, nobody) };
     match owner(roster, pci, host) {
-        Owner::One(culprit) => (Use::Rank, culprit),
-        Owner::Several => (Use::Rank, nobody),
-        Owner::Nobody => (Use::Other, nobody),
-        Owner::Unknown => (Use::Unknown, nobody),
+        GpuOwner::One(culprit) => (Use::Rank, culprit),
+        GpuOwner::Several => (Use::Rank, nobody),
+        GpuOwner::Nobody => (Use::Other, nobody),
+        GpuOwner::Unknown => (Use::Unknown, nobody),
     }
 }
 
-enum Owner {
+enum GpuOwner {
     One(Culprit),
     /// Ranks use it; which of them is not known.
     Several,
@@ -211,7 +211,7 @@ enum Owner {
 }
 
 /// The rank with the GPU of this address.
-fn owner(roster: &Roster, pci: PciAddress, host: Option<&Host>) -> Owner {
+fn owner(roster: &Roster, pci: PciAddress, host: Option<&Host>) -> GpuOwner {
     let same = |gpu: PciAddress| PciAddress { function: 0, ..gpu } == PciAddress { function: 0, ..pci };
     let with_gpu: Vec<_> = roster.members.iter().filter(|m| m.gpu.is_some()).collect();
     if with_gpu.is_empty() {
@@ -225,32 +225,32 @@ fn owner(roster: &Roster, pci: PciAddress, host: Option<&Host>) -> Owner {
         .collect();
     here.dedup_by_key(|m| (m.rank, m.pid, m.host.clone()));
     match here.as_slice() {
-        [] => Owner::Nobody,
+        [] => GpuOwner::Nobody,
         [one] => {
             let who = Who { rank: one.rank, pid: one.pid, host: one.host.clone(), ..Who::default() };
-            Owner::One(Culprit { gpu: Some(pci), ..roster.culprit(&who) })
+            GpuOwner::One(Culprit { gpu: Some(pci), ..roster.culprit(&who) })
         }
         // The same address on several hosts: which one is meant is not known.
-        _ => Owner::Unknown,
+        _ => GpuOwner::Unknown,
     }
 }
 
 /// The same where only a snapshot shows which process runs on which GPU, or could.
-fn holder(roster: &Roster, same: impl Fn(PciAddress) -> bool, host: Option<&Host>) -> Owner {
+fn holder(roster: &Roster, same: impl Fn(PciAddress) -> bool, host: Option<&Host>) -> GpuOwner {
     let is_here =
         |m: &&crate::who::roster::Member| host.is_none() || m.host.is_none() || m.host.as_ref() == host;
     let here: Vec<_> = roster.members.iter().filter(|m| !m.holds.is_empty()).filter(is_here).collect();
     let holders: Vec<_> = here.iter().filter(|m| m.holds.iter().any(|gpu| same(*gpu))).collect();
     match holders.as_slice() {
         // Who has not opened its GPU yet is in no list: nobody is known not to use it.
-        [] => Owner::Unknown,
+        [] => GpuOwner::Unknown,
         [one] => {
             let who = Who { rank: one.rank, pid: one.pid, host: one.host.clone(), ..Who::default() };
             let culprit = roster.culprit(&who);
             let gpu = one.holds.iter().copied().find(|gpu| same(*gpu));
-            Owner::One(Culprit { gpu: gpu.or(culprit.gpu), ..culprit })
+            GpuOwner::One(Culprit { gpu: gpu.or(culprit.gpu), ..culprit })
         }
-        _ => Owner::Several,
+        _ => GpuOwner::Several,
     }
 }
 
@@ -261,10 +261,10 @@ pub fn of_address(roster: &Roster, has_job: bool, pci: PciAddress, host: Option<
         return (Use::Alone, nobody);
     }
     match owner(roster, pci, host) {
-        Owner::One(culprit) => (Use::Rank, culprit),
-        Owner::Several => (Use::Rank, nobody),
-        Owner::Nobody => (Use::Other, nobody),
-        Owner::Unknown => (Use::Unknown, nobody),
+        GpuOwner::One(culprit) => (Use::Rank, culprit),
+        GpuOwner::Several => (Use::Rank, nobody),
+        GpuOwner::Nobody => (Use::Other, nobody),
+        GpuOwner::Unknown => (Use::Unknown, nobody),
     }
 }
 

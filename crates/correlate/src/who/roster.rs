@@ -7,13 +7,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod claims;
+mod join;
 mod weak;
+
+use self::claims::{Strength, started};
+use self::join::Processes;
 
 use ringleader_knowledge::program::is_launch;
 use ringleader_model::address::{is_loopback_name, same_host};
 use ringleader_model::{
-    Case, Culprit, Fact, Host, LocalRank, NcclLog, Observation, PciAddress, Pid, Rank, RasReport, RingRecord,
-    Socket, StoreEvent, TorchEvent, WatchEvent, Who,
+    Case, Culprit, Fact, Host, LocalRank, Observation, PciAddress, Pid, Rank, StoreEvent, TorchEvent,
+    WatchEvent, Who,
 };
 
 /// One process of the job.
@@ -64,15 +69,6 @@ pub struct Roster {
     places: BTreeMap<Pid, BTreeSet<usize>>,
 }
 
-/// Processes that one observation says were started as ranks.
-fn started(observation: &Observation) -> &[Who] {
-    match &observation.fact {
-        Fact::Environment(_) => std::slice::from_ref(&observation.who),
-        Fact::Watch(WatchEvent::Ranks(all)) => all,
-        _ => &[],
-    }
-}
-
 /// A host, unless many hosts share its name.
 pub(crate) fn telling_host(host: Option<&Host>) -> Option<&Host> {
     host.filter(|h| !h.is_empty() && !is_loopback_name(h))
@@ -82,95 +78,6 @@ fn hosts_agree(a: Option<&Host>, b: Option<&Host>) -> bool {
     match (telling_host(a), telling_host(b)) {
         (Some(a), Some(b)) => a == b,
         _ => true,
-    }
-}
-
-impl Member {
-    fn agrees_with(&self, other: &Member) -> bool {
-        let same = |a: Option<u32>, b: Option<u32>| a.is_none() || b.is_none() || a == b;
-        let hosts = hosts_agree(self.host.as_ref(), other.host.as_ref());
-        let addresses = match (&self.address, &other.address) {
-            (Some(a), Some(b)) => a == b,
-            _ => true,
-        };
-        hosts
-            && addresses
-            && same(self.rank.map(|r| r.0), other.rank.map(|r| r.0))
-            && same(self.pid.map(|p| p.0), other.pid.map(|p| p.0))
-    }
-
-    fn take_in(&mut self, other: &Member) {
-        self.rank = self.rank.or(other.rank);
-        if telling_host(self.host.as_ref()).is_none() {
-            self.host = telling_host(other.host.as_ref()).cloned().or_else(|| self.host.take());
-        }
-        self.address = self.address.take().or_else(|| other.address.clone());
-        self.pid = self.pid.or(other.pid);
-        self.local_rank = self.local_rank.or(other.local_rank);
-        self.gpu = self.gpu.or(other.gpu);
-        self.cuda_dev = self.cuda_dev.or(other.cuda_dev);
-        self.nvml_dev = self.nvml_dev.or(other.nvml_dev);
-    }
-}
-
-/// What a claim of identity rests on, the strongest first. What command lines and names of files say is weaker still:
-/// [`weak`] reads it last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Strength {
-    /// A record of the process itself: NCCL's log, a ring, RAS.
-    Record,
-    /// The launcher's table of failures.
-    Table,
-    /// The launcher saw a process end.
-    Exit,
-    /// A line was printed as a rank's.
-    Spoken,
-}
-
-/// One source's statement of a process's identity.
-#[derive(Clone, Debug)]
-struct Claim {
-    strength: Strength,
-    /// Its place among those of one record.
-    nth: usize,
-    member: Member,
-}
-
-impl Claim {
-    /// An order that does not depend on that of the files: who names both rank and process first; of one process what
-    /// its record has first.
-    fn order(&self) -> impl Ord + '_ {
-        let Member { rank, host, address, pid, local_rank, gpu, cuda_dev, nvml_dev, .. } = &self.member;
-        let is_partial = rank.is_none() || pid.is_none();
-        let identity = (rank.is_none(), rank, host.is_none(), host, pid);
-        (self.strength, is_partial, identity, self.nth, (address, local_rank, gpu, cuda_dev, nvml_dev))
-    }
-}
-
-/// What `who` says of itself.
-fn member_of(who: &Who) -> Member {
-    Member {
-        rank: who.rank,
-        local_rank: who.local_rank,
-        host: who.host.clone(),
-        pid: who.pid,
-        ..Member::default()
-    }
-}
-
-/// The process that printed a statement of torch or a launcher, or that it is about.
-fn of_statement(who: &Who, event: &TorchEvent) -> (Strength, Member) {
-    let own = member_of(who);
-    match event {
-        TorchEvent::ChildFailure { host, .. } => {
-            // `localhost` names no host: it would make two of one machine.
-            let named = own.host.or_else(|| host.as_deref().map(Host::from));
-            let host = telling_host(named.as_ref()).cloned();
-            (Strength::Table, Member { host, ..member_of(who) })
-        }
-        TorchEvent::ChildExit { .. } | TorchEvent::Started if own.rank.is_none() => (Strength::Exit, own),
-        TorchEvent::ChildExit { .. } | TorchEvent::Started => (Strength::Table, own),
-        _ => (Strength::Spoken, Member { local_rank: None, ..own }),
     }
 }
 
@@ -197,140 +104,37 @@ impl Roster {
     /// Joins what the case says. The order of its files decides nothing: claims are joined the stronger first, and
     /// those of one strength in an order of their own.
     pub fn new(case: &Case) -> Self {
-        let mut roster = Self { world_size: world_size(case), ..Self::default() };
-        roster.find_launchers(case);
-        let stacks = weak::StackNames::new(case);
-        let mut claims: Vec<Claim> = Vec::new();
-        for observation in &case.observations {
-            let who = &observation.who;
-            let mut claim = |strength: Strength, found: Vec<Member>| {
-                claims.extend((0..).zip(found).map(|(nth, member)| Claim { strength, nth, member }));
-            };
-            match &observation.fact {
-                Fact::Nccl(log) => claim(Strength::Record, roster.of_nccl(log)),
-                Fact::Ras(report) => claim(Strength::Record, roster.of_ras(report)),
-                Fact::Ring(ring) => claim(Strength::Record, roster.of_ring(who, ring)),
-                Fact::Torch(event) => {
-                    let (strength, member) = of_statement(who, event);
-                    claim(strength, vec![member]);
-                }
-                Fact::Stacks(_) if stacks.are_of_one_rank(who) => {
-                    claim(Strength::Spoken, vec![member_of(who)]);
-                }
-                Fact::Said(_) | Fact::Progress(_) if who.rank.is_some() => {
-                    claim(Strength::Spoken, vec![Member { local_rank: None, ..member_of(who) }]);
-                }
-                _ => {}
-            }
+        let world_size = world_size(case);
+        let launchers = launchers(case);
+        let mut processes = Processes::default();
+        let mut spoken = claims::all(case, world_size);
+        let stronger = spoken.partition_point(|claim| claim.strength < Strength::Spoken);
+        for claim in spoken.drain(..stronger) {
+            processes.join(claim);
         }
-        claims.sort_by(|a, b| a.order().cmp(&b.order()));
-        let spoken = claims.partition_point(|claim| claim.strength < Strength::Spoken);
-        let spoken = claims.split_off(spoken);
-        for claim in claims {
-            roster.join(claim);
+        let of_environments = claims::of_environments(case, &processes.iter().map(|(_, m)| m));
+        for claim in of_environments {
+            processes.join(claim);
         }
-        roster.join_environments(case);
         for claim in spoken {
-            roster.join(claim);
+            processes.join(claim);
         }
-        if let Some(world) = roster.world_size {
+        if let Some(world) = world_size {
             // No communicator is larger than the world; ranks past its end are leftovers of another job.
-            roster.members.retain(|m| m.rank.is_none_or(|r| r.0 < world));
+            processes.retain(|m| m.rank.is_none_or(|r| r.0 < world));
         }
-        roster.join_weak(case);
+        weak::join(&mut processes, case, &launchers, world_size);
+        let mut roster = Self { members: processes.into_members(), world_size, launchers, ..Self::default() };
         roster.mark_followed(case);
         roster.members.sort_by_key(Member::order);
-        roster.join_nameless();
         roster.index();
         roster.join_snapshots(case);
         roster
     }
 
-    /// Claims that are used where nothing stronger speaks, and what is left by elimination.
-    fn join_weak(&mut self, case: &Case) {
-        let hosts: BTreeSet<&Host> =
-            self.members.iter().filter_map(|m| telling_host(m.host.as_ref())).collect();
-        let differs = |m: &Member| m.rank.zip(m.local_rank).is_some_and(|(rank, local)| rank.0 != local.0);
-        let is_one_node = hosts.len() < 2 && !self.members.iter().any(differs);
-        if is_one_node {
-            let taken: BTreeSet<Rank> = self.members.iter().filter_map(|m| m.rank).collect();
-            for member in self.members.iter_mut().filter(|m| m.rank.is_none() && m.pid.is_some()) {
-                member.rank = member.local_rank.map(|l| Rank(l.0)).filter(|rank| !taken.contains(rank));
-            }
-        }
-        for (_, who) in weak::claims(case, is_one_node, self.world_size) {
-            self.join_weak_claim(&who);
-        }
-        self.join_order_of_ends(case);
-        self.eliminate();
-    }
-
-    fn join_weak_claim(&mut self, who: &Who) {
-        let found = member_of(who);
-        if self.launchers.iter().any(|pid| Some(*pid) == found.pid) {
-            return;
-        }
-        let has_pid = |m: &Member| {
-            m.pid.is_some() && m.pid == found.pid && hosts_agree(m.host.as_ref(), found.host.as_ref())
-        };
-        let is_taken = found.rank.is_some_and(|rank| {
-            self.members.iter().any(|m| m.rank == Some(rank) && m.pid.is_some() && m.pid != found.pid)
-        });
-        match self.members.iter_mut().find(|m| has_pid(m)) {
-            Some(member) if member.rank.is_none() && !is_taken => member.take_in(&found),
-            Some(member) if member.rank == found.rank => {
-                member.local_rank = member.local_rank.or(found.local_rank);
-            }
-            None if !is_taken && found.rank.is_some() => self.add(found),
-            _ => {}
-        }
-    }
-
-    /// One process without a rank and one rank that nobody has are the same.
-    fn eliminate(&mut self) {
-        let world = self.world_size.unwrap_or(0);
-        let with_pid: BTreeSet<Rank> =
-            self.members.iter().filter(|m| m.pid.is_some()).filter_map(|m| m.rank).collect();
-        if world < 2 || with_pid.len() + 1 != world as usize {
-            return;
-        }
-        let Some(left) = (0..world).map(Rank).find(|r| !with_pid.contains(r)) else { return };
-        let launchers = &self.launchers;
-        let is_nameless = |m: &Member| m.rank.is_none() && m.pid.is_some_and(|pid| !launchers.contains(&pid));
-        let mut nameless = self.members.iter_mut().filter(|m| is_nameless(m));
-        if let (Some(member), None) = (nameless.next(), nameless.next()) {
-            member.rank = Some(left);
-        }
-    }
-
     /// The rank that speaks in an observation: its own word, else its process.
     pub fn speaker(&self, observation: &Observation) -> Option<Rank> {
         observation.who.rank.or_else(|| self.find(&observation.who)?.rank)
-    }
-
-    /// A shell shows how each of the processes that it started ended, by pid alone: if they are as many as there are
-    /// ranks, they were started in the order of their ranks.
-    fn join_order_of_ends(&mut self, case: &Case) {
-        if self.members.iter().any(|m| m.rank.is_some() && m.pid.is_some()) {
-            return;
-        }
-        let pid_of_end = |o: &Observation| match &o.fact {
-            Fact::Torch(TorchEvent::ChildExit { .. })
-                if o.who.rank.is_none() && o.who.local_rank.is_none() =>
-            {
-                o.who.pid
-            }
-            _ => None,
-        };
-        let pids: BTreeSet<Pid> = case.observations.iter().filter_map(pid_of_end).collect();
-        let n_spoken = self.members.iter().filter_map(|m| m.rank).map(|r| r.0.saturating_add(1)).max();
-        let world = self.world_size.max(n_spoken).unwrap_or(0);
-        if pids.len() < 2 || pids.len() != world as usize {
-            return;
-        }
-        for (rank, pid) in (0..).map(Rank).zip(pids) {
-            self.join_weak_claim(&Who { rank: Some(rank), pid: Some(pid), ..Who::default() });
-        }
     }
 
     fn index(&mut self) {
@@ -391,21 +195,6 @@ impl Roster {
         let mut found = self.with_pid(pid).filter(|(_, m)| hosts_agree(m.host.as_ref(), host));
         let (at, _) = found.next()?;
         found.next().is_none().then_some(at)
-    }
-
-    /// A rank that printed something before its process was known, and the process that is later seen to be it, are one
-    /// member, in whatever order that was read.
-    fn join_nameless(&mut self) {
-        let (nameless, mut members): (Vec<Member>, Vec<Member>) =
-            std::mem::take(&mut self.members).into_iter().partition(|m| m.rank.is_some() && m.pid.is_none());
-        for one in nameless {
-            match members.iter_mut().find(|m| m.rank == one.rank && m.agrees_with(&one)) {
-                Some(member) => member.take_in(&one),
-                None => members.push(one),
-            }
-        }
-        members.sort_by_key(Member::order);
-        self.members = members;
     }
 
     /// A job that is started again leaves the rings and the output of its earlier attempts. A rank is the process that
@@ -473,158 +262,6 @@ impl Roster {
                 member.is_followed = true;
             }
         }
-    }
-
-    /// Processes that were started with their rank in their environment, and are named, by listings or by a watcher,
-    /// which also saw those that have ended. Children inherit it, and outlive a rank that is gone: where processes of
-    /// this job are known to use NCCL, only they are its ranks.
-    fn join_environments(&mut self, case: &Case) {
-        let named = || {
-            let all = case.observations.iter().flat_map(started);
-            all.filter(|who| who.rank.is_some() && who.pid.is_some())
-        };
-        let of_who = |who: &Who| Member {
-            rank: who.rank,
-            local_rank: who.local_rank,
-            host: who.host.clone(),
-            pid: who.pid,
-            ..Member::default()
-        };
-        let speakers = speakers(case);
-        let speaks = |who: &Who| {
-            speakers.iter().any(|(pid, host)| Some(*pid) == who.pid && hosts_agree(*host, who.host.as_ref()))
-        };
-        // Those that speak may be of an earlier attempt that does not run any more.
-        let is_of_now = named().any(speaks);
-        let mut fresh: Vec<Member> = Vec::new();
-        for who in named() {
-            let has_speaker = |m: &Member| {
-                m.rank == who.rank
-                    && hosts_agree(m.host.as_ref(), who.host.as_ref())
-                    && m.pid.is_some_and(|pid| {
-                        Some(pid) != who.pid && speakers.iter().any(|(speaker, _)| *speaker == pid)
-                    })
-            };
-            if !(is_of_now && !speaks(who) && self.members.iter().any(has_speaker)) {
-                fresh.push(of_who(who));
-            }
-        }
-        for member in fresh {
-            self.add(member);
-        }
-    }
-
-    fn find_launchers(&mut self, case: &Case) {
-        for observation in &case.observations {
-            match &observation.fact {
-                Fact::Torch(TorchEvent::ClosingSignal { .. } | TorchEvent::LauncherKilled { .. }) => {
-                    self.launchers.extend(observation.who.pid);
-                }
-                Fact::Processes(table) => {
-                    for row in &table.rows {
-                        if is_launch(&row.command) {
-                            self.launchers.extend(row.pid);
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Adds what is known of one process, to the member it agrees with or as a new one.
-    fn add(&mut self, found: Member) {
-        if found.rank.is_none() && found.pid.is_none() {
-            return;
-        }
-        let by_pid = |m: &Member| m.pid.is_some() && m.pid == found.pid;
-        let by_rank = |m: &Member| m.rank.is_some() && m.rank == found.rank;
-        let at = self
-            .members
-            .iter()
-            .position(|m| by_pid(m) && m.agrees_with(&found))
-            .or_else(|| self.members.iter().position(|m| by_rank(m) && m.agrees_with(&found)));
-        match at.and_then(|at| self.members.get_mut(at)) {
-            Some(member) => member.take_in(&found),
-            None => self.members.push(found),
-        }
-    }
-
-    /// Joins a claim with what is known.
-    fn join(&mut self, claim: Claim) {
-        let found = claim.member;
-        match claim.strength {
-            Strength::Record | Strength::Table => self.add(found),
-            // Local rank and pid only; joined by pid if anything else names it. In pods all ranks may have one pid:
-            // then nothing is joined.
-            Strength::Exit => {
-                let mut same = self.members.iter_mut().filter(|m| m.pid.is_some() && m.pid == found.pid);
-                match (same.next(), same.next()) {
-                    (Some(member), None) => member.local_rank = member.local_rank.or(found.local_rank),
-                    (Some(_), Some(_)) => {}
-                    (None, _) if found.pid.is_some() => self.members.push(found),
-                    (None, _) => {}
-                }
-            }
-            Strength::Spoken => {
-                if found.rank.is_some() && !self.members.iter().any(|m| m.rank == found.rank) {
-                    self.members.push(found);
-                }
-            }
-        }
-    }
-
-    fn of_nccl(&self, log: &NcclLog) -> Vec<Member> {
-        let processes = log.processes.iter().map(|process| Member {
-            rank: process.who.rank,
-            local_rank: process.who.local_rank,
-            host: process.who.host.clone(),
-            pid: process.who.pid,
-            address: process.meets_at().and_then(address_of).map(Host::from),
-            ..Member::default()
-        });
-        let comms = log.comms.iter().filter_map(|comm| {
-            let process = log.processes.get(comm.process as usize)?;
-            let is_world = Some(comm.n_ranks) == self.world_size;
-            Some(Member {
-                rank: if is_world { Some(Rank(comm.rank.0)) } else { process.who.rank },
-                host: process.who.host.clone(),
-                pid: process.who.pid,
-                gpu: comm.gpu,
-                cuda_dev: comm.cuda_dev,
-                nvml_dev: comm.nvml_dev,
-                ..Member::default()
-            })
-        });
-        processes.chain(comms).collect()
-    }
-
-    fn of_ring(&self, who: &Who, ring: &RingRecord) -> Vec<Member> {
-        // Without RANK in the environment the communicator of the whole job has it; a process with several GPUs is
-        // several ranks of it.
-        let world = ring.comms.iter().filter(|c| c.size > 0 && Some(c.size) == self.world_size);
-        let ranks: BTreeSet<u32> = world.filter_map(|c| c.rank).collect();
-        let mut ranks: Vec<Option<Rank>> = ranks.into_iter().map(|rank| Some(Rank(rank))).collect();
-        if who.rank.is_some() || ranks.is_empty() {
-            ranks = vec![who.rank];
-        }
-        ranks.into_iter().map(|rank| Member { rank, ..member_of(who) }).collect()
-    }
-
-    fn of_ras(&self, report: &RasReport) -> Vec<Member> {
-        let mut found = Vec::new();
-        for comm in &report.comms {
-            let is_world = Some(comm.size) == self.world_size;
-            let peers = comm.ranks.iter().map(|r| &r.peer).chain(&comm.missing);
-            found.extend(peers.map(|peer| Member {
-                rank: peer.rank.filter(|_| is_world).map(|r| Rank(r.0)),
-                address: peer.host.clone(),
-                pid: peer.pid,
-                cuda_dev: peer.cuda_dev,
-                ..Member::default()
-            }));
-        }
-        found
     }
 
     /// Everything known of `who`.
@@ -695,6 +332,33 @@ impl Roster {
     }
 }
 
+/// Elimination: the rank of a job of this size that is left when all others are known.
+pub(crate) fn last_rank(world_size: u32, known: &BTreeSet<Rank>) -> Option<Rank> {
+    // A rank may be called by any number: only as many are gone through as are known.
+    if world_size < 2 || known.len() + 1 != world_size as usize {
+        return None;
+    }
+    (0..world_size).map(Rank).find(|rank| !known.contains(rank))
+}
+
+fn launchers(case: &Case) -> BTreeSet<Pid> {
+    let mut found = BTreeSet::new();
+    for observation in &case.observations {
+        match &observation.fact {
+            Fact::Torch(TorchEvent::ClosingSignal { .. } | TorchEvent::LauncherKilled { .. }) => {
+                found.extend(observation.who.pid);
+            }
+            Fact::Processes(table) => {
+                found.extend(
+                    table.rows.iter().filter(|row| is_launch(&row.command)).filter_map(|row| row.pid),
+                );
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// The world size that ranks were started with.
 pub fn told_size(case: &Case) -> Option<u32> {
     let told = case.observations.iter().filter_map(|o| match &o.fact {
@@ -704,33 +368,6 @@ pub fn told_size(case: &Case) -> Option<u32> {
         _ => None,
     });
     told.filter(|n| *n <= MAX_WORLD).max()
-}
-
-/// Processes that NCCL itself ran in, by ring, log or RAS.
-fn speakers(case: &Case) -> Vec<(Pid, Option<&Host>)> {
-    let mut found = Vec::new();
-    for observation in &case.observations {
-        let host = observation.who.host.as_ref();
-        match &observation.fact {
-            Fact::Ring(_) => found.extend(observation.who.pid.map(|pid| (pid, host))),
-            Fact::Nccl(log) => found
-                .extend(log.processes.iter().filter_map(|p| p.who.pid.map(|pid| (pid, p.who.host.as_ref())))),
-            Fact::Ras(report) => {
-                let peers = report.comms.iter().flat_map(|c| &c.ranks).map(|r| &r.peer);
-                // RAS names hosts by address.
-                found.extend(peers.filter_map(|p| p.pid.map(|pid| (pid, None))));
-            }
-            _ => {}
-        }
-    }
-    found.sort();
-    found.dedup();
-    found
-}
-
-/// The address of an interface, that of IPv6 without brackets.
-fn address_of(socket: Socket<'_>) -> Option<&str> {
-    Some(socket.address.trim_matches(['[', ']'])).filter(|address| !address.is_empty())
 }
 
 /// No job is larger; a number beyond it is torn or made up, and must not cost memory.

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 
 use ringleader_model::NoteKind;
 
-use super::{Budget, Place};
+use super::{Budget, InnerStream};
 use crate::ground::{Extract, bounded_text, stop_kind};
 use crate::scratch::Scratch;
 
@@ -16,15 +16,15 @@ const MAX_NAME_BYTES: u64 = 16 << 10;
 
 /// Reads every file of the archive.
 pub(super) fn read(
-    place: &Place,
+    place: &InnerStream,
     input: &mut dyn Read,
     budget: &Budget<'_>,
     scratch: &mut Scratch,
     extract: &mut Extract,
 ) {
     let mut notes = Vec::new();
-    let mut others = Told::default();
-    let mut unsafe_names = Told::default();
+    let mut others = LeftOut::default();
+    let mut unsafe_names = LeftOut::default();
     let mut n_files = 0_u32;
     let mut long_name: Option<Vec<u8>> = None;
     let mut archive = tar::Archive::new(input);
@@ -84,9 +84,12 @@ pub(super) fn read(
                 };
                 budget.members_left.set(left);
                 n_files += 1;
-                let inner =
-                    Place { shown: format!("{}!{shown}", place.shown), name: shown, depth: place.depth + 1 };
-                let mut member = Member { left: entry.size(), input: &mut entry };
+                let inner = InnerStream {
+                    shown: format!("{}!{shown}", place.shown),
+                    name: shown,
+                    depth: place.depth + 1,
+                };
+                let mut member = TarEntry { left: entry.size(), input: &mut entry };
                 super::open(&inner, &mut member, budget, scratch, extract);
             }
         }
@@ -113,12 +116,12 @@ pub(super) fn read(
 
 /// How many there were, and the first by name.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct LeftOut {
     pub(super) n: u32,
     pub(super) first: Option<String>,
 }
 
-impl Told {
+impl LeftOut {
     pub(super) fn tell(&mut self, name: &[u8]) {
         self.n += 1;
         self.first.get_or_insert_with(|| bounded_text(name, 200).escape_debug().to_string());
@@ -156,12 +159,12 @@ fn pax_path(mut records: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// One file of the archive: its end must come after the bytes its header promised.
-struct Member<'i> {
+struct TarEntry<'i> {
     left: u64,
     input: &'i mut dyn Read,
 }
 
-impl Read for Member<'_> {
+impl Read for TarEntry<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if buf.is_empty() {
             return Ok(0);

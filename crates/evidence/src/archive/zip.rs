@@ -7,8 +7,8 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use ringleader_model::NoteKind;
 
-use super::tape::{Told, tame};
-use super::{Budget, Expanded, Place};
+use super::tape::{LeftOut, tame};
+use super::{Budget, Expanded, InnerStream};
 use crate::ground::{Extract, stop_kind};
 use crate::scratch::Scratch;
 
@@ -29,7 +29,7 @@ struct Header {
 
 /// Reads every file of the archive.
 pub(super) fn read(
-    place: &Place,
+    place: &InnerStream,
     input: &mut dyn Read,
     budget: &Budget<'_>,
     scratch: &mut Scratch,
@@ -37,8 +37,8 @@ pub(super) fn read(
 ) {
     let mut input = BufReader::new(input);
     let mut notes = Vec::new();
-    let mut unread = Told::default();
-    let mut unsafe_names = Told::default();
+    let mut unread = LeftOut::default();
+    let mut unsafe_names = LeftOut::default();
     let mut n_files = 0_u32;
     loop {
         let header = match header(&mut input) {
@@ -87,7 +87,8 @@ pub(super) fn read(
         };
         budget.members_left.set(left);
         n_files += 1;
-        let inner = Place { shown: format!("{}!{shown}", place.shown), name: shown, depth: place.depth + 1 };
+        let inner =
+            InnerStream { shown: format!("{}!{shown}", place.shown), name: shown, depth: place.depth + 1 };
         let ended = if header.method == 0 {
             let mut member = (&mut input).take(header.packed_bytes);
             super::open(&inner, &mut Expanded { decoder: &mut member, budget }, budget, scratch, extract);

@@ -6,7 +6,7 @@ use super::{Line, Sink};
 
 /// Lines of one table, for its citation.
 #[derive(Clone)]
-pub(crate) struct Span {
+pub(crate) struct TableSpan {
     first: Cite,
     pub(crate) end: u64,
     pub(crate) last_line: u32,
@@ -15,7 +15,7 @@ pub(crate) struct Span {
     pub(crate) at: Option<WallTime>,
 }
 
-impl Span {
+impl TableSpan {
     pub(crate) fn begin(line: &Line<'_>, sink: &Sink<'_>) -> Self {
         let first = sink.cite(line.number, line.offset, line.end());
         let (who, at) = (line.tag.who.clone(), line.tag.at);

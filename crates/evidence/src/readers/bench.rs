@@ -19,7 +19,7 @@ use ringleader_model::{
     BenchDevice, BenchFigure, BenchRow, BenchRun, Fact, Host, PciAddress, Pid, Rank, SourceKind,
 };
 
-use crate::ground::{Line, LineReader, Sink, Span, Wants, shell};
+use crate::ground::{Line, LineReader, Sink, TableSpan, Wants, shell};
 
 pub(crate) use json::read_json;
 
@@ -63,7 +63,7 @@ pub(crate) const WANTS: Wants = Wants {
 /// Runs of nccl-tests in a text file.
 #[derive(Default)]
 pub(crate) struct BenchReader {
-    open: Option<Open>,
+    open: Option<OpenRun>,
     /// The last command that starts a test: line and words.
     command: Option<(u32, Box<str>)>,
     /// The last heading of rows: its line, and whether its last columns are errors, not counts.
@@ -74,9 +74,9 @@ pub(crate) struct BenchReader {
     is_cut: bool,
 }
 
-struct Open {
+struct OpenRun {
     run: BenchRun,
-    span: Span,
+    span: TableSpan,
     /// The last column of a half is the largest error, not a count.
     counts_errors: bool,
 }
@@ -175,7 +175,7 @@ impl BenchReader {
         line: &Line<'_>,
         sink: &mut Sink<'_>,
         fits: impl Fn(&BenchRun) -> bool,
-    ) -> &mut Open {
+    ) -> &mut OpenRun {
         if self.open.as_ref().is_some_and(|open| fits(&open.run)) {
             if let Some(open) = &mut self.open {
                 open.span.add(line, sink);
@@ -183,9 +183,9 @@ impl BenchReader {
         } else {
             self.begin(line, sink);
         }
-        self.open.get_or_insert_with(|| Open {
+        self.open.get_or_insert_with(|| OpenRun {
             run: BenchRun::default(),
-            span: Span::begin(line, sink),
+            span: TableSpan::begin(line, sink),
             counts_errors: false,
         })
     }
@@ -198,12 +198,12 @@ impl BenchReader {
             run.settings = command.split_ascii_whitespace().filter_map(setting).collect();
             run.command = Some(command);
         }
-        self.open = Some(Open { run, span: Span::begin(line, sink), counts_errors: false });
+        self.open = Some(OpenRun { run, span: TableSpan::begin(line, sink), counts_errors: false });
     }
 
     fn close(&mut self, sink: &mut Sink<'_>) {
         self.asked_status = None;
-        let Some(Open { run, span, .. }) = self.open.take() else { return };
+        let Some(OpenRun { run, span, .. }) = self.open.take() else { return };
         span.push(SourceKind::NcclTests, Fact::Bench(Box::new(run)), sink);
     }
 

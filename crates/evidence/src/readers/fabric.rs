@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use ringleader_model::{Fact, Host, NetFact, PortCounters, SourceKind};
 
-use crate::ground::{Line, LineReader, Sink, Span, Wants, shell};
+use crate::ground::{Line, LineReader, Sink, TableSpan, Wants, shell};
 
 pub(crate) use json::read_json;
 
@@ -88,7 +88,7 @@ pub(crate) const WANTS: Wants = Wants {
 /// What the fabric's and the network's tools print.
 #[derive(Default)]
 pub(crate) struct FabricReader {
-    open: Option<Open>,
+    open: Option<OpenBlock>,
     /// Device that a heading named, for the ports below it.
     device: Option<Box<str>>,
     /// The command above.
@@ -103,18 +103,18 @@ pub(crate) struct FabricReader {
 }
 
 /// A block of several lines.
-struct Open {
-    form: Form,
+struct OpenBlock {
+    form: FabricForm,
     fact: NetFact,
     /// mlxlink prints state and counters in one.
     counters: PortCounters,
     /// perftest's unit, once its table's heading was there: gigabits or mebibytes.
     in_gigabits: Option<bool>,
-    span: Span,
+    span: TableSpan,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum FabricForm {
     Ibstat,
     Ibstatus,
     Devinfo,
@@ -138,7 +138,7 @@ impl LineReader for FabricReader {
         if self.is_cut || body.len() > MAX_LINE {
             return false;
         }
-        let is_over = |o: &Open| line.number > o.span.last_line.saturating_add(MAX_GAP_LINES);
+        let is_over = |o: &OpenBlock| line.number > o.span.last_line.saturating_add(MAX_GAP_LINES);
         if self.open.as_ref().is_some_and(is_over) {
             self.close(sink);
         }
@@ -235,14 +235,14 @@ impl FabricReader {
     fn goes_on(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let Some(open) = &mut self.open else { return false };
         let taken = match open.form {
-            Form::Ibstat | Form::Ibstatus | Form::Devinfo => ports::field(open, text),
-            Form::Mlxlink => ports::mlxlink_field(open, text, line.number),
-            Form::Perfquery => counters::field(open, text, line.number),
-            Form::EthtoolStats => counters::statistic(open, text, line.number),
-            Form::Ethtool | Form::IpAddr => links::field(open, text),
-            Form::Ping => reach::ping_line(open, text),
-            Form::Perftest => reach::perftest_line(open, text, line.number),
-            Form::Sysfs => false,
+            FabricForm::Ibstat | FabricForm::Ibstatus | FabricForm::Devinfo => ports::field(open, text),
+            FabricForm::Mlxlink => ports::mlxlink_field(open, text, line.number),
+            FabricForm::Perfquery => counters::field(open, text, line.number),
+            FabricForm::EthtoolStats => counters::statistic(open, text, line.number),
+            FabricForm::Ethtool | FabricForm::IpAddr => links::field(open, text),
+            FabricForm::Ping => reach::ping_line(open, text),
+            FabricForm::Perftest => reach::perftest_line(open, text, line.number),
+            FabricForm::Sysfs => false,
         };
         if taken {
             open.span.add(line, sink);
@@ -251,14 +251,15 @@ impl FabricReader {
     }
 
     /// Opens a block.
-    fn open(&mut self, form: Form, fact: NetFact, line: &Line<'_>, sink: &mut Sink<'_>) {
+    fn open(&mut self, form: FabricForm, fact: NetFact, line: &Line<'_>, sink: &mut Sink<'_>) {
         self.close(sink);
         let span = self.span(line, sink);
-        self.open = Some(Open { form, fact, counters: PortCounters::default(), in_gigabits: None, span });
+        self.open =
+            Some(OpenBlock { form, fact, counters: PortCounters::default(), in_gigabits: None, span });
     }
 
-    fn span(&self, line: &Line<'_>, sink: &Sink<'_>) -> Span {
-        let mut span = Span::begin(line, sink);
+    fn span(&self, line: &Line<'_>, sink: &Sink<'_>) -> TableSpan {
+        let mut span = TableSpan::begin(line, sink);
         span.on(self.host.as_ref());
         span
     }
@@ -270,7 +271,7 @@ impl FabricReader {
     }
 
     fn close(&mut self, sink: &mut Sink<'_>) {
-        let Some(Open { fact, counters, span, .. }) = self.open.take() else { return };
+        let Some(OpenBlock { fact, counters, span, .. }) = self.open.take() else { return };
         if !counters.errors.is_empty() {
             let fact = Fact::Net(Box::new(NetFact::Counters(counters)));
             span.clone().push(SourceKind::Network, fact, sink);

@@ -35,10 +35,10 @@ use ringleader_model::{Cite, Fact, FlightDump, NoteKind, SourceKind, Who};
 
 use crate::ground::Sink;
 use build::{GroupConfig, GroupStatus};
-use known::Known;
-use lesson::{Lessons, Outcome};
-use machine::{End, Machine};
-use memo::Value;
+use known::CarriedOver;
+use lesson::{LessonOutcome, Lessons};
+use machine::{PickleEnd, PickleMachine};
+use memo::StackValue;
 
 pub(crate) use json::read_json;
 
@@ -49,7 +49,7 @@ const TOP_KEYS: [&[u8]; 5] =
 /// What dumps before have left to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Before {
-    known: Known,
+    known: CarriedOver,
     lessons: Lessons,
 }
 
@@ -73,27 +73,27 @@ fn is_old_pickle(head: &[u8]) -> bool {
 
 /// Reads a pickle dump. `name` is the file's own name, for the rank it claims.
 pub(crate) fn read_pickle(name: &str, bytes: &[u8], before: &mut Before, sink: &mut Sink<'_>) {
-    let mut machine = Machine::new(bytes, std::mem::take(&mut before.known), &before.lessons);
+    let mut machine = PickleMachine::new(bytes, std::mem::take(&mut before.known), &before.lessons);
     let end = machine.run();
     let top = machine.root_items();
-    let is_list = top.is_none() && matches!(machine.stack.first(), Some(Value::Node(_)));
+    let is_list = top.is_none() && matches!(machine.stack.first(), Some(StackValue::Node(_)));
     let items = top.unwrap_or_default();
     let is_dump = !machine.build.dump.ops.is_empty()
-        || items.iter().step_by(2).any(|key| matches!(key, Value::Str(key) if TOP_KEYS.contains(key)));
+        || items.iter().step_by(2).any(|key| matches!(key, StackValue::Str(key) if TOP_KEYS.contains(key)));
     if !is_dump {
         return refuse(&machine, &end, &items, is_list, sink);
     }
     take_top(&mut machine, &items);
-    let outcome = Outcome::of(&mut machine, matches!(end, End::Stop));
+    let outcome = LessonOutcome::of(&mut machine, matches!(end, PickleEnd::Stop));
     let at = machine.offset();
     let n_entries = machine.build.dump.ops.len();
     match end {
-        End::Stop if !machine.rest.is_empty() => {
+        PickleEnd::Stop if !machine.rest.is_empty() => {
             let text = format!("{} bytes follow the end of the dump; they were not read", machine.rest.len());
             machine.build.note(NoteKind::Malformed, at, text);
         }
-        End::Stop => {}
-        End::Cut => {
+        PickleEnd::Stop => {}
+        PickleEnd::Cut => {
             machine.build.dump.truncated = true;
             let text = format!(
                 "the file ends within the dump, after {n_entries} whole entries: the process was killed while it \
@@ -101,7 +101,7 @@ pub(crate) fn read_pickle(name: &str, bytes: &[u8], before: &mut Before, sink: &
             );
             machine.build.note(NoteKind::Truncated, bytes.len(), text);
         }
-        End::Bad(why) => {
+        PickleEnd::Bad(why) => {
             machine.build.dump.truncated = true;
             machine.build.note(
                 NoteKind::Malformed,
@@ -109,7 +109,7 @@ pub(crate) fn read_pickle(name: &str, bytes: &[u8], before: &mut Before, sink: &
                 format!("at byte {at}: {why}; {n_entries} entries were read"),
             );
         }
-        End::Limit(why) => {
+        PickleEnd::Limit(why) => {
             machine.build.dump.truncated = true;
             machine.build.note(
                 NoteKind::LimitReached,
@@ -148,31 +148,37 @@ fn emit(mut dump: FlightDump, notes: Vec<(NoteKind, usize, String)>, sink: &mut 
 }
 
 /// Says what a pickle is that is no dump.
-fn refuse(machine: &Machine<'_>, end: &End, items: &[Value<'_>], is_list: bool, sink: &mut Sink<'_>) {
+fn refuse(
+    machine: &PickleMachine<'_>,
+    end: &PickleEnd,
+    items: &[StackValue<'_>],
+    is_list: bool,
+    sink: &mut Sink<'_>,
+) {
     sink.saw(SourceKind::Unknown);
     let keys: Vec<String> = items
         .iter()
         .step_by(2)
-        .filter_map(
-            |key| if let Value::Str(key) = key { Some(format!("`{}`", build::text(key))) } else { None },
-        )
+        .filter_map(|key| {
+            if let StackValue::Str(key) = key { Some(format!("`{}`", build::text(key))) } else { None }
+        })
         .take(4)
         .map(|key| key.chars().take(40).collect())
         .collect();
     let what = match machine.stack.first() {
         _ if is_list => "a list".to_owned(),
-        Some(Value::Node(_)) if keys.is_empty() => "an empty dict".to_owned(),
-        Some(Value::Node(_)) => format!("a dict with {}", keys.join(", ")),
-        Some(Value::Str(_)) => "a string".to_owned(),
-        Some(Value::Int(_) | Value::BigInt | Value::Float(_)) => "a number".to_owned(),
+        Some(StackValue::Node(_)) if keys.is_empty() => "an empty dict".to_owned(),
+        Some(StackValue::Node(_)) => format!("a dict with {}", keys.join(", ")),
+        Some(StackValue::Str(_)) => "a string".to_owned(),
+        Some(StackValue::Int(_) | StackValue::BigInt | StackValue::Float(_)) => "a number".to_owned(),
         _ => "nothing readable".to_owned(),
     };
     let at = machine.offset();
     let why = match end {
-        End::Stop => String::new(),
-        End::Cut => "; the file ends early".to_owned(),
-        End::Bad(why) => format!("; at byte {at}: {why}"),
-        End::Limit(why) => format!("; at byte {at}: {why}"),
+        PickleEnd::Stop => String::new(),
+        PickleEnd::Cut => "; the file ends early".to_owned(),
+        PickleEnd::Bad(why) => format!("; at byte {at}: {why}"),
+        PickleEnd::Limit(why) => format!("; at byte {at}: {why}"),
     };
     let cite = sink.cite(0, at as u64, at as u64);
     sink.note(
@@ -183,29 +189,32 @@ fn refuse(machine: &Machine<'_>, end: &End, items: &[Value<'_>], is_list: bool, 
 }
 
 /// Takes what surrounds the entries.
-fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
+fn take_top<'a>(machine: &mut PickleMachine<'a>, items: &[StackValue<'a>]) {
     for pair in items.chunks_exact(2) {
         match *pair {
-            [Value::Str(b"version"), Value::Str(text)] => machine.build.dump.version = build::text(text),
-            [Value::Str(b"comm_lib_version" | b"nccl_version"), Value::Str(text)] => {
+            [StackValue::Str(b"version"), StackValue::Str(text)] => {
+                machine.build.dump.version = build::text(text);
+            }
+            [StackValue::Str(b"comm_lib_version" | b"nccl_version"), StackValue::Str(text)] => {
                 machine.build.dump.library_version = Some(build::text(text));
             }
-            [Value::Str(b"pg_config"), value] => {
+            [StackValue::Str(b"pg_config"), value] => {
                 let configs: Vec<_> = pairs(machine, value)
                     .map(|(key, value)| {
                         let mut config = GroupConfig { key, ..GroupConfig::default() };
                         let mut list = None;
                         for (key, value) in fields(machine, value) {
                             match (key, value) {
-                                (b"name", Value::Str(text)) => config.name = text,
-                                (b"desc", Value::Str(text)) => config.desc = text,
-                                (b"ranks", Value::Str(b"")) => {}
-                                (b"ranks", Value::Str(text)) => list = Some(text),
+                                (b"name", StackValue::Str(text)) => config.name = text,
+                                (b"desc", StackValue::Str(text)) => config.desc = text,
+                                (b"ranks", StackValue::Str(b"")) => {}
+                                (b"ranks", StackValue::Str(text)) => list = Some(text),
                                 (b"ranks", list) => {
                                     let numbers = machine.items(list).iter();
-                                    config.ranks = build::rank_numbers(
-                                        numbers.map(|n| if let Value::Int(n) = n { Some(*n) } else { None }),
-                                    );
+                                    config.ranks =
+                                        build::rank_numbers(numbers.map(|n| {
+                                            if let StackValue::Int(n) = n { Some(*n) } else { None }
+                                        }));
                                 }
                                 _ => {}
                             }
@@ -217,14 +226,14 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
                     machine.build.config(config, list);
                 }
             }
-            [Value::Str(b"pg_status"), value] => {
+            [StackValue::Str(b"pg_status"), value] => {
                 let statuses: Vec<_> = pairs(machine, value)
                     .map(|(key, value)| {
                         let mut status = GroupStatus { key, ..GroupStatus::default() };
                         for (key, value) in fields(machine, value) {
                             let n = match value {
-                                Value::Int(n) => Some(n),
-                                Value::Str(text) => {
+                                StackValue::Int(n) => Some(n),
+                                StackValue::Str(text) => {
                                     std::str::from_utf8(text).ok().and_then(|t| t.parse().ok())
                                 }
                                 _ => None,
@@ -243,19 +252,19 @@ fn take_top<'a>(machine: &mut Machine<'a>, items: &[Value<'a>]) {
 
 /// Pairs of a dict of dicts, bounded.
 fn pairs<'m, 'a>(
-    machine: &'m Machine<'a>,
-    value: Value<'a>,
-) -> impl Iterator<Item = (&'a [u8], Value<'a>)> + use<'m, 'a> {
+    machine: &'m PickleMachine<'a>,
+    value: StackValue<'a>,
+) -> impl Iterator<Item = (&'a [u8], StackValue<'a>)> + use<'m, 'a> {
     machine.items(value).chunks_exact(2).take(build::MAX_GROUPS).filter_map(|pair| match *pair {
-        [Value::Str(key), value] => Some((key, value)),
+        [StackValue::Str(key), value] => Some((key, value)),
         _ => None,
     })
 }
 
 /// Pairs of a small dict.
 fn fields<'m, 'a>(
-    machine: &'m Machine<'a>,
-    value: Value<'a>,
-) -> impl Iterator<Item = (&'a [u8], Value<'a>)> + use<'m, 'a> {
+    machine: &'m PickleMachine<'a>,
+    value: StackValue<'a>,
+) -> impl Iterator<Item = (&'a [u8], StackValue<'a>)> + use<'m, 'a> {
     pairs(machine, value).take(16)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ringleader_model::{Fact, GpuForm, GpuTable, Host, NoteKind, SourceKind, WallTime};
 
-use crate::ground::{Line, LineReader, Sink, Span, Wants, clock, shell};
+use crate::ground::{Line, LineReader, Sink, TableSpan, Wants, clock, shell};
 
 mod csv;
 mod diag;
@@ -87,8 +87,8 @@ fn may_begin(line: &[u8]) -> bool {
 /// Reads what is said of GPUs.
 #[derive(Default)]
 pub(crate) struct GpuReader {
-    open: Option<Open>,
-    diag: Option<diag::Table>,
+    open: Option<OpenOutput>,
+    diag: Option<diag::DiagTable>,
     service: Option<service::Service>,
     /// The last line that was a date, which nvidia-smi prints before its table.
     date: Option<(u32, WallTime)>,
@@ -101,15 +101,15 @@ pub(crate) struct GpuReader {
 }
 
 /// An output that is being read.
-struct Open {
+struct OpenOutput {
     fact: GpuTable,
-    span: Span,
-    form: Form,
+    span: TableSpan,
+    form: GpuOutputForm,
 }
 
 /// What is needed to go on reading it.
-enum Form {
-    Table(table::Table),
+enum GpuOutputForm {
+    Table(table::SmiTable),
     Query(query::Query),
     Xml(xml::Xml),
     Csv(csv::Csv),
@@ -121,7 +121,7 @@ enum Form {
     Failures,
 }
 
-impl Form {
+impl GpuOutputForm {
     /// Lines after its last one within which an output may go on.
     fn max_gap_lines(&self) -> u32 {
         match self {
@@ -132,41 +132,41 @@ impl Form {
     }
 }
 
-impl Open {
-    fn begin(form: GpuForm, state: Form, line: &Line<'_>, sink: &Sink<'_>) -> Self {
+impl OpenOutput {
+    fn begin(form: GpuForm, state: GpuOutputForm, line: &Line<'_>, sink: &Sink<'_>) -> Self {
         let fact = GpuTable { form, ..GpuTable::default() };
-        Self { fact, span: Span::begin(line, sink), form: state }
+        Self { fact, span: TableSpan::begin(line, sink), form: state }
     }
 
     /// Whether the line is of this output.
     fn take(&mut self, line: &Line<'_>, text: &str) -> bool {
         match &mut self.form {
-            Form::Table(table) => table.line(&mut self.fact, text, line.number),
-            Form::Query(query) => query.line(&mut self.fact, text, line.number),
-            Form::Xml(xml) => xml.line(&mut self.fact, text, line.number),
-            Form::Csv(csv) => csv.line(&mut self.fact, text, line.number),
-            Form::Links(links::Links) => links::Links::line(&mut self.fact, text, line.number),
-            Form::Topology(topology) => topology.line(&mut self.fact, text, line.number),
-            Form::Monitor(monitor) => monitor.line(&mut self.fact, text, line.number),
-            Form::Rocm => rocm::line(&mut self.fact, text, line.number),
-            Form::Failures => false,
+            GpuOutputForm::Table(table) => table.line(&mut self.fact, text, line.number),
+            GpuOutputForm::Query(query) => query.line(&mut self.fact, text, line.number),
+            GpuOutputForm::Xml(xml) => xml.line(&mut self.fact, text, line.number),
+            GpuOutputForm::Csv(csv) => csv.line(&mut self.fact, text, line.number),
+            GpuOutputForm::Links(links::Links) => links::Links::line(&mut self.fact, text, line.number),
+            GpuOutputForm::Topology(topology) => topology.line(&mut self.fact, text, line.number),
+            GpuOutputForm::Monitor(monitor) => monitor.line(&mut self.fact, text, line.number),
+            GpuOutputForm::Rocm => rocm::line(&mut self.fact, text, line.number),
+            GpuOutputForm::Failures => false,
         }
     }
 
     fn close(mut self, sink: &mut Sink<'_>) {
         match &self.form {
-            Form::Xml(xml) if !xml.is_complete() => {
+            GpuOutputForm::Xml(xml) if !xml.is_complete() => {
                 let cite = sink.cite(self.span.last_line, self.span.end, self.span.end);
                 let text = "nvidia-smi's XML ends early; the GPUs before it were read".into();
                 sink.note(cite, NoteKind::Truncated, text);
             }
-            Form::Monitor(monitor) => monitor.finish(&mut self.fact),
+            GpuOutputForm::Monitor(monitor) => monitor.finish(&mut self.fact),
             _ => {}
         }
         let lacks_end = match &self.form {
-            Form::Table(table) => !table.is_closed(),
-            Form::Xml(xml) => !xml.is_complete(),
-            Form::Query(_) => self.fact.attached.is_some_and(|n| n as usize > self.fact.gpus.len()),
+            GpuOutputForm::Table(table) => !table.is_closed(),
+            GpuOutputForm::Xml(xml) => !xml.is_complete(),
+            GpuOutputForm::Query(_) => self.fact.attached.is_some_and(|n| n as usize > self.fact.gpus.len()),
             _ => false,
         };
         let ends_within_a_line = self.fact.is_cut;
@@ -239,7 +239,7 @@ impl GpuReader {
         let Some((text, csv)) = text.and_then(|text| Some((text, csv::Csv::below(&columns, text)?))) else {
             return false;
         };
-        self.open(GpuForm::Csv, Form::Csv(csv), line, sink);
+        self.open(GpuForm::Csv, GpuOutputForm::Csv(csv), line, sink);
         self.go_on_same(line, text);
         true
     }
@@ -256,11 +256,11 @@ impl GpuReader {
         match first {
             b'|' | b'+' => self.begin_table(line, text, sink) || self.diag_line(line, text, sink),
             b'=' if text.contains("NVSMI LOG") => {
-                self.open(GpuForm::Query, Form::Query(query::Query::default()), line, sink)
+                self.open(GpuForm::Query, GpuOutputForm::Query(query::Query::default()), line, sink)
             }
             b'<' => match xml::Xml::begin(text) {
                 Some(xml) => {
-                    self.open(GpuForm::Xml, Form::Xml(xml), line, sink);
+                    self.open(GpuForm::Xml, GpuOutputForm::Xml(xml), line, sink);
                     self.go_on_same(line, text);
                     true
                 }
@@ -269,7 +269,7 @@ impl GpuReader {
             b'#' => match monitor::Monitor::begin(text) {
                 Some(monitor) => {
                     let form = monitor.form();
-                    self.open(form, Form::Monitor(monitor), line, sink)
+                    self.open(form, GpuOutputForm::Monitor(monitor), line, sink)
                 }
                 None => false,
             },
@@ -283,14 +283,14 @@ impl GpuReader {
                 sink.saw(SourceKind::BugReport);
                 true
             }
-            b'G' | b'D' if rocm::begins(text) => self.open(GpuForm::RocmSmi, Form::Rocm, line, sink),
+            b'G' | b'D' if rocm::begins(text) => self.open(GpuForm::RocmSmi, GpuOutputForm::Rocm, line, sink),
             b'N' | b'U' | b'F' | b'G' if self.failure(line, text, sink) => true,
             b'G' => self.begin_gpu(line, text, sink),
             0x1b => self.begin_topology(line, text, sink),
             _ if first.is_ascii_lowercase() || first.is_ascii_digit() => match csv::Csv::begin(text) {
                 Some(csv) => {
                     let is_data = csv.is_data();
-                    self.open(GpuForm::Csv, Form::Csv(csv), line, sink);
+                    self.open(GpuForm::Csv, GpuOutputForm::Csv(csv), line, sink);
                     if is_data {
                         self.go_on_same(line, text);
                     }
@@ -326,9 +326,9 @@ impl GpuReader {
         }
     }
 
-    fn open(&mut self, form: GpuForm, state: Form, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
+    fn open(&mut self, form: GpuForm, state: GpuOutputForm, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         self.close(sink);
-        let mut open = Open::begin(form, state, line, sink);
+        let mut open = OpenOutput::begin(form, state, line, sink);
         open.fact.at = line.tag.at;
         self.open = Some(open);
         true
@@ -337,7 +337,7 @@ impl GpuReader {
     fn begin_table(&mut self, line: &Line<'_>, text: &str, sink: &mut Sink<'_>) -> bool {
         let Some(versions) = table::versions(text) else { return false };
         let date = self.date.filter(|(n, _)| line.number <= n.saturating_add(3)).map(|(_, at)| at);
-        self.open(GpuForm::Table, Form::Table(table::Table::default()), line, sink);
+        self.open(GpuForm::Table, GpuOutputForm::Table(table::SmiTable::default()), line, sink);
         if let Some(open) = &mut self.open {
             (open.fact.driver_version, open.fact.cuda_version) = versions;
             open.fact.at = date.or(open.fact.at);
@@ -350,9 +350,9 @@ impl GpuReader {
     /// of a topology without its colour.
     fn begin_gpu(&mut self, line: &Line<'_>, text: &str, sink: &mut Sink<'_>) -> bool {
         if links::heading(text).is_some() {
-            self.open(GpuForm::List, Form::Links(links::Links), line, sink);
+            self.open(GpuForm::List, GpuOutputForm::Links(links::Links), line, sink);
         } else if query::gpu_heading(text).is_some() {
-            self.open(GpuForm::Query, Form::Query(query::Query::default()), line, sink);
+            self.open(GpuForm::Query, GpuOutputForm::Query(query::Query::default()), line, sink);
         } else {
             return self.begin_topology(line, text, sink);
         }
@@ -362,7 +362,7 @@ impl GpuReader {
 
     fn begin_topology(&mut self, line: &Line<'_>, text: &str, sink: &mut Sink<'_>) -> bool {
         match topology::Topology::begin(text) {
-            Some(topology) => self.open(GpuForm::Topology, Form::Topology(topology), line, sink),
+            Some(topology) => self.open(GpuForm::Topology, GpuOutputForm::Topology(topology), line, sink),
             None => false,
         }
     }
@@ -372,7 +372,9 @@ impl GpuReader {
             return false;
         }
         let said = crate::ground::bounded_text(line.body, 300).into_boxed_str();
-        let open = self.open.get_or_insert_with(|| Open::begin(GpuForm::Table, Form::Failures, line, sink));
+        let open = self
+            .open
+            .get_or_insert_with(|| OpenOutput::begin(GpuForm::Table, GpuOutputForm::Failures, line, sink));
         if open.fact.failures.len() < MAX_FAILURES {
             open.fact.failures.push((line.number, said));
         }

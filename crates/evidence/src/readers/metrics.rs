@@ -17,7 +17,7 @@ use ringleader_model::{
     PciAddress, PortCounters, RdmaPort, SourceKind, Xid,
 };
 
-use crate::ground::{Line, LineReader, Sink, Span, Wants, host_of, is_error_counter};
+use crate::ground::{Line, LineReader, Sink, TableSpan, Wants, host_of, is_error_counter};
 
 /// Names of the samples that are read.
 const FAMILIES: [&str; 2] = ["DCGM_FI_", "node_infiniband_"];
@@ -31,16 +31,16 @@ pub(crate) const WANTS: Wants = Wants { words: || FAMILIES.to_vec(), begins: |_|
 /// What exporters say, by host.
 #[derive(Default)]
 pub(crate) struct MetricsReader {
-    gpus: BTreeMap<Option<Host>, (GpuTable, Span)>,
+    gpus: BTreeMap<Option<Host>, (GpuTable, TableSpan)>,
     ports: BTreeMap<(Option<Host>, Box<str>, u32), Port>,
-    xids: Vec<(KernelEvent, Span)>,
+    xids: Vec<(KernelEvent, TableSpan)>,
     is_cut: bool,
 }
 
 struct Port {
     counters: PortCounters,
     state: RdmaPort,
-    span: Span,
+    span: TableSpan,
 }
 
 impl LineReader for MetricsReader {
@@ -151,7 +151,7 @@ impl MetricsReader {
             let body = sample.label("err_msg").unwrap_or_default().into();
             let xid = Xid { code: code as u16, uuid: uuid.map(Into::into), body, ..Xid::default() };
             let kind = KernelEventKind::Xid(xid.into());
-            let mut span = Span::begin(line, sink);
+            let mut span = TableSpan::begin(line, sink);
             span.on(host.as_ref());
             self.xids.push((KernelEvent { uptime_us: None, boot: 0, device: pci, kind }, span));
         }
@@ -159,7 +159,7 @@ impl MetricsReader {
         let (table, span) = self
             .gpus
             .entry(host)
-            .or_insert_with(|| (GpuTable { form, ..GpuTable::default() }, Span::begin(line, sink)));
+            .or_insert_with(|| (GpuTable { form, ..GpuTable::default() }, TableSpan::begin(line, sink)));
         span.add(line, sink);
         if table.driver_version.is_none() {
             table.driver_version = sample.label("DCGM_FI_DRIVER_VERSION").map(Into::into);
@@ -192,7 +192,7 @@ impl MetricsReader {
         let found = self.ports.entry(key).or_insert_with(|| Port {
             counters: PortCounters { device: device.into(), port: number, ..PortCounters::default() },
             state: RdmaPort { device: device.into(), port: number, ..RdmaPort::default() },
-            span: Span::begin(line, sink),
+            span: TableSpan::begin(line, sink),
         });
         found.span.add(line, sink);
         match name {

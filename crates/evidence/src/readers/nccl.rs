@@ -24,8 +24,8 @@ use ringleader_model::{
     NcclProcess, NcclSetting, NcclStranger, NoteKind, Pid, SourceKind, WallTime, Who,
 };
 
-use self::header::{Head, Level};
-use self::lines::{Channel, Event, Life, MaybeColl};
+use self::header::{LineHead, NcclLevel};
+use self::lines::{Channel, CommEvent, CommLine, MaybeColl};
 use crate::ground::intern::{FxHasher, LookupMap};
 use crate::ground::{Line, LineReader, Sink, Tag, Wants, bounded_text, stamp};
 
@@ -83,12 +83,12 @@ struct Hot {
 
 impl Hot {
     #[inline]
-    fn is(&self, head: &Head<'_>) -> bool {
+    fn is(&self, head: &LineHead<'_>) -> bool {
         self.pid == head.pid && self.host.as_bytes() == head.host
     }
 }
 
-fn process_key(head: &Head<'_>) -> u64 {
+fn process_key(head: &LineHead<'_>) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(head.host);
     hasher.write_u64(head.pid.map_or(u64::MAX, u64::from));
@@ -97,7 +97,7 @@ fn process_key(head: &Head<'_>) -> u64 {
 
 /// One line, once its head is known.
 #[derive(Clone, Copy)]
-struct Said<'a> {
+struct NcclLogLine<'a> {
     process: u32,
     tid: u32,
     dev: Option<u32>,
@@ -237,7 +237,7 @@ impl NcclReader {
     }
 
     #[inline]
-    fn head(&mut self, line: &Line<'_>, head: &Head<'_>, at: Option<WallTime>, sink: &mut Sink<'_>) {
+    fn head(&mut self, line: &Line<'_>, head: &LineHead<'_>, at: Option<WallTime>, sink: &mut Sink<'_>) {
         let cite = self.count(line, sink);
         let process = if head.host.is_empty() {
             self.tagged(line.tag, sink)
@@ -245,17 +245,17 @@ impl NcclReader {
             self.process(head, line.tag, cite, sink)
         };
         self.touch(process, line.tag, at, cite);
-        let said = Said { process, tid: head.tid, dev: head.dev, at, cite, text: head.text };
+        let said = NcclLogLine { process, tid: head.tid, dev: head.dev, at, cite, text: head.text };
         match head.level {
-            Level::Info => self.info(&said, sink),
-            Level::Warn => self.message(&said, head.origin, true, sink),
-            Level::Trace => {}
+            NcclLevel::Info => self.info(&said, sink),
+            NcclLevel::Warn => self.message(&said, head.origin, true, sink),
+            NcclLevel::Trace => {}
         }
     }
 
     /// Index of the process that a head names.
     #[inline]
-    fn process(&mut self, head: &Head<'_>, tag: &Tag, cite: Cite, sink: &mut Sink<'_>) -> u32 {
+    fn process(&mut self, head: &LineHead<'_>, tag: &Tag, cite: Cite, sink: &mut Sink<'_>) -> u32 {
         if let Some(hot) = self.hot.get(self.last as usize)
             && hot.is(head)
         {
@@ -275,7 +275,7 @@ impl NcclReader {
         id
     }
 
-    fn known_process(&self, head: &Head<'_>) -> Option<u32> {
+    fn known_process(&self, head: &LineHead<'_>) -> Option<u32> {
         match self.process_ids.get(&process_key(head)) {
             Some(&id) if self.hot.get(id as usize).is_some_and(|hot| hot.is(head)) => Some(id),
             // Two names with one hash: rare enough to search.
@@ -284,7 +284,7 @@ impl NcclReader {
         }
     }
 
-    fn introduce(&mut self, head: &Head<'_>, tag: &Tag, cite: Cite, sink: &mut Sink<'_>) -> u32 {
+    fn introduce(&mut self, head: &LineHead<'_>, tag: &Tag, cite: Cite, sink: &mut Sink<'_>) -> u32 {
         let host: Host = String::from_utf8_lossy(head.host).into();
         // Its earlier lines may have had no head, only the launcher's prefix.
         let is_it =
@@ -305,7 +305,7 @@ impl NcclReader {
     }
 
     /// A torn line may glue a print to the host (`loss 2.3vm:916:916 [0] …`): a known process whose host ends it.
-    fn glued(&self, head: &Head<'_>) -> Option<u32> {
+    fn glued(&self, head: &LineHead<'_>) -> Option<u32> {
         if !head.torn {
             return None;
         }
@@ -357,7 +357,7 @@ impl NcclReader {
     }
 
     #[inline]
-    fn info(&mut self, said: &Said<'_>, sink: &mut Sink<'_>) {
+    fn info(&mut self, said: &NcclLogLine<'_>, sink: &mut Sink<'_>) {
         match said.text {
             [b'C', b'h', b'a', b'n', ..] => {
                 if let Some(channel) = lines::channel(said.text) {
@@ -381,23 +381,23 @@ impl NcclReader {
     }
 
     /// A line that broke off may hold another one's beginning.
-    fn rest_of_torn(&mut self, said: &Said<'_>, sink: &mut Sink<'_>) {
+    fn rest_of_torn(&mut self, said: &NcclLogLine<'_>, sink: &mut Sink<'_>) {
         let Some(head) = header::loose(said.text, &self.marker) else { return };
-        if head.host.is_empty() || head.level == Level::Trace {
+        if head.host.is_empty() || head.level == NcclLevel::Trace {
             return;
         }
         // The head is glued to what was torn, so an unknown process cannot be identified from it.
-        let Some(process) = self.known_process(&Head { torn: true, ..head }) else { return };
-        let said = Said { process, tid: head.tid, dev: head.dev, text: head.text, ..*said };
+        let Some(process) = self.known_process(&LineHead { torn: true, ..head }) else { return };
+        let said = NcclLogLine { process, tid: head.tid, dev: head.dev, text: head.text, ..*said };
         match (head.level, lines::coll(head.text)) {
-            (Level::Warn, _) => self.message(&said, head.origin, true, sink),
+            (NcclLevel::Warn, _) => self.message(&said, head.origin, true, sink),
             (_, MaybeColl::Coll(coll)) => self.call(&said, &coll, sink),
             _ => {}
         }
     }
 
     /// Lines that come a few times per process.
-    fn seldom(&mut self, said: &Said<'_>, sink: &mut Sink<'_>) {
+    fn seldom(&mut self, said: &NcclLogLine<'_>, sink: &mut Sink<'_>) {
         if said::is_filler(said.text) {
             return;
         }
@@ -425,7 +425,7 @@ impl NcclReader {
     }
 
     #[inline]
-    fn call(&mut self, said: &Said<'_>, coll: &lines::Coll, sink: &mut Sink<'_>) {
+    fn call(&mut self, said: &NcclLogLine<'_>, coll: &lines::CollLine, sink: &mut Sink<'_>) {
         let comm = match self.hot.get(said.process as usize) {
             Some(hot) if hot.ptr == coll.comm && hot.comm != NOBODY => hot.comm,
             _ => self.comm_of(said, coll, sink),
@@ -452,7 +452,7 @@ impl NcclReader {
     }
 
     /// Looks a communicator up, or takes it for a stranger.
-    fn comm_of(&mut self, said: &Said<'_>, coll: &lines::Coll, sink: &mut Sink<'_>) -> u32 {
+    fn comm_of(&mut self, said: &NcclLogLine<'_>, coll: &lines::CollLine, sink: &mut Sink<'_>) -> u32 {
         let key = (said.process, coll.comm);
         let id = match self.comm_ids.get(&key).copied() {
             Some(id) => id,
@@ -497,8 +497,8 @@ impl NcclReader {
         self.log.n_calls_dropped += n as u64;
     }
 
-    fn life(&mut self, said: &Said<'_>, life: &Life<'_>, sink: &mut Sink<'_>) {
-        if life.event == Event::Revoked {
+    fn life(&mut self, said: &NcclLogLine<'_>, life: &CommLine<'_>, sink: &mut Sink<'_>) {
+        if life.event == CommEvent::Revoked {
             self.message(said, None, false, sink);
             return;
         }
@@ -507,8 +507,8 @@ impl NcclReader {
         let entry = known.and_then(|id| self.log.comms.get(id as usize).map(|comm| (id, comm)));
         let id = match (life.event, entry) {
             // The address came back: another communicator.
-            (Event::InitStart, _) => None,
-            (Event::InitComplete, Some((id, comm))) => {
+            (CommEvent::InitStart, _) => None,
+            (CommEvent::InitComplete, Some((id, comm))) => {
                 let over = comm.completed.is_some() || comm.destroyed.is_some();
                 (!over && comm.rank.0 == life.rank).then_some(id)
             }
@@ -527,19 +527,19 @@ impl NcclReader {
             comm.api = life.api.map(|api| String::from_utf8_lossy(api).into());
         }
         let slot = match life.event {
-            Event::InitStart => &mut comm.started,
-            Event::InitComplete => &mut comm.completed,
-            Event::Destroyed => &mut comm.destroyed,
-            Event::Aborted => &mut comm.aborted,
-            Event::Placed | Event::Revoked => return,
+            CommEvent::InitStart => &mut comm.started,
+            CommEvent::InitComplete => &mut comm.completed,
+            CommEvent::Destroyed => &mut comm.destroyed,
+            CommEvent::Aborted => &mut comm.aborted,
+            CommEvent::Placed | CommEvent::Revoked => return,
         };
         slot.get_or_insert(said.cite);
     }
 
     fn new_comm(
         &mut self,
-        said: &Said<'_>,
-        life: &Life<'_>,
+        said: &NcclLogLine<'_>,
+        life: &CommLine<'_>,
         known: Option<u32>,
         sink: &mut Sink<'_>,
     ) -> Option<u32> {
@@ -565,7 +565,7 @@ impl NcclReader {
             aborted: None,
             at: None,
         });
-        if let (Event::Destroyed | Event::Aborted, Some(stranger)) = (life.event, known)
+        if let (CommEvent::Destroyed | CommEvent::Aborted, Some(stranger)) = (life.event, known)
             && let Some(resolved) = self.resolved.get_mut((u32::MAX - stranger) as usize)
         {
             // Its end tells at last who it was.
@@ -579,7 +579,7 @@ impl NcclReader {
     }
 
     #[inline]
-    fn link(&mut self, said: &Said<'_>, channel: &Channel<'_>, sink: &mut Sink<'_>) {
+    fn link(&mut self, said: &NcclLogLine<'_>, channel: &Channel<'_>, sink: &mut Sink<'_>) {
         if self.is_cut {
             return;
         }
@@ -636,7 +636,7 @@ impl NcclReader {
         }
     }
 
-    fn message(&mut self, said: &Said<'_>, origin: Option<&[u8]>, is_warn: bool, sink: &mut Sink<'_>) {
+    fn message(&mut self, said: &NcclLogLine<'_>, origin: Option<&[u8]>, is_warn: bool, sink: &mut Sink<'_>) {
         if self.full(self.log.messages.len(), said.cite, sink) {
             return;
         }
@@ -658,7 +658,7 @@ impl NcclReader {
         self.pending.push((said.process, said.tid, id));
     }
 
-    fn backtrace(&mut self, said: &Said<'_>, origin: &[u8], result: u8, sink: &mut Sink<'_>) {
+    fn backtrace(&mut self, said: &NcclLogLine<'_>, origin: &[u8], result: u8, sink: &mut Sink<'_>) {
         if let Some(at) = self.pending.iter().position(|p| (p.0, p.1) == (said.process, said.tid)) {
             let (_, _, id) = self.pending.swap_remove(at);
             if let Some(message) = self.log.messages.get_mut(id as usize) {
@@ -676,7 +676,7 @@ impl NcclReader {
         }
     }
 
-    fn setting(&mut self, said: &Said<'_>, name: &[u8], value: &[u8], sink: &mut Sink<'_>) {
+    fn setting(&mut self, said: &NcclLogLine<'_>, name: &[u8], value: &[u8], sink: &mut Sink<'_>) {
         if self.full(self.log.settings.len(), said.cite, sink) {
             return;
         }

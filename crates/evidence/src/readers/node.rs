@@ -47,7 +47,7 @@ pub(crate) fn read_json<L: LineReader + Default>(document: &Document<'_>, sink: 
     let name = document.value.get("host").and_then(Value::as_str).unwrap_or_default();
     let host = host_of(name);
     let at_ns = document.value.get("at_ns").and_then(Value::as_i64).unwrap_or(0);
-    let mut reader = Reader {
+    let mut reader = SnapshotReader {
         document: *document,
         places: Places::new(document),
         host: (!host.is_empty()).then_some(host),
@@ -59,7 +59,7 @@ pub(crate) fn read_json<L: LineReader + Default>(document: &Document<'_>, sink: 
 }
 
 /// One snapshot as it is read.
-struct Reader<'r, 'd, 's> {
+struct SnapshotReader<'r, 'd, 's> {
     document: Document<'d>,
     places: Places<'d>,
     host: Option<Host>,
@@ -67,7 +67,7 @@ struct Reader<'r, 'd, 's> {
     sink: &'r mut Sink<'s>,
 }
 
-impl Reader<'_, '_, '_> {
+impl SnapshotReader<'_, '_, '_> {
     fn run<L: LineReader + Default>(&mut self) {
         let system: Option<System> = self.part("system");
         let jobs: Option<Jobs> = self.part("jobs");

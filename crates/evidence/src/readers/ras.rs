@@ -24,7 +24,7 @@ mod text;
 /// NCCL RAS in a text file: reports, events, and JSON that follows other lines.
 #[derive(Default)]
 pub(crate) struct RasTextReader {
-    report: Option<text::Report>,
+    report: Option<text::OpenRasReport>,
     embedded: embedded::Embedded,
     events: event::Events,
     refusal: Option<Refusal>,
@@ -77,7 +77,7 @@ impl LineReader for RasTextReader {
         }
         if text::begins_report(words, self.report.as_ref()) {
             self.close_report(sink);
-            self.report = Some(text::Report::begin(line, sink));
+            self.report = Some(text::OpenRasReport::begin(line, sink));
         }
         self.report.as_mut().is_some_and(|report| report.line(line, words, sink))
     }

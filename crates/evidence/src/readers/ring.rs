@@ -10,7 +10,7 @@ use ringleader_model::{
     Cite, Fact, LocalRank, NoteKind, OpKind, Pid, Rank, RingCall, RingComm, RingOp, RingPhase, RingRecord,
     RingWait, SourceKind, WallTime, Who,
 };
-use ringleader_ring::{Call, Comm, Done, Op, Phase, State, Taken};
+use ringleader_ring::{CallArgs, Comm, Done, Op, Phase, ReadMoment, State};
 
 use crate::ground::Sink;
 
@@ -77,7 +77,7 @@ fn note_losses(state: &State, sink: &mut Sink<'_>) {
 }
 
 /// Times of one ring on the wall clock.
-struct Wall(Taken);
+struct Wall(ReadMoment);
 
 /// The year 2116. A damaged ring may hold any number; those who reckon with times want room for it.
 const LATEST_NS: i64 = i64::MAX / 2;
@@ -93,7 +93,7 @@ impl Wall {
 }
 
 /// Where operations are in the bytes, by communicator, whether they are sends or receives, and number.
-type Places = BTreeMap<(u32, bool, u64), Range<u64>>;
+type RecordSpans = BTreeMap<(u32, bool, u64), Range<u64>>;
 
 /// Distinct calls, by what they say.
 #[derive(Default)]
@@ -103,7 +103,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn index(&mut self, call: &Call) -> u32 {
+    fn index(&mut self, call: &CallArgs) -> u32 {
         let kind = OpKind::from_nccl(&call.function);
         let call = RingCall {
             kind,
@@ -141,7 +141,7 @@ fn dtype(name: &str) -> &str {
     }
 }
 
-fn record(state: &State, spans: &Places) -> RingRecord {
+fn record(state: &State, spans: &RecordSpans) -> RingRecord {
     // An image shows whether a process still held the ring. That of a dead one was read at some time after its end:
     // what counts is the last thing it knew.
     let is_live = state.taken.is_held == Some(true);
@@ -185,7 +185,7 @@ fn record(state: &State, spans: &Places) -> RingRecord {
 }
 
 /// Bytes from and to; equal if they are not known.
-fn span(spans: &Places, key: (u32, bool, u64)) -> (u64, u64) {
+fn span(spans: &RecordSpans, key: (u32, bool, u64)) -> (u64, u64) {
     spans.get(&key).map_or((0, 0), |span| (span.start, span.end))
 }
 

@@ -52,7 +52,7 @@ pub(crate) const WANTS: Wants = Wants {
 /// Stacks in a text file.
 #[derive(Default)]
 pub(crate) struct StackReader {
-    open: Option<Open>,
+    open: Option<OpenProcess>,
     /// Up to this line `Thread 0x…` belongs to a crash.
     crash_until: u32,
     /// What a line before said of the process whose stack comes next.
@@ -73,7 +73,7 @@ struct Announced {
 }
 
 /// A process whose stacks are being read.
-struct Open {
+struct OpenProcess {
     fact: ProcessStacks,
     first: Cite,
     end: u64,
@@ -96,7 +96,7 @@ const MAX_HEADING_LINES: u32 = 3;
 const MAX_FRAMES: usize = 4_096;
 const MAX_THREADS: usize = 65_536;
 
-impl Open {
+impl OpenProcess {
     fn begin(tool: StackTool, line: &Line<'_>, sink: &Sink<'_>) -> Self {
         Self {
             fact: ProcessStacks { tool, ..ProcessStacks::default() },
@@ -148,9 +148,9 @@ impl StackReader {
         sink.push(cite, open.who, open.at, Fact::Stacks(open.fact.into()), &open.text);
     }
 
-    fn begin(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut Open {
+    fn begin(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut OpenProcess {
         self.close(sink);
-        let mut open = Open::begin(tool, line, sink);
+        let mut open = OpenProcess::begin(tool, line, sink);
         // What announced it is right before it.
         if let Some(announced) = self.announced.take()
             && line.number <= announced.line.saturating_add(MAX_HEADING_LINES)
@@ -163,7 +163,7 @@ impl StackReader {
     }
 
     /// The process being read, if it is of this tool and from the same speaker; else a new one.
-    fn open_of(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut Open {
+    fn open_of(&mut self, tool: StackTool, line: &Line<'_>, sink: &mut Sink<'_>) -> &mut OpenProcess {
         let goes_on = self.open.as_ref().is_some_and(|o| {
             let is_near = line.number <= o.last_line.saturating_add(MAX_GAP_LINES);
             let own = &line.tag.who;
@@ -174,7 +174,7 @@ impl StackReader {
         if !goes_on {
             self.begin(tool, line, sink);
         }
-        self.open.get_or_insert_with(|| Open::begin(tool, line, sink))
+        self.open.get_or_insert_with(|| OpenProcess::begin(tool, line, sink))
     }
 }
 

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use ringleader_model::{Fact, Host, PciDevice, SourceKind, SystemFact};
 
-use crate::ground::{Line, LineReader, Sink, Span, Wants, shell};
+use crate::ground::{Line, LineReader, Sink, TableSpan, Wants, shell};
 
 pub(crate) use json::read_json;
 
@@ -91,7 +91,7 @@ pub(crate) const WANTS: Wants = Wants {
 /// What system tools print.
 #[derive(Default)]
 pub(crate) struct SystemReader {
-    open: Option<Open>,
+    open: Option<OpenTable>,
     /// The command or heading above.
     asked: Option<Box<str>>,
     /// Host of the prompt before it.
@@ -100,27 +100,27 @@ pub(crate) struct SystemReader {
 }
 
 /// A table or block of several lines.
-struct Open {
-    table: Table,
-    span: Span,
+struct OpenTable {
+    table: SystemTable,
+    span: TableSpan,
 }
 
-enum Table {
+enum SystemTable {
     Df(files::Columns),
     Listing(ringleader_model::Listing),
-    MemoryGroup(memory::Group),
+    MemoryGroup(memory::OpenCgroup),
     CpuGroup(ringleader_model::CpuGroup),
     Memory(ringleader_model::Memory),
     Modules(Vec<Box<str>>),
     Pci(Vec<PciDevice>),
     Numa(Vec<(u32, u32, u64)>),
-    Packages(packages::Form, Vec<(Box<str>, Box<str>)>),
+    Packages(packages::ListLayout, Vec<(Box<str>, Box<str>)>),
     Service(ringleader_model::Service),
     Accounting(scheduler::Columns),
     Pods(scheduler::Pods),
 }
 
-impl Table {
+impl SystemTable {
     /// Lines of other things after which it is over.
     fn max_gap_lines(&self) -> u32 {
         match self {
@@ -140,7 +140,7 @@ impl LineReader for SystemReader {
         if self.is_cut || body.len() > MAX_LINE {
             return false;
         }
-        let is_over = |o: &Open| {
+        let is_over = |o: &OpenTable| {
             line.number > o.span.last_line.saturating_add(o.table.max_gap_lines()).saturating_add(1)
         };
         if self.open.as_ref().is_some_and(is_over) {
@@ -156,7 +156,7 @@ impl LineReader for SystemReader {
         if let Some(command) = shell::command(text).or_else(|| heading(text)) {
             self.asked = Some(command.into());
             self.host = shell::host(text).map(Arc::from).or(self.host.take());
-            if !self.open.as_ref().is_some_and(|o| matches!(o.table, Table::MemoryGroup(_))) {
+            if !self.open.as_ref().is_some_and(|o| matches!(o.table, SystemTable::MemoryGroup(_))) {
                 self.close(sink);
             }
         }
@@ -228,35 +228,35 @@ impl SystemReader {
     }
 
     fn goes_on(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
-        let Some(Open { table, span }) = &mut self.open else { return false };
+        let Some(OpenTable { table, span }) = &mut self.open else { return false };
         let trimmed = text.trim_start();
-        if matches!(table, Table::Accounting(_) | Table::Pods(_)) && scheduler::is_heading(text) {
+        if matches!(table, SystemTable::Accounting(_) | SystemTable::Pods(_)) && scheduler::is_heading(text) {
             return false;
         }
         let taken = match table {
-            Table::Df(columns) => match files::mount(columns, trimmed) {
+            SystemTable::Df(columns) => match files::mount(columns, trimmed) {
                 Some(mount) => {
-                    let mut row = Span::begin(line, sink);
+                    let mut row = TableSpan::begin(line, sink);
                     row.on(self.host.as_ref());
                     row.push(SourceKind::System, fact(SystemFact::Mount(mount)), sink);
                     true
                 }
                 None => false,
             },
-            Table::Listing(listing) => files::listed(listing, trimmed, line.number),
-            Table::MemoryGroup(group) => memory::goes_on(group, trimmed, line.number),
-            Table::CpuGroup(group) => memory::cpu_stat(group, trimmed, line.number),
-            Table::Memory(memory) => memory::meminfo(memory, trimmed),
-            Table::Modules(names) => hardware::module(names, trimmed),
-            Table::Pci(devices) => hardware::pci_field(devices, text, line.number),
-            Table::Numa(nodes) => hardware::numa_line(nodes, trimmed),
-            Table::Packages(form, list) => packages::goes_on(*form, list, trimmed),
-            Table::Service(service) => hardware::service_field(service, trimmed),
-            Table::Accounting(columns) => {
+            SystemTable::Listing(listing) => files::listed(listing, trimmed, line.number),
+            SystemTable::MemoryGroup(group) => memory::goes_on(group, trimmed, line.number),
+            SystemTable::CpuGroup(group) => memory::cpu_stat(group, trimmed, line.number),
+            SystemTable::Memory(memory) => memory::meminfo(memory, trimmed),
+            SystemTable::Modules(names) => hardware::module(names, trimmed),
+            SystemTable::Pci(devices) => hardware::pci_field(devices, text, line.number),
+            SystemTable::Numa(nodes) => hardware::numa_line(nodes, trimmed),
+            SystemTable::Packages(form, list) => packages::goes_on(*form, list, trimmed),
+            SystemTable::Service(service) => hardware::service_field(service, trimmed),
+            SystemTable::Accounting(columns) => {
                 if columns.widths(text) {
                     true
                 } else if let Some(event) = columns.event(text) {
-                    let mut row = Span::begin(line, sink);
+                    let mut row = TableSpan::begin(line, sink);
                     row.on(self.host.as_ref());
                     row.push(SourceKind::Scheduler, fact(SystemFact::Scheduler(event)), sink);
                     true
@@ -264,7 +264,7 @@ impl SystemReader {
                     columns.fits(text)
                 }
             }
-            Table::Pods(pods) => {
+            SystemTable::Pods(pods) => {
                 // In the order of the lines.
                 let ended = if trimmed.starts_with("Events:") { pods.take_ended() } else { Vec::new() };
                 for (event, mut row) in ended {
@@ -272,7 +272,7 @@ impl SystemReader {
                     row.push(SourceKind::Scheduler, fact(SystemFact::Scheduler(event)), sink);
                 }
                 if let Some(event) = pods.event(text, line, sink) {
-                    let mut row = Span::begin(line, sink);
+                    let mut row = TableSpan::begin(line, sink);
                     row.on(self.host.as_ref());
                     row.push(SourceKind::Scheduler, fact(SystemFact::Scheduler(event)), sink);
                     true
@@ -287,53 +287,53 @@ impl SystemReader {
         taken
     }
 
-    fn open(&mut self, table: Table, line: &Line<'_>, sink: &mut Sink<'_>) {
+    fn open(&mut self, table: SystemTable, line: &Line<'_>, sink: &mut Sink<'_>) {
         self.close(sink);
-        let mut span = Span::begin(line, sink);
+        let mut span = TableSpan::begin(line, sink);
         span.on(self.host.as_ref());
-        self.open = Some(Open { table, span });
+        self.open = Some(OpenTable { table, span });
     }
 
     /// A fact of one line.
     fn push(&mut self, kind: SourceKind, said: SystemFact, line: &Line<'_>, sink: &mut Sink<'_>) {
         self.close(sink);
-        let mut span = Span::begin(line, sink);
+        let mut span = TableSpan::begin(line, sink);
         span.on(self.host.as_ref());
         span.push(kind, fact(said), sink);
     }
 
     fn close(&mut self, sink: &mut Sink<'_>) {
-        let Some(Open { table, span }) = self.open.take() else { return };
+        let Some(OpenTable { table, span }) = self.open.take() else { return };
         let said = match table {
-            Table::Df(_) | Table::Accounting(_) => {
+            SystemTable::Df(_) | SystemTable::Accounting(_) => {
                 // Their rows were pushed one by one.
                 return;
             }
-            Table::Pods(mut pods) => {
+            SystemTable::Pods(mut pods) => {
                 for (event, mut row) in pods.take_ended() {
                     row.on(self.host.as_ref());
                     row.push(SourceKind::Scheduler, fact(SystemFact::Scheduler(event)), sink);
                 }
                 return;
             }
-            Table::Listing(listing) => {
+            SystemTable::Listing(listing) => {
                 if !files::is_of_interest(&listing) {
                     return;
                 }
                 SystemFact::Listing(listing)
             }
-            Table::MemoryGroup(group) => match group.done() {
+            SystemTable::MemoryGroup(group) => match group.done() {
                 Some(group) => SystemFact::MemoryGroup(group),
                 None => return,
             },
-            Table::CpuGroup(group) => SystemFact::CpuGroup(group),
-            Table::Memory(memory) => SystemFact::Memory(memory),
-            Table::Modules(mut names) => {
+            SystemTable::CpuGroup(group) => SystemFact::CpuGroup(group),
+            SystemTable::Memory(memory) => SystemFact::Memory(memory),
+            SystemTable::Modules(mut names) => {
                 names.sort_unstable();
                 names.dedup();
                 SystemFact::Modules(names)
             }
-            Table::Pci(devices) => {
+            SystemTable::Pci(devices) => {
                 // A GPU counts by being there: the driver may not list it.
                 let tells = |d: &PciDevice| d.acs.is_some() || d.link.is_some() || hardware::is_gpu(&d.name);
                 let told: Vec<_> = devices.into_iter().filter(tells).collect();
@@ -342,15 +342,15 @@ impl SystemReader {
                 }
                 SystemFact::Pci(told)
             }
-            Table::Numa(nodes) => SystemFact::Numa(nodes),
-            Table::Packages(form, list) => {
+            SystemTable::Numa(nodes) => SystemFact::Numa(nodes),
+            SystemTable::Packages(form, list) => {
                 // One line of the form may be anybody's.
-                if list.is_empty() || (form == packages::Form::Freeze && list.len() < 2) {
+                if list.is_empty() || (form == packages::ListLayout::Freeze && list.len() < 2) {
                     return;
                 }
                 SystemFact::Packages(list)
             }
-            Table::Service(service) => {
+            SystemTable::Service(service) => {
                 if service.state.is_empty() {
                     return;
                 }

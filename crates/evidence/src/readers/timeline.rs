@@ -21,7 +21,7 @@ use ringleader_model::{NoteKind, SourceKind};
 use crate::ground::{Sink, stop_kind};
 
 use self::chrome::Builder;
-use self::feed::{Feed, Piece};
+use self::feed::{Feed, FeedPiece};
 
 /// Bytes in which the events of a trace begin: programs that wrap PyTorch's profiler write settings before them.
 const LATE_BYTES: usize = 1 << 20;
@@ -41,9 +41,9 @@ pub(crate) fn read_chrome(head: &[u8], input: &mut dyn Read, sink: &mut Sink<'_>
     let mut builder = Builder::default();
     loop {
         match feed.next() {
-            Piece::Event(event) => builder.event(&event),
-            Piece::Value(key, value) => builder.value(key, value),
-            Piece::End => break,
+            FeedPiece::Event(event) => builder.event(&event),
+            FeedPiece::Value(key, value) => builder.value(key, value),
+            FeedPiece::End => break,
         }
     }
     let end = feed.offset();

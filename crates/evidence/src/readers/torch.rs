@@ -29,10 +29,10 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use ringleader_model::{Fact, GroupLabel, NoteKind, Rank, SourceKind, TorchEvent, Who, user_frame};
 
-use self::block::{Block, BlockKind, Fed, Statement};
-use self::found::Found;
+use self::block::{Block, BlockKind, Fed, StatementText};
+use self::found::FoundEvent;
 use self::scan::clip;
-use self::traceback::{Piece, Traceback, Tracebacks};
+use self::traceback::{Traceback, TracebackLine, Tracebacks};
 use crate::ground::{Document, Line, LineReader, Sink, Wants};
 
 /// Error lines of unknown origin that are kept of one source.
@@ -153,7 +153,7 @@ fn is_of_interest(body: &[u8]) -> bool {
 pub(crate) struct TorchReader {
     tracebacks: Tracebacks,
     blocks: Vec<Block>,
-    found: Vec<Found>,
+    found: Vec<FoundEvent>,
     /// How many the sink takes.
     max_found: usize,
     /// Processes that said they end themselves and whose crash report has not come.
@@ -271,7 +271,7 @@ impl TorchReader {
             if who.pid.is_none() && head.pid.is_some() {
                 who.pid = head.pid;
             }
-            let piece = Piece {
+            let piece = TracebackLine {
                 who: &who,
                 tagged,
                 at,
@@ -294,8 +294,15 @@ impl TorchReader {
             }
             return torchs;
         }
-        let piece =
-            Piece { who: &who, tagged, at, text, line: line.number, start: line.offset, end: line.end() };
+        let piece = TracebackLine {
+            who: &who,
+            tagged,
+            at,
+            text,
+            line: line.number,
+            start: line.offset,
+            end: line.end(),
+        };
         if self.go_on(&piece, sink) {
             return true;
         }
@@ -312,7 +319,7 @@ impl TorchReader {
     }
 
     /// Offers a line to the blocks that are open, the one that spoke last first.
-    fn go_on(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) -> bool {
+    fn go_on(&mut self, piece: &TracebackLine<'_>, sink: &mut Sink<'_>) -> bool {
         if self.blocks.is_empty() {
             return false;
         }
@@ -356,7 +363,7 @@ impl TorchReader {
     }
 
     /// Something new begins in this stream: statements that went on below their first line have ended.
-    fn settle(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+    fn settle(&mut self, piece: &TracebackLine<'_>, sink: &mut Sink<'_>) {
         let mut done = Vec::new();
         self.tracebacks.settle(piece.who, &mut done);
         self.conclude(done, sink);
@@ -371,7 +378,7 @@ impl TorchReader {
     }
 
     /// A message of torch, without its prefixes. False if it says nothing known.
-    fn statement(&mut self, piece: &Piece<'_>, group: &GroupLabel, sink: &mut Sink<'_>) -> bool {
+    fn statement(&mut self, piece: &TracebackLine<'_>, group: &GroupLabel, sink: &mut Sink<'_>) -> bool {
         let text = piece.text;
         if let Some((event, about)) = elastic::agent(text) {
             self.agent_seen = true;
@@ -392,10 +399,10 @@ impl TorchReader {
         match said.begins {
             Some(watchdog::Begins::Stack) => self.open(piece, group, BlockKind::Stack(Vec::new()), sink),
             Some(watchdog::Begins::AsyncError) => {
-                self.open(piece, group, BlockKind::AsyncError(Statement::new(text)), sink);
+                self.open(piece, group, BlockKind::AsyncError(StatementText::new(text)), sink);
             }
             Some(watchdog::Begins::Died) => {
-                self.open(piece, group, BlockKind::Died(Statement::new(text)), sink);
+                self.open(piece, group, BlockKind::Died(StatementText::new(text)), sink);
             }
             None => {}
         }
@@ -414,7 +421,7 @@ impl TorchReader {
     }
 
     /// A line without a prefix of torch's log, for which nothing waits.
-    fn begin(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) -> bool {
+    fn begin(&mut self, piece: &TracebackLine<'_>, sink: &mut Sink<'_>) -> bool {
         let text = piece.text;
         if let Some(report) = crash::begins(text) {
             let mut who = piece.who.clone();
@@ -422,14 +429,14 @@ impl TorchReader {
                 who.rank = self.aborted();
             }
             let kind = BlockKind::Crash(report);
-            let piece = Piece { who: &who, ..*piece };
+            let piece = TracebackLine { who: &who, ..*piece };
             self.open(&piece, &GroupLabel::default(), kind, sink);
             return true;
         }
         if text.contains("terminate called after throwing an instance of")
             || text.trim_start().starts_with("what():")
         {
-            self.open(piece, &GroupLabel::default(), BlockKind::Terminate(Statement::new(text)), sink);
+            self.open(piece, &GroupLabel::default(), BlockKind::Terminate(StatementText::new(text)), sink);
             return true;
         }
         if desync::begins(text) {
@@ -438,7 +445,12 @@ impl TorchReader {
         }
         if let Some(mut seen) = traceback::alone(piece) {
             if seen.class.ends_with("ChildFailedError") {
-                self.open(piece, &GroupLabel::default(), BlockKind::Table(elastic::Table::default()), sink);
+                self.open(
+                    piece,
+                    &GroupLabel::default(),
+                    BlockKind::Table(elastic::ElasticTable::default()),
+                    sink,
+                );
                 return true;
             }
             let mut done = Vec::new();
@@ -467,7 +479,7 @@ impl TorchReader {
         let (speaker, message) = header::speaker(text);
         let mut who = piece.who.clone();
         who.rank = who.rank.or(speaker.rank);
-        let bare = Piece { who: &who, text: message, ..*piece };
+        let bare = TracebackLine { who: &who, text: message, ..*piece };
         if self.statement(&bare, &speaker.group, sink) {
             return true;
         }
@@ -493,7 +505,7 @@ impl TorchReader {
         }
     }
 
-    fn open(&mut self, piece: &Piece<'_>, group: &GroupLabel, kind: BlockKind, sink: &mut Sink<'_>) {
+    fn open(&mut self, piece: &TracebackLine<'_>, group: &GroupLabel, kind: BlockKind, sink: &mut Sink<'_>) {
         if self.blocks.len() >= MAX_BLOCKS {
             let block = self.blocks.remove(0);
             self.close(block, sink);
@@ -527,7 +539,7 @@ impl TorchReader {
             BlockKind::AsyncError(statement) => watchdog::async_error(&statement.text),
             BlockKind::Died(statement) => {
                 if let Some(event) = watchdog::timeout(&statement.text, &group) {
-                    let piece = Piece { who: &who, tagged: false, at, text: &text, line, start, end };
+                    let piece = TracebackLine { who: &who, tagged: false, at, text: &text, line, start, end };
                     self.push_once(&piece, event);
                 }
                 watchdog::died(&statement.text)
@@ -536,7 +548,7 @@ impl TorchReader {
                 let (speaker, _) =
                     header::speaker(scan::after(&statement.text, "what():").unwrap_or_default());
                 who.rank = who.rank.or(speaker.rank);
-                let piece = Piece { who: &who, tagged: false, at, text: &text, line, start, end };
+                let piece = TracebackLine { who: &who, tagged: false, at, text: &text, line, start, end };
                 if let Some(event) = watchdog::timeout(&statement.text, &group) {
                     self.push_once(&piece, event);
                 }
@@ -572,14 +584,14 @@ impl TorchReader {
             }
         };
         sink.saw(SourceKind::TorchLog);
-        self.keep(Found { line, start, end, who, at, event, text });
+        self.keep(FoundEvent { line, start, end, who, at, event, text });
     }
 
     fn child_failure(&mut self, block: Option<elastic::Block>) {
         let Some(block) = block else { return };
         if let Some(event) = block.event() {
             let elastic::Block { line, start, end, who, at, text, .. } = block;
-            self.keep(Found { line, start, end, who, at, event, text });
+            self.keep(FoundEvent { line, start, end, who, at, event, text });
         }
     }
 
@@ -589,7 +601,7 @@ impl TorchReader {
             if seen.class.ends_with("ChildFailedError") {
                 // Its table follows.
                 let who = seen.who.clone();
-                let piece = Piece {
+                let piece = TracebackLine {
                     who: &who,
                     tagged: false,
                     at: seen.at,
@@ -598,10 +610,15 @@ impl TorchReader {
                     start: seen.start,
                     end: seen.end,
                 };
-                self.open(&piece, &GroupLabel::default(), BlockKind::Table(elastic::Table::default()), sink);
+                self.open(
+                    &piece,
+                    &GroupLabel::default(),
+                    BlockKind::Table(elastic::ElasticTable::default()),
+                    sink,
+                );
                 continue;
             }
-            for found in Found::from_traceback(seen) {
+            for found in FoundEvent::from_traceback(seen) {
                 self.keep(found);
             }
             sink.saw(SourceKind::TorchLog);
@@ -609,7 +626,7 @@ impl TorchReader {
     }
 
     /// Adds an event, unless it is a timeout that was already reported.
-    fn push_once(&mut self, piece: &Piece<'_>, event: TorchEvent) {
+    fn push_once(&mut self, piece: &TracebackLine<'_>, event: TorchEvent) {
         if let TorchEvent::WatchdogTimeout { work, ran_ms, .. } = &event
             && self.timeouts.len() < 1 << 16
             && !self.timeouts.insert((piece.who.rank, work.seq, *ran_ms))
@@ -619,19 +636,27 @@ impl TorchReader {
         self.push(piece, piece.who.clone(), event, piece.text);
     }
 
-    fn push(&mut self, piece: &Piece<'_>, who: Who, event: TorchEvent, text: &str) {
-        let Piece { line, start, end, at, .. } = *piece;
-        self.keep(Found { line, start, end, who, at, event, text: clip(text, MAX_STATEMENT).to_owned() });
+    fn push(&mut self, piece: &TracebackLine<'_>, who: Who, event: TorchEvent, text: &str) {
+        let TracebackLine { line, start, end, at, .. } = *piece;
+        self.keep(FoundEvent {
+            line,
+            start,
+            end,
+            who,
+            at,
+            event,
+            text: clip(text, MAX_STATEMENT).to_owned(),
+        });
     }
 
-    fn keep(&mut self, found: Found) {
+    fn keep(&mut self, found: FoundEvent) {
         // One more than the sink takes, so that it says so.
         if self.found.len() <= self.max_found {
             self.found.push(found);
         }
     }
 
-    fn error_line(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+    fn error_line(&mut self, piece: &TracebackLine<'_>, sink: &mut Sink<'_>) {
         self.n_error_lines += 1;
         if self.n_error_lines > MAX_ERROR_LINES {
             if self.n_error_lines == MAX_ERROR_LINES + 1 {

@@ -12,9 +12,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_knowledge::progress::{self, Sign};
-use ringleader_model::{Apart, ApartBy, Cite, Fact, Rank, WallTime, Who};
+use ringleader_knowledge::progress::{self, ProgressSign};
+use ringleader_model::{Apart, ApartBy, Fact, Rank, Who};
 
+use super::cited::CitedLine;
 use crate::ground::{Line, Sink, lossy};
 
 /// Begins a list of ranks that wait.
@@ -53,12 +54,12 @@ const STAYS: [&str; 6] = ["not ", "epoch", "fail", "error", "until", "waiting"];
 #[derive(Default)]
 pub(super) struct ApartReader {
     list: List,
-    missing: Told,
+    missing: NamedRanks,
     /// Those that a list names as waiting for the missing ones.
     ready: BTreeSet<Rank>,
-    done: Told,
-    spoke: Told,
-    forms: BTreeMap<String, Form>,
+    done: NamedRanks,
+    spoke: NamedRanks,
+    forms: BTreeMap<String, CountForm>,
 }
 
 /// Whether the lines that come are entries of a list.
@@ -77,37 +78,26 @@ enum List {
 
 /// Ranks, and the first line that names one.
 #[derive(Default)]
-struct Told {
+struct NamedRanks {
     ranks: BTreeSet<Rank>,
-    first: Option<Place>,
-}
-
-struct Place {
-    cite: Cite,
-    at: Option<WallTime>,
-    text: Vec<u8>,
+    first: Option<CitedLine>,
 }
 
 /// Lines that differ in their numbers only: the count that each rank gives.
-struct Form {
+struct CountForm {
     counts: BTreeMap<Rank, u64>,
-    first: Place,
+    first: CitedLine,
     /// A rank has several such lines: they count what happens, not what there is.
     repeats: bool,
 }
 
-impl Told {
+impl NamedRanks {
     fn add(&mut self, rank: Rank, line: &Line<'_>, sink: &Sink<'_>) {
         if self.ranks.len() < MAX_RANKS {
             self.ranks.insert(rank);
-            self.first.get_or_insert_with(|| place(line, sink));
+            self.first.get_or_insert_with(|| CitedLine::of(line, sink));
         }
     }
-}
-
-fn place(line: &Line<'_>, sink: &Sink<'_>) -> Place {
-    let cite = sink.cite(line.number, line.offset, line.end());
-    Place { cite, at: line.tag.at, text: line.body.to_vec() }
 }
 
 impl ApartReader {
@@ -128,7 +118,11 @@ impl ApartReader {
         if let Some((form, count)) = share(rest) {
             let is_full = self.forms.len() == MAX_FORMS && !self.forms.contains_key(&form);
             if !is_full {
-                let new = || Form { counts: BTreeMap::new(), first: place(line, sink), repeats: false };
+                let new = || CountForm {
+                    counts: BTreeMap::new(),
+                    first: CitedLine::of(line, sink),
+                    repeats: false,
+                };
                 let form = self.forms.entry(form).or_insert_with(new);
                 form.repeats |= form.counts.insert(rank, count).is_some();
             }
@@ -198,7 +192,7 @@ fn push(
     by: ApartBy,
     ranks: BTreeSet<Rank>,
     among: BTreeSet<Rank>,
-    first: Option<Place>,
+    first: Option<CitedLine>,
     sink: &mut Sink<'_>,
 ) {
     let Some(first) = first else { return };
@@ -272,7 +266,8 @@ fn of_line(lower: &str) -> Option<(&str, Rank)> {
 
 /// Whether a line says that its program is at its end.
 fn is_last(text: &str, lower: &str) -> bool {
-    let leaves = LEAVES.iter().any(|words| lower.contains(words)) || progress::of(text) == Some(Sign::Done);
+    let leaves =
+        LEAVES.iter().any(|words| lower.contains(words)) || progress::of(text) == Some(ProgressSign::Done);
     leaves && !STAYS.iter().any(|words| lower.contains(words)) || lower.ends_with(": early stopping")
 }
 

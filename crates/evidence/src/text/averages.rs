@@ -66,7 +66,7 @@ struct Sums {
 }
 
 /// Where a table begins.
-struct Place {
+struct TableHead {
     cite: Cite,
     at: Option<WallTime>,
     who: Who,
@@ -79,8 +79,8 @@ pub(super) struct AveragesReader {
     columns: Vec<Column>,
     n_other: u32,
     sums: Sums,
-    place: Option<Place>,
-    best: Option<(Sums, Place)>,
+    place: Option<TableHead>,
+    best: Option<(Sums, TableHead)>,
 }
 
 impl AveragesReader {
@@ -93,7 +93,7 @@ impl AveragesReader {
         if let Some(columns) = header(&text) {
             self.end();
             self.columns = columns;
-            self.place = Some(Place {
+            self.place = Some(TableHead {
                 cite: sink.cite(line.number, line.offset, line.end()),
                 at: line.tag.at,
                 who: line.tag.who.clone(),

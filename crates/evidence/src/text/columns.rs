@@ -1,9 +1,5 @@
 //! Columns of tables that compare ranks, GPUs or hosts: which ones tell of speed, and how much one row must differ.
 
-use ringleader_model::{Cite, WallTime};
-
-use crate::ground::{Line, Sink};
-
 /// How far the others may be from their median.
 pub(super) const SPREAD: f64 = 0.25;
 /// How many times the one must differ.
@@ -32,21 +28,6 @@ const OTHER: [&str; 14] = [
     "loss", "mem", "token", "param", "pid", "port", "step #", "epoch", "seed", "shard", "files", "rows",
     "size", "id",
 ];
-
-/// Where a row stands.
-#[derive(Clone)]
-pub(super) struct Place {
-    pub(super) cite: Cite,
-    pub(super) at: Option<WallTime>,
-    pub(super) text: Vec<u8>,
-}
-
-impl Place {
-    pub(super) fn of(line: &Line<'_>, sink: &Sink<'_>) -> Self {
-        let cite = sink.cite(line.number, line.offset, line.end());
-        Self { cite, at: line.tag.at, text: line.body.to_vec() }
-    }
-}
 
 /// Whether a slow row has more in this column, or less; None if the column tells nothing of speed.
 pub(super) fn slows(column: &str) -> Option<bool> {

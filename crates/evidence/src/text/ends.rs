@@ -8,7 +8,7 @@
 //! The rows of the message table say what each line tells (`process`). Some launchers name the process in one line and
 //! its end in a line below.
 
-use ringleader_knowledge::message::{Hole, Match, Process, Role};
+use ringleader_knowledge::message::{Hole, Match, ProcessPart, Role};
 use ringleader_knowledge::{program, signal};
 use ringleader_model::{Fact, LocalRank, Pid, Rank, SourceKind, TorchEvent, Who};
 
@@ -33,23 +33,23 @@ impl Ends {
         let whom = named(found);
         let is_first = found.row.is_first_end();
         let code = match process {
-            Process::Named => {
+            ProcessPart::Named => {
                 self.named = whom.into_iter().next().map(|who| (who, is_first, line.number));
                 return;
             }
-            Process::Started => {
+            ProcessPart::Started => {
                 let whom = if whom.is_empty() { listed(text) } else { whom };
                 for who in whom {
                     push(line, who, TorchEvent::Started, text, sink);
                 }
                 return;
             }
-            Process::Joins => return,
-            Process::ExitCode => found.number(Hole::Code),
-            Process::Signal => found.of(Hole::Signal).and_then(signal::number_of).map(|n| -i64::from(n)),
+            ProcessPart::Joins => return,
+            ProcessPart::ExitCode => found.number(Hole::Code),
+            ProcessPart::Signal => found.of(Hole::Signal).and_then(signal::number_of).map(|n| -i64::from(n)),
             // A shell that tells of its launcher's end tells nothing of a rank.
-            Process::EndedWith(_) if runs_launcher(text) => return,
-            Process::EndedWith(code) => Some(code),
+            ProcessPart::EndedWith(_) if runs_launcher(text) => return,
+            ProcessPart::EndedWith(code) => Some(code),
         };
         let before = self.named.take().filter(|(.., at)| line.number - at <= MAX_BETWEEN);
         let Some(exit_code) = code else { return };
@@ -58,7 +58,10 @@ impl Ends {
             ended.extend(before.map(|(who, is_first, _)| (who, is_first)));
         }
         // A launcher that does not say which: the job has lost a process all the same.
-        if ended.is_empty() && process == Process::ExitCode && exit_code != 0 && found.row.role() > Role::Echo
+        if ended.is_empty()
+            && process == ProcessPart::ExitCode
+            && exit_code != 0
+            && found.row.role() > Role::Echo
         {
             ended.push((Who::default(), false));
         }
@@ -83,7 +86,7 @@ fn listed(text: &str) -> Vec<Who> {
 /// Whether the command of a line starts ranks and is none.
 fn runs_launcher(text: &str) -> bool {
     text.split_whitespace()
-        .any(|word| program::is(program::Role::Typed, word.rsplit('/').next().unwrap_or(word)))
+        .any(|word| program::is(program::ProgramRole::Typed, word.rsplit('/').next().unwrap_or(word)))
 }
 
 fn push(line: &Line<'_>, who: Who, event: TorchEvent, text: &str, sink: &mut Sink<'_>) {

@@ -46,7 +46,7 @@ pub(super) struct Counts {
 
 /// What a line looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum LineLook {
     Blank,
     Code,
     Heading,
@@ -122,11 +122,11 @@ impl Genre {
             return;
         }
         let look = look(&text);
-        self.n_lines += u32::from(look != Look::Blank);
-        self.n_code += u32::from(look == Look::Code);
-        self.n_marks += u32::from(matches!(look, Look::Heading | Look::Mark));
-        self.has_frame |= look == Look::Heading;
-        if look == Look::Other {
+        self.n_lines += u32::from(look != LineLook::Blank);
+        self.n_code += u32::from(look == LineLook::Code);
+        self.n_marks += u32::from(matches!(look, LineLook::Heading | LineLook::Mark));
+        self.has_frame |= look == LineLook::Heading;
+        if look == LineLook::Other {
             self.n_prose += u32::from(is_prose(&text));
             self.is_log = prefix::begins_known(line.body) || !self.is_fenced && readers::begins_error(&text);
         }
@@ -141,24 +141,24 @@ fn is_of_nccl_tests(text: &str) -> bool {
         .any(|s| text.starts_with(s))
 }
 
-fn look(line: &str) -> Look {
+fn look(line: &str) -> LineLook {
     let text = line.trim();
     if text.chars().all(|c| "{}()[];,".contains(c)) {
-        return Look::Blank;
+        return LineLook::Blank;
     }
     if let Some(rest) = text.strip_prefix('#') {
         return match rest.trim_start_matches('#').chars().next() {
-            Some(' ') if line.starts_with('#') => Look::Heading,
-            Some('[' | '!' | 'i' | 'd' | 'e' | 'p') => Look::Code,
-            _ => Look::Mark,
+            Some(' ') if line.starts_with('#') => LineLook::Heading,
+            Some('[' | '!' | 'i' | 'd' | 'e' | 'p') => LineLook::Code,
+            _ => LineLook::Mark,
         };
     }
     if is_code(text) {
-        Look::Code
+        LineLook::Code
     } else if is_mark(text) {
-        Look::Mark
+        LineLook::Mark
     } else {
-        Look::Other
+        LineLook::Other
     }
 }
 

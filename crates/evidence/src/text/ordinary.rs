@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use ringleader_knowledge::form::Level;
-use ringleader_knowledge::progress::Plan;
+use ringleader_knowledge::progress::StepPlan;
 use ringleader_knowledge::{form, message, sign};
 
 use super::genre::{Counts, Genre};
@@ -68,19 +68,19 @@ pub(super) struct Body {
     /// Bytes before it.
     pub(super) n_prefix: usize,
     /// Where its step is, if it has one.
-    pub(super) plan: Option<Box<Plan>>,
+    pub(super) plan: Option<Box<StepPlan>>,
 }
 
 /// Shapes of lines that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
-    slots: Vec<Slot>,
+    slots: Vec<LineSlot>,
     /// The shape of the line at hand.
     shape: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct LineSlot {
     hash: u64,
     /// None until the shape recurs.
     shape: Option<Box<[u8]>>,
@@ -115,7 +115,7 @@ impl Shapes {
             return if may_matter(line, &self.shape) { &What::Wanted } else { &What::Unplanned };
         }
         if self.slots.is_empty() {
-            self.slots.resize_with(N_SLOTS, Slot::default);
+            self.slots.resize_with(N_SLOTS, LineSlot::default);
         }
         let hash = hash_of(&self.shape);
         let first = hash as usize & (N_SLOTS - N_WAYS);
@@ -137,14 +137,14 @@ impl Shapes {
             if let Some(ways) = self.slots.get_mut(first..first + N_WAYS) {
                 ways.rotate_right(1);
                 if let Some(slot) = ways.first_mut() {
-                    *slot = Slot { hash, ..Slot::default() };
+                    *slot = LineSlot { hash, ..LineSlot::default() };
                 }
             }
             return if may_matter(line, &self.shape) { &What::Wanted } else { &What::Unplanned };
         };
         let what = if may_matter(line, &self.shape) { What::Wanted } else { ordinary(line) };
         let Some(slot) = self.slots.get_mut(at) else { return &What::Wanted };
-        *slot = Slot { hash, shape: Some(self.shape.as_slice().into()), what };
+        *slot = LineSlot { hash, shape: Some(self.shape.as_slice().into()), what };
         &slot.what
     }
 }
@@ -185,7 +185,7 @@ fn ordinary(raw: &[u8]) -> What {
 
 /// Where the step of a body is; None if lines like it must be looked at each time.
 fn body_of(raw: &[u8], body: &[u8]) -> Option<Body> {
-    let plan = Plan::of(std::str::from_utf8(body).ok()?)?;
+    let plan = StepPlan::of(std::str::from_utf8(body).ok()?)?;
     Some(Body { n_prefix: raw.len() - body.len(), plan: plan.shows().then(|| Box::new(plan)) })
 }
 

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{Fact, Host, Outlier, OutlierKey, Rank, Who, median};
 
-use super::columns::{FACTOR, Place, SPREAD, slows};
+use super::cited::CitedLine;
+use super::columns::{FACTOR, SPREAD, slows};
 use super::turned;
 use crate::ground::{Line, Sink, host_of, lossy};
 
@@ -49,26 +50,26 @@ const KEYS: [(&str, bool); 8] = [
 /// The tables of one source.
 #[derive(Default)]
 pub(super) struct OutlierReader {
-    tables: BTreeMap<String, Table>,
+    tables: BTreeMap<String, OutlierTable>,
     header: Vec<String>,
     /// The same, parted where two blanks are.
     names: Vec<String>,
     /// Whose the columns are.
     turned: Vec<OutlierKey>,
-    pairs: Vec<([Host; 2], f64, Place)>,
+    pairs: Vec<([Host; 2], f64, CitedLine)>,
     /// What the rows that follow are about.
     section: String,
 }
 
-struct Table {
+struct OutlierTable {
     columns: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<OutlierRow>,
 }
 
-struct Row {
+struct OutlierRow {
     key: OutlierKey,
     numbers: Vec<f64>,
-    place: Place,
+    place: CitedLine,
 }
 
 /// What a row says: the shape of its table, whose it is, its columns and its numbers.
@@ -102,7 +103,7 @@ impl OutlierReader {
         }
         if let Some((pair, value)) = turned::pair(&words) {
             if self.pairs.len() < MAX_ROWS {
-                self.pairs.push((pair, value, Place::of(line, sink)));
+                self.pairs.push((pair, value, CitedLine::of(line, sink)));
             }
             return;
         }
@@ -130,9 +131,9 @@ impl OutlierReader {
         }
         let is_full = self.tables.len() == MAX_TABLES && !self.tables.contains_key(&shape);
         let table = (!is_full)
-            .then(|| self.tables.entry(shape).or_insert_with(|| Table { columns, rows: Vec::new() }));
+            .then(|| self.tables.entry(shape).or_insert_with(|| OutlierTable { columns, rows: Vec::new() }));
         if let Some(table) = table.filter(|t| t.rows.len() < MAX_ROWS && t.columns.len() == numbers.len()) {
-            table.rows.push(Row { key, numbers, place: Place::of(line, sink) });
+            table.rows.push(OutlierRow { key, numbers, place: CitedLine::of(line, sink) });
         }
     }
 
@@ -184,13 +185,13 @@ impl OutlierReader {
     }
 }
 
-fn push(outlier: Outlier, place: &Place, sink: &mut Sink<'_>) {
+fn push(outlier: Outlier, place: &CitedLine, sink: &mut Sink<'_>) {
     sink.push(place.cite, Who::default(), place.at, Fact::Outlier(Box::new(outlier)), &place.text);
 }
 
-impl Table {
+impl OutlierTable {
     /// The one row that differs, in the column in which it differs most.
-    fn outlier(&self) -> Option<(Outlier, &Row)> {
+    fn outlier(&self) -> Option<(Outlier, &OutlierRow)> {
         let mut keys: Vec<&OutlierKey> = Vec::new();
         for row in &self.rows {
             if !keys.contains(&&row.key) {
@@ -200,7 +201,7 @@ impl Table {
         if keys.len() < MIN_KEYS {
             return None;
         }
-        let mut best: Option<(f64, Outlier, &Row)> = None;
+        let mut best: Option<(f64, Outlier, &OutlierRow)> = None;
         for (n, column) in self.columns.iter().enumerate() {
             let Some(slow_is_more) = slows(column) else { continue };
             let mut typical: Vec<(usize, f64)> =

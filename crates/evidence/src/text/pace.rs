@@ -48,18 +48,18 @@ pub(super) struct PaceReader {
 #[derive(Default)]
 struct Run {
     devices: Option<u32>,
-    first: Option<(Pace, Place)>,
+    first: Option<(Pace, NumberedLine)>,
     /// Speeds, each with its line number.
     seen: Vec<(f64, u32)>,
     n_steps: u32,
     /// How often every second step was dropped.
     n_halved: u32,
     fastest: f64,
-    first_slow: Vec<Place>,
+    first_slow: Vec<NumberedLine>,
 }
 
 #[derive(Clone)]
-struct Place {
+struct NumberedLine {
     number: u32,
     cite: Cite,
     text: Vec<u8>,
@@ -106,7 +106,7 @@ impl PaceReader {
 
 impl Run {
     fn step(&mut self, pace: Pace, number: u32, cite: Cite, body: &[u8]) {
-        let place = || Place { number, cite, text: body.to_vec() };
+        let place = || NumberedLine { number, cite, text: body.to_vec() };
         let (first, _) = self.first.get_or_insert_with(|| (pace, place()));
         if (pace.unit, pace.is_epoch) != (first.unit, first.is_epoch) {
             return;
@@ -128,7 +128,7 @@ impl Run {
         // The line that will be cited is known only at the end: those that may be it are kept.
         self.fastest = self.fastest.max(pace.speed);
         if pace.speed < self.fastest * SLOW && self.first_slow.len() < MAX_PLACES {
-            self.first_slow.push(Place { number, cite, text: body.to_vec() });
+            self.first_slow.push(NumberedLine { number, cite, text: body.to_vec() });
         }
     }
 

@@ -2,7 +2,7 @@
 //! are done. A clean bill needs them: that nothing speaks of failure is no health.
 
 use ringleader_knowledge::pace;
-use ringleader_knowledge::progress::{self, Sign};
+use ringleader_knowledge::progress::{self, ProgressSign};
 use ringleader_model::{Cite, Fact, Progress, WallTime, Who};
 
 use super::json;
@@ -38,7 +38,7 @@ impl ProgressReader {
     pub(super) fn line(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
         let body = line.body.get(..MAX_BYTES).unwrap_or(line.body);
         if self.ends_well(body) {
-            self.add(Sign::Done, line, sink);
+            self.add(ProgressSign::Done, line, sink);
         } else if progress::may_show(body) {
             self.look(line, body, sink);
         }
@@ -48,13 +48,13 @@ impl ProgressReader {
         let text = lossy(body);
         let Some(sign) = progress::of(&text) else { return };
         self.add(sign, line, sink);
-        if let (Sign::Step(_), Some(pace)) = (sign, pace::of(&text)) {
+        if let (ProgressSign::Step(_), Some(pace)) = (sign, pace::of(&text)) {
             let cite = sink.cite(line.number, line.offset, line.end());
             self.pace.step(pace, line.number, cite, body);
         }
     }
 
-    fn add(&mut self, sign: Sign, line: &Line<'_>, sink: &Sink<'_>) {
+    fn add(&mut self, sign: ProgressSign, line: &Line<'_>, sink: &Sink<'_>) {
         let cite = sink.cite(line.number, line.offset, line.end());
         if self.first.is_none() {
             let said_at = || json::unpack(line.body)?.at;
@@ -62,7 +62,7 @@ impl ProgressReader {
             self.text = line.body.to_vec();
         }
         match sign {
-            Sign::Step(step) => {
+            ProgressSign::Step(step) => {
                 self.step(step, cite);
                 self.seen.last_at = line.tag.at;
                 self.last_head.clear();
@@ -70,7 +70,7 @@ impl ProgressReader {
                     self.last_head.extend_from_slice(line.raw.get(..MAX_HEAD_BYTES).unwrap_or(line.raw));
                 }
             }
-            Sign::Done => self.seen.ended = Some(cite),
+            ProgressSign::Done => self.seen.ended = Some(cite),
         }
     }
 
@@ -107,7 +107,7 @@ impl ProgressReader {
         }
         let Some(plan) = &body.plan else { return };
         let text = raw.get(body.n_prefix..).unwrap_or_default();
-        if let Some(Sign::Step(step)) = plan.read(text) {
+        if let Some(ProgressSign::Step(step)) = plan.read(text) {
             self.step(step, cite);
             if let Some(pace) = plan.pace(text) {
                 self.pace.step(pace, cite.line, cite, text);

@@ -40,15 +40,15 @@ static WARN: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"WARN"));
 pub(super) struct SaidReader {
     /// Places in `statements` of each template.
     index: BTreeMap<String, Vec<usize>>,
-    statements: Vec<Statement>,
+    statements: Vec<FoldedStatement>,
     ends: Ends,
     n_left_out: u64,
     first_left_out: Option<Cite>,
     /// The last row that covers lines below it, and its line.
-    cover: Option<(u32, message::Row)>,
+    cover: Option<(u32, message::MessageRow)>,
 }
 
-struct Statement {
+struct FoldedStatement {
     first: Cite,
     at: Option<WallTime>,
     who: Who,
@@ -121,7 +121,7 @@ impl SaidReader {
             rows: rows.iter().take(MAX_ROWS).map(|m| m.row.id()).collect(),
             is_read,
         };
-        self.statements.push(Statement {
+        self.statements.push(FoldedStatement {
             first: cite,
             at: line.tag.at,
             who,

@@ -22,11 +22,11 @@ const MAX_BYTES: usize = 4 << 10;
 pub(super) struct SignReader {
     /// The last command after a prompt.
     command: String,
-    found: Vec<Found>,
-    room: Vec<&'static sign::Row>,
+    found: Vec<FoundSign>,
+    room: Vec<&'static sign::SignRow>,
 }
 
-struct Found {
+struct FoundSign {
     first: Cite,
     who: Who,
     at: Option<WallTime>,
@@ -55,7 +55,7 @@ impl SignReader {
                 known.sign.count = known.sign.count.saturating_add(1);
                 continue;
             }
-            self.found.push(Found {
+            self.found.push(FoundSign {
                 first: sink.cite(line.number, line.offset, line.end()),
                 who: line.tag.who.clone(),
                 at: line.tag.at,

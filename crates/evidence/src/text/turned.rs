@@ -2,7 +2,8 @@
 
 use ringleader_model::{Host, Outlier, OutlierKey, Rank, median};
 
-use super::columns::{FACTOR, Place, SPREAD, slows};
+use super::cited::CitedLine;
+use super::columns::{FACTOR, SPREAD, slows};
 use crate::ground::host_of;
 
 /// Columns without which there is no majority.
@@ -107,7 +108,7 @@ pub(super) fn section(lower: &str) -> Option<String> {
 }
 
 /// The one host that is slow in all of its pairs, where all pairs without it are fast. In GB/s more is fast; what is slow has less.
-pub(super) fn of_pairs(pairs: &[([Host; 2], f64, Place)]) -> Option<(Outlier, Place)> {
+pub(super) fn of_pairs(pairs: &[([Host; 2], f64, CitedLine)]) -> Option<(Outlier, CitedLine)> {
     if pairs.len() < MIN_PAIRS {
         return None;
     }

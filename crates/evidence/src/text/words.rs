@@ -1,6 +1,6 @@
 //! Words of the table of likeness: which of them a source has, each with its first place.
 
-use ringleader_knowledge::likeness::{self, Word};
+use ringleader_knowledge::likeness::{self, WordId};
 use ringleader_knowledge::{form, message, sign};
 use ringleader_model::{Fact, Who, WordAt};
 
@@ -37,7 +37,7 @@ impl WordsReader {
         }
         let cite = sink.cite(line.number, line.offset, line.end());
         likeness::each_word(&text, &mut |text| {
-            let Some(word) = Word::of(text) else { return };
+            let Some(word) = WordId::of(text) else { return };
             let number = word.number();
             let (place, bit) = (usize::from(number / 64), 1_u64 << (number % 64));
             if let Some(seen) = self.seen.get_mut(place).filter(|seen| **seen & bit == 0) {

@@ -19,7 +19,7 @@ use std::io::BufRead;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ringleader_hub::{Change, Feed, Hub, Link, Options, Published, Stats};
+use ringleader_hub::{Change, Feed, Hub, HubLink, HubOptions, Published, Stats};
 use ringleader_watch::engine::{Engine, Settings};
 use ringleader_watch::event::What;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ fn commands() -> mpsc::Receiver<String> {
 
 /// Publishes for all nodes of the job.
 fn run(address: &str, mut job: Job, gap: Duration) -> Result<(), Box<dyn std::error::Error>> {
-    let options = |node| Options { gap, beat: gap.max(Duration::from_secs(2)), ..Options::new(node) };
+    let options = |node| HubOptions { gap, beat: gap.max(Duration::from_secs(2)), ..HubOptions::new(node) };
     let mut hubs: BTreeMap<u32, Hub> = BTreeMap::new();
     hubs.insert(0, Hub::open(address, options(Job::node(0)))?);
     for node in 1..job.n_nodes {
@@ -126,7 +126,7 @@ fn run(address: &str, mut job: Job, gap: Duration) -> Result<(), Box<dyn std::er
             let mut n_up = 0;
             for hub in hubs.values() {
                 add(&mut all, hub.stats());
-                n_up += u32::from(hub.link() == Link::Up);
+                n_up += u32::from(hub.link() == HubLink::Up);
             }
             let seconds = told.elapsed().as_secs_f64();
             say(json!({
@@ -186,7 +186,7 @@ struct Meter {
 
 /// Stands for election; as analyser follows all digests.
 fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let hub = Hub::open(address, Options::new(name))?;
+    let hub = Hub::open(address, HubOptions::new(name))?;
     hub.campaign(true);
     say(json!({"analyser": name, "what": "candidate"}));
     let mut at_work: Option<(Feed, Engine)> = None;
@@ -199,7 +199,7 @@ fn analyse(address: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> 
     loop {
         let is_analyser = hub.role().is_analyser();
         // Without a hub nobody else can be analyser: keep what is known.
-        let keeps = is_analyser || matches!(hub.link(), Link::Away { .. });
+        let keeps = is_analyser || matches!(hub.link(), HubLink::Away { .. });
         if is_analyser && at_work.is_none() {
             say(json!({"analyser": name, "what": "elected", "incidents": hub.incidents()?.len()}));
             at_work = Some((
@@ -336,7 +336,7 @@ fn sizes() {
         fault: None,
     };
     let folder = std::env::temp_dir().join(format!("ringleader-sizes-{}", std::process::id()));
-    let options = Options { gap: Duration::ZERO, ..Options::new(Job::node(77)) };
+    let options = HubOptions { gap: Duration::ZERO, ..HubOptions::new(Job::node(77)) };
     let Ok(hub) = Hub::open(&format!("dir:{}", folder.display()), options) else { return };
     let (mut json, mut time, n) = (0, Duration::ZERO, 200);
     for sequence in 0..n {

@@ -22,19 +22,19 @@ pub(super) struct Lease {
     node: String,
     token: String,
     ttl: Duration,
-    held: Option<Held>,
+    held: Option<HeldLease>,
     /// The last content of another's file, and since when it is unchanged.
     seen: Option<(Vec<u8>, Instant)>,
 }
 
-struct Held {
+struct HeldLease {
     file: File,
     beat: u64,
 }
 
 /// The holder of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum LeaseOwner {
     /// This participant, until then.
     Us(Instant),
     /// Another node, or nobody.
@@ -47,7 +47,7 @@ impl Lease {
     }
 
     /// Reads the file once and acts on it. Errors: the file system's.
-    pub(super) fn step(&mut self, wants: bool, now: Instant) -> io::Result<Owner> {
+    pub(super) fn step(&mut self, wants: bool, now: Instant) -> io::Result<LeaseOwner> {
         let found = self.read()?;
         if let Some(held) = &mut self.held {
             if found
@@ -56,18 +56,18 @@ impl Lease {
             {
                 if !wants {
                     self.release();
-                    return Ok(Owner::Other(None));
+                    return Ok(LeaseOwner::Other(None));
                 }
                 held.beat += 1;
                 held.file.write_all_at(&content(&self.token, held.beat, &self.node), 0)?;
                 held.file.sync_data()?;
-                return Ok(Owner::Us(now + self.ttl));
+                return Ok(LeaseOwner::Us(now + self.ttl));
             }
             self.held = None;
         }
         let Some(found) = found else {
             self.seen = None;
-            return if wants { self.take(now) } else { Ok(Owner::Other(None)) };
+            return if wants { self.take(now) } else { Ok(LeaseOwner::Other(None)) };
         };
         let since = match &self.seen {
             Some((bytes, since)) if *bytes == found => *since,
@@ -82,7 +82,7 @@ impl Lease {
                 return self.take(now);
             }
         }
-        Ok(Owner::Other(owner(&found).map(|(_, node)| node.to_owned())))
+        Ok(LeaseOwner::Other(owner(&found).map(|(_, node)| node.to_owned())))
     }
 
     /// Whether the file still names us.
@@ -111,19 +111,19 @@ impl Lease {
         }
     }
 
-    fn take(&mut self, now: Instant) -> io::Result<Owner> {
+    fn take(&mut self, now: Instant) -> io::Result<LeaseOwner> {
         if !files::create(&self.path, &self.token, &content(&self.token, 0, &self.node))? {
-            return Ok(Owner::Other(None));
+            return Ok(LeaseOwner::Other(None));
         }
         let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
         // The name may belong to another file by now: write only to a file that holds our token.
         let mut bytes = [0; MAX_BYTES];
         let n = file.read_at(&mut bytes, 0)?;
         if bytes.get(..n).and_then(owner).is_none_or(|(token, _)| token != self.token) {
-            return Ok(Owner::Other(None));
+            return Ok(LeaseOwner::Other(None));
         }
-        self.held = Some(Held { file, beat: 0 });
-        Ok(Owner::Us(now + self.ttl))
+        self.held = Some(HeldLease { file, beat: 0 });
+        Ok(LeaseOwner::Us(now + self.ttl))
     }
 
     /// Moves the dead owner's file away; returns false if another file was there.
@@ -193,23 +193,23 @@ mod tests {
         }
     }
 
-    fn other(node: &str) -> Owner {
-        Owner::Other(Some(node.to_owned()))
+    fn other(node: &str) -> LeaseOwner {
+        LeaseOwner::Other(Some(node.to_owned()))
     }
 
     #[test]
     fn one_has_it_until_it_is_silent() {
         let race = Race::new();
         let (mut a, mut b) = (race.lease("a"), race.lease("b"));
-        assert_eq!(b.step(false, race.at(0)).unwrap(), Owner::Other(None));
-        assert_eq!(a.step(true, race.at(0)).unwrap(), Owner::Us(race.at(10)));
+        assert_eq!(b.step(false, race.at(0)).unwrap(), LeaseOwner::Other(None));
+        assert_eq!(a.step(true, race.at(0)).unwrap(), LeaseOwner::Us(race.at(10)));
         for second in [1, 5, 9, 13] {
-            assert_eq!(a.step(true, race.at(second)).unwrap(), Owner::Us(race.at(second + 10)));
+            assert_eq!(a.step(true, race.at(second)).unwrap(), LeaseOwner::Us(race.at(second + 10)));
             assert_eq!(b.step(true, race.at(second)).unwrap(), other("a"));
         }
         // From here on, a is dead.
         assert_eq!(b.step(true, race.at(27)).unwrap(), other("a"));
-        assert_eq!(b.step(true, race.at(29)).unwrap(), Owner::Us(race.at(39)));
+        assert_eq!(b.step(true, race.at(29)).unwrap(), LeaseOwner::Us(race.at(39)));
         assert!(b.is_held());
         // a returns and sees that it has lost, although it took no step in between.
         assert!(!a.is_held());
@@ -222,8 +222,8 @@ mod tests {
         let race = Race::new();
         let (mut a, mut b) = (race.lease("a"), race.lease("b"));
         a.step(true, race.at(0)).unwrap();
-        assert_eq!(a.step(false, race.at(1)).unwrap(), Owner::Other(None));
-        assert_eq!(b.step(true, race.at(1)).unwrap(), Owner::Us(race.at(11)));
+        assert_eq!(a.step(false, race.at(1)).unwrap(), LeaseOwner::Other(None));
+        assert_eq!(b.step(true, race.at(1)).unwrap(), LeaseOwner::Us(race.at(11)));
         a.release();
         assert!(b.is_held(), "another's is not taken away");
     }
@@ -247,8 +247,13 @@ mod tests {
             let race = Race::new();
             std::fs::write(race.path(), rubbish).unwrap();
             let mut a = race.lease("a");
-            assert_eq!(a.step(true, race.at(0)).unwrap(), Owner::Other(None));
-            assert_eq!(a.step(true, race.at(16)).unwrap(), Owner::Us(race.at(26)), "{} bytes", rubbish.len());
+            assert_eq!(a.step(true, race.at(0)).unwrap(), LeaseOwner::Other(None));
+            assert_eq!(
+                a.step(true, race.at(16)).unwrap(),
+                LeaseOwner::Us(race.at(26)),
+                "{} bytes",
+                rubbish.len()
+            );
         }
     }
 }

@@ -8,8 +8,8 @@
 
 mod files;
 mod lease;
-pub(crate) mod ledger;
 mod poll;
+pub(crate) mod register;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::feed::{Feed, Mailbox};
 use crate::records::{Answer, Incident, MAX_INCIDENTS, Request};
-use crate::seat::{Lead, Link, Seat, escape, unescape};
+use crate::seat::{HubLink, Lead, Seat, escape, unescape};
 use crate::{HubError, OpenError, wire};
 
 /// Largest record, bytes.
@@ -34,18 +34,18 @@ const ANSWERS: &str = "answers";
 const INCIDENTS: &str = "incidents";
 const REQUESTS: &str = "requests";
 
-type Call = Box<dyn FnOnce(&mut Worker) + Send>;
+type DirectoryCall = Box<dyn FnOnce(&mut Worker) + Send>;
 
-enum Job {
+enum DirectoryTask {
     Wake,
-    Call(Call),
+    Call(DirectoryCall),
     Leave(Sender<()>),
 }
 
 pub(crate) struct Directory {
     root: PathBuf,
     seat: Arc<Seat>,
-    jobs: Sender<Job>,
+    jobs: Sender<DirectoryTask>,
 }
 
 impl Directory {
@@ -64,7 +64,7 @@ impl Directory {
     }
 
     pub(crate) fn wake(&self) {
-        self.jobs.send(Job::Wake).ok();
+        self.jobs.send(DirectoryTask::Wake).ok();
     }
 
     pub(crate) fn follow(&self) -> Feed {
@@ -114,36 +114,36 @@ impl Directory {
 
     pub(crate) fn leave(&self) {
         let (done, left) = mpsc::channel();
-        if self.jobs.send(Job::Leave(done)).is_ok() {
+        if self.jobs.send(DirectoryTask::Leave(done)).is_ok() {
             left.recv_timeout(Duration::from_secs(1)).ok();
         }
     }
 
     fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Worker) -> Result<T, Trouble> + Send + 'static,
+        work: impl FnOnce(&mut Worker) -> Result<T, DirectoryError> + Send + 'static,
     ) -> Result<T, HubError> {
         let (reply, answer) = mpsc::channel();
         let call = Box::new(move |worker: &mut Worker| drop(reply.send(work(worker))));
         let gone = |_| HubError::Away("the hub's thread has ended".to_owned());
-        self.jobs.send(Job::Call(call)).map_err(|_| gone(RecvTimeoutError::Disconnected))?;
+        self.jobs.send(DirectoryTask::Call(call)).map_err(|_| gone(RecvTimeoutError::Disconnected))?;
         let deadline = self.seat.options.deadline;
         match answer.recv_timeout(deadline) {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(Trouble::Io(error))) => Err(HubError::Away(error.to_string())),
-            Ok(Err(Trouble::NotAnalyser)) => Err(HubError::NotAnalyser),
+            Ok(Err(DirectoryError::Io(error))) => Err(HubError::Away(error.to_string())),
+            Ok(Err(DirectoryError::NotAnalyser)) => Err(HubError::NotAnalyser),
             Err(RecvTimeoutError::Timeout) => Err(HubError::Deadline(deadline)),
             Err(error) => Err(gone(error)),
         }
     }
 }
 
-enum Trouble {
+enum DirectoryError {
     Io(io::Error),
     NotAnalyser,
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for DirectoryError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -177,7 +177,7 @@ impl Worker {
         }
     }
 
-    fn run(&mut self, inbox: &mpsc::Receiver<Job>) {
+    fn run(&mut self, inbox: &mpsc::Receiver<DirectoryTask>) {
         // Ten looks per time to silence; a new digest is written as soon as its gap allows.
         let pause = (self.seat.options.ttl / 10).min(Duration::from_secs(1)).min(self.seat.options.gap);
         loop {
@@ -189,9 +189,9 @@ impl Worker {
                 Err(error) => self.seat.away(error.to_string()),
             }
             match inbox.recv_timeout(pause) {
-                Ok(Job::Wake) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(Job::Call(call)) => call(self),
-                Ok(Job::Leave(done)) => {
+                Ok(DirectoryTask::Wake) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(DirectoryTask::Call(call)) => call(self),
+                Ok(DirectoryTask::Leave(done)) => {
                     if !self.seat.is_abandoned() {
                         self.leave();
                     }
@@ -206,7 +206,7 @@ impl Worker {
     fn turn(&mut self, now: Instant) -> io::Result<()> {
         let options = self.seat.options.clone();
         let outgoing = self.seat.outgoing();
-        if self.seat.link() != Link::Up {
+        if self.seat.link() != HubLink::Up {
             for folder in [DIGESTS, ANSWERS, INCIDENTS, REQUESTS] {
                 std::fs::create_dir_all(self.root.join(folder))?;
             }
@@ -236,11 +236,11 @@ impl Worker {
         if is_due(self.stepped, options.ttl / 5) || self.wanted != outgoing.wants {
             // The term counts from before the beat is written, so it ends no later than others expect.
             let lead = match self.lease.step(outgoing.wants, now)? {
-                lease::Owner::Us(until) => {
+                lease::LeaseOwner::Us(until) => {
                     self.seat.set_analyser(Some(options.node.clone()));
                     Some(Lead { term: 0, until })
                 }
-                lease::Owner::Other(node) => {
+                lease::LeaseOwner::Other(node) => {
                     self.seat.set_analyser(node);
                     None
                 }
@@ -262,8 +262,12 @@ impl Worker {
         Ok(())
     }
 
-    fn as_analyser(&self) -> Result<(), Trouble> {
-        if self.seat.lead().is_some() && self.lease.is_held() { Ok(()) } else { Err(Trouble::NotAnalyser) }
+    fn as_analyser(&self) -> Result<(), DirectoryError> {
+        if self.seat.lead().is_some() && self.lease.is_held() {
+            Ok(())
+        } else {
+            Err(DirectoryError::NotAnalyser)
+        }
     }
 
     /// Writes a record under the next free number and removes the oldest beyond `keep`.
@@ -272,7 +276,7 @@ impl Worker {
         folder: &str,
         keep: usize,
         json: impl Fn(u64) -> io::Result<Vec<u8>>,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, DirectoryError> {
         let mut numbers = self.numbers(folder)?;
         let mut number = numbers.last().map_or(1, |last| last.saturating_add(1));
         let path = |number: u64| self.root.join(folder).join(format!("{number:020}.json"));
@@ -312,7 +316,11 @@ impl Worker {
         serde_json::from_slice(&bytes).ok()
     }
 
-    fn read_all<T, R>(&self, folder: &str, keep: impl Fn(&str, R) -> Option<T>) -> Result<Vec<T>, Trouble>
+    fn read_all<T, R>(
+        &self,
+        folder: &str,
+        keep: impl Fn(&str, R) -> Option<T>,
+    ) -> Result<Vec<T>, DirectoryError>
     where
         R: serde::de::DeserializeOwned,
     {

@@ -44,12 +44,12 @@ struct Poll {
     folder: PathBuf,
     token: String,
     ttl: Duration,
-    files: BTreeMap<String, Seen>,
+    files: BTreeMap<String, SeenFile>,
     /// The last successful look.
     last: Option<Instant>,
 }
 
-struct Seen {
+struct SeenFile {
     stamp: Stamp,
     /// Hash of the bytes: rewriting the same bytes is a sign of life but no news.
     hash: u64,
@@ -88,7 +88,7 @@ impl Poll {
                 Some(seen) => seen.hash != hash || seen.is_over != is_over,
                 None => !is_over,
             };
-            self.files.insert(node.clone(), Seen { stamp, hash, since: now, is_over });
+            self.files.insert(node.clone(), SeenFile { stamp, hash, since: now, is_over });
             if is_told {
                 mailbox.put(node, bytes, self.last.is_none() || was_absent);
             }

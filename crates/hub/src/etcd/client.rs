@@ -14,8 +14,8 @@ use tonic_prost::ProstCodec;
 
 use super::proto::{
     CompactionRequest, CompactionResponse, Compare, KeyValue, LeaseGrantRequest, LeaseGrantResponse,
-    LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, Op, PutRequest,
-    PutResponse, RangeRequest, RangeResponse, RequestOp, ResponseHeader, TxnRequest, TxnResponse,
+    LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, PutRequest,
+    PutResponse, RangeRequest, RangeResponse, RequestOp, ResponseHeader, TxnOp, TxnRequest, TxnResponse,
     WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use crate::OpenError;
@@ -31,12 +31,12 @@ const CONNECT: Duration = Duration::from_secs(3);
 
 /// Why a call failed.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct EtcdFailure {
     pub(super) code: Code,
     pub(super) why: String,
 }
 
-impl Failure {
+impl EtcdFailure {
     fn deadline(after: Duration) -> Self {
         Self { code: Code::DeadlineExceeded, why: format!("no answer within {after:?}") }
     }
@@ -52,7 +52,7 @@ impl Failure {
     }
 }
 
-impl From<Status> for Failure {
+impl From<Status> for EtcdFailure {
     fn from(status: Status) -> Self {
         // The message says only "transport error"; its source has the details.
         let mut why = status.message().to_owned();
@@ -120,20 +120,20 @@ impl Client {
     }
 
     /// A client for one call, and the index of its member.
-    async fn grpc(&self) -> Result<(Grpc<Channel>, usize), Failure> {
+    async fn grpc(&self) -> Result<(Grpc<Channel>, usize), EtcdFailure> {
         let member = self.current.load(Ordering::Relaxed);
         let Some(channel) = self.channels.get(member % self.channels.len().max(1)) else {
-            return Err(Failure {
+            return Err(EtcdFailure {
                 code: Code::Unavailable,
                 why: "the address names no etcd member".to_owned(),
             });
         };
         let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
-        grpc.ready().await.map_err(|error| Failure::from(Status::from_error(error.into())))?;
+        grpc.ready().await.map_err(|error| EtcdFailure::from(Status::from_error(error.into())))?;
         Ok((grpc, member))
     }
 
-    fn failed(&self, member: usize, failure: &Failure) {
+    fn failed(&self, member: usize, failure: &EtcdFailure) {
         if failure.is_of_the_member() {
             // Many calls may fail at once: they advance by one member in all.
             let next = member.wrapping_add(1);
@@ -144,15 +144,15 @@ impl Client {
     async fn within<T>(
         &self,
         deadline: Duration,
-        call: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        call: impl Future<Output = Result<T, EtcdFailure>>,
+    ) -> Result<T, EtcdFailure> {
         let member = self.current.load(Ordering::Relaxed);
         let answer = tokio::time::timeout(deadline, call).await;
-        let answer = answer.unwrap_or_else(|_| Err(Failure::deadline(deadline)));
+        let answer = answer.unwrap_or_else(|_| Err(EtcdFailure::deadline(deadline)));
         answer.inspect_err(|failure| self.failed(member, failure))
     }
 
-    async fn unary<Q, A>(&self, path: &'static str, request: Q, deadline: Duration) -> Result<A, Failure>
+    async fn unary<Q, A>(&self, path: &'static str, request: Q, deadline: Duration) -> Result<A, EtcdFailure>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
@@ -170,7 +170,7 @@ impl Client {
         &self,
         path: &'static str,
         requests: impl tokio_stream::Stream<Item = Q> + Send + 'static,
-    ) -> Result<Streaming<A>, Failure>
+    ) -> Result<Streaming<A>, EtcdFailure>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
@@ -181,7 +181,7 @@ impl Client {
         Ok(answer.into_inner())
     }
 
-    pub(super) async fn put(&self, put: PutRequest, deadline: Duration) -> Result<(), Failure> {
+    pub(super) async fn put(&self, put: PutRequest, deadline: Duration) -> Result<(), EtcdFailure> {
         let answer: PutResponse = self.unary("/etcdserverpb.KV/Put", put, deadline).await?;
         self.saw(answer.header.as_ref());
         Ok(())
@@ -191,9 +191,9 @@ impl Client {
     pub(super) async fn txn(
         &self,
         compare: Vec<Compare>,
-        ops: Vec<Op>,
+        ops: Vec<TxnOp>,
         deadline: Duration,
-    ) -> Result<Option<i64>, Failure> {
+    ) -> Result<Option<i64>, EtcdFailure> {
         let success = ops.into_iter().map(|op| RequestOp { request: Some(op) }).collect();
         let txn = TxnRequest { compare, success };
         let answer: TxnResponse = self.unary("/etcdserverpb.KV/Txn", txn, deadline).await?;
@@ -208,7 +208,7 @@ impl Client {
         prefix: &[u8],
         keys_only: bool,
         deadline: Duration,
-    ) -> Result<(Vec<KeyValue>, ResponseHeader), Failure> {
+    ) -> Result<(Vec<KeyValue>, ResponseHeader), EtcdFailure> {
         let until = Instant::now() + deadline;
         let range_end = end_of(prefix);
         let mut all = Vec::new();
@@ -234,14 +234,14 @@ impl Client {
         }
     }
 
-    pub(super) async fn get(&self, key: &[u8], deadline: Duration) -> Result<Option<KeyValue>, Failure> {
+    pub(super) async fn get(&self, key: &[u8], deadline: Duration) -> Result<Option<KeyValue>, EtcdFailure> {
         let range = RangeRequest { key: key.to_vec(), ..RangeRequest::default() };
         let answer: RangeResponse = self.unary("/etcdserverpb.KV/Range", range, deadline).await?;
         self.saw(answer.header.as_ref());
         Ok(answer.kvs.into_iter().next())
     }
 
-    pub(super) async fn compact(&self, revision: i64, deadline: Duration) -> Result<(), Failure> {
+    pub(super) async fn compact(&self, revision: i64, deadline: Duration) -> Result<(), EtcdFailure> {
         let compact = CompactionRequest { revision };
         match self.unary::<_, CompactionResponse>("/etcdserverpb.KV/Compact", compact, deadline).await {
             // Another client compacted first.
@@ -255,7 +255,7 @@ impl Client {
         &self,
         ttl: Duration,
         deadline: Duration,
-    ) -> Result<(i64, Duration, i64), Failure> {
+    ) -> Result<(i64, Duration, i64), EtcdFailure> {
         // Rounded up to whole seconds.
         let grant = LeaseGrantRequest { ttl_s: ttl.as_secs_f64().ceil() as i64 };
         let answer: LeaseGrantResponse =
@@ -267,12 +267,12 @@ impl Client {
 
     /// Renews a lease and returns its time to live; None if it is gone. It opens one short stream each time: a long
     /// stream that hangs could not be distinguished from an idle one.
-    pub(super) async fn renew(&self, id: i64, deadline: Duration) -> Result<Option<Duration>, Failure> {
+    pub(super) async fn renew(&self, id: i64, deadline: Duration) -> Result<Option<Duration>, EtcdFailure> {
         self.within(deadline, async {
             let request = LeaseKeepAliveRequest { id };
             let mut answers: Streaming<LeaseKeepAliveResponse> =
                 self.stream("/etcdserverpb.Lease/LeaseKeepAlive", tokio_stream::once(request)).await?;
-            let answer = answers.message().await?.ok_or_else(|| Failure {
+            let answer = answers.message().await?.ok_or_else(|| EtcdFailure {
                 code: Code::Unavailable,
                 why: "etcd ended the stream of a lease".to_owned(),
             })?;
@@ -283,7 +283,7 @@ impl Client {
         .await
     }
 
-    pub(super) async fn revoke(&self, id: i64, deadline: Duration) -> Result<(), Failure> {
+    pub(super) async fn revoke(&self, id: i64, deadline: Duration) -> Result<(), EtcdFailure> {
         let revoke = LeaseRevokeRequest { id };
         self.unary::<_, LeaseRevokeResponse>("/etcdserverpb.Lease/LeaseRevoke", revoke, deadline)
             .await
@@ -296,7 +296,7 @@ impl Client {
         prefix: &[u8],
         from: i64,
         deadline: Duration,
-    ) -> Result<(Streaming<WatchResponse>, WatchResponse), Failure> {
+    ) -> Result<(Streaming<WatchResponse>, WatchResponse), EtcdFailure> {
         let create = WatchCreateRequest {
             key: prefix.to_vec(),
             range_end: end_of(prefix),
@@ -311,7 +311,7 @@ impl Client {
             let mut answers = self.stream("/etcdserverpb.Watch/Watch", requests).await?;
             match answers.message().await? {
                 Some(first) => Ok((answers, first)),
-                None => Err(Failure {
+                None => Err(EtcdFailure {
                     code: Code::Unavailable,
                     why: "etcd ended a watch before it began".to_owned(),
                 }),

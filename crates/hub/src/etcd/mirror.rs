@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::client::{Client, Failure};
+use super::client::{Client, EtcdFailure};
 use super::proto::{KeyValue, ResponseHeader};
 use super::retry::Backoff;
 
@@ -51,7 +51,7 @@ async fn follow(
     sink: &mut impl Sink,
     position: &mut Option<Position>,
     backoff: &mut Backoff,
-) -> Result<(), Failure> {
+) -> Result<(), EtcdFailure> {
     if position.is_none() {
         let (all, header) = client.list(prefix, false, LIST).await?;
         sink.list(all, header.revision);
@@ -71,7 +71,7 @@ async fn follow(
     let mut answer = Some(first);
     loop {
         let Some(now) = answer else {
-            return Err(Failure { code: tonic::Code::Unavailable, why: "etcd ended a watch".to_owned() });
+            return Err(EtcdFailure { code: tonic::Code::Unavailable, why: "etcd ended a watch".to_owned() });
         };
         client.saw(now.header.as_ref());
         if now.canceled {
@@ -80,7 +80,7 @@ async fn follow(
             if is_forgotten {
                 return Ok(());
             }
-            return Err(Failure {
+            return Err(EtcdFailure {
                 code: tonic::Code::Cancelled,
                 why: format!("etcd cancelled a watch: {}", now.cancel_reason),
             });

@@ -5,10 +5,10 @@
 //! `v1/incidents/NUMBER`.
 
 mod client;
-pub(crate) mod ledger;
 mod mirror;
 mod participant;
 mod proto;
+pub(crate) mod register;
 mod retry;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,10 +26,10 @@ use crate::records::{Answer, Incident, MAX_INCIDENTS, Request};
 use crate::seat::{Seat, escape, unescape};
 use crate::{HubError, OpenError};
 
-use client::{Client, Failure};
+use client::{Client, EtcdFailure};
 use mirror::{Sink, mirror};
 use participant::Participant;
-use proto::{Compare, KeyValue, Op, PutRequest};
+use proto::{Compare, KeyValue, PutRequest, TxnOp};
 
 /// Attempts to write a number that others write at the same moment.
 const MAX_RACES: usize = 16;
@@ -71,12 +71,12 @@ impl Keys {
 struct Control {
     /// The revision up to which this is current; None before etcd has answered.
     revision: Option<i64>,
-    analyser: Option<Analyser>,
+    analyser: Option<AnalyserKey>,
     request: Option<Request>,
 }
 
 #[derive(Clone)]
-struct Analyser {
+struct AnalyserKey {
     created: i64,
     /// None if it cannot be parsed.
     value: Option<AnalyserValue>,
@@ -194,9 +194,9 @@ impl Etcd {
                 let value = to_json(&Incident { number, ..incident.clone() })?;
                 let compare =
                     vec![Compare::created_at(keys.analyser(), term), Compare::created_at(key.clone(), 0)];
-                let mut ops = vec![Op::Put(PutRequest { key, value, lease: 0 })];
+                let mut ops = vec![TxnOp::Put(PutRequest { key, value, lease: 0 })];
                 if let Some(last_to_go) = number.checked_sub(MAX_INCIDENTS as u64).filter(|last| *last > 0) {
-                    ops.push(Op::DeleteRange(proto::DeleteRangeRequest {
+                    ops.push(TxnOp::DeleteRange(proto::DeleteRangeRequest {
                         key: keys.incident(0),
                         range_end: keys.incident(last_to_go + 1),
                     }));
@@ -246,7 +246,7 @@ impl Etcd {
                     Compare::created_at(keys.analyser(), term),
                     Compare::written_at(keys.request(), written),
                 ];
-                let put = Op::Put(PutRequest { key: keys.request(), value, lease: 0 });
+                let put = TxnOp::Put(PutRequest { key: keys.request(), value, lease: 0 });
                 if client.txn(compare, vec![put], deadline).await?.is_some() {
                     return Ok(number);
                 }
@@ -283,18 +283,18 @@ impl Etcd {
     /// Runs `work` on the hub's thread and waits for it until the deadline at most.
     fn call<T: Send + 'static>(
         &self,
-        work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
+        work: impl Future<Output = Result<T, EtcdError>> + Send + 'static,
     ) -> Result<T, HubError> {
         let (reply, answer) = mpsc::channel();
         let task = self.core.runtime.spawn(async move { drop(reply.send(work.await)) });
         let deadline = self.seat.options.deadline;
         match answer.recv_timeout(deadline) {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(Trouble::Etcd(failure))) if failure.code == Code::DeadlineExceeded => {
+            Ok(Err(EtcdError::Etcd(failure))) if failure.code == Code::DeadlineExceeded => {
                 Err(HubError::Deadline(deadline))
             }
-            Ok(Err(Trouble::Etcd(failure))) => Err(HubError::Away(failure.why)),
-            Ok(Err(Trouble::NotAnalyser)) => Err(HubError::NotAnalyser),
+            Ok(Err(EtcdError::Etcd(failure))) => Err(HubError::Away(failure.why)),
+            Ok(Err(EtcdError::NotAnalyser)) => Err(HubError::NotAnalyser),
             Err(RecvTimeoutError::Timeout) => {
                 task.abort();
                 Err(HubError::Deadline(deadline))
@@ -306,31 +306,36 @@ impl Etcd {
     }
 }
 
-enum Trouble {
-    Etcd(Failure),
+enum EtcdError {
+    Etcd(EtcdFailure),
     NotAnalyser,
 }
 
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
+impl From<EtcdFailure> for EtcdError {
+    fn from(failure: EtcdFailure) -> Self {
         Self::Etcd(failure)
     }
 }
 
-fn races() -> Trouble {
-    Trouble::Etcd(Failure {
+fn races() -> EtcdError {
+    EtcdError::Etcd(EtcdFailure {
         code: Code::Aborted,
         why: "others write the same record all the time".to_owned(),
     })
 }
 
-fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Failure> {
-    serde_json::to_vec(value).map_err(|error| Failure { code: Code::Internal, why: error.to_string() })
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, EtcdFailure> {
+    serde_json::to_vec(value).map_err(|error| EtcdFailure { code: Code::Internal, why: error.to_string() })
 }
 
-async fn still_analyser(client: &Client, keys: &Keys, term: i64, deadline: Duration) -> Result<(), Trouble> {
+async fn still_analyser(
+    client: &Client,
+    keys: &Keys,
+    term: i64,
+    deadline: Duration,
+) -> Result<(), EtcdError> {
     let analyser = client.get(&keys.analyser(), deadline).await?;
-    if analyser.is_some_and(|kv| kv.create_revision == term) { Ok(()) } else { Err(Trouble::NotAnalyser) }
+    if analyser.is_some_and(|kv| kv.create_revision == term) { Ok(()) } else { Err(EtcdError::NotAnalyser) }
 }
 
 fn number_of(key: &[u8], skip: usize) -> Option<u64> {
@@ -397,7 +402,7 @@ impl ControlSink {
     fn set(&self, control: &mut Control, kv: &KeyValue) {
         if kv.key == self.keys.analyser() {
             let value = serde_json::from_slice(&kv.value).ok();
-            control.analyser = Some(Analyser { created: kv.create_revision, value });
+            control.analyser = Some(AnalyserKey { created: kv.create_revision, value });
         } else if kv.key == self.keys.request() {
             control.request = serde_json::from_slice(&kv.value).ok();
         }

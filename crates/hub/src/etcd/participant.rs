@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
-use super::client::{Client, Failure};
-use super::proto::{Compare, DeleteRangeRequest, Op, PutRequest};
+use super::client::{Client, EtcdFailure};
+use super::proto::{Compare, DeleteRangeRequest, PutRequest, TxnOp};
 use super::retry::{Backoff, chance};
 use super::{AnalyserValue, Control, Keys, to_json};
 use crate::seat::{Lead, Seat};
@@ -29,7 +29,7 @@ pub(super) struct Participant {
     compact_after: Option<Duration>,
     /// Deadline of one call: short enough that the lease outlives three of them.
     deadline: Duration,
-    lease: Option<Held>,
+    lease: Option<EtcdLease>,
     /// Number of the digest that is in etcd, and when it was put there.
     digest: (u64, Option<Instant>),
     /// Time between two digests: longer than wanted while etcd is slow to take them.
@@ -43,7 +43,7 @@ pub(super) struct Participant {
     revisions: VecDeque<(Instant, i64)>,
 }
 
-struct Held {
+struct EtcdLease {
     id: i64,
     ttl: Duration,
     /// Revision at which it was granted.
@@ -125,7 +125,7 @@ impl Participant {
     }
 
     /// Does everything that is due and returns when the next thing is due. A lost lease is replaced at once.
-    async fn turn(&mut self) -> Result<Instant, Failure> {
+    async fn turn(&mut self) -> Result<Instant, EtcdFailure> {
         loop {
             match self.step().await {
                 Err(failure) if failure.is_lease_lost() => self.lose_lease(),
@@ -134,7 +134,7 @@ impl Participant {
         }
     }
 
-    async fn step(&mut self) -> Result<Instant, Failure> {
+    async fn step(&mut self) -> Result<Instant, EtcdFailure> {
         self.renew().await?;
         let now = Instant::now();
         let Some(held) = &self.lease else { return Ok(now) };
@@ -176,7 +176,7 @@ impl Participant {
     }
 
     /// Acquires a lease, or renews the current one when a third of it is over.
-    async fn renew(&mut self) -> Result<(), Failure> {
+    async fn renew(&mut self) -> Result<(), EtcdFailure> {
         let sent = Instant::now();
         if let Some(held) = &mut self.lease {
             if sent.duration_since(held.renewed) < held.ttl / 3 {
@@ -191,7 +191,7 @@ impl Participant {
         }
         let sent = Instant::now();
         let (id, ttl, given) = self.client.grant(self.seat.options.ttl, self.deadline).await?;
-        self.lease = Some(Held { id, ttl, given, renewed: sent });
+        self.lease = Some(EtcdLease { id, ttl, given, renewed: sent });
         Ok(())
     }
 
@@ -211,7 +211,7 @@ impl Participant {
     }
 
     /// Compares the term with what etcd says, then stands for election or steps down. Returns when to come again.
-    async fn election(&mut self, lease: i64, wants: bool) -> Result<Option<Instant>, Failure> {
+    async fn election(&mut self, lease: i64, wants: bool) -> Result<Option<Instant>, EtcdFailure> {
         let control = self.control.borrow_and_update().clone();
         let Some(revision) = control.revision else { return Ok(None) };
         self.seat.set_request(control.request);
@@ -245,7 +245,7 @@ impl Participant {
             let value =
                 AnalyserValue { node: self.seat.options.node.clone(), token: self.seat.token.clone() };
             let key = self.keys.analyser();
-            let put = Op::Put(PutRequest { key: key.clone(), value: to_json(&value)?, lease });
+            let put = TxnOp::Put(PutRequest { key: key.clone(), value: to_json(&value)?, lease });
             let won = self.client.txn(vec![Compare::created_at(key, 0)], vec![put], self.deadline).await?;
             if let Some(term) = won {
                 self.term = Some(term);
@@ -269,9 +269,9 @@ impl Participant {
         }
     }
 
-    async fn resign(&self, term: i64, deadline: Duration) -> Result<(), Failure> {
+    async fn resign(&self, term: i64, deadline: Duration) -> Result<(), EtcdFailure> {
         let key = self.keys.analyser();
-        let delete = Op::DeleteRange(DeleteRangeRequest { key: key.clone(), range_end: Vec::new() });
+        let delete = TxnOp::DeleteRange(DeleteRangeRequest { key: key.clone(), range_end: Vec::new() });
         self.client.txn(vec![Compare::created_at(key, term)], vec![delete], deadline).await.map(drop)
     }
 

@@ -74,12 +74,12 @@ pub(crate) struct DeleteRangeRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RequestOp {
-    #[prost(oneof = "Op", tags = "2, 3")]
-    pub(crate) request: Option<Op>,
+    #[prost(oneof = "TxnOp", tags = "2, 3")]
+    pub(crate) request: Option<TxnOp>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Op {
+pub(crate) enum TxnOp {
     #[prost(message, tag = "2")]
     Put(PutRequest),
     #[prost(message, tag = "3")]
@@ -226,12 +226,12 @@ pub(crate) struct WatchResponse {
     #[prost(bool, tag = "7")]
     pub(crate) fragment: bool,
     #[prost(message, repeated, tag = "11")]
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<KeyEvent>,
 }
 
 /// `kind` 0 is PUT, 1 is DELETE.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Event {
+pub(crate) struct KeyEvent {
     #[prost(int32, tag = "1")]
     pub(crate) kind: i32,
     #[prost(message, optional, tag = "2")]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ringleader_hub::{
-    Answer, Change, Hub, HubError, Incident, Link, MAX_INCIDENTS, Outcome, Published, Role,
+    Answer, Change, Hub, HubError, HubLink, Incident, MAX_INCIDENTS, Published, RequestState, Role,
 };
 
 use crate::{digest, is_digest, open, ttl, until, wait};
@@ -28,7 +28,7 @@ pub(crate) fn digests(address: &str) {
     a.publish(&same).unwrap();
     assert_eq!(a.publish(&same).unwrap(), Published::Unchanged);
     assert!(feed.next(ttl(address)).iter().all(|change| matches!(change, Change::Digest(_))));
-    assert_eq!(a.link(), Link::Up);
+    assert_eq!(a.link(), HubLink::Up);
     for sequence in 2..=40 {
         a.publish(&digest("a", sequence, 8)).unwrap();
     }
@@ -88,7 +88,7 @@ pub(crate) fn election(address: &str) {
 pub(crate) fn records(address: &str) {
     let (a, b) = (open(address, "a"), open(address, "b"));
     let incident = |summary: &str| Incident { summary: summary.to_owned(), ..Incident::default() };
-    wait("both up", || a.link() == Link::Up && b.link() == Link::Up);
+    wait("both up", || a.link() == HubLink::Up && b.link() == HubLink::Up);
     assert_eq!(b.record(incident("not mine to tell")), Err(HubError::NotAnalyser));
     assert_eq!(b.request_collect("why not"), Err(HubError::NotAnalyser));
     assert_eq!(b.incidents().unwrap(), []);
@@ -115,20 +115,20 @@ pub(crate) fn records(address: &str) {
     b.answer(Answer { request: number, ..Answer::default() });
     b.answer(Answer {
         request: number,
-        outcome: Outcome::Done,
+        outcome: RequestState::Done,
         bundle: Some("/tmp/x".to_owned()),
         ..Answer::default()
     });
-    a.answer(Answer { request: number, outcome: Outcome::Failed, ..Answer::default() });
+    a.answer(Answer { request: number, outcome: RequestState::Failed, ..Answer::default() });
     wait("the answers", || {
         let answers = a.answers(number).unwrap();
         let said: Vec<_> = answers.iter().map(|answer| (answer.node.as_str(), answer.outcome)).collect();
-        said == [("a", Outcome::Failed), ("b", Outcome::Done)]
+        said == [("a", RequestState::Failed), ("b", RequestState::Done)]
     });
     assert_eq!(a.answers(number + 1).unwrap(), []);
     // A participant that starts later does not see earlier requests.
     let c = open(address, "c");
-    wait("c up", || c.link() == Link::Up);
+    wait("c up", || c.link() == HubLink::Up);
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(c.request(), None);
     assert_eq!(a.request_collect("again").unwrap(), number + 1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringleader_hub::{Change, HubError, Link};
+use ringleader_hub::{Change, HubError, HubLink};
 
 use crate::{both, digest, is_digest, open, ttl, until, wait};
 
@@ -107,7 +107,7 @@ fn a_directory_that_goes_comes_back() {
     std::fs::remove_dir_all(&root).unwrap();
     std::fs::write(&root, b"in the way").unwrap();
     until(&mut feed, "the loss", |change| matches!(change, Change::Away { .. }));
-    wait("the link's loss", || matches!(a.link(), Link::Away { .. }));
+    wait("the link's loss", || matches!(a.link(), HubLink::Away { .. }));
     wait("the term's end", || !a.role().is_analyser());
     assert!(matches!(a.incidents(), Err(HubError::Away(_))));
     a.publish(&digest("a", 2, 2)).unwrap();
@@ -115,5 +115,5 @@ fn a_directory_that_goes_comes_back() {
     let all = until(&mut feed, "the newest digest", |change| is_digest(change, "a", 2));
     assert!(all.contains(&Change::Back), "{all:?}");
     wait("a's second term", || a.role().is_analyser());
-    assert_eq!(a.link(), Link::Up);
+    assert_eq!(a.link(), HubLink::Up);
 }

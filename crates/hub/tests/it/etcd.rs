@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ringleader_hub::{Change, Hub, HubError, Incident, Link};
+use ringleader_hub::{Change, Hub, HubError, HubLink, Incident};
 
 use crate::server::{Server, Wire};
 use crate::{both, digest, is_digest, open, until, wait};
@@ -29,7 +29,7 @@ fn nobody_there() {
     let mut feed = hub.follow();
     hub.publish(&digest("a", 1, 2)).unwrap();
     hub.campaign(true);
-    wait("the link's loss", || matches!(hub.link(), Link::Away { .. }));
+    wait("the link's loss", || matches!(hub.link(), HubLink::Away { .. }));
     until(&mut feed, "the loss", |change| matches!(change, Change::Away { .. }));
     assert!(matches!(hub.incidents(), Err(HubError::Away(_))), "{:?}", hub.incidents());
     assert_eq!(hub.record(Incident::default()), Err(HubError::NotAnalyser));
@@ -55,7 +55,7 @@ fn etcd_killed_and_started_again() {
     server.kill();
     until(&mut feed, "the loss", |change| matches!(change, Change::Away { .. }));
     wait("both links' loss", || {
-        matches!(a.link(), Link::Away { .. }) && matches!(b.link(), Link::Away { .. })
+        matches!(a.link(), HubLink::Away { .. }) && matches!(b.link(), HubLink::Away { .. })
     });
     wait("the end of a's term", || !a.role().is_analyser());
     for sequence in 2..60 {
@@ -104,13 +104,13 @@ fn one_agent_cut_off() {
     until(&mut feed, "a's silence", |change| *change == Change::Silent { node: "a".to_owned() });
     wait("b's election", || b.role().is_analyser());
     assert!(!a.role().is_analyser(), "never two");
-    wait("a's knowledge of it", || matches!(a.link(), Link::Away { .. }));
+    wait("a's knowledge of it", || matches!(a.link(), HubLink::Away { .. }));
     for sequence in 2..5 {
         a.publish(&digest("a", sequence, 2)).unwrap();
     }
     wire.mend();
     until(&mut feed, "a's newest digest", |change| is_digest(change, "a", 4));
-    wait("a's link", || a.link() == Link::Up);
+    wait("a's link", || a.link() == HubLink::Up);
     assert!(b.role().is_analyser() && !a.role().is_analyser());
 }
 

@@ -10,7 +10,7 @@ mod server;
 
 use std::time::{Duration, Instant};
 
-use ringleader_hub::{Change, Feed, Hub, Options};
+use ringleader_hub::{Change, Feed, Hub, HubOptions};
 use ringleader_watch::digest::{
     CommDigest, Digest, DoneDigest, OpDigest, ProcessState, RankDigest, SCHEMA, SeenBy,
 };
@@ -20,13 +20,13 @@ pub(crate) fn ttl(address: &str) -> Duration {
     Duration::from_millis(if address.starts_with("dir:") { 4000 } else { 5000 })
 }
 
-pub(crate) fn options(address: &str, node: &str) -> Options {
-    Options {
+pub(crate) fn options(address: &str, node: &str) -> HubOptions {
+    HubOptions {
         ttl: ttl(address),
         deadline: Duration::from_secs(5),
         gap: Duration::from_millis(50),
         beat: Duration::from_millis(500),
-        ..Options::new(node)
+        ..HubOptions::new(node)
     }
 }
 

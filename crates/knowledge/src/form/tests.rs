@@ -61,7 +61,8 @@ fn failures_are_seen() {
     sees("Fatal Python error: Aborted", |f| f.exception.is_some());
     sees("  exitcode  : -9 (pid: 14750)", |f| f.exit == Some(-9));
     sees("    Exit Code:    137", |f| {
-        f.exit == Some(137) && matches!(f.ended_by(), Some(signal::Exit::Signal(s)) if s.name == "SIGKILL")
+        f.exit == Some(137)
+            && matches!(f.ended_by(), Some(signal::ExitStatus::Signal(s)) if s.name == "SIGKILL")
     });
     sees("with errorcode 1.", |f| f.exit == Some(1));
     sees("traceback : Signal 9 (SIGKILL) received by PID 14750", |f| f.signal.map(|s| s.number) == Some(9));

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Characters that may fill a hole, in the order of `CLASSES` of `build`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum HoleClass {
     /// `0` to `9`.
     Digits,
     /// Digits with a sign.
@@ -28,11 +28,11 @@ pub enum Class {
 
 /// One part of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum PatternPart {
     /// Exactly this text.
     Literal(&'static str),
     /// A hole: the number of its name, and its class.
-    Hole(u8, Class),
+    Hole(u8, HoleClass),
 }
 
 /// Places of the first literal that are tried in a line, and steps from one place.
@@ -44,7 +44,7 @@ const MAX_HOLE_BYTES: usize = 4096;
 /// A filled hole: the number of its name, and its bytes of the line.
 pub(crate) type Filled = (u8, Range<usize>);
 
-impl Class {
+impl HoleClass {
     pub(crate) fn of(number: u32) -> Self {
         match number {
             0 => Self::Digits,
@@ -119,19 +119,19 @@ impl Class {
 }
 
 /// Finds the pattern in `line`: returns the range of the match and fills `filled`.
-pub(crate) fn find(parts: &[Part], line: &str, filled: &mut Vec<Filled>) -> Option<Range<usize>> {
+pub(crate) fn find(parts: &[PatternPart], line: &str, filled: &mut Vec<Filled>) -> Option<Range<usize>> {
     let (lead, rest) = match parts {
-        [Part::Hole(hole, class), rest @ ..] => (Some((*hole, *class)), rest),
+        [PatternPart::Hole(hole, class), rest @ ..] => (Some((*hole, *class)), rest),
         rest => (None, rest),
     };
-    let [Part::Literal(first), rest @ ..] = rest else { return None };
+    let [PatternPart::Literal(first), rest @ ..] = rest else { return None };
     let mut from = 0;
     for _ in 0..MAX_PLACES {
         let at = from + line.get(from..)?.find(first)?;
         filled.clear();
         let start = match lead {
             None => edge_before(line, at, first).then_some(at),
-            Some((_, Class::Any)) => Some(at),
+            Some((_, HoleClass::Any)) => Some(at),
             Some((hole, class)) => line.get(..at).and_then(|head| {
                 let start = at - class.run_back(head)?;
                 filled.push((hole, start..at));
@@ -151,7 +151,7 @@ pub(crate) fn find(parts: &[Part], line: &str, filled: &mut Vec<Filled>) -> Opti
 
 /// The end of the match of `parts` from `at` on; `before` is the preceding literal.
 fn rest_from(
-    parts: &[Part],
+    parts: &[PatternPart],
     before: &str,
     line: &str,
     at: usize,
@@ -161,9 +161,9 @@ fn rest_from(
     let Some((part, rest)) = parts.split_first() else {
         return edge_after(line, at, before).then_some(at);
     };
-    let Part::Hole(hole, class) = *part else { return None };
+    let PatternPart::Hole(hole, class) = *part else { return None };
     let text = line.get(at..)?;
-    let Some((Part::Literal(next), rest)) = rest.split_first() else {
+    let Some((PatternPart::Literal(next), rest)) = rest.split_first() else {
         let end = at + class.run(text)?;
         filled.push((hole, at..end));
         return Some(end);

@@ -5,9 +5,9 @@
 //! bitmap of 32 KB rejects most places; no table is built at run time. In grams each digit counts as a 0, so the same
 //! tables show which lines no row can match whatever their numbers are ([`wanted_blind`]).
 
-use super::Row;
+use super::MessageRow;
 use super::hash::{BITMAP_BITS, BUCKET_BITS, GRAM_BYTES, SHORT_GRAM_BYTES, STRIDE, hash};
-use super::pattern::Part;
+use super::pattern::PatternPart;
 use crate::blind::{blind, blind_word};
 use crate::tables::{LONG_BITS, LONG_GRAMS, LONG_STARTS, SHORT_BITS, SHORT_GRAMS, SHORT_STARTS};
 
@@ -17,7 +17,7 @@ const HEAD: usize = GRAM_BYTES;
 /// Rows that a text may contain.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
-    rows: Vec<Row>,
+    rows: Vec<MessageRow>,
 }
 
 impl Candidates {
@@ -25,8 +25,10 @@ impl Candidates {
     pub fn look(&mut self, text: &[u8]) {
         places::<false>(text, |at, key, long| {
             for &(_, row) in grams(key, long) {
-                if !self.rows.contains(&Row(row)) && Row(row).stands_around::<false>(text, at, long) {
-                    self.rows.push(Row(row));
+                if !self.rows.contains(&MessageRow(row))
+                    && MessageRow(row).stands_around::<false>(text, at, long)
+                {
+                    self.rows.push(MessageRow(row));
                 }
             }
             true
@@ -34,7 +36,7 @@ impl Candidates {
     }
 
     /// The rows, in the order in which they were found.
-    pub fn rows(&self) -> impl Iterator<Item = Row> {
+    pub fn rows(&self) -> impl Iterator<Item = MessageRow> {
         self.rows.iter().copied()
     }
 }
@@ -58,7 +60,9 @@ fn search<const BLIND: bool>(block: &[u8], from: usize) -> Option<usize> {
     let start = from - from % STRIDE;
     let text = block.get(start..)?;
     let place = places::<BLIND>(text, |at, key, long| {
-        !grams(key, long).iter().any(|&(_, row)| Row(row).stands_around::<BLIND>(block, start + at, long))
+        !grams(key, long)
+            .iter()
+            .any(|&(_, row)| MessageRow(row).stands_around::<BLIND>(block, start + at, long))
     })?;
     Some(start + place)
 }
@@ -93,7 +97,7 @@ fn places<const IS_BLIND: bool>(
     None
 }
 
-impl Row {
+impl MessageRow {
     /// Whether a whole literal of the row is where one of its grams was found; if `BLIND`, whatever its digits are.
     #[cold]
     fn stands_around<const BLIND: bool>(self, text: &[u8], at: usize, long: bool) -> bool {
@@ -107,7 +111,7 @@ impl Row {
             }
         };
         self.parts().any(|part| {
-            let Part::Literal(literal) = part else { return false };
+            let PatternPart::Literal(literal) = part else { return false };
             let literal = literal.as_bytes();
             literal.windows(n).enumerate().filter(|(_, window)| is(window, gram)).any(|(offset, _)| {
                 let start = at.checked_sub(offset);

@@ -59,7 +59,7 @@ fn ordinary_output_says_nothing() {
 
 #[test]
 fn rows_are_complete_and_found_by_id() {
-    let ids: BTreeSet<&str> = all().map(Row::id).collect();
+    let ids: BTreeSet<&str> = all().map(MessageRow::id).collect();
     assert_eq!(ids.len(), all().len());
     for row in all() {
         assert_eq!(get(row.id()), Some(row));

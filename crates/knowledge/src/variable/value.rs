@@ -46,7 +46,7 @@ pub fn misread(variable: &Variable, raw: &str, version: Option<NcclVersion>) -> 
         Parse::TorchInt => match text.parse::<i64>() {
             Ok(n) => outside(variable, n),
             Err(_) => match strtoll(text) {
-                Some(Number { value, rest, .. }) if !rest.is_empty() => {
+                Some(ParsedNumber { value, rest, .. }) if !rest.is_empty() => {
                     say("unit", format!("reads as {value}"))
                 }
                 _ => say("torch-refuses", format!("torch raises on {text}")),
@@ -83,7 +83,7 @@ fn words(variable: &Variable, text: &str) -> Option<Misread> {
 }
 
 fn number(variable: &Variable, text: &str) -> Option<Misread> {
-    let Some(Number { value, rest, octal, fits }) = strtoll(text) else {
+    let Some(ParsedNumber { value, rest, octal, fits }) = strtoll(text) else {
         // A default that is a word (auto, unset) is not a number either, but it shows the intention.
         return say("word-for-number", format!("{text} reads as 0"));
     };
@@ -109,7 +109,7 @@ fn outside(variable: &Variable, value: i64) -> Option<Misread> {
         .flatten()
 }
 
-struct Number<'a> {
+struct ParsedNumber<'a> {
     value: i64,
     /// The text after the number.
     rest: &'a str,
@@ -120,7 +120,7 @@ struct Number<'a> {
 }
 
 /// C's `strtoll` with base 0; None if the text does not begin with a number.
-fn strtoll(text: &str) -> Option<Number<'_>> {
+fn strtoll(text: &str) -> Option<ParsedNumber<'_>> {
     let text = text.trim_start();
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -141,5 +141,5 @@ fn strtoll(text: &str) -> Option<Number<'_>> {
     let signed = if negative { -magnitude } else { magnitude };
     let value = i64::try_from(signed).unwrap_or(if negative { i64::MIN } else { i64::MAX });
     let octal = radix == 8 && digits.parse::<i128>().is_ok_and(|looks| looks != magnitude);
-    Some(Number { value, rest: rest.trim_end(), octal, fits: i128::from(value) == signed })
+    Some(ParsedNumber { value, rest: rest.trim_end(), octal, fits: i128::from(value) == signed })
 }

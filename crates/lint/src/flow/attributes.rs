@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::catalog;
 use super::eval::MAX_LOOKUPS;
 use super::held::is_container;
-use super::machine::Machine;
-use super::trace::{Event, WORLD};
-use super::value::{Data, Group, Locally, Origin, Taint, Val, hash, hash_text};
+use super::machine::Interpreter;
+use super::trace::{FlowEvent, WORLD};
+use super::value::{Data, GroupValue, Locally, Origin, Taint, Val, hash, hash_text};
 use crate::lookup::LookupMap;
 use crate::python::ast::{Expr, ExprKind, Span};
 use crate::python::index::{ClassId, FuncId};
 
-impl<'p, 's> Machine<'_, 'p, 's> {
+impl<'p, 's> Interpreter<'_, 'p, 's> {
     pub(super) fn attribute_expr(&mut self, expr: &'p Expr<'s>, of: &'p Expr<'s>, name: &'s str) -> Val {
         if let Some(value) = self.frame().scope.attr(expr) {
             return value.clone();
@@ -61,7 +61,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             && (!catalog::is_metrics(name) || self.computes_metrics(row))
         {
             let op = self.op(row.matches(), Some(row), origin);
-            self.record(Event::Op(op));
+            self.record(FlowEvent::Op(op));
         }
         let sym = hash(&[43, base.sym, hash_text(name)]);
         if let Some(rank) = catalog::rank_attribute(name)
@@ -244,7 +244,7 @@ fn outer(path: &str, sym: u64, name: &str) -> Val {
     let is_world =
         ["group.WORLD", "GroupMember.WORLD", "MPI.COMM_WORLD"].iter().any(|end| path.ends_with(end));
     let value =
-        if is_world { Val::new(Data::Group(Group::World), hash(&[42])) } else { Val::external(&path) };
+        if is_world { Val::new(Data::Group(GroupValue::World), hash(&[42])) } else { Val::external(&path) };
     OUTER.with(|map| {
         if let Ok(mut map) = map.try_borrow_mut() {
             if map.len() >= MAX_OUTER {

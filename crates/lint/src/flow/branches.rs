@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::machine::{Flow, Machine};
+use super::machine::{Flow, Interpreter};
 use super::scope::{Key, Values};
-use super::trace::{Answer, Decider, Decision, Event};
+use super::trace::{ConditionValue, Decider, Decision, FlowEvent};
 use super::value::{Cond, Locally, Origin, Taint, Val};
 use crate::python::ast::{Arm, Expr, ExprKind, Span, Stmt, StmtKind};
 
-impl<'p, 's> Machine<'_, 'p, 's> {
+impl<'p, 's> Interpreter<'_, 'p, 's> {
     pub(super) fn branch(&mut self, arms: &'p [Arm<'s>], span: Span) -> Flow {
         let matters = self.facts.file(self.file()).matters(span);
         for (n, arm) in arms.iter().enumerate() {
@@ -124,7 +124,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 is_known,
                 func: self.func(),
             };
-            self.record(Event::Decision(decision));
+            self.record(FlowEvent::Decision(decision));
             let frame = self.frame();
             frame.decided = frame.decided.join(Taint { local: None, ..value.taint });
         }
@@ -152,7 +152,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                     self.note_local(*key, *taint, at);
                 }
                 let depth = self.depth();
-                self.oracle.choose(Answer { key: *key, usual, depth, holds: usual })
+                self.oracle.choose(ConditionValue { key: *key, usual, depth, holds: usual })
             }
         }
     }

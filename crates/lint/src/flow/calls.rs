@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use ringleader_knowledge::collective::{Axis, When, Who};
+use ringleader_knowledge::collective::{Axis, Callers, When};
 
-use super::catalog::{self, Row};
-use super::machine::{Flow, Frame, Machine, Seen};
+use super::catalog::{self, CatalogRow};
+use super::machine::{CallFrame, Flow, Interpreter, SeenCall};
 use super::recall::Done;
 use super::scope::{Key, dotted};
-use super::trace::{Event, Op, WORLD};
-use super::value::{Data, Group, Locally, Origin, Taint, Val, chain, hash, hash_text};
-use crate::python::ast::{Call, Expr, ExprKind, ParamKind, Span};
+use super::trace::{CollectiveOp, FlowEvent, WORLD};
+use super::value::{Data, GroupValue, Locally, Origin, Taint, Val, chain, hash, hash_text};
+use crate::python::ast::{CallExpr, Expr, ExprKind, ParamKind, Span};
 use crate::python::index::{FuncId, Project};
 
 /// What a rule is told of a collective that runs beside others.
@@ -25,7 +25,7 @@ pub(super) struct Site<'a, 'p, 's> {
     /// The receiver of a method, if it is no module.
     pub(super) base: Option<&'a Val>,
     pub(super) callee: &'a Val,
-    pub(super) call: &'p Call<'s>,
+    pub(super) call: &'p CallExpr<'s>,
     pub(super) args: &'a [Val],
     pub(super) keywords: &'a [(&'s str, Val)],
     pub(super) origin: Origin,
@@ -33,8 +33,8 @@ pub(super) struct Site<'a, 'p, 's> {
     pub(super) sym: u64,
 }
 
-impl<'p, 's> Machine<'_, 'p, 's> {
-    pub(crate) fn call(&mut self, call: &'p Call<'s>, expr: &'p Expr<'s>) -> Val {
+impl<'p, 's> Interpreter<'_, 'p, 's> {
+    pub(crate) fn call(&mut self, call: &'p CallExpr<'s>, expr: &'p Expr<'s>) -> Val {
         let span = expr.span;
         let origin = self.origin(span);
         let name = call.func.last_name().unwrap_or_default();
@@ -62,7 +62,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             self.look(name, origin, &args, &keywords, None);
         }
         if let Some(group) = named_group(name, call) {
-            return Val::new(Data::Group(Group::Axes(group)), sym);
+            return Val::new(Data::Group(GroupValue::Axes(group)), sym);
         }
         if let Some((row, is_guess)) = self.row(name, base.as_ref(), &callee) {
             return self.collective(row, is_guess, base.as_ref(), call, &args, &keywords, span, sym);
@@ -177,7 +177,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// The collective that a call is, and whether only the receiver's name says so.
-    fn row(&self, name: &str, base: Option<&Val>, callee: &Val) -> Option<(Row, bool)> {
+    fn row(&self, name: &str, base: Option<&Val>, callee: &Val) -> Option<(CatalogRow, bool)> {
         match &callee.data {
             Data::External(path) => {
                 if let Some(row) = catalog::at(path) {
@@ -242,7 +242,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         name: &'s str,
         base: Option<&Val>,
         callee: &Val,
-        call: &'p Call<'s>,
+        call: &'p CallExpr<'s>,
         args: &[Val],
         keywords: &[(&'s str, Val)],
         origin: Origin,
@@ -318,10 +318,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
     fn collective(
         &mut self,
-        row: Row,
+        row: CatalogRow,
         is_guess: bool,
         base: Option<&Val>,
-        call: &'p Call<'s>,
+        call: &'p CallExpr<'s>,
         args: &[Val],
         keywords: &[(&'s str, Val)],
         span: Span,
@@ -351,8 +351,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         };
         let is_local = row.of.framework == "torchmetrics" && Self::is_local_metric(base);
         let group = match row.of.who {
-            Who::World | Who::Model => Group::World,
-            Who::Group => {
+            Callers::World | Callers::Model => GroupValue::World,
+            Callers::Group => {
                 let at = row.call.group.map(usize::from);
                 let names = ["group", "process_group"];
                 let from_keyword =
@@ -369,9 +369,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                     // The communicator of MPI is the receiver.
                     (None, Some(base)) if row.of.framework == "mpi4py" => match &base.data {
                         Data::Group(group) => *group,
-                        _ => Group::World,
+                        _ => GroupValue::World,
                     },
-                    _ => Group::World,
+                    _ => GroupValue::World,
                 }
             }
         };
@@ -384,15 +384,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             // Who alone takes a branch may be the root by that.
             let root = root_of(row, args, keywords)
                 .filter(|(_, taint)| taint.axes == 0 || (self.open_arms == 0 && !self.is_given(*taint)));
-            self.record(Event::Op(Op { group, is_guess, is_maybe, dtype, root, ..op }));
+            self.record(FlowEvent::Op(CollectiveOp { group, is_guess, is_maybe, dtype, root, ..op }));
         }
         if row.call.name == "async_save" && keyword("process_group").is_none() {
             self.in_background = Some(origin);
-        } else if group == Group::World
+        } else if group == GroupValue::World
             && !is_silent
             && !is_local
             && !is_maybe
-            && row.of.who != Who::Model
+            && row.of.who != Callers::Model
             && let Some(start) = self.in_background.take()
         {
             self.look(BACKGROUND, start, &[Val::text(row.call.name)], &[], None);
@@ -410,7 +410,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return Val::object(kind, sym);
         }
         if row.call.name == "new_group" {
-            return Val::new(Data::Group(Group::Some(sym)), sym);
+            return Val::new(Data::Group(GroupValue::Some(sym)), sym);
         }
         if let (Some(kind), Data::Unknown) = (
             catalog::made_by(&format!("{}.{}", row.of.paths.first().unwrap_or(&""), row.call.name)),
@@ -440,7 +440,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// Whether the function itself makes the model that a call is about, in a file that shards nothing.
-    fn is_made_here(&self, call: &Call<'s>) -> bool {
+    fn is_made_here(&self, call: &CallExpr<'s>) -> bool {
         let Some(ExprKind::Name(model)) = call.args.first().map(|arg| &arg.kind) else { return false };
         let made = self.facts.assigned[self.func()]
             .get(model)
@@ -453,7 +453,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// Whether the model that a call is about is sharded further down in the function: there, it is not yet.
-    fn is_sharded_later(&self, call: &Call<'s>, span: Span) -> bool {
+    fn is_sharded_later(&self, call: &CallExpr<'s>, span: Span) -> bool {
         let Some(model) = call.args.first().and_then(Expr::dotted) else { return false };
         let end = self.project.functions[self.func()].def.span.end.max(span.end);
         let rest = self.project.files[self.file()].slice(Span { at: span.end, end });
@@ -507,7 +507,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         at: Origin,
         args: &[Val],
         keywords: &[(&'s str, Val)],
-        row: Option<Row>,
+        row: Option<CatalogRow>,
     ) {
         // A call further down matters for its order and for the sizes that it was given.
         let is_own =
@@ -523,7 +523,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         }
         let keywords = keywords.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
         let order = self.order.last().copied().unwrap_or_default();
-        self.seen.push(Seen { path: path.to_owned(), at, args: args.to_vec(), keywords, row, order });
+        self.seen.push(SeenCall { path: path.to_owned(), at, args: args.to_vec(), keywords, row, order });
     }
 
     /// Follows a call into the project.
@@ -623,7 +623,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// The function behind a context manager, with its arguments, if it is a generator of the project.
-    pub(crate) fn manager(&mut self, call: &'p Call<'s>) -> Option<(FuncId, Frame<'p, 's>)> {
+    pub(crate) fn manager(&mut self, call: &'p CallExpr<'s>) -> Option<(FuncId, CallFrame<'p, 's>)> {
         let (_, callee) = self.callee(&call.func);
         let Data::Func(func, this) = callee.data else { return None };
         let f = &self.project.functions[func];
@@ -683,7 +683,7 @@ impl Val {
 }
 
 /// The rank that a collective names as source or target, as torch takes it.
-fn root_of(row: Row, args: &[Val], keywords: &[(&str, Val)]) -> Option<(i64, Taint)> {
+fn root_of(row: CatalogRow, args: &[Val], keywords: &[(&str, Val)]) -> Option<(i64, Taint)> {
     if row.of.framework != "torch.distributed" {
         return None;
     }
@@ -703,7 +703,7 @@ fn root_of(row: Row, args: &[Val], keywords: &[(&str, Val)]) -> Option<(i64, Tai
 }
 
 /// The tensor that a collective is given, if all members must give one like it.
-fn tensor_of<'a>(row: Row, args: &'a [Val], keywords: &'a [(&str, Val)]) -> Option<&'a Val> {
+fn tensor_of<'a>(row: CatalogRow, args: &'a [Val], keywords: &'a [(&str, Val)]) -> Option<&'a Val> {
     if row.of.framework != "torch.distributed" || row.call.name.contains("object") {
         return None;
     }
@@ -719,14 +719,14 @@ fn is_membership(name: &str) -> bool {
 }
 
 /// The axes of the group that a call such as `get_data_parallel_group(with_context_parallel=True)` returns.
-fn named_group(name: &str, call: &Call<'_>) -> Option<super::value::Axes> {
+fn named_group(name: &str, call: &CallExpr<'_>) -> Option<super::value::Axes> {
     if !name.starts_with("get_") || !super::machine::is_group_name(name) {
         return None;
     }
     let with = call.keywords.iter().filter(|(_, value)| matches!(value.kind, ExprKind::Bool(true)));
     let text = with.fold(name.to_owned(), |text, (key, _)| format!("{text}.{}", key.unwrap_or_default()));
     match super::machine::group_of_name(&text, 0) {
-        Group::Axes(axes) => Some(axes),
+        GroupValue::Axes(axes) => Some(axes),
         _ => None,
     }
 }

@@ -3,22 +3,22 @@
 use std::sync::OnceLock;
 
 use ringleader_knowledge::collective::{
-    Axis, COLLECTIVES, Call, Collective, GUARDS, Guard, JOB_FACTS, LOCALS, MAKERS, RANKS, RECEIVERS,
-    RankValue,
+    Axis, COLLECTIVES, Collective, CollectiveName, GUARDS, Guard, JOB_FACTS, LOCALS, MAKERS, RANKS,
+    RECEIVERS, RankValue,
 };
 
 use super::value::{Locally, chain, hash_text};
-use crate::lookup::{LookupMap, Names};
+use crate::lookup::{LookupMap, NameTable};
 use crate::python::index::{ClassId, FuncId, Project};
 
 /// A collective and the call that it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub(crate) struct CatalogRow {
     pub(crate) of: &'static Collective,
-    pub(crate) call: &'static Call,
+    pub(crate) call: &'static CollectiveName,
 }
 
-impl Row {
+impl CatalogRow {
     /// What it must meet on the other processes.
     pub(crate) fn matches(self) -> &'static str {
         match (self.of.same, self.call.name) {
@@ -34,9 +34,9 @@ impl Row {
 
 struct Tables {
     /// By the numbers of what a call belongs to and of its name.
-    functions: LookupMap<u64, Row>,
-    distinctive: Names<Row>,
-    names: Names<()>,
+    functions: LookupMap<u64, CatalogRow>,
+    distinctive: NameTable<CatalogRow>,
+    names: NameTable<()>,
 }
 
 fn number(of: &str, name: &str) -> u64 {
@@ -46,7 +46,8 @@ fn number(of: &str, name: &str) -> u64 {
 fn tables() -> &'static Tables {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     TABLES.get_or_init(|| {
-        let calls = || COLLECTIVES.iter().flat_map(|of| of.calls.iter().map(move |call| Row { of, call }));
+        let calls =
+            || COLLECTIVES.iter().flat_map(|of| of.calls.iter().map(move |call| CatalogRow { of, call }));
         let mut functions = LookupMap::default();
         for row in calls() {
             for path in row.of.paths {
@@ -56,33 +57,33 @@ fn tables() -> &'static Tables {
         let telling = calls().filter(|row| row.of.distinctive.contains(&row.call.name));
         Tables {
             functions,
-            distinctive: Names::first_of(telling.map(|row| (row.call.name, row))),
-            names: Names::first_of(calls().map(|row| (row.call.name, ()))),
+            distinctive: NameTable::first_of(telling.map(|row| (row.call.name, row))),
+            names: NameTable::first_of(calls().map(|row| (row.call.name, ()))),
         }
     })
 }
 
 /// The collective at a dotted path.
-pub(crate) fn at(path: &str) -> Option<Row> {
+pub(crate) fn at(path: &str) -> Option<CatalogRow> {
     let (of, name) = path.rsplit_once('.')?;
     method(of, name)
 }
 
 /// The method of a class outside of the project.
-pub(crate) fn method(kind: &str, name: &str) -> Option<Row> {
+pub(crate) fn method(kind: &str, name: &str) -> Option<CatalogRow> {
     let tables = tables();
     tables.names.get(name)?;
     tables.functions.get(&number(kind, name)).copied()
 }
 
 /// The collective that a function of the project is, by its path.
-pub(crate) fn of_function(project: &Project<'_>, func: FuncId) -> Option<Row> {
+pub(crate) fn of_function(project: &Project<'_>, func: FuncId) -> Option<CatalogRow> {
     tables().names.get(project.functions[func].def.name)?;
     at(&project.path_of(func))
 }
 
 /// A method that a library wraps in a collective wherever a class of the project defines it: `compute` of a metric.
-pub(crate) fn wrapped_method(project: &Project<'_>, class: ClassId, name: &str) -> Option<Row> {
+pub(crate) fn wrapped_method(project: &Project<'_>, class: ClassId, name: &str) -> Option<CatalogRow> {
     if name != "compute" {
         return None;
     }
@@ -91,7 +92,7 @@ pub(crate) fn wrapped_method(project: &Project<'_>, class: ClassId, name: &str) 
 }
 
 /// The collective that this name means on any object.
-pub(crate) fn distinctive(name: &str) -> Option<Row> {
+pub(crate) fn distinctive(name: &str) -> Option<CatalogRow> {
     tables().distinctive.get(name)
 }
 
@@ -132,7 +133,7 @@ pub(crate) fn is_telling(name: &str) -> bool {
 }
 
 /// The row that stands for such a helper.
-pub(crate) fn telling(name: &str) -> Option<Row> {
+pub(crate) fn telling(name: &str) -> Option<CatalogRow> {
     let row = at(if name.contains("barrier") {
         "torch.distributed.barrier"
     } else {
@@ -176,75 +177,75 @@ pub(crate) type Rank = (Axis, RankValue);
 
 fn by_name(
     pick: impl Fn(&'static ringleader_knowledge::collective::RankSource) -> &'static [&'static str],
-) -> Names<Rank> {
+) -> NameTable<Rank> {
     let rows = RANKS.iter().rev();
-    Names::first_of(
+    NameTable::first_of(
         rows.flat_map(|row| pick(row).iter().rev().map(move |name| (*name, (row.axis, row.value)))),
     )
 }
 
 pub(crate) fn rank_call(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<Names<Rank>> = OnceLock::new();
+    static MAP: OnceLock<NameTable<Rank>> = OnceLock::new();
     MAP.get_or_init(|| by_name(|row| row.calls)).get(name)
 }
 
 pub(crate) fn rank_attribute(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<Names<Rank>> = OnceLock::new();
+    static MAP: OnceLock<NameTable<Rank>> = OnceLock::new();
     MAP.get_or_init(|| by_name(|row| row.attributes)).get(name)
 }
 
 pub(crate) fn rank_name(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<Names<Rank>> = OnceLock::new();
+    static MAP: OnceLock<NameTable<Rank>> = OnceLock::new();
     MAP.get_or_init(|| by_name(|row| row.names)).get(name)
 }
 
 pub(crate) fn rank_variable(name: &str) -> Option<Rank> {
-    static MAP: OnceLock<Names<Rank>> = OnceLock::new();
+    static MAP: OnceLock<NameTable<Rank>> = OnceLock::new();
     MAP.get_or_init(|| by_name(|row| row.variables)).get(name)
 }
 
 pub(crate) fn guard(name: &str) -> Option<&'static Guard> {
-    static MAP: OnceLock<Names<&'static Guard>> = OnceLock::new();
+    static MAP: OnceLock<NameTable<&'static Guard>> = OnceLock::new();
     let rows = || GUARDS.iter().flat_map(|guard| guard.names.iter().map(move |name| (*name, guard)));
-    MAP.get_or_init(|| Names::first_of(rows())).get(name)
+    MAP.get_or_init(|| NameTable::first_of(rows())).get(name)
 }
 
 /// True or a number of processes: what a call says of the job.
 pub(crate) fn fact(name: &str) -> Option<bool> {
-    static MAP: OnceLock<Names<bool>> = OnceLock::new();
+    static MAP: OnceLock<NameTable<bool>> = OnceLock::new();
     let rows = || JOB_FACTS.iter().flat_map(|(names, is_true)| names.iter().map(|name| (*name, *is_true)));
-    MAP.get_or_init(|| Names::first_of(rows())).get(name)
+    MAP.get_or_init(|| NameTable::first_of(rows())).get(name)
 }
 
 pub(crate) fn local_call(path: &str) -> Option<Locally> {
-    static MAP: OnceLock<Names<Locally>> = OnceLock::new();
+    static MAP: OnceLock<NameTable<Locally>> = OnceLock::new();
     let rows = || LOCALS.iter().flat_map(|row| row.calls.iter().map(|call| (*call, row.kind.into())));
     if !path.contains('.') {
         return None;
     }
-    MAP.get_or_init(|| Names::first_of(rows())).get(path)
+    MAP.get_or_init(|| NameTable::first_of(rows())).get(path)
 }
 
 pub(crate) fn local_method(name: &str) -> Option<Locally> {
-    static MAP: OnceLock<Names<Locally>> = OnceLock::new();
+    static MAP: OnceLock<NameTable<Locally>> = OnceLock::new();
     let rows = || LOCALS.iter().flat_map(|row| row.methods.iter().map(|name| (*name, row.kind.into())));
-    MAP.get_or_init(|| Names::first_of(rows())).get(name)
+    MAP.get_or_init(|| NameTable::first_of(rows())).get(name)
 }
 
 /// The class that a variable of this name usually has.
 pub(crate) fn receiver(name: &str, imports: impl Fn(&[&str]) -> bool) -> Option<&'static str> {
-    static NAMES: OnceLock<Names<()>> = OnceLock::new();
+    static NAMES: OnceLock<NameTable<()>> = OnceLock::new();
     let names = || RECEIVERS.iter().flat_map(|row| row.names.iter().map(|name| (*name, ())));
-    NAMES.get_or_init(|| Names::first_of(names())).get(name)?;
+    NAMES.get_or_init(|| NameTable::first_of(names())).get(name)?;
     RECEIVERS.iter().find(|row| row.names.contains(&name) && imports(row.imports)).map(|row| row.kind)
 }
 
 /// The class of what a call outside of the project returns.
 pub(crate) fn made_by(path: &str) -> Option<&'static str> {
-    static MAP: OnceLock<Names<&'static str>> = OnceLock::new();
+    static MAP: OnceLock<NameTable<&'static str>> = OnceLock::new();
     if !path.contains('.') {
         return None;
     }
     let rows = || MAKERS.iter().flat_map(|(calls, kind)| calls.iter().map(|call| (*call, *kind)));
-    MAP.get_or_init(|| Names::first_of(rows())).get(path)
+    MAP.get_or_init(|| NameTable::first_of(rows())).get(path)
 }

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringleader_knowledge::collective::Axis;
 
 use super::facts::Facts;
-use super::machine::{MAX_FRAMES, Machine, Seen};
+use super::machine::{Interpreter, MAX_FRAMES, SeenCall};
 use super::memo::Memo;
-use super::trace::{Decider, Decision, Event, Exit, Op, Oracle, Paths, Process, Trace, share};
-use super::value::{Axes, Dtype, Group, Locally, Origin, PLACE, Taint, bit};
+use super::trace::{
+    CollectiveOp, Decider, Decision, FlowEvent, FlowExit, Oracle, Paths, Trace, TriedProcess, share,
+};
+use super::value::{Axes, Dtype, GroupValue, Locally, Origin, PLACE, Taint, bit};
 use crate::lookup::LookupSet;
 use crate::python::index::{ClassId, FuncId, Project};
 
@@ -33,7 +35,7 @@ pub(crate) enum Parting {
     /// A collective stands in a branch that only some take.
     Branch,
     /// Some leave before it.
-    Exit(Exit, Origin),
+    Exit(FlowExit, Origin),
     /// A decorator keeps some out.
     Decorator,
     /// Both call the same, in another order.
@@ -64,7 +66,7 @@ pub(crate) struct Divergence {
     pub(crate) decision: Decision,
     pub(crate) parting: Parting,
     /// The first call that the other process does not meet.
-    pub(crate) op: Op,
+    pub(crate) op: CollectiveOp,
     /// What each calls in this group, with its name.
     pub(crate) sides: [(String, Vec<&'static str>); 2],
     /// Whether the condition is on the process's own data.
@@ -90,9 +92,9 @@ pub(crate) struct Tried {
     pub(crate) divergences: Vec<Divergence>,
     pub(crate) clashes: Vec<Clash>,
     /// Calls that name another source or target on another process.
-    pub(crate) roots: Vec<Op>,
+    pub(crate) roots: Vec<CollectiveOp>,
     /// Calls on the usual path of the first process, and what is known of their arguments.
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<SeenCall>,
     /// Flags that one rank alone sets, and that end the loop of a framework.
     pub(crate) stops: BTreeSet<Origin>,
     /// Whether a condition on the rank was met.
@@ -101,7 +103,7 @@ pub(crate) struct Tried {
 
 struct Run {
     trace: Trace,
-    seen: Vec<Seen>,
+    seen: Vec<SeenCall>,
     local: Vec<(u64, Taint, Origin)>,
     /// Flags that one rank alone sets, and that end the loop of a framework.
     left: Vec<Origin>,
@@ -131,14 +133,14 @@ fn run<'p, 's>(
     project: &'p Project<'s>,
     facts: &'p Facts<'p, 's>,
     (func, class): Tested,
-    process: &Process,
+    process: &TriedProcess,
     oracle: &mut Oracle,
     memo: Option<&mut Memo<'s>>,
     effort: Effort,
 ) -> Run {
     oracle.asked.clear();
     oracle.answers.clear();
-    let mut machine = Machine::new(project, facts, process, oracle);
+    let mut machine = Interpreter::new(project, facts, process, oracle);
     machine.memo = memo;
     machine.with_local = effort.with_local;
     machine.max_frames = effort.max_frames;
@@ -153,7 +155,7 @@ fn run<'p, 's>(
     {
         machine.run(exit, class);
     }
-    let Machine { trace, seen, local, left, settled, steps, .. } = machine;
+    let Interpreter { trace, seen, local, left, settled, steps, .. } = machine;
     let work = super::machine::MAX_STEPS.saturating_sub(steps);
     let settled = settled.into_iter().collect();
     Run { trace, seen, local, left, work, settled, choices: oracle.asked.clone() }
@@ -226,7 +228,7 @@ pub(crate) fn try_function<'p, 's>(
             }
         }
         // Where nothing differs on a few paths, nothing will.
-        let has_decision = || first.trace.events.iter().any(|event| matches!(event, Event::Decision(_)));
+        let has_decision = || first.trace.events.iter().any(|event| matches!(event, FlowEvent::Decision(_)));
         is_open |= trial.decides(&first.trace) || (with_local && (!first.local.is_empty() || has_decision()));
         n_paths += 1;
         if is_usual && class.is_none() {
@@ -243,7 +245,7 @@ pub(crate) fn try_function<'p, 's>(
 }
 
 impl Trial<'_, '_, '_> {
-    fn run(&mut self, process: &Process, oracle: &mut Oracle, effort: Effort) -> Run {
+    fn run(&mut self, process: &TriedProcess, oracle: &mut Oracle, effort: Effort) -> Run {
         let run = run(self.project, self.facts, self.tested, process, oracle, self.memo.as_mut(), effort);
         self.work += run.work;
         run
@@ -257,8 +259,8 @@ impl Trial<'_, '_, '_> {
 
     /// Whether the function decides by the rank.
     fn decides(&self, trace: &Trace) -> bool {
-        let by_rank = |event: &Event| match event {
-            Event::Decision(d) => d.taint.axes != 0 && is_near(self.project, self.tested.0, d),
+        let by_rank = |event: &FlowEvent| match event {
+            FlowEvent::Decision(d) => d.taint.axes != 0 && is_near(self.project, self.tested.0, d),
             _ => false,
         };
         trace.events.iter().any(by_rank)
@@ -270,13 +272,13 @@ impl Trial<'_, '_, '_> {
         let is_survey = !is_usual && !is_open && !self.effort.with_local;
         let start = oracle.fixed.clone();
         let effort = Effort { with_seen, is_survey, ..self.effort };
-        let mut first = self.run(&Process::first(), oracle, effort);
+        let mut first = self.run(&TriedProcess::first(), oracle, effort);
         if is_survey && self.decides(&first.trace) {
             *oracle = Oracle { fixed: start, ..Oracle::default() };
-            first = self.run(&Process::first(), oracle, self.effort);
+            first = self.run(&TriedProcess::first(), oracle, self.effort);
         }
         if is_usual {
-            let by_rank = |event: &Event| matches!(event, Event::Decision(d) if d.taint.axes != 0);
+            let by_rank = |event: &FlowEvent| matches!(event, FlowEvent::Decision(d) if d.taint.axes != 0);
             self.tried.has_rank_decision = first.trace.events.iter().any(by_rank);
         }
         first
@@ -306,7 +308,12 @@ impl Trial<'_, '_, '_> {
 
     /// Whether two processes that each have choices of their own can fall out alike: the size that one sends is the size
     /// that the others got.
-    fn can_agree(&mut self, process: &Process, oracle: &Oracle, [own, theirs]: [&BTreeSet<u64>; 2]) -> bool {
+    fn can_agree(
+        &mut self,
+        process: &TriedProcess,
+        oracle: &Oracle,
+        [own, theirs]: [&BTreeSet<u64>; 2],
+    ) -> bool {
         let value = |key: &u64| oracle.fixed.get(key).copied().unwrap_or_default();
         let flips = own.iter().take(3).map(|key| vec![(*key, !value(key))]);
         let other_flips = theirs.iter().take(3).map(|key| vec![(*key, !value(key))]);
@@ -318,11 +325,11 @@ impl Trial<'_, '_, '_> {
         all.into_iter().any(|changes| {
             let mut oracle = Oracle { fixed: oracle.fixed.clone(), ..Oracle::default() };
             oracle.fixed.extend(changes);
-            let mut one = |process: &Process, oracle: &mut Oracle| {
+            let mut one = |process: &TriedProcess, oracle: &mut Oracle| {
                 let memo = self.memo.as_mut();
                 run(self.project, self.facts, self.tested, process, oracle, memo, self.effort)
             };
-            let a = one(&Process::first(), &mut oracle);
+            let a = one(&TriedProcess::first(), &mut oracle);
             let b = one(process, &mut oracle);
             part(&a.trace, &b.trace, process).is_none()
         })
@@ -338,7 +345,7 @@ impl Trial<'_, '_, '_> {
             if self.local_done.len() >= MAX_LOCAL || !self.local_done.insert(*key) || taint.axes != 0 {
                 continue;
             }
-            let (yes, no) = (Process::first().with(*key, true), Process::first().with(*key, false));
+            let (yes, no) = (TriedProcess::first().with(*key, true), TriedProcess::first().with(*key, false));
             let a = self.run(&yes, oracle, self.effort);
             let b = self.run(&no, oracle, self.effort);
             found.extend(part(&a.trace, &b.trace, &no));
@@ -349,7 +356,7 @@ impl Trial<'_, '_, '_> {
 
 impl Tried {
     /// Keeps what calls say that meet and do not fit.
-    fn meet(&mut self, first: &Trace, trace: &Trace, other: &Process) {
+    fn meet(&mut self, first: &Trace, trace: &Trace, other: &TriedProcess) {
         for op in other_roots(first, trace, other) {
             if !self.roots.iter().any(|known| known.at == op.at) {
                 self.roots.push(op);
@@ -397,8 +404,15 @@ pub(crate) fn is_made_up_for<'p, 's>(
         let mut paths = Paths::new(MAX_CALLER_PATHS);
         while let Some(mut oracle) = paths.next() {
             let start = oracle.fixed.clone();
-            let first =
-                run(project, facts, (*caller, None), &Process::first(), &mut oracle, Some(&mut memo), effort);
+            let first = run(
+                project,
+                facts,
+                (*caller, None),
+                &TriedProcess::first(),
+                &mut oracle,
+                Some(&mut memo),
+                effort,
+            );
             let own = outcomes(&first.trace, divergence.decision.test);
             if own.is_empty() {
                 return false;
@@ -423,14 +437,14 @@ pub(crate) fn is_made_up_for<'p, 's>(
 /// How a decision falls out, each time that it is met.
 fn outcomes(trace: &Trace, test: Origin) -> Vec<u64> {
     let met = trace.events.iter().filter_map(|event| match event {
-        Event::Decision(decision) if decision.test == test => Some(decision.outcome),
+        FlowEvent::Decision(decision) if decision.test == test => Some(decision.outcome),
         _ => None,
     });
     met.collect()
 }
 
 /// The processes on which a function may take another path than on the first.
-fn others(trace: &Trace, counts: impl Fn(&Decision) -> bool) -> Vec<Process> {
+fn others(trace: &Trace, counts: impl Fn(&Decision) -> bool) -> Vec<TriedProcess> {
     const AXES: [Axis; 9] = [
         Axis::Global,
         Axis::Local,
@@ -444,23 +458,23 @@ fn others(trace: &Trace, counts: impl Fn(&Decision) -> bool) -> Vec<Process> {
     ];
     let mut axes: Axes = 0;
     for event in &trace.events {
-        if let Event::Decision(decision) = event
+        if let FlowEvent::Decision(decision) = event
             && counts(decision)
         {
             axes |= decision.taint.axes;
         }
-        if let Event::Op(Op { root: Some((_, by)), .. }) = event {
+        if let FlowEvent::Op(CollectiveOp { root: Some((_, by)), .. }) = event {
             axes |= by.axes;
         }
     }
     let mut list = Vec::new();
     for axis in AXES {
         if axes & bit(axis) != 0 {
-            list.push(Process::other(axis));
+            list.push(TriedProcess::other(axis));
         }
     }
     if axes & PLACE != 0 {
-        list.push(Process::last());
+        list.push(TriedProcess::last());
     }
     list
 }
@@ -469,7 +483,7 @@ fn decisions(trace: &Trace, until: usize) -> Vec<(usize, Decision, u32)> {
     let mut counts: BTreeMap<Origin, u32> = BTreeMap::new();
     let mut list = Vec::new();
     for (n, event) in trace.events.iter().enumerate().take(until) {
-        if let Event::Decision(decision) = event {
+        if let FlowEvent::Decision(decision) = event {
             let count = counts.entry(decision.test).or_default();
             list.push((n, *decision, *count));
             *count += 1;
@@ -479,10 +493,10 @@ fn decisions(trace: &Trace, until: usize) -> Vec<(usize, Decision, u32)> {
 }
 
 /// Where the calls of two processes part, if they do.
-fn part(a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
-    let mut groups: BTreeSet<Group> = BTreeSet::new();
+fn part(a: &Trace, b: &Trace, other: &TriedProcess) -> Option<Divergence> {
+    let mut groups: BTreeSet<GroupValue> = BTreeSet::new();
     for event in a.events.iter().chain(&b.events) {
-        if let Event::Op(op) = event {
+        if let FlowEvent::Op(op) = event {
             groups.insert(op.group);
         }
     }
@@ -495,21 +509,21 @@ fn part(a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
 }
 
 /// Calls of the first process that meet one that names another source or target.
-fn other_roots(a: &Trace, b: &Trace, other: &Process) -> Vec<Op> {
-    let calls = |trace: &Trace, group: Group| -> Vec<Op> {
+fn other_roots(a: &Trace, b: &Trace, other: &TriedProcess) -> Vec<CollectiveOp> {
+    let calls = |trace: &Trace, group: GroupValue| -> Vec<CollectiveOp> {
         let ops = trace.events.iter().filter_map(|event| match event {
-            Event::Op(op) if op.group == group => Some(*op),
+            FlowEvent::Op(op) if op.group == group => Some(*op),
             _ => None,
         });
         ops.collect()
     };
     let rooted = a.events.iter().filter_map(|event| match event {
-        Event::Op(op) if op.root.is_some() && share(op.group, other) => Some(op.group),
+        FlowEvent::Op(op) if op.root.is_some() && share(op.group, other) => Some(op.group),
         _ => None,
     });
-    let groups: BTreeSet<Group> = rooted.collect();
+    let groups: BTreeSet<GroupValue> = rooted.collect();
     let mut found = Vec::new();
-    for group in groups.into_iter().filter(|group| !matches!(group, Group::Some(_))) {
+    for group in groups.into_iter().filter(|group| !matches!(group, GroupValue::Some(_))) {
         let (left, right) = (calls(a, group), calls(b, group));
         let met = left.iter().zip(&right).take_while(|(x, y)| x.name == y.name);
         let differs = met.filter(|(x, y)| x.root.zip(y.root).is_some_and(|((m, _), (n, _))| m != n));
@@ -540,9 +554,9 @@ fn clashes(a: &Trace, b: &Trace) -> Vec<Clash> {
         };
         met.filter_map(clash).collect()
     };
-    let calls = |trace: &Trace, group: Group| -> Vec<Side> {
+    let calls = |trace: &Trace, group: GroupValue| -> Vec<Side> {
         let ops = trace.events.iter().filter_map(|event| match event {
-            Event::Op(op) if op.group == group => {
+            FlowEvent::Op(op) if op.group == group => {
                 Some(Side { name: op.name, at: op.at, dtype: op.dtype, is_near: op.at == op.from })
             }
             _ => None,
@@ -552,7 +566,7 @@ fn clashes(a: &Trace, b: &Trace) -> Vec<Clash> {
     let messages = |trace: &Trace, sends: bool| -> Vec<Side> {
         let name = if sends { "send" } else { "recv" };
         let all = trace.events.iter().filter_map(|event| match event {
-            Event::Message(m) if m.sends == sends => {
+            FlowEvent::Message(m) if m.sends == sends => {
                 Some(Side { name, at: m.at, dtype: m.dtype, is_near: true })
             }
             _ => None,
@@ -560,10 +574,10 @@ fn clashes(a: &Trace, b: &Trace) -> Vec<Clash> {
         all.collect()
     };
     let typed = a.events.iter().filter_map(|event| match event {
-        Event::Op(op) if op.dtype.is_some() => Some(op.group),
+        FlowEvent::Op(op) if op.dtype.is_some() => Some(op.group),
         _ => None,
     });
-    let groups: BTreeSet<Group> = typed.collect();
+    let groups: BTreeSet<GroupValue> = typed.collect();
     let mut found = Vec::new();
     for group in groups {
         found.extend(meet(&calls(a, group), &calls(b, group)));
@@ -578,13 +592,20 @@ fn clashes(a: &Trace, b: &Trace) -> Vec<Clash> {
 }
 
 /// Two processes that call the same in each group, but go to the groups in another order: each waits for the other.
-fn interleaved(groups: &BTreeSet<Group>, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
+fn interleaved(
+    groups: &BTreeSet<GroupValue>,
+    a: &Trace,
+    b: &Trace,
+    other: &TriedProcess,
+) -> Option<Divergence> {
     if a.is_cut || b.is_cut || groups.len() < 2 {
         return None;
     }
-    let of = |trace: &Trace| -> Vec<(usize, Op)> {
+    let of = |trace: &Trace| -> Vec<(usize, CollectiveOp)> {
         let ops = trace.events.iter().enumerate().filter_map(|(n, event)| match event {
-            Event::Op(op) if groups.contains(&op.group) && !op.is_guess && !op.is_endless => Some((n, *op)),
+            FlowEvent::Op(op) if groups.contains(&op.group) && !op.is_guess && !op.is_endless => {
+                Some((n, *op))
+            }
             _ => None,
         });
         ops.collect()
@@ -595,22 +616,22 @@ fn interleaved(groups: &BTreeSet<Group>, a: &Trace, b: &Trace, other: &Process) 
     }
     let (x, y) = left.iter().zip(&right).find(|((_, x), (_, y))| x.group != y.group)?;
     let (decision, _, op) = blame(a, b, Some(x), Some(y))?;
-    let names = |list: &[(usize, Op)]| list.iter().map(|(_, op)| op.name).collect::<Vec<_>>();
+    let names = |list: &[(usize, CollectiveOp)]| list.iter().map(|(_, op)| op.name).collect::<Vec<_>>();
     Some(Divergence {
         decision,
         parting: Parting::Order,
         op,
-        sides: [(Process::first().name(), names(&left)), (other.name(), names(&right))],
+        sides: [(TriedProcess::first().name(), names(&left)), (other.name(), names(&right))],
         is_local: decision.taint.axes == 0,
         is_usual: false,
         is_near: false,
     })
 }
 
-fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Divergence> {
-    let of = |trace: &Trace| -> Vec<(usize, Op)> {
+fn part_in(group: GroupValue, a: &Trace, b: &Trace, other: &TriedProcess) -> Option<Divergence> {
+    let of = |trace: &Trace| -> Vec<(usize, CollectiveOp)> {
         let ops = trace.events.iter().enumerate().filter_map(|(n, event)| match event {
-            Event::Op(op) if op.group == group => Some((n, *op)),
+            FlowEvent::Op(op) if op.group == group => Some((n, *op)),
             _ => None,
         });
         ops.collect()
@@ -624,22 +645,23 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
     let (mut decision, parting, op) = blame(a, b, x, y)?;
     // Who lacks the call because it raised may have been asked for what it never is.
     let raised = |trace: &Trace| {
-        trace.events.iter().filter(|event| matches!(event, Event::Exit(Exit::Raise, _))).count()
+        trace.events.iter().filter(|event| matches!(event, FlowEvent::Exit(FlowExit::Raise, _))).count()
     };
-    let fails =
-        |op: Option<&(usize, Op)>, mine: &Trace, other: &Trace| op.is_none() && raised(mine) > raised(other);
+    let fails = |op: Option<&(usize, CollectiveOp)>, mine: &Trace, other: &Trace| {
+        op.is_none() && raised(mine) > raised(other)
+    };
     decision.is_known &= !fails(x, a, b) && !fails(y, b, a);
     // A rank in a list, and a group that may be just that list: nothing is proven. No more is it where a helper of another
     // file is given a group that nobody knows. Nor does a server's loop end.
     let is_elsewhere = op.at.file != decision.at.file;
-    let is_open = matches!(group, Group::Some(_)) && decision.taint.axes != 0;
+    let is_open = matches!(group, GroupValue::Some(_)) && decision.taint.axes != 0;
     if (is_open && (is_elsewhere || !decision.is_known)) || op.is_endless {
         return None;
     }
     // The ranks of a tensor-parallel group work on the same batch.
     let is_of_batch =
         matches!(decision.taint.local, Some(Locally::Data | Locally::Loader | Locally::Part | Locally::End));
-    if group == Group::Axes(bit(Axis::Tensor)) && decision.taint.axes == 0 && is_of_batch {
+    if group == GroupValue::Axes(bit(Axis::Tensor)) && decision.taint.axes == 0 && is_of_batch {
         return None;
     }
     // Who takes the group down before it fails ends the job on purpose.
@@ -648,7 +670,7 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
         return None;
     }
     let mut parting = parting;
-    let names = |list: &[(usize, Op)]| list.iter().map(|(_, op)| op.name).collect::<Vec<_>>();
+    let names = |list: &[(usize, CollectiveOp)]| list.iter().map(|(_, op)| op.name).collect::<Vec<_>>();
     let (names_left, names_right) = (names(&left), names(&right));
     if parting == Parting::Branch && names_left.len() == names_right.len() {
         let (mut sorted_left, mut sorted_right) = (names_left.clone(), names_right.clone());
@@ -662,7 +684,7 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
     let titles = if is_local {
         ["where it holds".to_owned(), "elsewhere".to_owned()]
     } else {
-        [Process::first().name(), other.name()]
+        [TriedProcess::first().name(), other.name()]
     };
     let [title_left, title_right] = titles;
     Some(Divergence {
@@ -680,9 +702,9 @@ fn part_in(group: Group, a: &Trace, b: &Trace, other: &Process) -> Option<Diverg
 fn blame(
     a: &Trace,
     b: &Trace,
-    x: Option<&(usize, Op)>,
-    y: Option<&(usize, Op)>,
-) -> Option<(Decision, Parting, Op)> {
+    x: Option<&(usize, CollectiveOp)>,
+    y: Option<&(usize, CollectiveOp)>,
+) -> Option<(Decision, Parting, CollectiveOp)> {
     let all_a = decisions(a, usize::MAX);
     let all_b = decisions(b, usize::MAX);
     let mut fallback = None;
@@ -705,15 +727,15 @@ fn blame(
             // Whoever lacks the call left before it.
             let exits = || {
                 trace.events.iter().skip(*at).filter_map(|event| match event {
-                    Event::Exit(exit, place) if is_inside(*place) => Some((*exit, *place)),
+                    FlowEvent::Exit(exit, place) if is_inside(*place) => Some((*exit, *place)),
                     _ => None,
                 })
             };
             // Whoever leaves a loop and then raises is gone because it raised.
-            let exit = exits().find(|(exit, _)| *exit == Exit::Raise).or_else(|| exits().next());
+            let exit = exits().find(|(exit, _)| *exit == FlowExit::Raise).or_else(|| exits().next());
             let parting = match (decision.kind, exit) {
                 // A handler that raises again changes nothing: without it the process would end, too.
-                (Decider::Handler, Some((Exit::Raise, _))) if decision.taint.axes == 0 => continue,
+                (Decider::Handler, Some((FlowExit::Raise, _))) if decision.taint.axes == 0 => continue,
                 (Decider::Handler, _) => Parting::Handler,
                 (Decider::For | Decider::While, None) if is_within => Parting::Loop,
                 (_, Some((exit, place))) if !is_within || arm_leaves(decision, place) => {
@@ -722,9 +744,9 @@ fn blame(
                 _ if is_within => Parting::Branch,
                 _ => {
                     // A call of the branch itself shifts those that follow; else nobody knows why they part.
-                    let inside = |trace: &Trace| -> Vec<Op> {
+                    let inside = |trace: &Trace| -> Vec<CollectiveOp> {
                         let ops = trace.events.iter().filter_map(|event| match event {
-                            Event::Op(other) if other.group == op.1.group => Some(*other),
+                            FlowEvent::Op(other) if other.group == op.1.group => Some(*other),
                             _ => None,
                         });
                         ops.filter(|other| is_inside(other.at) || is_inside(other.from)).collect()

@@ -6,19 +6,19 @@ use ringleader_knowledge::collective::{Axis, RankValue};
 
 use super::catalog;
 use super::forms::{cuts_data, is_keys, is_mask, is_number_of_ranks, is_part_of_model};
-use super::machine::{Machine, group_of_name, is_group_name};
-use super::trace::{Decider, Decision, Event, Process, WORLD};
+use super::machine::{Interpreter, group_of_name, is_group_name};
+use super::trace::{Decider, Decision, FlowEvent, TriedProcess, WORLD};
 use super::value::{
-    Cond, Data, GLOBAL, GROUP, Global, Group, Items, Locally, NODE, Origin, Taint, Val, bit, chain, hash,
-    hash_text, not,
+    Cond, Data, GLOBAL, GROUP, Global, GroupValue, Items, Locally, NODE, Origin, Taint, Val, bit, chain,
+    hash, hash_text, not,
 };
-use crate::python::ast::{Cmp, Comprehension, Expr, ExprKind, Kind, Op, Span};
+use crate::python::ast::{BinaryOp, Cmp, Comprehension, ComprehensionKind, Expr, ExprKind, Span};
 use crate::python::index::{FileId, FuncId, Meaning};
 
 /// Depth of names that are looked up through each other.
 pub(super) const MAX_LOOKUPS: usize = 4;
 
-impl<'p, 's> Machine<'_, 'p, 's> {
+impl<'p, 's> Interpreter<'_, 'p, 's> {
     pub(crate) fn eval(&mut self, expr: &'p Expr<'s>) -> Val {
         self.steps = self.steps.saturating_sub(1);
         if self.steps == 0 {
@@ -309,38 +309,38 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         result.unwrap_or_else(Val::none)
     }
 
-    fn binary(&mut self, op: Op, left: &'p Expr<'s>, right: &'p Expr<'s>) -> Val {
+    fn binary(&mut self, op: BinaryOp, left: &'p Expr<'s>, right: &'p Expr<'s>) -> Val {
         let (a, b) = (self.eval(left), self.eval(right));
         let mut taint = a.taint.join(b.taint);
         // `rank // size` is one number for each of the blocks of ranks.
-        if op == Op::FloorDiv && taint.axes & GLOBAL != 0 && b.as_int().is_none() {
+        if op == BinaryOp::FloorDiv && taint.axes & GLOBAL != 0 && b.as_int().is_none() {
             taint.axes = taint.axes & !GLOBAL | NODE;
         }
         // What is divided among the ranks is what all of them hold.
-        if matches!(op, Op::FloorDiv | Op::Mod) && is_number_of_ranks(right) && taint.axes == 0 {
+        if matches!(op, BinaryOp::FloorDiv | BinaryOp::Mod) && is_number_of_ranks(right) && taint.axes == 0 {
             taint = Taint::NONE;
         }
         let a_agreed = a.agreed || b.agreed;
         if let (Data::Int(x), Data::Int(y)) = (&a.data, &b.data) {
             let number = match op {
-                Op::Add => x.checked_add(*y),
-                Op::Sub => x.checked_sub(*y),
-                Op::Mul => x.checked_mul(*y),
-                Op::FloorDiv => x.checked_div_euclid(*y),
-                Op::Mod => x.checked_rem_euclid(*y),
-                Op::BitAnd => Some(x & y),
-                Op::BitOr => Some(x | y),
-                Op::Other => None,
+                BinaryOp::Add => x.checked_add(*y),
+                BinaryOp::Sub => x.checked_sub(*y),
+                BinaryOp::Mul => x.checked_mul(*y),
+                BinaryOp::FloorDiv => x.checked_div_euclid(*y),
+                BinaryOp::Mod => x.checked_rem_euclid(*y),
+                BinaryOp::BitAnd => Some(x & y),
+                BinaryOp::BitOr => Some(x | y),
+                BinaryOp::Other => None,
             };
             if let Some(number) = number {
                 return Val::int(number).tainted(taint);
             }
         }
         // `[None] * world_size`
-        if let (Data::Items(..), Op::Mul) = (&a.data, op) {
+        if let (Data::Items(..), BinaryOp::Mul) = (&a.data, op) {
             return Val::unknown(hash(&[47, a.sym, b.sym])).tainted(taint).shaped(b.taint);
         }
-        if let (Data::Items(..), Op::Add) = (&a.data, op)
+        if let (Data::Items(..), BinaryOp::Add) = (&a.data, op)
             && let Data::Items(kind, _) = b.data
         {
             let mut value = Val::unknown(hash(&[48, kind as u64, a.sym, b.sym])).tainted(taint);
@@ -348,12 +348,14 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return value;
         }
         // Keys of one dict and not of another are a set.
-        if matches!(op, Op::Sub | Op::BitAnd | Op::BitOr) && (is_keys(left) || is_keys(right)) {
+        if matches!(op, BinaryOp::Sub | BinaryOp::BitAnd | BinaryOp::BitOr)
+            && (is_keys(left) || is_keys(right))
+        {
             taint = taint.join(Taint::local(Locally::Order, self.origin(left.span)));
         }
         let sym = hash(&[49, op as u64, a.sym, b.sym]);
-        if let (Op::BitAnd | Op::BitOr, Data::Cond(x), Data::Cond(y)) = (op, &a.data, &b.data) {
-            let cond = if op == Op::BitAnd { and(x, y) } else { or(x, y) };
+        if let (BinaryOp::BitAnd | BinaryOp::BitOr, Data::Cond(x), Data::Cond(y)) = (op, &a.data, &b.data) {
+            let cond = if op == BinaryOp::BitAnd { and(x, y) } else { or(x, y) };
             return Val { agreed: a_agreed, ..Val::new(Data::Cond(cond), sym).tainted(taint) };
         }
         Val { agreed: a_agreed, ..Val::unknown(sym).tainted(taint).shaped(a.shape.join(b.shape)) }
@@ -376,7 +378,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             is_known: matches!(*value.cond(), Cond::Known(_)),
             func: self.func(),
         };
-        self.record(Event::Decision(decision));
+        self.record(FlowEvent::Decision(decision));
     }
 
     fn choice(&mut self, [test, yes, no]: &'p [Expr<'s>; 3]) -> Val {
@@ -514,15 +516,15 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             one = Some(value);
         }
         self.frame().scope.undo_names(mark);
-        if is_unordered && c.kind != Kind::Set {
+        if is_unordered && c.kind != ComprehensionKind::Set {
             taint = taint.join(Taint::local(Locally::Order, self.origin(span)));
         }
         let mut value = Val::unknown(sym).tainted(taint);
-        if let (Kind::List | Kind::Generator, Some(one)) = (c.kind, one) {
+        if let (ComprehensionKind::List | ComprehensionKind::Generator, Some(one)) = (c.kind, one) {
             value.data = Data::Many(Arc::new(one));
         }
         value.shape = shape;
-        if c.kind == Kind::Set {
+        if c.kind == ComprehensionKind::Set {
             value.taint = Taint { local: Some(Locally::Order), ..value.taint };
             value.taint = value.taint.at(self.origin(span));
         }
@@ -639,32 +641,32 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     }
 
     /// The group that an argument names.
-    pub(crate) fn group(value: &Val, text: Option<&str>) -> Group {
+    pub(crate) fn group(value: &Val, text: Option<&str>) -> GroupValue {
         match &value.data {
             Data::Group(group) => *group,
-            Data::None => Group::World,
-            Data::External(path) if path.ends_with(".WORLD") => Group::World,
-            _ => text.map_or(Group::Some(value.sym), |text| group_of_name(text, value.sym)),
+            Data::None => GroupValue::World,
+            Data::External(path) if path.ends_with(".WORLD") => GroupValue::World,
+            _ => text.map_or(GroupValue::Some(value.sym), |text| group_of_name(text, value.sym)),
         }
     }
 
     /// The rank of this process in a group.
-    pub(crate) fn rank_in(&mut self, group: Group, origin: Origin) -> Val {
+    pub(crate) fn rank_in(&mut self, group: GroupValue, origin: Origin) -> Val {
         match group {
-            Group::World => self.rank_value((Axis::Global, RankValue::Rank), origin),
-            Group::Axes(axes) => {
+            GroupValue::World => self.rank_value((Axis::Global, RankValue::Rank), origin),
+            GroupValue::Axes(axes) => {
                 let n = i64::from(!self.process.is_first_on(axes));
                 Val::int(n).tainted(Taint::rank(axes, origin))
             }
-            Group::Some(_) => {
+            GroupValue::Some(_) => {
                 let n = i64::from(!self.process.is_first_on(GROUP | bit(Axis::Global)));
                 Val::int(n).tainted(Taint::rank(GROUP, origin))
             }
         }
     }
 
-    pub(crate) fn size_of(group: Group) -> i64 {
-        if group == Group::World { WORLD } else { Process::size(Axis::Group) }
+    pub(crate) fn size_of(group: GroupValue) -> i64 {
+        if group == GroupValue::World { WORLD } else { TriedProcess::size(Axis::Group) }
     }
 }
 
@@ -713,7 +715,7 @@ fn compare_two(op: Cmp, a: &Val, b: &Val, taint: Taint) -> Arc<Cond> {
         },
         Cmp::Is => match (&a.data, &b.data) {
             (Data::None, Data::None) => known(true),
-            (Data::Unknown | Data::Cond(_) | Data::Group(Group::Some(_)) | Data::View, Data::None) => {
+            (Data::Unknown | Data::Cond(_) | Data::Group(GroupValue::Some(_)) | Data::View, Data::None) => {
                 // What a branch of this rank assigned is there.
                 if a.taint.axes != 0 && a.taint.local.is_none() {
                     not(&atom(3, a.sym, b.sym))

@@ -7,13 +7,13 @@ use std::sync::OnceLock;
 
 use super::catalog;
 use super::held::{Attributes, Context};
-use super::known::Known;
+use super::known::KnownValues;
 use super::mentions::{Mentions, mentions};
 use super::names::is_local_name;
 use super::own;
 use super::value::Global;
 use crate::lookup::LookupMap;
-use crate::python::ast::{Call, Expr, ExprKind, Span, StmtKind};
+use crate::python::ast::{CallExpr, Expr, ExprKind, Span, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Meaning, Project};
 use crate::python::walk;
 
@@ -75,11 +75,11 @@ pub(crate) struct Facts<'p, 's> {
     /// Attributes that hold a set.
     pub(crate) sets: std::collections::BTreeSet<(ClassId, &'s str)>,
     /// What the files say together.
-    pub(super) job: super::job::Job,
+    pub(super) job: super::job::JobProgram,
     /// Functions that a decorator of the project keeps from some processes.
     pub(super) guarded: LookupMap<FuncId, super::guards::Guarding>,
     /// Values that were found.
-    pub(super) known: Known,
+    pub(super) known: KnownValues,
 }
 
 pub(crate) type Assigned<'p, 's> = LookupMap<&'s str, Vec<(&'p Expr<'s>, Option<usize>)>>;
@@ -207,7 +207,7 @@ impl<'p, 's> Facts<'p, 's> {
         let unordered = (0..project.classes.len()).flat_map(|class| unordered(project, class)).collect();
         let sets =
             attributes.iter().enumerate().flat_map(|(class, held)| super::held::sets(class, held)).collect();
-        let job = super::job::Job::new(project, context.called.clone());
+        let job = super::job::JobProgram::new(project, context.called.clone());
         let only = context
             .methods
             .iter()
@@ -244,7 +244,7 @@ impl<'p, 's> Facts<'p, 's> {
             job,
             attributes,
             guarded: context.guarded.clone(),
-            known: Known::default(),
+            known: KnownValues::default(),
         }
     }
 }
@@ -622,7 +622,7 @@ fn set_by_signals<'s>(
     (attributes, names)
 }
 
-fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &Call<'_>) -> Target {
+fn target(project: &Project<'_>, context: &Context<'_>, id: FuncId, call: &CallExpr<'_>) -> Target {
     let func = &project.functions[id];
     let name = match &call.func.kind {
         ExprKind::Name(name) | ExprKind::Attr(_, name) => *name,

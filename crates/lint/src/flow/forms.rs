@@ -1,6 +1,6 @@
 //! Forms of expressions that say something by how they are written.
 
-use crate::python::ast::{Call, Cmp, Expr, ExprKind, Op};
+use crate::python::ast::{BinaryOp, CallExpr, Cmp, Expr, ExprKind};
 
 /// Whether an expression is named as the number of ranks: `world_size`, `self.num_replicas`, `dist.get_world_size()`.
 pub(super) fn is_number_of_ranks(expr: &Expr<'_>) -> bool {
@@ -23,13 +23,13 @@ pub(super) fn is_mask(at: &Expr<'_>) -> bool {
     let compares = |op: Cmp| matches!(op, Cmp::Lt | Cmp::LtE | Cmp::Gt | Cmp::GtE | Cmp::Eq | Cmp::NotEq);
     match &at.kind {
         ExprKind::Compare(c) => c.rest.iter().all(|(op, _)| compares(*op)),
-        ExprKind::Binary(Op::BitAnd | Op::BitOr, a, b) => is_mask(a) && is_mask(b),
+        ExprKind::Binary(BinaryOp::BitAnd | BinaryOp::BitOr, a, b) => is_mask(a) && is_mask(b),
         _ => false,
     }
 }
 
 /// Whether a call cuts the process's own data into parts: `split(batch, n)`.
-pub(super) fn cuts_data(call: &Call<'_>) -> bool {
+pub(super) fn cuts_data(call: &CallExpr<'_>) -> bool {
     let name = call.func.last_name().unwrap_or_default();
     ["split", "chunk", "part", "micro", "batch", "pack"].iter().any(|word| name.contains(word))
         && call.args.first().and_then(Expr::last_name).is_some_and(super::names::is_local_name)

@@ -1,23 +1,23 @@
 //! What calls that are not followed make of what they are given, and objects that are told of a process's own data.
 
 use super::calls::bindings;
-use super::machine::Machine;
+use super::machine::Interpreter;
 use super::own::own_data;
 use super::value::{Data, Locally, Taint, Val};
-use crate::python::ast::{Call, Expr, ExprKind, Span};
+use crate::python::ast::{CallExpr, Expr, ExprKind, Span};
 use crate::python::index::{ClassId, FuncId};
 
 /// Words of objects that watch what a process measures.
 const WATCHERS: &[&str] = &["stop", "early", "patience", "monitor", "meter", "tracker", "watch", "detector"];
 
-impl<'p, 's> Machine<'_, 'p, 's> {
+impl<'p, 's> Interpreter<'_, 'p, 's> {
     /// The call of an object of the project.
     pub(super) fn called_object(
         &mut self,
         callee: &Val,
         args: &[Val],
         keywords: &[(&'s str, Val)],
-        call: &'p Call<'s>,
+        call: &'p CallExpr<'s>,
         span: Span,
     ) -> Option<Val> {
         let Data::Instance(class) = &callee.data else { return None };
@@ -84,7 +84,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 const MEASURED: &[&str] =
     &["done", "terminated", "truncated", "finished", "residual", "loss", "score", "reward", "kl"];
 
-impl<'s> Machine<'_, '_, 's> {
+impl<'s> Interpreter<'_, '_, 's> {
     /// What is named as a measurement, and of which nothing else is known, is the process's own.
     pub(super) fn measured(&mut self, target: &Expr<'s>) {
         match &target.kind {

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::catalog;
 use crate::lookup::{LookupMap, LookupSet};
-use crate::python::ast::{Arm, Call, Expr, ExprKind, Kind, Stmt, StmtKind};
+use crate::python::ast::{Arm, CallExpr, ComprehensionKind, Expr, ExprKind, Stmt, StmtKind};
 use crate::python::index::{ClassId, FuncId, Meaning, Project};
 use crate::python::walk;
 
@@ -193,7 +193,7 @@ fn names_rank(expr: &Expr<'_>, known: &LookupSet<&str>) -> bool {
 }
 
 /// Whether a call makes an object of a class, or a device.
-fn makes_object(call: &Call<'_>) -> bool {
+fn makes_object(call: &CallExpr<'_>) -> bool {
     call.func.last_name().is_some_and(|name| {
         let is_class =
             name.starts_with(|c: char| c.is_ascii_uppercase()) && catalog::rank_call(name).is_none();
@@ -304,7 +304,7 @@ pub(super) fn sets<'s>(class: ClassId, held: &Attributes<'_, 's>) -> Vec<(ClassI
     let is_set = |value: &Expr<'_>| match &value.kind {
         ExprKind::Set(_) => true,
         ExprKind::Call(call) => matches!(call.func.kind, ExprKind::Name("set" | "frozenset")),
-        ExprKind::Comprehension(c) => c.kind == Kind::Set,
+        ExprKind::Comprehension(c) => c.kind == ComprehensionKind::Set,
         _ => false,
     };
     let all = held.iter().filter(|(_, values)| values.iter().all(|(_, value, _)| is_set(value)));

@@ -1,10 +1,10 @@
 //! What frameworks do beyond calls: flags that end their loops, metrics that are computed when they are read, the backward
 //! pass after a step. And what only a name tells.
 
-use super::catalog::Row;
+use super::catalog::CatalogRow;
 use super::job::is_stop;
-use super::machine::{Flow, Machine, Seen};
-use super::trace::{Event, Exit, Op};
+use super::machine::{Flow, Interpreter, SeenCall};
+use super::trace::{CollectiveOp, FlowEvent, FlowExit};
 use super::value::{Data, LOCAL, Origin, PLACE, Taint, Val};
 use crate::python::ast::{Expr, ExprKind, Span};
 use crate::python::index::FuncId;
@@ -12,7 +12,7 @@ use crate::python::index::FuncId;
 /// What a rule is told of a local rank that is kept as the rank.
 pub(crate) const KEPT: &str = "<local rank kept as the rank>";
 
-impl<'p, 's> Machine<'_, 'p, 's> {
+impl<'p, 's> Interpreter<'_, 'p, 's> {
     /// A method that one class of the project alone has, or the call of a parameter that is named as the one class whose objects
     /// are called.
     pub(super) fn by_name(&self, name: &str, base: Option<&Val>, callee: &Val) -> Option<FuncId> {
@@ -50,11 +50,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
 
     /// Whether reading the metrics of a trainer reduces over all ranks here: in a hook at the end of an epoch nobody has
     /// computed them yet, and whoever reads them again finds what was computed.
-    pub(super) fn computes_metrics(&self, row: Row) -> bool {
+    pub(super) fn computes_metrics(&self, row: CatalogRow) -> bool {
         let is_open = |name: &str| {
             matches!(name, "on_train_epoch_end" | "on_validation_epoch_end" | "on_test_epoch_end")
         };
-        let is_read = |event: &Event| matches!(event, Event::Op(op) if op.name == row.matches());
+        let is_read = |event: &FlowEvent| matches!(event, FlowEvent::Op(op) if op.name == row.matches());
         self.facts.job.syncs_logs
             && self.frames.iter().any(|frame| is_open(self.project.functions[frame.func].def.name))
             && !self.trace.events.iter().any(is_read)
@@ -100,7 +100,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         if self.with_seen && self.muted == 0 {
             let order = Taint::NONE;
             let path = path.to_owned();
-            self.seen.push(Seen { path, at, args: Vec::new(), keywords: Vec::new(), row: None, order });
+            self.seen.push(SeenCall { path, at, args: Vec::new(), keywords: Vec::new(), row: None, order });
         }
     }
 
@@ -138,7 +138,9 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             return;
         }
         let last = self.trace.events.iter().rev().find_map(|event| match event {
-            Event::Exit(Exit::Return, at) if at.file == f.file && f.def.span.holds(at.span) => Some(*at),
+            FlowEvent::Exit(FlowExit::Return, at) if at.file == f.file && f.def.span.holds(at.span) => {
+                Some(*at)
+            }
             _ => None,
         });
         // What a name holds that is empty on some ranks, they may have agreed upon.
@@ -148,7 +150,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         };
         if let Some(at) = last.filter(|at| !is_nothing(*at)) {
             let op = self.op("backward", None, at);
-            self.record(Event::Op(Op { from: at, ..op }));
+            self.record(FlowEvent::Op(CollectiveOp { from: at, ..op }));
         }
     }
 }

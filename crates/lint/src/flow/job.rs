@@ -10,7 +10,7 @@ use crate::python::walk;
 
 /// What the files of a project say together.
 #[derive(Debug, Default)]
-pub(crate) struct Job {
+pub(crate) struct JobProgram {
     /// Whether some file uses MPI.
     pub(crate) has_mpi: bool,
     /// Whether something is logged with Lightning so that reading it reduces over all ranks.
@@ -25,7 +25,7 @@ pub(crate) struct Job {
     pub(crate) called: LookupMap<String, FuncId>,
 }
 
-impl Job {
+impl JobProgram {
     pub(super) fn new(project: &Project<'_>, called: BTreeMap<String, FuncId>) -> Self {
         let mut job = Self { called: called.into_iter().collect(), ..Self::default() };
         let is_module = |class: &ClassId| {

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::trace::{Answer, Oracle};
+use super::trace::{ConditionValue, Oracle};
 use super::value::Val;
 use crate::lookup::LookupMap;
 
@@ -21,34 +21,34 @@ const MAX_WAYS: usize = 8;
 
 /// A value under some answers.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct KnownValue {
     /// Their depth is that above the calls under way.
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<ConditionValue>,
     pub(super) value: Option<Val>,
     pub(super) steps: usize,
 }
 
 /// What was found.
 #[derive(Debug)]
-pub(crate) struct Known {
-    shards: Vec<Mutex<LookupMap<u64, Vec<Found>>>>,
+pub(crate) struct KnownValues {
+    shards: Vec<Mutex<LookupMap<u64, Vec<KnownValue>>>>,
 }
 
-impl Default for Known {
+impl Default for KnownValues {
     fn default() -> Self {
         Self { shards: (0..N_SHARDS).map(|_| Mutex::default()).collect() }
     }
 }
 
-impl Known {
-    pub(super) fn get(&self, key: u64, oracle: &Oracle) -> Option<Found> {
+impl KnownValues {
+    pub(super) fn get(&self, key: u64, oracle: &Oracle) -> Option<KnownValue> {
         let shard = self.shards.get(key as usize % N_SHARDS)?;
         let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |found: &&Found| found.answers.iter().all(|answer| oracle.would_answer(answer));
+        let fits = |found: &&KnownValue| found.answers.iter().all(|answer| oracle.would_answer(answer));
         shard.get(&key)?.iter().find(fits).cloned()
     }
 
-    pub(super) fn add(&self, key: u64, found: Found) {
+    pub(super) fn add(&self, key: u64, found: KnownValue) {
         let Some(shard) = self.shards.get(key as usize % N_SHARDS) else { return };
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
         let ways = shard.entry(key).or_default();

@@ -9,8 +9,8 @@ use super::catalog;
 use super::facts::{Facts, guard_name};
 use super::memo::Memo;
 use super::scope::{Dotted, Key, Scope, dotted};
-use super::trace::{Decider, Decision, Event, Exit, Oracle, Process, Trace};
-use super::value::{Data, Group, Items, Locally, Origin, Taint, Val, hash, hash_text};
+use super::trace::{Decider, Decision, FlowEvent, FlowExit, Oracle, Trace, TriedProcess};
+use super::value::{Data, GroupValue, Items, Locally, Origin, Taint, Val, hash, hash_text};
 use crate::lookup::{LookupMap, LookupSet};
 use crate::python::ast::{Expr, ExprKind, Param, ParamKind, Span, Stmt, StmtKind};
 use crate::python::index::{ClassId, FileId, FuncId, Project};
@@ -33,17 +33,17 @@ pub(crate) enum Flow {
 
 /// A call that other rules look at.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenCall {
     pub(crate) path: String,
     pub(crate) at: Origin,
     pub(crate) args: Vec<Val>,
     pub(crate) keywords: Vec<(String, Val)>,
-    pub(crate) row: Option<catalog::Row>,
+    pub(crate) row: Option<catalog::CatalogRow>,
     /// In what the number of turns of a loop around it may differ.
     pub(crate) order: Taint,
 }
 
-impl Seen {
+impl SeenCall {
     /// The argument with this name, or at this position.
     pub(crate) fn argument(&self, name: &str, at: usize) -> Option<&Val> {
         let by_name = self.keywords.iter().find(|(key, _)| key == name).map(|(_, value)| value);
@@ -52,7 +52,7 @@ impl Seen {
 }
 
 #[derive(Debug)]
-pub(crate) struct Frame<'p, 's> {
+pub(crate) struct CallFrame<'p, 's> {
     pub(crate) func: FuncId,
     pub(crate) file: FileId,
     pub(crate) scope: Scope<'s>,
@@ -72,14 +72,14 @@ pub(crate) struct Frame<'p, 's> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Machine<'m, 'p, 's> {
+pub(crate) struct Interpreter<'m, 'p, 's> {
     pub(crate) project: &'p Project<'s>,
     pub(crate) facts: &'p Facts<'p, 's>,
-    pub(crate) process: &'m Process,
+    pub(crate) process: &'m TriedProcess,
     pub(crate) oracle: &'m mut Oracle,
-    pub(crate) frames: Vec<Frame<'p, 's>>,
+    pub(crate) frames: Vec<CallFrame<'p, 's>>,
     pub(crate) trace: Trace,
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<SeenCall>,
     /// Conditions on local data that were met: number, taint, place.
     pub(crate) local: Vec<(u64, Taint, Origin)>,
     pub(crate) steps: usize,
@@ -142,11 +142,11 @@ pub(crate) struct Machine<'m, 'p, 's> {
     pub(crate) is_survey: bool,
 }
 
-impl<'m, 'p, 's> Machine<'m, 'p, 's> {
+impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
     pub(crate) fn new(
         project: &'p Project<'s>,
         facts: &'p Facts<'p, 's>,
-        process: &'m Process,
+        process: &'m TriedProcess,
         oracle: &'m mut Oracle,
     ) -> Self {
         Self {
@@ -218,7 +218,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
     }
 
     pub(crate) fn push_frame(&mut self, func: FuncId, this: Option<Val>) {
-        self.frames.push(Frame {
+        self.frames.push(CallFrame {
             func,
             file: self.project.functions[func].file,
             scope: Scope::default(),
@@ -241,7 +241,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             let passes = self.process.is(guard.axis, guard.value);
             let origin = Origin { file: f.file, span: decorator.span };
             let whole = Origin { file: f.file, span: f.def.span };
-            self.record(Event::Decision(Decision {
+            self.record(FlowEvent::Decision(Decision {
                 kind: Decider::Decorator,
                 at: whole,
                 test: origin,
@@ -350,7 +350,9 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             return Val::int(super::trace::WORLD);
         }
         if matches!(name, "num_stages" | "pp_size" | "pipeline_parallel_size" | "num_pipeline_stages") {
-            return Val::int(super::trace::Process::size(ringleader_knowledge::collective::Axis::Pipeline));
+            return Val::int(super::trace::TriedProcess::size(
+                ringleader_knowledge::collective::Axis::Pipeline,
+            ));
         }
         if matches!(
             name,
@@ -393,7 +395,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         is(&f.qualified) || is(self.project.files[f.file].path) || f.def.params.iter().any(|p| is(p.name))
     }
 
-    pub(crate) fn frame(&mut self) -> &mut Frame<'p, 's> {
+    pub(crate) fn frame(&mut self) -> &mut CallFrame<'p, 's> {
         // A frame is there while anything is evaluated; an empty one keeps this total.
         if self.frames.is_empty() {
             self.push_frame(0, None);
@@ -419,7 +421,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         Origin { file: self.file(), span }
     }
 
-    pub(crate) fn record(&mut self, event: Event) {
+    pub(crate) fn record(&mut self, event: FlowEvent) {
         if self.muted == 0 {
             self.trace.events.push(event);
         }
@@ -521,22 +523,22 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
             StmtKind::Return(value) => {
                 let value = value.as_ref().map_or_else(Val::none, |value| self.eval(value));
                 let control = self.control();
-                self.exit(Exit::Return, stmt.span);
+                self.exit(FlowExit::Return, stmt.span);
                 Flow::Return(value.tainted(control))
             }
             StmtKind::Raise(value) => {
                 if let Some(value) = value {
                     self.eval(value);
                 }
-                self.exit(Exit::Raise, stmt.span);
+                self.exit(FlowExit::Raise, stmt.span);
                 Flow::Raise
             }
             StmtKind::Break => {
-                self.exit(Exit::Break, stmt.span);
+                self.exit(FlowExit::Break, stmt.span);
                 Flow::Break
             }
             StmtKind::Continue => {
-                self.exit(Exit::Continue, stmt.span);
+                self.exit(FlowExit::Continue, stmt.span);
                 Flow::Continue
             }
             StmtKind::If(arms) => self.branch(arms, stmt.span),
@@ -555,9 +557,9 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
         }
     }
 
-    fn exit(&mut self, exit: Exit, span: Span) {
+    fn exit(&mut self, exit: FlowExit, span: Span) {
         let origin = self.origin(span);
-        self.record(Event::Exit(exit, origin));
+        self.record(FlowEvent::Exit(exit, origin));
     }
 
     pub(super) fn assign(&mut self, target: &'p Expr<'s>, value: Val) {
@@ -648,7 +650,7 @@ impl<'m, 'p, 's> Machine<'m, 'p, 's> {
 }
 
 /// How an expression ends the process: where it says that all is well, nobody stops the others.
-fn end_of_process(expr: &Expr<'_>) -> Option<Exit> {
+fn end_of_process(expr: &Expr<'_>) -> Option<FlowExit> {
     let ExprKind::Call(call) = &expr.kind else { return None };
     if !matches!(call.func.last_name(), Some("exit" | "quit" | "_exit")) {
         return None;
@@ -658,7 +660,7 @@ fn end_of_process(expr: &Expr<'_>) -> Option<Exit> {
         Some(status) => matches!(status, ExprKind::Int(0)),
     };
     let is_end = matches!(call.func.dotted().as_deref(), Some("sys.exit" | "exit" | "quit" | "os._exit"));
-    is_end.then_some(if is_well { Exit::Return } else { Exit::Raise })
+    is_end.then_some(if is_well { FlowExit::Return } else { FlowExit::Raise })
 }
 
 /// Whether a name usually stands for the model that is trained.
@@ -672,12 +674,12 @@ pub(crate) fn is_group_name(name: &str) -> bool {
     last.eq_ignore_ascii_case("group") || last.eq_ignore_ascii_case("pg")
 }
 
-pub(crate) fn group_of_name(name: &str, sym: u64) -> Group {
+pub(crate) fn group_of_name(name: &str, sym: u64) -> GroupValue {
     let axes = ringleader_knowledge::collective::axes_of_group(name);
     if axes.is_empty() {
-        Group::Some(sym)
+        GroupValue::Some(sym)
     } else {
-        Group::Axes(axes.into_iter().fold(0, |mask, axis| mask | super::value::bit(axis)))
+        GroupValue::Axes(axes.into_iter().fold(0, |mask, axis| mask | super::value::bit(axis)))
     }
 }
 

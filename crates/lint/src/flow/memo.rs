@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::trace::{Answer, Event};
+use super::trace::{ConditionValue, FlowEvent};
 use super::value::{Origin, Taint, Val};
 use crate::lookup::LookupMap;
 use crate::python::index::FuncId;
@@ -20,8 +20,8 @@ pub(super) const MAX_PARTS: usize = 400;
 /// One way through a call.
 #[derive(Debug)]
 pub(super) struct Way<'s> {
-    pub(super) answers: Vec<Answer>,
-    pub(super) events: Vec<Event>,
+    pub(super) answers: Vec<ConditionValue>,
+    pub(super) events: Vec<FlowEvent>,
     pub(super) noted: Vec<(u64, Taint, Origin)>,
     pub(super) settled: Vec<Origin>,
     /// Functions that were entered.

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::lookup::Names;
+use crate::lookup::NameTable;
 
 /// Names of tensors and loaders that hold a process's own data: their sizes are its own, too.
 const SIZED: &[&str] = &[
@@ -90,7 +90,7 @@ pub(crate) fn is_sized_name(name: &str) -> bool {
 
 /// Whether a word in a name stands for a process's own data, and whether for a tensor.
 fn local_word(name: &str) -> Option<bool> {
-    static WORDS: OnceLock<Names<bool>> = OnceLock::new();
+    static WORDS: OnceLock<NameTable<bool>> = OnceLock::new();
     // A number that the configuration says.
     let name = name.trim_start_matches('_');
     let said = |list: &[&str], is_it: fn(&str, &str) -> bool| list.iter().any(|part| is_it(name, part));
@@ -101,7 +101,7 @@ fn local_word(name: &str) -> Option<bool> {
     }
     let words = WORDS.get_or_init(|| {
         let lists = LISTS.iter().map(|word| (*word, false));
-        Names::first_of(lists.chain(SIZED.iter().map(|word| (*word, true))))
+        NameTable::first_of(lists.chain(SIZED.iter().map(|word| (*word, true))))
     });
     let found = name.split('_').filter_map(|part| {
         if part.bytes().any(|byte| byte.is_ascii_uppercase()) {

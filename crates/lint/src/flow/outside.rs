@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::calls::{BACKGROUND, Site, bindings};
-use super::catalog::{self, Row};
+use super::catalog::{self, CatalogRow};
 use super::eval::names_usual_key;
-use super::machine::{Machine, is_model_name};
+use super::machine::{Interpreter, is_model_name};
 use super::own::{may_agree, own_data};
-use super::trace::{Event, Message, Op};
-use super::value::{Data, Dtype, Group, Items, Locally, OUTPUT, Origin, PARTS, Taint, Val, hash};
+use super::trace::{CollectiveOp, FlowEvent, Message};
+use super::value::{Data, Dtype, GroupValue, Items, Locally, OUTPUT, Origin, PARTS, Taint, Val, hash};
 use crate::python::ast::ExprKind;
 
 /// Calls of torch and of Python whose value is made of their arguments alone.
@@ -104,7 +104,7 @@ impl Site<'_, '_, '_> {
     }
 }
 
-impl<'p, 's> Machine<'_, 'p, 's> {
+impl<'p, 's> Interpreter<'_, 'p, 's> {
     /// A call of something outside of the project that is no collective.
     pub(super) fn outside(&mut self, site: Site<'_, 'p, 's>) -> Val {
         let Site { name, base, callee, args, keywords, origin, sym, .. } = site;
@@ -187,7 +187,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             self.trace.is_over = true;
         }
         if path.ends_with("distributed.init") {
-            return Some(Val::new(Data::Group(Group::World), sym));
+            return Some(Val::new(Data::Group(GroupValue::World), sym));
         }
         if let Some(kind) = catalog::made_by(path) {
             if path.ends_with("fully_shard")
@@ -254,8 +254,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let this = this.as_ref().map(|this| (**this).clone());
         self.enter(*func, this, &[], &[], origin.span);
         let started = self.trace.events.split_off(n);
-        let on_default = |event: &Event| match event {
-            Event::Op(op) => (op.group == Group::World && !op.is_maybe).then_some(*op),
+        let on_default = |event: &FlowEvent| match event {
+            FlowEvent::Op(op) => (op.group == GroupValue::World && !op.is_maybe).then_some(*op),
             _ => None,
         };
         if let Some(op) = started.iter().find_map(on_default) {
@@ -273,7 +273,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         };
         if let Some(sends) = sends {
             let dtype = args.first().or_else(|| site.keyword("tensor")).and_then(|value| value.dtype);
-            self.record(Event::Message(Message { sends, dtype, at: origin }));
+            self.record(FlowEvent::Message(Message { sends, dtype, at: origin }));
         }
         if name == "iter"
             && let [value] = args
@@ -288,21 +288,21 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             && let Some(row) = catalog::method(kind, "__iter__")
         {
             let op = self.op(row.matches(), Some(row), origin);
-            self.record(Event::Op(op));
+            self.record(FlowEvent::Op(op));
         }
     }
 
     /// A call of all ranks.
-    pub(super) fn op(&self, name: &'static str, row: Option<Row>, at: Origin) -> Op {
+    pub(super) fn op(&self, name: &'static str, row: Option<CatalogRow>, at: Origin) -> CollectiveOp {
         // The statement stands in the file of the function under test, wherever the call does.
         let from = match self.frames.as_slice() {
             [tested, _, ..] => Origin { file: tested.file, span: self.root },
             _ => at,
         };
-        Op {
+        CollectiveOp {
             name,
             row,
-            group: Group::World,
+            group: GroupValue::World,
             at,
             from,
             is_guess: row.is_none(),
@@ -380,7 +380,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             && self.facts.file(site.origin.file).is_sharded();
         if is_here || (is_handed_on && self.with_local) {
             let op = self.op("forward", None, site.origin);
-            self.record(Event::Op(Op { is_maybe: !is_here, ..op }));
+            self.record(FlowEvent::Op(CollectiveOp { is_maybe: !is_here, ..op }));
         }
     }
 
@@ -412,7 +412,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let is_wrapped = file.is_wrapped() || (file.is_distributed() && !self.process.overrides.is_empty());
         if self.no_sync == 0 && is_wrapped {
             let op = self.op("backward", None, origin);
-            self.record(Event::Op(op));
+            self.record(FlowEvent::Op(op));
         }
         Val::unknown(sym)
     }

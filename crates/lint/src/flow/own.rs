@@ -1,7 +1,7 @@
 //! The process's own data: what is made of it, and which calls take it away again, as far as their names tell.
 
 use super::value::{Locally, Taint, Val};
-use crate::python::ast::{Call, Expr, ExprKind};
+use crate::python::ast::{CallExpr, Expr, ExprKind};
 use crate::python::index::{FileId, FuncId, Meaning, Project};
 
 /// Words of functions that make a value equal on all processes, as far as their names tell.
@@ -51,7 +51,7 @@ pub(super) fn of_local_object<'e, 's: 'e>(
     project: &Project<'_>,
     file: FileId,
     value_of: impl Fn(&str) -> Option<&'e Expr<'s>>,
-    call: &Call<'_>,
+    call: &CallExpr<'_>,
 ) -> Option<FuncId> {
     let (name, method) = match &call.func.kind {
         ExprKind::Name(name) => (*name, None),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::known::{Found, MAX_LEVEL, MAX_STEPS};
-use super::machine::{Flow, Machine};
+use super::known::{KnownValue, MAX_LEVEL, MAX_STEPS};
+use super::machine::{Flow, Interpreter};
 use super::memo::{MAX_PARTS, MAX_WAYS, MIN_STEPS, Way};
-use super::trace::{Answer, Event};
+use super::trace::{ConditionValue, FlowEvent};
 use super::value::{Origin, Taint, Val, chain, hash, hash_text};
 use crate::python::index::FuncId;
 
@@ -34,7 +34,7 @@ pub(super) struct Mark {
     lowest: usize,
 }
 
-impl Machine<'_, '_, '_> {
+impl Interpreter<'_, '_, '_> {
     /// The value with this number, found by `find` if it is not known.
     pub(super) fn known_value(
         &mut self,
@@ -51,7 +51,7 @@ impl Machine<'_, '_, '_> {
         if let Some(found) = facts.known.get(key, self.oracle) {
             let depth = self.depth();
             for answer in &found.answers {
-                self.oracle.choose(Answer { depth: answer.depth + depth, ..*answer });
+                self.oracle.choose(ConditionValue { depth: answer.depth + depth, ..*answer });
             }
             self.pay(key, found.steps);
             return found.value;
@@ -80,7 +80,7 @@ impl Machine<'_, '_, '_> {
     }
 
     /// Finds a value as if nothing were under way, and tells whether only the answers decide it.
-    fn alone(&mut self, find: &mut dyn FnMut(&mut Self) -> Option<Val>) -> (Found, bool) {
+    fn alone(&mut self, find: &mut dyn FnMut(&mut Self) -> Option<Val>) -> (KnownValue, bool) {
         let below = self.below;
         self.below += self.frames.len();
         let frames = std::mem::take(&mut self.frames);
@@ -94,10 +94,10 @@ impl Machine<'_, '_, '_> {
 
         let value = self.quietly(find);
 
-        let mut answers: Vec<Answer> = Vec::new();
+        let mut answers: Vec<ConditionValue> = Vec::new();
         for answer in self.oracle.answers.get(logs.2..).unwrap_or_default() {
             if !answers.iter().any(|known| known.key == answer.key) {
-                answers.push(Answer { depth: answer.depth.saturating_sub(self.below), ..*answer });
+                answers.push(ConditionValue { depth: answer.depth.saturating_sub(self.below), ..*answer });
             }
         }
         let is_pure = self.n_overridden == logs.3;
@@ -108,11 +108,11 @@ impl Machine<'_, '_, '_> {
         [self.no_sync, self.joined, self.endless, self.guessing, self.open_arms] = counts;
         (self.loops, self.order) = (loops, order);
         (self.known, self.frames, self.below) = (known, frames, below);
-        (Found { answers, value, steps }, is_pure)
+        (KnownValue { answers, value, steps }, is_pure)
     }
 }
 
-impl<'s> Machine<'_, '_, 's> {
+impl<'s> Interpreter<'_, '_, 's> {
     /// A number for a call and all that it can see. None: it is not kept.
     pub(super) fn call_number(
         &self,
@@ -190,7 +190,7 @@ impl<'s> Machine<'_, '_, 's> {
             Flow::Return(value) => Some(value.clone()),
             _ => None,
         };
-        let mut answers: Vec<Answer> = Vec::new();
+        let mut answers: Vec<ConditionValue> = Vec::new();
         for answer in self.oracle.answers.get(mark.answers..).unwrap_or_default() {
             if !answers.iter().any(|known| known.key == answer.key) {
                 answers.push(*answer);
@@ -242,10 +242,10 @@ impl<'s> Machine<'_, '_, 's> {
         }
         let root = self.root;
         self.trace.events.extend(way.events.iter().map(|event| match event {
-            Event::Op(op) => {
+            FlowEvent::Op(op) => {
                 let mut op = *op;
                 op.from.span = root;
-                Event::Op(op)
+                FlowEvent::Op(op)
             }
             other => *other,
         }));

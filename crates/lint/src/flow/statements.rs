@@ -5,16 +5,16 @@ use std::sync::Arc;
 use ringleader_knowledge::collective::FIRSTS;
 
 use super::catalog;
-use super::machine::{Flow, Frame, Machine};
-use super::trace::{Decider, Decision, Event, Op};
-use super::value::{Cond, Data, Group, Items, Locally, Taint, Val, hash};
+use super::machine::{CallFrame, Flow, Interpreter};
+use super::trace::{CollectiveOp, Decider, Decision, FlowEvent};
+use super::value::{Cond, Data, GroupValue, Items, Locally, Taint, Val, hash};
 use crate::python::ast::{Expr, ExprKind, For, Span, Stmt, StmtKind, Try, While};
 use crate::python::index::FuncId;
 
 /// Most iterations that are tried where the number is known.
 const MAX_ITERATIONS: i64 = 4;
 
-impl<'p, 's> Machine<'_, 'p, 's> {
+impl<'p, 's> Interpreter<'_, 'p, 's> {
     pub(super) fn for_loop(&mut self, f: &'p For<'s>, span: Span) -> Flow {
         let iter = self.iterable(&f.iter);
         let over = self.origin(f.iter.span);
@@ -50,7 +50,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             || matches!(&iter.data, Data::Items(Items::Set, items) if items.len() > 1);
         if matters && !taint.is_clean() {
             let whole = self.origin(span);
-            self.record(Event::Decision(Decision {
+            self.record(FlowEvent::Decision(Decision {
                 kind: Decider::For,
                 at: whole,
                 test: self.origin(f.iter.span),
@@ -214,10 +214,10 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         let axis = if name.contains("local") { Axis::Local } else { Axis::Global };
         let goes_first = self.process.is(axis, RankValue::First);
         let at = self.origin(span);
-        let barrier = Op {
+        let barrier = CollectiveOp {
             name: "barrier",
             row: None,
-            group: Group::World,
+            group: GroupValue::World,
             at,
             from: at,
             is_guess: false,
@@ -228,7 +228,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         };
         let taint = Taint::rank(super::value::bit(axis), at);
         let func = self.func();
-        self.record(Event::Decision(Decision {
+        self.record(FlowEvent::Decision(Decision {
             kind: Decider::Handler,
             at,
             test: at,
@@ -239,11 +239,11 @@ impl<'p, 's> Machine<'_, 'p, 's> {
             func,
         }));
         if !goes_first {
-            self.record(Event::Op(barrier));
+            self.record(FlowEvent::Op(barrier));
         }
         let flow = self.with(rest, body);
         if goes_first {
-            self.record(Event::Op(barrier));
+            self.record(FlowEvent::Op(barrier));
         }
         flow
     }
@@ -252,7 +252,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
     fn run_manager(
         &mut self,
         func: FuncId,
-        mut frame: Frame<'p, 's>,
+        mut frame: CallFrame<'p, 's>,
         target: Option<&'p Expr<'s>>,
         body: &'p [Stmt<'s>],
     ) -> Flow {
@@ -271,8 +271,8 @@ impl<'p, 's> Machine<'_, 'p, 's> {
         match (flow, done) {
             (Flow::Cut, _) => Flow::Cut,
             (Flow::Raise, Some(frame)) => frame.after_hook.unwrap_or(Flow::Raise),
-            (_, Some(Frame { after_hook: Some(flow), .. })) => flow,
-            (_, Some(Frame { hook: Some(_), .. })) => self.block(body),
+            (_, Some(CallFrame { after_hook: Some(flow), .. })) => flow,
+            (_, Some(CallFrame { hook: Some(_), .. })) => self.block(body),
             _ => Flow::Next,
         }
     }
@@ -320,7 +320,7 @@ impl<'p, 's> Machine<'_, 'p, 's> {
                 is_known: false,
                 func: self.func(),
             };
-            self.record(Event::Decision(decision));
+            self.record(FlowEvent::Decision(decision));
         }
         if fails && handler.is_none() {
             flow = Flow::Raise;

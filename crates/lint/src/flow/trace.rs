@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ringleader_knowledge::collective::{Axis, RankValue, When};
 
-use super::catalog::Row;
-use super::value::{Axes, Dtype, Group, Origin, PLACE, Taint, bit, chain, hash, hash_text};
+use super::catalog::CatalogRow;
+use super::value::{Axes, Dtype, GroupValue, Origin, PLACE, Taint, bit, chain, hash, hash_text};
 use crate::python::index::FuncId;
 
 /// Depth of calls down to which conditions are tried both ways: the function under test, and those that it calls.
@@ -15,7 +15,7 @@ pub(crate) const WORLD: i64 = 4;
 
 /// One process of the job in which code is tried.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Process {
+pub(crate) struct TriedProcess {
     /// Its place on each axis.
     coords: [i64; 9],
     /// The axes on which it is not the first.
@@ -24,7 +24,7 @@ pub(crate) struct Process {
     pub(crate) overrides: BTreeMap<u64, bool>,
 }
 
-impl Process {
+impl TriedProcess {
     /// Rank 0, first everywhere.
     pub(crate) fn first() -> Self {
         Self::default()
@@ -124,20 +124,22 @@ impl Process {
 }
 
 /// Whether the first process and another meet in a group.
-pub(crate) fn share(group: Group, other: &Process) -> bool {
+pub(crate) fn share(group: GroupValue, other: &TriedProcess) -> bool {
     match group {
-        Group::World | Group::Some(_) => true,
-        Group::Axes(axes) => other.differs & (PLACE | bit(Axis::Group)) != 0 || other.differs & !axes == 0,
+        GroupValue::World | GroupValue::Some(_) => true,
+        GroupValue::Axes(axes) => {
+            other.differs & (PLACE | bit(Axis::Group)) != 0 || other.differs & !axes == 0
+        }
     }
 }
 
 /// One collective call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Op {
+pub(crate) struct CollectiveOp {
     /// What it must meet.
     pub(crate) name: &'static str,
-    pub(crate) row: Option<Row>,
-    pub(crate) group: Group,
+    pub(crate) row: Option<CatalogRow>,
+    pub(crate) group: GroupValue,
     /// The call.
     pub(crate) at: Origin,
     /// The statement of the function under test in which it happens.
@@ -162,7 +164,7 @@ pub(crate) struct Message {
     pub(crate) at: Origin,
 }
 
-impl Op {
+impl CollectiveOp {
     pub(crate) fn is_sharded(&self) -> bool {
         self.row.is_some_and(|row| row.of.when == When::Sharded)
     }
@@ -196,23 +198,23 @@ pub(crate) struct Decision {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    Op(Op),
+pub(crate) enum FlowEvent {
+    Op(CollectiveOp),
     Message(Message),
     Decision(Decision),
     /// return, break, continue or raise.
-    Exit(Exit, Origin),
+    Exit(FlowExit, Origin),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum FlowExit {
     Return,
     Break,
     Continue,
     Raise,
 }
 
-impl Exit {
+impl FlowExit {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Return => "return",
@@ -226,7 +228,7 @@ impl Exit {
 /// The path of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<FlowEvent>,
     /// The run hit a bound: what follows is unknown.
     pub(crate) is_cut: bool,
     /// The process took the default group down itself.
@@ -240,12 +242,12 @@ impl Trace {
         let start = hash(&[u64::from(self.is_cut), u64::from(self.is_over)]);
         self.events.iter().fold(start, |state, event| {
             let word = match event {
-                Event::Op(op) => {
+                FlowEvent::Op(op) => {
                     hash(&[1, place(op.at), place(op.from), hash_text(op.name), op.group.number()])
                 }
-                Event::Message(message) => hash(&[2, place(message.at)]),
-                Event::Decision(d) => hash(&[3, place(d.test), d.outcome, u64::from(d.taint.axes)]),
-                Event::Exit(exit, at) => hash(&[4, *exit as u64, place(*at)]),
+                FlowEvent::Message(message) => hash(&[2, place(message.at)]),
+                FlowEvent::Decision(d) => hash(&[3, place(d.test), d.outcome, u64::from(d.taint.axes)]),
+                FlowEvent::Exit(exit, at) => hash(&[4, *exit as u64, place(*at)]),
             };
             chain(state, word)
         })
@@ -262,12 +264,12 @@ pub(crate) struct Oracle {
     /// Asked for in this run.
     pub(crate) asked: std::collections::BTreeSet<u64>,
     /// All answers of this run, in order.
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<ConditionValue>,
 }
 
 /// How one condition fell out when it was asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ConditionValue {
     pub(crate) key: u64,
     pub(crate) usual: bool,
     /// Calls under way.
@@ -277,12 +279,12 @@ pub(crate) struct Answer {
 
 impl Oracle {
     /// How a condition falls out that was not asked for before, or was: then as before.
-    pub(crate) fn choose(&mut self, asked: Answer) -> bool {
-        let Answer { key, usual, depth, .. } = asked;
+    pub(crate) fn choose(&mut self, asked: ConditionValue) -> bool {
+        let ConditionValue { key, usual, depth, .. } = asked;
         self.asked.insert(key);
         let known = self.fixed.get(&key).copied();
         let holds = known.unwrap_or(usual);
-        self.answers.push(Answer { holds, ..asked });
+        self.answers.push(ConditionValue { holds, ..asked });
         if known.is_none() {
             self.fixed.insert(key, usual);
             if depth <= NEAR {
@@ -293,7 +295,7 @@ impl Oracle {
     }
 
     /// Whether the condition would fall out as it did.
-    pub(crate) fn would_answer(&self, answer: &Answer) -> bool {
+    pub(crate) fn would_answer(&self, answer: &ConditionValue) -> bool {
         self.fixed.get(&answer.key).copied().unwrap_or(answer.usual) == answer.holds
     }
 }

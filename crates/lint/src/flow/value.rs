@@ -73,18 +73,18 @@ impl From<LocalKind> for Locally {
 pub(crate) struct Taint {
     pub(crate) axes: Axes,
     pub(crate) local: Option<Locally>,
-    pub(super) from: Option<Source>,
+    pub(super) from: Option<PackedOrigin>,
 }
 
 /// An origin in twelve bytes, because values hold two and are copied all the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct PackedOrigin {
     /// The number of the file and 1.
     file: NonZeroU32,
     span: Span,
 }
 
-impl Source {
+impl PackedOrigin {
     fn of(origin: Origin) -> Option<Self> {
         let file = u32::try_from(origin.file).ok()?.checked_add(1)?;
         Some(Self { file: NonZeroU32::new(file)?, span: origin.span })
@@ -95,16 +95,16 @@ impl Taint {
     pub(crate) const NONE: Self = Self { axes: 0, local: None, from: None };
 
     pub(crate) fn rank(axes: Axes, origin: Origin) -> Self {
-        Self { axes, local: None, from: Source::of(origin) }
+        Self { axes, local: None, from: PackedOrigin::of(origin) }
     }
 
     pub(crate) fn local(kind: Locally, origin: Origin) -> Self {
-        Self { axes: 0, local: Some(kind), from: Source::of(origin) }
+        Self { axes: 0, local: Some(kind), from: PackedOrigin::of(origin) }
     }
 
     /// The same, from another place.
     pub(crate) fn at(self, origin: Origin) -> Self {
-        Self { from: Source::of(origin), ..self }
+        Self { from: PackedOrigin::of(origin), ..self }
     }
 
     /// Where it comes from.
@@ -226,7 +226,7 @@ pub(crate) enum Data {
     External(Arc<str>),
     /// An object of a class outside of the project.
     Object(Arc<str>),
-    Group(Group),
+    Group(GroupValue),
     /// `range` to a known number.
     Range(i64, i64),
     /// A tensor seen through transpose or permute.
@@ -242,7 +242,7 @@ pub(crate) enum Items {
 
 /// A communicator or process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Group {
+pub(crate) enum GroupValue {
     World,
     /// Members differ in these axes alone.
     Axes(Axes),
@@ -250,7 +250,7 @@ pub(crate) enum Group {
     Some(u64),
 }
 
-impl Group {
+impl GroupValue {
     /// Another number for each group.
     pub(crate) fn number(self) -> u64 {
         match self {
@@ -388,9 +388,9 @@ impl Val {
             | Data::Instance(_)
             | Data::External(_)
             | Data::Object(_)
-            | Data::Group(Group::World | Group::Axes(_)) => Some(true),
+            | Data::Group(GroupValue::World | GroupValue::Axes(_)) => Some(true),
             Data::Range(from, to) => Some(from < to),
-            Data::Unknown | Data::View | Data::Many(_) | Data::Group(Group::Some(_)) => None,
+            Data::Unknown | Data::View | Data::Many(_) | Data::Group(GroupValue::Some(_)) => None,
         };
         Arc::new(known.map_or(Cond::Atom(self.sym, self.taint), Cond::Known))
     }

@@ -1,12 +1,12 @@
 //! Calls of functions that a decorator of the project keeps from some processes.
 
-use super::machine::Machine;
-use super::trace::{Decider, Decision, Event};
+use super::machine::Interpreter;
+use super::trace::{Decider, Decision, FlowEvent};
 use super::value::{Cond, Origin};
 use crate::python::ast::StmtKind;
 use crate::python::index::FuncId;
 
-impl Machine<'_, '_, '_> {
+impl Interpreter<'_, '_, '_> {
     /// Whether a decorator of the project lets this process into a function.
     pub(super) fn passes_wrapper(&mut self, func: FuncId) -> bool {
         let Some(guarding) = self.facts.guarded.get(&func).copied() else { return true };
@@ -29,7 +29,7 @@ impl Machine<'_, '_, '_> {
         let f = &project.functions[func];
         let name = f.def.decorators.first().map_or(f.def.name_span, |decorator| decorator.span);
         let whole = Origin { file: f.file, span: f.def.span };
-        self.record(Event::Decision(Decision {
+        self.record(FlowEvent::Decision(Decision {
             kind: Decider::Decorator,
             at: whole,
             test: Origin { file: f.file, span: name },

@@ -48,7 +48,7 @@ pub(crate) enum StmtKind<'s> {
     With(Vec<(Expr<'s>, Option<Expr<'s>>)>, Block<'s>),
     Try(Box<Try<'s>>),
     Function(Arc<Function<'s>>),
-    Class(Arc<Class<'s>>),
+    Class(Arc<ClassDecl<'s>>),
     Import(Vec<Import<'s>>),
     Other,
 }
@@ -128,7 +128,7 @@ pub(crate) enum ParamKind {
 }
 
 #[derive(Debug)]
-pub(crate) struct Class<'s> {
+pub(crate) struct ClassDecl<'s> {
     pub(crate) name: &'s str,
     pub(crate) bases: Vec<Expr<'s>>,
     pub(crate) body: Block<'s>,
@@ -156,7 +156,7 @@ pub(crate) struct Expr<'s> {
 pub(crate) enum ExprKind<'s> {
     Name(&'s str),
     Attr(Box<Expr<'s>>, &'s str),
-    Call(Box<Call<'s>>),
+    Call(Box<CallExpr<'s>>),
     Int(i64),
     Float,
     Str(Cow<'s, str>),
@@ -168,7 +168,7 @@ pub(crate) enum ExprKind<'s> {
     And(Vec<Expr<'s>>),
     Or(Vec<Expr<'s>>),
     Not(Box<Expr<'s>>),
-    Binary(Op, Box<Expr<'s>>, Box<Expr<'s>>),
+    Binary(BinaryOp, Box<Expr<'s>>, Box<Expr<'s>>),
     Minus(Box<Expr<'s>>),
     /// Test, value if true, value if false.
     Choice(Box<[Expr<'s>; 3]>),
@@ -196,7 +196,7 @@ pub(crate) struct Compare<'s> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Call<'s> {
+pub(crate) struct CallExpr<'s> {
     pub(crate) func: Expr<'s>,
     pub(crate) args: Vec<Expr<'s>>,
     pub(crate) keywords: Vec<(Option<&'s str>, Expr<'s>)>,
@@ -204,14 +204,14 @@ pub(crate) struct Call<'s> {
 
 #[derive(Debug)]
 pub(crate) struct Comprehension<'s> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ComprehensionKind,
     pub(crate) parts: Vec<Expr<'s>>,
     /// Target, iterable, conditions.
     pub(crate) loops: Vec<(Expr<'s>, Expr<'s>, Vec<Expr<'s>>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ComprehensionKind {
     List,
     Set,
     Dict,
@@ -233,7 +233,7 @@ pub(crate) enum Cmp {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub(crate) enum BinaryOp {
     Add,
     Sub,
     Mul,
@@ -279,7 +279,7 @@ impl<'s> Expr<'s> {
     }
 }
 
-impl<'s> Call<'s> {
+impl<'s> CallExpr<'s> {
     /// The argument with this name.
     pub(crate) fn keyword(&self, name: &str) -> Option<&Expr<'s>> {
         self.keywords.iter().find(|(key, _)| *key == Some(name)).map(|(_, value)| value)

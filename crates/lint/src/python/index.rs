@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use super::ast::{Block, Class, Expr, ExprKind, Function, Span, StmtKind};
+use super::ast::{Block, ClassDecl, Expr, ExprKind, Function, Span, StmtKind};
 use super::walk;
 use crate::lookup::LookupMap;
 
@@ -67,14 +67,14 @@ pub(crate) struct Project<'s> {
     /// Functions within functions.
     nested: LookupMap<(FuncId, &'s str), FuncId>,
     /// By class; empty until all classes are known.
-    families: Vec<Family<'s>>,
+    families: Vec<Ancestry<'s>>,
     /// Methods of the classes at the top of each file, by name.
     methods: Vec<LookupMap<&'s str, FuncId>>,
 }
 
 /// What a class inherits from.
 #[derive(Debug)]
-struct Family<'s> {
+struct Ancestry<'s> {
     /// The class and those it inherits from in the project, nearest first.
     classes: Vec<ClassId>,
     /// Classes outside of the project.
@@ -123,7 +123,7 @@ pub(crate) struct Func<'s> {
 
 #[derive(Debug)]
 pub(crate) struct ClassInfo<'s> {
-    pub(crate) def: Arc<Class<'s>>,
+    pub(crate) def: Arc<ClassDecl<'s>>,
     pub(crate) file: FileId,
     pub(crate) methods: BTreeMap<&'s str, FuncId>,
     pub(crate) bases: Vec<Base>,
@@ -403,7 +403,7 @@ impl<'s> Project<'s> {
         self.families.get(class).map_or(&[], |family| family.external.as_slice())
     }
 
-    fn family(&self, class: ClassId) -> Family<'s> {
+    fn family(&self, class: ClassId) -> Ancestry<'s> {
         let classes = self.ancestors(class);
         let bases = classes.iter().filter_map(|id| self.classes.get(*id)).flat_map(|class| &class.bases);
         let external = bases.filter_map(|base| match base {
@@ -416,7 +416,7 @@ impl<'s> Project<'s> {
                 methods.entry(*name).or_insert(*method);
             }
         }
-        Family { external: external.collect(), classes, methods }
+        Ancestry { external: external.collect(), classes, methods }
     }
 
     fn ancestors(&self, class: ClassId) -> Vec<ClassId> {

@@ -11,8 +11,8 @@ use ruff_python_parser::{ParseOptions, parse_unchecked};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::ast::{
-    Annotated, Arm, Block, Call, Class, Cmp, Compare, Comprehension, Expr, ExprKind, For, Function, Handler,
-    Import, Kind, Op, Param, ParamKind, Span, Stmt, StmtKind, Try, While,
+    Annotated, Arm, BinaryOp, Block, CallExpr, ClassDecl, Cmp, Compare, Comprehension, ComprehensionKind,
+    Expr, ExprKind, For, Function, Handler, Import, Param, ParamKind, Span, Stmt, StmtKind, Try, While,
 };
 
 /// Longest file that is read.
@@ -28,7 +28,7 @@ const LEFT_BYTES: usize = 62 << 20;
 
 /// A file as syntax.
 #[derive(Debug)]
-pub(crate) struct Tree<'s> {
+pub(crate) struct SyntaxTree<'s> {
     pub(crate) body: Block<'s>,
     /// Places where the parser had to guess.
     pub(crate) n_errors: usize,
@@ -52,7 +52,7 @@ impl Refusal {
 }
 
 /// Parses a file.
-pub(crate) fn parse(text: &str) -> Result<Tree<'_>, Refusal> {
+pub(crate) fn parse(text: &str) -> Result<SyntaxTree<'_>, Refusal> {
     if text.len() > MAX_BYTES {
         return Err(Refusal::TooLong);
     }
@@ -67,7 +67,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree<'_>, Refusal> {
             py::Mod::Module(module) => lower.block(&module.body),
             py::Mod::Expression(_) => Vec::new(),
         };
-        Tree { body, n_errors }
+        SyntaxTree { body, n_errors }
     }))
 }
 
@@ -194,7 +194,7 @@ impl<'s> Lower<'s> {
                 finally: self.block(&s.finalbody),
             })),
             py::Stmt::FunctionDef(s) => StmtKind::Function(Arc::new(self.function(s))),
-            py::Stmt::ClassDef(s) => StmtKind::Class(Arc::new(Class {
+            py::Stmt::ClassDef(s) => StmtKind::Class(Arc::new(ClassDecl {
                 name: self.name(&s.name),
                 bases: s.arguments.iter().flat_map(|a| a.args.iter()).map(|base| self.expr(base)).collect(),
                 body: self.block(&s.body),
@@ -325,7 +325,7 @@ impl<'s> Lower<'s> {
         match expr {
             py::Expr::Name(e) => ExprKind::Name(self.slice(e.range)),
             py::Expr::Attribute(e) => ExprKind::Attr(self.boxed(&e.value), self.name(&e.attr)),
-            py::Expr::Call(e) => ExprKind::Call(Box::new(Call {
+            py::Expr::Call(e) => ExprKind::Call(Box::new(CallExpr {
                 func: self.expr(&e.func),
                 args: self.exprs(&e.arguments.args),
                 keywords: e
@@ -369,15 +369,19 @@ impl<'s> Lower<'s> {
                 ExprKind::Dict(items.map(|i| (self.option(i.key.as_ref()), self.expr(&i.value))).collect())
             }
             py::Expr::Lambda(e) => ExprKind::Lambda(self.boxed(&e.body)),
-            py::Expr::ListComp(e) => self.comprehension(Kind::List, vec![self.expr(&e.elt)], &e.generators),
-            py::Expr::SetComp(e) => self.comprehension(Kind::Set, vec![self.expr(&e.elt)], &e.generators),
+            py::Expr::ListComp(e) => {
+                self.comprehension(ComprehensionKind::List, vec![self.expr(&e.elt)], &e.generators)
+            }
+            py::Expr::SetComp(e) => {
+                self.comprehension(ComprehensionKind::Set, vec![self.expr(&e.elt)], &e.generators)
+            }
             py::Expr::Generator(e) => {
-                self.comprehension(Kind::Generator, vec![self.expr(&e.elt)], &e.generators)
+                self.comprehension(ComprehensionKind::Generator, vec![self.expr(&e.elt)], &e.generators)
             }
             py::Expr::DictComp(e) => {
                 let mut parts: Vec<Expr<'s>> = e.key.iter().map(|key| self.expr(key)).collect();
                 parts.push(self.expr(&e.value));
-                self.comprehension(Kind::Dict, parts, &e.generators)
+                self.comprehension(ComprehensionKind::Dict, parts, &e.generators)
             }
             py::Expr::Named(e) => ExprKind::Named(Box::new([self.expr(&e.target), self.expr(&e.value)])),
             py::Expr::Starred(e) => ExprKind::Star(self.boxed(&e.value)),
@@ -411,7 +415,7 @@ impl<'s> Lower<'s> {
 
     fn comprehension(
         &self,
-        kind: Kind,
+        kind: ComprehensionKind,
         parts: Vec<Expr<'s>>,
         generators: &[py::Comprehension],
     ) -> ExprKind<'s> {
@@ -441,15 +445,15 @@ fn cmp(op: py::CmpOp) -> Cmp {
     }
 }
 
-fn op(op: py::Operator) -> Op {
+fn op(op: py::Operator) -> BinaryOp {
     match op {
-        py::Operator::Add => Op::Add,
-        py::Operator::Sub => Op::Sub,
-        py::Operator::Mult => Op::Mul,
-        py::Operator::FloorDiv => Op::FloorDiv,
-        py::Operator::Mod => Op::Mod,
-        py::Operator::BitAnd => Op::BitAnd,
-        py::Operator::BitOr => Op::BitOr,
-        _ => Op::Other,
+        py::Operator::Add => BinaryOp::Add,
+        py::Operator::Sub => BinaryOp::Sub,
+        py::Operator::Mult => BinaryOp::Mul,
+        py::Operator::FloorDiv => BinaryOp::FloorDiv,
+        py::Operator::Mod => BinaryOp::Mod,
+        py::Operator::BitAnd => BinaryOp::BitAnd,
+        py::Operator::BitOr => BinaryOp::BitOr,
+        _ => BinaryOp::Other,
     }
 }

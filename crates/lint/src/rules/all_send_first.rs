@@ -22,14 +22,14 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::finding;
 use crate::flow::value::Origin;
-use crate::python::ast::{Block, Call, Cmp, Expr, ExprKind, For, Stmt, StmtKind};
+use crate::python::ast::{Block, CallExpr, Cmp, Expr, ExprKind, For, Stmt, StmtKind};
 use crate::python::index::{FileId, Meaning, Project};
 use crate::python::walk;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "all-send-first",
     title: "all ranks send before any receives",
     family: Family::Code,
@@ -40,7 +40,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for (func, tried) in &scan.tried {
         // Where the rank decides who sends first, somebody receives.
@@ -75,7 +75,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     findings
 }
 
-fn draft(scan: &Scan<'_, '_>, func: usize, at: Origin) -> Finding {
+fn draft(scan: &Scan<'_, '_>, func: usize, at: Origin) -> LintFinding {
     let title = "all ranks send first and then receive: with NCCL a send waits until its peer receives";
     let mut finding = finding(scan, &RULE, func, at, title.to_owned());
     finding.help = "let even ranks send first and odd ranks receive first, or use batch_isend_irecv".into();
@@ -160,7 +160,7 @@ fn with_each(project: &Project<'_>, file: FileId, f: &For<'_>, name: &str, peer:
 }
 
 /// The name of a call of torch.distributed that sends or receives.
-fn of_torch<'s>(project: &Project<'s>, file: FileId, call: &Call<'s>) -> Option<&'s str> {
+fn of_torch<'s>(project: &Project<'s>, file: FileId, call: &CallExpr<'s>) -> Option<&'s str> {
     let name = call.func.last_name().filter(|name| matches!(*name, "send" | "recv" | "isend" | "irecv"))?;
     let path = call.func.dotted()?;
     let is_torch = match project.resolve(file, &path) {

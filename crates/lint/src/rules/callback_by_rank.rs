@@ -21,13 +21,13 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{finding, names_rank};
 use crate::flow::value::Origin;
-use crate::python::ast::{Arm, Block, Call, Expr, ExprKind, Span, StmtKind};
+use crate::python::ast::{Arm, Block, CallExpr, Expr, ExprKind, Span, StmtKind};
 use crate::python::walk;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "callback-by-rank",
     title: "some ranks alone have a callback that changes the training",
     family: Family::Code,
@@ -52,7 +52,7 @@ const STEERING: &[&str] = &[
 /// Libraries that run one copy of the callbacks on each rank.
 const LIBRARIES: &[&str] = &["horovod", "byteps", "lightning"];
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let project = scan.project;
     let speaks: Vec<bool> = project
         .files
@@ -118,6 +118,6 @@ fn added<'s>(arm: &Arm<'s>) -> Vec<(&'s str, Span)> {
     list
 }
 
-fn is_adding(call: &Call<'_>) -> bool {
+fn is_adding(call: &CallExpr<'_>) -> bool {
     matches!(call.func.last_name(), Some("append" | "extend" | "insert"))
 }

@@ -18,15 +18,15 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use ringleader_knowledge::collective::Who;
+use ringleader_knowledge::collective::Callers;
 
 use crate::drafting::finding;
 use crate::flow::value::Data;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "collective-before-set-device",
     title: "a collective runs before the rank chooses its GPU",
     family: Family::Code,
@@ -37,7 +37,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     let is_chosen = |text: &str| {
         ["set_device", "device_id=", "CUDA_VISIBLE_DEVICES", "cuda.device("]
@@ -47,7 +47,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
     let by_deepspeed = !scan.project.files.iter().any(|file| is_chosen(file.text));
     for (func, tried) in &scan.tried {
         // DeepSpeed chooses the device where it makes its engine, and not where it starts the group.
-        let is_choice = |seen: &crate::flow::machine::Seen| {
+        let is_choice = |seen: &crate::flow::machine::SeenCall| {
             seen.path == "torch.cuda.set_device" || (by_deepspeed && seen.path == "deepspeed.initialize")
         };
         let Some(choice) = tried.seen.iter().position(is_choice) else { continue };
@@ -59,7 +59,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
         let early = tried.seen.iter().take(choice).find(|seen| {
             let torch = seen
                 .row
-                .is_some_and(|row| row.of.framework == "torch.distributed" && row.of.who == Who::Group);
+                .is_some_and(|row| row.of.framework == "torch.distributed" && row.of.who == Callers::Group);
             torch
                 && !seen
                     .keywords

@@ -33,11 +33,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use crate::drafting::{calls, finding};
 use crate::flow::calls::BACKGROUND;
 use crate::flow::value::Data;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "collective-in-background",
     title: "a thread shares the default group",
     family: Family::Code,
@@ -48,7 +48,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     calls(scan, |seen| seen.path == BACKGROUND)
         .map(|(func, seen)| {
             let name = match seen.args.first().map(|value| &value.data) {

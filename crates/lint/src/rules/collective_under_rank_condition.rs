@@ -26,11 +26,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::partings;
 use crate::flow::compare::Parting;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "collective-under-rank-condition",
     title: "only some ranks call a collective",
     family: Family::Code,
@@ -41,6 +41,6 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     partings(scan, &RULE, |d| !d.is_local && d.parting == Parting::Branch && !d.op.is_sharded())
 }

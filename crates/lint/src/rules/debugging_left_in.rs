@@ -18,11 +18,11 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "debugging-left-in",
     title: "a setting for debugging slows or cripples the job",
     family: Family::Launch,
@@ -42,7 +42,7 @@ const COSTLY: &[(&str, &str)] = &[
     ("TORCH_NCCL_BLOCKING_WAIT", "each wait blocks the host"),
 ];
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     // Tests of a project wait for kernels on purpose.
     let is_test = |path: &str| {
         path.split('/').any(|part| matches!(part, "workflows" | ".github" | "ci" | ".ci" | ".azure"))

@@ -20,11 +20,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding, place};
 use crate::flow::value::{Cond, Data, Locally};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Related, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Related, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "decided-by-one-rank",
     title: "one rank's data decides for all",
     family: Family::Code,
@@ -35,7 +35,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| seen.row.is_some_and(|row| row.call.name == "broadcast"));
     calls
         .filter_map(|(func, seen)| {

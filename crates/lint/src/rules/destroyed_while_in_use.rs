@@ -20,12 +20,12 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{finding, place};
-use crate::flow::machine::Seen;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Related, Scan};
+use crate::flow::machine::SeenCall;
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Related, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "destroyed-while-in-use",
     title: "the group is destroyed while a call is under way",
     family: Family::Code,
@@ -36,20 +36,20 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn last(seen: &Seen) -> &str {
+fn last(seen: &SeenCall) -> &str {
     seen.path.rsplit('.').next().unwrap_or_default()
 }
 
 /// Whether a call only starts something.
-fn starts(seen: &Seen) -> bool {
+fn starts(seen: &SeenCall) -> bool {
     let is_async = seen.keywords.iter().any(|(key, value)| key == "async_op" && value.as_int() == Some(1));
     is_async || matches!(seen.path.as_str(), "torch.distributed.isend" | "torch.distributed.irecv")
 }
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for (func, tried) in &scan.tried {
-        let mut started: Option<&Seen> = None;
+        let mut started: Option<&SeenCall> = None;
         for seen in &tried.seen {
             if starts(seen) {
                 started = started.or(Some(seen));

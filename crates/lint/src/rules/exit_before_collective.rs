@@ -23,11 +23,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::partings;
 use crate::flow::compare::Parting;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "exit-before-collective",
     title: "some ranks leave before a collective",
     family: Family::Code,
@@ -38,6 +38,6 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     partings(scan, &RULE, |d| !d.is_local && matches!(d.parting, Parting::Exit(..)))
 }

@@ -19,11 +19,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::Launch;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "fixed-port",
     title: "jobs on one node would share a port",
     family: Family::Launch,
@@ -39,8 +39,8 @@ const DEFAULT_PORT: &str = "29500";
 /// What to do.
 const HELP: &str = "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 50000))";
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = scan.launch.iter().flat_map(side_by_side).collect();
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
+    let mut findings: Vec<LintFinding> = scan.launch.iter().flat_map(side_by_side).collect();
     // Only where a scheduler may put two jobs on one node.
     for launch in scan.launch.iter().filter(|launch| !launch.directives.is_empty()) {
         if launch.directives.iter().any(|(key, ..)| key == "exclusive") {
@@ -64,7 +64,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// Jobs that one script starts side by side on its node.
-fn side_by_side(launch: &Launch<'_>) -> Vec<Finding> {
+fn side_by_side(launch: &Launch<'_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     let mut taken: Vec<&str> = Vec::new();
     for command in launch.commands.iter().filter(|command| command.is_background && !command.is_repeated) {

@@ -20,11 +20,11 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "gloo-on-another-network",
     title: "NCCL gets a network interface and Gloo does not",
     family: Family::Launch,
@@ -35,7 +35,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
         let told = launch.commands.iter().filter_map(|command| command.number(&["nnodes", "num-machines"]));

@@ -19,11 +19,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "group-never-destroyed",
     title: "the process group is not destroyed at the end",
     family: Family::Code,
@@ -34,7 +34,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| seen.path.ends_with("distributed.init_process_group"));
     let calls: Vec<_> = calls.collect();
     if calls.is_empty() || scan.project.files.iter().any(|file| file.text.contains("destroy_process_group")) {

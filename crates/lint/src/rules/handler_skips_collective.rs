@@ -22,11 +22,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use crate::drafting::partings;
 use crate::flow::compare::Parting;
 use crate::flow::value::Locally;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "handler-skips-collective",
     title: "an exception on one process skips a collective",
     family: Family::Code,
@@ -37,7 +37,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     partings(scan, &RULE, |d| {
         d.is_local && d.parting == Parting::Handler && d.decision.taint.local == Some(Locally::Exception)
     })

@@ -18,11 +18,11 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "ignore-without-reason",
     title: "an ignore comment has no reason",
     family: Family::Comments,
@@ -33,7 +33,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(_: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(_: &Scan<'_, '_>) -> Vec<LintFinding> {
     // Comments are looked at once all findings are there.
     Vec::new()
 }

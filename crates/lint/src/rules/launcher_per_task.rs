@@ -19,11 +19,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::{Command, Launch};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "launcher-per-task",
     title: "srun starts torchrun once for each task",
     family: Family::Launch,
@@ -34,7 +34,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
         let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]).or_else(|| {
@@ -74,7 +74,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// mpirun that starts a launcher more often than there are nodes.
-fn by_mpi(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+fn by_mpi(launch: &Launch<'_>, command: &Command) -> Option<LintFinding> {
     if !matches!(command.program(), "mpirun" | "mpiexec") {
         return None;
     }

@@ -20,13 +20,13 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
 use crate::flow::hooks::KEPT;
-use crate::flow::machine::Seen;
+use crate::flow::machine::SeenCall;
 use crate::flow::value::{LOCAL, Val};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "local-rank-as-rank",
     title: "the local rank is given where the rank is asked",
     family: Family::Code,
@@ -48,8 +48,8 @@ fn is_reader(path: &str) -> bool {
         || ["loader", "sampler", "shard", "dataset", "split"].iter().any(|word| lower.contains(word))
 }
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
-    let shares = |seen: &Seen| seen.keywords.iter().any(|(key, _)| SHARERS.contains(&key.as_str()));
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
+    let shares = |seen: &SeenCall| seen.keywords.iter().any(|(key, _)| SHARERS.contains(&key.as_str()));
     let is_setup = |path: &str| path.ends_with("init_process_group") || path.ends_with("DistributedSampler");
     let calls = calls(scan, move |seen| is_setup(&seen.path) || (shares(seen) && is_reader(&seen.path)));
     let mut findings = kept(scan);
@@ -84,7 +84,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// Objects that keep the local rank as their rank and compare it with owners, which are counted over the whole job.
-fn kept(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn kept(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     calls(scan, |seen| seen.path == KEPT)
         .filter_map(|(func, seen)| {
             let text = scan.project.files[seen.at.file].text;

@@ -24,11 +24,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use crate::drafting::{finding, partings};
 use crate::flow::compare::Parting;
 use crate::flow::value::Locally;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "local-stop-decision",
     title: "one process decides alone to stop",
     family: Family::Code,
@@ -39,7 +39,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = partings(scan, &RULE, |d| {
         d.is_local
             && (matches!(d.parting, Parting::Exit(..)) && d.decision.taint.local != Some(Locally::End)
@@ -50,7 +50,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// Flags that end the loop of a framework and that one rank alone sets.
-fn stops(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn stops(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let all = scan.tried.iter().flat_map(|(func, tried)| tried.stops.iter().map(|at| (*func, *at)));
     let first: std::collections::BTreeMap<_, _> = all.map(|(func, at)| (at, func)).collect();
     first

@@ -19,11 +19,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::{Launch, Spot};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "localhost-master",
     title: "several nodes use localhost as their rendezvous address",
     family: Family::Launch,
@@ -34,7 +34,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
         let by_slurm = launch.nodes().map_or(1, |(n, _)| n);
@@ -123,7 +123,7 @@ fn by_variable(launch: &Launch<'_>) -> u64 {
 }
 
 /// The host where the job was submitted is no node of it.
-fn of_submitter(launch: &Launch<'_>, address: &str, at: Spot) -> Option<Finding> {
+fn of_submitter(launch: &Launch<'_>, address: &str, at: Spot) -> Option<LintFinding> {
     const NAME: &str = "SLURM_SUBMIT_HOST";
     // Where a variable takes it over.
     let taken = launch.assigned.iter().find(|one| one.raw.contains(NAME) && !address.contains(&one.name));

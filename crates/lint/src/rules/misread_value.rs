@@ -22,11 +22,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use ringleader_knowledge::variable;
 
 use crate::launch::{Launch, Spot, network};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "misread-value",
     title: "a value is read differently from what it says",
     family: Family::Launch,
@@ -37,7 +37,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let settings =
         scan.launch.iter().flat_map(|launch| launch.settings.iter().map(move |setting| (launch, setting)));
     let misnamed = scan.launch.iter().flat_map(|launch| {
@@ -64,7 +64,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// What a file writes to nccl.conf and sets otherwise in the environment, which wins.
-fn overridden(launch: &Launch<'_>) -> Vec<Finding> {
+fn overridden(launch: &Launch<'_>) -> Vec<LintFinding> {
     let mut found = Vec::new();
     for (n, line) in launch.text.lines().enumerate().filter(|(_, line)| line.contains("nccl.conf")) {
         let words = line.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));

@@ -21,11 +21,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
 use crate::flow::value::Data;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "no-set-device",
     title: "a rank does not choose its GPU before NCCL starts",
     family: Family::Code,
@@ -63,7 +63,7 @@ fn is_never_called(scan: &Scan<'_, '_>) -> bool {
         })
 }
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| seen.path.ends_with("distributed.init_process_group"));
     let with_nccl = calls.filter(|(_, seen)| matches!(seen.argument("backend", 0).map(|v| &v.data), Some(Data::Str(name)) if name.contains("nccl")));
     let with_nccl: Vec<_> = with_nccl.collect();

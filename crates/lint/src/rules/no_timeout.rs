@@ -19,11 +19,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "no-timeout",
     title: "the process group has the default timeout",
     family: Family::Code,
@@ -34,7 +34,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| seen.path.ends_with("distributed.init_process_group"));
     let bare = calls.filter(|(_, seen)| seen.argument("timeout", 2).is_none());
     bare.map(|(func, seen)| {

@@ -19,11 +19,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::{Command, Launch};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "node-rank-fixed",
     title: "all nodes get one node rank, or it is ignored",
     family: Family::Launch,
@@ -34,7 +34,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
         let started = || launch.commands.iter().filter_map(|command| Some((command, command.launcher()?)));
@@ -113,7 +113,7 @@ fn remote_host(command: &Command) -> Option<&str> {
 }
 
 /// Variables of a task that the batch script puts in, which runs once, on the first node.
-fn put_in_early(launch: &Launch<'_>) -> Vec<Finding> {
+fn put_in_early(launch: &Launch<'_>) -> Vec<LintFinding> {
     const OF_A_TASK: &[&str] = &["SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID"];
     let n_nodes = launch.directive(&["nodes"]).map_or(1, |(n, _)| n);
     let n_tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]).map_or(1, |(n, _)| n);

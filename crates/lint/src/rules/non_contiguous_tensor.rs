@@ -21,11 +21,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
 use crate::flow::value::Data;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "non-contiguous-tensor",
     title: "a transposed view goes into a collective",
     family: Family::Code,
@@ -36,7 +36,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| seen.row.is_some_and(|row| row.of.framework == "torch.distributed"));
     calls
         .filter_map(|(func, seen)| {

@@ -18,11 +18,11 @@
 
 use ringleader_model::{Cause, Confidence, Severity};
 
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "not-diagnosable",
     title: "a hang of this job would leave no trace",
     family: Family::Launch,
@@ -33,7 +33,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let records = |launch: &crate::launch::Launch<'_>| {
         launch.settings.iter().any(|s| {
             s.name.starts_with("TORCH_NCCL_")

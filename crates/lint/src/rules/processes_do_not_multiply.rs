@@ -16,15 +16,15 @@
 //! # References
 //! PyTorch documentation, torchrun; Slurm, sbatch.
 
-use ringleader_knowledge::program::{self, Role};
+use ringleader_knowledge::program::{self, ProgramRole};
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::{Command, Launch, Setting, Spot};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "processes-do-not-multiply",
     title: "nodes, tasks, GPUs and processes do not fit",
     family: Family::Launch,
@@ -38,13 +38,14 @@ pub(crate) static RULE: Rule = Rule {
 /// Directives that give GPUs to a node.
 const GPUS: &[&str] = &["gpus-per-node", "gres", "gpus-per-task"];
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
         let gpus = launch.directive(GPUS);
         let tasks = launch.directive(&["ntasks-per-node", "tasks-per-node"]);
         let is_plain = |command: &&Command| {
-            let mut others = program::launchers(Role::Elastic).chain(program::named(Role::Contains));
+            let mut others =
+                program::launchers(ProgramRole::Elastic).chain(program::named(ProgramRole::Contains));
             let is_python = |word: &str| matches!(word.rsplit('/').next(), Some("python" | "python3"));
             // `bash -c "python train.py"`; `python -c` is a helper, not the job.
             let script = command.option(&["c"]).unwrap_or_default();
@@ -95,7 +96,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// Jobs whose runtime starts another number of processes on a node than they ask GPUs for.
-fn of_runtimes(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn of_runtimes(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let all = || {
         scan.launch.iter().flat_map(|launch| launch.trainings.iter().map(move |training| (launch, training)))
     };
@@ -130,7 +131,7 @@ fn of_runtimes(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// accelerate hands several machines to DeepSpeed's own launcher, which finds them in a file of hosts.
-fn by_pdsh(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+fn by_pdsh(launch: &Launch<'_>, command: &Command) -> Option<LintFinding> {
     let launcher = command.launcher().filter(|launcher| launcher.name == "accelerate")?;
     let n = launcher.nodes.filter(|n| *n > 1)?;
     let says = |name: &str| command.option(&[name]);
@@ -157,7 +158,7 @@ fn by_pdsh(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
 }
 
 /// What torchrun, accelerate or deepspeed is told, against what the scheduler or controller gives.
-fn of_launcher(launch: &Launch<'_>, command: &Command) -> Vec<Finding> {
+fn of_launcher(launch: &Launch<'_>, command: &Command) -> Vec<LintFinding> {
     let Some(launcher) = command.launcher() else { return Vec::new() };
     let mut findings = Vec::new();
     let nodes = launch.nodes();
@@ -207,7 +208,7 @@ fn of_launcher(launch: &Launch<'_>, command: &Command) -> Vec<Finding> {
 }
 
 /// A launcher that waits for several nodes and that the batch script starts on the first alone.
-fn on_first_node(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+fn on_first_node(launch: &Launch<'_>, command: &Command) -> Option<LintFinding> {
     const ELSEWHERE: &[&str] = &["srun", "ssh", "mpirun", "mpiexec", "pdsh", "clush", "parallel", "sbatch"];
     let launcher = command.launcher()?;
     let (have, _) = launch.nodes().filter(|(n, _)| *n > 1 && !launch.is_controlled)?;
@@ -227,7 +228,7 @@ fn on_first_node(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
 }
 
 /// More processes than CUDA_VISIBLE_DEVICES shows GPUs.
-fn visible(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+fn visible(launch: &Launch<'_>, command: &Command) -> Option<LintFinding> {
     let listed = |value: &str| {
         let is_number = |part: &str| part.trim().parse::<u32>().is_ok();
         value.split(',').all(is_number).then(|| value.split(',').count() as u64)
@@ -253,7 +254,7 @@ fn visible(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
 }
 
 /// What a trainer is told on the command line, against what srun starts.
-fn of_trainer(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
+fn of_trainer(launch: &Launch<'_>, command: &Command) -> Option<LintFinding> {
     if command.program() != "srun" || command.launcher().is_some() || !command.starts_python() {
         return None;
     }
@@ -292,7 +293,7 @@ fn of_trainer(launch: &Launch<'_>, command: &Command) -> Option<Finding> {
 }
 
 /// The number of nodes as the number of processes.
-fn world_of_nodes(launch: &Launch<'_>) -> Option<Finding> {
+fn world_of_nodes(launch: &Launch<'_>) -> Option<LintFinding> {
     let (n_tasks, _) = launch.directive(&["ntasks-per-node", "tasks-per-node"]).filter(|(n, _)| *n > 1)?;
     let is_nodes = |raw: &str| {
         let name = raw.trim_matches(['"', '$', '{', '}']);

@@ -21,11 +21,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::launch::Launch;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "rdma-out-of-reach",
     title: "a container is told to use RDMA and cannot",
     family: Family::Launch,
@@ -43,7 +43,7 @@ fn names_adapters(launch: &Launch<'_>) -> bool {
     })
 }
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for launch in &scan.launch {
         let is_named = names_adapters(launch);

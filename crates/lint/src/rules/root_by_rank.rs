@@ -19,12 +19,12 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::finding;
-use crate::flow::value::Group;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::flow::value::GroupValue;
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "root-by-rank",
     title: "ranks name different sources or targets in one call",
     family: Family::Code,
@@ -35,13 +35,13 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let roots = scan.tried.iter().flat_map(|(func, tried)| tried.roots.iter().map(|op| (*func, op)));
     roots
         .map(|(func, op)| {
             let title = format!("the root of {} differs from rank to rank", op.name);
             let mut finding = finding(scan, &RULE, func, op.at, title);
-            if op.group != Group::World || op.is_guess {
+            if op.group != GroupValue::World || op.is_guess {
                 finding.confidence = Confidence::Low;
             }
             finding.help =

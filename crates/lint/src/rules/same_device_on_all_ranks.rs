@@ -23,11 +23,11 @@ use crate::drafting::finding;
 use crate::flow::value::{Data, Origin};
 use crate::python::ast::{Expr, ExprKind, StmtKind};
 use crate::python::walk;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "same-device-on-all-ranks",
     title: "all ranks use GPU 0",
     family: Family::Code,
@@ -38,7 +38,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for (func, tried) in &scan.tried {
         for seen in &tried.seen {
@@ -82,7 +82,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// `jax.devices()[0]`, which belongs to the first process alone, where several processes run.
-fn first_of_all(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn first_of_all(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     const FIRST: &str = "jax.devices()[0]";
     let project = scan.project;
     if !project.files.iter().any(|file| file.text.contains("jax.distributed.initialize(")) {

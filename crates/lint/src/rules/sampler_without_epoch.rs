@@ -22,11 +22,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "sampler-without-epoch",
     title: "a sampler is never told the epoch",
     family: Family::Code,
@@ -53,7 +53,7 @@ const TELLERS: &[&str] = &[
     "ray",
 ];
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let files = &scan.project.files;
     let made = calls(scan, |seen| {
         seen.path.starts_with("torch.utils.data.") && seen.path.ends_with(".DistributedSampler")

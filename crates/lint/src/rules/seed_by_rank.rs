@@ -19,13 +19,13 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::flow::machine::Seen;
+use crate::flow::machine::SeenCall;
 use crate::flow::value::{GLOBAL, Val};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "seed-by-rank",
     title: "what must agree is seeded by the rank, or what must differ is not",
     family: Family::Code,
@@ -37,7 +37,7 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 /// The number that says how what ranks divide is ordered: of `set_epoch`, of a split, of a shuffle of a whole data set.
-fn shared_seed(seen: &Seen) -> Option<(&'static str, &Val)> {
+fn shared_seed(seen: &SeenCall) -> Option<(&'static str, &Val)> {
     let last = seen.path.rsplit('.').next().unwrap_or_default();
     let (name, seed) = match last {
         "set_epoch" => ("the epoch", seen.argument("epoch", 0)),
@@ -51,7 +51,7 @@ fn shared_seed(seen: &Seen) -> Option<(&'static str, &Val)> {
     Some((name, seed?))
 }
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let requests = calls(scan, |seen| seen.path.ends_with("SamplingParams")).filter_map(|(func, seen)| {
         let seed = seen.argument("seed", 99)?;
         // Ranks that hold parts of one model must draw the same tokens.

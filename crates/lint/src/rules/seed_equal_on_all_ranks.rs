@@ -23,13 +23,13 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::flow::machine::Seen;
+use crate::flow::machine::SeenCall;
 use crate::flow::value::Data;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "seed-equal-on-all-ranks",
     title: "ranks that should differ draw the same random numbers",
     family: Family::Code,
@@ -66,7 +66,7 @@ const DIVIDED: &[&str] = &[
     "streaming",
 ];
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let restored = calls(scan, |seen| SETTERS.contains(&seen.path.as_str()))
         .filter(|(_, seen)| seen.args.first().is_some_and(|state| state.agreed))
         .map(|(func, seen)| {
@@ -100,7 +100,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// A loader that shuffles, without a generator of its own.
-fn shuffles_all(seen: &Seen) -> bool {
+fn shuffles_all(seen: &SeenCall) -> bool {
     let is_loader = matches!(
         seen.path.as_str(),
         "torch.utils.data.DataLoader" | "torch.utils.data.dataloader.DataLoader"

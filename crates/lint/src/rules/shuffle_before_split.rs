@@ -20,11 +20,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "shuffle-before-split",
     title: "ranks take their parts of lists in different orders",
     family: Family::Code,
@@ -35,7 +35,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| seen.path == "<part of a shuffled list>");
     calls
         .map(|(func, seen)| {

@@ -22,12 +22,12 @@ use ringleader_knowledge::collective::Axis;
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::flow::value::{Data, Group, Val, bit};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::flow::value::{Data, GroupValue, Val, bit};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "size-by-rank",
     title: "ranks may give a collective tensors of different sizes",
     family: Family::Code,
@@ -62,7 +62,7 @@ const EVEN: &[&str] = &[
 ];
 
 /// Parts that each rank cuts by its own data, while the receivers expect equal ones.
-fn counts(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn counts(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| {
         seen.row.is_some_and(|row| {
             row.call.name == "all_to_all_single" && row.of.framework == "torch.distributed"
@@ -89,7 +89,7 @@ fn counts(scan: &Scan<'_, '_>) -> Vec<Finding> {
         .collect()
 }
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = counts(scan);
     let calls = calls(scan, |seen| seen.row.is_some_and(|row| EVEN.contains(&row.call.name)));
     findings.extend(calls.filter_map(|(func, seen)| {
@@ -101,7 +101,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
             }
             // The ranks of a tensor-parallel group work on the same batch.
             let group = row.call.group.and_then(|n| seen.argument("group", usize::from(n)));
-            if matches!(group, Some(Val { data: Data::Group(Group::Axes(axes)), .. }) if *axes == bit(Axis::Tensor)) {
+            if matches!(group, Some(Val { data: Data::Group(GroupValue::Axes(axes)), .. }) if *axes == bit(Axis::Tensor)) {
                 return None;
             }
             let at = usize::from(matches!(row.call.name, "all_gather") && row.of.framework == "torch.distributed");

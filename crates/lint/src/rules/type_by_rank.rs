@@ -24,11 +24,11 @@ use crate::drafting::{finding, names_rank, place};
 use crate::flow::value::Origin;
 use crate::python::ast::{Expr, ExprKind};
 use crate::python::walk;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Related, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Related, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "type-by-rank",
     title: "ranks give one call tensors of different types",
     family: Family::Code,
@@ -39,7 +39,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let clashes =
         scan.tried.iter().flat_map(|(func, tried)| tried.clashes.iter().map(|clash| (*func, clash)));
     clashes
@@ -68,7 +68,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// `torch.tensor(1.0 if rank == 0 else 0)`: of a float on one rank, and of an int on the others.
-fn by_number(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn by_number(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut found = Vec::new();
     for (id, func) in scan.project.functions.iter().enumerate() {
         let file = &scan.project.files[func.file];

@@ -22,11 +22,11 @@ use crate::drafting::{calls, finding, partings};
 use crate::flow::compare::Parting;
 use crate::flow::trace::Decider;
 use crate::flow::value::Locally;
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "uneven-loader",
     title: "ranks may have different numbers of batches",
     family: Family::Code,
@@ -37,7 +37,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let mut findings = shares(scan);
     findings.extend(partings(scan, &RULE, |d| {
         let is_loop = d.parting == Parting::Loop && d.decision.kind == Decider::For;
@@ -50,7 +50,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// Generators that yield the process's share of a list, where nothing makes the shares even.
-fn shares(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn shares(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let evens = |text: &str| {
         let squeezed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         squeezed.contains("drop_last")

@@ -19,11 +19,11 @@
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::drafting::{calls, finding};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "unordered-collectives",
     title: "collectives run in the order of an unordered container",
     family: Family::Code,
@@ -34,7 +34,7 @@ pub(crate) static RULE: Rule = Rule {
     check,
 };
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let calls = calls(scan, |seen| seen.row.is_some() && !seen.order.is_clean());
     let registered = registrations(scan);
     calls
@@ -66,7 +66,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// Buffers and parameters that are registered in no order: wrappers broadcast and flatten them in the order of registration.
-fn registrations(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn registrations(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     const NAMES: &[&str] = &["register_buffer", "register_parameter", "add_module"];
     let is_one = |path: &str| path.rsplit('.').next().is_some_and(|last| NAMES.contains(&last));
     calls(scan, |seen| is_one(&seen.path) && !seen.order.is_clean())

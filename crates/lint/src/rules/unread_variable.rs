@@ -23,11 +23,11 @@ use ringleader_model::{Cause, Confidence, Severity};
 use ringleader_knowledge::variable;
 
 use crate::launch::{Launch, Setting};
-use crate::rule::{Family, Rule};
-use crate::{Finding, Fix, Scan};
+use crate::rule::{Family, LintRule};
+use crate::{Fix, LintFinding, Scan};
 
 /// The rule.
-pub(crate) static RULE: Rule = Rule {
+pub(crate) static RULE: LintRule = LintRule {
     id: "unread-variable",
     title: "nothing reads a variable of this name",
     family: Family::Launch,
@@ -41,7 +41,7 @@ pub(crate) static RULE: Rule = Rule {
 /// Letters in which a misspelt name may differ.
 const MAX_DISTANCE: usize = 2;
 
-fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
+fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {
     let unexported = scan.launch.iter().flat_map(unexported);
     let settings =
         scan.launch.iter().flat_map(|launch| launch.settings.iter().map(move |setting| (launch, setting)));
@@ -103,7 +103,7 @@ fn check(scan: &Scan<'_, '_>) -> Vec<Finding> {
 }
 
 /// A variable of NCCL with a letter of the library's name lost or doubled: `NCLL_DEBUG`, `CCL_NET_GDR_LEVEL`.
-fn misspelt_library(launch: &Launch<'_>, setting: &Setting) -> Option<Finding> {
+fn misspelt_library(launch: &Launch<'_>, setting: &Setting) -> Option<LintFinding> {
     let (library, rest) = setting.name.split_once('_')?;
     let meant = format!("NCCL_{rest}");
     // RCCL, HCCL, oneCCL and others have variables of their own.
@@ -126,7 +126,7 @@ fn misspelt_library(launch: &Launch<'_>, setting: &Setting) -> Option<Finding> {
 }
 
 /// Names that NCCL or PyTorch read, which a script sets for itself and neither exports nor uses.
-fn unexported(launch: &Launch<'_>) -> Vec<Finding> {
+fn unexported(launch: &Launch<'_>) -> Vec<LintFinding> {
     let text = launch.text;
     let starts = launch.commands.iter().any(|command| command.launcher().is_some());
     let exports_all = text.contains("set -a") || text.contains("allexport") || text.contains("export $(");
@@ -139,7 +139,7 @@ fn unexported(launch: &Launch<'_>) -> Vec<Finding> {
             || text.contains(&format!("${{{name}"))
             || text.contains(&format!("export {name}"))
     };
-    let mut found: Vec<Finding> = Vec::new();
+    let mut found: Vec<LintFinding> = Vec::new();
     for one in &launch.assigned {
         let name = one.name.as_str();
         let is_ours = name.starts_with("NCCL_") || name.starts_with("TORCH_NCCL_");

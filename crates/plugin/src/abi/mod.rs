@@ -15,7 +15,7 @@ pub mod v7;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::core::{Event, Init, Logger, Quick, log};
+use crate::core::{Init, Logger, ProfilerEvent, Quick, log};
 use crate::guard::{SUCCESS, guarded, guarded_init};
 use crate::next::{self, Begun};
 
@@ -141,15 +141,15 @@ const _: () = {
 };
 
 /// Fields that all types of events share.
-pub(crate) struct Head {
+pub(crate) struct EventHead {
     pub(crate) parent: *mut c_void,
     pub(crate) rank: c_int,
 }
 
 /// A part of a descriptor's union, translated.
-pub(crate) trait Part {
+pub(crate) trait UnionPart {
     /// The event that it describes.
-    fn event(&self, head: &Head) -> Event;
+    fn event(&self, head: &EventHead) -> ProfilerEvent;
 
     /// The event, if it is a call of the program.
     #[inline]
@@ -164,9 +164,9 @@ pub(crate) trait Part {
     }
 }
 
-impl Part for ProxyOp {
-    fn event(&self, _: &Head) -> Event {
-        Event::ProxyOp {
+impl UnionPart for ProxyOp {
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::ProxyOp {
             pid: self.pid,
             peer: self.peer,
             channel: self.channel_id,
@@ -176,21 +176,21 @@ impl Part for ProxyOp {
     }
 }
 
-impl Part for ProxyStep {
-    fn event(&self, _: &Head) -> Event {
-        Event::ProxyStep(self.step)
+impl UnionPart for ProxyStep {
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::ProxyStep(self.step)
     }
 }
 
-impl Part for KernelCh {
-    fn event(&self, _: &Head) -> Event {
-        Event::Kernel { channel: self.channel_id, gpu_ns: self.p_timer }
+impl UnionPart for KernelCh {
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::Kernel { channel: self.channel_id, gpu_ns: self.p_timer }
     }
 }
 
-impl Part for NetPlugin {
-    fn event(&self, _: &Head) -> Event {
-        Event::Net
+impl UnionPart for NetPlugin {
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::Net
     }
 }
 
@@ -220,7 +220,7 @@ pub(crate) trait Interface: Copy {
     ///
     /// # Safety
     /// The part of this type is filled.
-    unsafe fn event(&self, kind: u64, head: &Head) -> Event;
+    unsafe fn event(&self, kind: u64, head: &EventHead) -> ProfilerEvent;
 
     /// The event, if it is a call of the program or a group of calls: these are checked first because they come in
     /// floods.
@@ -250,16 +250,16 @@ macro_rules! parts {
             }
 
             #[inline]
-            unsafe fn event(&self, kind: u64, head: &super::Head) -> crate::core::Event {
+            unsafe fn event(&self, kind: u64, head: &super::EventHead) -> crate::core::ProfilerEvent {
                 use crate::core::events;
                 match kind {
-                    events::GROUP => crate::core::Event::Group,
-                    events::GROUP_API => crate::core::Event::GroupApi,
+                    events::GROUP => crate::core::ProfilerEvent::Group,
+                    events::GROUP_API => crate::core::ProfilerEvent::GroupApi,
                     $(
                         // SAFETY: guaranteed by the caller: NCCL fills this part for this type.
-                        events::$kind => super::Part::event(unsafe { &self.$field $(. $within)? }, head),
+                        events::$kind => super::UnionPart::event(unsafe { &self.$field $(. $within)? }, head),
                     )+
-                    _ => crate::core::Event::Other,
+                    _ => crate::core::ProfilerEvent::Other,
                 }
             }
 
@@ -270,7 +270,7 @@ macro_rules! parts {
                     events::GROUP_API => crate::core::Quick::GroupApi,
                     $(
                         // SAFETY: as above.
-                        events::$kind => super::Part::quick(unsafe { &self.$field $(. $within)? }),
+                        events::$kind => super::UnionPart::quick(unsafe { &self.$field $(. $within)? }),
                     )+
                     _ => crate::core::Quick::Other,
                 }
@@ -282,7 +282,7 @@ macro_rules! parts {
                 match kind {
                     $(
                         // SAFETY: as above.
-                        events::$kind => super::Part::launch(unsafe { &mut self.$field $(. $within)? }),
+                        events::$kind => super::UnionPart::launch(unsafe { &mut self.$field $(. $within)? }),
                     )+
                     _ => None,
                 }
@@ -452,10 +452,10 @@ unsafe extern "C" fn start_event<V: Interface>(
         let quick = unsafe { descriptor.of.quick(kind) };
         // SAFETY: the strings are NCCL's, or null.
         *handle = unsafe { core.pass(context, parent, &quick) }.unwrap_or_else(|| {
-            let head = Head { parent, rank: descriptor.rank };
+            let head = EventHead { parent, rank: descriptor.rank };
             // SAFETY: NCCL fills the part of this type.
             let mut event = unsafe { descriptor.of.event(kind, &head) };
-            if let Event::Launch { plan, .. } = &mut event {
+            if let ProfilerEvent::Launch { plan, .. } = &mut event {
                 *plan = own(*plan);
             }
             // SAFETY: the strings are NCCL's, or null.

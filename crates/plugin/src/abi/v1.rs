@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
-use super::{Head, Init1, Part, Profiler, ProxyOp, ProxyStep, StateArgs, init1, parts, profiler};
-use crate::core::{Call, Event, Name};
+use super::{EventHead, Init1, Profiler, ProxyOp, ProxyStep, StateArgs, UnionPart, init1, parts, profiler};
+use crate::core::{Call, Name, ProfilerEvent};
 
 /// `ncclProfilerEventDescr_v1_t`.
 pub type Descriptor = super::Descriptor<u8, Of>;
@@ -109,8 +109,8 @@ parts! {
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v1: Profiler<Init1, Descriptor, Args> = profiler::<Of, _>(init1::<Of>);
 
-impl Part for Coll {
-    fn event(&self, head: &Head) -> Event {
+impl UnionPart for Coll {
+    fn event(&self, head: &EventHead) -> ProfilerEvent {
         let call = Call {
             function: Name::Number(self.func),
             datatype: Name::Number(self.datatype),
@@ -123,12 +123,12 @@ impl Part for Coll {
             comm: Some((self.comm_hash, head.rank)),
             ..Call::NOTHING
         };
-        Event::Launch { call, plan: head.parent }
+        ProfilerEvent::Launch { call, plan: head.parent }
     }
 }
 
-impl Part for P2p {
-    fn event(&self, head: &Head) -> Event {
+impl UnionPart for P2p {
+    fn event(&self, head: &EventHead) -> ProfilerEvent {
         let call = Call {
             function: Name::Number(self.func),
             datatype: Name::Number(self.datatype),
@@ -138,6 +138,6 @@ impl Part for P2p {
             comm: Some((self.comm_hash, head.rank)),
             ..Call::NOTHING
         };
-        Event::Launch { call, plan: head.parent }
+        ProfilerEvent::Launch { call, plan: head.parent }
     }
 }

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
 pub use super::v1::Args;
-use super::{Head, Init1, Part, Profiler, ProxyOp, ProxyStep, init1, parts, profiler};
-use crate::core::{Call, Event, Name};
+use super::{EventHead, Init1, Profiler, ProxyOp, ProxyStep, UnionPart, init1, parts, profiler};
+use crate::core::{Call, Name, ProfilerEvent};
 
 /// `ncclProfilerEventDescr_v2_t`.
 pub type Descriptor = super::Descriptor<u8, Of>;
@@ -95,8 +95,8 @@ parts! {
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v2: Profiler<Init1, Descriptor, Args> = profiler::<Of, _>(init1::<Of>);
 
-impl Part for Coll {
-    fn event(&self, head: &Head) -> Event {
+impl UnionPart for Coll {
+    fn event(&self, head: &EventHead) -> ProfilerEvent {
         let call = Call {
             function: Name::Text(self.func),
             datatype: Name::Text(self.datatype),
@@ -109,12 +109,12 @@ impl Part for Coll {
             comm: Some((self.comm_hash, head.rank)),
             ..Call::NOTHING
         };
-        Event::Launch { call, plan: head.parent }
+        ProfilerEvent::Launch { call, plan: head.parent }
     }
 }
 
-impl Part for P2p {
-    fn event(&self, head: &Head) -> Event {
+impl UnionPart for P2p {
+    fn event(&self, head: &EventHead) -> ProfilerEvent {
         let call = Call {
             function: Name::Text(self.func),
             datatype: Name::Text(self.datatype),
@@ -124,6 +124,6 @@ impl Part for P2p {
             comm: Some((self.comm_hash, head.rank)),
             ..Call::NOTHING
         };
-        Event::Launch { call, plan: head.parent }
+        ProfilerEvent::Launch { call, plan: head.parent }
     }
 }

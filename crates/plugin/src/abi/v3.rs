@@ -5,8 +5,8 @@ use std::mem::offset_of;
 
 pub use super::v1::Args;
 pub use super::v2::P2p;
-use super::{Head, Init1, NetPlugin, Part, Profiler, ProxyOp, ProxyStep, init1, parts, profiler};
-use crate::core::{Call, Event, Name};
+use super::{EventHead, Init1, NetPlugin, Profiler, ProxyOp, ProxyStep, UnionPart, init1, parts, profiler};
+use crate::core::{Call, Name, ProfilerEvent};
 
 /// `ncclProfilerEventDescr_v3_t`.
 pub type Descriptor = super::Descriptor<u8, Of>;
@@ -95,8 +95,8 @@ parts! {
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v3: Profiler<Init1, Descriptor, Args> = profiler::<Of, _>(init1::<Of>);
 
-impl Part for Coll {
-    fn event(&self, head: &Head) -> Event {
+impl UnionPart for Coll {
+    fn event(&self, head: &EventHead) -> ProfilerEvent {
         let call = Call {
             function: Name::Text(self.func),
             datatype: Name::Text(self.datatype),
@@ -109,12 +109,12 @@ impl Part for Coll {
             comm: Some((self.comm_hash, head.rank)),
             ..Call::NOTHING
         };
-        Event::Launch { call, plan: head.parent }
+        ProfilerEvent::Launch { call, plan: head.parent }
     }
 }
 
-impl Part for KernelCh {
-    fn event(&self, _: &Head) -> Event {
-        Event::Kernel { channel: self.channel_id, gpu_ns: 0 }
+impl UnionPart for KernelCh {
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::Kernel { channel: self.channel_id, gpu_ns: 0 }
     }
 }

@@ -5,9 +5,10 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
 use super::{
-    Head, Init4, KernelCh, NetPlugin, Part, Profiler, ProxyOp, ProxyStep, StateArgs, init4, parts, profiler,
+    EventHead, Init4, KernelCh, NetPlugin, Profiler, ProxyOp, ProxyStep, StateArgs, UnionPart, init4, parts,
+    profiler,
 };
-use crate::core::{Call, Event, Name};
+use crate::core::{Call, Name, ProfilerEvent};
 
 /// `ncclProfilerEventDescr_v4_t`.
 pub type Descriptor = super::Descriptor<u8, Of>;
@@ -142,14 +143,14 @@ impl P2p {
     }
 }
 
-impl Part for Coll {
-    fn event(&self, head: &Head) -> Event {
-        Event::Launch { call: self.call(), plan: head.parent }
+impl UnionPart for Coll {
+    fn event(&self, head: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::Launch { call: self.call(), plan: head.parent }
     }
 }
 
-impl Part for P2p {
-    fn event(&self, head: &Head) -> Event {
-        Event::Launch { call: self.call(), plan: head.parent }
+impl UnionPart for P2p {
+    fn event(&self, head: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::Launch { call: self.call(), plan: head.parent }
     }
 }

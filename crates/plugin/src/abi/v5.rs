@@ -5,9 +5,10 @@ use std::mem::offset_of;
 
 pub use super::v4::Args;
 use super::{
-    Head, Init5, KernelCh, NetPlugin, Part, Profiler, ProxyOp, ProxyStep, init5, parts, profiler, v4,
+    EventHead, Init5, KernelCh, NetPlugin, Profiler, ProxyOp, ProxyStep, UnionPart, init5, parts, profiler,
+    v4,
 };
-use crate::core::{ApiCall, Event, Quick};
+use crate::core::{ApiCall, ProfilerEvent, Quick};
 
 /// `ncclProfilerEventDescr_v5_t`.
 pub type Descriptor = super::Descriptor<u64, Of>;
@@ -141,31 +142,31 @@ impl P2pApi {
     }
 }
 
-impl Part for CollApi {
+impl UnionPart for CollApi {
     #[inline]
     fn quick(&self) -> Quick {
         Quick::Call(self.call())
     }
 
-    fn event(&self, _: &Head) -> Event {
-        Event::Call(self.call().into())
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::Call(self.call().into())
     }
 }
 
-impl Part for P2pApi {
+impl UnionPart for P2pApi {
     #[inline]
     fn quick(&self) -> Quick {
         Quick::Call(self.call())
     }
 
-    fn event(&self, _: &Head) -> Event {
-        Event::Call(self.call().into())
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::Call(self.call().into())
     }
 }
 
-impl Part for Coll {
-    fn event(&self, _: &Head) -> Event {
-        Event::Launch { call: self.coll.call(), plan: self.parent_group }
+impl UnionPart for Coll {
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::Launch { call: self.coll.call(), plan: self.parent_group }
     }
 
     fn launch(&mut self) -> Option<&mut *mut c_void> {
@@ -173,9 +174,9 @@ impl Part for Coll {
     }
 }
 
-impl Part for P2p {
-    fn event(&self, _: &Head) -> Event {
-        Event::Launch { call: self.p2p.call(), plan: self.parent_group }
+impl UnionPart for P2p {
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
+        ProfilerEvent::Launch { call: self.p2p.call(), plan: self.parent_group }
     }
 
     fn launch(&mut self) -> Option<&mut *mut c_void> {

@@ -5,8 +5,10 @@ use std::mem::offset_of;
 
 pub use super::v4::Args;
 use super::v5::{Coll, CollApi, P2p, P2pApi};
-use super::{Head, Init5, KernelCh, NetPlugin, Part, Profiler, ProxyOp, ProxyStep, init5, parts, profiler};
-use crate::core::{Call, Event, Name};
+use super::{
+    EventHead, Init5, KernelCh, NetPlugin, Profiler, ProxyOp, ProxyStep, UnionPart, init5, parts, profiler,
+};
+use crate::core::{Call, Name, ProfilerEvent};
 
 /// `ncclProfilerEventDescr_v6_t`.
 pub type Descriptor = super::Descriptor<u64, Of>;
@@ -88,9 +90,9 @@ parts! {
 #[unsafe(no_mangle)]
 pub static ncclProfiler_v6: Profiler<Init5, Descriptor, Args> = profiler::<Of, _>(init5::<Of>);
 
-impl Part for CeColl {
+impl UnionPart for CeColl {
     /// The copies are queued, and their end is not reported.
-    fn event(&self, _: &Head) -> Event {
+    fn event(&self, _: &EventHead) -> ProfilerEvent {
         let call = Call {
             function: Name::Text(self.func),
             datatype: Name::Text(self.datatype),
@@ -100,6 +102,6 @@ impl Part for CeColl {
             root: self.root,
             ..Call::NOTHING
         };
-        Event::Launch { call, plan: std::ptr::null_mut() }
+        ProfilerEvent::Launch { call, plan: std::ptr::null_mut() }
     }
 }

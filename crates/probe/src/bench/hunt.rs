@@ -14,7 +14,7 @@ pub const SLOW: f64 = 0.85;
 
 /// What a hunt found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct HuntResult {
     /// Members that are slow with every partner.
     pub members: Vec<usize>,
     /// Pairs that are slow although each of the two is fast with others.
@@ -45,7 +45,7 @@ pub fn round_robin(n: usize) -> Vec<Vec<(usize, usize)>> {
 }
 
 /// Who is slow, given the bandwidth of every pair. With two members it is unknown which one is slow.
-pub fn of_all_pairs(n: usize, rates: &[(usize, usize, f64)]) -> Found {
+pub fn of_all_pairs(n: usize, rates: &[(usize, usize, f64)]) -> HuntResult {
     let usual = median::upper(rates.iter().map(|(_, _, rate)| *rate)).unwrap_or_default();
     let slow: Vec<(usize, usize)> =
         rates.iter().filter(|(_, _, rate)| *rate < SLOW * usual).map(|(a, b, _)| (*a, *b)).collect();
@@ -61,7 +61,7 @@ pub fn of_all_pairs(n: usize, rates: &[(usize, usize, f64)]) -> Found {
         })
         .collect();
     let pairs = slow.into_iter().filter(|(a, b)| !members.contains(a) && !members.contains(b)).collect();
-    Found { members, pairs, n_rounds: round_robin(n).len() }
+    HuntResult { members, pairs, n_rounds: round_robin(n).len() }
 }
 
 /// Finds slow members and pairs of `n` in three rounds, more if more than half are suspects. `measure` takes disjoint pairs
@@ -72,8 +72,8 @@ pub fn of_all_pairs(n: usize, rates: &[(usize, usize, f64)]) -> Found {
 pub fn neighbours<E>(
     n: usize,
     mut measure: impl FnMut(&[(usize, usize)]) -> Result<Vec<f64>, E>,
-) -> Result<Found, E> {
-    let mut found = Found::default();
+) -> Result<HuntResult, E> {
+    let mut found = HuntResult::default();
     if n < 3 {
         return Ok(found);
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn hunt(n: usize, members: &[usize], pairs: &[(usize, usize)]) -> Found {
+    fn hunt(n: usize, members: &[usize], pairs: &[(usize, usize)]) -> HuntResult {
         let mut n_rounds = 0;
         let found = neighbours(n, |round| {
             n_rounds += 1;
@@ -214,7 +214,7 @@ mod tests {
             }
             let found = hunt(n, &[], &[(2, 3)]);
             assert_eq!((found.members, found.pairs), (vec![], vec![(2, 3)]));
-            assert_eq!(hunt(n, &[], &[]), Found { n_rounds: 2, ..Found::default() });
+            assert_eq!(hunt(n, &[], &[]), HuntResult { n_rounds: 2, ..HuntResult::default() });
         }
         let found = hunt(512, &[7, 9, 300], &[(100, 101)]);
         assert_eq!((found.members, found.pairs, found.n_rounds), (vec![7, 9, 300], vec![(100, 101)], 3));

@@ -31,7 +31,8 @@ const BUSY_PCT: u32 = 10;
 
 /// What one collective reached.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Verdict {
+#[schemars(rename = "Verdict")]
+pub struct CollectiveVerdict {
     /// The collective.
     pub collective: String,
     /// The size that was judged: the largest.
@@ -76,7 +77,7 @@ pub struct Reason {
 }
 
 /// Judges every collective of a report by its largest size.
-pub fn judge(report: &Report) -> Vec<Verdict> {
+pub fn judge(report: &Report) -> Vec<CollectiveVerdict> {
     let mut names: Vec<&str> = Vec::new();
     for row in &report.rows {
         if !names.contains(&row.collective.as_str()) {
@@ -86,7 +87,7 @@ pub fn judge(report: &Report) -> Vec<Verdict> {
     names.into_iter().filter_map(|name| of_collective(report, name)).collect()
 }
 
-fn of_collective(report: &Report, name: &str) -> Option<Verdict> {
+fn of_collective(report: &Report, name: &str) -> Option<CollectiveVerdict> {
     let rows: Vec<&Row> = report.rows.iter().filter(|row| row.collective == name).collect();
     let row = rows.iter().max_by_key(|row| row.size_bytes)?;
     let wrong: u64 = rows
@@ -121,7 +122,7 @@ fn of_collective(report: &Report, name: &str) -> Option<Verdict> {
             },
         );
     }
-    Some(Verdict {
+    Some(CollectiveVerdict {
         collective: name.to_owned(),
         size_bytes: row.size_bytes,
         bus_gb_s: bus,
@@ -245,7 +246,7 @@ fn inside(gpus: &[Gpu]) -> Option<(f64, String)> {
     });
     let by_name = || {
         let model = model(&gpus.first()?.name)?;
-        let of = |link: &&knowledge::rate::Link| {
+        let of = |link: &&knowledge::rate::LinkRate| {
             link.family == "NVLink" && link.of.split([',', ' ', '(']).any(|word| word == model)
         };
         links.iter().find(of).map(|link| link.one_way_gb_s)

@@ -4,12 +4,12 @@
 use std::time::Instant;
 
 use crate::bench::readback::Connection;
-use crate::bench::{Plan, Row, Timing, pairs, share_facts};
-use crate::collective::{Call, Collective, Counts};
+use crate::bench::{BenchPlan, Row, Timing, pairs, share_facts};
+use crate::collective::{Collective, CollectiveCall, Counts};
 use crate::facts::{Gpu, Sampler};
 use crate::kernels::Kernels;
-use crate::sys::{Buffer, Comm, Device, Driver, Nccl, Stream, Trouble, Wish};
-use crate::team::Member;
+use crate::sys::{Buffer, CommHandle, Device, Driver, LibraryError, Nccl, Stream, Wish};
+use crate::team::TeamMember;
 use crate::values;
 
 /// Up to this size the times of single calls are taken as often as asked.
@@ -28,27 +28,27 @@ pub(super) struct Measured {
 }
 
 /// A rank with all that it needs.
-struct Rank<'a> {
-    member: &'a Member<'a>,
+struct BenchRank<'a> {
+    member: &'a TeamMember<'a>,
     device: &'a Device,
     stream: Stream,
-    comm: Comm,
+    comm: CommHandle,
     kernels: Option<Kernels>,
     send: Buffer,
     recv: Buffer,
-    plan: &'a Plan,
+    plan: &'a BenchPlan,
     /// The reduction's number in the communicator.
     op: i32,
 }
 
 pub(super) fn rank(
-    member: &Member<'_>,
+    member: &TeamMember<'_>,
     driver: Driver,
     nccl: Nccl,
-    plan: &Plan,
+    plan: &BenchPlan,
     (mut own, connections): (Gpu, &[Connection]),
     progress: &dyn Fn(&Row),
-) -> Result<Measured, Trouble> {
+) -> Result<Measured, LibraryError> {
     let device = Device::open(driver, member.device)?;
     let stream = device.stream()?;
     let mut notes = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn rank(
     let op = comm.op(plan.op, plan.dtype, values::scalar(plan.dtype, member.rank))?;
     own.reaches = reaches(member, driver, &own)?;
     let sampler = Sampler::start(vec![own.bus.clone()]);
-    let mut rank = Rank { member, device: &device, stream, comm, kernels, send, recv, plan, op };
+    let mut rank = BenchRank { member, device: &device, stream, comm, kernels, send, recv, plan, op };
     rank.stream.set(rank.send.address(), 0, most)?;
     rank.stream.set(rank.recv.address(), 0, most)?;
     rank.stream.wait()?;
@@ -91,7 +91,7 @@ pub(super) fn rank(
         }
     }
     rank.comm.forget(rank.op);
-    let Rank { comm, send, recv, stream, .. } = rank;
+    let BenchRank { comm, send, recv, stream, .. } = rank;
     drop(comm);
     let gpus = share_facts(member, Some(sampler), own)?;
     let pairs = if plan.pairs && member.n_ranks > 1 {
@@ -104,13 +104,13 @@ pub(super) fn rank(
 }
 
 /// Whether it is so for all ranks.
-fn agree(member: &Member<'_>, own: bool) -> Result<bool, Trouble> {
+fn agree(member: &TeamMember<'_>, own: bool) -> Result<bool, LibraryError> {
     Ok(member.exchange(vec![u8::from(own)])?.iter().all(|one| one.first() == Some(&1)))
 }
 
 /// What the logs of all processes say: each knows the connections of its own ranks.
-fn share_connections(member: &Member<'_>, own: &[Connection]) -> Result<Vec<Connection>, Trouble> {
-    let wrong = |error: serde_json::Error| Trouble::World(error.to_string());
+fn share_connections(member: &TeamMember<'_>, own: &[Connection]) -> Result<Vec<Connection>, LibraryError> {
+    let wrong = |error: serde_json::Error| LibraryError::World(error.to_string());
     let mut all: Vec<Connection> = Vec::new();
     for one in member.exchange(serde_json::to_vec(own).map_err(wrong)?)? {
         all.extend(serde_json::from_slice::<Vec<Connection>>(&one).map_err(wrong)?);
@@ -121,7 +121,7 @@ fn share_connections(member: &Member<'_>, own: &[Connection]) -> Result<Vec<Conn
 }
 
 /// Ranks on this host whose memory this GPU reaches directly.
-fn reaches(member: &Member<'_>, driver: Driver, own: &Gpu) -> Result<Vec<usize>, Trouble> {
+fn reaches(member: &TeamMember<'_>, driver: Driver, own: &Gpu) -> Result<Vec<usize>, LibraryError> {
     let name = format!("{}\n{}", own.host, own.bus);
     let all = member.exchange(name.into_bytes())?;
     let mut visible = Vec::new();
@@ -143,9 +143,9 @@ fn reaches(member: &Member<'_>, driver: Driver, own: &Gpu) -> Result<Vec<usize>,
     Ok(out)
 }
 
-impl Rank<'_> {
-    fn call(&self, collective: Collective, counts: Counts) -> Call {
-        Call {
+impl BenchRank<'_> {
+    fn call(&self, collective: Collective, counts: Counts) -> CollectiveCall {
+        CollectiveCall {
             collective,
             n: counts.param,
             dtype: self.plan.dtype,
@@ -172,16 +172,22 @@ impl Rank<'_> {
         }
     }
 
-    fn queue(&self, collective: Collective, counts: Counts, n: usize, in_place: bool) -> Result<(), Trouble> {
+    fn queue(
+        &self,
+        collective: Collective,
+        counts: Counts,
+        n: usize,
+        in_place: bool,
+    ) -> Result<(), LibraryError> {
         let (from, to) = self.addresses(collective, counts, n, in_place);
         self.call(collective, counts).queue(&self.comm, from, to, &self.stream)
     }
 
-    fn wait(&mut self) -> Result<(), Trouble> {
+    fn wait(&mut self) -> Result<(), LibraryError> {
         self.member.wait(&self.stream, &mut self.comm, self.plan.timeout)
     }
 
-    fn warm_up(&mut self, collective: Collective) -> Result<(), Trouble> {
+    fn warm_up(&mut self, collective: Collective) -> Result<(), LibraryError> {
         for size in &self.plan.sizes {
             let counts = collective.counts(*size, self.plan.dtype, self.member.n_ranks);
             for n in 0..self.plan.n_warmup {
@@ -192,7 +198,7 @@ impl Rank<'_> {
         Ok(())
     }
 
-    fn row(&mut self, collective: Collective, size: usize) -> Result<Row, Trouble> {
+    fn row(&mut self, collective: Collective, size: usize) -> Result<Row, LibraryError> {
         let counts = collective.counts(size, self.plan.dtype, self.member.n_ranks);
         let out_of_place = self.timing(collective, counts, false)?;
         let in_place = if self.plan.in_place { Some(self.timing(collective, counts, true)?) } else { None };
@@ -208,7 +214,12 @@ impl Rank<'_> {
         })
     }
 
-    fn timing(&mut self, collective: Collective, counts: Counts, in_place: bool) -> Result<Timing, Trouble> {
+    fn timing(
+        &mut self,
+        collective: Collective,
+        counts: Counts,
+        in_place: bool,
+    ) -> Result<Timing, LibraryError> {
         let plan = self.plan;
         self.queue(collective, counts, 0, in_place)?;
         self.wait()?;
@@ -265,7 +276,7 @@ impl Rank<'_> {
         collective: Collective,
         counts: Counts,
         in_place: bool,
-    ) -> Result<Option<[f64; 4]>, Trouble> {
+    ) -> Result<Option<[f64; 4]>, LibraryError> {
         // Percentiles are of calls that latency decides; of the others as many as were measured anyway are enough.
         let most = if counts.size_bytes > LATENCY_BYTES { self.plan.n_iterations } else { usize::MAX };
         let n = self.plan.n_latencies.min(most);
@@ -285,7 +296,7 @@ impl Rank<'_> {
         let own: Vec<f64> = events
             .windows(2)
             .map(|two| Ok(two[1].since(&two[0])?.as_secs_f64() * 1e6))
-            .collect::<Result<_, Trouble>>()?;
+            .collect::<Result<_, LibraryError>>()?;
         let all = self.member.exchange_numbers(&own)?;
         let mut slowest: Vec<f64> = (0..n)
             .map(|call| all.iter().filter_map(|one| one.get(call).copied()).fold(0.0, f64::max))
@@ -305,7 +316,7 @@ impl Rank<'_> {
         collective: Collective,
         counts: Counts,
         in_place: bool,
-    ) -> Result<Option<u64>, Trouble> {
+    ) -> Result<Option<u64>, LibraryError> {
         if self.kernels.is_none() || self.plan.n_checks == 0 || in_place && !collective.is_right_in_place() {
             return Ok(None);
         }
@@ -314,12 +325,13 @@ impl Rank<'_> {
             let seed = 0x5EED + 97 * run as u64 + counts.size_bytes as u64;
             let dtype = self.plan.dtype;
             let plan = if collective.reduces() {
-                let Some(plan) = values::Plan::reduce(dtype, self.plan.op, self.member.n_ranks, seed) else {
+                let Some(plan) = values::ValuePlan::reduce(dtype, self.plan.op, self.member.n_ranks, seed)
+                else {
                     return Ok(None);
                 };
                 plan
             } else {
-                values::Plan::copy(dtype, seed)
+                values::ValuePlan::copy(dtype, seed)
             };
             wrong += self.check_once(collective, counts, &plan, in_place)?;
         }
@@ -330,9 +342,9 @@ impl Rank<'_> {
         &mut self,
         collective: Collective,
         counts: Counts,
-        plan: &values::Plan,
+        plan: &values::ValuePlan,
         in_place: bool,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, LibraryError> {
         let Some(kernels) = &self.kernels else { return Ok(0) };
         let (rank, n_ranks, root) = (self.member.rank, self.member.n_ranks, self.plan.root);
         let table = kernels.table(self.device, &self.stream, plan)?;
@@ -358,7 +370,7 @@ impl Rank<'_> {
 
 /// A piece of the received buffer and what it should hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct BufferPiece {
     /// Where it begins, elements.
     pub(crate) at: usize,
     /// Its length, elements.
@@ -374,24 +386,24 @@ pub(crate) fn expected(
     collective: Collective,
     counts: Counts,
     (rank, n_ranks, root): (usize, usize, usize),
-) -> Vec<Piece> {
+) -> Vec<BufferPiece> {
     let n = counts.param;
     let each = |base: fn(usize, usize) -> usize| {
         (0..n_ranks)
-            .map(|of| Piece { at: of * n, n, of: Some(of), base: base(rank, n) as u64 })
+            .map(|of| BufferPiece { at: of * n, n, of: Some(of), base: base(rank, n) as u64 })
             .collect::<Vec<_>>()
     };
     match collective {
-        Collective::AllReduce => vec![Piece { at: 0, n, of: None, base: 0 }],
-        Collective::Reduce if rank == root => vec![Piece { at: 0, n, of: None, base: 0 }],
-        Collective::ReduceScatter => vec![Piece { at: 0, n, of: None, base: (rank * n) as u64 }],
-        Collective::Broadcast => vec![Piece { at: 0, n, of: Some(root), base: 0 }],
+        Collective::AllReduce => vec![BufferPiece { at: 0, n, of: None, base: 0 }],
+        Collective::Reduce if rank == root => vec![BufferPiece { at: 0, n, of: None, base: 0 }],
+        Collective::ReduceScatter => vec![BufferPiece { at: 0, n, of: None, base: (rank * n) as u64 }],
+        Collective::Broadcast => vec![BufferPiece { at: 0, n, of: Some(root), base: 0 }],
         Collective::AllGather | Collective::HyperCube => each(|_, _| 0),
         Collective::Gather if rank == root => each(|_, _| 0),
         Collective::AllToAll => each(|rank, n| rank * n),
-        Collective::Scatter => vec![Piece { at: 0, n, of: Some(root), base: (rank * n) as u64 }],
+        Collective::Scatter => vec![BufferPiece { at: 0, n, of: Some(root), base: (rank * n) as u64 }],
         Collective::SendRecv => {
-            vec![Piece { at: 0, n, of: Some((rank + n_ranks - 1) % n_ranks), base: 0 }]
+            vec![BufferPiece { at: 0, n, of: Some((rank + n_ranks - 1) % n_ranks), base: 0 }]
         }
         Collective::AllToAllV => {
             let part = |from: usize, to: usize| counts.uneven((to + n_ranks - from) % n_ranks, n_ranks);
@@ -399,7 +411,7 @@ pub(crate) fn expected(
             (0..n_ranks)
                 .map(|from| {
                     let base = (0..rank).map(|before| part(from, before)).sum::<usize>() as u64;
-                    let piece = Piece { at, n: part(from, rank), of: Some(from), base };
+                    let piece = BufferPiece { at, n: part(from, rank), of: Some(from), base };
                     at += piece.n;
                     piece
                 })

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::hunt;
 use crate::facts::Gpu;
-use crate::sys::{Buffer, DataType, Nccl, Stream, Trouble, Wish};
-use crate::team::Member;
+use crate::sys::{Buffer, DataType, LibraryError, Nccl, Stream, Wish};
+use crate::team::TeamMember;
 
 /// Up to this many ranks every pair is measured; above, the pairs that a search picks.
 const ALL_PAIRS: usize = 16;
@@ -47,16 +47,16 @@ pub enum Slow {
 
 /// Measures pairs. All ranks get the same list.
 pub(crate) fn scan(
-    member: &Member<'_>,
+    member: &TeamMember<'_>,
     nccl: Nccl,
     stream: &Stream,
     buffers: (&Buffer, &Buffer),
     gpus: &[Gpu],
     timeout: Duration,
-) -> Result<Vec<Pair>, Trouble> {
+) -> Result<Vec<Pair>, LibraryError> {
     let n = gpus.len();
     let mut pairs: Vec<Pair> = Vec::new();
-    let mut measure = |round: &[(usize, usize)]| -> Result<Vec<f64>, Trouble> {
+    let mut measure = |round: &[(usize, usize)]| -> Result<Vec<f64>, LibraryError> {
         let measured = one_round(member, nccl, stream, buffers, round, timeout)?;
         for ((a, b), [forth_gb_s, back_gb_s]) in round.iter().zip(&measured) {
             let (a, b, forth_gb_s, back_gb_s) =
@@ -96,13 +96,13 @@ pub(crate) fn scan(
 
 /// Both directions of disjoint pairs, at the same time, in the order of the pairs.
 fn one_round(
-    member: &Member<'_>,
+    member: &TeamMember<'_>,
     nccl: Nccl,
     stream: &Stream,
     (send, recv): (&Buffer, &Buffer),
     round: &[(usize, usize)],
     timeout: Duration,
-) -> Result<Vec<[f64; 2]>, Trouble> {
+) -> Result<Vec<[f64; 2]>, LibraryError> {
     let groups: Vec<Vec<usize>> = round.iter().map(|(a, b)| vec![*a, *b]).collect();
     let mut comm = member.group(nccl, &groups, Wish::default())?;
     let is_first = round.iter().any(|(a, _)| *a == member.rank);

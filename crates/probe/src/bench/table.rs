@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::bench::judge::{Level, Verdict};
+use crate::bench::judge::{CollectiveVerdict, Level};
 use crate::bench::pairs::Slow;
 use crate::bench::{Report, Row, Timing};
 
@@ -155,7 +155,7 @@ pub fn verdicts(report: &Report) -> String {
     out
 }
 
-fn one(verdict: &Verdict) -> String {
+fn one(verdict: &CollectiveVerdict) -> String {
     let mut out = match (verdict.level, verdict.reach_gb_s, verdict.fraction) {
         (Level::AsExpected | Level::Low, Some(reach), Some(fraction)) => format!(
             "{}: {} {:.1} GB/s at {} bytes, {:.0} % of the {:.0} GB/s that this topology can reach ({})\n",

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
 use super::cuda::{Buffer, Device, Stream};
-use super::library::{Scope, Trouble, functions, open};
-
-type Handle = *mut c_void;
+use super::library::{Handle, LibraryError, Scope, functions, open};
 
 functions! {
     /// Functions of libcublas.so.
@@ -134,7 +132,7 @@ impl Blas {
     ///
     /// # Errors
     /// If there is none.
-    pub fn load(folders: &[PathBuf]) -> Result<(Self, PathBuf), Trouble> {
+    pub fn load(folders: &[PathBuf]) -> Result<(Self, PathBuf), LibraryError> {
         let places = folders.iter().map(PathBuf::as_path).chain([Path::new("")]);
         let mut last = None;
         for folder in places {
@@ -156,15 +154,17 @@ impl Blas {
                 }
             }
         }
-        Err(last
-            .unwrap_or(Trouble::NoLibrary { name: "libcublas.so".to_owned(), why: "not found".to_owned() }))
+        Err(last.unwrap_or(LibraryError::NoLibrary {
+            name: "libcublas.so".to_owned(),
+            why: "not found".to_owned(),
+        }))
     }
 
     /// A handle for the GPU that is current in this thread, with a workspace and a stream of its own.
     ///
     /// # Errors
     /// If cuBLAS cannot be started or the GPU is full.
-    pub fn handle(self, device: &Device, stream: &Stream) -> Result<BlasHandle, Trouble> {
+    pub fn handle(self, device: &Device, stream: &Stream) -> Result<BlasHandle, LibraryError> {
         let workspace = device.alloc(WORKSPACE_BYTES)?;
         let (mut handle, mut lt) = (null_mut(), null_mut());
         // SAFETY: the pointer is to a pointer that lives across the call.
@@ -186,8 +186,8 @@ impl Blas {
     }
 }
 
-fn check(call: &'static str, code: i32) -> Result<(), Trouble> {
-    if code == 0 { Ok(()) } else { Err(Trouble::Blas { call, code }) }
+fn check(call: &'static str, code: i32) -> Result<(), LibraryError> {
+    if code == 0 { Ok(()) } else { Err(LibraryError::Blas { call, code }) }
 }
 
 /// cuBLAS on one GPU.
@@ -210,14 +210,14 @@ impl BlasHandle {
     /// Queues C = Aᵀ B for square matrices of `n` rows, column after column. `n` is a multiple of 16.
     ///
     /// # Errors
-    /// If cuBLAS refuses; see [`Trouble::is_unsupported`].
+    /// If cuBLAS refuses; see [`LibraryError::is_unsupported`].
     pub fn product(
         &self,
         kind: Product,
         n: usize,
         (a, b, c): (u64, u64, u64),
         stream: &Stream,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         let (of_in, of_out, compute) = kind.types();
         let size = n as i32;
         let (single, double) = ([1f32, 0f32], [1f64, 0f64]);
@@ -266,10 +266,10 @@ impl BlasHandle {
         (a, b, c): (u64, u64, u64),
         (one, zero): (*const c_void, *const c_void),
         stream: &Stream,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         let lt = self.blas.lt;
         let (of_in, of_out, compute) = kind.types();
-        let desc = Part::new("cublasLtMatmulDescCreate", lt.desc_destroy, |out| {
+        let desc = BlasDescriptor::new("cublasLtMatmulDescCreate", lt.desc_destroy, |out| {
             // SAFETY: the pointer is to a pointer that lives across the call.
             unsafe { (lt.desc_create)(out, compute, of_out) }
         })?;
@@ -285,16 +285,17 @@ impl BlasHandle {
         };
         check("cublasLtMatmulDescSetAttribute", code)?;
         let layout = |of: i32| {
-            Part::new("cublasLtMatrixLayoutCreate", lt.layout_destroy, |out| {
+            BlasDescriptor::new("cublasLtMatrixLayoutCreate", lt.layout_destroy, |out| {
                 // SAFETY: the pointer is to a pointer that lives across the call.
                 unsafe { (lt.layout_create)(out, of, n as u64, n as u64, n as i64) }
             })
         };
         let (of_a, of_b, of_c) = (layout(of_in)?, layout(of_in)?, layout(of_out)?);
-        let preference = Part::new("cublasLtMatmulPreferenceCreate", lt.preference_destroy, |out| {
-            // SAFETY: the pointer is to a pointer that lives across the call.
-            unsafe { (lt.preference_create)(out) }
-        })?;
+        let preference =
+            BlasDescriptor::new("cublasLtMatmulPreferenceCreate", lt.preference_destroy, |out| {
+                // SAFETY: the pointer is to a pointer that lives across the call.
+                unsafe { (lt.preference_create)(out) }
+            })?;
         let (bytes, reductions) = (WORKSPACE_BYTES as u64, 0u32);
         // SAFETY: the attribute is a number of 8 bytes that lives across the call.
         let code = unsafe {
@@ -330,7 +331,7 @@ impl BlasHandle {
         };
         check("cublasLtMatmulAlgoGetHeuristic", code)?;
         if found == 0 {
-            return Err(Trouble::Blas { call: "cublasLtMatmulAlgoGetHeuristic", code: 15 });
+            return Err(LibraryError::Blas { call: "cublasLtMatmulAlgoGetHeuristic", code: 15 });
         }
         // SAFETY: all handles are of things that live; the algorithm is the one that cuBLASLt gave, at the start of the result.
         let code = unsafe {
@@ -369,24 +370,24 @@ impl Drop for BlasHandle {
 }
 
 /// A description that cuBLASLt made, and how it is given back.
-struct Part {
+struct BlasDescriptor {
     handle: Handle,
     destroy: unsafe extern "C" fn(Handle) -> i32,
 }
 
-impl Part {
+impl BlasDescriptor {
     fn new(
         call: &'static str,
         destroy: unsafe extern "C" fn(Handle) -> i32,
         create: impl FnOnce(*mut Handle) -> i32,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, LibraryError> {
         let mut handle = null_mut();
         check(call, create(&raw mut handle))?;
         Ok(Self { handle, destroy })
     }
 }
 
-impl Drop for Part {
+impl Drop for BlasDescriptor {
     fn drop(&mut self) {
         // SAFETY: the handle is of what this struct made, and is not used after this.
         let _ = unsafe { (self.destroy)(self.handle) };

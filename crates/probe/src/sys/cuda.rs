@@ -10,9 +10,7 @@ use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use super::library::{Scope, Trouble, functions, open};
-
-type Handle = *mut c_void;
+use super::library::{Handle, LibraryError, Scope, functions, open};
 
 functions! {
     /// Functions of libcuda.so.1.
@@ -116,10 +114,10 @@ impl Driver {
     ///
     /// # Errors
     /// If there is none, it is older than CUDA 11, or it finds no GPU.
-    pub fn load(path: Option<&Path>) -> Result<Self, Trouble> {
+    pub fn load(path: Option<&Path>) -> Result<Self, LibraryError> {
         let path = path.unwrap_or(Path::new("libcuda.so.1"));
         let key = path.display().to_string();
-        let mut known = tables().lock().map_err(|_| Trouble::Aborted)?;
+        let mut known = tables().lock().map_err(|_| LibraryError::Aborted)?;
         let table = if let Some((_, table)) = known.iter().find(|(name, _)| *name == key) {
             table
         } else {
@@ -145,14 +143,14 @@ impl Driver {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn n_devices(self) -> Result<usize, Trouble> {
+    pub fn n_devices(self) -> Result<usize, LibraryError> {
         let mut count = 0;
         // SAFETY: the pointer is to a number that lives across the call.
         self.check("cuDeviceGetCount", unsafe { (self.table.device_count)(&raw mut count) })?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
-    fn ordinal(self, device: usize) -> Result<i32, Trouble> {
+    fn ordinal(self, device: usize) -> Result<i32, LibraryError> {
         let mut ordinal = 0;
         let wanted = i32::try_from(device).unwrap_or(i32::MAX);
         // SAFETY: the pointer is to a number that lives across the call.
@@ -164,7 +162,7 @@ impl Driver {
     ///
     /// # Errors
     /// If there is no such GPU.
-    pub fn name(self, device: usize) -> Result<String, Trouble> {
+    pub fn name(self, device: usize) -> Result<String, LibraryError> {
         let ordinal = self.ordinal(device)?;
         let mut text = [0u8; 128];
         let length = text.len() as i32;
@@ -178,7 +176,7 @@ impl Driver {
     ///
     /// # Errors
     /// If there is no such GPU.
-    pub fn bus(self, device: usize) -> Result<String, Trouble> {
+    pub fn bus(self, device: usize) -> Result<String, LibraryError> {
         let ordinal = self.ordinal(device)?;
         let mut text = [0u8; 32];
         let length = text.len() as i32;
@@ -192,7 +190,7 @@ impl Driver {
     ///
     /// # Errors
     /// If there is no such GPU.
-    pub fn uuid(self, device: usize) -> Result<String, Trouble> {
+    pub fn uuid(self, device: usize) -> Result<String, LibraryError> {
         let ordinal = self.ordinal(device)?;
         let mut id = [0u8; 16];
         // SAFETY: the pointer is to 16 bytes, the size of a CUuuid.
@@ -211,7 +209,7 @@ impl Driver {
     ///
     /// # Errors
     /// If there is no such GPU.
-    pub fn attribute(self, device: usize, which: Attribute) -> Result<i32, Trouble> {
+    pub fn attribute(self, device: usize, which: Attribute) -> Result<i32, LibraryError> {
         let ordinal = self.ordinal(device)?;
         let mut value = 0;
         // SAFETY: the pointer is to a number that lives across the call.
@@ -224,7 +222,7 @@ impl Driver {
     ///
     /// # Errors
     /// If there is no such GPU.
-    pub fn can_access_peer(self, device: usize, peer: usize) -> Result<bool, Trouble> {
+    pub fn can_access_peer(self, device: usize, peer: usize) -> Result<bool, LibraryError> {
         let (device, peer) = (self.ordinal(device)?, self.ordinal(peer)?);
         let mut can = 0;
         // SAFETY: the pointer is to a number that lives across the call.
@@ -233,7 +231,7 @@ impl Driver {
         Ok(can != 0)
     }
 
-    fn check(self, call: &'static str, code: i32) -> Result<(), Trouble> {
+    fn check(self, call: &'static str, code: i32) -> Result<(), LibraryError> {
         if code == SUCCESS {
             return Ok(());
         }
@@ -246,7 +244,7 @@ impl Driver {
         } else {
             "unknown error".to_owned()
         };
-        Err(Trouble::Cuda { call, code, name })
+        Err(LibraryError::Cuda { call, code, name })
     }
 }
 
@@ -270,7 +268,7 @@ impl Device {
     ///
     /// # Errors
     /// If there is no such GPU, or it cannot be used.
-    pub fn open(driver: Driver, index: usize) -> Result<Self, Trouble> {
+    pub fn open(driver: Driver, index: usize) -> Result<Self, LibraryError> {
         let ordinal = driver.ordinal(index)?;
         let context = retain(driver, ordinal)?;
         let device = Self { driver, index, ordinal, peers: Mutex::default(), in_one_thread: PhantomData };
@@ -293,7 +291,7 @@ impl Device {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn memory(&self) -> Result<(usize, usize), Trouble> {
+    pub fn memory(&self) -> Result<(usize, usize), LibraryError> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: the pointers are to numbers that live across the call.
         let code = unsafe { (self.driver.table.memory_info)(&raw mut free, &raw mut total) };
@@ -305,19 +303,24 @@ impl Device {
     ///
     /// # Errors
     /// If it is full.
-    pub fn alloc(&self, size_bytes: usize) -> Result<Buffer, Trouble> {
+    pub fn alloc(&self, size_bytes: usize) -> Result<Buffer, LibraryError> {
         let mut address = 0;
         let size = size_bytes.max(16);
         // SAFETY: the pointer is to a number that lives across the call.
         self.driver.check("cuMemAlloc", unsafe { (self.driver.table.alloc)(&raw mut address, size) })?;
-        Ok(Buffer { address, size_bytes, owner: Owner::Driver(self.driver), in_one_thread: PhantomData })
+        Ok(Buffer {
+            address,
+            size_bytes,
+            owner: MemoryOwner::Driver(self.driver),
+            in_one_thread: PhantomData,
+        })
     }
 
     /// Takes memory of the host that the GPU reaches directly.
     ///
     /// # Errors
     /// If it cannot be had.
-    pub fn alloc_host(&self, size_bytes: usize) -> Result<Pinned, Trouble> {
+    pub fn alloc_host(&self, size_bytes: usize) -> Result<Pinned, LibraryError> {
         let mut address = null_mut();
         let size = size_bytes.max(16);
         // SAFETY: the pointer is to a pointer that lives across the call.
@@ -332,7 +335,7 @@ impl Device {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn stream(&self) -> Result<Stream, Trouble> {
+    pub fn stream(&self) -> Result<Stream, LibraryError> {
         let mut handle = null_mut();
         // SAFETY: the pointer is to a pointer that lives across the call.
         let code = unsafe { (self.driver.table.stream_create)(&raw mut handle, STREAM_NON_BLOCKING) };
@@ -344,20 +347,20 @@ impl Device {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn event(&self) -> Result<Event, Trouble> {
+    pub fn event(&self) -> Result<CudaEvent, LibraryError> {
         let mut handle = null_mut();
         // SAFETY: the pointer is to a pointer that lives across the call.
         let code = unsafe { (self.driver.table.event_create)(&raw mut handle, 0) };
         self.driver.check("cuEventCreate", code)?;
-        Ok(Event { driver: self.driver, handle })
+        Ok(CudaEvent { driver: self.driver, handle })
     }
 
     /// Compiles PTX for this GPU.
     ///
     /// # Errors
     /// If the driver refuses it; the compiler's log is part of the error.
-    pub fn module(&self, ptx: &str) -> Result<Module, Trouble> {
-        let text = CString::new(ptx).map_err(|error| Trouble::World(error.to_string()))?;
+    pub fn module(&self, ptx: &str) -> Result<Module, LibraryError> {
+        let text = CString::new(ptx).map_err(|error| LibraryError::World(error.to_string()))?;
         let mut log = vec![0u8; 4096];
         let mut options = JIT_LOG;
         let mut values: [Handle; 2] = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
@@ -374,10 +377,10 @@ impl Device {
         };
         match self.driver.check("cuModuleLoadDataEx", code) {
             Ok(()) => Ok(Module { driver: self.driver, handle }),
-            Err(Trouble::Cuda { call, code, name }) => {
+            Err(LibraryError::Cuda { call, code, name }) => {
                 let log = text_of(&log);
                 let name = if log.is_empty() { name } else { format!("{name}: {}", log.trim()) };
-                Err(Trouble::Cuda { call, code, name })
+                Err(LibraryError::Cuda { call, code, name })
             }
             Err(other) => Err(other),
         }
@@ -387,7 +390,7 @@ impl Device {
     ///
     /// # Errors
     /// If the driver refuses for another reason than that they cannot.
-    pub fn enable_peer(&self, peer: usize) -> Result<bool, Trouble> {
+    pub fn enable_peer(&self, peer: usize) -> Result<bool, LibraryError> {
         if peer == self.index || !self.driver.can_access_peer(self.index, peer)? {
             return Ok(false);
         }
@@ -409,13 +412,13 @@ impl Device {
     ///
     /// # Errors
     /// If something failed there.
-    pub fn synchronize(&self) -> Result<(), Trouble> {
+    pub fn synchronize(&self) -> Result<(), LibraryError> {
         // SAFETY: it takes nothing.
         self.driver.check("cuCtxSynchronize", unsafe { (self.driver.table.synchronize)() })
     }
 }
 
-fn retain(driver: Driver, ordinal: i32) -> Result<Handle, Trouble> {
+fn retain(driver: Driver, ordinal: i32) -> Result<Handle, LibraryError> {
     let mut context = null_mut();
     // SAFETY: the pointer is to a pointer that lives across the call.
     let code = unsafe { (driver.table.context_retain)(&raw mut context, ordinal) };
@@ -436,7 +439,7 @@ impl Drop for Device {
 }
 
 /// Gives memory back the way it was taken.
-pub(crate) enum Owner {
+pub(crate) enum MemoryOwner {
     Driver(Driver),
     Other(Box<dyn Fn(u64)>),
 }
@@ -445,14 +448,14 @@ pub(crate) enum Owner {
 pub struct Buffer {
     address: u64,
     size_bytes: usize,
-    owner: Owner,
+    owner: MemoryOwner,
     /// It is given back in the thread whose context it is of.
     in_one_thread: PhantomData<*const ()>,
 }
 
 impl Buffer {
     pub(crate) fn other(address: u64, size_bytes: usize, free: Box<dyn Fn(u64)>) -> Self {
-        Self { address, size_bytes, owner: Owner::Other(free), in_one_thread: PhantomData }
+        Self { address, size_bytes, owner: MemoryOwner::Other(free), in_one_thread: PhantomData }
     }
 
     /// Where it is, in the address space that all GPUs of this process share.
@@ -470,8 +473,8 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         match &self.owner {
             // SAFETY: the address is one that the driver gave, given back once.
-            Owner::Driver(driver) => drop(unsafe { (driver.table.free)(self.address) }),
-            Owner::Other(free) => free(self.address),
+            MemoryOwner::Driver(driver) => drop(unsafe { (driver.table.free)(self.address) }),
+            MemoryOwner::Other(free) => free(self.address),
         }
     }
 }
@@ -512,7 +515,7 @@ impl Stream {
     ///
     /// # Errors
     /// If something failed there.
-    pub fn wait(&self) -> Result<(), Trouble> {
+    pub fn wait(&self) -> Result<(), LibraryError> {
         // SAFETY: the handle is of a stream that lives.
         let code = unsafe { (self.driver.table.stream_wait)(self.handle) };
         self.driver.check("cuStreamSynchronize", code)
@@ -522,7 +525,7 @@ impl Stream {
     ///
     /// # Errors
     /// If something failed there.
-    pub fn is_done(&self) -> Result<bool, Trouble> {
+    pub fn is_done(&self) -> Result<bool, LibraryError> {
         // SAFETY: the handle is of a stream that lives.
         match unsafe { (self.driver.table.stream_query)(self.handle) } {
             NOT_READY => Ok(false),
@@ -534,7 +537,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn copy(&self, to: u64, from: u64, size_bytes: usize) -> Result<(), Trouble> {
+    pub fn copy(&self, to: u64, from: u64, size_bytes: usize) -> Result<(), LibraryError> {
         // SAFETY: addresses of GPU memory; wrong ones stop the context.
         let code = unsafe { (self.driver.table.copy)(to, from, size_bytes, self.handle) };
         self.driver.check("cuMemcpyAsync", code)
@@ -544,7 +547,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn set(&self, to: u64, byte: u8, size_bytes: usize) -> Result<(), Trouble> {
+    pub fn set(&self, to: u64, byte: u8, size_bytes: usize) -> Result<(), LibraryError> {
         // SAFETY: an address of GPU memory; a wrong one stops the context.
         let code = unsafe { (self.driver.table.set_bytes)(to, byte, size_bytes, self.handle) };
         self.driver.check("cuMemsetD8Async", code)
@@ -554,7 +557,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn from_pinned(&self, to: u64, from: &Pinned, size_bytes: usize) -> Result<(), Trouble> {
+    pub fn from_pinned(&self, to: u64, from: &Pinned, size_bytes: usize) -> Result<(), LibraryError> {
         let size = size_bytes.min(from.size_bytes);
         // SAFETY: `size` bytes of pinned memory. It is freed with a call that waits for the GPU.
         let code = unsafe { (self.driver.table.to_device_async)(to, from.address, size, self.handle) };
@@ -565,7 +568,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn to_pinned(&self, to: &mut Pinned, from: u64, size_bytes: usize) -> Result<(), Trouble> {
+    pub fn to_pinned(&self, to: &mut Pinned, from: u64, size_bytes: usize) -> Result<(), LibraryError> {
         let size = size_bytes.min(to.size_bytes);
         // SAFETY: `size` bytes of pinned memory, which nothing on the host reads. It is freed with a call that waits.
         let code = unsafe { (self.driver.table.to_host_async)(to.address, from, size, self.handle) };
@@ -576,7 +579,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn read<T: Copy + Default>(&self, from: u64, n: usize) -> Result<Vec<T>, Trouble> {
+    pub fn read<T: Copy + Default>(&self, from: u64, n: usize) -> Result<Vec<T>, LibraryError> {
         self.wait()?;
         let mut out = vec![T::default(); n];
         // SAFETY: `out` is memory for exactly so many bytes, and the callers of this crate read plain numbers alone.
@@ -589,7 +592,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn write<T: Copy>(&self, to: u64, values: &[T]) -> Result<(), Trouble> {
+    pub fn write<T: Copy>(&self, to: u64, values: &[T]) -> Result<(), LibraryError> {
         self.wait()?;
         // SAFETY: exactly the bytes of the slice are read.
         let code = unsafe { (self.driver.table.to_device)(to, values.as_ptr().cast(), size_of_val(values)) };
@@ -600,8 +603,8 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver refuses, or `work` does.
-    pub fn graph(&self, work: impl FnOnce() -> Result<(), Trouble>) -> Result<Graph, Trouble> {
-        let instantiate = self.driver.table.graph_instantiate.ok_or(Trouble::NoFunction {
+    pub fn graph(&self, work: impl FnOnce() -> Result<(), LibraryError>) -> Result<Graph, LibraryError> {
+        let instantiate = self.driver.table.graph_instantiate.ok_or(LibraryError::NoFunction {
             library: "libcuda.so.1",
             function: "cuGraphInstantiateWithFlags",
         })?;
@@ -627,7 +630,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn record(&self, event: &Event) -> Result<(), Trouble> {
+    pub fn record(&self, event: &CudaEvent) -> Result<(), LibraryError> {
         // SAFETY: both handles are of things that live.
         let code = unsafe { (self.driver.table.event_record)(event.handle, self.handle) };
         self.driver.check("cuEventRecord", code)
@@ -637,7 +640,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn launch(&self, function: &Function, shape: Launch, params: &[u64]) -> Result<(), Trouble> {
+    pub fn launch(&self, function: &Function, shape: Launch, params: &[u64]) -> Result<(), LibraryError> {
         let mut values = params.to_vec();
         let mut pointers: Vec<Handle> =
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
@@ -675,17 +678,17 @@ impl Drop for Stream {
 }
 
 /// A moment on a GPU's clock.
-pub struct Event {
+pub struct CudaEvent {
     driver: Driver,
     handle: Handle,
 }
 
-impl Event {
+impl CudaEvent {
     /// Time from an earlier moment to this one. Waits for both.
     ///
     /// # Errors
     /// If one of them was never recorded, or something failed before it.
-    pub fn since(&self, earlier: &Self) -> Result<Duration, Trouble> {
+    pub fn since(&self, earlier: &Self) -> Result<Duration, LibraryError> {
         // SAFETY: the handle is of an event that lives.
         self.driver.check("cuEventSynchronize", unsafe { (self.driver.table.event_wait)(self.handle) })?;
         let mut ms = 0f32;
@@ -696,7 +699,7 @@ impl Event {
     }
 }
 
-impl Drop for Event {
+impl Drop for CudaEvent {
     fn drop(&mut self) {
         // SAFETY: the handle is of an event that lives, and is not used after this.
         let _ = unsafe { (self.driver.table.event_destroy)(self.handle) };
@@ -714,7 +717,7 @@ impl Graph {
     ///
     /// # Errors
     /// If the driver refuses.
-    pub fn launch(&self, stream: &Stream) -> Result<(), Trouble> {
+    pub fn launch(&self, stream: &Stream) -> Result<(), LibraryError> {
         // SAFETY: both handles are of things that live.
         let code = unsafe { (self.driver.table.graph_launch)(self.exec, stream.handle) };
         self.driver.check("cuGraphLaunch", code)
@@ -754,8 +757,8 @@ impl Module {
     ///
     /// # Errors
     /// If there is none.
-    pub fn function(&self, name: &str, n_params: usize) -> Result<Function, Trouble> {
-        let text = CString::new(name).map_err(|error| Trouble::World(error.to_string()))?;
+    pub fn function(&self, name: &str, n_params: usize) -> Result<Function, LibraryError> {
+        let text = CString::new(name).map_err(|error| LibraryError::World(error.to_string()))?;
         let mut handle = null_mut();
         // SAFETY: the name ends in a zero; the pointer is to a pointer that lives across the call.
         let code =

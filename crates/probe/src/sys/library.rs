@@ -1,10 +1,14 @@
 //! How a library is found and its functions are looked up.
 
+use std::ffi::c_void;
 use std::path::Path;
+
+/// What a library gives for an object of its own, and takes back.
+pub(super) type Handle = *mut c_void;
 
 /// What went wrong with a library of the GPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum LibraryError {
     /// It cannot be opened.
     #[error("open {name}: {why}")]
     NoLibrary {
@@ -67,7 +71,7 @@ pub enum Trouble {
     World(String),
 }
 
-impl Trouble {
+impl LibraryError {
     /// The CUDA driver says that the GPU or its memory is in use or full.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Cuda { code: 2, .. })
@@ -88,7 +92,7 @@ pub(crate) enum Scope {
 }
 
 /// Opens a library for good.
-pub(crate) fn open(name: &Path, scope: Scope) -> Result<&'static libloading::Library, Trouble> {
+pub(crate) fn open(name: &Path, scope: Scope) -> Result<&'static libloading::Library, LibraryError> {
     #[cfg(unix)]
     let opened = {
         use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
@@ -108,7 +112,7 @@ pub(crate) fn open(name: &Path, scope: Scope) -> Result<&'static libloading::Lib
         if let Some(source) = std::error::Error::source(&error) {
             why = source.to_string();
         }
-        Trouble::NoLibrary { name: name.display().to_string(), why }
+        LibraryError::NoLibrary { name: name.display().to_string(), why }
     })?;
     Ok(Box::leak(Box::new(library)))
 }
@@ -141,13 +145,13 @@ macro_rules! functions {
         }
 
         impl $table {
-            fn find(library: &'static libloading::Library) -> Result<Self, Trouble> {
+            fn find(library: &'static libloading::Library) -> Result<Self, LibraryError> {
                 use $crate::sys::library::function;
                 Ok(Self {
                     $($field: {
                         // SAFETY: the signature is the one of the header that the table names.
                         let found: Option<unsafe extern "C" fn($($arg),*) -> i32> = unsafe { function(library, $symbol) };
-                        found.ok_or(Trouble::NoFunction { library: $library, function: $symbol })?
+                        found.ok_or(LibraryError::NoFunction { library: $library, function: $symbol })?
                     },)*
                     $($may: {
                         // SAFETY: the signature is the one of the header that the table names.

@@ -6,9 +6,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 
 use super::cuda::{Buffer, Stream};
-use super::library::{Scope, Trouble, functions, open};
-
-type Handle = *mut c_void;
+use super::library::{Handle, LibraryError, Scope, functions, open};
 
 /// ncclUniqueId, passed by value.
 #[derive(Clone, Copy)]
@@ -174,7 +172,7 @@ impl Nccl {
     ///
     /// # Errors
     /// If there is none at this path or name, or it is older than 2.7.
-    pub fn load(path: &Path) -> Result<Self, Trouble> {
+    pub fn load(path: &Path) -> Result<Self, LibraryError> {
         type Text<A> = unsafe extern "C" fn(A) -> *const c_char;
         let library = open(path, Scope::Local)?;
         let table: &'static Table = Box::leak(Box::new(Table::find(library)?));
@@ -182,8 +180,8 @@ impl Nccl {
         let error: Option<Text<i32>> = unsafe { super::library::function(library, "ncclGetErrorString") };
         // SAFETY: the signature is the one of nccl.h.
         let last: Option<Text<Handle>> = unsafe { super::library::function(library, "ncclGetLastError") };
-        let error =
-            error.ok_or(Trouble::NoFunction { library: "libnccl.so.2", function: "ncclGetErrorString" })?;
+        let error = error
+            .ok_or(LibraryError::NoFunction { library: "libnccl.so.2", function: "ncclGetErrorString" })?;
         let mut nccl = Self { table, texts: Box::leak(Box::new(Texts { error, last })), version: 0 };
         // SAFETY: the pointer is to a number that lives across the call.
         nccl.check("ncclGetVersion", unsafe { (table.version)(&raw mut nccl.version) }, null_mut())?;
@@ -219,7 +217,7 @@ impl Nccl {
     ///
     /// # Errors
     /// If NCCL finds no interface to listen on.
-    pub fn unique_id(self) -> Result<UniqueId, Trouble> {
+    pub fn unique_id(self) -> Result<UniqueId, LibraryError> {
         let mut id = RawId([0; 128]);
         // SAFETY: the pointer is to the 128 bytes of an id.
         self.check("ncclGetUniqueId", unsafe { (self.table.unique_id)(&raw mut id) }, null_mut())?;
@@ -230,7 +228,7 @@ impl Nccl {
     ///
     /// # Errors
     /// If NCCL refuses.
-    pub fn group_start(self) -> Result<(), Trouble> {
+    pub fn group_start(self) -> Result<(), LibraryError> {
         // SAFETY: it takes nothing.
         self.check("ncclGroupStart", unsafe { (self.table.group_start)() }, null_mut())
     }
@@ -239,7 +237,7 @@ impl Nccl {
     ///
     /// # Errors
     /// If one of them was wrong.
-    pub fn group_end(self) -> Result<(), Trouble> {
+    pub fn group_end(self) -> Result<(), LibraryError> {
         // SAFETY: it takes nothing.
         self.check("ncclGroupEnd", unsafe { (self.table.group_end)() }, null_mut())
     }
@@ -248,7 +246,7 @@ impl Nccl {
     ///
     /// # Errors
     /// If the GPU is full.
-    pub fn alloc(self, size_bytes: usize) -> Result<Option<Buffer>, Trouble> {
+    pub fn alloc(self, size_bytes: usize) -> Result<Option<Buffer>, LibraryError> {
         let (Some(alloc), Some(free)) = (self.table.mem_alloc, self.table.mem_free) else { return Ok(None) };
         let mut address = 0;
         // SAFETY: the pointer is to a number of the size of a pointer that lives across the call.
@@ -264,7 +262,13 @@ impl Nccl {
     ///
     /// # Errors
     /// If NCCL cannot connect the ranks.
-    pub fn init(self, n_ranks: usize, id: UniqueId, rank: usize, wish: Wish) -> Result<Comm, Trouble> {
+    pub fn init(
+        self,
+        n_ranks: usize,
+        id: UniqueId,
+        rank: usize,
+        wish: Wish,
+    ) -> Result<CommHandle, LibraryError> {
         let mut handle = null_mut();
         let (n, rank) = (n_ranks as i32, rank as i32);
         match self.table.init_config {
@@ -313,7 +317,7 @@ impl Nccl {
                 self.check("ncclCommInitRank", code, null_mut())?;
             }
         }
-        Ok(Comm { nccl: self, handle, is_broken: false, in_one_thread: PhantomData })
+        Ok(CommHandle { nccl: self, handle, is_broken: false, in_one_thread: PhantomData })
     }
 
     /// Whether this NCCL can be asked for something of it: the number of channels from 2.18 on, the schedule from 2.28 on.
@@ -323,7 +327,7 @@ impl Nccl {
         is_known && self.table.init_config.is_some()
     }
 
-    fn check(self, call: &'static str, code: i32, comm: Handle) -> Result<(), Trouble> {
+    fn check(self, call: &'static str, code: i32, comm: Handle) -> Result<(), LibraryError> {
         if code == 0 {
             return Ok(());
         }
@@ -342,7 +346,7 @@ impl Nccl {
         });
         let last = last.trim();
         let last = if last.is_empty() { String::new() } else { format!(": {last}") };
-        Err(Trouble::Nccl { call, code, name, last })
+        Err(LibraryError::Nccl { call, code, name, last })
     }
 }
 
@@ -356,14 +360,14 @@ fn version_text(version: i32) -> String {
 }
 
 /// A communicator, as one rank of it sees it.
-pub struct Comm {
+pub struct CommHandle {
     nccl: Nccl,
     handle: Handle,
     is_broken: bool,
     in_one_thread: PhantomData<*const ()>,
 }
 
-impl Comm {
+impl CommHandle {
     /// The library.
     pub fn nccl(&self) -> Nccl {
         self.nccl
@@ -373,7 +377,7 @@ impl Comm {
     ///
     /// # Errors
     /// With what broke it.
-    pub fn check(&self) -> Result<(), Trouble> {
+    pub fn check(&self) -> Result<(), LibraryError> {
         let mut state = 0;
         // SAFETY: the handle is of a communicator that lives; the pointer is to a number that lives across the call.
         let code = unsafe { (self.nccl.table.async_error)(self.handle, &raw mut state) };
@@ -396,7 +400,7 @@ impl Comm {
     ///
     /// # Errors
     /// If this NCCL has no such operation.
-    pub fn op(&self, op: RedOp, dtype: DataType, scalar: [u8; 8]) -> Result<i32, Trouble> {
+    pub fn op(&self, op: RedOp, dtype: DataType, scalar: [u8; 8]) -> Result<i32, LibraryError> {
         Ok(match op {
             RedOp::Sum => 0,
             RedOp::Prod => 1,
@@ -404,7 +408,7 @@ impl Comm {
             RedOp::Min => 3,
             RedOp::Avg => 4,
             RedOp::PreMulSum => {
-                let create = self.nccl.table.premul.ok_or(Trouble::NoFunction {
+                let create = self.nccl.table.premul.ok_or(LibraryError::NoFunction {
                     library: "libnccl.so.2",
                     function: "ncclRedOpCreatePreMulSum",
                 })?;
@@ -419,7 +423,7 @@ impl Comm {
         })
     }
 
-    /// Forgets an operation that [`Comm::op`] made.
+    /// Forgets an operation that [`CommHandle::op`] made.
     pub fn forget(&self, op: i32) {
         if op > 4
             && let Some(destroy) = self.nccl.table.op_destroy
@@ -432,8 +436,8 @@ impl Comm {
 
 /// The calls. Addresses are of GPU memory of this rank; counts are of elements. Errors: if NCCL refuses.
 #[allow(clippy::missing_errors_doc, reason = "said once for all")]
-impl Comm {
-    fn said(&self, call: &'static str, code: i32) -> Result<(), Trouble> {
+impl CommHandle {
+    fn said(&self, call: &'static str, code: i32) -> Result<(), LibraryError> {
         self.nccl.check(call, code, self.handle)
     }
 
@@ -446,7 +450,7 @@ impl Comm {
         dtype: DataType,
         op: i32,
         on: &Stream,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         // SAFETY: handles of things that live; wrong addresses of GPU memory stop the context and no more.
         let code =
             unsafe { (self.nccl.table.all_reduce)(from, to, n, dtype as i32, op, self.handle, on.handle()) };
@@ -462,7 +466,7 @@ impl Comm {
         dtype: DataType,
         root: usize,
         on: &Stream,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         // SAFETY: as in all_reduce.
         let code = unsafe {
             (self.nccl.table.broadcast)(from, to, n, dtype as i32, root as i32, self.handle, on.handle())
@@ -481,7 +485,7 @@ impl Comm {
         op: i32,
         root: usize,
         on: &Stream,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         // SAFETY: as in all_reduce.
         let code = unsafe {
             (self.nccl.table.reduce)(from, to, n, dtype as i32, op, root as i32, self.handle, on.handle())
@@ -497,7 +501,7 @@ impl Comm {
         n: usize,
         dtype: DataType,
         on: &Stream,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         // SAFETY: as in all_reduce.
         let code =
             unsafe { (self.nccl.table.all_gather)(from, to, n, dtype as i32, self.handle, on.handle()) };
@@ -513,7 +517,7 @@ impl Comm {
         dtype: DataType,
         op: i32,
         on: &Stream,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         // SAFETY: as in all_reduce.
         let code = unsafe {
             (self.nccl.table.reduce_scatter)(from, to, n, dtype as i32, op, self.handle, on.handle())
@@ -529,7 +533,7 @@ impl Comm {
         dtype: DataType,
         peer: usize,
         on: &Stream,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         // SAFETY: as in all_reduce.
         let code =
             unsafe { (self.nccl.table.send)(from, n, dtype as i32, peer as i32, self.handle, on.handle()) };
@@ -537,7 +541,14 @@ impl Comm {
     }
 
     /// Receives from one rank.
-    pub fn recv(&self, to: u64, n: usize, dtype: DataType, peer: usize, on: &Stream) -> Result<(), Trouble> {
+    pub fn recv(
+        &self,
+        to: u64,
+        n: usize,
+        dtype: DataType,
+        peer: usize,
+        on: &Stream,
+    ) -> Result<(), LibraryError> {
         // SAFETY: as in all_reduce.
         let code =
             unsafe { (self.nccl.table.recv)(to, n, dtype as i32, peer as i32, self.handle, on.handle()) };
@@ -552,7 +563,7 @@ impl Comm {
         n: usize,
         dtype: DataType,
         on: &Stream,
-    ) -> Option<Result<(), Trouble>> {
+    ) -> Option<Result<(), LibraryError>> {
         let call = self.nccl.table.all_to_all?;
         // SAFETY: as in all_reduce.
         let code = unsafe { call(from, to, n, dtype as i32, self.handle, on.handle()) };
@@ -568,7 +579,7 @@ impl Comm {
         dtype: DataType,
         root: usize,
         on: &Stream,
-    ) -> Option<Result<(), Trouble>> {
+    ) -> Option<Result<(), LibraryError>> {
         let call = self.nccl.table.gather?;
         // SAFETY: as in all_reduce.
         let code = unsafe { call(from, to, n, dtype as i32, root as i32, self.handle, on.handle()) };
@@ -584,7 +595,7 @@ impl Comm {
         dtype: DataType,
         root: usize,
         on: &Stream,
-    ) -> Option<Result<(), Trouble>> {
+    ) -> Option<Result<(), LibraryError>> {
         let call = self.nccl.table.scatter?;
         // SAFETY: as in all_reduce.
         let code = unsafe { call(from, to, n, dtype as i32, root as i32, self.handle, on.handle()) };
@@ -592,7 +603,7 @@ impl Comm {
     }
 }
 
-impl Drop for Comm {
+impl Drop for CommHandle {
     fn drop(&mut self) {
         if !self.is_broken {
             // SAFETY: the handle is of a communicator that lives, and is not used after this.

@@ -4,9 +4,9 @@ use super::inject::Spot;
 use super::place::{Trial, of_trial};
 use super::worker::{Worker, words};
 use super::{Check, Sign, links};
-use crate::bench::{Piece, expected};
-use crate::collective::{Call, Collective};
-use crate::sys::{Buffer, Comm, DataType, RedOp, Trouble, Wish};
+use crate::bench::{BufferPiece, expected};
+use crate::collective::{Collective, CollectiveCall};
+use crate::sys::{Buffer, CommHandle, DataType, LibraryError, RedOp, Wish};
 use crate::values;
 
 /// Bytes of a rank's part: odd, so that tails are there; around the switches of protocols; and large.
@@ -24,7 +24,7 @@ const IN_RINGS: [Collective; 5] = [
 
 /// One case.
 #[derive(Clone, Copy)]
-struct Case {
+struct CollectiveCheck {
     collective: Collective,
     dtype: DataType,
     op: RedOp,
@@ -33,7 +33,7 @@ struct Case {
 }
 
 /// All operations and types.
-pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
+pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), LibraryError> {
     let Some(comm) = worker.comm.take() else { return Ok(()) };
     let nccl = comm.nccl();
     let n = worker.member.n_ranks;
@@ -53,13 +53,19 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
             // Roots turn from round to round.
             let root = (worker.round as usize + k) % n;
             if !collective.reduces() {
-                cases.push(Case { collective, dtype: DataType::U8, op: RedOp::Sum, size_bytes, root });
+                cases.push(CollectiveCheck {
+                    collective,
+                    dtype: DataType::U8,
+                    op: RedOp::Sum,
+                    size_bytes,
+                    root,
+                });
                 continue;
             }
             for dtype in &types {
                 for op in RedOp::ALL {
                     if nccl.is_at_least(op.since().0, op.since().1) {
-                        cases.push(Case { collective, dtype: *dtype, op, size_bytes, root });
+                        cases.push(CollectiveCheck { collective, dtype: *dtype, op, size_bytes, root });
                     }
                 }
             }
@@ -82,7 +88,7 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
 
 /// Sums and maxima of all types, and copies, with the algorithm and protocol that the environment forces: on all_reduce, or on
 /// everything that is not sent point to point.
-pub(super) fn forced(worker: &mut Worker<'_>, way: &str) -> Result<(), Trouble> {
+pub(super) fn forced(worker: &mut Worker<'_>, way: &str) -> Result<(), LibraryError> {
     let Some(comm) = worker.comm.take() else { return Ok(()) };
     let types = [DataType::F32, DataType::Bf16, DataType::F16, DataType::F64, DataType::I64, DataType::I8];
     let collectives: &[Collective] =
@@ -92,12 +98,18 @@ pub(super) fn forced(worker: &mut Worker<'_>, way: &str) -> Result<(), Trouble> 
         let root = k % worker.member.n_ranks;
         for collective in collectives.iter().copied() {
             if !collective.reduces() {
-                cases.push(Case { collective, dtype: DataType::U8, op: RedOp::Sum, size_bytes, root });
+                cases.push(CollectiveCheck {
+                    collective,
+                    dtype: DataType::U8,
+                    op: RedOp::Sum,
+                    size_bytes,
+                    root,
+                });
                 continue;
             }
             for dtype in types {
                 for op in [RedOp::Sum, RedOp::Max] {
-                    cases.push(Case { collective, dtype, op, size_bytes, root });
+                    cases.push(CollectiveCheck { collective, dtype, op, size_bytes, root });
                 }
             }
         }
@@ -107,7 +119,12 @@ pub(super) fn forced(worker: &mut Worker<'_>, way: &str) -> Result<(), Trouble> 
     Ok(())
 }
 
-fn all(worker: &mut Worker<'_>, mut comm: Comm, cases: &[Case], way: &str) -> Result<Comm, Trouble> {
+fn all(
+    worker: &mut Worker<'_>,
+    mut comm: CommHandle,
+    cases: &[CollectiveCheck],
+    way: &str,
+) -> Result<CommHandle, LibraryError> {
     let n = worker.member.n_ranks;
     // The largest buffer is a part from each rank.
     let most = cases.iter().map(|case| case.size_bytes).max().unwrap_or(16) * n;
@@ -149,15 +166,17 @@ fn all(worker: &mut Worker<'_>, mut comm: Comm, cases: &[Case], way: &str) -> Re
 /// same in all ranks.
 fn by_channels(
     worker: &mut Worker<'_>,
-    comm: &mut Comm,
-    case: &Case,
+    comm: &mut CommHandle,
+    case: &CollectiveCheck,
     buffers: (&Buffer, &Buffer),
-) -> Result<String, Trouble> {
+) -> Result<String, LibraryError> {
     let (nccl, member) = (comm.nccl(), worker.member);
     // Large enough for all channels.
-    let case =
-        Case { size_bytes: case.size_bytes.max(buffers.0.size_bytes() / worker.member.n_ranks), ..*case };
-    let mut is_wrong = |comm: &mut Comm| {
+    let case = CollectiveCheck {
+        size_bytes: case.size_bytes.max(buffers.0.size_bytes() / worker.member.n_ranks),
+        ..*case
+    };
+    let mut is_wrong = |comm: &mut CommHandle| {
         for turn in 0..N_TRIALS {
             let wrong = one(worker, comm, &case, buffers, 600_000 + turn, "")?;
             let count = wrong.map_or(0, |(count, ..)| count);
@@ -170,7 +189,7 @@ fn by_channels(
     if !is_wrong(comm)? {
         return Ok("; it did not recur".to_owned());
     }
-    let mut with = |n: i32| -> Result<bool, Trouble> {
+    let mut with = |n: i32| -> Result<bool, LibraryError> {
         let mut comm = member.communicator(nccl, Wish { max_channels: Some(n), ..Wish::default() })?;
         is_wrong(&mut comm)
     };
@@ -206,16 +225,16 @@ const MOST_CHANNELS: i32 = 64;
 /// Tries every ordered pair by sending through NCCL, whose kernels store otherwise than the copy engines do.
 fn by_nccl(
     worker: &mut Worker<'_>,
-    comm: &mut Comm,
+    comm: &mut CommHandle,
     (send, recv): (&Buffer, &Buffer),
     trial: &mut Trial,
-) -> Result<(), Trouble> {
+) -> Result<(), LibraryError> {
     let (rank, n_ranks) = (worker.member.rank, worker.member.n_ranks);
     let n = send.size_bytes().min(TRIAL_BYTES);
     for turn in 0..N_TRIALS {
         for (from, to) in (0..n_ranks).flat_map(|a| (0..n_ranks).map(move |b| (a, b))).filter(|(a, b)| a != b)
         {
-            let plan = values::Plan::copy(DataType::U8, worker.seed(500_000 + turn));
+            let plan = values::ValuePlan::copy(DataType::U8, worker.seed(500_000 + turn));
             let table = worker.kernels.table(worker.device, &worker.stream, &plan)?;
             worker.kernels.reset(&worker.stream)?;
             let mut wrong = 0;
@@ -256,21 +275,21 @@ const N_TRIALS: u64 = 4;
 /// Runs one case; what is wrong with this rank's result, or with what it sent.
 fn one(
     worker: &mut Worker<'_>,
-    comm: &mut Comm,
-    case: &Case,
+    comm: &mut CommHandle,
+    case: &CollectiveCheck,
     (send, recv): (&Buffer, &Buffer),
     number: u64,
     way: &str,
-) -> Result<Option<(u64, String, Vec<u64>)>, Trouble> {
-    let Case { collective, dtype, op, size_bytes, root } = *case;
+) -> Result<Option<(u64, String, Vec<u64>)>, LibraryError> {
+    let CollectiveCheck { collective, dtype, op, size_bytes, root } = *case;
     let (rank, n_ranks) = (worker.member.rank, worker.member.n_ranks);
     let seed = worker.seed(1_000 + number);
     let plan = if collective.reduces() {
         // No exact values for so many ranks in so few bits.
-        let Some(plan) = values::Plan::reduce(dtype, op, n_ranks, seed) else { return Ok(None) };
+        let Some(plan) = values::ValuePlan::reduce(dtype, op, n_ranks, seed) else { return Ok(None) };
         plan
     } else {
-        values::Plan::copy(dtype, seed)
+        values::ValuePlan::copy(dtype, seed)
     };
     let whole = if matches!(
         collective,
@@ -290,7 +309,7 @@ fn one(
     worker.stream.wait()?;
     let number_of_op =
         if collective.reduces() { comm.op(op, dtype, values::scalar(dtype, rank))? } else { 0 };
-    let call = Call { collective, n: counts.param, dtype, op: number_of_op, root, rank, n_ranks };
+    let call = CollectiveCall { collective, n: counts.param, dtype, op: number_of_op, root, rank, n_ranks };
     call.queue(comm, send.address(), recv.address(), &worker.stream)?;
     worker.member.wait(&worker.stream, comm, worker.plan.timeout)?;
     comm.forget(number_of_op);
@@ -299,7 +318,7 @@ fn one(
         let at = recv.address() + (first.at * dtype.size()) as u64;
         worker.spoil(Spot::Received(None), at, first.n * dtype.size())?;
     }
-    let compare = |worker: &Worker<'_>, piece: &Piece| {
+    let compare = |worker: &Worker<'_>, piece: &BufferPiece| {
         let at = recv.address() + (piece.at * dtype.size()) as u64;
         worker.kernels.compare(&worker.stream, values, (at, piece.n), piece.of, piece.base)
     };

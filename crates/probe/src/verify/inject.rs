@@ -6,8 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::sys::{Stream, Trouble};
-use crate::verify::place::Place;
+use crate::sys::{LibraryError, Stream};
+use crate::verify::place::FaultSite;
 
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -64,10 +64,12 @@ impl Fault {
     }
 
     /// Where a check should find it.
-    pub fn place(self) -> Place {
+    pub fn place(self) -> FaultSite {
         match self {
-            Self::Buffer(gpu) | Self::Product(gpu) | Self::Memory(gpu) | Self::Gpu(gpu) => Place::Gpu(gpu),
-            Self::Link(from, to) => Place::Link(from, to),
+            Self::Buffer(gpu) | Self::Product(gpu) | Self::Memory(gpu) | Self::Gpu(gpu) => {
+                FaultSite::Gpu(gpu)
+            }
+            Self::Link(from, to) => FaultSite::Link(from, to),
         }
     }
 
@@ -149,7 +151,7 @@ impl Injector {
         stream: &Stream,
         address: u64,
         size_bytes: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         if size_bytes == 0 || !self.wants(spot) {
             return Ok(());
         }

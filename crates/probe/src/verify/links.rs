@@ -8,14 +8,14 @@ use super::place::Trial;
 use super::worker::{Worker, words};
 use crate::bench::hunt::round_robin;
 use crate::kernels::{Pass, Pattern};
-use crate::sys::{Buffer, Trouble};
+use crate::sys::{Buffer, LibraryError};
 
 const SIZE_BYTES: usize = 256 << 20;
 const BRIEF_BYTES: usize = 1 << 20;
 /// Copies of one direction; the last one is compared: all of them carry the same bits.
 const N_COPIES: usize = 4;
 
-pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
+pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), LibraryError> {
     let size = if worker.plan.is_brief { BRIEF_BYTES } else { SIZE_BYTES };
     let own = worker.device.alloc(size)?;
     let got = worker.device.alloc(size)?;
@@ -40,7 +40,7 @@ fn compare(
     size: usize,
     pattern: Pattern,
     what: &str,
-) -> Result<Option<(u64, String, Vec<u64>)>, Trouble> {
+) -> Result<Option<(u64, String, Vec<u64>)>, LibraryError> {
     worker.kernels.reset(&worker.stream)?;
     worker.kernels.pattern(&worker.stream, at, size, pattern, Pass::Read, 0)?;
     let found = worker.kernels.differences(&worker.stream)?;
@@ -54,7 +54,7 @@ fn pairs(
     got: &Buffer,
     addresses: &[u64],
     size: usize,
-) -> Result<(Trial, Vec<super::Sign>), Trouble> {
+) -> Result<(Trial, Vec<super::Sign>), LibraryError> {
     let (rank, n) = (worker.member.rank, worker.member.n_ranks);
     let sent = pattern(worker, rank);
     worker.kernels.pattern(&worker.stream, own.address(), size, sent, Pass::Write, 0)?;
@@ -63,7 +63,7 @@ fn pairs(
     worker.member.line_up()?;
     let mut trial = Trial { n, ..Trial::default() };
     let mut signs = Vec::new();
-    let gather = |worker: &Worker<'_>, own| -> Result<Vec<Option<super::Sign>>, Trouble> {
+    let gather = |worker: &Worker<'_>, own| -> Result<Vec<Option<super::Sign>>, LibraryError> {
         worker.share(Check::Links, own)
     };
     // With itself.
@@ -127,7 +127,7 @@ fn pairs(
 }
 
 /// To the host and back.
-fn host(worker: &mut Worker<'_>, own: &Buffer, got: &Buffer, size: usize) -> Result<(), Trouble> {
+fn host(worker: &mut Worker<'_>, own: &Buffer, got: &Buffer, size: usize) -> Result<(), LibraryError> {
     let size = size.min(64 << 20);
     let sent = pattern(worker, 1000 + worker.member.rank);
     let mut pinned = worker.device.alloc_host(size)?;
@@ -142,7 +142,7 @@ fn host(worker: &mut Worker<'_>, own: &Buffer, got: &Buffer, size: usize) -> Res
 }
 
 /// The trial of all pairs by itself, for signs that another check saw.
-pub(super) fn trial(worker: &mut Worker<'_>) -> Result<Trial, Trouble> {
+pub(super) fn trial(worker: &mut Worker<'_>) -> Result<Trial, LibraryError> {
     let size = BRIEF_BYTES;
     let own = worker.device.alloc(size)?;
     let got = worker.device.alloc(size)?;

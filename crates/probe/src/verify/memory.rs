@@ -10,7 +10,7 @@ use super::Check;
 use super::inject::Spot;
 use super::worker::{Worker, words};
 use crate::kernels::{Pass, Pattern};
-use crate::sys::{Attribute, Buffer, Trouble};
+use crate::sys::{Attribute, Buffer, LibraryError};
 
 /// One allocation.
 const CHUNK_BYTES: usize = 4 << 30;
@@ -19,7 +19,7 @@ const BRIEF_BYTES: usize = 256 << 20;
 /// Reads of each pattern in a later round: a weak cell fails now and then.
 const N_READS: usize = 2;
 
-pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
+pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), LibraryError> {
     let (free, _) = worker.device.memory()?;
     let most = if worker.plan.is_brief { BRIEF_BYTES } else { usize::MAX };
     let wanted = free.saturating_sub(worker.plan.margin_bytes).min(most);
@@ -67,7 +67,7 @@ fn one(
     name: &str,
     pattern: Pattern,
     is_first: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), LibraryError> {
     worker.kernels.reset(&worker.stream)?;
     let inverted = Pattern { invert: !pattern.invert, ..pattern };
     let n_reads = if worker.round == 0 || worker.plan.is_brief { 1 } else { N_READS };
@@ -115,7 +115,7 @@ fn one(
 }
 
 /// What the GPU's own copy reaches, counting what is read and written.
-fn copy_speed(worker: &mut Worker<'_>, chunks: &[Buffer]) -> Result<(), Trouble> {
+fn copy_speed(worker: &mut Worker<'_>, chunks: &[Buffer]) -> Result<(), LibraryError> {
     let Some(chunk) = chunks.first() else { return Ok(()) };
     let half = chunk.size_bytes() / 2;
     for is_warm_up in [true, false] {

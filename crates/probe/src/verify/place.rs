@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Where a fault is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+#[schemars(rename = "Place")]
+pub enum FaultSite {
     /// One GPU: its memory, its arithmetic, or what it receives from anywhere.
     Gpu(usize),
     /// What the second receives from the first; each of the two is right with others or with itself.
@@ -31,7 +32,7 @@ pub struct Trial {
 }
 
 /// The places that explain a trial, each fault once.
-pub fn of_trial(trial: &Trial) -> Vec<Place> {
+pub fn of_trial(trial: &Trial) -> Vec<FaultSite> {
     let mut guilty: BTreeSet<usize> = trial.spoilt.union(&trial.alone).copied().collect();
     let left: BTreeSet<(usize, usize)> = trial
         .pairs
@@ -54,11 +55,11 @@ pub fn of_trial(trial: &Trial) -> Vec<Place> {
             }
         }
     }
-    places.extend(guilty.iter().map(|gpu| Place::Gpu(*gpu)));
+    places.extend(guilty.iter().map(|gpu| FaultSite::Gpu(*gpu)));
     places.extend(
         left.into_iter()
             .filter(|(from, to)| !guilty.contains(from) && !guilty.contains(to))
-            .map(|(from, to)| Place::Link(from, to)),
+            .map(|(from, to)| FaultSite::Link(from, to)),
     );
     places
 }
@@ -67,11 +68,11 @@ pub fn of_trial(trial: &Trial) -> Vec<Place> {
 /// then the majority counts. With two, or two equal halves, all are named.
 ///
 /// `kinds` keeps apart GPUs whose results need not agree.
-pub fn vote(results: &[u64], kinds: &[String], is_steady: &[bool]) -> Vec<Place> {
+pub fn vote(results: &[u64], kinds: &[String], is_steady: &[bool]) -> Vec<FaultSite> {
     let unsteady: Vec<usize> =
         is_steady.iter().enumerate().filter(|(_, steady)| !**steady).map(|(rank, _)| rank).collect();
     if !unsteady.is_empty() {
-        return unsteady.into_iter().map(Place::Gpu).collect();
+        return unsteady.into_iter().map(FaultSite::Gpu).collect();
     }
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for rank in 0..results.len() {
@@ -89,10 +90,10 @@ pub fn vote(results: &[u64], kinds: &[String], is_steady: &[bool]) -> Vec<Place>
         }
         if most * 2 > ranks.len() {
             places.extend(
-                camps.values().filter(|camp| camp.len() < most).flatten().map(|rank| Place::Gpu(*rank)),
+                camps.values().filter(|camp| camp.len() < most).flatten().map(|rank| FaultSite::Gpu(*rank)),
             );
         } else {
-            places.push(Place::OneOf(ranks));
+            places.push(FaultSite::OneOf(ranks));
         }
     }
     places
@@ -102,7 +103,7 @@ pub fn vote(results: &[u64], kinds: &[String], is_steady: &[bool]) -> Vec<Place>
 mod tests {
     use super::*;
 
-    fn trial(n: usize, spoilt: &[usize], alone: &[usize], pairs: &[(usize, usize)]) -> Vec<Place> {
+    fn trial(n: usize, spoilt: &[usize], alone: &[usize], pairs: &[(usize, usize)]) -> Vec<FaultSite> {
         of_trial(&Trial {
             n,
             spoilt: spoilt.iter().copied().collect(),
@@ -113,26 +114,26 @@ mod tests {
 
     #[test]
     fn a_link_is_told_from_its_ends() {
-        assert_eq!(trial(2, &[], &[], &[(0, 1)]), [Place::Link(0, 1)]);
-        assert_eq!(trial(2, &[], &[1], &[(0, 1)]), [Place::Gpu(1)]);
-        assert_eq!(trial(2, &[0], &[], &[(0, 1)]), [Place::Gpu(0)]);
-        assert_eq!(trial(8, &[], &[], &[(3, 5)]), [Place::Link(3, 5)]);
+        assert_eq!(trial(2, &[], &[], &[(0, 1)]), [FaultSite::Link(0, 1)]);
+        assert_eq!(trial(2, &[], &[1], &[(0, 1)]), [FaultSite::Gpu(1)]);
+        assert_eq!(trial(2, &[0], &[], &[(0, 1)]), [FaultSite::Gpu(0)]);
+        assert_eq!(trial(8, &[], &[], &[(3, 5)]), [FaultSite::Link(3, 5)]);
         let into_five: Vec<(usize, usize)> = (0..8).filter(|n| *n != 5).map(|n| (n, 5)).collect();
-        assert_eq!(trial(8, &[], &[], &into_five), [Place::Gpu(5)]);
+        assert_eq!(trial(8, &[], &[], &into_five), [FaultSite::Gpu(5)]);
         let out_of_five: Vec<(usize, usize)> = (0..8).filter(|n| *n != 5).map(|n| (5, n)).collect();
-        assert_eq!(trial(8, &[], &[], &out_of_five), [Place::Gpu(5)]);
-        assert_eq!(trial(4, &[], &[2], &[(0, 1), (0, 2)]), [Place::Gpu(2), Place::Link(0, 1)]);
+        assert_eq!(trial(8, &[], &[], &out_of_five), [FaultSite::Gpu(5)]);
+        assert_eq!(trial(4, &[], &[2], &[(0, 1), (0, 2)]), [FaultSite::Gpu(2), FaultSite::Link(0, 1)]);
         assert_eq!(trial(4, &[], &[], &[]), []);
     }
 
     #[test]
     fn the_odd_one_out_is_named_and_two_are_not_guessed() {
         let same = |n| vec!["H200".to_owned(); n];
-        assert_eq!(vote(&[1, 1, 2, 1], &same(4), &[true; 4]), [Place::Gpu(2)]);
+        assert_eq!(vote(&[1, 1, 2, 1], &same(4), &[true; 4]), [FaultSite::Gpu(2)]);
         assert_eq!(vote(&[1, 1, 1], &same(3), &[true; 3]), []);
-        assert_eq!(vote(&[1, 2], &same(2), &[true; 2]), [Place::OneOf(vec![0, 1])]);
-        assert_eq!(vote(&[1, 2], &same(2), &[true, false]), [Place::Gpu(1)]);
-        assert_eq!(vote(&[1, 1, 2, 2], &same(4), &[true; 4]), [Place::OneOf(vec![0, 1, 2, 3])]);
+        assert_eq!(vote(&[1, 2], &same(2), &[true; 2]), [FaultSite::OneOf(vec![0, 1])]);
+        assert_eq!(vote(&[1, 2], &same(2), &[true, false]), [FaultSite::Gpu(1)]);
+        assert_eq!(vote(&[1, 1, 2, 2], &same(4), &[true; 4]), [FaultSite::OneOf(vec![0, 1, 2, 3])]);
         let mixed: Vec<String> = ["A", "A", "B", "B"].map(str::to_owned).to_vec();
         assert_eq!(vote(&[1, 1, 2, 2], &mixed, &[true; 4]), []);
     }

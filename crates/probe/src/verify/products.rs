@@ -5,12 +5,12 @@
 
 use super::Check;
 use super::inject::Spot;
-use super::place::{Place, vote};
+use super::place::{FaultSite, vote};
 use super::worker::Worker;
 use crate::kernels::Kernels;
 use crate::reference::{self, BLOCK, MOST_TENSOR_STEPS, Tensor, Unit};
-use crate::sys::{Buffer, DataType, Product, RedOp, Trouble};
-use crate::values::Plan;
+use crate::sys::{Buffer, DataType, LibraryError, Product, RedOp};
+use crate::values::ValuePlan;
 
 /// Rows of a matrix. The sums of row and column cost the host four million steps each.
 const ROWS: usize = 2048;
@@ -65,7 +65,7 @@ struct Matrices {
     c: Buffer,
 }
 
-pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), Trouble> {
+pub(super) fn run(worker: &mut Worker<'_>) -> Result<(), LibraryError> {
     own_kernels(worker)?;
     let n = if worker.plan.is_brief { BRIEF_ROWS } else { ROWS };
     if worker.blas.is_some() {
@@ -91,12 +91,12 @@ const N_OWN: usize = 512;
 
 /// What our kernels write, against the host's arithmetic. A compiler bug affects every GPU: then nothing here can be
 /// trusted, and the run ends. (ptxas 12.8 and 13.0 have one that an earlier form of these kernels met.)
-fn own_kernels(worker: &mut Worker<'_>) -> Result<(), Trouble> {
+fn own_kernels(worker: &mut Worker<'_>) -> Result<(), LibraryError> {
     let to = worker.device.alloc(N_OWN * 8)?;
     let (mut n_wrong, mut first) = (0u64, String::new());
     for dtype in DataType::ALL {
         for op in RedOp::ALL {
-            let Some(plan) = Plan::reduce(dtype, op, 2, worker.seed(400)) else { continue };
+            let Some(plan) = ValuePlan::reduce(dtype, op, 2, worker.seed(400)) else { continue };
             let table = worker.kernels.table(worker.device, &worker.stream, &plan)?;
             let base = (1 << 33) + 7;
             worker.kernels.fill(&worker.stream, (&plan, &table), (to.address(), N_OWN), 1, base)?;
@@ -120,14 +120,14 @@ fn own_kernels(worker: &mut Worker<'_>) -> Result<(), Trouble> {
     let all = worker.member.exchange_words(&[n_wrong])?;
     if all.len() > 1 && all.iter().flatten().all(|count| *count > 0) {
         let why = format!("the driver miscompiles this program's kernels ({first}): nothing was checked");
-        return Err(Trouble::World(why));
+        return Err(LibraryError::World(why));
     }
     let text = format!("values written by our own kernel differ from the host's: {first}");
     worker.blame_own(Check::Products, (n_wrong > 0).then_some((n_wrong, text, Vec::new())))
 }
 
 /// Fills both inputs, with the same values on every GPU.
-fn fill(worker: &Worker<'_>, matrices: &Matrices, plans: [&Plan; 2]) -> Result<(), Trouble> {
+fn fill(worker: &Worker<'_>, matrices: &Matrices, plans: [&ValuePlan; 2]) -> Result<(), LibraryError> {
     let count = matrices.n * matrices.n;
     for (plan, to) in plans.into_iter().zip([&matrices.a, &matrices.b]) {
         let table = worker.kernels.table(worker.device, &worker.stream, plan)?;
@@ -139,7 +139,7 @@ fn fill(worker: &Worker<'_>, matrices: &Matrices, plans: [&Plan; 2]) -> Result<(
 }
 
 /// One product and its digest; none where this GPU or cuBLAS has no such product.
-fn product(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result<Option<u64>, Trouble> {
+fn product(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result<Option<u64>, LibraryError> {
     let Some(blas) = &worker.blas else { return Ok(None) };
     let (n, c) = (matrices.n, matrices.c.address());
     let size = n * n * kind.out_bytes();
@@ -158,7 +158,7 @@ fn product(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Resul
 }
 
 /// The results as numbers, column after column.
-fn read(worker: &Worker<'_>, matrices: &Matrices, kind: Product) -> Result<Vec<f64>, Trouble> {
+fn read(worker: &Worker<'_>, matrices: &Matrices, kind: Product) -> Result<Vec<f64>, LibraryError> {
     let count = matrices.n * matrices.n;
     Ok(if kind == Product::F64 {
         worker.stream.read::<f64>(matrices.c.address(), count)?
@@ -168,7 +168,7 @@ fn read(worker: &Worker<'_>, matrices: &Matrices, kind: Product) -> Result<Vec<f
 }
 
 /// Rows and columns of C = AᵀB whose sum is wrong.
-fn wrong_sums(n: usize, plans: [&Plan; 2], c: &[f64]) -> (Vec<usize>, Vec<usize>) {
+fn wrong_sums(n: usize, plans: [&ValuePlan; 2], c: &[f64]) -> (Vec<usize>, Vec<usize>) {
     let [a, b] = plans
         .map(|plan| (0..n * n).map(|index| reference::whole(plan, 0, index as u64)).collect::<Vec<i64>>());
     let sum_of_rows = |matrix: &[i64]| {
@@ -201,12 +201,12 @@ fn wrong_sums(n: usize, plans: [&Plan; 2], c: &[f64]) -> (Vec<usize>, Vec<usize>
 }
 
 /// Products with one right answer.
-fn exact(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result<(), Trouble> {
+fn exact(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result<(), LibraryError> {
     let (n, dtype) = (matrices.n, kind.dtype());
     // The same in every round, so that a result that was proven once proves the later ones.
     let seed = worker.plan.seed ^ kind as u64;
     let largest = kind.largest(n);
-    let (a, b) = (Plan::small(dtype, largest, seed), Plan::small(dtype, largest, seed ^ 0xB));
+    let (a, b) = (ValuePlan::small(dtype, largest, seed), ValuePlan::small(dtype, largest, seed ^ 0xB));
     fill(worker, matrices, [&a, &b])?;
     let key = (kind as u64, seed);
     let mut own = None;
@@ -250,10 +250,10 @@ fn kinds(worker: &Worker<'_>) -> Vec<String> {
 }
 
 /// Products of full mantissas: equal on equal GPUs, and from one time to the next.
-fn random(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result<(), Trouble> {
+fn random(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result<(), LibraryError> {
     let dtype = kind.dtype();
     let seed = worker.seed(100 + kind as u64);
-    let make = |seed| Plan::reduce(dtype, RedOp::Max, 1, seed);
+    let make = |seed| ValuePlan::reduce(dtype, RedOp::Max, 1, seed);
     let (Some(a), Some(b)) = (make(seed), make(seed ^ 0xB)) else { return Ok(()) };
     fill(worker, matrices, [&a, &b])?;
     let first = product(worker, matrices, kind)?;
@@ -263,7 +263,7 @@ fn random(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result
     let results: Vec<u64> = all.iter().filter_map(|one| one.first().copied()).collect();
     let is_steady: Vec<bool> = all.iter().map(|one| one.get(1) == Some(&1)).collect();
     let mut places = vote(&results, &kinds(worker), &is_steady);
-    if places.iter().any(|place| matches!(place, Place::OneOf(_))) {
+    if places.iter().any(|place| matches!(place, FaultSite::OneOf(_))) {
         places = held_against_truth(worker, matrices, kind, [&a, &b], places)?;
     }
     blame(
@@ -274,11 +274,11 @@ fn random(worker: &mut Worker<'_>, matrices: &Matrices, kind: Product) -> Result
     Ok(())
 }
 
-fn blame(worker: &mut Worker<'_>, places: Vec<Place>, what: &str) {
+fn blame(worker: &mut Worker<'_>, places: Vec<FaultSite>, what: &str) {
     for place in places {
         let rank = match &place {
-            Place::Gpu(rank) | Place::Link(_, rank) => *rank,
-            Place::OneOf(ranks) => ranks.first().copied().unwrap_or_default(),
+            FaultSite::Gpu(rank) | FaultSite::Link(_, rank) => *rank,
+            FaultSite::OneOf(ranks) => ranks.first().copied().unwrap_or_default(),
         };
         let text = format!("{what}: bits differ from the other GPUs, or from an earlier run on the same GPU");
         let sign = super::Sign { check: Check::Products, rank, text, count: 1, multiprocessors: Vec::new() };
@@ -291,18 +291,18 @@ fn held_against_truth(
     worker: &mut Worker<'_>,
     matrices: &Matrices,
     kind: Product,
-    plans: [&Plan; 2],
-    places: Vec<Place>,
-) -> Result<Vec<Place>, Trouble> {
+    plans: [&ValuePlan; 2],
+    places: Vec<FaultSite>,
+) -> Result<Vec<FaultSite>, LibraryError> {
     let n = matrices.n;
     let c = read(worker, matrices, kind)?;
     let all = worker.member.exchange_numbers(&c)?;
     let Some(first) = all.first() else { return Ok(places) };
     let differing = (0..n * n).filter(|at| all.iter().any(|one| one.get(*at) != first.get(*at)));
     // Inputs are whole numbers times one power of two each.
-    let scale = |plan: &Plan| match plan.class {
-        crate::values::Class::Double => f64::from_bits(plan.scale),
-        crate::values::Class::Single => f64::from(f32::from_bits(plan.scale as u32)),
+    let scale = |plan: &ValuePlan| match plan.class {
+        crate::values::ValueClass::Double => f64::from_bits(plan.scale),
+        crate::values::ValueClass::Single => f64::from(f32::from_bits(plan.scale as u32)),
         _ => 1.0,
     };
     if !matches!(kind, Product::F64 | Product::F32) {
@@ -327,8 +327,8 @@ fn held_against_truth(
             *is_wrong |= error.is_nan() || error > size * epsilon * n as f64;
         }
     }
-    let named: Vec<Place> =
-        wrong.iter().enumerate().filter(|(_, wrong)| **wrong).map(|(rank, _)| Place::Gpu(rank)).collect();
+    let named: Vec<FaultSite> =
+        wrong.iter().enumerate().filter(|(_, wrong)| **wrong).map(|(rank, _)| FaultSite::Gpu(rank)).collect();
     Ok(if named.is_empty() { places } else { named })
 }
 
@@ -338,8 +338,8 @@ fn agree(
     what: &str,
     (digest, again): (u64, u64),
     is_right: bool,
-    entirely: impl FnOnce(&Worker<'_>) -> Result<Option<u64>, Trouble>,
-) -> Result<(), Trouble> {
+    entirely: impl FnOnce(&Worker<'_>) -> Result<Option<u64>, LibraryError>,
+) -> Result<(), LibraryError> {
     let all = worker.member.exchange_words(&[digest, u64::from(digest == again), u64::from(is_right)])?;
     let at = |n: usize| all.iter().map(|one| one.get(n).copied().unwrap_or_default()).collect::<Vec<u64>>();
     let (results, steady, right) = (at(0), at(1), at(2));
@@ -358,7 +358,7 @@ fn agree(
             for (rank, sign) in signs.into_iter().enumerate() {
                 if let Some(sign) = sign {
                     is_named = true;
-                    worker.outcome.blamed.push((Place::Gpu(rank), sign));
+                    worker.outcome.blamed.push((FaultSite::Gpu(rank), sign));
                 }
             }
             if !is_named {
@@ -370,7 +370,7 @@ fn agree(
     Ok(())
 }
 
-fn units(worker: &mut Worker<'_>, out: &Buffer, kind: Unit) -> Result<(), Trouble> {
+fn units(worker: &mut Worker<'_>, out: &Buffer, kind: Unit) -> Result<(), LibraryError> {
     let steps = if worker.plan.is_brief { BRIEF_STEPS } else { N_STEPS };
     let seed = worker.seed(200 + kind as u64);
     let size = worker.kernels.n_threads() * 8;
@@ -383,7 +383,7 @@ fn units(worker: &mut Worker<'_>, out: &Buffer, kind: Unit) -> Result<(), Troubl
     }
     let n_blocks = (worker.kernels.n_threads() as u32) / BLOCK;
     let block = (worker.round as u32).wrapping_mul(97) % n_blocks.max(1);
-    let check = |worker: &Worker<'_>, block: u32| -> Result<Option<u64>, Trouble> {
+    let check = |worker: &Worker<'_>, block: u32| -> Result<Option<u64>, LibraryError> {
         let Some(want) = reference::units(kind, seed, steps, block) else { return Ok(None) };
         let at = out.address() + u64::from(block * BLOCK) * 8;
         let got: Vec<u64> = worker.stream.read(at, BLOCK as usize)?;
@@ -399,7 +399,7 @@ fn units(worker: &mut Worker<'_>, out: &Buffer, kind: Unit) -> Result<(), Troubl
     })
 }
 
-fn tensor(worker: &mut Worker<'_>, out: &Buffer, kind: Tensor) -> Result<(), Trouble> {
+fn tensor(worker: &mut Worker<'_>, out: &Buffer, kind: Tensor) -> Result<(), LibraryError> {
     let steps = if worker.plan.is_brief { BRIEF_STEPS } else { N_TENSOR_STEPS };
     let seed = worker.seed(300 + kind as u64);
     let size = worker.kernels.n_threads() * 16;
@@ -413,7 +413,7 @@ fn tensor(worker: &mut Worker<'_>, out: &Buffer, kind: Tensor) -> Result<(), Tro
         worker.outcome.coverage.unit_passes += 1;
     }
     let n_warps = warps(&worker.kernels);
-    let check = |worker: &Worker<'_>, warp: u32| -> Result<u64, Trouble> {
+    let check = |worker: &Worker<'_>, warp: u32| -> Result<u64, LibraryError> {
         let want = reference::tensor(kind, seed, steps, warp).concat();
         let got: Vec<u64> = worker.stream.read(out.address() + u64::from(warp) * 32 * 16, want.len())?;
         Ok(want.iter().zip(&got).filter(|(a, b)| a != b).count() as u64)
@@ -421,7 +421,7 @@ fn tensor(worker: &mut Worker<'_>, out: &Buffer, kind: Tensor) -> Result<(), Tro
     let warp = (worker.round as u32).wrapping_mul(97) % n_warps.max(1);
     let is_right = check(worker, warp)? == 0;
     agree(worker, kind.name(), (digests[0], digests[1]), is_right, |worker| {
-        (0..n_warps).map(|warp| check(worker, warp)).sum::<Result<u64, Trouble>>().map(Some)
+        (0..n_warps).map(|warp| check(worker, warp)).sum::<Result<u64, LibraryError>>().map(Some)
     })
 }
 
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn sums_place_a_wrong_element() {
         let n = 16;
-        let (a, b) = (Plan::small(DataType::F32, 50, 1), Plan::small(DataType::F32, 50, 2));
+        let (a, b) = (ValuePlan::small(DataType::F32, 50, 1), ValuePlan::small(DataType::F32, 50, 2));
         let mut product = vec![0f64; n * n];
         for column in 0..n {
             for row in 0..n {

@@ -4,22 +4,24 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::inject::Fault;
-use super::place::Place;
-use super::worker::{Outcome, Worker, findings};
-use super::{Check, Finding, Plan, Proof, Tools, Watcher, collectives, faults, links, memory, products};
+use super::place::FaultSite;
+use super::worker::{Worker, WorkerResult, findings};
+use super::{
+    Check, Finding, Proof, Tools, VerifyPlan, Watcher, collectives, faults, links, memory, products,
+};
 use crate::facts::Gpu;
-use crate::sys::{Device, Trouble};
-use crate::team::{self, Member};
+use crate::sys::{Device, LibraryError};
+use crate::team::{self, TeamMember};
 use crate::world::Wire;
 
 /// All checks, repeatedly until the deadline.
 pub(super) fn all(
     tools: &Tools,
-    plan: &Plan,
+    plan: &VerifyPlan,
     watcher: &Watcher<'_>,
     gpus: &[Gpu],
     deadline: Instant,
-) -> Result<Outcome, Trouble> {
+) -> Result<WorkerResult, LibraryError> {
     let start = Instant::now();
     let mut outcomes = team::run(Wire::Alone, (0, tools.devices.len()), &tools.devices, |member| {
         let device = Device::open(tools.driver, member.device)?;
@@ -51,11 +53,11 @@ pub(super) fn all(
 /// Collectives alone, with an algorithm and protocol that the environment forces.
 pub(super) fn forced(
     tools: &Tools,
-    plan: &Plan,
+    plan: &VerifyPlan,
     watcher: &Watcher<'_>,
     gpus: &[Gpu],
     way: &str,
-) -> Result<Outcome, Trouble> {
+) -> Result<WorkerResult, LibraryError> {
     let mut outcomes = team::run(Wire::Alone, (0, tools.devices.len()), &tools.devices, |member| {
         let device = Device::open(tools.driver, member.device)?;
         let mut worker = Worker::new(&member, &device, tools, plan, gpus)?;
@@ -73,13 +75,13 @@ pub(super) fn forced(
 
 /// One proof of every planted fault.
 pub(super) fn prove(
-    member: &Member<'_>,
+    member: &TeamMember<'_>,
     tools: &Tools,
-    plan: &Plan,
+    plan: &VerifyPlan,
     gpus: &[Gpu],
     n: usize,
     watcher: &Watcher<'_>,
-) -> Result<(Vec<Proof>, usize), Trouble> {
+) -> Result<(Vec<Proof>, usize), LibraryError> {
     let device = Device::open(tools.driver, member.device)?;
     let mut worker = Worker::new(member, &device, tools, plan, gpus)?;
     let mut proofs = Vec::new();
@@ -95,7 +97,7 @@ pub(super) fn prove(
             n_false += worker.one_proof(None)?.0.len();
         }
         let (found, n_flipped) = worker.one_proof(Some(fault))?;
-        let places: Vec<Place> = found.iter().map(|finding| finding.place.clone()).collect();
+        let places: Vec<FaultSite> = found.iter().map(|finding| finding.place.clone()).collect();
         let mut checks: Vec<Check> = found.iter().flat_map(|finding| finding.checks.clone()).collect();
         checks.sort();
         checks.dedup();
@@ -107,7 +109,7 @@ pub(super) fn prove(
 
 impl Worker<'_> {
     /// Rank 0 decides for all whether there is time for more.
-    fn goes_on(&self, watcher: &Watcher<'_>, deadline: Option<Instant>) -> Result<bool, Trouble> {
+    fn goes_on(&self, watcher: &Watcher<'_>, deadline: Option<Instant>) -> Result<bool, LibraryError> {
         let own = !watcher.stop.load(Ordering::Relaxed)
             && deadline.is_none_or(|deadline| Instant::now() < deadline);
         let all = self.member.exchange(vec![u8::from(own)])?;
@@ -118,7 +120,7 @@ impl Worker<'_> {
         &mut self,
         watcher: &Watcher<'_>,
         (start, deadline): (Instant, Instant),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         let length = (deadline - start).as_secs_f64().max(1e-9);
         loop {
             for check in self.plan.checks.clone() {
@@ -140,7 +142,7 @@ impl Worker<'_> {
         }
     }
 
-    fn check(&mut self, check: Check) -> Result<(), Trouble> {
+    fn check(&mut self, check: Check) -> Result<(), LibraryError> {
         match check {
             Check::Memory => memory::run(self),
             Check::Products => products::run(self),
@@ -150,7 +152,7 @@ impl Worker<'_> {
     }
 
     /// All checks once, with this fault; the findings, and the bits flipped on all GPUs.
-    fn one_proof(&mut self, fault: Option<Fault>) -> Result<(Vec<Finding>, u64), Trouble> {
+    fn one_proof(&mut self, fault: Option<Fault>) -> Result<(Vec<Finding>, u64), LibraryError> {
         self.injector.fault = fault;
         self.injector.n_flipped = 0;
         self.outcome.blamed.clear();

@@ -2,20 +2,20 @@
 
 use std::fmt::Write as _;
 
-use super::place::Place;
+use super::place::FaultSite;
 use super::{Proof, Report};
 use crate::facts::Gpu;
 
 /// A place in words.
-pub fn place(place: &Place, gpus: &[Gpu]) -> String {
+pub fn place(place: &FaultSite, gpus: &[Gpu]) -> String {
     let gpu = |rank: usize| match gpus.get(rank) {
         Some(gpu) => format!("GPU {} ({} {})", gpu.device, gpu.bus, gpu.uuid),
         None => format!("rank {rank}"),
     };
     match place {
-        Place::Gpu(rank) => gpu(*rank),
-        Place::Link(from, to) => format!("the path from {} to {}", gpu(*from), gpu(*to)),
-        Place::OneOf(ranks) => {
+        FaultSite::Gpu(rank) => gpu(*rank),
+        FaultSite::Link(from, to) => format!("the path from {} to {}", gpu(*from), gpu(*to)),
+        FaultSite::OneOf(ranks) => {
             let all: Vec<String> = ranks.iter().map(|rank| gpu(*rank)).collect();
             format!("one of {}, or their connection: the evidence does not show which", all.join(", "))
         }

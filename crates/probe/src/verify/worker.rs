@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use ringleader_model::Cause;
 
 use super::inject::{Injector, Random, Spot};
-use super::place::{Place, Trial, of_trial};
-use super::{Check, Coverage, Finding, Plan, Sign, Tools};
+use super::place::{FaultSite, Trial, of_trial};
+use super::{Check, Coverage, Finding, Sign, Tools, VerifyPlan};
 use crate::facts::Gpu;
 use crate::kernels::{Differences, Kernels};
-use crate::sys::{BlasHandle, Comm, Device, Stream, Trouble, Wish};
-use crate::team::Member;
+use crate::sys::{BlasHandle, CommHandle, Device, LibraryError, Stream, Wish};
+use crate::team::TeamMember;
 
 /// What the checks brought, the same in every rank but for what each counts of its own.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct WorkerResult {
     pub(super) coverage: Coverage,
-    pub(super) blamed: Vec<(Place, Sign)>,
+    pub(super) blamed: Vec<(FaultSite, Sign)>,
     pub(super) notes: Vec<String>,
     pub(super) cublas: Option<String>,
 }
 
-impl Outcome {
+impl WorkerResult {
     /// Adds what another phase brought.
     pub(super) fn merge(&mut self, other: Self) {
         let (own, new) = (&mut self.coverage, other.coverage);
@@ -48,24 +48,24 @@ impl Outcome {
 }
 
 /// Signs by place. What a faulty GPU did to a link or to a disagreement is not reported twice.
-pub(super) fn findings(outcome: Outcome) -> Vec<Finding> {
-    let mut by_place: BTreeMap<Place, Vec<Sign>> = BTreeMap::new();
+pub(super) fn findings(outcome: WorkerResult) -> Vec<Finding> {
+    let mut by_place: BTreeMap<FaultSite, Vec<Sign>> = BTreeMap::new();
     for (place, sign) in outcome.blamed {
         by_place.entry(place).or_default().push(sign);
     }
     let guilty: Vec<usize> = by_place
         .keys()
         .filter_map(|place| match place {
-            Place::Gpu(gpu) => Some(*gpu),
+            FaultSite::Gpu(gpu) => Some(*gpu),
             _ => None,
         })
         .collect();
     by_place
         .into_iter()
         .filter(|(place, _)| match place {
-            Place::Gpu(_) => true,
-            Place::Link(from, to) => !guilty.contains(from) && !guilty.contains(to),
-            Place::OneOf(ranks) => !ranks.iter().any(|rank| guilty.contains(rank)),
+            FaultSite::Gpu(_) => true,
+            FaultSite::Link(from, to) => !guilty.contains(from) && !guilty.contains(to),
+            FaultSite::OneOf(ranks) => !ranks.iter().any(|rank| guilty.contains(rank)),
         })
         .map(|(place, mut signs)| {
             let mut checks: Vec<Check> = signs.iter().map(|sign| sign.check).collect();
@@ -82,16 +82,16 @@ const MOST_SIGNS: usize = 16;
 
 /// A GPU with all that its checks need.
 pub(super) struct Worker<'a> {
-    pub(super) member: &'a Member<'a>,
+    pub(super) member: &'a TeamMember<'a>,
     pub(super) device: &'a Device,
     pub(super) stream: Stream,
     pub(super) kernels: Kernels,
     pub(super) blas: Option<BlasHandle>,
-    pub(super) comm: Option<Comm>,
+    pub(super) comm: Option<CommHandle>,
     pub(super) gpus: &'a [Gpu],
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a VerifyPlan,
     pub(super) injector: Injector,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: WorkerResult,
     /// Changes the values of each round.
     pub(super) round: u64,
     /// Results of products that were proven right, by kind and inputs.
@@ -100,15 +100,15 @@ pub(super) struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub(super) fn new(
-        member: &'a Member<'a>,
+        member: &'a TeamMember<'a>,
         device: &'a Device,
         tools: &Tools,
-        plan: &'a Plan,
+        plan: &'a VerifyPlan,
         gpus: &'a [Gpu],
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, LibraryError> {
         let stream = device.stream()?;
         let kernels = Kernels::new(device)?;
-        let mut outcome = Outcome::default();
+        let mut outcome = WorkerResult::default();
         let blas = match tools.blas.map(|blas| blas.handle(device, &stream)).transpose() {
             Ok(blas) => blas,
             Err(error) => {
@@ -153,7 +153,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    pub(super) fn finish(self) -> Result<Outcome, Trouble> {
+    pub(super) fn finish(self) -> Result<WorkerResult, LibraryError> {
         let Self { comm, blas, kernels, stream, outcome, device, .. } = self;
         drop(comm);
         device.synchronize()?;
@@ -172,10 +172,10 @@ impl<'a> Worker<'a> {
         &mut self,
         check: Check,
         own: Option<(u64, String, Vec<u64>)>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LibraryError> {
         for (rank, sign) in self.share(check, own)?.into_iter().enumerate() {
             if let Some(sign) = sign {
-                self.outcome.blamed.push((Place::Gpu(rank), sign));
+                self.outcome.blamed.push((FaultSite::Gpu(rank), sign));
             }
         }
         Ok(())
@@ -186,7 +186,7 @@ impl<'a> Worker<'a> {
         &self,
         check: Check,
         own: Option<(u64, String, Vec<u64>)>,
-    ) -> Result<Vec<Option<Sign>>, Trouble> {
+    ) -> Result<Vec<Option<Sign>>, LibraryError> {
         let sign = own.map(|(count, text, multiprocessors)| Sign {
             check,
             rank: self.member.rank,
@@ -194,10 +194,10 @@ impl<'a> Worker<'a> {
             count,
             multiprocessors,
         });
-        let bytes = serde_json::to_vec(&sign).map_err(|error| Trouble::World(error.to_string()))?;
+        let bytes = serde_json::to_vec(&sign).map_err(|error| LibraryError::World(error.to_string()))?;
         let all = self.member.exchange(bytes)?;
         all.iter()
-            .map(|one| serde_json::from_slice(one).map_err(|error| Trouble::World(error.to_string())))
+            .map(|one| serde_json::from_slice(one).map_err(|error| LibraryError::World(error.to_string())))
             .collect()
     }
 
@@ -208,13 +208,13 @@ impl<'a> Worker<'a> {
             if places.is_empty() {
                 // Pairs do not show it: the receiver, its senders or the links between them.
                 let all = (0..self.member.n_ranks).collect();
-                self.outcome.blamed.push((Place::OneOf(all), sign));
+                self.outcome.blamed.push((FaultSite::OneOf(all), sign));
                 continue;
             }
             let own = places.iter().find(|place| match place {
-                Place::Gpu(gpu) => *gpu == sign.rank,
-                Place::Link(_, to) => *to == sign.rank,
-                Place::OneOf(_) => false,
+                FaultSite::Gpu(gpu) => *gpu == sign.rank,
+                FaultSite::Link(_, to) => *to == sign.rank,
+                FaultSite::OneOf(_) => false,
             });
             let place = own.or(places.first()).cloned();
             self.outcome.blamed.extend(place.map(|place| (place, sign)));
@@ -222,8 +222,8 @@ impl<'a> Worker<'a> {
         for place in places {
             if !self.outcome.blamed.iter().any(|(blamed, _)| *blamed == place) {
                 let rank = match &place {
-                    Place::Gpu(rank) | Place::Link(_, rank) => *rank,
-                    Place::OneOf(_) => 0,
+                    FaultSite::Gpu(rank) | FaultSite::Link(_, rank) => *rank,
+                    FaultSite::OneOf(_) => 0,
                 };
                 let text = "fails when pairs of GPUs are tested one by one".to_owned();
                 let sign = Sign { check: Check::Links, rank, text, count: 1, multiprocessors: Vec::new() };
@@ -233,7 +233,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Flips a bit, if a planted fault is of that kind and here.
-    pub(super) fn spoil(&mut self, spot: Spot, address: u64, size_bytes: usize) -> Result<(), Trouble> {
+    pub(super) fn spoil(&mut self, spot: Spot, address: u64, size_bytes: usize) -> Result<(), LibraryError> {
         self.injector.flip(spot, &self.stream, address, size_bytes)
     }
 }

@@ -6,7 +6,7 @@ use ringleader_model as model;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{JobRow, Place, RankRow};
+use super::{JobRow, Location, RankRow};
 
 /// Rows of ranks: outliers come first.
 const MAX_RANKS: usize = 1024;
@@ -188,7 +188,7 @@ pub struct Stack {
 pub struct StackFrame {
     /// Where.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: Location,
     /// Whether it is the program's own code.
     pub own: bool,
 }
@@ -468,7 +468,7 @@ pub(super) fn ranks(picture: &model::Picture) -> Vec<RankRow> {
                 state: standing.state.name().to_owned(),
                 cpu_ms: None,
                 busy: None,
-                place: standing.place.as_ref().map(Place::from),
+                place: standing.place.as_ref().map(Location::from),
                 waits_for: some(&words.join("; ")),
                 activity: None,
                 since: None,
@@ -511,7 +511,7 @@ fn below(nodes: &mut &[model::StackNode], depth: u32, level: u32) -> Vec<Stack> 
 }
 
 fn frame(node: &model::StackNode) -> StackFrame {
-    StackFrame { place: Place::from(&node.frame), own: node.is_own }
+    StackFrame { place: Location::from(&node.frame), own: node.is_own }
 }
 
 pub(super) fn machines(picture: &model::Picture) -> Vec<Machine> {

@@ -34,25 +34,25 @@ pub fn render(before: &TraceReport, after: &TraceReport) -> String {
 }
 
 /// One part of a step.
-struct Row {
+struct StepPart {
     part: String,
     there: f64,
     here: f64,
 }
 
-impl Row {
+impl StepPart {
     fn change(&self) -> f64 {
         self.here - self.there
     }
 }
 
-fn rows(before: &TraceReport, after: &TraceReport) -> Vec<Row> {
+fn rows(before: &TraceReport, after: &TraceReport) -> Vec<StepPart> {
     let mean = |report: &TraceReport, part: &dyn Fn(&RankTime) -> f64| {
         report.ranks.iter().map(part).sum::<f64>() / report.ranks.len().max(1) as f64
     };
     let mut rows = Vec::new();
     let mut add = |name: &str, part: &dyn Fn(&RankTime) -> f64| {
-        rows.push(Row { part: name.to_owned(), there: mean(before, part), here: mean(after, part) });
+        rows.push(StepPart { part: name.to_owned(), there: mean(before, part), here: mean(after, part) });
     };
     add("computation", &|r| r.compute);
     add("exposed communication", &|r| r.exposed_comm);

@@ -6,7 +6,7 @@ use ringleader_trace::Analysis;
 
 use super::picture::escaped;
 use super::{TraceReport, plot, text};
-use crate::{Detail, Look};
+use crate::{Detail, TextStyle};
 
 /// The page.
 pub fn render(report: &TraceReport, analysis: &Analysis<'_>) -> String {
@@ -56,7 +56,7 @@ pub fn render(report: &TraceReport, analysis: &Analysis<'_>) -> String {
         }
         out.push_str("</ul>\n");
     }
-    let look = Look { width: 100, color: false, detail: Detail::Usual };
+    let look = TextStyle { width: 100, color: false, detail: Detail::Usual };
     let _ = writeln!(out, "<h2>Summary</h2><pre>{}</pre>", escaped(&text::render(report, &look)));
     out
 }

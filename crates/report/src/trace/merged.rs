@@ -17,7 +17,7 @@ pub fn write(analysis: &Analysis<'_>, out: &mut dyn Write) -> io::Result<()> {
     let origin = analysis
         .views
         .iter()
-        .filter_map(ringleader_trace::view::View::span)
+        .filter_map(ringleader_trace::view::RankTimeline::span)
         .map(|(from, _)| from)
         .min()
         .unwrap_or(0);

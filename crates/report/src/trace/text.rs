@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use ringleader_model::Cause;
 
 use super::{Axis, RankTime, TraceReport};
-use crate::Look;
+use crate::TextStyle;
 
 /// Ranks that are shown one by one.
 const MAX_RANKS: usize = 8;
@@ -13,7 +13,7 @@ const MAX_RANKS: usize = 8;
 const MAX_COLLECTIVES: usize = 5;
 
 /// As text.
-pub fn render(report: &TraceReport, look: &Look) -> String {
+pub fn render(report: &TraceReport, look: &TextStyle) -> String {
     let mut out = String::new();
     let (bold, plain) = if look.color { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
     let verdict = &report.verdict;

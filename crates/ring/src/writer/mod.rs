@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use crate::clock::mono_ns;
-use crate::file::{Map, OpenError, Options};
+use crate::file::{Map, OpenError, RingOptions};
 use crate::groups::OpenGroups;
 use crate::handle::{GENERATION, Handle, HandleKind};
 use crate::layout::{
     COMMS, END_SEEN, JOURNAL, NAMES, OPS, P2P_BIT, PASSED_OVER, Region, comm, done, head, op, wait,
 };
-use crate::names::{self, Kind};
-use crate::progress::{self, HANDED_OVER, LAUNCHED, PROXIED, Progress, Step};
+use crate::names::{self, NameKind};
+use crate::progress::{self, ChannelProgress, HANDED_OVER, LAUNCHED, PROXIED, StepResult};
 use crate::{journal, slot};
 
 mod passed;
@@ -49,7 +49,7 @@ pub struct NewComm<'a> {
 
 /// A call, as its descriptor gives it. Codes are those of `names`; 0 means unknown.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told {
+pub struct CallDescriptor {
     /// Code of the function.
     pub function: u8,
     /// Code of the type.
@@ -76,7 +76,7 @@ pub struct Told {
     pub peer: Option<u32>,
 }
 
-impl Told {
+impl CallDescriptor {
     fn codes(&self) -> u64 {
         u64::from(self.function)
             | u64::from(self.datatype) << 8
@@ -97,9 +97,9 @@ fn one_more(number: Option<u32>) -> u64 {
 
 /// One entry of a region, or nothing.
 #[derive(Clone, Copy)]
-struct Entry<'a>(&'a [AtomicU64]);
+struct RegionEntry<'a>(&'a [AtomicU64]);
 
-impl<'a> Entry<'a> {
+impl<'a> RegionEntry<'a> {
     fn at(self, word: usize) -> &'a AtomicU64 {
         self.0.get(word).unwrap_or(&NOWHERE)
     }
@@ -150,7 +150,7 @@ impl Writer {
     ///
     /// # Errors
     /// No directory can be written, there is not enough space, or the file belongs to something else.
-    pub fn create(options: &Options) -> Result<Self, OpenError> {
+    pub fn create(options: &RingOptions) -> Result<Self, OpenError> {
         let map = Map::create(options)?;
         let words = map.words();
         let head = |at: usize| words.get(at).map_or(0, |word| word.load(Relaxed));
@@ -185,9 +185,9 @@ impl Writer {
         self.map.words().get(at).unwrap_or(&NOWHERE)
     }
 
-    fn entry(&self, region: &Region, index: usize) -> Entry<'_> {
+    fn entry(&self, region: &Region, index: usize) -> RegionEntry<'_> {
         let at = region.entry(index);
-        Entry(self.map.words().get(at..at + region.words).unwrap_or(&[]))
+        RegionEntry(self.map.words().get(at..at + region.words).unwrap_or(&[]))
     }
 
     fn handle(&self, kind: HandleKind, index: usize, generation: u64, extra: u64) -> Handle {
@@ -200,7 +200,7 @@ impl Writer {
     }
 
     /// The entry of a handle with its full generation, if the handle is still valid.
-    fn live(&self, region: &Region, handle: Handle) -> Option<(Entry<'_>, u64)> {
+    fn live(&self, region: &Region, handle: Handle) -> Option<(RegionEntry<'_>, u64)> {
         if handle.index() >= region.entries {
             return None;
         }
@@ -228,12 +228,12 @@ impl Writer {
     }
 
     /// The code of a name; 0 if it is empty or the region of names is full.
-    pub fn code(&self, kind: Kind, name: &[u8]) -> u8 {
+    pub fn code(&self, kind: NameKind, name: &[u8]) -> u8 {
         self.code_of(kind, &names::key(name))
     }
 
     /// As `code`, for a name that is already a key.
-    pub fn code_of(&self, kind: Kind, key: &names::Key) -> u8 {
+    pub fn code_of(&self, kind: NameKind, key: &names::Key) -> u8 {
         if key.first() == Some(&0) {
             return 0;
         }
@@ -245,7 +245,7 @@ impl Writer {
     }
 
     /// The code that `code_of` found last for this kind, with its name, if it is in the lists.
-    pub fn last_code(&self, kind: Kind) -> Option<(u8, &'static names::Key)> {
+    pub fn last_code(&self, kind: NameKind) -> Option<(u8, &'static names::Key)> {
         let code = self.last_codes.get(kind as usize)?.load(Relaxed);
         kind.key_of(code).map(|key| (code, key))
     }
@@ -361,7 +361,7 @@ impl Writer {
         }
     }
 
-    fn comm_of(&self, handle: Handle) -> Option<(Entry<'_>, u64)> {
+    fn comm_of(&self, handle: Handle) -> Option<(RegionEntry<'_>, u64)> {
         match handle.kind() {
             Some(HandleKind::Comm) => {
                 self.live(&COMMS, handle).filter(|(entry, _)| entry.get(comm::ENDED) == 0)
@@ -371,7 +371,7 @@ impl Writer {
     }
 
     /// The communicator of an operation, if its entry is still valid.
-    fn comm_by(&self, reference: u64) -> Option<Entry<'_>> {
+    fn comm_by(&self, reference: u64) -> Option<RegionEntry<'_>> {
         let (index, generation) = slot::referred(reference)?;
         let entry = self.entry(&COMMS, index);
         let tag = entry.tag().load(Acquire);
@@ -382,7 +382,7 @@ impl Writer {
 
     /// Begins an operation: NCCL takes a call from the program, within a group. The operation's number is that of the
     /// call.
-    pub fn call(&self, comm: Handle, group: Handle, told: &Told) -> Handle {
+    pub fn call(&self, comm: Handle, group: Handle, told: &CallDescriptor) -> Handle {
         if told.is_captured {
             // Only captured: each run of the graph launches it again.
             return Handle::CAPTURED.following(!told.is_passed_over);
@@ -417,7 +417,7 @@ impl Writer {
             }
             let Some((entry, _)) = self.live(&OPS, call) else { return };
             next = entry.get(op::BEFORE);
-            if !Progress(entry.get(op::CONTROL)).has(LAUNCHED) {
+            if !ChannelProgress(entry.get(op::CONTROL)).has(LAUNCHED) {
                 self.handed_over(Self::handle_as_op(call));
             }
         }
@@ -435,7 +435,7 @@ impl Writer {
     }
 
     /// Records the launch of an operation; `parent` is the call's handle, if calls are reported.
-    pub fn launch(&self, comm: Handle, parent: Handle, plan: Handle, told: &Told) -> Handle {
+    pub fn launch(&self, comm: Handle, parent: Handle, plan: Handle, told: &CallDescriptor) -> Handle {
         let Some((entry, generation)) = self.comm_of(comm) else { return Handle::NONE };
         let plan = match plan.kind() {
             Some(HandleKind::Plan) => plan.plan(),
@@ -451,21 +451,21 @@ impl Writer {
             return handle;
         }
         let is_captured = parent.kind() == Some(HandleKind::Captured);
-        let told = Told { is_captured: told.is_captured || is_captured, ..*told };
-        let flags = Progress(LAUNCHED).expecting(expected).0;
+        let told = CallDescriptor { is_captured: told.is_captured || is_captured, ..*told };
+        let flags = ChannelProgress(LAUNCHED).expecting(expected).0;
         self.begin(comm.index(), entry, generation, &told, plan, flags)
             .map_or(Handle::NONE, |(index, generation)| self.handle(HandleKind::Op, index, generation, 0))
     }
 
     /// Joins a launch to its call: the launch knows algorithm and channels, the call knows what the program asked for.
-    fn attach(&self, call: Handle, told: &Told, plan: u64, expected: u8) -> Option<Handle> {
+    fn attach(&self, call: Handle, told: &CallDescriptor, plan: u64, expected: u8) -> Option<Handle> {
         let (entry, generation) = self.live(&OPS, call)?;
         let passed_over = entry.get(op::CODES) & PASSED_OVER;
         let expected = if passed_over == 0 { expected } else { 0 };
-        let change = |progress: Progress| {
+        let change = |progress: ChannelProgress| {
             (!progress.has(LAUNCHED)).then(|| progress.with(LAUNCHED).expecting(expected))
         };
-        if progress::step(entry.at(op::CONTROL), generation, change) != Step::Goes {
+        if progress::step(entry.at(op::CONTROL), generation, change) != StepResult::Goes {
             return None;
         }
         // Function, type, count and root stay those of the call: NCCL converts some to bytes before the launch.
@@ -484,9 +484,9 @@ impl Writer {
     fn begin(
         &self,
         comm_index: usize,
-        comm: Entry<'_>,
+        comm: RegionEntry<'_>,
         comm_generation: u64,
-        told: &Told,
+        told: &CallDescriptor,
         plan: u64,
         flags: u64,
     ) -> Option<(usize, u64)> {
@@ -512,7 +512,7 @@ impl Writer {
         }
         entry.set(op::GPU_STARTED, u64::MAX);
         entry.set(op::PLAN, plan);
-        entry.set(op::CONTROL, Progress::new(generation).0 | flags);
+        entry.set(op::CONTROL, ChannelProgress::new(generation).0 | flags);
         slot::publish(entry.tag(), generation);
         comm.set(comm::PROGRESS, now);
         Some((index, generation))
@@ -525,17 +525,17 @@ impl Writer {
         }
         let Some((entry, generation)) = self.live(&OPS, handle) else { return };
         entry.set(op::HANDED_OVER, mono_ns());
-        let change = |progress: Progress| Some(progress.with(HANDED_OVER));
+        let change = |progress: ChannelProgress| Some(progress.with(HANDED_OVER));
         match progress::step(entry.at(op::CONTROL), generation, change) {
-            Step::Ends => self.put_away(handle.index(), entry, generation, true),
-            Step::Goes if Progress(entry.get(op::CONTROL)).expected() == 0 => {
+            StepResult::Ends => self.put_away(handle.index(), entry, generation, true),
+            StepResult::Goes if ChannelProgress(entry.get(op::CONTROL)).expected() == 0 => {
                 // Its end may never be reported. The newest few such operations are kept in flight.
                 if let Some(comm) = self.comm_by(entry.get(op::COMM)) {
                     let at = (entry.get(op::NUMBER) % comm::UNSEEN_WORDS as u64) as usize;
                     self.forget_unseen(comm.at(comm::UNSEEN + at).swap(handle.0, Relaxed), false);
                 }
             }
-            Step::Goes | Step::Refused => {}
+            StepResult::Goes | StepResult::Refused => {}
         }
     }
 
@@ -549,23 +549,23 @@ impl Writer {
             return;
         }
         if progress::put_away(entry.at(op::CONTROL), generation, true) {
-            let seen = Progress(entry.get(op::CONTROL));
+            let seen = ChannelProgress(entry.get(op::CONTROL));
             self.put_away(handle.index(), entry, generation, seen.started() > 0 || seen.has(PROXIED));
         }
     }
 
     /// Whether the kernel of an operation will still be reported although its number of channels is unknown (interface
     /// 3). Later calls do not show that it is over; a later launch that has started does.
-    fn may_start_yet(&self, entry: Entry<'_>) -> bool {
+    fn may_start_yet(&self, entry: RegionEntry<'_>) -> bool {
         let Some(comm) = self.comm_by(entry.get(op::COMM)) else { return false };
         comm.get(comm::SIGHT) & 3 == 1
             && entry.get(op::CODES) & PASSED_OVER == 0
-            && Progress(entry.get(op::CONTROL)).started() == 0
+            && ChannelProgress(entry.get(op::CONTROL)).started() == 0
             && entry.get(op::PLAN) >= comm.get(comm::PLAN_STARTED)
     }
 
     /// Writes an ended operation into the journal and frees its entry. Only the thread that set `OVER` gets here.
-    fn put_away(&self, index: usize, entry: Entry<'_>, generation: u64, is_end_seen: bool) {
+    fn put_away(&self, index: usize, entry: RegionEntry<'_>, generation: u64, is_end_seen: bool) {
         let number = entry.get(op::NUMBER);
         let (enqueued, handed, started, stopped) = (
             entry.get(op::ENQUEUED),
@@ -621,7 +621,8 @@ impl Writer {
         }
         let Some((entry, generation)) = self.live(&OPS, parent) else { return Handle::NONE };
         // From here on the operation cannot end before this channel stops.
-        if progress::step(entry.at(op::CONTROL), generation, Progress::one_started) != Step::Goes {
+        if progress::step(entry.at(op::CONTROL), generation, ChannelProgress::one_started) != StepResult::Goes
+        {
             return Handle::NONE;
         }
         let now = mono_ns();
@@ -665,26 +666,26 @@ impl Writer {
         let now = mono_ns();
         entry.set(op::STOPPED, now);
         entry.at(op::OPEN).fetch_and(!(1 << (kernel.extra() % 64)), Relaxed);
-        self.child_stops(kernel.index(), entry, generation, now, Progress::one_stopped);
+        self.child_stops(kernel.index(), entry, generation, now, ChannelProgress::one_stopped);
     }
 
     fn child_stops(
         &self,
         index: usize,
-        entry: Entry<'_>,
+        entry: RegionEntry<'_>,
         generation: u64,
         now: u64,
-        change: fn(Progress) -> Option<Progress>,
+        change: fn(ChannelProgress) -> Option<ChannelProgress>,
     ) {
         let comm = entry.get(op::COMM);
         match progress::step(entry.at(op::CONTROL), generation, change) {
-            Step::Ends => self.put_away(index, entry, generation, true),
-            Step::Goes => {
+            StepResult::Ends => self.put_away(index, entry, generation, true),
+            StepResult::Goes => {
                 if let Some(comm) = self.comm_by(comm) {
                     comm.set(comm::PROGRESS, now);
                 }
             }
-            Step::Refused => {}
+            StepResult::Refused => {}
         }
     }
 
@@ -695,7 +696,7 @@ impl Writer {
         &self,
         region: &Region,
         hint: &Hint,
-        may_take: fn(&Self, usize, Entry<'_>, u64) -> bool,
+        may_take: fn(&Self, usize, RegionEntry<'_>, u64) -> bool,
     ) -> Option<(usize, u64)> {
         let near = hint.near.load(Relaxed) as usize;
         for at in near..near.saturating_add(NEAR_PROBES) {
@@ -713,7 +714,7 @@ impl Writer {
         &self,
         region: &Region,
         hint: &Hint,
-        may_take: fn(&Self, usize, Entry<'_>, u64) -> bool,
+        may_take: fn(&Self, usize, RegionEntry<'_>, u64) -> bool,
     ) -> Option<(usize, u64)> {
         // Spread over the whole region: entries in flight are adjacent, and hundreds of them would fill a window.
         let step = region.entries / FAR_PROBES + 1;
@@ -741,7 +742,7 @@ impl Writer {
     }
 
     /// Whether an operation's entry may be taken: it is over although no event said so, or its communicator is gone.
-    fn may_take_op(&self, index: usize, entry: Entry<'_>, tag: u64) -> bool {
+    fn may_take_op(&self, index: usize, entry: RegionEntry<'_>, tag: u64) -> bool {
         let generation = slot::generation(tag);
         let control = entry.at(op::CONTROL);
         let Some(comm) = self.comm_by(entry.get(op::COMM)) else {
@@ -752,7 +753,7 @@ impl Writer {
         }
         if entry.get(op::PLAN) < comm.get(comm::PLAN_STARTED) && progress::put_away(control, generation, true)
         {
-            let seen = Progress(control.load(Relaxed));
+            let seen = ChannelProgress(control.load(Relaxed));
             self.put_away(index, entry, generation, seen.started() > 0 || seen.has(PROXIED));
             return true;
         }
@@ -760,7 +761,7 @@ impl Writer {
     }
 
     /// Whether a proxy operation's entry may be taken: its operation is gone.
-    fn may_take_wait(&self, _index: usize, entry: Entry<'_>, _tag: u64) -> bool {
+    fn may_take_wait(&self, _index: usize, entry: RegionEntry<'_>, _tag: u64) -> bool {
         let Some((index, generation)) = slot::referred(entry.get(wait::OP)) else { return false };
         let tag = self.entry(&OPS, index).tag().load(Acquire);
         !slot::is_live(tag) || !slot::same_generation(tag, generation)

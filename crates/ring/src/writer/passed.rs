@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
-use super::{Entry, Told, Writer, one_more};
+use super::{CallDescriptor, RegionEntry, Writer, one_more};
 use crate::handle::{Handle, HandleKind};
 use crate::journal;
 use crate::layout::{CALLS, P2P_BIT, PASSED_OVER, call, comm, head};
@@ -20,7 +20,7 @@ impl Writer {
 
     /// Records a call from the program within such a group, at `now_ns`. NCCL requires that calls on one communicator
     /// are made one after the other.
-    pub fn passing_call(&self, comm: Handle, group: Handle, told: &Told, now_ns: u64) -> Handle {
+    pub fn passing_call(&self, comm: Handle, group: Handle, told: &CallDescriptor, now_ns: u64) -> Handle {
         let Some((comm_entry, generation)) = self.comm_of(comm) else { return Handle::NONE };
         let (counter, passed) =
             if told.is_p2p { (comm::P2P, comm::PASSED_P2P) } else { (comm::COLLECTIVES, comm::PASSED) };
@@ -81,7 +81,7 @@ impl Writer {
         }
     }
 
-    fn call_entry(&self, place: u64) -> Entry<'_> {
+    fn call_entry(&self, place: u64) -> RegionEntry<'_> {
         self.entry(&CALLS, (place % CALLS.entries as u64) as usize)
     }
 }

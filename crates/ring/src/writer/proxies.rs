@@ -3,11 +3,11 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::{Entry, Writer};
+use super::{RegionEntry, Writer};
 use crate::clock::mono_ns;
 use crate::handle::{Handle, HandleKind};
 use crate::layout::{OPS, WAITS, comm, head, op, wait};
-use crate::progress::{self, Progress, Step};
+use crate::progress::{self, ChannelProgress, StepResult};
 use crate::slot;
 use crate::state::Phase;
 
@@ -29,7 +29,9 @@ impl Writer {
                 return Handle::NONE;
             }
             let Some((entry, generation)) = self.live(&OPS, parent) else { return Handle::NONE };
-            if progress::step(entry.at(op::CONTROL), generation, Progress::proxy_started) != Step::Goes {
+            if progress::step(entry.at(op::CONTROL), generation, ChannelProgress::proxy_started)
+                != StepResult::Goes
+            {
                 return Handle::NONE;
             }
             reference = slot::reference(parent.index(), generation);
@@ -38,7 +40,13 @@ impl Writer {
         let Some((index, generation)) = self.take(&WAITS, &self.waits, Self::may_take_wait) else {
             self.head(head::LOST_WAITS).fetch_add(1, Relaxed);
             if let Some((entry, generation)) = parent_entry {
-                self.child_stops(parent.index(), entry, generation, mono_ns(), Progress::proxy_stopped);
+                self.child_stops(
+                    parent.index(),
+                    entry,
+                    generation,
+                    mono_ns(),
+                    ChannelProgress::proxy_stopped,
+                );
             }
             return Handle::NONE;
         };
@@ -82,7 +90,7 @@ impl Writer {
             let packed = duration.min((1 << 42) - 1) << 22 | phase << 18 | what & 0x3_ffff;
             parent.at(op::LONGEST).fetch_max(packed, Relaxed);
         }
-        self.child_stops(index, parent, slot::generation(tag), now, Progress::proxy_stopped);
+        self.child_stops(index, parent, slot::generation(tag), now, ChannelProgress::proxy_stopped);
     }
 
     /// Begins a step of a proxy operation.
@@ -147,7 +155,7 @@ impl Writer {
         }
     }
 
-    fn step_of(&self, handle: Handle) -> Option<(Entry<'_>, &AtomicU64)> {
+    fn step_of(&self, handle: Handle) -> Option<(RegionEntry<'_>, &AtomicU64)> {
         if handle.kind() != Some(HandleKind::Step) {
             return None;
         }
@@ -156,7 +164,7 @@ impl Writer {
     }
 
     /// Keeps the longest time that one step spent in one phase.
-    fn close_phase(entry: Entry<'_>, word: u64, step: u64, now: u64) {
+    fn close_phase(entry: RegionEntry<'_>, word: u64, step: u64, now: u64) {
         let (phase, its_step, since) = (word >> 61, word >> 56 & 31, word & ((1 << 56) - 1));
         if phase == 0 || its_step != step {
             return;

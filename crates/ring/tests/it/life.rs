@@ -1,6 +1,6 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use ringleader_ring::{Handle, NewComm, Phase, Told, Writer, mono_ns, names};
+use ringleader_ring::{CallDescriptor, Handle, NewComm, Phase, Writer, mono_ns, names};
 
 use crate::{Ring, all_reduce, comm, options};
 
@@ -51,7 +51,7 @@ fn an_operation_from_the_call_to_its_end() {
     let ring = Ring::new();
     let writer = &ring.writer;
     let dp = comm(writer, "dp");
-    let told = Told { algorithm: 0, protocol: 0, channels: 0, ..all_reduce(writer, 1000, 0) };
+    let told = CallDescriptor { algorithm: 0, protocol: 0, channels: 0, ..all_reduce(writer, 1000, 0) };
     let before = mono_ns();
     let call = writer.call(dp, Handle::NONE, &told);
 
@@ -65,7 +65,8 @@ fn an_operation_from_the_call_to_its_end() {
     assert!(op.enqueued_ns >= before && op.enqueued_ns <= state.taken.mono_ns);
 
     let plan = writer.plan_begins(dp);
-    let op = writer.launch(dp, call, plan, &Told { sequence: Some(7), ..all_reduce(writer, 4000, 2) });
+    let op =
+        writer.launch(dp, call, plan, &CallDescriptor { sequence: Some(7), ..all_reduce(writer, 4000, 2) });
     let zero = writer.kernel_starts(op, 0, 5_000);
     writer.handed_over(op);
     let one = writer.kernel_starts(op, 1, 5_100);
@@ -217,14 +218,18 @@ fn a_broadcast_that_is_not_reported_is_handed_over_with_its_group() {
     let ring = Ring::new();
     let writer = &ring.writer;
     let dp = comm(writer, "dp");
-    let told =
-        Told { function: writer.code(names::Kind::Function, b"Broadcast"), root: Some(0), ..Told::default() };
+    let told = CallDescriptor {
+        function: writer.code(names::NameKind::Function, b"Broadcast"),
+        root: Some(0),
+        ..CallDescriptor::default()
+    };
     let group = writer.group_begins();
     let calls: Vec<Handle> = (0..3).map(|_| writer.call(dp, group, &told)).collect();
     let state = ring.state();
     assert!(state.comms[0].in_flight.iter().all(|op| op.is_end_visible && op.handed_over_ns.is_none()));
     // One of them is reported after all.
-    let launched = writer.launch(dp, calls[1], writer.plan_begins(dp), &Told { channels: 1, ..told });
+    let launched =
+        writer.launch(dp, calls[1], writer.plan_begins(dp), &CallDescriptor { channels: 1, ..told });
     writer.group_ends(group);
     let state = ring.state();
     let seen: Vec<_> =
@@ -425,19 +430,19 @@ fn names_that_nobody_knows_are_kept_up_to_a_bound() {
     let ring = Ring::new();
     let writer = &ring.writer;
     let dp = comm(writer, "dp");
-    let first = writer.code(names::Kind::Function, b"AllMagic");
+    let first = writer.code(names::NameKind::Function, b"AllMagic");
     assert!(first >= 128);
-    assert_eq!(writer.code(names::Kind::Function, b"AllMagic"), first);
+    assert_eq!(writer.code(names::NameKind::Function, b"AllMagic"), first);
     let long = [b'x'; 100];
-    let cut = writer.code(names::Kind::Algorithm, &long);
+    let cut = writer.code(names::NameKind::Algorithm, &long);
     writer.launch(
         dp,
         Handle::NONE,
         Handle::NONE,
-        &Told { function: first, algorithm: cut, ..Told::default() },
+        &CallDescriptor { function: first, algorithm: cut, ..CallDescriptor::default() },
     );
     let codes: Vec<u8> =
-        (0..100).map(|at| writer.code(names::Kind::Function, format!("F{at}").as_bytes())).collect();
+        (0..100).map(|at| writer.code(names::NameKind::Function, format!("F{at}").as_bytes())).collect();
     assert_eq!(codes.iter().filter(|code| **code != 0).count(), 62);
     let call = ring.state().comms[0].in_flight[0].call.clone();
     assert_eq!(call.function, "AllMagic");
@@ -450,7 +455,7 @@ fn graph_runs_are_operations_and_recording_is_none() {
     let writer = &ring.writer;
     let dp = comm(writer, "dp");
     let told = all_reduce(writer, 1, 1);
-    let call = writer.call(dp, Handle::NONE, &Told { is_captured: true, ..told });
+    let call = writer.call(dp, Handle::NONE, &CallDescriptor { is_captured: true, ..told });
     assert_ne!(call, Handle::NONE);
     assert_eq!(ring.state().comms[0].collectives, 0);
     for run in 0..3 {
@@ -534,7 +539,7 @@ fn a_call_that_is_passed_over_is_handed_over_with_its_group_and_over_with_the_ne
     let dp = comm(writer, "dp");
     let group = writer.group_begins().following(false);
     assert_eq!(group.is_followed(), Some(false));
-    let passed = Told { is_passed_over: true, ..all_reduce(writer, 1, 0) };
+    let passed = CallDescriptor { is_passed_over: true, ..all_reduce(writer, 1, 0) };
     writer.call(dp, group, &passed);
     assert!(!ring.state().comms[0].in_flight[0].is_end_visible);
     writer.group_ends(group);

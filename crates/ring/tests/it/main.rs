@@ -8,7 +8,7 @@ mod life;
 mod passed;
 mod stress;
 
-use ringleader_ring::{Handle, NewComm, Options, Reader, State, Told, Writer, names};
+use ringleader_ring::{CallDescriptor, Handle, NewComm, Reader, RingOptions, State, Writer, names};
 
 /// A ring in a directory of its own.
 struct Ring {
@@ -30,8 +30,8 @@ impl Ring {
     }
 }
 
-fn options(dir: &std::path::Path) -> Options {
-    Options { directories: vec![dir.to_owned()], rank: Some(3), local_rank: Some(1), world_size: Some(8) }
+fn options(dir: &std::path::Path) -> RingOptions {
+    RingOptions { directories: vec![dir.to_owned()], rank: Some(3), local_rank: Some(1), world_size: Some(8) }
 }
 
 fn comm(writer: &Writer, name: &str) -> Handle {
@@ -46,14 +46,14 @@ fn comm(writer: &Writer, name: &str) -> Handle {
     })
 }
 
-fn all_reduce(writer: &Writer, count: u64, channels: u8) -> Told {
-    Told {
-        function: writer.code(names::Kind::Function, b"AllReduce"),
-        datatype: writer.code(names::Kind::Datatype, b"ncclFloat32"),
-        algorithm: writer.code(names::Kind::Algorithm, b"RING"),
-        protocol: writer.code(names::Kind::Protocol, b"LL128"),
+fn all_reduce(writer: &Writer, count: u64, channels: u8) -> CallDescriptor {
+    CallDescriptor {
+        function: writer.code(names::NameKind::Function, b"AllReduce"),
+        datatype: writer.code(names::NameKind::Datatype, b"ncclFloat32"),
+        algorithm: writer.code(names::NameKind::Algorithm, b"RING"),
+        protocol: writer.code(names::NameKind::Protocol, b"LL128"),
         channels,
         count,
-        ..Told::default()
+        ..CallDescriptor::default()
     }
 }

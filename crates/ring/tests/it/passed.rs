@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use ringleader_ring::{Comm, Handle, State, Told, Writer, mono_ns};
+use ringleader_ring::{CallDescriptor, Comm, Handle, State, Writer, mono_ns};
 
 use crate::{Ring, all_reduce, comm};
 
@@ -15,8 +15,8 @@ fn pass(writer: &Writer, comm: Handle, count: u64) {
     writer.passing_ends(group);
 }
 
-fn told(writer: &Writer, count: u64) -> Told {
-    Told { algorithm: 0, protocol: 0, ..all_reduce(writer, count, 0) }
+fn told(writer: &Writer, count: u64) -> CallDescriptor {
+    CallDescriptor { algorithm: 0, protocol: 0, ..all_reduce(writer, count, 0) }
 }
 
 /// Makes a call that is followed to its end.
@@ -39,7 +39,7 @@ fn it_is_in_flight_until_a_later_one_is_seen_to_run() {
     let writer = &ring.writer;
     let dp = comm(writer, "dp");
     let group = writer.passing_begins();
-    let told = Told { root: Some(5), ..told(writer, 10) };
+    let told = CallDescriptor { root: Some(5), ..told(writer, 10) };
     writer.passing_call(dp, group, &told, mono_ns());
     let state = ring.state();
     let (seen, op) = (&state.comms[0], &state.comms[0].in_flight[0]);
@@ -85,7 +85,7 @@ fn of_many_the_newest_are_in_flight_and_what_is_not_handed_over_always_is() {
 
     // A communicator that has ended has no calls in flight that were handed over.
     let late = writer.passing_begins();
-    writer.passing_call(other, late, &Told { is_p2p: true, ..told(writer, 1) }, mono_ns());
+    writer.passing_call(other, late, &CallDescriptor { is_p2p: true, ..told(writer, 1) }, mono_ns());
     writer.comm_ends(other);
     let state = ring.state();
     let (seen, op) = (&state.comms[1], &state.comms[1].in_flight[0]);
@@ -182,7 +182,7 @@ fn a_reader_beside_busy_callers_sees_whole_calls() {
                 let mut number = 0;
                 // At least one call, however late the machine starts this thread.
                 loop {
-                    let told = Told { root: Some(number as u32 & 0xffff), ..told(writer, number) };
+                    let told = CallDescriptor { root: Some(number as u32 & 0xffff), ..told(writer, number) };
                     let group = writer.passing_begins();
                     writer.passing_call(dp, group, &told, mono_ns());
                     writer.passing_ends(group);

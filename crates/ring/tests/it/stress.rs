@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use ringleader_ring::{Handle, Told};
+use ringleader_ring::{CallDescriptor, Handle};
 
 use crate::{Ring, all_reduce, comm};
 
 /// Words of an operation that must fit together: the count determines sequence, root and channels.
-fn told(ring: &Ring, number: u64) -> Told {
-    Told {
+fn told(ring: &Ring, number: u64) -> CallDescriptor {
+    CallDescriptor {
         sequence: Some(number.wrapping_mul(3)),
         root: Some((number as u32) & 0xffff),
         channels: (number % 3) as u8 + 1,
@@ -17,7 +17,7 @@ fn told(ring: &Ring, number: u64) -> Told {
     }
 }
 
-fn fits(call: &ringleader_ring::Call) -> bool {
+fn fits(call: &ringleader_ring::CallArgs) -> bool {
     call.sequence == Some(call.count.wrapping_mul(3))
         && call.root == Some((call.count as u32) & 0xffff)
         && u64::from(call.channels) == call.count % 3 + 1

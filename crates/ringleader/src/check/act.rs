@@ -61,7 +61,7 @@ pub(crate) fn fix(report: &NodeReport) -> Result<(), Failure> {
 
 /// What became of a process that was to be ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum KillResult {
     /// It got the signal and is gone.
     Gone,
     /// It got the signal and is still there.
@@ -79,14 +79,14 @@ pub(crate) fn end_orphans(
     pids: &[u32],
     orphans: &dyn Fn(&Node) -> Vec<u32>,
     proc: &Path,
-) -> Vec<(u32, Ended)> {
+) -> Vec<(u32, KillResult)> {
     let named = orphans(node);
     let own = geteuid().as_raw();
     pids.iter().map(|pid| (*pid, end_one(node, *pid, &named, own, proc))).collect()
 }
 
-fn end_one(node: &Node, pid: u32, named: &[u32], own: u32, proc: &Path) -> Ended {
-    let refuse = |why: &str| Ended::Refused(why.to_owned());
+fn end_one(node: &Node, pid: u32, named: &[u32], own: u32, proc: &Path) -> KillResult {
+    let refuse = |why: &str| KillResult::Refused(why.to_owned());
     if !named.contains(&pid) {
         return refuse("it is not an orphan of an earlier job now");
     }
@@ -94,7 +94,7 @@ fn end_one(node: &Node, pid: u32, named: &[u32], own: u32, proc: &Path) -> Ended
         return refuse("it is not among the processes that were read");
     };
     if process.uid != own {
-        return Ended::Refused(format!("it belongs to user {}, and you are {own}", process.uid));
+        return KillResult::Refused(format!("it belongs to user {}, and you are {own}", process.uid));
     }
     let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return refuse("that is not a pid");
@@ -103,24 +103,24 @@ fn end_one(node: &Node, pid: u32, named: &[u32], own: u32, proc: &Path) -> Ended
     // at once more, since time has passed since the snapshot.
     let handle = match pidfd_open(raw, PidfdFlags::empty()) {
         Ok(handle) => handle,
-        Err(error) => return Ended::Refused(format!("no handle on it could be opened: {error}")),
+        Err(error) => return KillResult::Refused(format!("no handle on it could be opened: {error}")),
     };
     if command(proc, pid).as_deref() != Some(process.command.as_str()) || owner(proc, pid) != Some(own) {
         return refuse("its pid now belongs to another process");
     }
     if let Err(error) = pidfd_send_signal(&handle, Signal::TERM) {
-        return Ended::Refused(format!("it could not be signalled: {error}"));
+        return KillResult::Refused(format!("it could not be signalled: {error}"));
     }
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         match state(proc, pid) {
-            None | Some('Z' | 'X') => return Ended::Gone,
-            Some('T' | 't') => return Ended::Stopped,
+            None | Some('Z' | 'X') => return KillResult::Gone,
+            Some('T' | 't') => return KillResult::Stopped,
             Some(_) => {}
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Ended::Stays
+    KillResult::Stays
 }
 
 fn process(node: &Node, pid: u32) -> Option<&Process> {
@@ -145,18 +145,18 @@ fn state(proc: &Path, pid: u32) -> Option<char> {
 }
 
 /// What became of them, for the reader.
-pub(crate) fn tell(ended: &[(u32, Ended)]) -> Result<(), Failure> {
+pub(crate) fn tell(ended: &[(u32, KillResult)]) -> Result<(), Failure> {
     for (pid, what) in ended {
         match what {
-            Ended::Gone => say(&format!("pid {pid}: ended"))?,
-            Ended::Stays => say(&format!(
+            KillResult::Gone => say(&format!("pid {pid}: ended"))?,
+            KillResult::Stays => say(&format!(
                 "pid {pid}: was asked to end but did not within {} s; look at it with: cat /proc/{pid}/wchan",
                 PATIENCE.as_secs()
             ))?,
-            Ended::Stopped => say(&format!(
+            KillResult::Stopped => say(&format!(
                 "pid {pid}: was asked to end, but is stopped: the signal waits until it is resumed: kill -CONT {pid}"
             ))?,
-            Ended::Refused(why) => say(&format!("pid {pid}: left alone: {why}"))?,
+            KillResult::Refused(why) => say(&format!("pid {pid}: left alone: {why}"))?,
         }
     }
     Ok(())
@@ -183,7 +183,7 @@ mod tests {
     use ringleader_node::{Jobs, Node, Part, Process};
     use rustix::process::geteuid;
 
-    use super::{Ended, end_orphans};
+    use super::{KillResult, end_orphans};
 
     fn node(pid: u32, uid: u32, command: &str) -> Node {
         let process = Process { pid, uid, command: command.to_owned(), ..Process::default() };
@@ -198,8 +198,8 @@ mod tests {
         let pid = child.id();
         let all = |_: &Node| vec![pid];
         let none = |_: &Node| Vec::new();
-        let refused = |ended: Vec<(u32, Ended)>| match &ended[0].1 {
-            Ended::Refused(why) => why.clone(),
+        let refused = |ended: Vec<(u32, KillResult)>| match &ended[0].1 {
+            KillResult::Refused(why) => why.clone(),
             other => panic!("{other:?}"),
         };
         let sleep = node(pid, own, "sleep");
@@ -217,14 +217,14 @@ mod tests {
         while super::state(proc, pid) != Some('T') {
             std::thread::yield_now();
         }
-        assert_eq!(end_orphans(&sleep, &[pid], &all, proc), [(pid, Ended::Stopped)]);
+        assert_eq!(end_orphans(&sleep, &[pid], &all, proc), [(pid, KillResult::Stopped)]);
         assert!(child.try_wait().unwrap().is_none());
         rustix::process::kill_process(handle, rustix::process::Signal::CONT).unwrap();
         child.wait().unwrap();
         let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
         let pid = child.id();
         let (all, sleep) = (|_: &Node| vec![pid], node(pid, own, "sleep"));
-        assert_eq!(end_orphans(&sleep, &[pid], &all, proc), [(pid, Ended::Gone)]);
+        assert_eq!(end_orphans(&sleep, &[pid], &all, proc), [(pid, KillResult::Gone)]);
         child.wait().unwrap();
     }
 }

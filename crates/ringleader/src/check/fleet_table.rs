@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use ringleader_check::fleet::{Changed, Clocks, Difference, Failing, FleetReport, NotJudged, Silent};
-use ringleader_check::{Impact, Verdict};
-use ringleader_report::{Detail, Look, quote};
+use ringleader_check::{CheckState, Impact};
+use ringleader_report::{Detail, TextStyle, quote};
 
 /// Lines of a section that are shown by default.
 const USUAL_LINES: usize = 20;
@@ -14,8 +14,8 @@ const USUAL_WAYS: usize = 3;
 const USUAL_HOST_LINES: usize = 6;
 
 /// The table.
-pub fn render(report: &FleetReport, look: &Look) -> String {
-    let mut table = Table { out: String::new(), look: *look };
+pub fn render(report: &FleetReport, look: &TextStyle) -> String {
+    let mut table = FleetTable { out: String::new(), look: *look };
     table.counts(report);
     let width = report.failing.iter().map(|failing| failing.check.len()).max().unwrap_or(0).min(32);
     for failing in &report.failing {
@@ -25,13 +25,13 @@ pub fn render(report: &FleetReport, look: &Look) -> String {
     if look.detail == Detail::Verdict {
         return table.out;
     }
-    table.section("nodes differ", &report.differences, Table::difference);
-    table.section("changed since the baseline", &report.changes, Table::change);
+    table.section("nodes differ", &report.differences, FleetTable::difference);
+    table.section("changed since the baseline", &report.changes, FleetTable::change);
     if !report.without_baseline.is_empty() {
         table.line(0, "not in the baseline");
         table.hosts(2, &report.without_baseline);
     }
-    table.section("not judged everywhere", &report.not_judged, Table::not_judged);
+    table.section("not judged everywhere", &report.not_judged, FleetTable::not_judged);
     if let Some(clocks) = &report.clocks {
         table.clocks(clocks);
     }
@@ -41,12 +41,12 @@ pub fn render(report: &FleetReport, look: &Look) -> String {
     table.out
 }
 
-struct Table {
+struct FleetTable {
     out: String,
-    look: Look,
+    look: TextStyle,
 }
 
-impl Table {
+impl FleetTable {
     fn counts(&mut self, report: &FleetReport) {
         let FleetReport { n_asked, n_answered, n_fail, n_warn, n_ok, n_skipped, .. } = report;
         let plural = if *n_asked == 1 { "node" } else { "nodes" };
@@ -117,7 +117,7 @@ impl Table {
 
     fn silent(&mut self, silent: &[Silent]) {
         for group in silent {
-            let mark = self.mark(Verdict::Fail).replace("FAIL", "gone");
+            let mark = self.mark(CheckState::Fail).replace("FAIL", "gone");
             let nodes = if group.n_hosts == 1 { "node" } else { "nodes" };
             let why =
                 if group.why.is_empty() { String::new() } else { format!(": {}", quote::plain(&group.why)) };
@@ -254,12 +254,12 @@ impl Table {
         hosts.chars().take(MAX).chain(['…']).collect()
     }
 
-    fn mark(&self, verdict: Verdict) -> String {
+    fn mark(&self, verdict: CheckState) -> String {
         let (word, color) = match verdict {
-            Verdict::Fail => ("FAIL", "31;1"),
-            Verdict::Warn => ("warn", "33"),
-            Verdict::Ok => ("ok  ", "32"),
-            Verdict::Skipped => ("skip", "2"),
+            CheckState::Fail => ("FAIL", "31;1"),
+            CheckState::Warn => ("warn", "33"),
+            CheckState::Ok => ("ok  ", "32"),
+            CheckState::Skipped => ("skip", "2"),
         };
         if self.look.color { format!("\x1b[{color}m{word}\x1b[0m") } else { word.to_owned() }
     }

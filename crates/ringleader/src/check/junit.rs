@@ -6,7 +6,7 @@
 use quick_xml::Writer;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
 use ringleader_check::fleet::Silence;
-use ringleader_check::{CheckResult, NodeReport, Verdict};
+use ringleader_check::{CheckResult, CheckState, NodeReport};
 
 use super::output::Out;
 use crate::failure::Failure;
@@ -27,9 +27,9 @@ pub(crate) fn node(out: &mut Out, report: &NodeReport) -> Result<(), Failure> {
     let mut suite = BytesStart::new("testsuite");
     suite.push_attribute(("name", &*allowed(report.name())));
     suite.push_attribute(("tests", &*report.checks.len().to_string()));
-    suite.push_attribute(("failures", &*n_of(Verdict::Fail)));
+    suite.push_attribute(("failures", &*n_of(CheckState::Fail)));
     suite.push_attribute(("errors", "0"));
-    suite.push_attribute(("skipped", &*n_of(Verdict::Skipped)));
+    suite.push_attribute(("skipped", &*n_of(CheckState::Skipped)));
     suite.push_attribute(("time", &*format!("{:.3}", report.took_ms as f64 / 1e3)));
     suite.push_attribute(("hostname", &*allowed(&report.host)));
     element(out, suite, |xml| report.checks.iter().try_for_each(|check| case(xml, report.name(), check)))
@@ -77,22 +77,22 @@ fn case(xml: &mut Xml, node: &str, check: &CheckResult) -> std::io::Result<()> {
     let mut case = BytesStart::new("testcase");
     case.push_attribute(("name", &*allowed(&check.id)));
     case.push_attribute(("classname", &*allowed(&format!("{node}.{}", check.area))));
-    if check.verdict == Verdict::Ok {
+    if check.verdict == CheckState::Ok {
         return xml.write_event(Event::Empty(case));
     }
     xml.write_event(Event::Start(case))?;
     let (name, text) = match check.verdict {
-        Verdict::Fail => ("failure", details(check)),
-        Verdict::Skipped => ("skipped", String::new()),
-        Verdict::Warn | Verdict::Ok => {
+        CheckState::Fail => ("failure", details(check)),
+        CheckState::Skipped => ("skipped", String::new()),
+        CheckState::Warn | CheckState::Ok => {
             ("system-out", format!("warning: {}\n{}", check.summary, details(check)))
         }
     };
     let mut start = BytesStart::new(name);
-    if check.verdict != Verdict::Warn {
+    if check.verdict != CheckState::Warn {
         start.push_attribute(("message", &*allowed(&check.summary)));
     }
-    if check.verdict == Verdict::Fail {
+    if check.verdict == CheckState::Fail {
         start.push_attribute(("type", if check.drains { "drain" } else { "fail" }));
     }
     block(xml, start, &text)?;

@@ -1,15 +1,15 @@
 //! `check` on many nodes: who is asked, in what way, and what becomes of the answers.
 
 use ringleader_check::fleet::{Fleet, FleetReport, Silence, SilentNode, SilentSchema};
-use ringleader_check::{NodeReport, SCHEMA, Verdict};
+use ringleader_check::{CheckState, NodeReport, SCHEMA};
 use ringleader_model::plain_word;
-use ringleader_report::{Detail, Look};
+use ringleader_report::{Detail, TextStyle};
 
 use super::output::Out;
 use super::{CheckArgs, CheckFailOn, CheckFormat, choose, fleet_table, junit, past, prometheus};
 use crate::exit::Code;
 use crate::failure::Failure;
-use crate::fanout::{Answer, Fanout, Ran};
+use crate::fanout::{Fanout, HostAnswer, Ran};
 
 /// Bytes of one node's report. A node with everything amiss stays below a hundredth of it.
 const MAX_REPORT: u64 = 16 << 20;
@@ -21,7 +21,7 @@ const MAX_FLEET_PEERS: usize = 4;
 const PEERS: &str = "peers-reachable";
 
 /// Asks the nodes and prints what they say.
-pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
+pub(crate) fn run(args: &CheckArgs, look: &TextStyle) -> Result<Code, Failure> {
     if let Some(why) = conflict(args) {
         return Err(Failure::Nodes { why, help: "leave one of the two out" });
     }
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &CheckArgs, look: &Look) -> Result<Code, Failure> {
         junit::start(&mut out)?;
     }
     fanout.run(|answer| {
-        let Answer { host, timing, outcome, .. } = answer;
+        let HostAnswer { host, timing, outcome, .. } = answer;
         let outcome = outcome.and_then(|ran| read(&ran, &host).ok_or_else(|| transport.explain(&host, &ran)));
         match &outcome {
             Ok(report) => {
@@ -182,8 +182,8 @@ fn line(out: &mut Out, host: &str, outcome: &Result<NodeReport, Silence>) -> Res
 /// nothing to go by.
 pub(crate) fn code(report: &FleetReport, fail_on: CheckFailOn) -> Code {
     let least = match fail_on {
-        CheckFailOn::Fail => Verdict::Fail,
-        CheckFailOn::Warn => Verdict::Warn,
+        CheckFailOn::Fail => CheckState::Fail,
+        CheckFailOn::Warn => CheckState::Warn,
         CheckFailOn::Never => return Code::NothingFound,
     };
     if report.n_answered == 0 {

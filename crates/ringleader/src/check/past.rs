@@ -49,7 +49,7 @@ impl Saved {
             .nodes
             .values()
             .filter(|moment| {
-                moment.verdicts.values().any(|verdict| *verdict == ringleader_check::Verdict::Fail)
+                moment.verdicts.values().any(|verdict| *verdict == ringleader_check::CheckState::Fail)
             })
             .count();
         let bad = if n_bad == 0 {

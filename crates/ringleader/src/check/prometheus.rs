@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use ringleader_check::Verdict;
+use ringleader_check::CheckState;
 use ringleader_check::fleet::Fleet;
 use ringleader_report::quote;
 
@@ -50,12 +50,12 @@ pub(crate) fn render(fleet: &Fleet) -> String {
     out
 }
 
-fn number(verdict: Verdict) -> &'static str {
+fn number(verdict: CheckState) -> &'static str {
     match verdict {
-        Verdict::Ok => "0",
-        Verdict::Warn => "1",
-        Verdict::Fail => "2",
-        Verdict::Skipped => "3",
+        CheckState::Ok => "0",
+        CheckState::Warn => "1",
+        CheckState::Fail => "2",
+        CheckState::Skipped => "3",
     }
 }
 

@@ -3,32 +3,32 @@
 use std::fmt::Write as _;
 
 use ringleader_check::ChangeKind;
-use ringleader_check::{CheckResult, Impact, NodeReport, Verdict};
-use ringleader_report::{Detail, Look, quote};
+use ringleader_check::{CheckResult, CheckState, Impact, NodeReport};
+use ringleader_report::{Detail, TextStyle, quote};
 
 /// One line for each check; under a bad one what is not well, and what to do.
-pub fn render(report: &NodeReport, look: &Look) -> String {
+pub fn render(report: &NodeReport, look: &TextStyle) -> String {
     let mut out = String::new();
     let n_of = |verdict| report.checks.iter().filter(|check| check.verdict == verdict).count();
     // A node that shows no GPU is not one whose GPUs are well.
-    let is_unseen = |check: &CheckResult| check.id == "gpus-present" && check.verdict == Verdict::Skipped;
+    let is_unseen = |check: &CheckResult| check.id == "gpus-present" && check.verdict == CheckState::Skipped;
     let is_without_gpus = report.checks.iter().any(is_unseen);
     // Writing to a String does not fail.
     let _ = writeln!(
         out,
         "{}: {} fail, {} warn, {} ok, {} skipped{}; read in {} ms",
         quote::plain(&report.host),
-        n_of(Verdict::Fail),
-        n_of(Verdict::Warn),
-        n_of(Verdict::Ok),
-        n_of(Verdict::Skipped),
+        n_of(CheckState::Fail),
+        n_of(CheckState::Warn),
+        n_of(CheckState::Ok),
+        n_of(CheckState::Skipped),
         if is_without_gpus { ", no GPU was checked" } else { "" },
         report.took_ms
     );
     let width = report.checks.iter().map(|check| check.id.len()).max().unwrap_or(0);
     let mut area = "";
     for check in &report.checks {
-        if look.detail == Detail::Verdict && check.verdict <= Verdict::Ok {
+        if look.detail == Detail::Verdict && check.verdict <= CheckState::Ok {
             continue;
         }
         if check.area != area {
@@ -41,13 +41,13 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
         let mut others = report.checks.iter().filter(|other| lacks_the_same(other, check));
         let first = others.next().filter(|first| first.id != check.id);
         let is_shared = first.is_none() && others.next().is_some();
-        let is_listed =
-            check.verdict > Verdict::Ok && look.detail > Detail::Verdict || look.detail == Detail::Everything;
+        let is_listed = check.verdict > CheckState::Ok && look.detail > Detail::Verdict
+            || look.detail == Detail::Everything;
         // What stands below is not counted above.
         let shown = lead(check).filter(|_| is_listed).unwrap_or_else(|| check.summary.clone());
         let summary = first.map_or_else(|| quote::plain(&shown), |first| format!("as {}", first.id));
         // What is not well is said whole; of the rest as much as fits.
-        let is_whole = check.verdict > Verdict::Ok || is_shared || look.detail == Detail::Everything;
+        let is_whole = check.verdict > CheckState::Ok || is_shared || look.detail == Detail::Everything;
         let mut rows = if is_whole { quote::wrap(&summary, room) } else { vec![clip(&summary, room)] };
         if rows.is_empty() {
             rows.push(String::new());
@@ -87,7 +87,7 @@ pub fn render(report: &NodeReport, look: &Look) -> String {
 
 /// Whether two checks, or one with itself, could not be made for the same reason.
 fn lacks_the_same(other: &CheckResult, check: &CheckResult) -> bool {
-    let is_skipped = |check: &CheckResult| check.verdict == Verdict::Skipped;
+    let is_skipped = |check: &CheckResult| check.verdict == CheckState::Skipped;
     is_skipped(other) && is_skipped(check) && other.summary == check.summary
 }
 
@@ -99,7 +99,7 @@ fn lead(check: &CheckResult) -> Option<String> {
 }
 
 /// What is not well, unless the row of the check has said it.
-fn details(out: &mut String, check: &CheckResult, look: &Look) {
+fn details(out: &mut String, check: &CheckResult, look: &TextStyle) {
     let room = look.width.saturating_sub(12).max(20);
     let is_whole = look.detail == Detail::Everything;
     let said = lead(check).unwrap_or_else(|| check.summary.clone());
@@ -108,7 +108,7 @@ fn details(out: &mut String, check: &CheckResult, look: &Look) {
         let rows = |text: &str, room: usize| {
             let text = quote::plain(text);
             // What is not well is said whole.
-            let is_wrapped = is_whole || item.verdict > Verdict::Ok;
+            let is_wrapped = is_whole || item.verdict > CheckState::Ok;
             if is_wrapped { quote::wrap(&text, room) } else { vec![clip(&text, room)] }
         };
         if line != said {
@@ -135,12 +135,12 @@ fn details(out: &mut String, check: &CheckResult, look: &Look) {
     }
 }
 
-fn mark(verdict: Verdict, look: &Look) -> String {
+fn mark(verdict: CheckState, look: &TextStyle) -> String {
     let (word, color) = match verdict {
-        Verdict::Fail => ("FAIL", "31;1"),
-        Verdict::Warn => ("warn", "33"),
-        Verdict::Ok => ("ok  ", "32"),
-        Verdict::Skipped => ("skip", "2"),
+        CheckState::Fail => ("FAIL", "31;1"),
+        CheckState::Warn => ("warn", "33"),
+        CheckState::Ok => ("ok  ", "32"),
+        CheckState::Skipped => ("skip", "2"),
     };
     if look.color { format!("\x1b[{color}m{word}\x1b[0m") } else { word.to_owned() }
 }
@@ -161,7 +161,7 @@ mod tests {
     fn each_item_that_is_not_well_stands_once_and_whole() {
         let item = |text: &str| ringleader_check::Item {
             subject: "all ranks".to_owned(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             text: text.to_owned(),
             evidence: String::new(),
         };
@@ -169,18 +169,18 @@ mod tests {
         let check = CheckResult {
             id: "job-environment".to_owned(),
             area: "job".to_owned(),
-            verdict: Verdict::Warn,
+            verdict: CheckState::Warn,
             summary: "all ranks: yes reads as 0 (and 1 more)".to_owned(),
             drains: false,
             items: vec![item("yes reads as 0"), item(long)],
             fixes: Vec::new(),
         };
         let report = NodeReport { checks: vec![check], ..NodeReport::default() };
-        let text = render(&report, &Look { width: 80, color: false, detail: Detail::Usual });
+        let text = render(&report, &TextStyle { width: 80, color: false, detail: Detail::Usual });
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(words.matches("yes reads as 0").count(), 1, "{text}");
         assert!(!words.contains("more)") && words.contains(long), "{text}");
-        let short = render(&report, &Look { width: 80, color: false, detail: Detail::Verdict });
+        let short = render(&report, &TextStyle { width: 80, color: false, detail: Detail::Verdict });
         assert!(short.contains("(and 1 more)"), "{short}");
     }
 
@@ -189,7 +189,7 @@ mod tests {
         let check = |id: &str, summary: &str| CheckResult {
             id: id.to_owned(),
             area: "gpu".to_owned(),
-            verdict: Verdict::Skipped,
+            verdict: CheckState::Skipped,
             summary: summary.to_owned(),
             drains: false,
             items: Vec::new(),
@@ -200,7 +200,7 @@ mod tests {
             vec![check("gpu-driver", lacks), check("gpu-ecc", lacks), check("rdma-ports", "no RDMA device")];
         let report = NodeReport { checks, ..NodeReport::default() };
         for detail in [Detail::Usual, Detail::Everything] {
-            let look = Look { width: 80, color: false, detail };
+            let look = TextStyle { width: 80, color: false, detail };
             let text = render(&report, &look);
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(words.matches("libnvidia-ml").count(), 1, "{text}");

@@ -16,7 +16,7 @@ use super::CollectArgs;
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::fanout::spool::{Spool, Spooled};
-use crate::fanout::{Answer, Fanout, Ran, Transport};
+use crate::fanout::{Fanout, HostAnswer, Ran, Transport};
 
 /// How a bundle begins: a frame of zstd (RFC 8878, 3.1.1).
 const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -59,7 +59,7 @@ pub(super) fn run(args: &CollectArgs) -> Result<(String, Code), Failure> {
         show_progress: true,
     };
     let mut taken =
-        Taken { folder: &folder, args, names: BTreeSet::new(), came: Came::default(), silent: None };
+        NodeBundles { folder: &folder, args, names: BTreeSet::new(), came: Came::default(), silent: None };
     fanout.run(|answer| taken.take(&*transport, answer))?;
     taken.came.seconds = started.elapsed().as_secs_f64();
     let Came { n_whole, n_partial, n_absent, .. } = taken.came;
@@ -135,7 +135,7 @@ struct Came {
     partial: Vec<String>,
 }
 
-struct Taken<'a> {
+struct NodeBundles<'a> {
     folder: &'a Path,
     args: &'a CollectArgs,
     /// Names of files, since two nodes may be tamed alike.
@@ -147,8 +147,8 @@ struct Taken<'a> {
 /// Parts of bundles that are named one by one.
 const MAX_NAMED: usize = 12;
 
-impl Taken<'_> {
-    fn take(&mut self, transport: &dyn Transport, mut answer: Answer) -> Result<(), Failure> {
+impl NodeBundles<'_> {
+    fn take(&mut self, transport: &dyn Transport, mut answer: HostAnswer) -> Result<(), Failure> {
         let failed = |path: PathBuf| move |source| Failure::CannotWrite { path, source };
         let spooled = answer.spooled.take();
         let n_bytes = spooled.as_ref().map_or(0, Spooled::n_bytes);

@@ -114,9 +114,9 @@ fn commands(program: &Command) -> impl Iterator<Item = &Command> {
     program.get_subcommands().filter(|command| !WITHOUT.contains(&command.get_name()))
 }
 
-type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+type SpannedKey<'a> = Spanned<std::borrow::Cow<'a, str>>;
 
-fn unknown<'a>(key: &Key<'_>, what: &str, names: impl Iterator<Item = &'a str>) -> Wrong {
+fn unknown<'a>(key: &SpannedKey<'_>, what: &str, names: impl Iterator<Item = &'a str>) -> Wrong {
     let name = key.get_ref();
     let near = names.map(|known| (jaro_winkler(name, known), known)).filter(|(likeness, _)| *likeness > 0.8);
     let near = near.max_by(|(a, x), (b, y)| a.total_cmp(b).then_with(|| y.cmp(x)));
@@ -129,7 +129,7 @@ fn unknown<'a>(key: &Key<'_>, what: &str, names: impl Iterator<Item = &'a str>) 
 
 /// The value for the option of this name, if the command has it.
 fn entry(
-    key: &Key<'_>,
+    key: &SpannedKey<'_>,
     value: &Spanned<DeValue<'_>>,
     layer: Layer,
     command: &Command,

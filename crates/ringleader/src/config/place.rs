@@ -14,20 +14,20 @@ const SYSTEM: &str = "/etc/ringleader";
 const MAX_UP: usize = 64;
 
 /// A file that is there.
-pub(super) struct Found {
+pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
     pub(super) layer: Layer,
 }
 
 /// The files that are there and count. `evidence` are the paths that are about to be read.
-pub(super) fn files(evidence: &[PathBuf]) -> Vec<Found> {
+pub(super) fn files(evidence: &[PathBuf]) -> Vec<ConfigFile> {
     let is_off = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     if is_off("RINGLEADER_NO_CONFIG") {
         return Vec::new();
     }
     let mut out = Vec::new();
     if let Ok(here) = env::current_dir() {
-        out.extend(project(&here, evidence).map(|path| Found { path, layer: Layer::Project }));
+        out.extend(project(&here, evidence).map(|path| ConfigFile { path, layer: Layer::Project }));
     }
     let user = env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let user = user.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".config")));
@@ -35,7 +35,7 @@ pub(super) fn files(evidence: &[PathBuf]) -> Vec<Found> {
         [(user.map(|folder| folder.join("ringleader")), Layer::User), (Some(SYSTEM.into()), Layer::System)];
     for (folder, layer) in places {
         let path = folder.map(|folder| folder.join(NAME));
-        out.extend(path.filter(|path| path.is_file()).map(|path| Found { path, layer }));
+        out.extend(path.filter(|path| path.is_file()).map(|path| ConfigFile { path, layer }));
     }
     out
 }

@@ -11,7 +11,7 @@ use ringleader_knowledge::version::NcclVersion as Release;
 
 use crate::env::answer::{Check, Compared, Standing};
 use crate::env::installed::Package;
-use crate::env::plan::{Fate, Setting, fate};
+use crate::env::plan::{Setting, SettingFate, fate};
 
 /// Bytes of a file of settings that are looked at.
 const MAX_FILE: usize = 1 << 16;
@@ -19,7 +19,7 @@ const MAX_FILE: usize = 1 << 16;
 const FAMILIES: [&str; 3] = ["NCCL_", "TORCH_NCCL_", "TORCH_FR_"];
 
 /// The processes of a job.
-pub(super) struct Job {
+pub(super) struct RunningJob {
     pid: u32,
     /// Settings of each process, those of NCCL's files included.
     ranks: BTreeMap<u32, BTreeMap<String, String>>,
@@ -42,7 +42,7 @@ pub(super) enum Sort {
     NoRank,
 }
 
-impl Job {
+impl RunningJob {
     /// The ranks among the process and what it has started; none if it is not there.
     ///
     /// # Errors
@@ -200,9 +200,9 @@ fn wanted(setting: &Setting, own: &BTreeMap<String, String>) -> Compared {
         std::iter::once(&row.name).chain(row.old).find(|name| own.contains_key(**name)).unwrap_or(&row.name);
     let is = own.get(*name).map(String::as_str);
     let (standing, why) = match fate(setting, is) {
-        Fate::Set => (Standing::Missing, row.without),
-        Fate::Replaces(_) | Fate::Left(_) => (Standing::Differs, row.without),
-        Fate::Does(_) | Fate::Unset => (Standing::Good, row.gives),
+        SettingFate::Set => (Standing::Missing, row.without),
+        SettingFate::Replaces(_) | SettingFate::Left(_) => (Standing::Differs, row.without),
+        SettingFate::Does(_) | SettingFate::Unset => (Standing::Good, row.gives),
     };
     Compared {
         name: (*name).to_owned(),
@@ -280,7 +280,7 @@ mod tests {
             "# site\nNCCL_DEBUG_FILE=/var/log/nccl.%h\nNCCL_DEBUG=INFO\n",
         )
         .expect("written");
-        let job = Job::read(root.path(), 4711).expect("it is there");
+        let job = RunningJob::read(root.path(), 4711).expect("it is there");
         let (torch, nccl) = (Release::parse("2.7.0"), Release::parse("2.21.5"));
         let wants =
             Wants { torch, nccl, plugin: None, dir: "/evidence".into(), is_full: false, has_timeline: false };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringleader_knowledge::export::{self, Export, Level, Needs, Reader};
+use ringleader_knowledge::export::{self, Export, Needs, SettingLevel, SettingReader};
 use ringleader_knowledge::version::NcclVersion as Release;
 
 use crate::env::installed::Installed;
@@ -46,11 +46,11 @@ impl Wants {
         }
     }
 
-    fn release(&self, reader: Reader) -> Option<Release> {
+    fn release(&self, reader: SettingReader) -> Option<Release> {
         match reader {
-            Reader::Torch => self.torch,
-            Reader::Nccl => self.nccl,
-            Reader::Python => None,
+            SettingReader::Torch => self.torch,
+            SettingReader::Nccl => self.nccl,
+            SettingReader::Python => None,
         }
     }
 
@@ -70,9 +70,9 @@ impl Wants {
 
     fn is_wanted(&self, row: &Export) -> bool {
         let is_asked = match row.level {
-            Level::Usual => true,
-            Level::Full => self.is_full,
-            Level::Timeline => self.has_timeline,
+            SettingLevel::Usual => true,
+            SettingLevel::Full => self.is_full,
+            SettingLevel::Timeline => self.has_timeline,
         };
         let by_name = takes_name_alone(self.nccl);
         let is_there = match row.needs {
@@ -96,7 +96,7 @@ impl Wants {
 
 /// What becomes of a setting where the environment may hold a value already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum SettingFate {
     /// It is set.
     Set,
     /// Its value takes the place of this one.
@@ -110,14 +110,14 @@ pub(crate) enum Fate {
 }
 
 /// What becomes of it, if the environment holds `current`.
-pub(crate) fn fate(setting: &Setting, current: Option<&str>) -> Fate {
+pub(crate) fn fate(setting: &Setting, current: Option<&str>) -> SettingFate {
     let row = setting.row;
     match current.filter(|value| !value.is_empty()) {
-        None if row.is_met_unset() => Fate::Unset,
-        None => Fate::Set,
-        Some(value) if row.is_met_by(value, &setting.value) => Fate::Does(value.to_owned()),
-        Some(value) if row.meets == export::Meets::Ours => Fate::Left(value.to_owned()),
-        Some(value) => Fate::Replaces(value.to_owned()),
+        None if row.is_met_unset() => SettingFate::Unset,
+        None => SettingFate::Set,
+        Some(value) if row.is_met_by(value, &setting.value) => SettingFate::Does(value.to_owned()),
+        Some(value) if row.meets == export::Meets::Ours => SettingFate::Left(value.to_owned()),
+        Some(value) => SettingFate::Replaces(value.to_owned()),
     }
 }
 
@@ -171,12 +171,15 @@ mod tests {
         let fate = |name: &str, value: Option<&str>| {
             fate(settings.iter().find(|setting| setting.row.name == name).expect("it is there"), value)
         };
-        assert_eq!(fate("NCCL_DEBUG", None), Fate::Set);
-        assert_eq!(fate("NCCL_DEBUG", Some("")), Fate::Set);
-        assert_eq!(fate("NCCL_DEBUG", Some("WARN")), Fate::Replaces("WARN".to_owned()));
-        assert_eq!(fate("NCCL_DEBUG_FILE", Some("/x/%h")), Fate::Does("/x/%h".to_owned()));
-        assert_eq!(fate("NCCL_PROFILER_PLUGIN", Some("inspector")), Fate::Left("inspector".to_owned()));
-        assert_eq!(fate("NCCL_RAS_ENABLE", None), Fate::Unset);
-        assert_eq!(fate("NCCL_RAS_ENABLE", Some("0")), Fate::Replaces("0".to_owned()));
+        assert_eq!(fate("NCCL_DEBUG", None), SettingFate::Set);
+        assert_eq!(fate("NCCL_DEBUG", Some("")), SettingFate::Set);
+        assert_eq!(fate("NCCL_DEBUG", Some("WARN")), SettingFate::Replaces("WARN".to_owned()));
+        assert_eq!(fate("NCCL_DEBUG_FILE", Some("/x/%h")), SettingFate::Does("/x/%h".to_owned()));
+        assert_eq!(
+            fate("NCCL_PROFILER_PLUGIN", Some("inspector")),
+            SettingFate::Left("inspector".to_owned())
+        );
+        assert_eq!(fate("NCCL_RAS_ENABLE", None), SettingFate::Unset);
+        assert_eq!(fate("NCCL_RAS_ENABLE", Some("0")), SettingFate::Replaces("0".to_owned()));
     }
 }

@@ -4,7 +4,7 @@ use ringleader_knowledge::{
     cause, cuda_error, errno, event, message, nccl_result, nccl_warn, rate, saying, status, sxid, symptom,
     variable, xid,
 };
-use ringleader_report::Look;
+use ringleader_report::TextStyle;
 use ringleader_report::page::Page;
 use ringleader_rules::rules;
 
@@ -71,7 +71,7 @@ pub fn messages() -> impl Iterator<Item = String> {
 }
 
 /// The page that lists what can be explained.
-pub fn catalog(look: &Look) -> String {
+pub fn catalog(look: &TextStyle) -> String {
     let mut page = Page::new(*look);
     page.item("", "What can be explained, and how to ask for it:");
     let rows: [(&str, String, &str); 15] = [

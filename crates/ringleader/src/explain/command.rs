@@ -28,8 +28,8 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "WHAT", allow_negative_numbers = true)]
     what: Vec<OsString>,
     /// Form of the answer; json is json-v1
-    #[arg(long, value_enum, default_value_t = Format::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ExplainFormat::Text, env = "RINGLEADER_FORMAT", hide_env = true)]
+    format: ExplainFormat,
     #[command(flatten)]
     look: LookArgs,
     /// If it has several meanings, print all of each
@@ -45,7 +45,7 @@ pub(crate) struct ExplainArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ExplainFormat {
     Text,
     Json,
     JsonV1,
@@ -65,8 +65,8 @@ impl Subcommand for ExplainArgs {
                 kinds: kinds().join(", "),
             })?;
             match self.format {
-                Format::Text => show(&page(&topics, &look))?,
-                Format::Json | Format::JsonV1 => {
+                ExplainFormat::Text => show(&page(&topics, &look))?,
+                ExplainFormat::Json | ExplainFormat::JsonV1 => {
                     let query = format!("--list {kind}");
                     let all = Explanation { schema: Schema::V1, query, topics, nearest: Vec::new() };
                     print(&all.to_json().map_err(Failure::Json)?)?;
@@ -80,9 +80,9 @@ impl Subcommand for ExplainArgs {
         }
         let answer = explain(&self.question()?);
         match self.format {
-            Format::Json | Format::JsonV1 => print(&answer.to_json().map_err(Failure::Json)?)?,
-            Format::Text if answer.topics.is_empty() => {}
-            Format::Text => show(&spelled(text::render(&answer, &look)))?,
+            ExplainFormat::Json | ExplainFormat::JsonV1 => print(&answer.to_json().map_err(Failure::Json)?)?,
+            ExplainFormat::Text if answer.topics.is_empty() => {}
+            ExplainFormat::Text => show(&spelled(text::render(&answer, &look)))?,
         }
         if answer.topics.is_empty() {
             return Err(Failure::Unknown { query: answer.query, nearest: answer.nearest });

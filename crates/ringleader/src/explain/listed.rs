@@ -4,7 +4,7 @@ use ringleader_knowledge::{
     cause, cuda_error, errno, event, message, nccl_result, nccl_warn, rate, status, sxid, symptom, variable,
     xid,
 };
-use ringleader_report::Look;
+use ringleader_report::TextStyle;
 use ringleader_report::page::Page;
 use ringleader_report::quote::{columns, plain};
 use ringleader_rules::rules;
@@ -77,7 +77,7 @@ pub fn listed(kind: &str) -> Option<Vec<Topic>> {
 }
 
 /// One row a topic: its name, and what it means in a few words.
-pub fn page(topics: &[Topic], look: &Look) -> String {
+pub fn page(topics: &[Topic], look: &TextStyle) -> String {
     let mut page = Page::new(*look);
     let widest = topics.iter().map(|t| columns(&plain(&t.name))).max().unwrap_or(0).min(MAX_NAME);
     for topic in topics {

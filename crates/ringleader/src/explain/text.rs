@@ -2,7 +2,7 @@
 
 use ringleader_report::page::{Page, Style};
 use ringleader_report::quote::{columns, plain, wrap, wrap_words};
-use ringleader_report::{Detail as Amount, Look};
+use ringleader_report::{Detail as Amount, TextStyle};
 
 use crate::explain::answer::{Detail, Explanation, Kind, Topic};
 
@@ -10,7 +10,7 @@ use crate::explain::answer::{Detail, Explanation, Kind, Topic};
 const MAX_LABEL: usize = 22;
 
 /// The whole answer as text, a newline at its end. Several topics are shown briefly unless everything is asked for.
-pub fn render(explanation: &Explanation, look: &Look) -> String {
+pub fn render(explanation: &Explanation, look: &TextStyle) -> String {
     let mut page = Page::new(*look);
     if let [topic] = &explanation.topics[..] {
         whole(&mut page, topic);

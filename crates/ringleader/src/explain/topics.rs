@@ -8,11 +8,12 @@ mod spoken;
 
 use ringleader_knowledge::cause::Advice;
 use ringleader_knowledge::cuda_error::CudaError;
-use ringleader_knowledge::event::Event;
+use ringleader_knowledge::event::EventForm;
+use ringleader_knowledge::message::Role;
 use ringleader_knowledge::nccl_result::{self, NcclResult};
 use ringleader_knowledge::nccl_warn::{self, WarnText};
-use ringleader_knowledge::rate::{self, Link};
-use ringleader_knowledge::saying::{self, Role, Saying};
+use ringleader_knowledge::rate::{self, LinkRate};
+use ringleader_knowledge::saying::{self, Saying};
 use ringleader_knowledge::{cause, event};
 use ringleader_model::{Cause, Impact};
 use ringleader_report::json::Action;
@@ -148,7 +149,7 @@ fn one_line(format: &str) -> String {
 
 fn role_in_words(saying: &Saying) -> Option<&'static str> {
     match saying.role {
-        Role::Benign => Some("It is harmless: no sign of a fault."),
+        Role::Harmless => Some("It is harmless: no sign of a fault."),
         Role::Echo => {
             Some("It is a consequence, never the root: look for what came before it, on all ranks.")
         }
@@ -186,7 +187,7 @@ pub(super) fn text_of(row: &Saying) -> String {
 
 fn row_title(row: &Saying) -> &'static str {
     match row.role {
-        Role::Benign => "nothing is wrong",
+        Role::Harmless => "nothing is wrong",
         Role::Echo => "a consequence of something else",
         Role::Suggests | Role::States => row.cause.map_or("", cause::meaning),
     }
@@ -196,7 +197,7 @@ pub(super) fn of_event(id: &str) -> Option<Topic> {
     event::get(id).map(self::event)
 }
 
-pub(super) fn event(event: &Event) -> Topic {
+pub(super) fn event(event: &EventForm) -> Topic {
     let mut topic = Topic::new(Kind::Message, format!("event {}", event.id), event.title);
     topic.meaning = sentence(event.means);
     topic.is_not.push(sentence(event.is_not));
@@ -214,7 +215,7 @@ fn gb_s(rate: f64) -> String {
     format!("{rate} GB/s")
 }
 
-pub(super) fn link(link: &Link) -> Topic {
+pub(super) fn link(link: &LinkRate) -> Topic {
     let mut topic = Topic::new(Kind::Link, link.name, format!("{} rate", link.family));
     topic.meaning = format!(
         "{} carries {} in each direction, {} both ways together.",
@@ -239,7 +240,8 @@ pub(super) fn link(link: &Link) -> Topic {
 
 /// All links of a family on one page.
 pub(super) fn family(family: &str) -> Option<Topic> {
-    let links: Vec<&Link> = rate::links().iter().filter(|l| l.family.eq_ignore_ascii_case(family)).collect();
+    let links: Vec<&LinkRate> =
+        rate::links().iter().filter(|l| l.family.eq_ignore_ascii_case(family)).collect();
     let first = links.first()?;
     let mut topic = Topic::new(Kind::Link, first.family, "rates by generation");
     topic.meaning.push_str("GB/s in one direction, as rated; both directions together are double.");

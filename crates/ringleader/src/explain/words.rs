@@ -105,7 +105,7 @@ fn messages(words: &[&str]) -> Vec<Topic> {
     if words.len() < 2 {
         return Vec::new();
     }
-    let mut rows: Vec<message::Row> = message::holding(words).collect();
+    let mut rows: Vec<message::MessageRow> = message::holding(words).collect();
     rows.sort_by_key(|row| row.role() == Role::Harmless);
     rows.into_iter().take(super::MAX_TOPICS).map(topics::message).collect()
 }

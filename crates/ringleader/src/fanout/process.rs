@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const MAX_SAID: usize = 8192;
 
 /// How it ended.
-pub(crate) enum End {
+pub(crate) enum CommandEnd {
     /// By itself.
     Ran(Ran),
     /// It was ended at the deadline, or because it is no longer needed. With its output until then.
@@ -38,7 +38,7 @@ pub(crate) fn run(
     input: &Input,
     mut output: Output<'_>,
     limits: &Limits<'_>,
-) -> io::Result<End> {
+) -> io::Result<CommandEnd> {
     let stdin = match input {
         Input::Nothing => Stdio::null(),
         Input::File(path) => File::open(path)?.into(),
@@ -56,13 +56,13 @@ pub(crate) fn run(
                 (status, ended_at) = (Some(ended), Some(now));
             } else if now >= limits.until || limits.stop.load(Ordering::Relaxed) {
                 end(&mut child);
-                return Ok(End::TimedOut(String::from_utf8_lossy(&said).into_owned()));
+                return Ok(CommandEnd::TimedOut(String::from_utf8_lossy(&said).into_owned()));
             }
         }
         if let Some(status) = status {
             let is_over = stdout.is_none() && stderr.is_none();
             if is_over || ended_at.is_some_and(|at| now.duration_since(at) > LINGER) {
-                return Ok(End::Ran(ran(Some(status), output, &said)));
+                return Ok(CommandEnd::Ran(ran(Some(status), output, &said)));
             }
         }
         let wait = TICK.min(limits.until.saturating_duration_since(now)).max(Duration::from_millis(1));
@@ -70,7 +70,7 @@ pub(crate) fn run(
         if is_out && let Some(n) = read(&mut stdout, &mut buffer)? {
             if !output.take(&buffer[..n]) {
                 end(&mut child);
-                return Ok(End::Ran(ran(status, output, &said)));
+                return Ok(CommandEnd::Ran(ran(status, output, &said)));
             }
             // What it wrote before its end is read to its end, unless the deadline comes first.
             ended_at = ended_at.map(|at: Instant| if now < limits.until { now } else { at });

@@ -9,14 +9,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Work shorter than this shows nothing.
 const QUIET_FOR: Duration = Duration::from_millis(500);
 
-pub(super) struct Progress {
+pub(super) struct HostProgress {
     bar: ProgressBar,
     started: Instant,
     shown: Once,
     wanted: bool,
 }
 
-impl Progress {
+impl HostProgress {
     pub(super) fn new(n_hosts: usize, wanted: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(n_hosts as u64), ProgressDrawTarget::hidden());
         let template = "{spinner} asking nodes {wide_bar} {pos}/{len} {msg}";

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ringleader_check::fleet::{Silence, SilenceKind};
 use ringleader_model::hostlist;
 
-use super::process::{self, End};
+use super::process::{self, CommandEnd};
 use super::spool::Output;
 use super::ssh::{no_program, no_report};
 use super::{Input, Limits, Ran, Transport, last_line, nameless, not_started, timed_out};
@@ -49,11 +49,11 @@ impl Transport for Slurm {
         command.arg(if matches!(input, Input::Nothing) { "--input=none" } else { "--input=all" });
         command.args(argv);
         match process::run(&mut command, input, output, limits) {
-            Ok(End::Ran(ran)) => match explain(host, &ran) {
+            Ok(CommandEnd::Ran(ran)) => match explain(host, &ran) {
                 Some(silence) => Err(silence),
                 None => Ok(ran),
             },
-            Ok(End::TimedOut(said)) => {
+            Ok(CommandEnd::TimedOut(said)) => {
                 let mut silence = timed_out(limits);
                 // Said on every cluster that does not bind tasks to processors, which is what we ask for.
                 let said: Vec<&str> =
@@ -135,8 +135,8 @@ pub(crate) fn nodes(job: &str, squeue: &std::path::Path) -> Result<Vec<String>, 
     let mut command = tool(squeue);
     command.args(["--noheader", "--jobs", job, "--states=all", "--format=%T %N"]);
     let ran = match process::run(&mut command, &Input::Nothing, Output::new(MAX_LIST, None), &limits) {
-        Ok(End::Ran(ran)) => ran,
-        Ok(End::TimedOut(_)) => {
+        Ok(CommandEnd::Ran(ran)) => ran,
+        Ok(CommandEnd::TimedOut(_)) => {
             return Err((format!("squeue did not answer within {} s", ASK_LIMIT.as_secs()), HELP));
         }
         Err(error) => {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use ringleader_check::fleet::{Silence, SilenceKind};
 
-use super::process::{self, End};
+use super::process::{self, CommandEnd};
 use super::spool::Output;
 use super::{Input, Limits, Ran, Transport, last_line, not_started, timed_out};
 
@@ -35,9 +35,9 @@ impl Transport for Ssh {
         command.arg(format!("ConnectTimeout={}", self.connect_timeout_secs));
         command.args(["--", host]).arg(shell_words(argv));
         match process::run(&mut command, input, output, limits) {
-            Ok(End::Ran(ran)) if ran.status == Some(255) => Err(explain(host, &ran.said)),
-            Ok(End::Ran(ran)) => Ok(ran),
-            Ok(End::TimedOut(_)) => Err(timed_out(limits)),
+            Ok(CommandEnd::Ran(ran)) if ran.status == Some(255) => Err(explain(host, &ran.said)),
+            Ok(CommandEnd::Ran(ran)) => Ok(ran),
+            Ok(CommandEnd::TimedOut(_)) => Err(timed_out(limits)),
             Err(error) => Err(not_started(&self.program.to_string_lossy(), &error)),
         }
     }

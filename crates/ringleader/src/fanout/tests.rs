@@ -8,7 +8,7 @@ use ringleader_check::fleet::{Silence, SilenceKind};
 use super::copy::Program;
 use super::spool::{Output, Spool};
 use super::ssh::{Ssh, shell_words};
-use super::{Answer, Fanout, Input, Limits, Ran, Transport, last_line};
+use super::{Fanout, HostAnswer, Input, Limits, Ran, Transport, last_line};
 
 fn words(text: &[&str]) -> Vec<String> {
     text.iter().map(|word| (*word).to_owned()).collect()
@@ -99,7 +99,7 @@ fn every_host_is_asked_once_and_never_more_than_the_limit_at_once() {
     let (hosts, program, args) = (hosts(100), Program::Named("r".to_owned()), words(&["check"]));
     let mut answers: Vec<(String, bool)> = Vec::new();
     fanout(&counting, &hosts, &program, &args)
-        .run(|Answer { host, timing, outcome, .. }| {
+        .run(|HostAnswer { host, timing, outcome, .. }| {
             assert!(timing.sent_ns <= timing.arrived_ns);
             if let Ok(ran) = &outcome {
                 assert_eq!(ran.output, b"r check");

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
-use ringleader_evidence::{Around, Limits, Place};
+use ringleader_evidence::{Around, Citation, Limits};
 use ringleader_report::json::{Context, Report};
 
 use super::open_found;
-use super::walk::{self, Entry, Input};
+use super::walk::{self, EvidenceFile, Input};
 
 /// Lines before and after a citation.
 const LINES: usize = 5;
@@ -18,10 +18,10 @@ const MAX_CITATIONS: usize = 400;
 
 /// Adds the lines around the citations of a report. What cannot be read again stays as it is.
 pub(crate) fn add(report: &mut Report, paths: &[PathBuf]) {
-    let places: Vec<Place> = report
+    let places: Vec<Citation> = report
         .citations_mut()
         .take(MAX_CITATIONS)
-        .map(|cited| Place {
+        .map(|cited| Citation {
             source: cited.source.clone(),
             span: (cited.span[0], cited.span[1]),
             line: cited.line.unwrap_or(0),
@@ -41,7 +41,7 @@ pub(crate) fn add(report: &mut Report, paths: &[PathBuf]) {
 }
 
 /// The lines around places, in their order; None for what cannot be read.
-pub(crate) fn read(paths: &[PathBuf], places: &[Place], n_lines: usize) -> Vec<Option<Around>> {
+pub(crate) fn read(paths: &[PathBuf], places: &[Citation], n_lines: usize) -> Vec<Option<Around>> {
     let mut all: Vec<Option<Around>> = vec![None; places.len()];
     if places.is_empty() {
         return all;
@@ -50,7 +50,7 @@ pub(crate) fn read(paths: &[PathBuf], places: &[Place], n_lines: usize) -> Vec<O
     // Places by the file that holds them: a member of an archive is named behind the archive.
     let mut of_file: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {
-        let outer = |entry: &&Entry| {
+        let outer = |entry: &&EvidenceFile| {
             let rest = place.source.strip_prefix(entry.shown.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('!'))
         };
@@ -70,7 +70,7 @@ pub(crate) fn read(paths: &[PathBuf], places: &[Place], n_lines: usize) -> Vec<O
         if !file.metadata().is_ok_and(|meta| meta.is_file()) {
             continue;
         }
-        let own: Vec<Place> = wanted.iter().filter_map(|at| places.get(*at).cloned()).collect();
+        let own: Vec<Citation> = wanted.iter().filter_map(|at| places.get(*at).cloned()).collect();
         let input: &mut dyn Read = &mut file;
         let lines = ringleader_evidence::around(&entry.shown, input, &own, n_lines, &Limits::default());
         for (at, around) in wanted.iter().zip(lines) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use ringleader_evidence::Place;
+use ringleader_evidence::Citation;
 use ringleader_model::{Case, Source, SourceKind};
 use ringleader_report::brief::Excerpt;
 
@@ -25,17 +25,17 @@ pub(crate) fn excerpts(case: &Case, paths: &[PathBuf]) -> Vec<Excerpt> {
     let n_bytes: u64 = texts.iter().map(|source| source.size_bytes).sum();
     texts.truncate(MAX_FILES);
     let is_small = n_bytes <= WHOLE_BYTES;
-    let place = |source: &Source, at: u64| Place {
+    let place = |source: &Source, at: u64| Citation {
         source: source.path.clone(),
         span: (at, at + 1),
         line: 0,
         words: String::new(),
     };
-    let heads: Vec<Place> = texts.iter().map(|source| place(source, 0)).collect();
+    let heads: Vec<Citation> = texts.iter().map(|source| place(source, 0)).collect();
     let n_head = if is_small { ALL_LINES } else { HEAD_LINES };
     let mut found: Vec<Excerpt> = Vec::new();
     let whole = context::read(paths, &heads, n_head);
-    let tails: Vec<Place> =
+    let tails: Vec<Citation> =
         texts.iter().map(|source| place(source, source.size_bytes.saturating_sub(2))).collect();
     let ends = context::read(paths, &tails, if is_small { ALL_LINES } else { TAIL_LINES });
     for (at, source) in texts.iter().enumerate() {

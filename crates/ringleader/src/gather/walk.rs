@@ -21,16 +21,16 @@ const MAX_FILES: usize = 1_000_000;
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct WalkResult {
     /// To be read, in canonical order.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<EvidenceFile>,
     /// Not to be read, and why.
     pub(super) refused: Vec<Refused>,
 }
 
 /// One file to read.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct EvidenceFile {
     /// Path that reports show.
     pub(super) shown: String,
     /// Size at the time of the walk; 0 for a stream.
@@ -62,8 +62,8 @@ pub(super) struct Refused {
 }
 
 /// Lists everything below `paths`.
-pub(super) fn walk(paths: &[PathBuf]) -> Result<Found, Failure> {
-    let mut walk = Walk { found: Found::default(), met: BTreeSet::new(), several: paths.len() > 1 };
+pub(super) fn walk(paths: &[PathBuf]) -> Result<WalkResult, Failure> {
+    let mut walk = Walk { found: WalkResult::default(), met: BTreeSet::new(), several: paths.len() > 1 };
     for path in paths {
         walk.start(path)?;
     }
@@ -71,7 +71,7 @@ pub(super) fn walk(paths: &[PathBuf]) -> Result<Found, Failure> {
 }
 
 struct Walk {
-    found: Found,
+    found: WalkResult,
     /// Real paths met so far, so that a file named twice is read once. Kept only if several paths were named.
     met: BTreeSet<PathBuf>,
     several: bool,
@@ -89,7 +89,7 @@ impl Walk {
     fn start(&mut self, path: &Path) -> Result<(), Failure> {
         if path == Path::new("-") {
             if self.met.insert(PathBuf::from("-")) {
-                self.found.entries.push(Entry {
+                self.found.entries.push(EvidenceFile {
                     shown: "stdin".to_owned(),
                     size_bytes: 0,
                     input: Input::Stdin,
@@ -114,7 +114,7 @@ impl Walk {
         } else if meta.is_file() || is_pipe(&meta) {
             if self.is_new(path) {
                 let input = Input::Named(path.to_owned());
-                self.found.entries.push(Entry { shown, size_bytes: meta.len(), input });
+                self.found.entries.push(EvidenceFile { shown, size_bytes: meta.len(), input });
             }
         } else {
             self.refuse(
@@ -192,7 +192,7 @@ impl Walk {
                 return Vec::new();
             } else if self.is_new(&path) {
                 let size_bytes = fs::symlink_metadata(&path).map_or(0, |meta| meta.len());
-                self.found.entries.push(Entry { shown, size_bytes, input: Input::File(path) });
+                self.found.entries.push(EvidenceFile { shown, size_bytes, input: Input::File(path) });
             }
         }
         below.reverse();

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ringleader_lint::Finding;
+use ringleader_lint::LintFinding;
 
 use crate::failure::Failure;
 
-pub(super) fn write(path: &Path, findings: &[Finding]) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, findings: &[LintFinding]) -> Result<(), Failure> {
     let mut text =
         String::from("# ringleader lint --baseline: findings that are known. Fingerprint, rule, place.\n");
     for finding in findings {
@@ -27,7 +27,7 @@ pub(super) fn write(path: &Path, findings: &[Finding]) -> Result<(), Failure> {
 }
 
 /// Removes what the file lists, as often as it lists it.
-pub(super) fn leave_out(path: &Path, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+pub(super) fn leave_out(path: &Path, findings: &mut Vec<LintFinding>) -> Result<(), Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| Failure::NoSuchFile { path: path.to_owned(), source })?;
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ringleader_lint::{Finding, Place, Source};
+use ringleader_lint::{LintFinding, Location, SourceFile};
 
 use crate::failure::Failure;
 
@@ -16,7 +16,7 @@ pub(super) struct Changed {
 
 impl Changed {
     /// Whether a place overlaps changed lines.
-    pub(super) fn holds(&self, place: &Place) -> bool {
+    pub(super) fn holds(&self, place: &Location) -> bool {
         let path = std::fs::canonicalize(&place.path).unwrap_or_else(|_| PathBuf::from(&place.path));
         let lines = self.lines.get(&*path.to_string_lossy());
         lines.is_some_and(|list| list.iter().any(|(from, to)| place.line <= *to && *from <= place.end_line))
@@ -72,7 +72,7 @@ fn read(diff: &str, root: &Path) -> Changed {
 }
 
 /// Makes the changes that findings offer. Answers with their number.
-pub(super) fn fix(sources: &[Source], findings: &[Finding]) -> Result<usize, Failure> {
+pub(super) fn fix(sources: &[SourceFile], findings: &[LintFinding]) -> Result<usize, Failure> {
     let mut n = 0;
     for source in sources {
         let fixes = findings.iter().filter(|finding| finding.place.path == source.path);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ringleader_lint::{Finding, Place, Report, Severity, rules};
+use ringleader_lint::{LintFinding, LintReport, Location, Severity, rules};
 use ringleader_report::quote::plain;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -91,7 +91,7 @@ pub fn schema() -> String {
     format!("{schema:#}\n", schema = schema.as_value())
 }
 
-fn place(place: &Place) -> JsonPlace {
+fn place(place: &Location) -> JsonPlace {
     JsonPlace {
         path: place.path.clone(),
         line: place.line,
@@ -103,11 +103,11 @@ fn place(place: &Place) -> JsonPlace {
     }
 }
 
-fn predicts(finding: &Finding) -> &'static str {
+fn predicts(finding: &LintFinding) -> &'static str {
     rules::all().find(|rule| rule.id == finding.rule).map_or("", |rule| rule.predicts.id())
 }
 
-pub(super) fn json(report: &Report) -> Result<String, serde_json::Error> {
+pub(super) fn json(report: &LintReport) -> Result<String, serde_json::Error> {
     let findings = report.findings.iter().map(|finding| JsonFinding {
         rule: finding.rule,
         severity: finding.severity.name(),
@@ -141,10 +141,10 @@ const MAX_COPIES: usize = 8;
 
 /// Findings that say the same of several places, each with the other places: a setting that was copied from file to file
 /// is one mistake.
-fn folded(findings: &[Finding]) -> Vec<(&Finding, Vec<&Place>)> {
-    let mut out: Vec<(&Finding, Vec<&Place>)> = Vec::new();
+fn folded(findings: &[LintFinding]) -> Vec<(&LintFinding, Vec<&Location>)> {
+    let mut out: Vec<(&LintFinding, Vec<&Location>)> = Vec::new();
     for finding in findings {
-        let is_same = |other: &Finding| {
+        let is_same = |other: &LintFinding| {
             (other.rule, other.confidence, &other.title, &other.why, &other.help)
                 == (finding.rule, finding.confidence, &finding.title, &finding.why, &finding.help)
                 && other.related.is_empty()
@@ -158,7 +158,7 @@ fn folded(findings: &[Finding]) -> Vec<(&Finding, Vec<&Place>)> {
     out
 }
 
-pub(super) fn text(report: &Report) -> String {
+pub(super) fn text(report: &LintReport) -> String {
     let mut out = String::new();
     let folded = folded(&report.findings);
     for (finding, copies) in &folded {
@@ -231,7 +231,7 @@ pub(super) fn text(report: &Report) -> String {
 }
 
 /// Workflow commands: a line each; `%`, line ends and, in properties, `:` and `,` are escaped.
-pub(super) fn github(report: &Report) -> String {
+pub(super) fn github(report: &LintReport) -> String {
     let data = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
     let mut out = String::new();
@@ -261,13 +261,13 @@ pub(super) fn github(report: &Report) -> String {
     out
 }
 
-pub(super) fn sarif(report: &Report) -> Result<String, serde_json::Error> {
+pub(super) fn sarif(report: &LintReport) -> Result<String, serde_json::Error> {
     let level = |severity| match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
         Severity::Info => "note",
     };
-    let location = |place: &Place| {
+    let location = |place: &Location| {
         json!({"physicalLocation": {
             "artifactLocation": {"uri": place.path.replace(' ', "%20")},
             "region": {"startLine": place.line, "startColumn": place.column, "endLine": place.end_line, "endColumn": place.end_column},

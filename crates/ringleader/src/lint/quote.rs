@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ringleader_knowledge::cause;
-use ringleader_lint::{Confidence, Finding, Options, Severity, Source, rules};
+use ringleader_lint::{Confidence, LintFinding, LintOptions, Severity, SourceFile, rules};
 use ringleader_report::json::{
-    self, Action, Category, Context, Evidence, LookedAt, Note, Place, Report, Stack,
+    self, Action, Category, Context, Evidence, Location, LookedAt, Note, Report, Stack,
 };
 
 use super::sources;
@@ -31,7 +31,8 @@ pub(crate) fn quote(report: &mut Report, folder: &Path) -> Result<(), Failure> {
         }
     }
     let named = [blamed(report), waiting(report)];
-    let options = Options { least: Confidence::Low, least_severity: Severity::Warning, ..Options::default() };
+    let options =
+        LintOptions { least: Confidence::Low, least_severity: Severity::Warning, ..LintOptions::default() };
     let found = ringleader_lint::lint(&sources, &options).findings;
     let category = report.verdict.category;
     let quoted = named.iter().map(|places| about(&found, places, &sources, category)).find(|f| !f.is_empty());
@@ -57,23 +58,23 @@ pub(crate) fn quote(report: &mut Report, folder: &Path) -> Result<(), Failure> {
 }
 
 /// Where the culprits stood: the place that the verdict names first, then the other frames of the program.
-fn blamed(report: &Report) -> Vec<Place> {
+fn blamed(report: &Report) -> Vec<Location> {
     let culprits = &report.verdict.culprits;
-    let mut places: Vec<Place> = culprits.iter().filter_map(|culprit| culprit.place.clone()).collect();
+    let mut places: Vec<Location> = culprits.iter().filter_map(|culprit| culprit.place.clone()).collect();
     let ranks: Vec<u32> = culprits.iter().filter_map(|culprit| culprit.rank).collect();
     report.stacks.iter().for_each(|stack| own_frames(stack, &|rank| ranks.contains(&rank), &mut places));
     places
 }
 
 /// Where anybody stood.
-fn waiting(report: &Report) -> Vec<Place> {
-    let mut places: Vec<Place> = report.ranks.iter().filter_map(|row| row.place.clone()).collect();
+fn waiting(report: &Report) -> Vec<Location> {
+    let mut places: Vec<Location> = report.ranks.iter().filter_map(|row| row.place.clone()).collect();
     report.stacks.iter().for_each(|stack| own_frames(stack, &|_| true, &mut places));
     places
 }
 
 /// The frames of the program through which some of the ranks go, innermost first.
-fn own_frames(stack: &Stack, is_meant: &dyn Fn(u32) -> bool, places: &mut Vec<Place>) {
+fn own_frames(stack: &Stack, is_meant: &dyn Fn(u32) -> bool, places: &mut Vec<Location>) {
     if !numbers(&stack.ranks).any(is_meant) {
         return;
     }
@@ -94,19 +95,19 @@ fn numbers(ranks: &str) -> impl Iterator<Item = u32> + '_ {
 
 /// Findings about these places, in the order of the places; of rules that predict what happened.
 fn about<'f>(
-    found: &'f [Finding],
-    places: &[Place],
-    sources: &[Source],
+    found: &'f [LintFinding],
+    places: &[Location],
+    sources: &[SourceFile],
     category: Category,
-) -> Vec<&'f Finding> {
-    let predicts = |finding: &Finding| {
+) -> Vec<&'f LintFinding> {
+    let predicts = |finding: &LintFinding| {
         let rule = rules::all().find(|rule| rule.id == finding.rule);
         rule.is_some_and(|rule| Category::from(cause::category(rule.predicts)) == category)
     };
-    let mut list: Vec<&Finding> = Vec::new();
+    let mut list: Vec<&LintFinding> = Vec::new();
     for place in places {
         let files = files_of(&place.file, sources);
-        let mut near: Vec<&Finding> =
+        let mut near: Vec<&LintFinding> =
             found.iter().filter(|finding| predicts(finding) && is_about(finding, place, &files)).collect();
         near.sort_by_key(|finding| std::cmp::Reverse(finding.confidence));
         for finding in near {
@@ -121,7 +122,7 @@ fn about<'f>(
 }
 
 /// The files of the source that a file of the job may be: of those with its name, those whose folders agree longest.
-fn files_of<'a>(file: &str, sources: &'a [Source]) -> Vec<&'a str> {
+fn files_of<'a>(file: &str, sources: &'a [SourceFile]) -> Vec<&'a str> {
     let parts = |path: &str| path.split(['/', '\\']).map(str::to_owned).collect::<Vec<_>>();
     let wanted = parts(file);
     let agreed =
@@ -132,7 +133,7 @@ fn files_of<'a>(file: &str, sources: &'a [Source]) -> Vec<&'a str> {
 }
 
 /// Whether a finding is about the function of a place, or cites its line.
-fn is_about(finding: &Finding, place: &Place, files: &[&str]) -> bool {
+fn is_about(finding: &LintFinding, place: &Location, files: &[&str]) -> bool {
     let name = place.function.as_deref().unwrap_or_default().rsplit('.').next().unwrap_or_default();
     let own = finding.place.function.rsplit('.').next().unwrap_or_default();
     let is_top = name == "<module>" && own.is_empty();
@@ -147,7 +148,7 @@ fn is_about(finding: &Finding, place: &Place, files: &[&str]) -> bool {
         })
 }
 
-fn supporting(finding: &Finding, sources: &[Source]) -> Option<json::Finding> {
+fn supporting(finding: &LintFinding, sources: &[SourceFile]) -> Option<json::Finding> {
     let rule = rules::all().find(|rule| rule.id == finding.rule)?;
     let mut evidence = vec![cite(&finding.place, finding.place.text.clone(), sources)];
     evidence.extend(
@@ -170,7 +171,7 @@ fn supporting(finding: &Finding, sources: &[Source]) -> Option<json::Finding> {
 }
 
 /// A line of the source with those around it.
-fn cite(place: &ringleader_lint::Place, text: String, sources: &[Source]) -> Evidence {
+fn cite(place: &ringleader_lint::Location, text: String, sources: &[SourceFile]) -> Evidence {
     let source = sources.iter().find(|source| source.path == place.path);
     let at = place.line.saturating_sub(1) as usize;
     let mut span = [0, 0];
@@ -199,17 +200,17 @@ mod tests {
 
     const TEXT: &str = "import torch.distributed as dist\n\ndef save(path):\n    if dist.get_rank() == 0:\n        dist.barrier()\n";
 
-    fn source(path: &str) -> Source {
-        Source { path: path.to_owned(), text: TEXT.to_owned() }
+    fn source(path: &str) -> SourceFile {
+        SourceFile { path: path.to_owned(), text: TEXT.to_owned() }
     }
 
-    fn place(file: &str, line: u32, function: &str) -> Place {
-        Place { file: file.to_owned(), line: Some(line), function: Some(function.to_owned()) }
+    fn place(file: &str, line: u32, function: &str) -> Location {
+        Location { file: file.to_owned(), line: Some(line), function: Some(function.to_owned()) }
     }
 
-    fn n_about(place: Place, category: Category) -> usize {
+    fn n_about(place: Location, category: Category) -> usize {
         let sources = [source("src/train.py")];
-        let found = ringleader_lint::lint(&sources, &Options::default()).findings;
+        let found = ringleader_lint::lint(&sources, &LintOptions::default()).findings;
         assert_eq!(found.len(), 1);
         about(&found, &[place], &sources, category).len()
     }
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn the_condition_is_cited_with_its_lines() {
         let sources = [source("train.py")];
-        let found = ringleader_lint::lint(&sources, &Options::default()).findings;
+        let found = ringleader_lint::lint(&sources, &LintOptions::default()).findings;
         let quoted = found.first().and_then(|finding| supporting(finding, &sources));
         let Some(quoted) = quoted else { unreachable!("a rule of the list") };
         assert_eq!(quoted.cause, "skipped-collective");

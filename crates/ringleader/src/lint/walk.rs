@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 use rayon::prelude::*;
-use ringleader_lint::{Language, Source};
+use ringleader_lint::{Language, SourceFile};
 
 use crate::failure::Failure;
 
@@ -18,7 +18,7 @@ const TEST_FOLDERS: &[&str] = &["tests", "test", "testing"];
 ///
 /// # Errors
 /// If a path does not exist.
-pub(crate) fn sources(paths: &[PathBuf], with_tests: bool) -> Result<Vec<Source>, Failure> {
+pub(crate) fn sources(paths: &[PathBuf], with_tests: bool) -> Result<Vec<SourceFile>, Failure> {
     let mut files: Vec<PathBuf> = Vec::new();
     for path in paths {
         let help = "name the folder of the training code, or files of it: ringleader lint PATH…";
@@ -54,7 +54,7 @@ fn is_test(path: &Path) -> bool {
     in_tests || name.starts_with("test_") || name.ends_with("_test.py") || name == "conftest.py"
 }
 
-fn read(path: &Path) -> Option<Source> {
+fn read(path: &Path) -> Option<SourceFile> {
     let name = path.strip_prefix(".").unwrap_or(path).to_string_lossy().replace('\\', "/");
     let about = std::fs::metadata(path).ok()?;
     if about.len() > MAX_BYTES || !about.is_file() {
@@ -70,5 +70,5 @@ fn read(path: &Path) -> Option<Source> {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     };
-    (ringleader_lint::tell(&name, &text) != Language::Other).then_some(Source { path: name, text })
+    (ringleader_lint::tell(&name, &text) != Language::Other).then_some(SourceFile { path: name, text })
 }

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use ringleader_evidence::Place;
+use ringleader_evidence::Citation;
 use ringleader_report::brief;
 use ringleader_report::json::{Report, print};
 use ringleader_report::quote::{plain, shorten};
 use ringleader_report::redact::redact;
-use ringleader_report::{Detail, Look};
+use ringleader_report::{Detail, TextStyle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ const MAX_QUESTION: usize = 4_000;
 
 /// What a tool says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ToolAnswer {
     /// Its answer.
     Text(String),
     /// Why it gives none, for the caller.
@@ -153,7 +153,7 @@ struct Explain {
 }
 
 /// Calls a tool; None if there is none by that name.
-pub(super) fn call(name: &str, arguments: &Value, roots: &Roots) -> Option<Answer> {
+pub(super) fn call(name: &str, arguments: &Value, roots: &Roots) -> Option<ToolAnswer> {
     let answered = match name {
         "diagnose" => read(arguments).and_then(|a: Diagnose| diagnose(&a, roots)),
         "findings" => read(arguments).and_then(|a: Findings| findings(&a, roots)),
@@ -163,8 +163,8 @@ pub(super) fn call(name: &str, arguments: &Value, roots: &Roots) -> Option<Answe
         _ => return None,
     };
     Some(match answered {
-        Ok(text) => Answer::Text(bounded(text)),
-        Err(why) => Answer::Refused(why),
+        Ok(text) => ToolAnswer::Text(bounded(text)),
+        Err(why) => ToolAnswer::Refused(why),
     })
 }
 
@@ -257,8 +257,12 @@ fn clean(report: &mut Report) {
 fn lines(asked: &Lines, roots: &Roots) -> Result<String, String> {
     let paths = roots.all(&asked.paths)?;
     let around = asked.around.unwrap_or(20).min(MAX_LINES / 2);
-    let place =
-        Place { source: asked.source.clone(), span: (0, 0), line: asked.line.max(1), words: String::new() };
+    let place = Citation {
+        source: asked.source.clone(),
+        span: (0, 0),
+        line: asked.line.max(1),
+        words: String::new(),
+    };
     let found = context::read(&paths, &[place], around as usize);
     let Some(found) = found.into_iter().next().flatten() else {
         return Err(format!("no line {} of '{}' in these paths", asked.line, plain(&asked.source)));
@@ -281,7 +285,7 @@ fn explained(asked: &Explain) -> String {
         let near = if nearest.is_empty() { String::new() } else { format!("; spelled alike: {nearest}") };
         return format!("nothing is known by that name{near}");
     }
-    explain::text::render(&answer, &Look { width: 100, color: false, detail: Detail::Usual })
+    explain::text::render(&answer, &TextStyle { width: 100, color: false, detail: Detail::Usual })
 }
 
 /// The checklist of this node, by the program itself: its own deadlines hold.
@@ -342,8 +346,8 @@ mod tests {
             assert!(serde_json::from_str::<Value>(tool.schema).unwrap()["type"] == "object", "{}", tool.name);
         }
         let ask = |name: &str, arguments: Value| call(name, &arguments, &roots);
-        let text = |answer: Option<Answer>| match answer {
-            Some(Answer::Text(text)) => text,
+        let text = |answer: Option<ToolAnswer>| match answer {
+            Some(ToolAnswer::Text(text)) => text,
             other => panic!("{other:?}"),
         };
         assert!(text(ask("diagnose", json!({"paths": ["."]}))).starts_with("# ringleader brief"));
@@ -352,8 +356,8 @@ mod tests {
         assert_eq!(lines.lines().count(), 6, "{lines}");
         assert!(lines.contains("a.log:30 | step 30 password=<cut>") && !lines.contains("hunter22"));
         assert!(text(ask("explain", json!({"what": "xid 79"}))).contains("79"));
-        assert!(matches!(ask("diagnose", json!({"paths": ["/"]})), Some(Answer::Refused(_))));
-        assert!(matches!(ask("diagnose", json!({"path": "a.log"})), Some(Answer::Refused(_))));
+        assert!(matches!(ask("diagnose", json!({"paths": ["/"]})), Some(ToolAnswer::Refused(_))));
+        assert!(matches!(ask("diagnose", json!({"path": "a.log"})), Some(ToolAnswer::Refused(_))));
         assert_eq!(ask("reset", json!({})), None);
     }
 }

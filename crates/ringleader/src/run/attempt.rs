@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use ringleader_evidence::{Limits, Scratch};
 use ringleader_model::Case;
-use ringleader_run::effective::Span;
-use ringleader_run::output::{Position, Reader, STREAMS};
+use ringleader_run::effective::AttemptSpan;
+use ringleader_run::output::{Position, STREAMS, StreamReader};
 use ringleader_run::state::{Folder, now};
 use ringleader_run::steps::{self, Counters};
 use ringleader_run::tree;
@@ -78,8 +78,10 @@ pub(crate) fn ranks(holder: u32, launcher: u32, is_elastic: bool) -> Option<u32>
 }
 
 fn pass(folder: &Folder, attempt: u32, path: &Path, positions: [Position; 2], stop: &AtomicBool) {
-    let mut readers =
-        [Reader::new(path, STREAMS[0], positions[0]), Reader::new(path, STREAMS[1], positions[1])];
+    let mut readers = [
+        StreamReader::new(path, STREAMS[0], positions[0]),
+        StreamReader::new(path, STREAMS[1], positions[1]),
+    ];
     let mut buffer = vec![0; 64 << 10];
     let mut noted = Instant::now();
     loop {
@@ -124,8 +126,8 @@ fn pass(folder: &Folder, attempt: u32, path: &Path, positions: [Position; 2], st
 }
 
 /// Steps of an attempt, from its output.
-pub(crate) struct Progress {
-    readers: [Reader; 2],
+pub(crate) struct AttemptProgress {
+    readers: [StreamReader; 2],
     rest: [Vec<u8>; 2],
     counters: Counters,
     /// When the last output arrived.
@@ -139,11 +141,11 @@ pub(crate) struct Progress {
     marks: VecDeque<[Position; 2]>,
 }
 
-impl Progress {
+impl AttemptProgress {
     pub(crate) fn new(path: &Path, resumed_from: Option<u64>) -> Self {
         Self {
             resumed_from,
-            readers: STREAMS.map(|stream| Reader::new(path, stream, Position::default())),
+            readers: STREAMS.map(|stream| StreamReader::new(path, stream, Position::default())),
             rest: Default::default(),
             counters: Counters::default(),
             moved: Instant::now(),
@@ -165,7 +167,7 @@ impl Progress {
                 let mut bytes = self.rest.get_mut(at).map(std::mem::take).unwrap_or_default();
                 bytes.extend_from_slice(self.buffer.get(..n).unwrap_or_default());
                 let end = bytes.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
-                let position = self.readers.get(at).map(Reader::position).unwrap_or_default();
+                let position = self.readers.get(at).map(StreamReader::position).unwrap_or_default();
                 let mut left = bytes.len() as u64;
                 for line in bytes.get(..end).unwrap_or_default().split(|byte| matches!(byte, b'\n' | b'\r')) {
                     left = left.saturating_sub(line.len() as u64 + 1);
@@ -218,7 +220,7 @@ impl Progress {
     }
 
     /// Writes the steps into the times of the attempt.
-    pub(crate) fn note(&self, span: &mut Span) {
+    pub(crate) fn note(&self, span: &mut AttemptSpan) {
         (span.first, span.last) = (self.counters.first(), self.counters.last());
         // An earlier attempt may have shown it.
         span.resets |= self.counters.resets();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ringleader_run::agree::{Decree, Member, View};
+use ringleader_run::agree::{Announcement, Decree, StoreView};
 use ringleader_run::store::Store;
 
 /// Interval between reads of the store while there is no news to write.
@@ -15,23 +15,23 @@ const FRESH: Duration = Duration::from_secs(3);
 
 /// State that both sides share.
 #[derive(Default)]
-struct Shared {
-    member: Member,
+struct CouncilState {
+    member: Announcement,
     is_new: bool,
     proposal: Option<Decree>,
-    view: Option<(Instant, View)>,
+    view: Option<(Instant, StoreView)>,
     trouble: Option<String>,
     is_over: bool,
 }
 
 /// The supervisor's end.
 pub(crate) struct Council {
-    shared: Arc<(Mutex<Shared>, Condvar)>,
+    shared: Arc<(Mutex<CouncilState>, Condvar)>,
 }
 
 impl Council {
-    pub(crate) fn start(store: Box<dyn Store>, member: Member, is_alone: bool) -> Self {
-        let shared = Shared { member, is_new: true, ..Shared::default() };
+    pub(crate) fn start(store: Box<dyn Store>, member: Announcement, is_alone: bool) -> Self {
+        let shared = CouncilState { member, is_new: true, ..CouncilState::default() };
         let shared = Arc::new((Mutex::new(shared), Condvar::new()));
         let theirs = Arc::clone(&shared);
         let pause = if is_alone { PAUSE / 4 } else { PAUSE };
@@ -39,12 +39,12 @@ impl Council {
         Self { shared }
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, CouncilState> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The latest view; None if it is too old.
-    pub(crate) fn view(&self) -> Option<View> {
+    pub(crate) fn view(&self) -> Option<StoreView> {
         let shared = self.shared();
         shared.view.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, view)| view.clone())
     }
@@ -54,11 +54,11 @@ impl Council {
         self.shared().trouble.take()
     }
 
-    pub(crate) fn tell(&self, member: &Member) {
+    pub(crate) fn tell(&self, member: &Announcement) {
         let mut shared = self.shared();
         if shared.member != *member {
             // A change of `still_s` alone waits for the next beat.
-            let is_news = Member { still_s: member.still_s, ..shared.member.clone() } != *member;
+            let is_news = Announcement { still_s: member.still_s, ..shared.member.clone() } != *member;
             shared.member = member.clone();
             shared.is_new |= is_news;
         }
@@ -81,7 +81,7 @@ impl Council {
     }
 }
 
-fn turn(mut store: Box<dyn Store>, shared: &(Mutex<Shared>, Condvar), pause: Duration) {
+fn turn(mut store: Box<dyn Store>, shared: &(Mutex<CouncilState>, Condvar), pause: Duration) {
     let lock = || shared.0.lock().unwrap_or_else(PoisonError::into_inner);
     let mut was_away = false;
     loop {

@@ -18,7 +18,7 @@ use rustix::process::Signal;
 
 use crate::Diagnosis;
 use crate::failure::Failure;
-use crate::run::evidence::{self, Evidence};
+use crate::run::evidence::{self, RemoteEvidence};
 use crate::watch::incident::{self, ToCollect};
 
 /// Interval between checks while processes end.
@@ -54,7 +54,7 @@ impl<T: Send + 'static> Duty<T> {
 
 /// Evidence and its diagnosis.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct Diagnosed {
     pub(crate) judgement: Judgement,
     /// The report for people.
     pub(crate) text: String,
@@ -72,8 +72,8 @@ pub(crate) fn collect(
     folder: PathBuf,
     silence: Option<Silence>,
     nodes: Vec<String>,
-    share: Option<(Evidence, u64)>,
-) -> Duty<Found> {
+    share: Option<(RemoteEvidence, u64)>,
+) -> Duty<Diagnosed> {
     Duty::begin(move || {
         let ranks = ranks_of(&wanted.events);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -84,7 +84,7 @@ pub(crate) fn collect(
             let report = diagnosis.report();
             Ok::<_, Failure>((diagnosis, report, bundle))
         }));
-        let unjudged = |why: String| Found {
+        let unjudged = |why: String| Diagnosed {
             judgement: Judgement::unjudged(&why),
             text: String::new(),
             cause: Cause::Undecided,
@@ -97,7 +97,7 @@ pub(crate) fn collect(
                 let judgement = judge::judged(case, verdict, &bundle, &nodes);
                 let doubt = silence.and_then(|silence| doubt::of(verdict, picture, &judgement, &silence));
                 let (text, cause) = (shown(&report), verdict.cause);
-                Found { judgement, text, cause, ranks: ranks.clone(), doubt }
+                Diagnosed { judgement, text, cause, ranks: ranks.clone(), doubt }
             }
             Ok(Err(failure)) => unjudged(failure.message()),
             Err(_) => unjudged(crate::failure::our_bug()),
@@ -123,7 +123,7 @@ fn shown(report: &ringleader_report::json::Report) -> String {
 
 /// How to end an attempt.
 #[derive(Clone, Debug)]
-pub(crate) struct End {
+pub(crate) struct Termination {
     pub(crate) holder: u32,
     pub(crate) launcher: u32,
     pub(crate) grace: Duration,
@@ -136,7 +136,7 @@ pub(crate) struct End {
 
 /// Ends the processes of an attempt with the least loss: asks all ranks at the same time, so that none waits for a rank
 /// that is gone; waits for a checkpoint that is being written; then kills the rest.
-pub(crate) fn end(how: End) -> Duty<()> {
+pub(crate) fn end(how: Termination) -> Duty<()> {
     Duty::begin(move || {
         let own = std::process::id();
         let members = || tree::members(how.holder, Some(own));
@@ -203,7 +203,7 @@ fn newest(dir: Option<&Path>) -> Option<(SystemTime, u64)> {
 }
 
 /// Judges the evidence of all nodes and decides. `from`: access to the evidence of other nodes; `verdict`: a file with one, for tests.
-pub(crate) fn decide(wanted: ToDecide, from: Option<Evidence>, verdict: Option<PathBuf>) -> Duty<Next> {
+pub(crate) fn decide(wanted: ToDecide, from: Option<RemoteEvidence>, verdict: Option<PathBuf>) -> Duty<Next> {
     Duty::begin(move || {
         let mut notes = Vec::new();
         let verdict = planted(verdict.as_deref())
@@ -239,7 +239,7 @@ fn planted(path: Option<&Path>) -> Option<Judgement> {
 
 /// Judges the bundles of all nodes as one job: those readable from here, and those that their nodes put into the hub.
 /// If there is only one, the most certain verdict of all nodes counts.
-fn judged_together(wanted: &ToDecide, from: Option<&Evidence>, notes: &mut Vec<String>) -> Judgement {
+fn judged_together(wanted: &ToDecide, from: Option<&RemoteEvidence>, notes: &mut Vec<String>) -> Judgement {
     let members = &wanted.members;
     let bundles = evidence::of_all(members, from, wanted.halted.generation, notes);
     let [bundle, _, ..] = bundles.as_slice() else { return together(members) };

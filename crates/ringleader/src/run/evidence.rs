@@ -5,32 +5,32 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ringleader_hub::ledger::{Ledger, MAX_EVIDENCE_BYTES};
-use ringleader_run::agree::Member;
+use ringleader_hub::register::{MAX_EVIDENCE_BYTES, Register};
+use ringleader_run::agree::Announcement;
 
 /// Longest call to the hub.
 const DEADLINE: Duration = Duration::from_secs(6);
-/// How long the hub keeps evidence; also the length of the ledger's lease.
+/// How long the hub keeps evidence; also the length of the register's lease.
 const TTL: Duration = Duration::from_mins(10);
 /// Longest wait for all bundles together.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Access to the evidence of other nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Evidence {
+pub(crate) struct RemoteEvidence {
     hub: String,
     job: String,
     node: String,
     folder: PathBuf,
 }
 
-impl Evidence {
+impl RemoteEvidence {
     pub(crate) fn new(hub: String, job: &str, node: &str, folder: &Path) -> Self {
         Self { hub, job: job.to_owned(), node: node.to_owned(), folder: folder.to_owned() }
     }
 
-    fn ledger(&self) -> Result<Ledger, String> {
-        Ledger::open(&self.hub, &self.job, &self.node, TTL, DEADLINE).map_err(|error| error.to_string())
+    fn register(&self) -> Result<Register, String> {
+        Register::open(&self.hub, &self.job, &self.node, TTL, DEADLINE).map_err(|error| error.to_string())
     }
 
     /// Puts this node's bundle into the hub. Errors: the bundle is too long, the hub is unreachable or full.
@@ -40,18 +40,18 @@ impl Evidence {
             return Err(format!("{length} bytes, more than {MAX_EVIDENCE_BYTES}"));
         }
         let bytes = std::fs::read(bundle).map_err(|error| error.to_string())?;
-        self.ledger()?.share(generation, &bytes).map_err(|error| error.to_string())
+        self.register()?.share(generation, &bytes).map_err(|error| error.to_string())
     }
 }
 
 /// The bundles of these members: read directly where possible, else from the hub. Missing ones are noted.
 pub(crate) fn of_all(
-    members: &[Member],
-    from: Option<&Evidence>,
+    members: &[Announcement],
+    from: Option<&RemoteEvidence>,
     generation: u64,
     notes: &mut Vec<String>,
 ) -> Vec<PathBuf> {
-    let mut ledger = None;
+    let mut register = None;
     let until = Instant::now() + PATIENCE;
     let (mut bundles, mut missing) = (Vec::new(), Vec::new());
     for member in members {
@@ -61,13 +61,13 @@ pub(crate) fn of_all(
             continue;
         }
         let Some(from) = from else { continue };
-        if ledger.is_none() {
-            ledger = from.ledger().ok();
+        if register.is_none() {
+            register = from.register().ok();
         }
-        let fetched = ledger
+        let fetched = register
             .as_mut()
             .filter(|_| Instant::now() < until)
-            .and_then(|ledger| ledger.fetch(&member.node, generation).ok().flatten());
+            .and_then(|register| register.fetch(&member.node, generation).ok().flatten());
         match fetched.and_then(|bytes| kept(&from.folder, member, generation, &bytes)) {
             Some(path) => bundles.push(path),
             None => missing.push(member.node.clone()),
@@ -83,7 +83,7 @@ pub(crate) fn of_all(
 }
 
 /// Saves it as a file beside our own evidence of the attempt. None if it cannot be written.
-fn kept(folder: &Path, member: &Member, generation: u64, bytes: &[u8]) -> Option<PathBuf> {
+fn kept(folder: &Path, member: &Announcement, generation: u64, bytes: &[u8]) -> Option<PathBuf> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
     // A node's name may contain any character.
@@ -107,14 +107,15 @@ mod tests {
         for name in ["a/attempts/3", "b/attempts/3", "hub"] {
             std::fs::create_dir_all(at(name)).unwrap_or_else(|error| panic!("{error}"));
         }
-        let of = |node: &str| Evidence::new(format!("dir:{}", at("hub").display()), "job", node, &at(node));
+        let of =
+            |node: &str| RemoteEvidence::new(format!("dir:{}", at("hub").display()), "job", node, &at(node));
         let bundle = at("bundle");
         std::fs::write(&bundle, vec![7; 300_000]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(of("a").share(3, &bundle), Ok(()));
-        let member = |node: &str, path: &Path| Member {
+        let member = |node: &str, path: &Path| Announcement {
             node: node.to_owned(),
             bundle: Some(path.display().to_string()),
-            ..Member::default()
+            ..Announcement::default()
         };
         let absent = at("on-another-machine");
         let members = [member("a", &absent), member("b", &bundle), member("c", &absent)];

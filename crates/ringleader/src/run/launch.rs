@@ -1,6 +1,6 @@
 //! The launcher's command line: fills in placeholders for the checkpoint and the rendezvous.
 
-use ringleader_knowledge::program::{self, Role};
+use ringleader_knowledge::program::{self, ProgramRole};
 use ringleader_model::address::same_host;
 use ringleader_run::journal::Chosen;
 
@@ -158,7 +158,7 @@ pub(crate) fn range(command: &[String]) -> Option<(usize, usize)> {
 /// Ranks that torchrun starts for each supervisor, if the command states it: on its node, or without other supervisors on all nodes
 /// that the command names.
 pub(crate) fn per_node(command: &[String], has_hub: bool) -> Option<u32> {
-    let is_torchrun = |word: &String| program::launcher_as(Role::Elastic, word) == Some("torchrun");
+    let is_torchrun = |word: &String| program::launcher_as(ProgramRole::Elastic, word) == Some("torchrun");
     let at = |name| command.iter().position(|word| is_option(word, name));
     if !command.iter().take(4).any(is_torchrun) {
         return None;
@@ -188,7 +188,7 @@ pub(crate) fn on_nodes(command: &[String], nodes: usize) -> (Vec<String>, Option
     if nodes < 2 || command.is_empty() || command.iter().any(is_named) {
         return (command.to_vec(), None);
     }
-    let at = command.iter().take(4).position(|word| program::launcher_as(Role::Joins, word).is_some());
+    let at = command.iter().take(4).position(|word| program::launcher_as(ProgramRole::Joins, word).is_some());
     let is_standalone = command.iter().any(|word| is_option(word, "--standalone"));
     let Some(at) = at.filter(|_| !is_standalone) else {
         let note = format!(
@@ -205,7 +205,7 @@ pub(crate) fn on_nodes(command: &[String], nodes: usize) -> (Vec<String>, Option
 
 /// The launcher is torchrun or works like it: it ends all ranks as soon as one fails.
 pub(crate) fn is_elastic(command: &[String]) -> bool {
-    command.iter().take(4).any(|word| program::launcher_as(Role::Elastic, word).is_some())
+    command.iter().take(4).any(|word| program::launcher_as(ProgramRole::Elastic, word).is_some())
 }
 
 /// Launchers that die from SIGUSR1 and leave their workers behind, unless configured to forward it.

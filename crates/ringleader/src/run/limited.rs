@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How a command ended.
-pub(crate) enum Ended {
+pub(crate) enum CommandResult {
     /// Its exit code, -1 after a signal, and its output.
     Code(i32, String),
     /// It was killed at the deadline.
@@ -17,12 +17,12 @@ pub(crate) enum Ended {
 }
 
 /// Runs a command with a deadline; afterwards kills everything that it started.
-pub(crate) fn within(mut command: Command, limit: Duration) -> Ended {
+pub(crate) fn within(mut command: Command, limit: Duration) -> CommandResult {
     let spawned =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn();
     let mut child = match spawned {
         Ok(child) => child,
-        Err(error) => return Ended::Failed(error),
+        Err(error) => return CommandResult::Failed(error),
     };
     let (sender, said) = mpsc::channel();
     let streams: Vec<Box<dyn std::io::Read + Send>> = [
@@ -48,7 +48,7 @@ pub(crate) fn within(mut command: Command, limit: Duration) -> Ended {
             Ok(Some(status)) => {
                 let text: Vec<String> =
                     (0..2).filter_map(|_| said.recv_timeout(Duration::from_millis(300)).ok()).collect();
-                return Ended::Code(status.code().unwrap_or(-1), text.concat());
+                return CommandResult::Code(status.code().unwrap_or(-1), text.concat());
             }
             Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(20)),
             _ => break,
@@ -59,7 +59,7 @@ pub(crate) fn within(mut command: Command, limit: Duration) -> Ended {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     thread::spawn(move || child.wait());
-    Ended::Late
+    CommandResult::Late
 }
 
 /// The last lines of an output, as one.

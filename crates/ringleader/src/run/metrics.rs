@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use ringleader_run::decide::Failed;
 use ringleader_run::effective::Effective;
-use ringleader_run::journal::State;
+use ringleader_run::journal::RunState;
 
 type Labels = Vec<(String, String)>;
 type Number = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -19,7 +19,7 @@ type Number = Family<Labels, Gauge<f64, AtomicU64>>;
 pub(crate) struct Shown<'a> {
     pub(crate) job: &'a str,
     pub(crate) node: &'a str,
-    pub(crate) state: State,
+    pub(crate) state: RunState,
     pub(crate) generation: u64,
     pub(crate) step: Option<u64>,
     pub(crate) excluded: usize,
@@ -49,11 +49,11 @@ fn text(shown: &Shown<'_>) -> io::Result<String> {
     let with = |key: &str, value: &str| {
         of_job.iter().cloned().chain([(key.to_owned(), value.to_owned())]).collect::<Labels>()
     };
-    let is = |state: State| f64::from(u8::from(state == shown.state));
+    let is = |state: RunState| f64::from(u8::from(state == shown.state));
     gauge(
         "state",
         "1 for the state of the run",
-        State::ALL.map(|s| (with("state", s.name()), is(s))).to_vec(),
+        RunState::ALL.map(|s| (with("state", s.name()), is(s))).to_vec(),
     );
     gauge("generation", "Number of the attempt", vec![(of_job.clone(), shown.generation as f64)]);
     gauge("excluded_nodes", "Nodes left out", vec![(of_job.clone(), shown.excluded as f64)]);
@@ -92,7 +92,7 @@ mod tests {
         let shown = Shown {
             job: "j",
             node: "n\"0",
-            state: State::Backoff,
+            state: RunState::Backoff,
             generation: 2,
             step: Some(7),
             excluded: 1,

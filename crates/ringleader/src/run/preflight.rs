@@ -7,7 +7,7 @@ use std::thread;
 use ringleader_run::policy::Preflight;
 
 use crate::exit::Code;
-use crate::run::limited::{Ended, last_lines, within};
+use crate::run::limited::{CommandResult, last_lines, within};
 
 /// A preflight check in progress.
 pub(crate) struct Examination {
@@ -44,24 +44,26 @@ fn examine(wanted: &Preflight) -> Result<(), String> {
         let mut command = Command::new(argv.first().cloned().unwrap_or_default());
         command.args(argv.get(1..).unwrap_or_default());
         match within(command, wanted.within) {
-            Ended::Code(code, said) if code == Code::Findings as i32 => {
+            CommandResult::Code(code, said) if code == Code::Findings as i32 => {
                 return Err(format!("check --quick: {}", last_lines(&said)));
             }
             // An error of the check itself says nothing about the node.
-            Ended::Code(..) | Ended::Failed(_) => {}
-            Ended::Late => return Err(format!("check --quick did not end within {:?}", wanted.within)),
+            CommandResult::Code(..) | CommandResult::Failed(_) => {}
+            CommandResult::Late => {
+                return Err(format!("check --quick did not end within {:?}", wanted.within));
+            }
         }
     }
     if let Some(line) = &wanted.command {
         let mut command = Command::new("sh");
         command.args(["-c", line]);
         match within(command, wanted.within) {
-            Ended::Code(0, _) => {}
-            Ended::Code(code, said) => {
+            CommandResult::Code(0, _) => {}
+            CommandResult::Code(code, said) => {
                 return Err(format!("`{line}` ended with {code}: {}", last_lines(&said)));
             }
-            Ended::Late => return Err(format!("`{line}` did not end within {:?}", wanted.within)),
-            Ended::Failed(why) => return Err(format!("`{line}`: {why}")),
+            CommandResult::Late => return Err(format!("`{line}` did not end within {:?}", wanted.within)),
+            CommandResult::Failed(why) => return Err(format!("`{line}`: {why}")),
         }
     }
     Ok(())

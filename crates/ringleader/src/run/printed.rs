@@ -20,7 +20,7 @@ pub(crate) fn write(args: &RunArgs, policy: Policy, folder: &Path) -> Result<Exi
     // The default allows one node less: better than to wait for a repair.
     let least = if args.min_nodes.is_some() { args.n_least() } else { nodes.saturating_sub(1).max(1) };
     let (command, note) = launch::on_nodes(&args.command, nodes);
-    let asked = scripts::Asked {
+    let asked = scripts::ScriptRequest {
         command,
         nodes: nodes as u32,
         least: least as u32,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ringleader_run::site;
 
-use crate::run::limited::{Ended, last_lines, within};
+use crate::run::limited::{CommandResult, last_lines, within};
 
 /// Deadline of a command. A requeue waits for Slurm's controller up to 20 s.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -44,17 +44,17 @@ fn run(wanted: &site::Command, limit: Duration) -> Result<(), String> {
     let mut command = Command::new(program);
     command.args(words);
     match within(command, limit) {
-        Ended::Code(0, said) => match wanted.proof {
+        CommandResult::Code(0, said) => match wanted.proof {
             // `kubectl cordon` ends with 0 where it may not cordon.
             Some(proof) if !said.contains(proof) => Err(last_lines(&said)),
             _ => Ok(()),
         },
-        Ended::Code(code, said) => Err(format!("ended with {code}: {}", last_lines(&said))),
-        Ended::Late => Err(format!("did not end within {limit:?}")),
-        Ended::Failed(error) if error.kind() == io::ErrorKind::NotFound => {
+        CommandResult::Code(code, said) => Err(format!("ended with {code}: {}", last_lines(&said))),
+        CommandResult::Late => Err(format!("did not end within {limit:?}")),
+        CommandResult::Failed(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(format!("{program} is not in the PATH"))
         }
-        Ended::Failed(error) => Err(error.to_string()),
+        CommandResult::Failed(error) => Err(error.to_string()),
     }
 }
 

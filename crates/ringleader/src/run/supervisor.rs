@@ -14,32 +14,32 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ringleader_hub::ledger::Ledger;
+use ringleader_hub::register::Register;
 use ringleader_knowledge::signal;
 use ringleader_model::Cause;
 use ringleader_report::quote;
-use ringleader_run::agree::{Act, Config, Decree, Local, Machine, Member, What};
+use ringleader_run::agree::{Act, Announcement, Config, Decree, Local, StateMachine, What};
 use ringleader_run::decide::Failed;
 use ringleader_run::doubt::Silence;
-use ringleader_run::effective::Span;
-use ringleader_run::journal::{self, Chosen, Journal, Record, State};
+use ringleader_run::effective::AttemptSpan;
+use ringleader_run::journal::{self, Chosen, Journal, Record, RunState};
 use ringleader_run::judgement::Judgement;
 use ringleader_run::next::{Next, ToDecide};
 use ringleader_run::policy::Policy;
 use ringleader_run::resume::{Checkpoints, Remark};
-use ringleader_run::state::{Asked, Ended, Folder, Held, Order, now};
-use ringleader_run::store::{Alone, Shared, Store};
+use ringleader_run::state::{Folder, HolderState, LauncherEnd, Order, RunRequest, now};
+use ringleader_run::store::{Alone, SharedStore, Store};
 use ringleader_watch::engine::Settings;
 use serde::{Deserialize, Serialize};
 
-use self::stall::{Seen, Stall};
+use self::stall::{StallLook, StallState};
 use crate::exit::Code;
 use crate::failure::Failure;
 use crate::run::RunArgs;
-use crate::run::attempt::{self, Passer, Progress};
+use crate::run::attempt::{self, AttemptProgress, Passer};
 use crate::run::council::Council;
-use crate::run::duty::{self, Duty, Found};
-use crate::run::evidence::Evidence;
+use crate::run::duty::{self, Diagnosed, Duty};
+use crate::run::evidence::RemoteEvidence;
 use crate::run::launch;
 use crate::run::notice;
 use crate::run::preflight::Examination;
@@ -94,11 +94,11 @@ struct Running {
     generation: u64,
     path: PathBuf,
     passer: Passer,
-    progress: Progress,
+    progress: AttemptProgress,
     eye: Option<Eye>,
     next_look: Instant,
-    stall: Stall,
-    span: Span,
+    stall: StallState,
+    span: AttemptSpan,
     nodes: Vec<String>,
     /// Ranks of the whole job, as far as its processes have been seen.
     ranks: Option<u32>,
@@ -117,33 +117,33 @@ struct Own {
 struct Halting {
     generation: u64,
     is_stale: bool,
-    collecting: Option<Duty<Found>>,
+    collecting: Option<Duty<Diagnosed>>,
     /// Since when the evidence of this node is complete.
     collected: Option<Instant>,
     ending: Option<Duty<()>>,
     cleaning: bool,
     /// How the launcher ended, if it ended by itself.
-    exit: Option<Ended>,
+    exit: Option<LauncherEnd>,
 }
 
 struct Supervisor<'a> {
     args: &'a RunArgs,
     policy: Policy,
     folder: Folder,
-    asked: Asked,
+    asked: RunRequest,
     _seat: File,
     journal: Journal,
     records: Vec<Record>,
-    state: State,
-    machine: Machine,
+    state: RunState,
+    machine: StateMachine,
     council: Council,
-    held: Held,
+    held: HolderState,
     left: Left,
-    member: Member,
+    member: Announcement,
     running: Option<Running>,
     halting: Option<Halting>,
     deciding: Option<Duty<Next>>,
-    waits_for: Option<Waits>,
+    waits_for: Option<Postponed>,
     decided: u64,
     /// Generation whose evidence is complete.
     collected: u64,
@@ -163,7 +163,7 @@ struct Supervisor<'a> {
 }
 
 /// Why a decision waits for further nodes, and when it is tried again.
-struct Waits {
+struct Postponed {
     why: String,
     until: Instant,
 }
@@ -193,13 +193,13 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
             None => thread::sleep(NAP),
         }
     };
-    let asked: Asked = folder.read("run.json").map_err(refused)?.unwrap_or_default();
+    let asked: RunRequest = folder.read("run.json").map_err(refused)?.unwrap_or_default();
     let (records, _) = journal::read(&folder.journal()).map_err(refused)?;
     let journal = Journal::open(&folder.journal()).map_err(refused)?;
     let left: Left = folder.read("supervisor.json").ok().flatten().unwrap_or_default();
     let node = asked.node.clone();
     let address = args.address.clone().unwrap_or_else(|| node.clone());
-    let member = Member { node: node.clone(), address, ..Member::default() };
+    let member = Announcement { node: node.clone(), address, ..Announcement::default() };
     let (store, is_alone) = store(args, &folder, &asked)?;
     let n_nodes = if is_alone { 1 } else { args.n_nodes() };
     let config = Config {
@@ -221,9 +221,9 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
         _seat: seat,
         journal,
         state,
-        machine: Machine::new(config),
+        machine: StateMachine::new(config),
         council: Council::start(store, member.clone(), is_alone),
-        held: Held::default(),
+        held: HolderState::default(),
         member,
         running: None,
         halting: None,
@@ -252,14 +252,14 @@ pub(crate) fn supervise(args: &RunArgs, policy: Policy, state: &Path) -> Result<
     Ok(code)
 }
 
-fn store(args: &RunArgs, folder: &Folder, asked: &Asked) -> Result<(Box<dyn Store>, bool), Failure> {
+fn store(args: &RunArgs, folder: &Folder, asked: &RunRequest) -> Result<(Box<dyn Store>, bool), Failure> {
     let Some(hub) = &args.hub else { return Ok((Box::new(Alone::new(folder.path())), true)) };
-    let ledger =
-        Ledger::open(hub, &asked.job, &asked.node, TTL, DEADLINE).map_err(|error| Failure::Nodes {
+    let register =
+        Register::open(hub, &asked.job, &asked.node, TTL, DEADLINE).map_err(|error| Failure::Nodes {
             why: error.to_string(),
             help: "--hub dir:/shared/folder or --hub etcd://host:2379/job",
         })?;
-    Ok((Box::new(Shared::new(ledger)), false))
+    Ok((Box::new(SharedStore::new(register)), false))
 }
 
 impl Supervisor<'_> {
@@ -289,7 +289,7 @@ impl Supervisor<'_> {
         if let Some(launched) = self.held.launched.filter(|_| self.is_running()) {
             self.attach(launched.attempt, launched.generation, launched.at);
             let why = vec!["a new supervisor took over".to_owned()];
-            self.go(State::Running, |record| record.why = why);
+            self.go(RunState::Running, |record| record.why = why);
         }
     }
 
@@ -299,7 +299,7 @@ impl Supervisor<'_> {
     }
 
     fn read_held(&mut self) {
-        if let Ok(Some(held)) = self.folder.read::<Held>("holder.json") {
+        if let Ok(Some(held)) = self.folder.read::<HolderState>("holder.json") {
             self.held = held;
         }
     }
@@ -354,7 +354,7 @@ impl Supervisor<'_> {
         self.running.as_ref().map_or_else(|| vec![self.asked.node.clone()], |running| running.nodes.clone())
     }
 
-    fn ended(&self) -> Option<Ended> {
+    fn ended(&self) -> Option<LauncherEnd> {
         let launched = self.held.launched.as_ref()?;
         self.held.ended.filter(|ended| ended.attempt == launched.attempt)
     }
@@ -379,7 +379,7 @@ impl Supervisor<'_> {
         }
         let step = self.running.as_ref().and_then(|running| running.span.step());
         let still_s = self.running.as_ref().and_then(|running| running.still_s(self.args.silence_floor));
-        let member = Member {
+        let member = Announcement {
             running: self.is_running().then_some(launched),
             succeeded: self.left.succeeded,
             halted: self.left.halted,
@@ -548,7 +548,7 @@ impl Supervisor<'_> {
         }
         if self.held.is_suspended {
             running.progress.wait();
-            running.stall = Stall::default();
+            running.stall = StallState::default();
             return;
         }
         if Instant::now() < running.next_look {
@@ -577,7 +577,7 @@ impl Supervisor<'_> {
             });
         }
         let patience = running.progress.patience(silence);
-        let seen = Seen {
+        let seen = StallLook {
             is_analyser: looked.is_analyser,
             still: running.progress.still(),
             patience,
@@ -598,17 +598,17 @@ impl Supervisor<'_> {
         }
         let is_collecting = self.running.as_ref().is_some_and(|running| running.stall.is_open());
         match (was, is_collecting) {
-            (State::Running, true) => self.turn_to(State::Collecting, said, is_analyser),
-            (State::Collecting, false) if self.halting.is_none() => {
+            (RunState::Running, true) => self.turn_to(RunState::Collecting, said, is_analyser),
+            (RunState::Collecting, false) if self.halting.is_none() => {
                 let why = if said.is_empty() { vec!["the job continues".to_owned()] } else { said };
-                self.turn_to(State::Running, why, is_analyser);
+                self.turn_to(RunState::Running, why, is_analyser);
             }
             _ => {}
         }
     }
 
     /// A stall or its end: recorded and reported.
-    fn turn_to(&mut self, to: State, why: Vec<String>, is_analyser: bool) {
+    fn turn_to(&mut self, to: RunState, why: Vec<String>, is_analyser: bool) {
         self.go(to, |record| record.why = why);
         if let Some(record) = self.records.last() {
             self.notices.extend(notice::pass_on(self.args, record, is_analyser));
@@ -616,9 +616,9 @@ impl Supervisor<'_> {
     }
 
     /// Access to the evidence of other nodes; None on a single node.
-    fn evidence(&self) -> Option<Evidence> {
+    fn evidence(&self) -> Option<RemoteEvidence> {
         let hub = self.args.hub.clone()?;
-        Some(Evidence::new(hub, &self.asked.job, &self.asked.node, self.folder.path()))
+        Some(RemoteEvidence::new(hub, &self.asked.job, &self.asked.node, self.folder.path()))
     }
 
     /// Starts watching the job's ranks, unless it already does.
@@ -657,7 +657,7 @@ impl Supervisor<'_> {
     fn decide(
         &mut self,
         halted: Decree,
-        members: Vec<Member>,
+        members: Vec<Announcement>,
         fit: Vec<String>,
         back: Vec<String>,
         is_late: bool,
@@ -702,7 +702,7 @@ impl Supervisor<'_> {
                 if is_new {
                     self.say(&format!("waiting for further nodes: {why}"));
                 }
-                self.waits_for = Some(Waits { why, until: Instant::now() + ASK_AGAIN });
+                self.waits_for = Some(Postponed { why, until: Instant::now() + ASK_AGAIN });
             }
             Some(Next::Decree(mut decree, remarks)) => {
                 self.waits_for = None;
@@ -725,7 +725,7 @@ impl Supervisor<'_> {
     }
 
     /// Records a transition.
-    fn go(&mut self, to: State, fill: impl FnOnce(&mut Record)) {
+    fn go(&mut self, to: RunState, fill: impl FnOnce(&mut Record)) {
         let running = self.running.as_ref();
         let mut record = Record {
             at: now(),

@@ -248,7 +248,7 @@ impl Recording {
         socket: &UnixDatagram,
         is_over: &dyn Fn() -> bool,
     ) -> Result<BTreeMap<u32, PathBuf>, Failure> {
-        let mut seen: BTreeMap<u32, Asked> = BTreeMap::new();
+        let mut seen: BTreeMap<u32, RequestTimes> = BTreeMap::new();
         let mut launchers: BTreeSet<u32> = BTreeSet::new();
         let mut told = BTreeMap::new();
         let wanted = self.n_ranks.or((!self.pids.is_empty()).then_some(self.pids.len()));
@@ -283,7 +283,7 @@ impl Recording {
                 continue;
             }
             let now = Instant::now();
-            let asked = seen.entry(pid).or_insert(Asked { first: now, last: now });
+            let asked = seen.entry(pid).or_insert(RequestTimes { first: now, last: now });
             let round = if asked.last < now { POLL.min(now - asked.last) } else { POLL };
             asked.last = now;
             let others = seen.iter().filter(|(other, _)| **other != pid);
@@ -357,7 +357,7 @@ impl Recording {
 
 /// When a process asked.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct RequestTimes {
     first: Instant,
     last: Instant,
 }

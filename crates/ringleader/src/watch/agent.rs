@@ -13,7 +13,7 @@ use ringleader_collect::follow::{self, RankEnv, RingFile, Stat};
 use ringleader_collect::kin::{Job, Kin};
 use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
-use ringleader_watch::membership::ranks::{self, Number, Parents};
+use ringleader_watch::membership::ranks::{self, Parents, RankNumbers};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::watch::ras::Ras;
@@ -29,11 +29,11 @@ pub(crate) enum Target {
     /// The job with most ranks.
     Rings,
     /// The ranks of one job, found elsewhere.
-    Group(Group),
+    Group(SharedPids),
 }
 
 /// Ranks of one job, as they are found.
-pub(crate) type Group = Arc<Mutex<BTreeSet<u32>>>;
+pub(crate) type SharedPids = Arc<Mutex<BTreeSet<u32>>>;
 
 /// Processes are looked through for new members no more often than this where that means reading of each.
 const SCAN: Duration = Duration::from_secs(2);
@@ -62,7 +62,7 @@ const DESCRIPTORS: u64 = 65_536;
 const MAX_LEFT_LOGS: usize = 64;
 
 /// One process that belongs to the job.
-struct Member {
+struct JobProcess {
     start_ticks: u64,
     env: Option<RankEnv>,
     /// The process of the same rank that started it.
@@ -108,7 +108,7 @@ pub(crate) struct Agent {
     node: String,
     name: String,
     sequence: u64,
-    members: BTreeMap<u32, Member>,
+    members: BTreeMap<u32, JobProcess>,
     /// Processes by which the job was named, and what they were when they were first seen.
     slurm: BTreeMap<(u32, u64), bool>,
     kin: Kin,
@@ -203,7 +203,7 @@ impl Agent {
         self.read_logs();
         let mut notes = self.notes();
         if self.asks_ras {
-            let ras = |member: &Member| member.env.as_ref().and_then(|env| env.ras.clone());
+            let ras = |member: &JobProcess| member.env.as_ref().and_then(|env| env.ras.clone());
             let live = self.members.iter().filter(|(_, member)| member.is_rank && !member.is_gone);
             let ranks: Vec<_> = live.map(|(pid, member)| (*pid, ras(member), member.sees())).collect();
             self.ras.ask(&ranks);
@@ -212,7 +212,7 @@ impl Agent {
             self.ras.complete(digest);
         }
         notes.extend(self.ras.note());
-        let has_network = |member: &Member| member.is_rank && !member.is_gone && member.has_network;
+        let has_network = |member: &JobProcess| member.is_rank && !member.is_gone && member.has_network;
         let pids = self.members.iter().filter(|(_, m)| has_network(m)).map(|(pid, _)| *pid).collect();
         self.tcp.look(&self.proc, pids);
         for digest in &mut digests {
@@ -331,7 +331,7 @@ impl Agent {
                 rings
             }
         });
-        let told: BTreeSet<Number> =
+        let told: BTreeSet<RankNumbers> =
             ranks.iter().filter(|pid| has_ring(pid)).filter_map(|pid| numbers.get(pid)).copied().collect();
         ranks.extend(self.members.iter().filter(|(_, m)| m.ring.is_some()).map(|(pid, _)| *pid));
         if let (true, Target::Pids(roots)) = (ranks.is_empty(), &self.target) {
@@ -341,7 +341,7 @@ impl Agent {
             let is_due = |pid: &u32| age > UNNAMED && (age > STARTING || !starts(pid));
             ranks.extend(ranks::unnamed(&parents, roots).into_iter().filter(is_due));
         }
-        let is_known = |member: &Member| {
+        let is_known = |member: &JobProcess| {
             member.ring.is_some() || member.env.as_ref().is_some_and(|env| env.rank.is_some())
         };
         let has_known = ranks.iter().filter_map(|pid| self.members.get(pid)).any(is_known);
@@ -363,7 +363,7 @@ impl Agent {
     }
 
     /// Of several processes of one rank, those that compute have loaded what does it.
-    fn find_gpu_code(&mut self, numbers: &BTreeMap<u32, Number>) {
+    fn find_gpu_code(&mut self, numbers: &BTreeMap<u32, RankNumbers>) {
         let now = Instant::now();
         let mut by_number: BTreeMap<_, Vec<u32>> = BTreeMap::new();
         for (pid, number) in numbers {
@@ -372,7 +372,7 @@ impl Agent {
         let has_ring = |pid: &u32| self.members.get(pid).is_some_and(|member| member.ring.is_some());
         by_number.retain(|_, pids| pids.len() > 1 && !pids.iter().any(has_ring));
         for pid in by_number.into_values().flatten() {
-            let due = |member: &&mut Member| !member.has_gpu_code && member.next_gpu_code <= now;
+            let due = |member: &&mut JobProcess| !member.has_gpu_code && member.next_gpu_code <= now;
             let Some(member) = self.members.get_mut(&pid).filter(due) else { continue };
             member.has_gpu_code = follow::has_gpu_code(&self.proc, pid).unwrap_or_default();
             member.next_gpu_code = now + member.gpu_code_pause;
@@ -382,7 +382,7 @@ impl Agent {
 
     /// Workers of a data loader carry their rank's variables, and live on for some seconds when it dies; so may the shell
     /// around it.
-    fn leave_out_orphans(&mut self, parents: &Parents, numbers: &mut BTreeMap<u32, Number>) {
+    fn leave_out_orphans(&mut self, parents: &Parents, numbers: &mut BTreeMap<u32, RankNumbers>) {
         let mut orphans = BTreeSet::new();
         for pid in numbers.keys() {
             let parent = ranks::parent_of_same(parents, numbers, *pid);
@@ -400,11 +400,11 @@ impl Agent {
     }
 
     /// `now`: when this look began, so that what is due at once is due in it.
-    fn slot(&mut self, pid: u32, stat: &Stat, now: Instant) -> &mut Member {
-        let member = self.members.entry(pid).or_insert_with(|| Member::new(stat, now));
+    fn slot(&mut self, pid: u32, stat: &Stat, now: Instant) -> &mut JobProcess {
+        let member = self.members.entry(pid).or_insert_with(|| JobProcess::new(stat, now));
         if member.start_ticks != stat.started_ticks {
             // Another process has the number now.
-            *member = Member::new(stat, now);
+            *member = JobProcess::new(stat, now);
         }
         member
     }
@@ -539,7 +539,7 @@ impl Agent {
             }
             self.logs_scan = None;
         }
-        let is_new = |member: &Member| member.is_rank && !member.is_gone && member.logs.is_empty();
+        let is_new = |member: &JobProcess| member.is_rank && !member.is_gone && member.logs.is_empty();
         let now = Instant::now();
         if now < self.next_logs && (now < self.next_new_logs || !self.members.values().any(is_new)) {
             return;
@@ -572,7 +572,7 @@ impl Agent {
                 named(&unseen)
             ));
         }
-        let why = |member: &Member| {
+        let why = |member: &JobProcess| {
             member.unopened.clone().or_else(|| member.ring.as_ref().and_then(|ring| ring.failed.clone()))
         };
         for (pid, why) in live().filter_map(|(pid, member)| Some((pid, why(member)?))).take(MAX_NAMED) {
@@ -580,7 +580,7 @@ impl Agent {
                 "the ring of pid {pid} cannot be read, so its operations are not visible: {why}"
             ));
         }
-        let is_removed = |m: &Member| m.ring.as_ref().is_some_and(|ring| ring.file.held.is_some());
+        let is_removed = |m: &JobProcess| m.ring.as_ref().is_some_and(|ring| ring.file.held.is_some());
         let removed: Vec<u32> = live().filter(|(_, m)| is_removed(m)).map(|(pid, _)| *pid).collect();
         if !removed.is_empty() {
             notes.push(format!(
@@ -588,7 +588,7 @@ impl Agent {
                 named(&removed)
             ));
         }
-        let lacks_kernels = |m: &Member| m.ring.as_ref().is_some_and(|ring| ring.lacks_kernels);
+        let lacks_kernels = |m: &JobProcess| m.ring.as_ref().is_some_and(|ring| ring.lacks_kernels);
         let blind: Vec<u32> = live().filter(|(_, m)| lacks_kernels(m)).map(|(pid, _)| *pid).collect();
         if !blind.is_empty() {
             notes.push(format!(
@@ -626,7 +626,7 @@ impl Agent {
 
     /// Ranks that live.
     pub(crate) fn rank_pids(&self) -> Vec<u32> {
-        let is_meant = |member: &&Member| member.is_rank && !member.is_gone;
+        let is_meant = |member: &&JobProcess| member.is_rank && !member.is_gone;
         self.members.values().filter(is_meant).map(|member| member.last.pid).filter(|pid| *pid != 0).collect()
     }
 
@@ -660,15 +660,16 @@ impl Agent {
 
     /// Ranks that died with an operation in flight. Communicators alone say nothing: many programs end without ending them.
     pub(crate) fn cut_off(&self) -> Vec<u32> {
-        let in_flight = |m: &&Member| m.last.comms.iter().any(|comm| comm.n_in_flight > 0 && !comm.is_ended);
+        let in_flight =
+            |m: &&JobProcess| m.last.comms.iter().any(|comm| comm.n_in_flight > 0 && !comm.is_ended);
         let gone = self.members.values().filter(|member| member.is_gone && !member.last.is_ended);
         gone.filter(in_flight).map(|member| member.last.pid).collect()
     }
 
     /// Ranks that are gone without ever having a visible communicator: it is unknown whether they ended normally.
     pub(crate) fn never_seen(&self) -> bool {
-        let rank = |member: &Member| member.env.as_ref().and_then(|env| env.rank).or(member.last.rank);
-        let shows = |member: &&Member| member.last.is_ended || !member.last.comms.is_empty();
+        let rank = |member: &JobProcess| member.env.as_ref().and_then(|env| env.rank).or(member.last.rank);
+        let shows = |member: &&JobProcess| member.last.is_ended || !member.last.comms.is_empty();
         // Workers of a data loader carry the number of their rank and have no communicator.
         let seen: BTreeSet<Option<u32>> = self.members.values().filter(shows).map(rank).collect();
         self.members.values().any(|m| m.is_rank && m.is_gone && !shows(&m) && !seen.contains(&rank(m)))
@@ -676,7 +677,7 @@ impl Agent {
 
     /// The rings at this moment, those of the dead included.
     pub(crate) fn images(&self) -> Vec<RingImage> {
-        let image = |pid: &u32, member: &Member| {
+        let image = |pid: &u32, member: &JobProcess| {
             let ring = member.ring.as_ref()?;
             Some(RingImage {
                 name: ring.file.name.clone(),
@@ -703,7 +704,7 @@ impl Agent {
     }
 }
 
-impl Member {
+impl JobProcess {
     fn new(stat: &Stat, now: Instant) -> Self {
         Self {
             start_ticks: stat.started_ticks,
@@ -740,8 +741,8 @@ impl Member {
 }
 
 /// By what a process is one of the job's ranks.
-fn number(env: &RankEnv) -> Number {
-    Number { rank: env.rank, local_rank: env.local_rank }
+fn number(env: &RankEnv) -> RankNumbers {
+    RankNumbers { rank: env.rank, local_rank: env.local_rank }
 }
 
 /// The parent of each process.
@@ -784,7 +785,7 @@ fn allow_descriptors() {
     }
 }
 
-fn is_it(stat: Option<&Stat>, member: &Member) -> bool {
+fn is_it(stat: Option<&Stat>, member: &JobProcess) -> bool {
     !member.is_gone && stat.is_some_and(|stat| stat.started_ticks == member.start_ticks)
 }
 

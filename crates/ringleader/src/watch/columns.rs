@@ -10,7 +10,7 @@ pub(crate) struct Column<R> {
     /// Its head.
     pub(crate) head: &'static str,
     /// How it is laid out.
-    pub(crate) kind: Kind,
+    pub(crate) kind: CellKind,
     /// Its width on the screen.
     pub(crate) width: Width,
     /// What it says of a row. May be anybody's text.
@@ -22,7 +22,7 @@ pub(crate) struct Column<R> {
 /// How a cell is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+pub(crate) enum CellKind {
     /// A word or two.
     Text,
     /// A number, to the right.
@@ -49,11 +49,11 @@ pub(crate) struct Metric<R> {
     /// It is a time in seconds, and its name does not say so.
     pub(crate) is_seconds: bool,
     /// Its value.
-    pub(crate) value: Value<R>,
+    pub(crate) value: MetricValue<R>,
 }
 
 /// The value of a metric.
-pub(crate) enum Value<R> {
+pub(crate) enum MetricValue<R> {
     /// One that only grows.
     Counter(fn(&R) -> u64),
     /// Any other; none where it is not known.
@@ -62,15 +62,15 @@ pub(crate) enum Value<R> {
 
 impl<R> Column<R> {
     const fn text(head: &'static str, width: Width, cell: fn(&R) -> String) -> Self {
-        Self { head, kind: Kind::Text, width, cell, metric: None }
+        Self { head, kind: CellKind::Text, width, cell, metric: None }
     }
 
     const fn number(head: &'static str, cells: u16, cell: fn(&R) -> String) -> Self {
-        Self { head, kind: Kind::Number, width: Width::Cells(cells), cell, metric: None }
+        Self { head, kind: CellKind::Number, width: Width::Cells(cells), cell, metric: None }
     }
 
     const fn sentence(head: &'static str, share: u16, cell: fn(&R) -> String) -> Self {
-        Self { head, kind: Kind::Sentence, width: Width::Share(share), cell, metric: None }
+        Self { head, kind: CellKind::Sentence, width: Width::Share(share), cell, metric: None }
     }
 
     const fn measured(self, metric: Metric<R>) -> Self {
@@ -92,31 +92,31 @@ pub(crate) static COMMS: [CommColumn; 9] = [
         name: "comm_operations",
         help: "Operations that every rank has finished",
         is_seconds: false,
-        value: Value::Counter(|comm| comm.ops_done),
+        value: MetricValue::Counter(|comm| comm.ops_done),
     }),
     CommColumn::number("op/s", 7, |comm| number(comm.ops_per_s)).measured(Metric {
         name: "comm_operations_per_second",
         help: "Operations finished per second",
         is_seconds: false,
-        value: Value::Gauge(|comm| Some(comm.ops_per_s)),
+        value: MetricValue::Gauge(|comm| Some(comm.ops_per_s)),
     }),
     CommColumn::number("GB/s", 6, |comm| number(comm.bytes_per_s / 1e9)).measured(Metric {
         name: "comm_bytes_per_second",
         help: "Bytes per second that the calls of a rank carry",
         is_seconds: false,
-        value: Value::Gauge(|comm| Some(comm.bytes_per_s)),
+        value: MetricValue::Gauge(|comm| Some(comm.bytes_per_s)),
     }),
     CommColumn::number("bus GB/s", 8, |comm| known(comm.busbw_gbs, number)).measured(Metric {
         name: "comm_bus_bandwidth_bytes_per_second",
         help: "Bus bandwidth while collectives run, as nccl-tests define it",
         is_seconds: false,
-        value: Value::Gauge(|comm| Some(comm.busbw_gbs? * 1e9)),
+        value: MetricValue::Gauge(|comm| Some(comm.busbw_gbs? * 1e9)),
     }),
     CommColumn::number("in flight", 9, |comm| comm.in_flight.to_string()).measured(Metric {
         name: "comm_in_flight",
         help: "Operations in flight on the rank that has most",
         is_seconds: false,
-        value: Value::Gauge(|comm| Some(f64::from(comm.in_flight))),
+        value: MetricValue::Gauge(|comm| Some(f64::from(comm.in_flight))),
     }),
     CommColumn::sentence("now", 4, |comm| {
         let inside = |front: &String| {
@@ -128,7 +128,7 @@ pub(crate) static COMMS: [CommColumn; 9] = [
         name: "comm_still",
         help: "Time for which nothing has moved",
         is_seconds: true,
-        value: Value::Gauge(|comm| Some(comm.still_s)),
+        value: MetricValue::Gauge(|comm| Some(comm.still_s)),
     }),
     CommColumn::text("waits for", Width::Share(2), |comm| {
         if comm.waiting_for.is_empty() { String::new() } else { words::rank_list(&comm.waiting_for) }
@@ -146,7 +146,7 @@ pub(crate) static RANKS: [RankColumn; 7] = [
             name: "rank_late",
             help: "Mean delay with which it enters collectives",
             is_seconds: true,
-            value: Value::Gauge(|rank| Some(rank.late_ms? / 1e3)),
+            value: MetricValue::Gauge(|rank| Some(rank.late_ms? / 1e3)),
         },
     ),
     RankColumn::number("cpu", 5, |rank| known(rank.cpu, |cpu| format!("{:.0}%", cpu * 100.0))),
@@ -166,14 +166,14 @@ fn known<T>(value: Option<T>, say: impl FnOnce(T) -> String) -> String {
 /// A list with all its cells, for the page.
 #[derive(Debug, Serialize)]
 pub(crate) struct List {
-    columns: Vec<Head>,
+    columns: Vec<ColumnHead>,
     rows: Vec<Vec<String>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Head {
+struct ColumnHead {
     head: &'static str,
-    kind: Kind,
+    kind: CellKind,
 }
 
 /// Both lists.
@@ -192,7 +192,10 @@ impl Lists {
 impl List {
     fn new<R>(columns: &[Column<R>], rows: &[R]) -> Self {
         Self {
-            columns: columns.iter().map(|column| Head { head: column.head, kind: column.kind }).collect(),
+            columns: columns
+                .iter()
+                .map(|column| ColumnHead { head: column.head, kind: column.kind })
+                .collect(),
             rows: rows.iter().map(|row| cells(columns, row)).collect(),
         }
     }

@@ -17,7 +17,7 @@ use crate::watch::{now_ns, table, words};
 
 /// How events are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum EventFormat {
     Json,
     Lines {
         /// Standard output is the command's.
@@ -29,7 +29,7 @@ enum Form {
 
 #[derive(Clone)]
 pub(crate) struct Teller {
-    form: Form,
+    form: EventFormat,
     picture: Arc<Mutex<Picture>>,
     /// Which job it describes, once there are several.
     name: Arc<Mutex<Option<String>>>,
@@ -42,9 +42,9 @@ pub(crate) struct Teller {
 impl Teller {
     pub(crate) fn new(json: bool, has_screen: bool, has_command: bool, picture: Arc<Mutex<Picture>>) -> Self {
         let form = match (json, has_screen) {
-            (true, _) => Form::Json,
-            (false, true) => Form::Quiet,
-            (false, false) => Form::Lines { to_error: has_command },
+            (true, _) => EventFormat::Json,
+            (false, true) => EventFormat::Quiet,
+            (false, false) => EventFormat::Lines { to_error: has_command },
         };
         Self { form, picture, name: Arc::default(), watching: Arc::default(), exporter: None }
     }
@@ -87,11 +87,11 @@ impl Teller {
         self.hear(event);
         match self.form {
             // Types with names for keys: printing them cannot fail.
-            Form::Json => {
+            EventFormat::Json => {
                 let event = Event { job: self.name(), ..event.clone() };
                 print(&(serde_json::to_string(&event).unwrap_or_default() + "\n"), false);
             }
-            Form::Lines { to_error } => {
+            EventFormat::Lines { to_error } => {
                 let lines = if let What::Watching { .. } = event.what {
                     let mut before = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
                     let lines = words::watching(&event.what, before.as_ref());
@@ -105,7 +105,7 @@ impl Teller {
                     print(&format!("{} {of}{lines}\n", clock(event.at)), to_error);
                 }
             }
-            Form::Quiet => {}
+            EventFormat::Quiet => {}
         }
     }
 
@@ -115,7 +115,7 @@ impl Teller {
         let shown = text::render(&judged.report, &terminal::look(Color::Never, None, Detail::Usual));
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).verdict_text = Some(shown);
         let event = Event::new(now_ns(), What::Verdict { report });
-        let Form::Lines { to_error } = self.form else { return self.say(&event) };
+        let EventFormat::Lines { to_error } = self.form else { return self.say(&event) };
         self.hear(&event);
         let look = terminal::look(Color::Auto, None, Detail::Usual);
         if let Some(name) = self.name() {
@@ -142,7 +142,7 @@ impl Teller {
 
     /// The state of the job, whatever is due.
     pub(crate) fn once(&self, view: &View) {
-        if self.form == Form::Json {
+        if self.form == EventFormat::Json {
             self.say(&Event::new(view.at_ns, engine::progress(view)));
         } else {
             let of = self.name().map_or_else(String::new, |name| format!("job {}:\n", plain(&name)));

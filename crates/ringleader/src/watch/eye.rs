@@ -15,7 +15,7 @@ use ringleader_watch::view::{JobState, View};
 use crate::watch::agent::Agent;
 use crate::watch::guard::GuardFeed;
 use crate::watch::incident::ToCollect;
-use crate::watch::nodes::{Asked, Nodes};
+use crate::watch::nodes::{CollectRequest, Nodes};
 use crate::watch::stacks::Sampler;
 
 /// Remarks of agents that one event passes on.
@@ -43,7 +43,7 @@ pub(crate) struct Eye {
 pub(crate) struct Looked {
     pub(crate) events: Vec<Event>,
     pub(crate) notes: Vec<String>,
-    pub(crate) requests: Vec<Asked>,
+    pub(crate) requests: Vec<CollectRequest>,
     /// This node judges for all.
     pub(crate) is_analyser: bool,
     /// Stacks of all ranks, merged, while something stalls.

@@ -10,7 +10,7 @@ use ringleader_collect::collectors::{Ask, RingImage, Samples};
 use ringleader_collect::{Request, Target};
 use ringleader_model::Cause;
 use ringleader_report::json::Report;
-use ringleader_watch::answer::Answer;
+use ringleader_watch::answer::VerdictExcerpt;
 
 use crate::collect::{self, CONNECT_MS, WINDOW_MS};
 use crate::exit::Code;
@@ -81,7 +81,7 @@ pub(crate) struct Judged {
     pub(crate) bundle: PathBuf,
     pub(crate) report: Report,
     /// What it is worth to whoever asked.
-    pub(crate) answer: Answer,
+    pub(crate) answer: VerdictExcerpt,
     /// `ringleader.report.v1`.
     pub(crate) json: String,
 }
@@ -161,7 +161,7 @@ fn collect_into(wanted: &ToCollect, bundle: &Path) -> Result<(), Failure> {
 /// If a bundle is gone.
 pub(crate) fn judge(bundles: &[PathBuf]) -> Result<Judged, Failure> {
     let diagnosis = crate::diagnose(bundles, false)?;
-    let (report, answer) = (diagnosis.report(), Answer::of(&diagnosis.verdict));
+    let (report, answer) = (diagnosis.report(), VerdictExcerpt::of(&diagnosis.verdict));
     let json = report.to_json().map_err(Failure::Json)?;
     Ok(Judged { bundle: bundles.first().cloned().unwrap_or_default(), report, answer, json })
 }

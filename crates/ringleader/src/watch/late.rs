@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_mins(30);
 
 /// The late rank, and the next look at it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Late {
+pub(super) struct LateRank {
     rank: u32,
     since: Instant,
     wait: Duration,
@@ -23,7 +23,7 @@ pub(super) struct Late {
     by_seconds: bool,
 }
 
-impl Late {
+impl LateRank {
     /// A watcher says that this rank is late; `known` is what was known before.
     pub(super) fn seen(known: Option<Self>, late: &Straggler) -> Self {
         let by_seconds = late.over_s.is_some();
@@ -73,24 +73,24 @@ mod tests {
     #[test]
     fn looks_grow_rarer_and_end_with_a_verdict() {
         let word = |rank, persistent| Straggler { rank, persistent, ..Straggler::default() };
-        let mut late = Late::seen(None, &word(1, true));
+        let mut late = LateRank::seen(None, &word(1, true));
         assert!(!late.is_due());
         late.since = late.since.checked_sub(FIRST).unwrap_or(late.since);
         assert!(late.is_due() && !late.is_due());
         late.since = late.since.checked_sub(FIRST).unwrap_or(late.since);
         assert!(!late.is_due());
         late.since = late.since.checked_sub(FIRST * TIMES).unwrap_or(late.since);
-        let mut told = Late::seen(Some(late), &word(1, true));
+        let mut told = LateRank::seen(Some(late), &word(1, true));
         told.told();
         assert!(late.is_due() && !told.is_due());
         // Another rank begins anew, but for one that costs little while nothing is told.
-        assert!(!Late::seen(Some(told), &word(0, false)).is_told);
-        assert_eq!(Late::seen(Some(late), &word(0, true)).wait, FIRST);
-        let turn = Late::seen(Some(late), &word(0, false));
+        assert!(!LateRank::seen(Some(told), &word(0, false)).is_told);
+        assert_eq!(LateRank::seen(Some(late), &word(0, true)).wait, FIRST);
+        let turn = LateRank::seen(Some(late), &word(0, false));
         assert_eq!((turn.rank, turn.wait), (0, late.wait));
         // Whole seconds say more, and at once.
-        let seconds = Late::seen(Some(late), &Straggler { over_s: Some(24), ..word(0, true) });
+        let seconds = LateRank::seen(Some(late), &Straggler { over_s: Some(24), ..word(0, true) });
         assert_eq!((seconds.rank, seconds.wait), (0, SOON));
-        assert_eq!(Late::seen(Some(seconds), &word(1, true)).rank, 0);
+        assert_eq!(LateRank::seen(Some(seconds), &word(1, true)).rank, 0);
     }
 }

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 
-use crate::watch::columns::{COMMS, Column, Metric, RANKS, Value};
+use crate::watch::columns::{COMMS, Column, Metric, MetricValue, RANKS};
 use crate::watch::picture::{CommRow, Picture, RankRow};
 use crate::watch::words;
 
@@ -39,14 +39,14 @@ struct StateOfRank {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Late {
+struct LateLabels {
     rank: String,
     comm: String,
     of: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Answer {
+struct VerdictLabels {
     cause: String,
     confidence: String,
     culprit: String,
@@ -115,13 +115,13 @@ pub(crate) fn render(jobs: &[(Option<String>, Picture)]) -> String {
     }
     comms(&mut registry, &named);
     ranks(&mut registry, &named);
-    let answer = Numbers::<Answer>::default();
+    let answer = Numbers::<VerdictLabels>::default();
     for (job, picture) in &named {
         let Some(verdict) = picture.verdict.as_ref().map(|report| &report["verdict"]) else { continue };
         let of = |name: &str| verdict[name].as_str().unwrap_or_default().to_owned();
         let culprit =
             verdict["culprits"][0]["rank"].as_u64().map(|rank| rank.to_string()).unwrap_or_default();
-        let labels = Answer { cause: of("cause"), confidence: of("confidence"), culprit };
+        let labels = VerdictLabels { cause: of("cause"), confidence: of("confidence"), culprit };
         answer.get_or_create(&(job.clone(), labels)).set(1.0);
     }
     registry.register("verdict", "The newest verdict, always 1", answer);
@@ -162,14 +162,14 @@ fn list<R, L>(
 {
     for metric in columns.iter().filter_map(|column| column.metric.as_ref()) {
         match &metric.value {
-            Value::Counter(value) => {
+            MetricValue::Counter(value) => {
                 let family = Counts::<L>::default();
                 for (job, row) in rows {
                     family.get_or_create(&labels(job, row)).inc_by(value(row));
                 }
                 register(registry, metric, family);
             }
-            Value::Gauge(value) => {
+            MetricValue::Gauge(value) => {
                 let family = Numbers::<L>::default();
                 for (job, row) in rows {
                     if let Some(value) = value(row) {
@@ -226,11 +226,11 @@ fn ranks(registry: &mut Registry, jobs: &[(OfJob, &Picture)]) {
     }
     registry.register("rank_suspect", "Whether a stall points at it", suspect);
     registry.register("rank_state", "State of a rank, always 1", state);
-    let stragglers = Numbers::<Late>::default();
+    let stragglers = Numbers::<LateLabels>::default();
     for (job, picture) in jobs {
         for straggler in &picture.stragglers {
             let of = words::lag(straggler.of).to_owned();
-            let labels = Late { rank: straggler.rank.to_string(), comm: straggler.comm.clone(), of };
+            let labels = LateLabels { rank: straggler.rank.to_string(), comm: straggler.comm.clone(), of };
             stragglers.get_or_create(&(job.clone(), labels)).set(straggler.late_ms / 1e3);
         }
     }

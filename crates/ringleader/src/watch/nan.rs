@@ -25,14 +25,14 @@ const AGAIN: usize = 8;
 type Printed = (PathBuf, bool);
 
 #[derive(Default)]
-struct Shared {
+struct NanWatch {
     files: Mutex<Vec<Printed>>,
     n_lines: AtomicUsize,
 }
 
 /// What is known of it.
 pub(crate) struct Nan {
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<NanWatch>>,
     next: usize,
 }
 
@@ -53,7 +53,7 @@ impl Nan {
             return;
         }
         let shared = self.shared.get_or_insert_with(|| {
-            let shared = Arc::new(Shared::default());
+            let shared = Arc::new(NanWatch::default());
             let weak = Arc::downgrade(&shared);
             thread::spawn(move || read_on(&weak));
             shared
@@ -80,7 +80,7 @@ pub(crate) fn is_in(files: &[PathBuf]) -> bool {
 }
 
 /// Until nobody wants to know.
-fn read_on(shared: &Weak<Shared>) {
+fn read_on(shared: &Weak<NanWatch>) {
     let mut read = BTreeMap::new();
     while let Some(shared) = shared.upgrade() {
         let files = shared.files.lock().unwrap_or_else(PoisonError::into_inner).clone();

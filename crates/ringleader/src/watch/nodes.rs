@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ringleader_hub::{Answer, Change, Feed, Hub, Incident, Link, Options, Outcome, Request};
+use ringleader_hub::{Answer, Change, Feed, Hub, HubLink, HubOptions, Incident, Request, RequestState};
 use ringleader_watch::digest::Digest;
 
 use crate::failure::Failure;
@@ -35,11 +35,11 @@ pub(crate) struct Heard {
     pub(crate) is_analyser: bool,
     /// We have just been elected: what was known before is of another's making.
     pub(crate) is_new_term: bool,
-    pub(crate) request: Option<Asked>,
+    pub(crate) request: Option<CollectRequest>,
 }
 
 /// A wish of the analyser to collect, to be answered.
-pub(crate) struct Asked {
+pub(crate) struct CollectRequest {
     hub: Arc<Hub>,
     request: Request,
 }
@@ -63,7 +63,7 @@ impl Nodes {
             why: error.to_string(),
             help: "--hub dir:/shared/folder or --hub etcd://host:2379/job",
         };
-        let hub = Hub::open(address, Options::new(host)).map_err(|error| wrong(&error))?;
+        let hub = Hub::open(address, HubOptions::new(host)).map_err(|error| wrong(&error))?;
         hub.campaign(true);
         Ok(Self {
             hub: Arc::new(hub),
@@ -82,11 +82,11 @@ impl Nodes {
             heard.notes.push(error.to_string());
         }
         match self.hub.link() {
-            Link::Away { why, .. } if !self.was_away => {
+            HubLink::Away { why, .. } if !self.was_away => {
                 self.was_away = true;
                 heard.notes.push(format!("the hub cannot be reached, this node is watched alone: {why}"));
             }
-            Link::Up if self.was_away => {
+            HubLink::Up if self.was_away => {
                 self.was_away = false;
                 heard.notes.push("the hub can be reached again".to_owned());
             }
@@ -130,7 +130,7 @@ impl Nodes {
             if request.node != self.name {
                 let accepted = Answer { request: request.number, ..Answer::default() };
                 self.hub.answer(accepted);
-                heard.request = Some(Asked { hub: Arc::clone(&self.hub), request });
+                heard.request = Some(CollectRequest { hub: Arc::clone(&self.hub), request });
             }
         }
         heard
@@ -157,7 +157,7 @@ impl Nodes {
     }
 }
 
-impl Asked {
+impl CollectRequest {
     pub(crate) fn why(&self) -> String {
         format!("asked by {}: {}", self.request.node, self.request.why)
     }
@@ -166,9 +166,9 @@ impl Asked {
         let (outcome, bundle, note) = match outcome {
             Ok(path) => {
                 let path = path.canonicalize().unwrap_or(path);
-                (Outcome::Done, Some(path.display().to_string()), String::new())
+                (RequestState::Done, Some(path.display().to_string()), String::new())
             }
-            Err(why) => (Outcome::Failed, None, why),
+            Err(why) => (RequestState::Failed, None, why),
         };
         self.hub.answer(Answer { request: self.request.number, outcome, bundle, note, ..Answer::default() });
     }
@@ -190,7 +190,7 @@ impl Gathering {
             thread::sleep(POLL);
             match self.hub.answers(self.request) {
                 Ok(answers) => {
-                    let is_open = answers.iter().any(|answer| answer.outcome == Outcome::Accepted);
+                    let is_open = answers.iter().any(|answer| answer.outcome == RequestState::Accepted);
                     // Who has said nothing within half the time will not.
                     let is_early = until.saturating_duration_since(Instant::now()) > PATIENCE / 2;
                     if !(is_open || is_early) || Instant::now() >= until {
@@ -214,7 +214,7 @@ impl Gathering {
                         path.display()
                     ));
                 }
-                None if answer.outcome == Outcome::Failed => {
+                None if answer.outcome == RequestState::Failed => {
                     notes.push(format!("{} has no bundle: {}", answer.node, answer.note));
                 }
                 None => notes.push(format!("{} did not collect in time", answer.node)),

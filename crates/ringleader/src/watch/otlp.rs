@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ringleader_watch::event::Event;
 
 use self::message::Attribute;
-use self::wire::Node;
+use self::wire::FieldValue;
 use super::board::Board;
 use super::metrics;
 
@@ -133,8 +133,8 @@ fn milliseconds(text: Option<String>, default: u64) -> Duration {
 }
 
 /// What the thread is given.
-enum Word {
-    Record(Node),
+enum ExportMessage {
+    Record(FieldValue),
     /// All that waits is sent at once, and then this is answered.
     Flush(Sender<()>),
 }
@@ -142,7 +142,7 @@ enum Word {
 /// The way to the thread. Clones lead to the same.
 #[derive(Clone)]
 pub(crate) struct Exporter {
-    words: Sender<Word>,
+    words: Sender<ExportMessage>,
     has_logs: bool,
     limit: Duration,
 }
@@ -174,14 +174,14 @@ impl Exporter {
             && let Some(record) = message::record(event, job)
         {
             // The thread ends with the program.
-            let _ = self.words.send(Word::Record(record));
+            let _ = self.words.send(ExportMessage::Record(record));
         }
     }
 
     /// Sends what waits and the newest metrics, within the limits that the variables set.
     pub(crate) fn flush(&self) {
         let (sender, done) = mpsc::channel();
-        if self.words.send(Word::Flush(sender)).is_ok() {
+        if self.words.send(ExportMessage::Flush(sender)).is_ok() {
             let _ = done.recv_timeout(self.limit + Duration::from_secs(1));
         }
     }
@@ -189,28 +189,28 @@ impl Exporter {
 
 struct Worker {
     settings: Settings,
-    resource: Node,
+    resource: FieldValue,
     board: Board,
     note: Box<dyn Fn(String) + Send>,
     began_ns: u64,
-    waiting: VecDeque<Node>,
+    waiting: VecDeque<FieldValue>,
     n_lost: u64,
     is_failing: bool,
 }
 
 impl Worker {
-    fn work(mut self, heard: &Receiver<Word>) {
+    fn work(mut self, heard: &Receiver<ExportMessage>) {
         let mut next_metrics = Instant::now() + self.settings.interval;
         let mut next_try: Option<Instant> = None;
         loop {
             let due = next_try.map_or(next_metrics, |at| at.min(next_metrics));
             match heard.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(Word::Record(record)) => {
+                Ok(ExportMessage::Record(record)) => {
                     self.keep(record);
                     // What comes together is sent together.
                     next_try = next_try.or(Some(Instant::now()));
                 }
-                Ok(Word::Flush(done)) => {
+                Ok(ExportMessage::Flush(done)) => {
                     self.send_logs();
                     self.send_metrics();
                     // Who asked may have given up.
@@ -230,7 +230,7 @@ impl Worker {
         }
     }
 
-    fn keep(&mut self, record: Node) {
+    fn keep(&mut self, record: FieldValue) {
         self.waiting.push_back(record);
         if self.waiting.len() > MAX_WAITING {
             self.waiting.pop_front();
@@ -281,7 +281,7 @@ fn now_ns() -> u64 {
     u64::try_from(super::now_ns()).unwrap_or_default()
 }
 
-fn post(endpoint: &Endpoint, body: &Node) -> Result<(), String> {
+fn post(endpoint: &Endpoint, body: &FieldValue) -> Result<(), String> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(endpoint.limit))
         .user_agent(concat!("ringleader/", env!("CARGO_PKG_VERSION")))

@@ -129,9 +129,9 @@ fn question(pids: &[u32], address: &str) -> Result<RasReport, String> {
                 let text = answer["report"].as_str().unwrap_or_default().to_owned();
                 return parse(&text).ok_or_else(|| "its answer could not be parsed".to_owned());
             }
-            Err(ringleader_collect::Trouble::Failed(why)) => return Err(why),
+            Err(ringleader_collect::ReadingError::Failed(why)) => return Err(why),
             // An old one has no JSON.
-            Err(ringleader_collect::Trouble::Absent(why)) => last = why,
+            Err(ringleader_collect::ReadingError::Absent(why)) => last = why,
         }
     }
     Err(last)

@@ -14,7 +14,7 @@ use ringleader_collect::kin::{Job, Kin};
 use ringleader_watch::view::JobState;
 
 use super::heard::is_unheard;
-use super::{Ended, NAP, Seat, Watch};
+use super::{NAP, Seat, Watch, WatchEnd};
 use crate::exit::Code;
 use crate::jobs::{label, roots};
 use crate::watch::args::WatchArgs;
@@ -45,7 +45,7 @@ struct Followed {
     meeting: Option<String>,
     /// It was there together with another: its metrics have its name from then on.
     is_told_apart: bool,
-    thread: JoinHandle<Ended>,
+    thread: JoinHandle<WatchEnd>,
 }
 
 /// Follows all of them. Answers with what the only one ended with, or the worst of several.
@@ -97,7 +97,7 @@ struct Crowd<'c> {
     jobs: Vec<Followed>,
     /// Jobs that were found so far.
     n_ever: usize,
-    ended: Vec<Ended>,
+    ended: Vec<WatchEnd>,
     front: &'c Seat,
     board: &'c Board,
     make: &'c dyn Fn(Seat) -> Watch,
@@ -209,8 +209,8 @@ impl Crowd<'_> {
         }
     }
 
-    fn worst(&self) -> Ended {
-        let gravity = |ended: &&Ended| match ended.worst {
+    fn worst(&self) -> WatchEnd {
+        let gravity = |ended: &&WatchEnd| match ended.worst {
             Code::Findings => 3,
             Code::Undecided => 2,
             Code::NothingFound => 0,

@@ -27,7 +27,7 @@ pub(super) const SUREST: u8 = 3;
 
 /// Shared with the threads of incidents.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct WatchSummary {
     /// What the best verdict on the present stall was worth.
     best: AtomicU8,
     /// How often all that stalled went on by itself.
@@ -40,7 +40,7 @@ pub(super) struct Told {
     is_over: AtomicBool,
 }
 
-impl Told {
+impl WatchSummary {
     /// All that stalled goes on.
     pub(super) fn recovered(&self) {
         self.n_recoveries.fetch_add(1, Ordering::Relaxed);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_stall_that_lasts_is_told() {
-        let told = Told::default();
+        let told = WatchSummary::default();
         let since = Instant::now();
         assert!(told.persists(since, HOLD, told.n_recoveries()));
         assert!(since.elapsed() >= HOLD);
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn one_that_passes_is_not() {
-        let told = Told::default();
+        let told = WatchSummary::default();
         let before = told.n_recoveries();
         told.recovered();
         assert!(!told.persists(Instant::now(), HOLD, before));
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn at_the_end_nothing_is_held_back() {
-        let told = Told::default();
+        let told = WatchSummary::default();
         told.over();
         let since = Instant::now();
         assert!(told.persists(since, Duration::from_mins(1), told.n_recoveries()));

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ringleader_bundle::{Caps, Content, Item, Manifest, Origin, SCHEMA, Writer};
+use ringleader_bundle::{BundleWriter, Caps, Content, Item, Manifest, Origin, SCHEMA};
 use serde_json::Value;
 
 /// Every file below `folder`, by its path within, sorted.
@@ -25,7 +25,7 @@ pub(crate) fn files(folder: &Path) -> Vec<(String, PathBuf)> {
 }
 
 pub(crate) fn bundle(folder: &Path, to: &Path) {
-    let mut writer = Writer::new(File::create(to).unwrap(), Caps::default()).unwrap();
+    let mut writer = BundleWriter::new(File::create(to).unwrap(), Caps::default()).unwrap();
     for (name, path) in files(folder) {
         let mut file = File::open(&path).unwrap();
         let size = file.metadata().unwrap().len();

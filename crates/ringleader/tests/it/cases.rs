@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ringleader::diagnose;
 use ringleader_report::json::Report;
-use ringleader_report::{Detail, Look, markdown, text};
+use ringleader_report::{Detail, TextStyle, markdown, text};
 
 use crate::Judged;
 use crate::report::{fits, valid};
@@ -14,7 +14,7 @@ fn every_report_fits_the_schema_and_the_page() {
     for Judged { name, diagnosis, .. } in crate::judged() {
         let report = diagnosis.report();
         valid(&report);
-        let shown = text::render(&report, &Look { width: 80, color: false, detail: Detail::Usual });
+        let shown = text::render(&report, &TextStyle { width: 80, color: false, detail: Detail::Usual });
         fits(&shown, 80);
         // Even commands of one long word: ours are chosen to fit.
         let wide: Vec<&str> = shown.lines().filter(|row| row.chars().count() > 80).collect();

@@ -7,13 +7,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use ringleader::explain::answer::{Explanation, Kind, schema};
 use ringleader::explain::{catalog, explain, messages, names, text};
-use ringleader_report::{Detail, Look};
+use ringleader_report::{Detail, TextStyle};
 
 use crate::cli::{err, out, ringleader};
 use crate::report::{fits, uncoloured};
 use crate::schema::Schema;
 
-const PLAIN: Look = Look { width: 80, color: false, detail: Detail::Usual };
+const PLAIN: TextStyle = TextStyle { width: 80, color: false, detail: Detail::Usual };
 
 fn shown(query: &str) -> String {
     text::render(&explain(query), &PLAIN)
@@ -43,7 +43,7 @@ fn an_sxid() {
 fn a_number_that_may_be_several_things() {
     insta::assert_snapshot!(shown("2"));
     assert_eq!(found("48"), "Xid xid 48");
-    let everything = text::render(&explain("2"), &Look { detail: Detail::Everything, ..PLAIN });
+    let everything = text::render(&explain("2"), &TextStyle { detail: Detail::Everything, ..PLAIN });
     for topic in explain("2").topics {
         assert!(
             everything.contains(&text::render(&Explanation { topics: vec![topic], ..explain("2") }, &PLAIN))
@@ -566,7 +566,7 @@ fn every_row_of_every_table_is_found_by_its_name() {
         let value = serde_json::from_str(&answer.to_json().unwrap()).unwrap();
         assert!(validator.fits(&value), "{name} does not fit the schema");
         for width in [40, 80] {
-            let shown = text::render(&answer, &Look { width, ..PLAIN });
+            let shown = text::render(&answer, &TextStyle { width, ..PLAIN });
             fits(&without_commands(&shown), width);
             assert!(shown.lines().count() > 2, "{name}: {shown}");
         }
@@ -641,7 +641,7 @@ fn what_is_piped_is_complete_and_never_paged() {
     assert_eq!(out(&output), shown("xid 79"));
     let output =
         ringleader().args(["explain", "--color", "always", "--width", "60", "xid", "79"]).output().unwrap();
-    let plain = text::render(&explain("xid 79"), &Look { width: 60, ..PLAIN });
+    let plain = text::render(&explain("xid 79"), &TextStyle { width: 60, ..PLAIN });
     assert_eq!(uncoloured(out(&output)), plain);
     assert_ne!(out(&output), plain);
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use ringleader_check::answer::{Value, ValueKind};
-use ringleader_check::{CheckResult, NodeReport, SCHEMA, Verdict};
+use ringleader_check::{CheckResult, CheckState, NodeReport, SCHEMA};
 
 use crate::cli::{err, out, ringleader};
 use crate::schema::Schema;
@@ -23,14 +23,14 @@ fn report(host: &str, driver: &str, bad: bool) -> NodeReport {
         items: Vec::new(),
         fixes: Vec::new(),
     };
-    let ecc = if bad { (Verdict::Fail, "GPU 3: 2 <errors> & \"more\"") } else { (Verdict::Ok, "none") };
+    let ecc = if bad { (CheckState::Fail, "GPU 3: 2 <errors> & \"more\"") } else { (CheckState::Ok, "none") };
     NodeReport {
         schema: SCHEMA.to_owned(),
         tool_version: "0.2.0".to_owned(),
         host: host.to_owned(),
         at_ns: 1,
         took_ms: 400,
-        checks: vec![check("gpu-ecc", ecc.0, ecc.1), check("shm-space", Verdict::Skipped, "not\u{1}read")],
+        checks: vec![check("gpu-ecc", ecc.0, ecc.1), check("shm-space", CheckState::Skipped, "not\u{1}read")],
         values: vec![Value {
             key: "driver\\\"version".to_owned(),
             value: driver.to_owned(),

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use ringleader_bundle::{Item, Manifest, Outcome};
+use ringleader_bundle::{Item, ItemOutcome, Manifest};
 
 /// A rank of a job: says what NCCL says, has a second thread, and waits in `step`.
 const RANK: &str = r#"
@@ -186,10 +186,10 @@ fn a_bundle_of_a_live_job_holds_what_it_should_and_no_secret() {
         manifest.items.iter().find(|i| i.kind == kind && format!("{:?}", i.origin).contains(end)).unwrap()
     };
     let json = manifest.items.iter().filter(|i| i.kind == "ras").nth(1).unwrap();
-    assert!(matches!(&json.outcome, Outcome::Skipped(why) if why.contains("2.28.7")), "{json:?}");
+    assert!(matches!(&json.outcome, ItemOutcome::Skipped(why) if why.contains("2.28.7")), "{json:?}");
     // Its dump was never written, and that is said.
     let dump = item("dump", "nccl_trace_rank_0");
-    assert_eq!(dump.outcome, Outcome::Skipped("there is no such file".to_owned()));
+    assert_eq!(dump.outcome, ItemOutcome::Skipped("there is no such file".to_owned()));
     for (name, content) in &members {
         for secret in SECRETS {
             assert!(!content.contains(secret), "{secret} in {name}");
@@ -339,7 +339,7 @@ fn logs_are_taken_from_folders_of_any_name_and_the_name_of_a_secret_is_not_told(
         assert!(!content.contains("planted-in-a-path"), "{name}: {content}");
     }
     let asked = manifest.items.iter().find(|item| item.kind == "ask-dump").unwrap();
-    assert!(matches!(&asked.outcome, Outcome::Skipped(why) if why.contains("no signal")), "{asked:?}");
+    assert!(matches!(&asked.outcome, ItemOutcome::Skipped(why) if why.contains("no signal")), "{asked:?}");
 }
 
 /// A log of many MiB, behind the hole that logrotate has torn, takes no room from what is small or cannot be cut.
@@ -473,19 +473,19 @@ fn a_file_system_that_stops_to_answer_costs_its_files_alone() {
                 .unwrap()
         };
         let why = match (&item("job.log").outcome, answered) {
-            (Outcome::Partial(why), 131_072) => {
+            (ItemOutcome::Partial(why), 131_072) => {
                 assert!(why.starts_with("131072 of 1048576 bytes"), "{why}");
                 let log = &members["files/mount/job.log"];
                 assert!(log.starts_with("line 0000000 of") && log.trim_end().len() > 131_000);
                 why.clone()
             }
-            (Outcome::Failed(why), 0) => why.join(" "),
+            (ItemOutcome::Failed(why), 0) => why.join(" "),
             other => panic!("{other:?}"),
         };
         assert!(why.contains("no answer within"), "{why}");
         // The kernel's place, as it calls it.
         assert!(why.contains("request_wait_answer") || why.contains("fuse"), "{why}");
-        let Outcome::Failed(why) = &item("third.log").outcome else { panic!("{:?}", item("third.log")) };
+        let ItemOutcome::Failed(why) = &item("third.log").outcome else { panic!("{:?}", item("third.log")) };
         assert!(why[0].contains("does not answer") && why[0].contains("other.log timed out"), "{why:?}");
     }
 }
@@ -514,7 +514,7 @@ fn a_pipe_on_a_file_system_that_does_not_answer_costs_its_deadline() {
     let (members, manifest) = open(&bundle);
     assert!(members.contains_key("node.json"));
     let item = manifest.items.iter().find(|item| item.kind == "ask-dump").unwrap();
-    let Outcome::Failed(why) = &item.outcome else { panic!("{item:?}") };
+    let ItemOutcome::Failed(why) = &item.outcome else { panic!("{item:?}") };
     let why = why.join(" ");
     assert!(why.contains("no answer within") && why.contains("request_wait_answer"), "{why}");
 }

@@ -3,12 +3,12 @@
 use proptest::prelude::*;
 use ringleader_model::{Case, Verdict};
 use ringleader_report::json::{Report, schema};
-use ringleader_report::{Detail, Look, brief, html, json, markdown, quote, text};
+use ringleader_report::{Detail, TextStyle, brief, html, json, markdown, quote, text};
 
 use crate::hand_made;
 use crate::schema::Schema;
 
-const PLAIN: Look = Look { width: 80, color: false, detail: Detail::Usual };
+const PLAIN: TextStyle = TextStyle { width: 80, color: false, detail: Detail::Usual };
 
 fn report(verdict: &Verdict) -> Report {
     Report::new(&hand_made::case(), verdict)
@@ -21,13 +21,13 @@ fn text_of_a_hang() {
 
 #[test]
 fn text_of_a_hang_with_everything() {
-    let look = Look { detail: Detail::Everything, ..PLAIN };
+    let look = TextStyle { detail: Detail::Everything, ..PLAIN };
     insta::assert_snapshot!(text::render(&report(&hand_made::hang()), &look));
 }
 
 #[test]
 fn text_of_a_hang_in_colour() {
-    let look = Look { color: true, ..PLAIN };
+    let look = TextStyle { color: true, ..PLAIN };
     let painted = text::render(&report(&hand_made::hang()), &look);
     insta::assert_snapshot!(painted.replace('\u{1b}', "ESC"));
     // Colour adds sequences of its own and changes nothing else.
@@ -67,19 +67,19 @@ fn text_of_a_guess() {
     assert!(shown.starts_with("guess: ") && shown.contains("possible causes, most likely first"), "{shown}");
     assert!(!shown.contains(" +0.") && shown.matches("work sequence").count() <= 1, "{shown}");
     assert!(shown.lines().count() < 60, "{shown}");
-    let all = text::render(&report, &Look { detail: Detail::Everything, ..PLAIN });
+    let all = text::render(&report, &TextStyle { detail: Detail::Everything, ..PLAIN });
     assert!(all.contains(" +0."), "{all}");
 }
 
 #[test]
 fn text_of_a_verdict_alone() {
-    let look = Look { detail: Detail::Verdict, ..PLAIN };
+    let look = TextStyle { detail: Detail::Verdict, ..PLAIN };
     insta::assert_snapshot!(text::render(&report(&hand_made::hang()), &look));
 }
 
 #[test]
 fn narrow_text() {
-    let look = Look { width: 40, ..PLAIN };
+    let look = TextStyle { width: 40, ..PLAIN };
     insta::assert_snapshot!(text::render(&report(&hand_made::hang()), &look));
 }
 
@@ -235,12 +235,12 @@ proptest! {
         let (case, verdict) = with_words(&words);
         let report = Report::new(&case, &verdict);
         let detail = if everything { Detail::Everything } else { Detail::Usual };
-        let shown = text::render(&report, &Look { width, color: false, detail });
+        let shown = text::render(&report, &TextStyle { width, color: false, detail });
         prop_assert!(shown.chars().all(|c| c == '\n' || !quote::is_active(c)), "{shown:?}");
         for row in shown.lines() {
             prop_assert!(quote::columns(row) <= width, "{} of {width}: {row}", quote::columns(row));
         }
-        let painted = text::render(&report, &Look { width, color: true, detail });
+        let painted = text::render(&report, &TextStyle { width, color: true, detail });
         prop_assert_eq!(uncoloured(&painted), shown);
     }
 
@@ -337,7 +337,7 @@ fn beside_statements_the_list_of_causes_is_short() {
         ringleader::report(crate::root().join("cases/like-fabric-manager-on-pcie-cards/evidence")).unwrap();
     let n = report.candidates.len();
     assert!(report.statements.len() > 1 && n > 3, "the case no longer shows it: {:?}", report.candidates);
-    let all = Look { detail: Detail::Everything, ..PLAIN };
+    let all = TextStyle { detail: Detail::Everything, ..PLAIN };
     let listed = |text: &str| {
         let list = text.split("ossible causes, most likely first").nth(1).unwrap();
         let list = list.split("nexplained error statements").next().unwrap();
@@ -420,7 +420,7 @@ fn a_call_has_one_name_in_a_report() {
     assert!(report.looked_at.iter().any(|entry| entry.kind == "nccl-ras"));
     let ops: Vec<&str> = report.waits.iter().map(|wait| wait.op.as_str()).collect();
     assert_eq!(ops, ["all_reduce #48 of default_pg"]);
-    let look = Look { detail: Detail::Everything, ..PLAIN };
+    let look = TextStyle { detail: Detail::Everything, ..PLAIN };
     let quotes = |form: &str| form.contains("of communicator d084fa8fcc524627");
     assert!(!quotes(&text::render(&report, &look)));
     assert!(!quotes(&markdown::render(&report, Detail::Everything)));
@@ -437,7 +437,7 @@ fn ten_thousand_victims_are_one_row() {
     report.verdict.victims = (0..1280).map(|n| (n * 8 + 1).to_string()).collect::<Vec<_>>().join(",");
     let shown = text::render(&report, &PLAIN);
     assert!(shown.contains("victims  ranks 1-10233 in steps of 8, 1280 ranks\n"), "{shown}");
-    let whole = text::render(&report, &Look { detail: Detail::Everything, ..PLAIN });
+    let whole = text::render(&report, &TextStyle { detail: Detail::Everything, ..PLAIN });
     assert!(whole.replace(['\n', ' '], "").contains("10225,10233"));
 }
 
@@ -470,13 +470,19 @@ fn a_brief_keeps_its_bound_and_marks_what_it_quotes() {
     );
     for culprit in &mut report.verdict.culprits {
         culprit.host = Some(host.to_owned());
-        culprit.place =
-            Some(json::Place { file: file.to_owned(), line: Some(3), function: Some(function.to_owned()) });
+        culprit.place = Some(json::Location {
+            file: file.to_owned(),
+            line: Some(3),
+            function: Some(function.to_owned()),
+        });
     }
     for row in &mut report.ranks {
         row.host = Some(host.to_owned());
-        row.place =
-            Some(json::Place { file: file.to_owned(), line: Some(3), function: Some(function.to_owned()) });
+        row.place = Some(json::Location {
+            file: file.to_owned(),
+            line: Some(3),
+            function: Some(function.to_owned()),
+        });
     }
     report.verdict.actions.iter_mut().for_each(|action| action.text = format!("look at {function} ({file})"));
     report.waits.iter_mut().for_each(|wait| wait.op = format!("all_reduce of {function}"));

@@ -117,6 +117,11 @@ const PURE: &[&str] = &[
 const LONG: &[&str] = &[];
 const MAX_LINES: usize = 800;
 
+/// Types of the workspace that may share a name. One word for each thing: with more the name says nothing.
+const MAX_NAMESAKES: usize = 3;
+/// The layouts of NCCL's interface, a file for each version: types are named after its header, so each name counts once.
+const LAYOUTS: &str = "crates/plugin/src/abi/";
+
 #[test]
 fn crates_import_only_lower_floors() {
     let output = Command::new(env!("CARGO"))
@@ -264,6 +269,50 @@ fn files_stay_short() {
     }
     let known: BTreeSet<String> = LONG.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(long, known, "left: longer than {MAX_LINES} lines; right: the list, which only shrinks");
+}
+
+/// Names of the types that a file declares.
+fn types(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let item = line.trim_start();
+        let item = match item.strip_prefix("pub") {
+            Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+            Some(rest) => rest.trim_start(),
+            None => item,
+        };
+        let (keyword, rest) = item.split_once(' ')?;
+        // An alias that is indented belongs to a trait, whose implementations have to repeat it.
+        let is_type = ["struct", "enum", "union", "trait"].contains(&keyword)
+            || keyword == "type" && !line.starts_with(char::is_whitespace);
+        let name = rest.split(|c: char| !c.is_alphanumeric()).next()?;
+        (is_type && name.starts_with(char::is_uppercase)).then_some(name)
+    })
+}
+
+#[test]
+fn few_types_share_a_name() {
+    let sample = "pub(crate) struct A<T> {\n    type B = C;\ntype D = E;\npub trait F {\n    enum G {}\n";
+    assert_eq!(types(sample).collect::<Vec<_>>(), ["A", "D", "F", "G"], "the scan is blind");
+    let root = crate::root();
+    let mut namesakes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for folder in std::fs::read_dir(root.join("crates")).unwrap() {
+        let files = rust_files(&folder.unwrap().path().join("src"));
+        let texts: Vec<String> = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+        let tests: BTreeSet<String> = texts.iter().flat_map(|text| test_modules(text)).collect();
+        for (file, text) in files.iter().zip(&texts) {
+            let path = file.strip_prefix(&root).unwrap().with_extension("");
+            if path.components().any(|part| tests.contains(&*part.as_os_str().to_string_lossy())) {
+                continue;
+            }
+            let path = path.to_str().unwrap();
+            let place = if path.starts_with(LAYOUTS) { LAYOUTS } else { path };
+            for name in types(without_tests(text)) {
+                namesakes.entry(name.to_owned()).or_default().insert(place.to_owned());
+            }
+        }
+    }
+    namesakes.retain(|_, places| places.len() > MAX_NAMESAKES);
+    assert!(namesakes.is_empty(), "more than {MAX_NAMESAKES} types share a name: {namesakes:#?}");
 }
 
 /// No crate but the face runs examples of its documentation (`doctest = false`): each would be a program of its own to

@@ -17,7 +17,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ringleader_ring::{NewComm, Options, Reader, Told, Writer, names};
+use ringleader_ring::{CallDescriptor, NewComm, Reader, RingOptions, Writer, names};
 use serde_json::Value;
 
 use crate::cli::ringleader;
@@ -35,7 +35,7 @@ fn own_id(folder: &Path) -> u64 {
 /// One rank: all_reduce after all_reduce. Each ends once all ranks have entered it, shown by a file of each that grows
 /// by a byte with every step; or by the bytes of its neighbour, where ranks have a network. Ends after `steps`.
 fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
-    let options = Options {
+    let options = RingOptions {
         directories: vec![
             std::env::var_os("PRETENDED_RINGS").map_or_else(|| folder.join("rings"), Into::into),
         ],
@@ -60,12 +60,12 @@ fn train(folder: &Path, rank: u32, size: u32, steps: u64) {
         })
     };
     let comms: Vec<_> = (0..n_comms.max(1)).map(begin).collect();
-    let told = Told {
-        function: ring.code(names::Kind::Function, b"AllReduce"),
-        datatype: ring.code(names::Kind::Datatype, b"ncclFloat32"),
+    let told = CallDescriptor {
+        function: ring.code(names::NameKind::Function, b"AllReduce"),
+        datatype: ring.code(names::NameKind::Datatype, b"ncclFloat32"),
         channels: 1,
         count: 1 << 20,
-        ..Told::default()
+        ..CallDescriptor::default()
     };
     if let Some(timelines) = std::env::var_os("PRETENDED_TIMELINES") {
         profiler::pretend(rank, Path::new(&timelines).join(format!("trace_rank{rank}.json.xz")));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::process::fate::End;
-use ringleader_correlate::waits::posture::{Look, Posture, looks, odd_ones};
+use ringleader_correlate::waits::posture::{Posture, PostureLook, looks, odd_ones};
 use ringleader_knowledge::cause;
 use ringleader_model::{ApartBy, Category, Cause, Fact, OpKind, Rank, RankSet, TorchEvent};
 
@@ -153,9 +153,9 @@ impl<'s, 'a> Hang<'s, 'a> {
     /// Those that stand elsewhere by their stacks.
     fn elsewhere(&self, cause: Cause) -> Option<Ranks> {
         let looks = looks(self.scene.conditions());
-        let seen: Vec<&Look<'_>> = looks.iter().collect();
+        let seen: Vec<&PostureLook<'_>> = looks.iter().collect();
         // A look at one rank alone was taken since it does not wait.
-        let is_outside = |look: &&Look<'_>| match look.posture {
+        let is_outside = |look: &&PostureLook<'_>| match look.posture {
             Posture::Rests | Posture::Halted => true,
             Posture::OnGpu => looks.len() == 1,
             Posture::InCollective => false,
@@ -166,7 +166,7 @@ impl<'s, 'a> Hang<'s, 'a> {
             .map(|look| look.rank)
             .collect();
         let others_wait =
-            !self.waiting.is_empty() || looks.iter().any(Look::waits) && outside.len() < looks.len();
+            !self.waiting.is_empty() || looks.iter().any(PostureLook::waits) && outside.len() < looks.len();
         let outside = Some(outside).filter(|ranks| others_wait && !ranks.is_empty());
         let odd = || {
             let odd: Ranks = odd_ones(self.scene.conditions(), &seen).into_iter().collect();
@@ -188,19 +188,20 @@ impl<'s, 'a> Hang<'s, 'a> {
     }
 
     /// Those without a timeout that are in another call than all that timed out.
-    fn in_other_call(&self, looks: &[Look<'_>]) -> Option<Ranks> {
+    fn in_other_call(&self, looks: &[PostureLook<'_>]) -> Option<Ranks> {
         let call = |rank: Rank| {
             let stand = self.scene.condition(rank)?.stand.as_ref()?;
             let frame = stand.frames.iter().find(|frame| !frame.is_native())?;
             Some((&*frame.function, &*frame.file))
         };
-        let (waiting, others): (Vec<&Look<'_>>, Vec<&Look<'_>>) =
+        let (waiting, others): (Vec<&PostureLook<'_>>, Vec<&PostureLook<'_>>) =
             looks.iter().partition(|look| self.waiting.contains(&look.rank));
         let calls: BTreeSet<_> = waiting.iter().filter_map(|look| call(look.rank)).collect();
         if calls.is_empty() {
             return None;
         }
-        let is_in_other = |look: &&&Look<'_>| call(look.rank).is_some_and(|call| !calls.contains(&call));
+        let is_in_other =
+            |look: &&&PostureLook<'_>| call(look.rank).is_some_and(|call| !calls.contains(&call));
         self.few(others.iter().filter(is_in_other).map(|look| look.rank).collect())
     }
 
@@ -274,20 +275,20 @@ mod tests {
     use ringleader_model::{Apart, ApartBy, Cause, Fact, Rank, RankSet, SourceKind, Who};
 
     use super::of_hang;
-    use crate::trial::Stage;
+    use crate::trial::StagedCase;
 
     const BARRIER: (&str, u32, &str) = ("torch/distributed/distributed_c10d.py", 5030, "barrier");
     const MAIN: (&str, u32, &str) = ("/srv/train.py", 90, "main");
 
-    fn ranks(stage: &Stage, cause: Cause) -> Vec<u32> {
+    fn ranks(stage: &StagedCase, cause: Cause) -> Vec<u32> {
         let found = of_hang(&Scene::new(&stage.case), cause, &RankSet::default());
         found.into_iter().flatten().map(|rank| rank.0).collect()
     }
 
-    fn told(by: ApartBy, ranks: &[u32], among: &[u32]) -> Stage {
+    fn told(by: ApartBy, ranks: &[u32], among: &[u32]) -> StagedCase {
         let of = |ranks: &[u32]| ranks.iter().copied().map(Rank).collect();
         let apart = Apart { by, ranks: of(ranks), among: of(among) };
-        Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Apart(Box::new(apart)))
+        StagedCase::new().push(SourceKind::PlainText, Who::default(), Fact::Apart(Box::new(apart)))
     }
 
     #[test]
@@ -322,8 +323,8 @@ mod tests {
 
     #[test]
     fn the_only_one_that_reports_no_timeout() {
-        let out = |stage: Stage, rank| stage.timed_out(rank, "ar:1", 9, 9);
-        let two = || out(out(Stage::job(3).logs(), 0), 1);
+        let out = |stage: StagedCase, rank| stage.timed_out(rank, "ar:1", 9, 9);
+        let two = || out(out(StagedCase::job(3).logs(), 0), 1);
         assert_eq!(ranks(&two(), Cause::SkippedCollective), [2]);
         assert_eq!(ranks(&out(two(), 2), Cause::SkippedCollective), []);
     }
@@ -332,7 +333,7 @@ mod tests {
     fn those_in_another_call_than_all_that_timed_out() {
         const RECEIVE: (&str, u32, &str) = ("megatron/p2p_communication.py", 412, "recv_backward");
         let job = |top| {
-            let stage = Stage::job(4).logs().stands(0, &[top, MAIN]).stands(1, &[BARRIER, MAIN]);
+            let stage = StagedCase::job(4).logs().stands(0, &[top, MAIN]).stands(1, &[BARRIER, MAIN]);
             stage.timed_out(1, "ar:1", 9, 9).timed_out(3, "ar:1", 9, 9)
         };
         assert_eq!(ranks(&job(RECEIVE), Cause::SkippedCollective), [0]);
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn those_that_stand_elsewhere() {
-        let seen = || Stage::new().process("node0", 100, Some(0)).process("node0", 101, Some(1));
+        let seen = || StagedCase::new().process("node0", 100, Some(0)).process("node0", 101, Some(1));
         let seen = || seen().process("node0", 102, Some(2));
         let most = || seen().stands(0, &[BARRIER, MAIN]).stands(1, &[BARRIER, MAIN]);
         let other = ("/srv/train.py", 120, "evaluate");

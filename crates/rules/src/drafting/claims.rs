@@ -1,6 +1,6 @@
 //! From claims to a draft: who printed them, when, with which words.
 
-use ringleader_knowledge::saying::Role;
+use ringleader_knowledge::message::Role;
 use ringleader_model::{Cause, Cite, Confidence, Culprit, Severity, Weight};
 
 use crate::rule::{Draft, Rule};
@@ -11,12 +11,12 @@ use ringleader_correlate::{Claim, Scene};
 const CITATIONS: usize = 6;
 
 /// Claims of one cause.
-pub(crate) struct Told<'s, 'a> {
+pub(crate) struct ClaimsOfCause<'s, 'a> {
     scene: &'s Scene<'a>,
     claims: Vec<&'s Claim<'a>>,
 }
 
-impl<'s, 'a> Told<'s, 'a> {
+impl<'s, 'a> ClaimsOfCause<'s, 'a> {
     /// Claims of `cause`, earliest first; None if there are none.
     pub(crate) fn of(scene: &'s Scene<'a>, cause: Cause) -> Option<Self> {
         Self::from(scene, scene.claims().of(cause).collect())

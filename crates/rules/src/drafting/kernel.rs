@@ -5,7 +5,7 @@ use ringleader_model::{
     Cause, Confidence, Culprit, Impact, KernelEvent, KernelEventKind, Severity, Weight, Xid,
 };
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::health;
 use crate::rule::{Draft, Rule};
 use ringleader_correlate::Scene;
@@ -18,13 +18,13 @@ use ringleader_correlate::who::culprits::add_culprit;
 const CITATIONS: usize = 6;
 
 /// Statements of one fault, those that belong to the job most closely.
-pub(crate) struct Seen<'s, 'a> {
+pub(crate) struct KernelFault<'s, 'a> {
     scene: &'s Scene<'a>,
     events: Vec<&'s KernelStatement<'a>>,
     bond: Bond,
 }
 
-impl<'s, 'a> Seen<'s, 'a> {
+impl<'s, 'a> KernelFault<'s, 'a> {
     /// Statements that `is_it` accepts; None if there is none that may concern the job.
     pub(crate) fn of(scene: &'s Scene<'a>, is_it: impl Fn(&KernelStatement<'a>) -> bool) -> Option<Self> {
         Self::from(scene, scene.kernel().near().filter(|e| is_it(e)).collect())
@@ -156,14 +156,14 @@ impl<'s, 'a> Seen<'s, 'a> {
 /// What the job's own messages and the kernel's show of one fault.
 pub(crate) enum Both<'s, 'a> {
     /// The job reports it; the kernel may confirm it.
-    Told(Told<'s, 'a>, Option<Seen<'s, 'a>>),
+    Told(ClaimsOfCause<'s, 'a>, Option<KernelFault<'s, 'a>>),
     /// Only the kernel reports it.
-    Seen(Seen<'s, 'a>),
+    Seen(KernelFault<'s, 'a>),
 }
 
 impl<'s, 'a> Both<'s, 'a> {
     /// None if neither reports it.
-    pub(crate) fn of(told: Option<Told<'s, 'a>>, seen: Option<Seen<'s, 'a>>) -> Option<Self> {
+    pub(crate) fn of(told: Option<ClaimsOfCause<'s, 'a>>, seen: Option<KernelFault<'s, 'a>>) -> Option<Self> {
         match (told, seen) {
             (Some(told), seen) => Some(Self::Told(told, seen)),
             (None, Some(seen)) => Some(Self::Seen(seen)),
@@ -176,8 +176,8 @@ impl<'s, 'a> Both<'s, 'a> {
         &self,
         rule: &Rule,
         cause: Cause,
-        from_told: impl Fn(&Told<'s, 'a>) -> String,
-        from_seen: impl Fn(&Seen<'s, 'a>) -> String,
+        from_told: impl Fn(&ClaimsOfCause<'s, 'a>) -> String,
+        from_seen: impl Fn(&KernelFault<'s, 'a>) -> String,
     ) -> Draft {
         match self {
             Self::Seen(seen) => seen.draft(rule, cause, from_seen(seen)),
@@ -207,7 +207,7 @@ impl<'s, 'a> Both<'s, 'a> {
     }
 
     /// What the kernel reports.
-    pub(crate) fn seen(&self) -> Option<&Seen<'s, 'a>> {
+    pub(crate) fn seen(&self) -> Option<&KernelFault<'s, 'a>> {
         match self {
             Self::Told(_, seen) => seen.as_ref(),
             Self::Seen(seen) => Some(seen),
@@ -231,7 +231,7 @@ pub(crate) fn link_down(scene: &Scene<'_>, rule: &Rule, cause: Cause, infiniband
     let best = downs.iter().map(|d| (d.is_used, d.event.bond)).max()?;
     let downs: Vec<_> = downs.iter().filter(|d| (d.is_used, d.event.bond) == best).collect();
     let first = downs.first()?;
-    let seen = Seen::from(scene, downs.iter().map(|d| d.event).collect())?;
+    let seen = KernelFault::from(scene, downs.iter().map(|d| d.event).collect())?;
     let sort = if infiniband { "port" } else { "link" };
     let host = first.event.culprit.host.as_ref().map_or_else(String::new, |h| format!(" on {h}"));
     let did = match (downs.len(), downs.iter().any(|d| d.up_again.is_some())) {

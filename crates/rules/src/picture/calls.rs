@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::calls::ledger::Ledger;
-use ringleader_correlate::track::{Group, Origin, Track, View};
+use ringleader_correlate::track::{Group, GroupRecorder, Origin, Track};
 use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
 use ringleader_model::{
     NamedCall, OpState, PicturedCall, Rank, RankSet, RingStage, SpanState, TimelineSpan, Wait, median,
@@ -199,7 +199,7 @@ fn numbered(ledger: &Ledger<'_>, group: &Group<'_>, front: &Front, kind: &str, n
 
 /// What PyTorch's recorder has seen of the same group: the only one with these ranks on either side.
 fn twin<'l, 'a>(ledger: &'l Ledger<'a>, group: &Group<'a>) -> Option<&'l Group<'a>> {
-    if group.view == View::Flight {
+    if group.view == GroupRecorder::Flight {
         return None;
     }
     let ranks = |group: &Group<'a>| group.ranks.iter().flatten().copied().collect::<RankSet>();
@@ -207,12 +207,12 @@ fn twin<'l, 'a>(ledger: &'l Ledger<'a>, group: &Group<'a>) -> Option<&'l Group<'
     if own.len() < 2 {
         return None;
     }
-    let of = |view: View| {
+    let of = |view: GroupRecorder| {
         let alike = ledger.groups().iter().filter(move |other| other.view == view);
         alike.filter(|other| other.ranks.len() == group.ranks.len() && ranks(other) == own).take(2)
     };
     let is_alone = of(group.view).count() == 1;
-    let mut seen = of(View::Flight);
+    let mut seen = of(GroupRecorder::Flight);
     seen.next().filter(|_| is_alone && seen.next().is_none())
 }
 
@@ -221,7 +221,7 @@ type Tracks<'s, 'a> = Vec<(usize, &'s Track<'a>)>;
 
 /// One operation of one rank.
 #[derive(Clone, Copy)]
-struct Op {
+struct DrawnOp {
     group: usize,
     /// Number of a collective; 0 for a message.
     seq: u32,
@@ -232,11 +232,13 @@ struct Op {
 
 /// Operations around the failure, and the moment of it; empty where no recorder kept times.
 pub(super) fn timeline(scene: &Scene<'_>, accused: &[Rank]) -> (Vec<TimelineSpan>, Option<i64>) {
-    let has_times = |view: View| {
+    let has_times = |view: GroupRecorder| {
         let groups = scene.ledger().groups().iter().filter(move |g| g.view == view);
         groups.flat_map(|g| g.tracks.iter().flatten()).any(|t| newest(t).is_some())
     };
-    let Some(view) = [View::Flight, View::Ring, View::Nccl].into_iter().find(|v| has_times(*v)) else {
+    let Some(view) =
+        [GroupRecorder::Flight, GroupRecorder::Ring, GroupRecorder::Nccl].into_iter().find(|v| has_times(*v))
+    else {
         return (Vec::new(), None);
     };
     let mut by_rank: BTreeMap<Rank, Tracks<'_, '_>> = BTreeMap::new();
@@ -272,7 +274,7 @@ pub(super) fn timeline(scene: &Scene<'_>, accused: &[Rank]) -> (Vec<TimelineSpan
 /// The calls of the lowest rank that a recorder saw, the most frequent first.
 pub(super) fn calls(scene: &Scene<'_>) -> Vec<PicturedCall> {
     let groups = || scene.ledger().groups().iter();
-    let views = [View::Flight, View::Ring, View::Nccl];
+    let views = [GroupRecorder::Flight, GroupRecorder::Ring, GroupRecorder::Nccl];
     let Some(view) = views.into_iter().find(|view| groups().any(|g| g.view == *view)) else {
         return Vec::new();
     };
@@ -310,15 +312,15 @@ fn newest(track: &Track<'_>) -> Option<i64> {
 }
 
 /// The newest calls of a rank, by group: kind of group, its size, its newest calls, its open messages.
-type Key = Vec<(String, usize, Vec<(u32, u32, SpanState)>, usize)>;
+type DrawnKey = Vec<(String, usize, Vec<(u32, u32, SpanState)>, usize)>;
 
 /// Ranks that made the same newest calls and got as far in them, together; the accused, then those with the fewest
 /// others, first.
 fn lanes(scene: &Scene<'_>, by_rank: &BTreeMap<Rank, Tracks<'_, '_>>, accused: &[Rank]) -> Vec<Vec<Rank>> {
     let groups = scene.ledger().groups();
-    let mut folded: BTreeMap<(Option<Rank>, Key), Vec<Rank>> = BTreeMap::new();
+    let mut folded: BTreeMap<(Option<Rank>, DrawnKey), Vec<Rank>> = BTreeMap::new();
     for (rank, tracks) in by_rank {
-        let mut key: Key = Vec::with_capacity(tracks.len());
+        let mut key: DrawnKey = Vec::with_capacity(tracks.len());
         for (at, track) in tracks {
             let Some(group) = groups.get(*at) else { continue };
             // Groups of one kind differ by a number in their names.
@@ -342,14 +344,14 @@ fn lanes(scene: &Scene<'_>, by_rank: &BTreeMap<Rank, Tracks<'_, '_>>, accused: &
 }
 
 /// The newest operations of a rank within the window.
-fn operations(tracks: &[(usize, &Track<'_>)], failed_ns: i64) -> Vec<Op> {
+fn operations(tracks: &[(usize, &Track<'_>)], failed_ns: i64) -> Vec<DrawnOp> {
     let within = |at: i64| at >= failed_ns - BEFORE_NS && at <= failed_ns + AFTER_NS;
     let mut ops = Vec::new();
     for (group, track) in tracks {
         let numbered = track.ops.iter().enumerate().rev();
         let collectives = numbered.filter_map(|(n, at)| {
             let seq = track.first_seq.saturating_add(n as u32);
-            Some(Op { group: *group, seq, at: *at, start_ns: track.created_ns(*at)? })
+            Some(DrawnOp { group: *group, seq, at: *at, start_ns: track.created_ns(*at)? })
         });
         ops.extend(
             collectives
@@ -357,10 +359,9 @@ fn operations(tracks: &[(usize, &Track<'_>)], failed_ns: i64) -> Vec<Op> {
                 .take_while(|op| within(op.start_ns))
                 .take(MAX_SPANS),
         );
-        let messages =
-            track.p2p.iter().rev().filter_map(|p| {
-                Some(Op { group: *group, seq: 0, at: p.op, start_ns: track.created_ns(p.op)? })
-            });
+        let messages = track.p2p.iter().rev().filter_map(|p| {
+            Some(DrawnOp { group: *group, seq: 0, at: p.op, start_ns: track.created_ns(p.op)? })
+        });
         ops.extend(
             messages
                 .skip_while(|op| op.start_ns > failed_ns + AFTER_NS)
@@ -378,7 +379,7 @@ fn span(
     ranks: &[Rank],
     set: &RankSet,
     tracks: &[(usize, &Track<'_>)],
-    op: Op,
+    op: DrawnOp,
 ) -> Option<TimelineSpan> {
     let group = scene.ledger().groups().get(op.group)?;
     let place = tracks.iter().position(|(at, _)| *at == op.group)?;

@@ -23,7 +23,7 @@ const MAX_TEXT: usize = 300;
 const MAX_KERNEL: usize = 24;
 
 /// Whose an event is: its kind of line, its rank, its host.
-type Key<'a> = (&'a str, Option<Rank>, Option<&'a Host>);
+type EventKey<'a> = (&'a str, Option<Rank>, Option<&'a Host>);
 
 /// The events in their order; those without a time last, by their place in the evidence.
 pub(super) fn events(scene: &Scene<'_>, verdict: &Verdict) -> Vec<PicturedEvent> {
@@ -37,7 +37,7 @@ pub(super) fn events(scene: &Scene<'_>, verdict: &Verdict) -> Vec<PicturedEvent>
         if is_chatter || stated.role() == Some(Role::Harmless) {
             continue;
         }
-        let mut first: BTreeMap<Key<'_>, &Observation> = BTreeMap::new();
+        let mut first: BTreeMap<EventKey<'_>, &Observation> = BTreeMap::new();
         for u in &stated.utterances {
             let host = u.observation.who.host.as_ref();
             let known = first.entry((&u.said.template, u.rank, host)).or_insert(u.observation);

@@ -18,7 +18,7 @@ const MAX_GPUS: usize = 32;
 const MAX_NICS: usize = 32;
 
 #[derive(Default)]
-struct Node {
+struct MachineDraft {
     ranks: Vec<Rank>,
     gpus: Vec<MachineGpu>,
     nics: Vec<MachineNic>,
@@ -28,7 +28,7 @@ struct Node {
 
 /// The nodes, those with faults first; and how many were left out.
 pub(super) fn machines(scene: &Scene<'_>, verdict: &Verdict) -> (Vec<Machine>, usize) {
-    let mut nodes: BTreeMap<Option<Host>, Node> = BTreeMap::new();
+    let mut nodes: BTreeMap<Option<Host>, MachineDraft> = BTreeMap::new();
     for member in &scene.roster().members {
         let (Some(rank), Some(host)) = (member.rank, &member.host) else { continue };
         let node = nodes.entry(Some(host.clone())).or_default();
@@ -75,24 +75,25 @@ pub(super) fn machines(scene: &Scene<'_>, verdict: &Verdict) -> (Vec<Machine>, u
         }
     }
     // A node with only one known rank adds no information.
-    let has_more = |node: &Node| !node.gpus.is_empty() || !node.nics.is_empty() || !node.findings.is_empty();
+    let has_more =
+        |node: &MachineDraft| !node.gpus.is_empty() || !node.nics.is_empty() || !node.findings.is_empty();
     if nodes.len() < 2 && !nodes.values().any(has_more) {
         return (Vec::new(), 0);
     }
-    let n_faults = |node: &Node| {
+    let n_faults = |node: &MachineDraft| {
         let of_gpu = |gpu: &MachineGpu| gpu.faults.len() + gpu.findings.len();
         let down =
             node.nics.iter().filter(|nic| nic.is_up == Some(false) || !nic.findings.is_empty()).count();
         node.findings.len() + node.gpus.iter().map(of_gpu).sum::<usize>() + down
     };
-    let mut nodes: Vec<(Option<Host>, Node)> = nodes.into_iter().collect();
+    let mut nodes: Vec<(Option<Host>, MachineDraft)> = nodes.into_iter().collect();
     nodes.sort_by_key(|(host, node)| (std::cmp::Reverse(n_faults(node)), host.clone()));
     let n_left_out = nodes.len().saturating_sub(MAX_MACHINES);
     nodes.truncate(MAX_MACHINES);
     (nodes.into_iter().map(|(host, node)| machine(host, node)).collect(), n_left_out)
 }
 
-fn machine(host: Option<Host>, mut node: Node) -> Machine {
+fn machine(host: Option<Host>, mut node: MachineDraft) -> Machine {
     node.gpus.sort_by_key(|gpu| (gpu.index.is_none(), gpu.index, gpu.pci));
     node.nics.sort_by(|a, b| a.name.cmp(&b.name));
     Machine {
@@ -254,7 +255,7 @@ fn names(text: &str, nic: &str) -> bool {
 }
 
 /// Marks what a finding accuses: ports that it names, else a GPU, else the node.
-fn mark(nodes: &mut BTreeMap<Option<Host>, Node>, culprit: &Culprit, finding: &Finding, at: usize) {
+fn mark(nodes: &mut BTreeMap<Option<Host>, MachineDraft>, culprit: &Culprit, finding: &Finding, at: usize) {
     let by_host = culprit.host.as_ref().filter(|host| nodes.contains_key(&Some((*host).clone())));
     let by_rank = || {
         let rank = culprit.rank?;

@@ -20,7 +20,7 @@ const MAX_NODES: usize = 400;
 
 /// Where each rank is; the accused and those that do not wait first. Empty if nothing is known of any.
 pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
-    let mut at: BTreeMap<Rank, Row> = BTreeMap::new();
+    let mut at: BTreeMap<Rank, RankPicture> = BTreeMap::new();
     in_calls(scene, &mut |rank, state, doing, place| {
         let row = at.entry(rank).or_default();
         // The operation in which it waits is more informative than the one in which others wait for it.
@@ -66,14 +66,14 @@ pub(super) fn standings(scene: &Scene<'_>, accused: &[Rank]) -> Vec<Standing> {
 
 /// Where one rank is, as far as it is known.
 #[derive(Default)]
-struct Row {
+struct RankPicture {
     state: Option<StandingState>,
     fate: String,
     place: Option<Frame>,
     doing: Doing,
 }
 
-impl Row {
+impl RankPicture {
     fn state(&self) -> StandingState {
         let unknown = if self.place.is_some() { StandingState::Alive } else { StandingState::NoRecord };
         self.state.unwrap_or(unknown)
@@ -154,7 +154,7 @@ impl Places {
     }
 }
 
-fn fold(at: BTreeMap<Rank, Row>, accused: &[Rank]) -> Vec<Standing> {
+fn fold(at: BTreeMap<Rank, RankPicture>, accused: &[Rank]) -> Vec<Standing> {
     type Key = (bool, StandingState, String, Option<Frame>, String);
     let mut folded: BTreeMap<Key, (Vec<Rank>, BTreeSet<String>)> = BTreeMap::new();
     for (rank, row) in at {

@@ -121,11 +121,13 @@ fn words(stated: &Stated<'_>) -> Vec<(String, String)> {
     }
     if let Some(code) = forms().find_map(|form| form.exit) {
         match signal::exit(code) {
-            signal::Exit::Signal(signal) => {
+            signal::ExitStatus::Signal(signal) => {
                 words.push((format!("exit code {code}"), format!("{}: {}", signal.name, signal.means)));
             }
-            signal::Exit::Known(_, means) => words.push((format!("exit code {code}"), means.to_owned())),
-            signal::Exit::Normal | signal::Exit::Code(_) => {}
+            signal::ExitStatus::Known(_, means) => {
+                words.push((format!("exit code {code}"), means.to_owned()));
+            }
+            signal::ExitStatus::Normal | signal::ExitStatus::Code(_) => {}
         }
     }
     words.dedup();

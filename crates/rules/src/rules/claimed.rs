@@ -3,7 +3,7 @@
 use ringleader_correlate::Scene;
 use ringleader_knowledge::claim;
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule, found};
 
 /// The rule of one row.
@@ -14,7 +14,7 @@ pub(super) const fn rule<const ROW: usize>() -> Rule {
 
 fn check<const ROW: usize>(scene: &Scene<'_>) -> Outcome {
     let row = claim::at(ROW);
-    let Some(told) = Told::of(scene, row.cause) else { return Outcome::Clear };
+    let Some(told) = ClaimsOfCause::of(scene, row.cause) else { return Outcome::Clear };
     found(told.draft(&rule::<ROW>(), row.cause, row.title(&told.who())).advise_all(row.advice))
 }
 

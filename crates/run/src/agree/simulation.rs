@@ -53,18 +53,18 @@ impl Random {
 
 /// State that outlives the supervisor: what the holder knows.
 #[derive(Clone, Default)]
-struct Held {
+struct HolderMemory {
     running: Option<u64>,
     launched: u64,
     /// Generation that ended by itself, and whether it succeeded.
     ended: Option<(u64, bool)>,
 }
 
-struct Node {
+struct SimNode {
     name: String,
-    held: Held,
+    held: HolderMemory,
     /// The supervisor, unless it is dead; it remembers nothing else.
-    machine: Option<Machine>,
+    machine: Option<StateMachine>,
     halted: u64,
     /// Ticks until a halt is done.
     halting: Option<(u64, u64)>,
@@ -84,7 +84,7 @@ struct Node {
     renewed: f64,
     /// When it was heard again after its lease expired.
     returned: f64,
-    member: Option<Member>,
+    member: Option<Announcement>,
     /// It fails every preflight check.
     is_bad: bool,
     ready_for: u64,
@@ -100,7 +100,7 @@ struct Node {
     well_since: f64,
 }
 
-impl Node {
+impl SimNode {
     /// The supervisor dies and loses its state.
     fn forget(&mut self) {
         (self.machine, self.halting, self.examining, self.agreed) = (None, None, None, None);
@@ -136,10 +136,10 @@ impl Node {
 struct World {
     random: Random,
     now: f64,
-    nodes: Vec<Node>,
+    nodes: Vec<SimNode>,
     decrees: Vec<Decree>,
     /// Past views, for late reads.
-    past: Vec<View>,
+    past: Vec<StoreView>,
     is_store_up: bool,
     is_full: bool,
     steps: u64,
@@ -173,9 +173,9 @@ impl World {
         let mut random = Random(seed);
         let n = 3 + random.below(4);
         let nodes = (0..n)
-            .map(|at| Node {
+            .map(|at| SimNode {
                 name: format!("n{at}"),
-                held: Held::default(),
+                held: HolderMemory::default(),
                 machine: None,
                 halted: 0,
                 halting: None,
@@ -199,7 +199,7 @@ impl World {
             })
             .collect();
         let back_after_s = [None, Some(0.0), Some(20.0), Some(60.0)][random.below(4) as usize];
-        let mut nodes: Vec<Node> = nodes;
+        let mut nodes: Vec<SimNode> = nodes;
         // All nodes print steps, one of them, any of them, or none.
         let (kind, first) = (random.below(4), random.below(n));
         for (at, node) in nodes.iter_mut().enumerate() {
@@ -254,10 +254,10 @@ impl World {
         }
     }
 
-    fn view(&self) -> View {
-        let is_live = |node: &&Node| node.member.is_some() && self.now - node.renewed < LEASE_S;
+    fn view(&self) -> StoreView {
+        let is_live = |node: &&SimNode| node.member.is_some() && self.now - node.renewed < LEASE_S;
         let members = self.nodes.iter().filter(is_live).filter_map(|node| node.member.clone()).collect();
-        View { decree: self.decrees.last().cloned(), members }
+        StoreView { decree: self.decrees.last().cloned(), members }
     }
 
     fn faults(&mut self, tick: u64) {
@@ -402,10 +402,10 @@ impl World {
         }
     }
 
-    fn member(&self, at: usize) -> Member {
+    fn member(&self, at: usize) -> Announcement {
         let node = &self.nodes[at];
         let ended = node.held.ended;
-        Member {
+        Announcement {
             node: node.name.clone(),
             ready_for: node.ready_for,
             unfit: (node.ready_for > 0 && !node.is_fit).then(|| "bad".to_owned()),
@@ -413,7 +413,7 @@ impl World {
             succeeded: ended.filter(|(_, is_well)| *is_well).map_or(0, |(generation, _)| generation),
             halted: node.halted,
             still_s: node.prints.then_some(node.still_s),
-            ..Member::default()
+            ..Announcement::default()
         }
     }
 
@@ -428,7 +428,7 @@ impl World {
             let config = self.config(at);
             // It asks the holder what runs, and does not know about a halt that it had done.
             let node = &mut self.nodes[at];
-            node.machine = Some(Machine::new(config));
+            node.machine = Some(StateMachine::new(config));
             node.halted = node
                 .held
                 .launched
@@ -494,7 +494,7 @@ impl World {
 
     /// Some failures are blamed on a node, rightly or wrongly, and lost nodes are excluded, as long as enough nodes
     /// remain.
-    fn decide(&mut self, halted: &Decree, members: &[Member], mut fit: Vec<String>, reaches: bool) {
+    fn decide(&mut self, halted: &Decree, members: &[Announcement], mut fit: Vec<String>, reaches: bool) {
         let n = self.nodes.len();
         let least = n / 2 + 1;
         let (What::Halt { nodes, .. } | What::Run { nodes, .. }) = &halted.what else { return };
@@ -514,7 +514,7 @@ impl World {
         let pause_s = self.random.below(3) as f64;
         let excluded = halted.excluded.iter().chain(&without).cloned().collect();
         let mut next =
-            Machine::next(halted, What::Run { nodes, pause_s, checkpoint: None }, excluded, Vec::new());
+            StateMachine::next(halted, What::Run { nodes, pause_s, checkpoint: None }, excluded, Vec::new());
         next.outs = Out::with(&halted.outs, &without, &lost, self.now);
         self.propose(next, reaches);
     }
@@ -601,7 +601,7 @@ impl World {
             node.held.running
         );
         assert!(node.held.launched < generation, "{} starts {generation} twice", node.name);
-        node.held = Held { running: Some(generation), launched: generation, ended: None };
+        node.held = HolderMemory { running: Some(generation), launched: generation, ended: None };
         node.still_s = 0.0;
         let is_new = self.started.entry(generation).or_default().insert(node.name.clone());
         assert!(is_new && named.contains(&node.name));
@@ -623,7 +623,7 @@ impl World {
         }
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> WorldResult {
         for tick in 0..END_TICKS {
             self.now += TICK_S;
             self.faults(tick);
@@ -636,7 +636,7 @@ impl World {
             }
             self.watch(tick);
             if self.done {
-                return Outcome {
+                return WorldResult {
                     counts: [self.n_attempts, self.n_back, self.n_returned, self.n_watched],
                     longest_s: self.longest_s,
                 };
@@ -652,7 +652,7 @@ impl World {
 }
 
 /// What happened in one world.
-struct Outcome {
+struct WorldResult {
     /// Attempts, excluded nodes back, unreachable nodes back, watched ticks.
     counts: [u64; 4],
     longest_s: f64,
@@ -709,11 +709,11 @@ fn is_storm(tick: u64) -> bool {
 
 #[test]
 fn ranks_are_ended_when_all_nodes_have_collected() {
-    let member = |node: &str, running, collected| Member {
+    let member = |node: &str, running, collected| Announcement {
         node: node.to_owned(),
         running,
         collected,
-        ..Member::default()
+        ..Announcement::default()
     };
     let nodes = ["a", "b", "c"].map(str::to_owned);
     // b is not ready; c's launcher has ended; d is a spare; a node that is lost has no member.
@@ -725,10 +725,10 @@ fn ranks_are_ended_when_all_nodes_have_collected() {
 
 #[test]
 fn the_first_traceback_is_of_the_node_that_failed_first() {
-    let member = |at, line: &str| Member {
+    let member = |at, line: &str| Announcement {
         failed_at: at,
         traceback: if line.is_empty() { Vec::new() } else { vec![line.to_owned()] },
-        ..Member::default()
+        ..Announcement::default()
     };
     let members =
         [member(None, "ended"), member(Some(7.0), "late"), member(Some(5.0), "first"), member(Some(1.0), "")];

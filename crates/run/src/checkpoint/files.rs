@@ -7,8 +7,8 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::Soundness;
-use super::pickle::{self, Tree, Value};
-use super::zip::{self, Entry, Fault};
+use super::pickle::{self, PickleTree, PickleValue};
+use super::zip::{self, ZipEntry, ZipError};
 
 /// First bytes of a file that `torch.save` wrote before it used zip: a pickled number.
 const LEGACY: [u8; 15] =
@@ -47,13 +47,13 @@ pub(crate) fn unread(path: &Path, error: &io::Error) -> Soundness {
     Soundness::Unproven(format!("{}: {error}", path.display()))
 }
 
-fn of_fault(path: &Path, fault: Fault) -> Examined {
+fn of_fault(path: &Path, fault: ZipError) -> Examined {
     match fault {
-        Fault::Damaged(why) => broken(why),
-        Fault::Foreign => {
+        ZipError::Damaged(why) => broken(why),
+        ZipError::Foreign => {
             Examined { soundness: Soundness::Doubtful("unknown format".to_owned()), step: None }
         }
-        Fault::Read(error) => Examined { soundness: unread(path, &error), step: None },
+        ZipError::Read(error) => Examined { soundness: unread(path, &error), step: None },
     }
 }
 
@@ -81,12 +81,12 @@ pub fn examine(path: &Path, hash: bool) -> Examined {
 }
 
 /// Checks a file of `torch.save`; returns its step if it contains one. Errors: damage, or the file system's.
-pub fn torch(file: &mut (impl Read + Seek), hash: bool) -> Result<Option<u64>, Fault> {
+pub fn torch(file: &mut (impl Read + Seek), hash: bool) -> Result<Option<u64>, ZipError> {
     let mut head = [0; 15];
     file.seek(SeekFrom::Start(0))?;
     let n = file.read(&mut head)?;
     if n == 0 {
-        return Err(Fault::Damaged("the file is empty".to_owned()));
+        return Err(ZipError::Damaged("the file is empty".to_owned()));
     }
     if head.get(..n) == Some(&LEGACY) {
         return legacy(file).map(|()| None);
@@ -94,12 +94,12 @@ pub fn torch(file: &mut (impl Read + Seek), hash: bool) -> Result<Option<u64>, F
     if !head.starts_with(b"PK\x03\x04") {
         // Another kind of pickle, or a file of zeros after a power failure.
         if head.iter().all(|byte| *byte == 0) {
-            return Err(Fault::Damaged("the file begins with zeros".to_owned()));
+            return Err(ZipError::Damaged("the file begins with zeros".to_owned()));
         }
         if n < head.len() {
-            return Err(Fault::Damaged("the file is truncated".to_owned()));
+            return Err(ZipError::Damaged("the file is truncated".to_owned()));
         }
-        return if head[0] == 0x80 { Ok(None) } else { Err(Fault::Foreign) };
+        return if head[0] == 0x80 { Ok(None) } else { Err(ZipError::Foreign) };
     }
     let entries = zip::directory(file)?;
     let data = entries.iter().find(|entry| entry.name.ends_with("/data.pkl"));
@@ -114,19 +114,19 @@ pub fn torch(file: &mut (impl Read + Seek), hash: bool) -> Result<Option<u64>, F
         return Ok(None);
     }
     let bytes = zip::bytes(file, data, MAX_PICKLE)?;
-    let tree = pickle::read(&bytes).map_err(|why| Fault::Damaged(format!("data.pkl: {why}")))?;
+    let tree = pickle::read(&bytes).map_err(|why| ZipError::Damaged(format!("data.pkl: {why}")))?;
     Ok(step_of(&tree, file, &entries))
 }
 
 /// The step of a saved dictionary: a number at its top level, or a tensor with one element.
-fn step_of(tree: &Tree, file: &mut (impl Read + Seek), entries: &[Entry]) -> Option<u64> {
+fn step_of(tree: &PickleTree, file: &mut (impl Read + Seek), entries: &[ZipEntry]) -> Option<u64> {
     let root = tree.root()?;
     STEPS.iter().find_map(|key| {
         let id = tree.field(root, key)?;
         match tree.get(id)? {
-            Value::Int(n) => u64::try_from(*n).ok(),
-            Value::Float(n) if n.fract() == 0.0 && *n >= 0.0 => Some(*n as u64),
-            tensor @ Value::Object { args, .. } if tree.class(tensor)?.contains("_rebuild_tensor") => {
+            PickleValue::Int(n) => u64::try_from(*n).ok(),
+            PickleValue::Float(n) if n.fract() == 0.0 && *n >= 0.0 => Some(*n as u64),
+            tensor @ PickleValue::Object { args, .. } if tree.class(tensor)?.contains("_rebuild_tensor") => {
                 scalar(tree, tree.get(*args)?, file, entries)
             }
             _ => None,
@@ -134,10 +134,15 @@ fn step_of(tree: &Tree, file: &mut (impl Read + Seek), entries: &[Entry]) -> Opt
     })
 }
 
-fn scalar(tree: &Tree, args: &Value, file: &mut (impl Read + Seek), entries: &[Entry]) -> Option<u64> {
-    let Value::Items(args) = args else { return None };
-    let Value::Persistent(of) = tree.get(*args.first()?)? else { return None };
-    let Value::Items(parts) = tree.get(*of)? else { return None };
+fn scalar(
+    tree: &PickleTree,
+    args: &PickleValue,
+    file: &mut (impl Read + Seek),
+    entries: &[ZipEntry],
+) -> Option<u64> {
+    let PickleValue::Items(args) = args else { return None };
+    let PickleValue::Persistent(of) = tree.get(*args.first()?)? else { return None };
+    let PickleValue::Items(parts) = tree.get(*of)? else { return None };
     let kind = tree.text(*parts.get(1)?)?;
     let key = tree.text(*parts.get(2)?)?;
     let entry = entries.iter().find(|entry| entry.name.ends_with(&format!("/data/{key}")))?;
@@ -154,7 +159,7 @@ fn scalar(tree: &Tree, args: &Value, file: &mut (impl Read + Seek), entries: &[E
 
 /// The legacy format ends with the raw bytes of each storage, preceded by their length. Only the end can be missing. No
 /// field says where the storages begin: five pickles precede them, and the last pickle names the storages.
-fn legacy(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
+fn legacy(file: &mut (impl Read + Seek)) -> Result<(), ZipError> {
     let len = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(0))?;
     let mut head = Vec::new();
@@ -162,10 +167,10 @@ fn legacy(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     let mut rest = head.as_slice();
     let mut keys = 0;
     for n in 0..5 {
-        let tree = pickle::read(rest).map_err(|why| Fault::Damaged(format!("pickle {n} of 5: {why}")))?;
+        let tree = pickle::read(rest).map_err(|why| ZipError::Damaged(format!("pickle {n} of 5: {why}")))?;
         rest = rest.get(tree.n_bytes()..).unwrap_or_default();
         if n == 4
-            && let Some(Value::Items(items)) = tree.root()
+            && let Some(PickleValue::Items(items)) = tree.root()
         {
             keys = items.len() as u64;
         }
@@ -173,34 +178,34 @@ fn legacy(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     // Each storage has eight bytes for its length and at least one byte.
     let left = len - (head.len() - rest.len()) as u64;
     if left < keys * 9 {
-        return Err(Fault::Damaged(format!("{keys} storages do not fit into the last {left} bytes")));
+        return Err(ZipError::Damaged(format!("{keys} storages do not fit into the last {left} bytes")));
     }
     Ok(())
 }
 
 /// Checks a safetensors file: its header states its length. Errors: damage, or the file system's.
-pub fn safetensors(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
+pub fn safetensors(file: &mut (impl Read + Seek)) -> Result<(), ZipError> {
     let len = file.seek(SeekFrom::End(0))?;
     if len < 8 {
-        return Err(Fault::Damaged(
+        return Err(ZipError::Damaged(
             if len == 0 { "the file is empty" } else { "the file is truncated" }.to_owned(),
         ));
     }
     let head = zip::read(file, 0, 8)?;
     let n = head.try_into().map_or(0, u64::from_le_bytes);
     if n > MAX_HEADER || n + 8 > len {
-        return Err(Fault::Damaged("its header does not match the file".to_owned()));
+        return Err(ZipError::Damaged("its header does not match the file".to_owned()));
     }
     let header = zip::read(file, 8, n)?;
     let header: Json = serde_json::from_slice(&header)
-        .map_err(|error| Fault::Damaged(format!("its header is damaged: {error}")))?;
+        .map_err(|error| ZipError::Damaged(format!("its header is damaged: {error}")))?;
     let Json::Object(tensors) = header else {
-        return Err(Fault::Damaged("its header is not a JSON object".to_owned()));
+        return Err(ZipError::Damaged("its header is not a JSON object".to_owned()));
     };
     let ends = tensors.values().filter_map(|tensor| tensor.get("data_offsets")?.get(1)?.as_u64());
     let expected = (8 + n).saturating_add(ends.max().unwrap_or(0));
     if expected != len {
-        return Err(Fault::Damaged(format!("{len} bytes instead of {expected}")));
+        return Err(ZipError::Damaged(format!("{len} bytes instead of {expected}")));
     }
     Ok(())
 }

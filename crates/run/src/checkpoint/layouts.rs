@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value as Json;
 
 use super::files::{self, Examined, json, unread};
-use super::pickle::{self, Value};
-use super::{Found, Layout, Loads, Soundness, entries};
+use super::pickle::{self, PickleValue};
+use super::{FoundCheckpoint, Layout, Loads, Soundness, entries};
 
 /// Longest `.metadata` that is read, bytes.
 const MAX_METADATA: u64 = 512 << 20;
@@ -256,7 +256,7 @@ fn folder(name: &str, path: &Path) -> Option<Candidate> {
 }
 
 /// Examines a candidate.
-pub(super) fn examine(candidate: &Candidate, hash: bool) -> Found {
+pub(super) fn examine(candidate: &Candidate, hash: bool) -> FoundCheckpoint {
     let mut sight = Sight { hash, ..Sight::default() };
     if let Some(why) = &candidate.marked {
         sight.lacks(why.clone());
@@ -273,7 +273,7 @@ pub(super) fn examine(candidate: &Candidate, hash: bool) -> Found {
     // than its name.
     let is_own = candidate.layout == Layout::Trainer || !candidate.beside.is_empty();
     let step = if is_own { sight.step.or(candidate.step) } else { candidate.step.or(sight.step) };
-    Found {
+    FoundCheckpoint {
         path: candidate.path.clone(),
         layout: candidate.layout,
         step,
@@ -741,7 +741,7 @@ fn shards(path: &Path) -> Result<Vec<(String, u64)>, Soundness> {
     let mut bytes = Vec::new();
     file.take(MAX_METADATA).read_to_end(&mut bytes).map_err(|error| unread(path, &error))?;
     let tree = pickle::read(&bytes).map_err(|why| Soundness::Incomplete(format!(".metadata: {why}")))?;
-    let part = |value: &Value| {
+    let part = |value: &PickleValue| {
         let class = tree.class(value)?;
         if !class.ends_with("_StorageInfo") {
             return None;
@@ -781,7 +781,7 @@ pub(super) fn pointer(dir: &Path) -> Option<(PathBuf, String)> {
 }
 
 /// Whether the content of a pointer file means this checkpoint.
-pub(super) fn is_named(word: &str, found: &Found) -> bool {
+pub(super) fn is_named(word: &str, found: &FoundCheckpoint) -> bool {
     let name = found.path.file_name().unwrap_or_default().to_string_lossy();
     let word = word.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     word == name || found.step.is_some() && word.parse().ok() == found.step

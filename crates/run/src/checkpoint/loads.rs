@@ -3,7 +3,7 @@
 //! what one rank wrote for all. States of random generators are of ranks, but no program fails without them: Trainer and
 //! accelerate say that they found none, and go on.
 
-use super::{Found, Search};
+use super::{FoundCheckpoint, Search};
 
 /// The numbers of ranks that can load a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +77,6 @@ impl Search {
     }
 }
 
-fn said(found: &Found) -> String {
+fn said(found: &FoundCheckpoint) -> String {
     format!("{} ({}): {}", found.path.display(), found.layout.name(), found.loads.words())
 }

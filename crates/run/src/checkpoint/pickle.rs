@@ -11,12 +11,12 @@ pub type Id = u32;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum PickleValue {
     /// `None`, or a value that is not kept.
     None,
     /// A boolean.
     Bool(bool),
-    /// An integer; one that does not fit is [`Value::None`].
+    /// An integer; one that does not fit is [`PickleValue::None`].
     Int(i64),
     /// A floating point number.
     Float(f64),
@@ -45,32 +45,32 @@ pub enum Value {
 
 /// A parsed pickle.
 #[derive(Clone, Debug, Default)]
-pub struct Tree {
-    values: Vec<Value>,
+pub struct PickleTree {
+    values: Vec<PickleValue>,
     root: Option<Id>,
     n_bytes: usize,
 }
 
-impl Tree {
+impl PickleTree {
     /// Length of the pickle, bytes; what follows it is ignored.
     pub fn n_bytes(&self) -> usize {
         self.n_bytes
     }
 
     /// The top-level value.
-    pub fn root(&self) -> Option<&Value> {
+    pub fn root(&self) -> Option<&PickleValue> {
         self.get(self.root?)
     }
 
     /// A value.
-    pub fn get(&self, id: Id) -> Option<&Value> {
+    pub fn get(&self, id: Id) -> Option<&PickleValue> {
         self.values.get(id as usize)
     }
 
     /// The text in a value.
     pub fn text(&self, id: Id) -> Option<&str> {
         match self.get(id)? {
-            Value::Text(text) | Value::Global(text) => Some(text),
+            PickleValue::Text(text) | PickleValue::Global(text) => Some(text),
             _ => None,
         }
     }
@@ -78,49 +78,49 @@ impl Tree {
     /// The integer in a value.
     pub fn int(&self, id: Id) -> Option<i64> {
         match self.get(id)? {
-            Value::Int(n) => Some(*n),
-            Value::Bool(b) => Some(i64::from(*b)),
+            PickleValue::Int(n) => Some(*n),
+            PickleValue::Bool(b) => Some(i64::from(*b)),
             _ => None,
         }
     }
 
     /// The value of a key in a dictionary or in an object's state. The last one counts.
-    pub fn field(&self, of: &Value, key: &str) -> Option<Id> {
+    pub fn field(&self, of: &PickleValue, key: &str) -> Option<Id> {
         match of {
-            Value::Pairs(pairs) => {
+            PickleValue::Pairs(pairs) => {
                 pairs.iter().rev().find(|(name, _)| self.text(*name) == Some(key)).map(|(_, id)| *id)
             }
-            Value::Object { state: Some(state), .. } => self.field(self.get(*state)?, key),
+            PickleValue::Object { state: Some(state), .. } => self.field(self.get(*state)?, key),
             _ => None,
         }
     }
 
     /// The class of an object.
-    pub fn class(&self, of: &Value) -> Option<&str> {
+    pub fn class(&self, of: &PickleValue) -> Option<&str> {
         match of {
-            Value::Object { class, .. } => self.text(*class),
+            PickleValue::Object { class, .. } => self.text(*class),
             _ => None,
         }
     }
 
     /// All values.
-    pub fn values(&self) -> &[Value] {
+    pub fn values(&self) -> &[PickleValue] {
         &self.values
     }
 }
 
 /// Reads a pickle. Errors: a description of the fault.
-pub fn read(bytes: &[u8]) -> Result<Tree, String> {
-    let mut machine = Machine { rest: bytes, ..Machine::default() };
+pub fn read(bytes: &[u8]) -> Result<PickleTree, String> {
+    let mut machine = Unpickler { rest: bytes, ..Unpickler::default() };
     machine.run()?;
     let n_bytes = bytes.len() - machine.rest.len();
-    Ok(Tree { values: machine.values, root: machine.stack.pop(), n_bytes })
+    Ok(PickleTree { values: machine.values, root: machine.stack.pop(), n_bytes })
 }
 
 #[derive(Default)]
-struct Machine<'a> {
+struct Unpickler<'a> {
     rest: &'a [u8],
-    values: Vec<Value>,
+    values: Vec<PickleValue>,
     stack: Vec<Id>,
     marks: Vec<usize>,
     memo: BTreeMap<u32, Id>,
@@ -130,7 +130,7 @@ fn cut() -> String {
     "the pickle is truncated".to_owned()
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Unpickler<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], String> {
         if n > self.rest.len() {
             return Err(cut());
@@ -159,16 +159,16 @@ impl<'a> Machine<'a> {
     fn text(&mut self, length: usize) -> Result<(), String> {
         let n = self.number(length)?;
         let text = String::from_utf8_lossy(self.take(n)?).into_owned();
-        self.push(Value::Text(text))
+        self.push(PickleValue::Text(text))
     }
 
     fn bytes(&mut self, length: usize) -> Result<(), String> {
         let n = self.number(length)?;
         self.take(n)?;
-        self.push(Value::Bytes(n))
+        self.push(PickleValue::Bytes(n))
     }
 
-    fn push(&mut self, value: Value) -> Result<(), String> {
+    fn push(&mut self, value: PickleValue) -> Result<(), String> {
         if self.values.len() >= MAX_VALUES {
             return Err(format!("more than {MAX_VALUES} values"));
         }
@@ -200,29 +200,29 @@ impl<'a> Machine<'a> {
             items.push(self.pop()?);
         }
         items.reverse();
-        self.push(Value::Items(items))
+        self.push(PickleValue::Items(items))
     }
 
     fn set_pairs(&mut self, items: &[Id]) -> Result<(), String> {
         let target = self.top()?;
         let new = items.chunks_exact(2).filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)));
         let state = match self.values.get_mut(target as usize) {
-            Some(Value::Pairs(pairs)) => {
+            Some(PickleValue::Pairs(pairs)) => {
                 pairs.extend(new);
                 return Ok(());
             }
             // A dictionary subclass: its items are kept as its state.
-            Some(Value::Object { state, .. }) => *state,
+            Some(PickleValue::Object { state, .. }) => *state,
             _ => return Ok(()),
         };
         let new: Vec<(Id, Id)> = new.collect();
-        if let Some(Value::Pairs(pairs)) = state.and_then(|id| self.values.get_mut(id as usize)) {
+        if let Some(PickleValue::Pairs(pairs)) = state.and_then(|id| self.values.get_mut(id as usize)) {
             pairs.extend(new);
             return Ok(());
         }
-        self.push(Value::Pairs(new))?;
+        self.push(PickleValue::Pairs(new))?;
         let made = self.pop()?;
-        if let Some(Value::Object { state, .. }) = self.values.get_mut(target as usize) {
+        if let Some(PickleValue::Object { state, .. }) = self.values.get_mut(target as usize) {
             *state = Some(made);
         }
         Ok(())
@@ -230,7 +230,7 @@ impl<'a> Machine<'a> {
 
     fn append(&mut self, new: &[Id]) -> Result<(), String> {
         let target = self.top()?;
-        if let Some(Value::Items(items)) = self.values.get_mut(target as usize) {
+        if let Some(PickleValue::Items(items)) = self.values.get_mut(target as usize) {
             items.extend(new);
         }
         Ok(())
@@ -242,11 +242,11 @@ impl<'a> Machine<'a> {
         if self
             .values
             .get(class as usize)
-            .is_some_and(|class| *class == Value::Global("collections.OrderedDict".to_owned()))
+            .is_some_and(|class| *class == PickleValue::Global("collections.OrderedDict".to_owned()))
         {
-            return self.push(Value::Pairs(Vec::new()));
+            return self.push(PickleValue::Pairs(Vec::new()));
         }
-        self.push(Value::Object { class, args, state: None })
+        self.push(PickleValue::Object { class, args, state: None })
     }
 
     fn build(&mut self) -> Result<(), String> {
@@ -254,13 +254,14 @@ impl<'a> Machine<'a> {
         let target = self.top()?;
         // A pair of states: the second one holds the slots of a dataclass.
         let new = match self.values.get(new as usize) {
-            Some(Value::Items(items)) if items.len() == 2 => {
-                let is_dict = |id: &&Id| matches!(self.values.get(**id as usize), Some(Value::Pairs(_)));
+            Some(PickleValue::Items(items)) if items.len() == 2 => {
+                let is_dict =
+                    |id: &&Id| matches!(self.values.get(**id as usize), Some(PickleValue::Pairs(_)));
                 items.iter().rev().find(is_dict).copied().unwrap_or(new)
             }
             _ => new,
         };
-        if let Some(Value::Object { state, .. }) = self.values.get_mut(target as usize) {
+        if let Some(PickleValue::Object { state, .. }) = self.values.get_mut(target as usize) {
             *state = Some(new);
         }
         Ok(())
@@ -281,14 +282,14 @@ impl<'a> Machine<'a> {
     fn long(&mut self, n: usize) -> Result<(), String> {
         let bytes = self.take(n)?;
         if n > 8 {
-            return self.push(Value::None);
+            return self.push(PickleValue::None);
         }
         let is_negative = bytes.last().is_some_and(|byte| *byte >= 0x80);
         let mut all = if is_negative { [0xff; 8] } else { [0; 8] };
         for (to, from) in all.iter_mut().zip(bytes) {
             *to = *from;
         }
-        self.push(Value::Int(i64::from_le_bytes(all)))
+        self.push(PickleValue::Int(i64::from_le_bytes(all)))
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -308,14 +309,14 @@ impl<'a> Machine<'a> {
         match code {
             0x80 => drop(self.take(1)?),
             0x95 => drop(self.take(8)?),
-            b'N' => self.push(Value::None)?,
-            0x88 => self.push(Value::Bool(true))?,
-            0x89 => self.push(Value::Bool(false))?,
+            b'N' => self.push(PickleValue::None)?,
+            0x88 => self.push(PickleValue::Bool(true))?,
+            0x89 => self.push(PickleValue::Bool(false))?,
             b'K' => self.small(1)?,
             b'M' => self.small(2)?,
             b'J' => {
                 let bytes = self.take(4)?.try_into().unwrap_or_default();
-                self.push(Value::Int(i64::from(i32::from_le_bytes(bytes))))?;
+                self.push(PickleValue::Int(i64::from(i32::from_le_bytes(bytes))))?;
             }
             0x8a => {
                 let n = self.number(1)?;
@@ -327,15 +328,15 @@ impl<'a> Machine<'a> {
             }
             b'I' | b'L' => {
                 let line = self.line()?;
-                self.push(line.trim_end_matches('L').parse().map_or(Value::None, Value::Int))?;
+                self.push(line.trim_end_matches('L').parse().map_or(PickleValue::None, PickleValue::Int))?;
             }
             b'G' => {
                 let bytes = self.take(8)?.try_into().unwrap_or_default();
-                self.push(Value::Float(f64::from_be_bytes(bytes)))?;
+                self.push(PickleValue::Float(f64::from_be_bytes(bytes)))?;
             }
             b'F' => {
                 let line = self.line()?;
-                self.push(line.parse().map_or(Value::None, Value::Float))?;
+                self.push(line.parse().map_or(PickleValue::None, PickleValue::Float))?;
             }
             0x8c => self.text(1)?,
             b'X' | b'T' => self.text(4)?,
@@ -343,22 +344,22 @@ impl<'a> Machine<'a> {
             0x8d => self.text(8)?,
             b'V' | b'S' => {
                 let line = self.line()?;
-                self.push(Value::Text(line))?;
+                self.push(PickleValue::Text(line))?;
             }
             b'C' => self.bytes(1)?,
             b'B' => self.bytes(4)?,
             0x8e | 0x96 => self.bytes(8)?,
-            b']' | b')' | 0x8f => self.push(Value::Items(Vec::new()))?,
-            b'}' => self.push(Value::Pairs(Vec::new()))?,
+            b']' | b')' | 0x8f => self.push(PickleValue::Items(Vec::new()))?,
+            b'}' => self.push(PickleValue::Pairs(Vec::new()))?,
             b'c' => {
                 let (module, name) = (self.line()?, self.line()?);
-                self.push(Value::Global(format!("{module}.{name}")))?;
+                self.push(PickleValue::Global(format!("{module}.{name}")))?;
             }
             b'P' => {
                 let line = self.line()?;
-                self.push(Value::Text(line))?;
+                self.push(PickleValue::Text(line))?;
                 let id = self.pop()?;
-                self.push(Value::Persistent(id))?;
+                self.push(PickleValue::Persistent(id))?;
             }
             _ => return Ok(false),
         }
@@ -367,7 +368,7 @@ impl<'a> Machine<'a> {
 
     fn small(&mut self, n: usize) -> Result<(), String> {
         let number = self.number(n)?;
-        self.push(Value::Int(i64::try_from(number).unwrap_or(i64::MAX)))
+        self.push(PickleValue::Int(i64::try_from(number).unwrap_or(i64::MAX)))
     }
 
     /// Opcodes that use values on the stack. False: another opcode.
@@ -410,11 +411,11 @@ impl<'a> Machine<'a> {
             0x87 => self.items(3)?,
             b't' | b'l' | 0x91 => {
                 let items = self.marked()?;
-                self.push(Value::Items(items))?;
+                self.push(PickleValue::Items(items))?;
             }
             b'd' => {
                 let items = self.marked()?;
-                self.push(Value::Pairs(Vec::new()))?;
+                self.push(PickleValue::Pairs(Vec::new()))?;
                 self.set_pairs(&items)?;
             }
             b's' => {
@@ -436,11 +437,11 @@ impl<'a> Machine<'a> {
             0x93 => {
                 let (name, module) = (self.pop()?, self.pop()?);
                 let text = |id: Id| match self.values.get(id as usize) {
-                    Some(Value::Text(text)) => text.clone(),
+                    Some(PickleValue::Text(text)) => text.clone(),
                     _ => String::new(),
                 };
                 let global = format!("{}.{}", text(module), text(name));
-                self.push(Value::Global(global))?;
+                self.push(PickleValue::Global(global))?;
             }
             b'R' | 0x81 => self.object()?,
             0x92 => {
@@ -450,7 +451,7 @@ impl<'a> Machine<'a> {
             b'b' => self.build()?,
             b'Q' => {
                 let id = self.pop()?;
-                self.push(Value::Persistent(id))?;
+                self.push(PickleValue::Persistent(id))?;
             }
             _ => return Ok(false),
         }

@@ -62,7 +62,7 @@ fn put(dir: &Path, name: &str, bytes: &[u8]) {
 }
 
 fn chosen(dir: &Path) -> (Option<String>, Vec<String>) {
-    let search = search(dir, &Options { hash: true, ..Options::default() }).unwrap();
+    let search = search(dir, &CheckpointOptions { hash: true, ..CheckpointOptions::default() }).unwrap();
     let name = search.chosen().map(|found| found.path.file_name().unwrap().to_str().unwrap().to_owned());
     (name, search.passed_over())
 }
@@ -87,7 +87,7 @@ fn a_truncated_newest_file_is_passed_over() {
     hole[at..at + 50].fill(0);
     put(dir.path(), "step_20.pt", &hole);
     assert_eq!(chosen(dir.path()).0.as_deref(), Some("step_10.pt"));
-    assert_eq!(search(dir.path(), &Options::default()).unwrap().chosen().unwrap().step, Some(20));
+    assert_eq!(search(dir.path(), &CheckpointOptions::default()).unwrap().chosen().unwrap().step, Some(20));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn the_step_within_counts_more_than_the_name() {
     put(dir.path(), "best.pt", &saved(300));
     put(dir.path(), "last.pt", &saved(900));
     put(dir.path(), "optimizer.pt", &saved(1));
-    let search = search(dir.path(), &Options::default()).unwrap();
+    let search = search(dir.path(), &CheckpointOptions::default()).unwrap();
     assert_eq!(search.chosen().unwrap().step, Some(900));
     assert_eq!(search.all.len(), 2);
 }
@@ -132,7 +132,7 @@ fn deepspeed_by_all_ranks() {
     let (name, passed) = chosen(dir.path());
     assert_eq!(name.as_deref(), Some("global_step10"));
     assert!(passed[0].contains("rank 1 is missing"), "{passed:?}");
-    let notes = search(dir.path(), &Options::default()).unwrap().notes;
+    let notes = search(dir.path(), &CheckpointOptions::default()).unwrap().notes;
     assert!(notes[0].contains("points to global_step20"), "{notes:?}");
 }
 
@@ -230,10 +230,10 @@ fn megatron_needs_the_file_that_is_written_last() {
         put(dir.path(), &of("metadata.json"), b"{\"sharded_backend\":\"torch_dist\"}");
     }
     put(dir.path(), "latest_checkpointed_iteration.txt", b"200");
-    let search_one = search(dir.path(), &Options::default()).unwrap();
+    let search_one = search(dir.path(), &CheckpointOptions::default()).unwrap();
     assert_eq!((search_one.chosen().unwrap().step, search_one.notes.len()), (Some(200), 0));
     fs::remove_file(dir.path().join("iter_0000200/metadata.json")).unwrap();
-    let search_two = search(dir.path(), &Options::default()).unwrap();
+    let search_two = search(dir.path(), &CheckpointOptions::default()).unwrap();
     assert_eq!(search_two.chosen().unwrap().step, Some(100));
     assert!(search_two.notes[0].contains("points to 200"), "{:?}", search_two.notes);
 }
@@ -328,7 +328,7 @@ fn items_of_orbax() {
 fn an_empty_folder_has_none_and_an_absent_one_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(chosen(dir.path()), (None, vec![]));
-    assert!(search(&dir.path().join("absent"), &Options::default()).is_err());
+    assert!(search(&dir.path().join("absent"), &CheckpointOptions::default()).is_err());
     put(dir.path(), "step_1.pt", b"");
     let (name, passed) = chosen(dir.path());
     assert!(name.is_none() && passed[0].contains("empty"), "{passed:?}");
@@ -363,7 +363,8 @@ proptest! {
 
 /// The chosen checkpoint for a number of ranks, and what was skipped.
 fn chosen_for(dir: &Path, ranks: u32) -> (Option<String>, Vec<String>) {
-    let options = Options { ranks: Some(ranks), worlds: vec![4, 6, 8], ..Options::default() };
+    let options =
+        CheckpointOptions { ranks: Some(ranks), worlds: vec![4, 6, 8], ..CheckpointOptions::default() };
     let search = search(dir, &options).unwrap();
     let name = search.chosen().map(|found| found.path.file_name().unwrap().to_str().unwrap().to_owned());
     (name, search.passed_over())
@@ -384,7 +385,7 @@ fn parts_of_ranks_are_passed_over_by_another_number_of_ranks() {
     let (name, passed) = chosen_for(dir.path(), 6);
     assert_eq!(name.as_deref(), Some("global_step10"));
     assert!(passed[0].contains("global_step20: only 8 ranks can load it"), "{passed:?}");
-    let all = search(dir.path(), &Options::default()).unwrap();
+    let all = search(dir.path(), &CheckpointOptions::default()).unwrap();
     assert_eq!(all.fit(6, &[]), Fit::Well);
     assert!(
         matches!(all.fit(4, &[]), Fit::Misfit(why) if why.contains("global_step20 (DeepSpeed): only 8 ranks"))
@@ -405,7 +406,7 @@ fn parts_of_ranks_are_passed_over_by_another_number_of_ranks() {
         assert!(name.is_none() && passed[0].contains("can load it"), "{folder:?} {passed:?}");
     }
     // No attempt had four ranks: only some ranks may have written files, such as one for each part of the model.
-    let options = Options { ranks: Some(6), worlds: vec![8], ..Options::default() };
+    let options = CheckpointOptions { ranks: Some(6), worlds: vec![8], ..CheckpointOptions::default() };
     assert!(search(&dir.path().join("b"), &options).unwrap().chosen().is_some());
 }
 
@@ -438,7 +439,7 @@ fn what_only_looks_like_parts_of_ranks_is_loaded_by_any_number() {
     }
     put(dir.path(), "i/global_step5/mp_rank_00_model_states.pt", &saved(5));
     for folder in ["a", "b", "c", "d", "e", "f", "g", "h", "i"] {
-        let options = Options { ranks: Some(6), ..Options::default() };
+        let options = CheckpointOptions { ranks: Some(6), ..CheckpointOptions::default() };
         let found = search(&dir.path().join(folder), &options).unwrap();
         let first = &found.all[0];
         assert_eq!((first.loads, first.is_misfit), (Loads::Any, false), "{folder}: {first:?}");
@@ -461,7 +462,7 @@ fn fewer_rank_files_are_no_gap_if_an_attempt_had_so_many_ranks() {
         }
     }
     let step = |worlds: &[u32]| {
-        let options = Options { worlds: worlds.to_vec(), ..Options::default() };
+        let options = CheckpointOptions { worlds: worlds.to_vec(), ..CheckpointOptions::default() };
         search(dir.path(), &options).unwrap().chosen().unwrap().step
     };
     assert_eq!((step(&[]), step(&[8]), step(&[8, 6])), (Some(10), Some(10), Some(20)));

@@ -18,7 +18,7 @@ const MAX_DIRECTORY: u64 = 512 << 20;
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ZipEntry {
     /// Its name.
     pub name: String,
     /// Where its local header begins.
@@ -33,7 +33,7 @@ pub struct Entry {
 
 /// What is wrong with an archive.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum ZipError {
     /// The file cannot be read.
     #[error("read it")]
     Read(#[source] io::Error),
@@ -45,7 +45,7 @@ pub enum Fault {
     Foreign,
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for ZipError {
     fn from(error: io::Error) -> Self {
         // Data listed in the directory is missing.
         if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -55,12 +55,12 @@ impl From<io::Error> for Fault {
     }
 }
 
-fn damaged<T>(why: &str) -> Result<T, Fault> {
-    Err(Fault::Damaged(why.to_owned()))
+fn damaged<T>(why: &str) -> Result<T, ZipError> {
+    Err(ZipError::Damaged(why.to_owned()))
 }
 
 /// Reads the directory, and checks that it matches the file's length. Errors: damage, or the file system's.
-pub fn directory(file: &mut (impl Read + Seek)) -> Result<Vec<Entry>, Fault> {
+pub fn directory(file: &mut (impl Read + Seek)) -> Result<Vec<ZipEntry>, ZipError> {
     let len = file.seek(SeekFrom::End(0))?;
     if len == 0 {
         return damaged("the file is empty");
@@ -92,7 +92,7 @@ pub fn directory(file: &mut (impl Read + Seek)) -> Result<Vec<Entry>, Fault> {
     entries(&bytes, n, at)
 }
 
-fn entries(bytes: &[u8], n: u64, directory_at: u64) -> Result<Vec<Entry>, Fault> {
+fn entries(bytes: &[u8], n: u64, directory_at: u64) -> Result<Vec<ZipEntry>, ZipError> {
     let mut all = Vec::new();
     let mut rest = bytes;
     for _ in 0..n {
@@ -107,9 +107,9 @@ fn entries(bytes: &[u8], n: u64, directory_at: u64) -> Result<Vec<Entry>, Fault>
         let whole = u64::from(u32_at(rest, 24));
         long_fields(extra, whole == 0xffff_ffff, &mut size, &mut at);
         if at.checked_add(size).is_none_or(|end| end > directory_at) {
-            return Err(Fault::Damaged(format!("{name} does not fit into the file")));
+            return Err(ZipError::Damaged(format!("{name} does not fit into the file")));
         }
-        all.push(Entry { name, at, size, crc: u32_at(rest, 16), is_stored: u16_at(rest, 10) == 0 });
+        all.push(ZipEntry { name, at, size, crc: u32_at(rest, 16), is_stored: u16_at(rest, 10) == 0 });
         rest = rest.get(46 + name_len + extra_len + comment_len..).unwrap_or_default();
     }
     Ok(all)
@@ -143,23 +143,23 @@ fn long_fields(extra: &[u8], has_whole: bool, size: &mut u64, at: &mut u64) {
 }
 
 /// Where an entry's bytes begin. Errors: its local header is damaged.
-pub fn body(file: &mut (impl Read + Seek), entry: &Entry) -> Result<u64, Fault> {
+pub fn body(file: &mut (impl Read + Seek), entry: &ZipEntry) -> Result<u64, ZipError> {
     let header = read(file, entry.at, 30)?;
     if header.get(..4) != Some(&LOCAL) {
-        return Err(Fault::Damaged(format!("the header of {} is damaged", entry.name)));
+        return Err(ZipError::Damaged(format!("the header of {} is damaged", entry.name)));
     }
     Ok(entry.at + 30 + u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28)))
 }
 
 /// The bytes of a stored entry, at most `max`. Errors: damage, or the file system's.
-pub fn bytes(file: &mut (impl Read + Seek), entry: &Entry, max: u64) -> Result<Vec<u8>, Fault> {
+pub fn bytes(file: &mut (impl Read + Seek), entry: &ZipEntry, max: u64) -> Result<Vec<u8>, ZipError> {
     let at = body(file, entry)?;
     read(file, at, entry.size.min(max))
 }
 
 /// Compares the checksum of every stored entry. Errors: those that differ. If all differ, the writer omitted checksums,
 /// which is not damage.
-pub fn checksums(file: &mut (impl Read + Seek), entries: &[Entry]) -> Result<(), Fault> {
+pub fn checksums(file: &mut (impl Read + Seek), entries: &[ZipEntry]) -> Result<(), ZipError> {
     let (mut bad, mut n) = (Vec::new(), 0);
     for entry in entries.iter().filter(|entry| entry.is_stored && entry.size > 0) {
         let at = body(file, entry)?;
@@ -181,10 +181,10 @@ pub fn checksums(file: &mut (impl Read + Seek), entries: &[Entry]) -> Result<(),
     if bad.is_empty() || bad.len() == n && n > 1 {
         return Ok(());
     }
-    Err(Fault::Damaged(format!("the checksum of {} does not match", bad.join(", "))))
+    Err(ZipError::Damaged(format!("the checksum of {} does not match", bad.join(", "))))
 }
 
-pub(crate) fn read(file: &mut (impl Read + Seek), at: u64, n: u64) -> Result<Vec<u8>, Fault> {
+pub(crate) fn read(file: &mut (impl Read + Seek), at: u64, n: u64) -> Result<Vec<u8>, ZipError> {
     file.seek(SeekFrom::Start(at))?;
     let mut bytes = Vec::new();
     file.by_ref().take(n).read_to_end(&mut bytes)?;

@@ -25,7 +25,7 @@ fn run(policy: &Policy, failures: &[(Judgement, Option<u64>)], site: &Site) -> V
     let (mut past, mut site, mut out) = (Vec::new(), site.clone(), Vec::new());
     for (at, (judgement, step)) in failures.iter().enumerate() {
         let attempt = at as u32 + 1;
-        let failure = Failure {
+        let failure = AttemptFailure {
             attempt,
             at: 60.0 * at as f64,
             judgement,
@@ -127,8 +127,14 @@ fn what_is_remembered_decides_as_the_failures_did() {
         resumed_from: None,
     };
     let past = remembered(&[], failed(1, &error));
-    let again =
-        Failure { attempt: 2, at: 2.0, judgement: &error, told: None, step: Some(11), resumed_from: None };
+    let again = AttemptFailure {
+        attempt: 2,
+        at: 2.0,
+        judgement: &error,
+        told: None,
+        step: Some(11),
+        resumed_from: None,
+    };
     assert_eq!(decide(&Policy::default(), &past, &again, &four(), 0.5).action, Action::Stop);
     // Bounded: a decree has at most 256 KiB.
     let long = Judgement { summary: "ä".repeat(5_000), ..Judgement::unjudged("") };
@@ -208,7 +214,7 @@ fn budgets_end_and_come_back() {
             resumed_from: None,
         })
         .collect();
-    let late = Failure {
+    let late = AttemptFailure {
         attempt: 6,
         at: 7.0 * 3600.0,
         judgement: &lost,
@@ -222,7 +228,7 @@ fn budgets_end_and_come_back() {
 #[test]
 fn what_is_told_from_outside_is_never_restarted() {
     let lost = judged("process-killed", Class::Transient, Confidence::High, Some("n0"));
-    let told = Failure {
+    let told = AttemptFailure {
         attempt: 1,
         at: 0.0,
         judgement: &lost,

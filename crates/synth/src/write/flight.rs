@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Scene;
+use super::WriteContext;
 use super::expected::ExpectedOp;
-use crate::job::Kind;
-use crate::places::Place;
+use crate::job::CallKind;
+use crate::places::PlaceId;
 use crate::sim::Made;
 
 /// Writes pickle.
@@ -81,7 +81,7 @@ impl Pickle {
         self.str(text);
     }
 
-    fn frame(&mut self, scene: &Scene<'_>, place: Place, at: usize) {
+    fn frame(&mut self, scene: &WriteContext<'_>, place: PlaceId, at: usize) {
         if let Some(index) = self.frames.get(&(place.0, at)) {
             return self.get(*index);
         }
@@ -111,16 +111,16 @@ impl Pickle {
 }
 
 /// `profiling_name` without `nccl:`.
-pub(crate) fn profiling_name(kind: Kind, me: u32, peer: u32) -> String {
+pub(crate) fn profiling_name(kind: CallKind, me: u32, peer: u32) -> String {
     match kind {
-        Kind::AllReduce => "all_reduce".into(),
-        Kind::AllGather => "_all_gather_base".into(),
-        Kind::ReduceScatter => "_reduce_scatter_base".into(),
-        Kind::Broadcast => "broadcast".into(),
-        Kind::Reduce => "reduce".into(),
-        Kind::Barrier => "all_reduce_barrier".into(),
-        Kind::Send => format!("send {me}->{peer}"),
-        Kind::Recv => format!("recv {me}<-{peer}"),
+        CallKind::AllReduce => "all_reduce".into(),
+        CallKind::AllGather => "_all_gather_base".into(),
+        CallKind::ReduceScatter => "_reduce_scatter_base".into(),
+        CallKind::Broadcast => "broadcast".into(),
+        CallKind::Reduce => "reduce".into(),
+        CallKind::Barrier => "all_reduce_barrier".into(),
+        CallKind::Send => format!("send {me}->{peer}"),
+        CallKind::Recv => format!("recv {me}<-{peer}"),
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn work_seq(made: &Made) -> u32 {
 }
 
 /// Writes the dump of `rank`.
-pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
+pub(crate) fn dump(scene: &WriteContext<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
     let job = scene.job;
     let made = &scene.run.ranks[rank as usize].made;
     let dumped_ns = scene.line.dumped[rank as usize].unwrap_or(0);
@@ -163,7 +163,7 @@ pub(crate) fn dump(scene: &Scene<'_>, rank: u32) -> (Vec<u8>, Vec<ExpectedOp>) {
 
 /// The dump of one rank while it is written.
 struct Dump<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a WriteContext<'a>,
     rank: u32,
     dumped_ns: i64,
     /// Phase of the watchdog's polls within a tenth of a second, ns.

@@ -10,16 +10,16 @@ mod snapshot;
 mod stderr;
 
 use crate::fault::Fault;
-use crate::job::{Job, Stand};
+use crate::job::{Halt, Job};
 use crate::plant::Plant;
 use crate::prng::Prng;
-use crate::sim::{End, Run};
-use crate::{Evidence, Options};
+use crate::sim::{HostEnd, Run};
+use crate::{JobEvidence, Options};
 use expected::ExpectedDump;
 
 /// How the job ended, as observers saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum JobEnd {
     /// All ranks finished.
     Finished,
     /// The launcher received a request to stop while the job was healthy.
@@ -45,7 +45,7 @@ pub(crate) struct Timeout {
 /// When each piece of evidence was written.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: JobEnd,
     /// Per rank, earliest first.
     pub(crate) timeouts: Vec<Vec<Timeout>>,
     /// Time and rank of the earliest one.
@@ -61,17 +61,17 @@ impl Timeline {
     fn new(job: &Job, plant: &Plant, run: &Run, prng: &mut Prng) -> Self {
         let n = job.n as usize;
         let outcome = match plant.fault {
-            Fault::None | Fault::Straggler => Outcome::Finished,
-            Fault::NoneStopped => Outcome::StoppedFromOutside,
-            Fault::MissingRank => Outcome::NeverBegan,
+            Fault::None | Fault::Straggler => JobEnd::Finished,
+            Fault::NoneStopped => JobEnd::StoppedFromOutside,
+            Fault::MissingRank => JobEnd::NeverBegan,
             Fault::Killed | Fault::Crashed | Fault::Exception => {
                 if job.nodes.len() > 1 && prng.chance(40) {
-                    Outcome::FailedElsewhere
+                    JobEnd::FailedElsewhere
                 } else {
-                    Outcome::Failed
+                    JobEnd::Failed
                 }
             }
-            _ => Outcome::TimedOut,
+            _ => JobEnd::TimedOut,
         };
         let mut line = Self {
             outcome,
@@ -83,9 +83,9 @@ impl Timeline {
         };
         let failed_node = job.info(plant.rank).node;
         match outcome {
-            Outcome::TimedOut | Outcome::FailedElsewhere => {
+            JobEnd::TimedOut | JobEnd::FailedElsewhere => {
                 for rank in 0..job.n {
-                    let there = outcome == Outcome::TimedOut || job.info(rank).node != failed_node;
+                    let there = outcome == JobEnd::TimedOut || job.info(rank).node != failed_node;
                     if there {
                         line.timeouts[rank as usize] = timeouts(job, run, rank, prng);
                     }
@@ -94,22 +94,22 @@ impl Timeline {
                     (0..job.n).filter_map(|r| line.timeouts[r as usize].first().map(|t| (t.at_ns, r))).min();
                 let Some((first_ns, _)) = line.first else { return line };
                 for rank in 0..n {
-                    let there = outcome == Outcome::TimedOut || job.ranks[rank].node != failed_node;
+                    let there = outcome == JobEnd::TimedOut || job.ranks[rank].node != failed_node;
                     let can = match run.ranks[rank].end {
-                        End::Standing(Stand::Stopped, _) | End::Exited | End::Failed(..) => false,
-                        End::Standing(Stand::Uninterruptible, _) => prng.chance(70),
+                        HostEnd::Standing(Halt::Stopped, _) | HostEnd::Exited | HostEnd::Failed(..) => false,
+                        HostEnd::Standing(Halt::Uninterruptible, _) => prng.chance(70),
                         _ => true,
                     };
                     if there && can {
                         line.dumped[rank] = Some(first_ns + 3_000_000_000 + prng.below(2_000_000_000) as i64);
                     }
                 }
-                if outcome == Outcome::TimedOut {
+                if outcome == JobEnd::TimedOut {
                     line.looked_ns = Some(first_ns - 2_000_000_000);
                 }
                 line.end_ns = first_ns + 16_000_000_000;
             }
-            Outcome::Finished => {
+            JobEnd::Finished => {
                 // Dumps requested through the pipe after the last step.
                 if plant.fault == Fault::Straggler || prng.chance(70) {
                     line.dumped = vec![Some(line.end_ns + 200_000_000); n];
@@ -120,8 +120,8 @@ impl Timeline {
                 }
                 line.end_ns += 1_000_000_000;
             }
-            Outcome::StoppedFromOutside | Outcome::Failed => line.end_ns += 2_000_000_000,
-            Outcome::NeverBegan => {
+            JobEnd::StoppedFromOutside | JobEnd::Failed => line.end_ns += 2_000_000_000,
+            JobEnd::NeverBegan => {
                 line.looked_ns = Some(i64::from(job.timeout_ms) * 1_000_000 - 2_000_000_000);
                 line.end_ns = i64::from(job.timeout_ms) * 1_000_000 + 3_000_000_000;
             }
@@ -132,7 +132,7 @@ impl Timeline {
 
 /// One for each group with an unfinished call of this rank: the oldest call.
 fn timeouts(job: &Job, run: &Run, rank: u32, prng: &mut Prng) -> Vec<Timeout> {
-    let stopped = matches!(run.ranks[rank as usize].end, End::Standing(Stand::Stopped, _));
+    let stopped = matches!(run.ranks[rank as usize].end, HostEnd::Standing(Halt::Stopped, _));
     let mut found: Vec<Timeout> = Vec::new();
     for (at, made) in run.ranks[rank as usize].made.iter().enumerate() {
         if made.done_ns.is_none() && !stopped && !found.iter().any(|t| t.group == made.group) {
@@ -146,7 +146,7 @@ fn timeouts(job: &Job, run: &Run, rank: u32, prng: &mut Prng) -> Vec<Timeout> {
 }
 
 /// Everything a writer needs.
-pub(crate) struct Scene<'a> {
+pub(crate) struct WriteContext<'a> {
     pub(crate) job: &'a Job,
     pub(crate) plant: &'a Plant,
     pub(crate) run: &'a Run,
@@ -154,7 +154,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) prng: &'a Prng,
 }
 
-impl Scene<'_> {
+impl WriteContext<'_> {
     /// Wall clock of `rank`'s node at a time of the run.
     pub(crate) fn wall(&self, rank: u32, ns: i64) -> i64 {
         self.job.start_ns + ns + self.job.node_of(rank).skew_ns
@@ -163,8 +163,8 @@ impl Scene<'_> {
     /// Whether the process exists when the operator looks.
     pub(crate) fn alive(&self, rank: u32) -> bool {
         match self.line.outcome {
-            Outcome::NeverBegan => rank != self.plant.rank,
-            _ => !matches!(self.run.ranks[rank as usize].end, End::Exited | End::Failed(..)),
+            JobEnd::NeverBegan => rank != self.plant.rank,
+            _ => !matches!(self.run.ranks[rank as usize].end, HostEnd::Exited | HostEnd::Failed(..)),
         }
     }
 }
@@ -176,10 +176,10 @@ pub(crate) fn write(
     run: &Run,
     prng: &Prng,
     options: &Options,
-) -> (Evidence, Vec<ExpectedDump>) {
+) -> (JobEvidence, Vec<ExpectedDump>) {
     let mut own = prng.fork(1);
     let line = Timeline::new(job, plant, run, &mut own);
-    let scene = Scene { job, plant, run, line: &line, prng };
+    let scene = WriteContext { job, plant, run, line: &line, prng };
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     let mut dumps = Vec::new();
     let emit = options.emit;
@@ -205,7 +205,7 @@ pub(crate) fn write(
         stderr::write(&scene, &mut files);
     }
     if let Some(looked) = line.looked_ns {
-        if emit.ras && line.outcome != Outcome::NeverBegan {
+        if emit.ras && line.outcome != JobEnd::NeverBegan {
             ras::write(&scene, looked, &mut files);
         }
         if emit.stacks {
@@ -233,5 +233,5 @@ pub(crate) fn write(
             *name = new;
         }
     }
-    (Evidence { files }, dumps)
+    (JobEvidence { files }, dumps)
 }

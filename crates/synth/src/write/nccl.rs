@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::clock::stamp;
-use super::{Outcome, Scene};
-use crate::job::Kind;
-use crate::sim::End;
+use super::{JobEnd, WriteContext};
+use crate::job::CallKind;
+use crate::sim::HostEnd;
 
 const BUSES: [u8; 8] = [0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf];
 
@@ -25,20 +25,20 @@ fn datatype(name: &str) -> u8 {
 }
 
 /// Name and count as NCCL prints them: a gather counts what one rank sends, a scatter what one rank receives.
-fn coll(kind: Kind, numel_in: u64, numel_out: u64) -> (&'static str, u64) {
+fn coll(kind: CallKind, numel_in: u64, numel_out: u64) -> (&'static str, u64) {
     match kind {
-        Kind::AllReduce | Kind::Barrier => ("AllReduce", numel_in),
-        Kind::AllGather => ("AllGather", numel_in),
-        Kind::ReduceScatter => ("ReduceScatter", numel_out),
-        Kind::Broadcast => ("Broadcast", numel_in),
-        Kind::Reduce => ("Reduce", numel_in),
-        Kind::Send => ("Send", numel_in),
-        Kind::Recv => ("Recv", numel_in),
+        CallKind::AllReduce | CallKind::Barrier => ("AllReduce", numel_in),
+        CallKind::AllGather => ("AllGather", numel_in),
+        CallKind::ReduceScatter => ("ReduceScatter", numel_out),
+        CallKind::Broadcast => ("Broadcast", numel_in),
+        CallKind::Reduce => ("Reduce", numel_in),
+        CallKind::Send => ("Send", numel_in),
+        CallKind::Recv => ("Recv", numel_in),
     }
 }
 
 /// The pointer of a communicator: meaningless outside its process.
-fn pointer(scene: &Scene<'_>, rank: u32, group: u16) -> u64 {
+fn pointer(scene: &WriteContext<'_>, rank: u32, group: u16) -> u64 {
     // A separate heap address for each communicator of the process.
     let nth = scene.job.groups_of[rank as usize].iter().position(|g| *g == group).unwrap_or(0) as u64;
     let mut prng = scene.prng.fork(20_000 + u64::from(rank));
@@ -46,7 +46,7 @@ fn pointer(scene: &Scene<'_>, rank: u32, group: u16) -> u64 {
 }
 
 struct Log<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a WriteContext<'a>,
     rank: u32,
     out: String,
 }
@@ -63,9 +63,9 @@ impl Log<'_> {
     }
 }
 
-pub(crate) fn write(scene: &Scene<'_>, calls: bool, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn write(scene: &WriteContext<'_>, calls: bool, files: &mut Vec<(String, Vec<u8>)>) {
     for rank in 0..scene.job.n {
-        let never_began = scene.line.outcome == Outcome::NeverBegan;
+        let never_began = scene.line.outcome == JobEnd::NeverBegan;
         if never_began && rank == scene.plant.rank {
             continue;
         }
@@ -174,7 +174,7 @@ fn call_lines(log: &mut Log<'_>) {
         let op_count = if group.one_node { 0 } else { counts[usize::from(made.group)] };
         counts[usize::from(made.group)] += 1;
         address = 0x7f10_0000_0000 | (address.wrapping_add(0x61_c400) & 0xff_ffff_ff00);
-        let send = if matches!(call.kind, Kind::Recv | Kind::Send) {
+        let send = if matches!(call.kind, CallKind::Recv | CallKind::Send) {
             "(nil)".to_owned()
         } else {
             format!("{address:#x}")
@@ -187,7 +187,7 @@ fn call_lines(log: &mut Log<'_>) {
                 "{name}: opCount {op_count:x} sendbuff {send} recvbuff {address:#x} count {count} datatype {} op {} root {root} \
                  comm {comm:#x} [nranks={}] stream (nil)",
                 datatype(call.dtype),
-                if call.kind == Kind::ReduceScatter { 4 } else { 0 },
+                if call.kind == CallKind::ReduceScatter { 4 } else { 0 },
                 group.ranks.len()
             ),
         );
@@ -212,12 +212,12 @@ fn farewell(log: &mut Log<'_>) {
         )
     };
     match run.end {
-        End::Finished if scene.line.outcome == Outcome::Finished => {
+        HostEnd::Finished if scene.line.outcome == JobEnd::Finished => {
             for group in job.groups_of[rank as usize].iter().rev() {
                 log.line(scene.line.end_ns - 500_000_000, &gone("Destroy", *group));
             }
         }
-        End::Exited => {
+        HostEnd::Exited => {
             for group in job.groups_of[rank as usize].iter().rev() {
                 log.line(run.end_ns + 50_000_000, &gone("Abort", *group));
             }
@@ -226,7 +226,7 @@ fn farewell(log: &mut Log<'_>) {
         _ => {
             for other in 0..job.n {
                 let peer = &scene.run.ranks[other as usize];
-                if peer.end == End::Exited && job.info(other).node == info.node && other != rank {
+                if peer.end == HostEnd::Exited && job.info(other).node == info.node && other != rank {
                     let text =
                         format!("[Service thread] Connection closed by localRank {}", job.info(other).local);
                     log.line(peer.end_ns + 70_000_000, &text);

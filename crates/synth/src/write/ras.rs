@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::Scene;
+use super::WriteContext;
 use super::clock::stamp;
-use crate::job::{Kind, Stand};
-use crate::sim::End;
+use crate::job::{CallKind, Halt};
+use crate::sim::HostEnd;
 
 const FUNCTIONS: [&str; 5] = ["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"];
 
-fn function(kind: Kind) -> Option<usize> {
+fn function(kind: CallKind) -> Option<usize> {
     match kind {
-        Kind::Broadcast => Some(0),
-        Kind::Reduce => Some(1),
-        Kind::AllGather => Some(2),
-        Kind::ReduceScatter => Some(3),
-        Kind::AllReduce | Kind::Barrier => Some(4),
-        Kind::Send | Kind::Recv => None,
+        CallKind::Broadcast => Some(0),
+        CallKind::Reduce => Some(1),
+        CallKind::AllGather => Some(2),
+        CallKind::ReduceScatter => Some(3),
+        CallKind::AllReduce | CallKind::Barrier => Some(4),
+        CallKind::Send | CallKind::Recv => None,
     }
 }
 
@@ -26,13 +26,13 @@ fn function(kind: Kind) -> Option<usize> {
 type Shape = (std::cmp::Reverse<usize>, usize, usize, &'static str);
 
 /// What RAS knows of one communicator.
-struct Comm {
+struct RasCommState {
     group: u16,
     answered: Vec<(u32, [u64; 5])>,
     missing: Vec<u32>,
 }
 
-impl Comm {
+impl RasCommState {
     fn mismatch(&self) -> bool {
         self.answered.windows(2).any(|w| w[0].1 != w[1].1)
     }
@@ -47,11 +47,11 @@ impl Comm {
     }
 }
 
-fn answers(scene: &Scene<'_>, rank: u32) -> bool {
-    scene.alive(rank) && !matches!(scene.run.ranks[rank as usize].end, End::Standing(Stand::Stopped, _))
+fn answers(scene: &WriteContext<'_>, rank: u32) -> bool {
+    scene.alive(rank) && !matches!(scene.run.ranks[rank as usize].end, HostEnd::Standing(Halt::Stopped, _))
 }
 
-pub(crate) fn write(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn write(scene: &WriteContext<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     let mut counts: BTreeMap<(u16, u32), [u64; 5]> = BTreeMap::new();
     for rank in 0..job.n {
@@ -61,11 +61,11 @@ pub(crate) fn write(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, 
             }
         }
     }
-    let comms: Vec<Comm> = (0..job.groups.len() as u16)
+    let comms: Vec<RasCommState> = (0..job.groups.len() as u16)
         .map(|group| {
             let ranks = &job.group(group).ranks;
             let of = |r: &u32| (*r, counts.get(&(group, *r)).copied().unwrap_or_default());
-            Comm {
+            RasCommState {
                 group,
                 answered: ranks.iter().filter(|r| answers(scene, **r)).map(of).collect(),
                 missing: ranks.iter().copied().filter(|r| !answers(scene, *r)).collect(),
@@ -77,7 +77,7 @@ pub(crate) fn write(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, 
     files.push(("ras_verbose.txt".into(), text(scene, &comms).into_bytes()));
 }
 
-fn json(scene: &Scene<'_>, looked_ns: i64, comms: &[Comm]) -> String {
+fn json(scene: &WriteContext<'_>, looked_ns: i64, comms: &[RasCommState]) -> String {
     let job = scene.job;
     let mut s = String::from(
         "OK\nOK\n{\n  \"nccl_version\": \"2.28.9\",\n  \"cuda_runtime_version\": 13000,\n  \"cuda_driver_version\": 13000,\n",
@@ -114,7 +114,7 @@ fn json(scene: &Scene<'_>, looked_ns: i64, comms: &[Comm]) -> String {
         for (i, rank) in comm.missing.iter().enumerate() {
             // The comma after `nvml_dev` is missing in 2.28.9.
             peer(&mut s, scene, comm.group, *rank, false);
-            let stopped = matches!(scene.run.ranks[*rank as usize].end, End::Standing(..));
+            let stopped = matches!(scene.run.ranks[*rank as usize].end, HostEnd::Standing(..));
             let _ = write!(
                 s,
                 "          \"status\": {{\n            \"unresponsive\": {stopped},\n            \"considered_dead\": false\n          }}\n        }}"
@@ -133,7 +133,7 @@ fn json(scene: &Scene<'_>, looked_ns: i64, comms: &[Comm]) -> String {
     s
 }
 
-fn peer(s: &mut String, scene: &Scene<'_>, group: u16, rank: u32, comma: bool) {
+fn peer(s: &mut String, scene: &WriteContext<'_>, group: u16, rank: u32, comma: bool) {
     let info = scene.job.info(rank);
     let _ = writeln!(
         s,
@@ -146,7 +146,7 @@ fn peer(s: &mut String, scene: &Scene<'_>, group: u16, rank: u32, comma: bool) {
     );
 }
 
-fn who(scene: &Scene<'_>, rank: u32) -> String {
+fn who(scene: &WriteContext<'_>, rank: u32) -> String {
     let info = scene.job.info(rank);
     format!("GPU {} managed by process {} on node {}", info.local, info.pid, scene.job.node_of(rank).addr)
 }
@@ -155,7 +155,7 @@ fn plural(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-fn text(scene: &Scene<'_>, comms: &[Comm]) -> String {
+fn text(scene: &WriteContext<'_>, comms: &[RasCommState]) -> String {
     let job = scene.job;
     let per_node = job.nodes[0].n_ranks;
     let mut s = String::from(
@@ -165,7 +165,7 @@ fn text(scene: &Scene<'_>, comms: &[Comm]) -> String {
     let _ = writeln!(s, "{:7}{per_node:11}{:13}{:11}{:9}", job.nodes.len(), 1, job.n, job.n);
     s.push_str("\nCommunicators... (0.001s)\n=============\n\nGroup     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n    #  in group  per comm  per node  per comm  in group\n");
     // Communicators of equal shape and state form a group; the largest is first.
-    let mut groups: Vec<(Shape, Vec<&Comm>)> = Vec::new();
+    let mut groups: Vec<(Shape, Vec<&RasCommState>)> = Vec::new();
     for comm in comms {
         let mut nodes: Vec<u32> = comm.answered.iter().map(|(r, _)| job.info(*r).node).collect();
         nodes.sort_unstable();
@@ -246,7 +246,7 @@ fn text(scene: &Scene<'_>, comms: &[Comm]) -> String {
     s
 }
 
-fn mismatch(s: &mut String, scene: &Scene<'_>, comm: &Comm, f: usize, name: &str) {
+fn mismatch(s: &mut String, scene: &WriteContext<'_>, comm: &RasCommState, f: usize, name: &str) {
     let mut by_count: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     for (rank, counts) in &comm.answered {
         by_count.entry(counts[f]).or_default().push(*rank);

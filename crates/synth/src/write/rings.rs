@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ringleader_ring::{Call, Comm, Done, Op, Process, State, Taken};
+use ringleader_ring::{CallArgs, Comm, Done, Op, ReadMoment, RingProcess, State};
 
-use super::{Outcome, Scene};
-use crate::job::Kind;
-use crate::sim::{End, Made};
+use super::{JobEnd, WriteContext};
+use crate::job::CallKind;
+use crate::sim::{HostEnd, Made};
 
 /// Entries in the plugin's journal.
 const JOURNAL: usize = 8192;
@@ -15,8 +15,8 @@ const UP_NS: i64 = 400_000_000_000;
 /// Shortest time between the start of a process and its first call, ns.
 const BEFORE_NS: i64 = 20_000_000_000;
 
-pub(super) fn write(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
-    if scene.line.outcome == Outcome::NeverBegan {
+pub(super) fn write(scene: &WriteContext<'_>, files: &mut Vec<(String, Vec<u8>)>) {
+    if scene.line.outcome == JobEnd::NeverBegan {
         // NCCL creates communicators after the rendezvous, so no plugin was loaded.
         return;
     }
@@ -28,26 +28,26 @@ pub(super) fn write(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-fn ticks(scene: &Scene<'_>, rank: u32) -> u64 {
+fn ticks(scene: &WriteContext<'_>, rank: u32) -> u64 {
     (UP_NS / 10_000_000) as u64 + u64::from(scene.job.info(rank).local)
 }
 
 /// The state of a rank's ring, and whether its process was alive when it was read; None if the file was left behind.
-fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
+fn state(scene: &WriteContext<'_>, rank: u32) -> (State, Option<bool>) {
     let job = scene.job;
     let run = &scene.run.ranks[rank as usize];
     let mono = |ns: i64| (ns + UP_NS + BEFORE_NS).max(1) as u64;
-    let looked = scene.line.looked_ns.filter(|_| scene.line.outcome == Outcome::TimedOut);
+    let looked = scene.line.looked_ns.filter(|_| scene.line.outcome == JobEnd::TimedOut);
     let lives = looked.filter(|_| scene.alive(rank));
     let until = lives.unwrap_or(run.end_ns);
     let is_ended = match scene.line.outcome {
-        Outcome::Finished => true,
+        JobEnd::Finished => true,
         // A rank that ended with status 0 had closed its communicators.
-        _ => run.end == End::Exited,
+        _ => run.end == HostEnd::Exited,
     };
     let mut state = State {
         process: process(scene, rank, is_ended),
-        taken: Taken {
+        taken: ReadMoment {
             mono_ns: mono(until),
             unix_ns: scene.wall(rank, until).max(0) as u64,
             is_held: lives.map(|_| true),
@@ -125,9 +125,9 @@ fn state(scene: &Scene<'_>, rank: u32) -> (State, Option<bool>) {
     (state, lives.map(|_| true))
 }
 
-fn process(scene: &Scene<'_>, rank: u32, is_ended: bool) -> Process {
+fn process(scene: &WriteContext<'_>, rank: u32, is_ended: bool) -> RingProcess {
     let job = scene.job;
-    Process {
+    RingProcess {
         pid: job.info(rank).pid,
         start_ticks: ticks(scene, rank),
         boot_id: format!(
@@ -145,16 +145,16 @@ fn process(scene: &Scene<'_>, rank: u32, is_ended: bool) -> Process {
     }
 }
 
-fn call(scene: &Scene<'_>, made: &Made) -> Call {
+fn call(scene: &WriteContext<'_>, made: &Made) -> CallArgs {
     let call = &scene.job.calls[usize::from(made.call)];
     let (function, count) = match call.kind {
-        Kind::AllReduce | Kind::Barrier => ("AllReduce", call.numel_in()),
-        Kind::AllGather => ("AllGather", call.numel_in()),
-        Kind::ReduceScatter => ("ReduceScatter", call.numel_out()),
-        Kind::Broadcast => ("Broadcast", call.numel_in()),
-        Kind::Reduce => ("Reduce", call.numel_in()),
-        Kind::Send => ("Send", call.numel_in()),
-        Kind::Recv => ("Recv", call.numel_in()),
+        CallKind::AllReduce | CallKind::Barrier => ("AllReduce", call.numel_in()),
+        CallKind::AllGather => ("AllGather", call.numel_in()),
+        CallKind::ReduceScatter => ("ReduceScatter", call.numel_out()),
+        CallKind::Broadcast => ("Broadcast", call.numel_in()),
+        CallKind::Reduce => ("Reduce", call.numel_in()),
+        CallKind::Send => ("Send", call.numel_in()),
+        CallKind::Recv => ("Recv", call.numel_in()),
     };
     let datatype = match call.dtype {
         "Half" => "ncclFloat16",
@@ -165,12 +165,12 @@ fn call(scene: &Scene<'_>, made: &Made) -> Call {
         "Byte" => "ncclUint8",
         _ => "ncclFloat32",
     };
-    Call {
+    CallArgs {
         function: function.to_owned(),
         sequence: Some(u64::from(made.coll_seq.max(1) - 1)),
         count,
         datatype: datatype.to_owned(),
-        root: matches!(call.kind, Kind::Broadcast | Kind::Reduce).then_some(call.root),
+        root: matches!(call.kind, CallKind::Broadcast | CallKind::Reduce).then_some(call.root),
         peer: made.peer.map(u32::from),
         algorithm: "RING".to_owned(),
         protocol: "SIMPLE".to_owned(),

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::clock::stamp;
 use super::nccl::bus;
-use super::{Outcome, Scene};
+use super::{JobEnd, WriteContext};
 use crate::fault::Fault;
-use crate::job::{Act, Stand};
-use crate::places::{Place, Places};
-use crate::sim::End;
+use crate::job::{Act, Halt};
+use crate::places::{PlaceId, Places};
+use crate::sim::HostEnd;
 
 const PYTHON: &str = "/opt/venv/bin/python3";
 
@@ -29,7 +29,7 @@ fn short(places: &Places, file: &str) -> String {
     }
 }
 
-fn frames(places: &Places, place: Place) -> String {
+fn frames(places: &Places, place: PlaceId) -> String {
     let mut s = String::new();
     for frame in places.stack(place) {
         let _ = writeln!(s, "    {} ({}:{})", frame.function, short(places, &frame.file), frame.line);
@@ -38,14 +38,14 @@ fn frames(places: &Places, place: Place) -> String {
 }
 
 /// The place where a healthy rank spends most of its time: the end of a step.
-fn last_sync(scene: &Scene<'_>, rank: u32) -> Option<Place> {
+fn last_sync(scene: &WriteContext<'_>, rank: u32) -> Option<PlaceId> {
     scene.plant.programs(scene.job, rank as usize).iter().rev().find_map(|act| match act {
         Act::Sync(place) => Some(*place),
         _ => None,
     })
 }
 
-pub(crate) fn stacks(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn stacks(scene: &WriteContext<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     for rank in 0..job.n {
         if !scene.alive(rank) {
@@ -56,7 +56,7 @@ pub(crate) fn stacks(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
         let script = &job.places.script;
         let head = format!("Process {pid}: {PYTHON} -u {script}\nPython v3.12.3 (/usr/bin/python3.12)\n\n");
         let mut s = String::new();
-        if scene.line.outcome == Outcome::NeverBegan {
+        if scene.line.outcome == JobEnd::NeverBegan {
             let _ = writeln!(s, "{head}Thread {pid} (idle): \"MainThread\"");
             for frame in RENDEZVOUS {
                 let _ = writeln!(s, "    {frame}");
@@ -65,13 +65,13 @@ pub(crate) fn stacks(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
             let _ = writeln!(s, "    {} ({name}:395)\n    <module> ({name}:411)", job.places.names.main);
         } else {
             match scene.run.ranks[rank as usize].end {
-                End::Standing(Stand::Stopped, _) => s.push_str("process is stopped (T)\n"),
+                HostEnd::Standing(Halt::Stopped, _) => s.push_str("process is stopped (T)\n"),
                 end => {
                     let (state, place) = match end {
-                        End::Standing(Stand::Busy, place) => ("active+gil", Some(place)),
-                        End::Standing(_, place) => ("idle", Some(place)),
-                        End::Waiting(place) => ("active", Some(place)),
-                        End::Finished if scene.line.outcome == Outcome::Finished => {
+                        HostEnd::Standing(Halt::Busy, place) => ("active+gil", Some(place)),
+                        HostEnd::Standing(_, place) => ("idle", Some(place)),
+                        HostEnd::Waiting(place) => ("active", Some(place)),
+                        HostEnd::Finished if scene.line.outcome == JobEnd::Finished => {
                             ("active", last_sync(scene, rank))
                         }
                         _ => ("idle", None),
@@ -93,7 +93,7 @@ pub(crate) fn stacks(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-pub(crate) fn processes(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn processes(scene: &WriteContext<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     let mut prng = scene.prng.fork(30);
     for node in &job.nodes {
@@ -106,7 +106,7 @@ pub(crate) fn processes(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(Stri
             1 => "--standalone".to_owned(),
             n => format!("--nnodes={n} --rdzv_backend=c10d"),
         };
-        if scene.line.outcome != Outcome::NeverBegan {
+        if scene.line.outcome != JobEnd::NeverBegan {
             let _ = writeln!(
                 s,
                 "{launcher:5} {:5} Ssl  {:24} {:4} {clock:>11} {PYTHON} -m torch.distributed.run {nodes} --nproc_per_node={} {script}",
@@ -118,9 +118,9 @@ pub(crate) fn processes(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(Stri
                 continue;
             }
             let (state, wchan, cpu) = match scene.run.ranks[rank as usize].end {
-                _ if scene.line.outcome == Outcome::NeverBegan => ("Ssl", "poll_schedule_timeout.co", 31),
-                End::Standing(Stand::Stopped, _) => ("Tsl", "do_signal_stop", 38),
-                End::Standing(Stand::Asleep, _) => (
+                _ if scene.line.outcome == JobEnd::NeverBegan => ("Ssl", "poll_schedule_timeout.co", 31),
+                HostEnd::Standing(Halt::Stopped, _) => ("Tsl", "do_signal_stop", 38),
+                HostEnd::Standing(Halt::Asleep, _) => (
                     "Ssl",
                     prng.pick(&[
                         "futex_do_wait",
@@ -130,15 +130,15 @@ pub(crate) fn processes(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(Stri
                     ]),
                     41,
                 ),
-                End::Standing(Stand::Uninterruptible, _) => (
+                HostEnd::Standing(Halt::Uninterruptible, _) => (
                     "Dsl",
                     prng.pick(&["rpc_wait_bit_killable", "folio_wait_bit_common", "cl_sync_io_wait"]),
                     12,
                 ),
-                End::Finished if scene.line.outcome != Outcome::Finished => ("Ssl", "futex_do_wait", 39),
+                HostEnd::Finished if scene.line.outcome != JobEnd::Finished => ("Ssl", "futex_do_wait", 39),
                 _ => ("Rsl", "-", 93 + prng.below(3)),
             };
-            let ppid = if scene.line.outcome == Outcome::NeverBegan { 895 } else { launcher };
+            let ppid = if scene.line.outcome == JobEnd::NeverBegan { 895 } else { launcher };
             let _ = writeln!(
                 s,
                 "{:5} {ppid:5} {state:4} {wchan:24} {cpu:2}.{} {clock:>11} {PYTHON} -u {script}",
@@ -151,7 +151,7 @@ pub(crate) fn processes(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(Stri
     }
 }
 
-pub(crate) fn gpus(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn gpus(scene: &WriteContext<'_>, looked_ns: i64, files: &mut Vec<(String, Vec<u8>)>) {
     let job = scene.job;
     let mut prng = scene.prng.fork(31);
     // A rank whose kernel waits alone, with another size or kind than its peers', may draw less power than they
@@ -168,9 +168,9 @@ pub(crate) fn gpus(scene: &Scene<'_>, looked_ns: i64, files: &mut Vec<(String, V
             let culprit = scene.plant.culprits.contains(&rank);
             let run = &scene.run.ranks[rank as usize];
             let here = scene.alive(rank);
-            let healthy = scene.line.outcome == Outcome::Finished;
+            let healthy = scene.line.outcome == JobEnd::Finished;
             let in_kernel = healthy || run.made.iter().any(|m| m.done_ns.is_none());
-            let (watts, load, memory) = if scene.line.outcome == Outcome::NeverBegan {
+            let (watts, load, memory) = if scene.line.outcome == JobEnd::NeverBegan {
                 if here { (prng.range(114, 121), 0, 529) } else { (prng.range(74, 79), 0, 4) }
             } else if !here {
                 (prng.range(118, 125), 0, 292)

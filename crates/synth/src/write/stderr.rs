@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use super::clock::stamp;
 use super::flight::work_seq;
-use super::{Outcome, Scene, Timeout};
-use crate::job::{Failure, Kind, Node, Stand};
-use crate::places::Place;
-use crate::sim::End;
+use super::{JobEnd, Timeout, WriteContext};
+use crate::job::{CallKind, Halt, Node, ProcessFailure};
+use crate::places::PlaceId;
+use crate::sim::HostEnd;
 
 const ADVICE: &str = "This is most likely caused by incorrect usages of collectives, e.g., wrong sizes used across ranks, the order of collectives is not same for all ranks or the scheduled collective, for some reason, didn't run. Additionally, this can be caused by GIL deadlock or other reasons such as network errors or bugs in the communications library (e.g. NCCL), etc. ";
 const MODULES: &str = "Extension modules: numpy._core._multiarray_umath, numpy.linalg._umath_linalg, torch._C, torch._C._dynamo.autograd_compiler, torch._C._dynamo.eval_frame, torch._C._dynamo.guards, torch._C._dynamo.utils, torch._C._fft, torch._C._linalg, torch._C._nested, torch._C._nn, torch._C._sparse, torch._C._special (total: 13)";
@@ -16,26 +16,26 @@ const ELASTIC: &str = "torch/distributed/elastic/multiprocessing/api.py";
 
 /// The end of a process as the launcher saw it.
 #[derive(Clone, Copy)]
-struct Exit {
+struct LauncherExit {
     rank: u32,
     code: i32,
     at_ns: i64,
 }
 
 struct Node0<'a> {
-    scene: &'a Scene<'a>,
+    scene: &'a WriteContext<'a>,
     node: &'a Node,
     /// (time, order of entry, text).
     blocks: Vec<(i64, String)>,
     /// Processes that ended by themselves.
-    exits: Vec<Exit>,
+    exits: Vec<LauncherExit>,
 }
 
-pub(crate) fn write(scene: &Scene<'_>, files: &mut Vec<(String, Vec<u8>)>) {
+pub(crate) fn write(scene: &WriteContext<'_>, files: &mut Vec<(String, Vec<u8>)>) {
     for node in &scene.job.nodes {
         let mut log = Node0 { scene, node, blocks: Vec::new(), exits: Vec::new() };
         match scene.line.outcome {
-            Outcome::NeverBegan => log.never_began(),
+            JobEnd::NeverBegan => log.never_began(),
             _ => log.all(),
         }
         let mut s = String::new();
@@ -140,8 +140,8 @@ impl Node0<'_> {
                 let at = run.made.last().map_or(run.end_ns, |m| m.at_ns.max(*run.steps.last().unwrap_or(&0)));
                 self.push(at + 1, format!("[rank {rank}] {words}\n"));
             }
-            if run.end == End::Finished
-                && self.scene.line.outcome == Outcome::Finished
+            if run.end == HostEnd::Finished
+                && self.scene.line.outcome == JobEnd::Finished
                 && (rank == 0 || job.all_print)
             {
                 self.push(run.end_ns + 300_000_000, format!("[rank {rank}] done\n"));
@@ -149,7 +149,7 @@ impl Node0<'_> {
         }
     }
 
-    fn stack_of(&self, place: Place) -> String {
+    fn stack_of(&self, place: PlaceId) -> String {
         let mut s = String::new();
         for (i, f) in self.scene.job.places.stack(place).iter().enumerate() {
             let _ = writeln!(s, "#{i} {} from {}:{}", f.function, f.file, f.line);
@@ -169,13 +169,13 @@ impl Node0<'_> {
             let made = &run.made[t.made];
             let call = &scene.job.calls[usize::from(made.call)];
             let kind = match call.kind {
-                Kind::AllReduce | Kind::Barrier => "ALLREDUCE",
-                Kind::AllGather => "_ALLGATHER_BASE",
-                Kind::ReduceScatter => "_REDUCE_SCATTER_BASE",
-                Kind::Broadcast => "BROADCAST",
-                Kind::Reduce => "REDUCE",
-                Kind::Send => "SEND",
-                Kind::Recv => "RECV",
+                CallKind::AllReduce | CallKind::Barrier => "ALLREDUCE",
+                CallKind::AllGather => "_ALLGATHER_BASE",
+                CallKind::ReduceScatter => "_REDUCE_SCATTER_BASE",
+                CallKind::Broadcast => "BROADCAST",
+                CallKind::Reduce => "REDUCE",
+                CallKind::Send => "SEND",
+                CallKind::Recv => "RECV",
             };
             let seq = work_seq(made);
             let me = scene.job.group(t.group).rank_of(rank).unwrap_or(0);
@@ -240,12 +240,12 @@ impl Node0<'_> {
                 self.glog(rank, 'F', end, "ProcessGroupNCCL.cpp:1653")
             );
             let place = match run.end {
-                End::Waiting(place) | End::Standing(_, place) => Some(place),
+                HostEnd::Waiting(place) | HostEnd::Standing(_, place) => Some(place),
                 _ => None,
             };
             text.push_str(&self.crash("Aborted", rank, place, false));
             self.push(end, text);
-            self.exits.push(Exit { rank, code: -6, at_ns: end });
+            self.exits.push(LauncherExit { rank, code: -6, at_ns: end });
         }
     }
 
@@ -260,7 +260,7 @@ impl Node0<'_> {
     }
 
     /// The report of faulthandler.
-    fn crash(&self, reason: &str, rank: u32, place: Option<Place>, current: bool) -> String {
+    fn crash(&self, reason: &str, rank: u32, place: Option<PlaceId>, current: bool) -> String {
         let info = self.scene.job.info(rank);
         let mut s = format!("Fatal Python error: {reason}\n\n");
         for n in 0..4_u64 {
@@ -280,16 +280,16 @@ impl Node0<'_> {
 
     fn failure(&mut self, rank: u32) {
         let run = &self.scene.run.ranks[rank as usize];
-        let End::Failed(how, place) = run.end else { return };
+        let HostEnd::Failed(how, place) = run.end else { return };
         let at = run.end_ns;
         let code = match how {
-            Failure::Killed => -9,
-            Failure::Crashed => {
+            ProcessFailure::Killed => -9,
+            ProcessFailure::Crashed => {
                 let text = self.crash("Segmentation fault", rank, Some(place), true);
                 self.push(at, text);
                 -11
             }
-            Failure::Raised => {
+            ProcessFailure::Raised => {
                 let mut prng = self.scene.prng.fork(50);
                 let (class, message, source) = prng.pick(&[
                     (
@@ -319,7 +319,7 @@ impl Node0<'_> {
                 1
             }
         };
-        self.exits.push(Exit { rank, code, at_ns: at + 150_000_000 });
+        self.exits.push(LauncherExit { rank, code, at_ns: at + 150_000_000 });
     }
 
     fn launcher_end(&mut self) {
@@ -327,7 +327,7 @@ impl Node0<'_> {
         self.exits.sort_by_key(|e| e.at_ns);
         let Some(first) = self.exits.first().copied() else {
             // Nothing failed on this node: its launcher is told to stop when the job ends.
-            if scene.line.outcome != Outcome::Finished {
+            if scene.line.outcome != JobEnd::Finished {
                 self.told_to_stop(scene.line.end_ns + 3_000_000_000);
             }
             return;
@@ -335,7 +335,7 @@ impl Node0<'_> {
         let mut at = first.at_ns + 100_000_000;
         let alive: Vec<u32> = self
             .ranks()
-            .filter(|r| *r != first.rank && scene.run.ranks[*r as usize].end != End::Exited)
+            .filter(|r| *r != first.rank && scene.run.ranks[*r as usize].end != HostEnd::Exited)
             .collect();
         for rank in &alive {
             let text = format!(
@@ -352,7 +352,7 @@ impl Node0<'_> {
             .filter(|r| {
                 matches!(
                     scene.run.ranks[*r as usize].end,
-                    End::Standing(Stand::Stopped | Stand::Uninterruptible, _)
+                    HostEnd::Standing(Halt::Stopped | Halt::Uninterruptible, _)
                 )
             })
             .collect();
@@ -373,14 +373,14 @@ impl Node0<'_> {
             }
         }
         at += 300_000_000;
-        let mut exits: Vec<Exit> = vec![first];
+        let mut exits: Vec<LauncherExit> = vec![first];
         for rank in alive {
             let code = match self.exits.iter().find(|e| e.rank == rank) {
                 Some(e) if e.at_ns < at => e.code,
                 _ if deaf.contains(&rank) => -9,
                 _ => -15,
             };
-            exits.push(Exit { rank, code, at_ns: at });
+            exits.push(LauncherExit { rank, code, at_ns: at });
         }
         let text = self.table(at, &exits);
         self.push(at, text);
@@ -391,7 +391,7 @@ impl Node0<'_> {
             "{}Received 15 death signal, shutting down workers\n",
             self.launcher('W', at, "torch/distributed/elastic/agent/server/api.py:739")
         );
-        for rank in self.ranks().filter(|r| self.scene.run.ranks[*r as usize].end != End::Exited) {
+        for rank in self.ranks().filter(|r| self.scene.run.ranks[*r as usize].end != HostEnd::Exited) {
             let _ = writeln!(
                 text,
                 "{}Sending process {} closing signal SIGTERM",
@@ -412,7 +412,7 @@ impl Node0<'_> {
         self.push(at, text);
     }
 
-    fn table(&self, at: i64, exits: &[Exit]) -> String {
+    fn table(&self, at: i64, exits: &[LauncherExit]) -> String {
         let job = self.scene.job;
         let sp = &job.places.packages;
         let first = exits[0];
@@ -453,7 +453,7 @@ impl Node0<'_> {
         s
     }
 
-    fn row(&self, s: &mut String, number: usize, exit: Exit) {
+    fn row(&self, s: &mut String, number: usize, exit: LauncherExit) {
         let info = self.scene.job.info(exit.rank);
         let host = if self.scene.job.nodes.len() == 1 { "localhost" } else { &self.node.host };
         let what = match exit.code {

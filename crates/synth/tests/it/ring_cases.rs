@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ringleader_synth::accuracy::case_of;
-use ringleader_synth::{Evidence, ring_cases};
+use ringleader_synth::{JobEvidence, ring_cases};
 
 #[test]
 fn cases_are_what_their_scripts_make() {
@@ -28,7 +28,7 @@ fn cases_are_what_their_scripts_make() {
 fn cases_are_judged_right() {
     let mut wrong = Vec::new();
     for case in ring_cases() {
-        let verdict = ringleader_rules::diagnose(&case_of(&Evidence { files: case.files.clone() }));
+        let verdict = ringleader_rules::diagnose(&case_of(&JobEvidence { files: case.files.clone() }));
         let mut ranks: Vec<u32> = verdict.culprits.iter().filter_map(|c| c.rank.map(|r| r.0)).collect();
         ranks.sort_unstable();
         let place = verdict.culprits.iter().find_map(|c| c.place.as_ref().map(|p| &*p.function));

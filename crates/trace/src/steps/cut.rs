@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{RuntimeCall, SpanKind, WorkKind};
 
-use super::{Found, OPTIMIZER, Step, Steps};
-use crate::view::{NONE, View};
+use super::{OPTIMIZER, Step, StepSource, Steps};
+use crate::view::{NONE, RankTimeline};
 
 /// A step at the edge of the window with fewer launches than this share of the others', percent, is cut.
 const WHOLE_PCT: usize = 90;
@@ -21,7 +21,7 @@ const OWN_PCT: usize = 95;
 const PAUSE_PCT: i64 = 20;
 
 /// Start of each launch, and whether its work is in the recording, by start.
-fn launches(view: &View<'_>) -> Vec<(i64, bool)> {
+fn launches(view: &RankTimeline<'_>) -> Vec<(i64, bool)> {
     let mut has_work = vec![false; view.runtime.len()];
     for place in view.launch_of.iter().filter(|place| **place != NONE) {
         if let Some(slot) = has_work.get_mut(*place as usize) {
@@ -39,7 +39,7 @@ fn launches(view: &View<'_>) -> Vec<(i64, bool)> {
 
 /// The part of these steps on the host that is wholly recorded: from the first to before the last, by place. Only steps at
 /// the edges can be cut. `is_open` says that nothing marks where the recording began and ended.
-pub(crate) fn whole(view: &View<'_>, starts: &[i64], is_open: bool) -> (usize, usize) {
+pub(crate) fn whole(view: &RankTimeline<'_>, starts: &[i64], is_open: bool) -> (usize, usize) {
     let n = starts.len();
     let launches = launches(view);
     let mut counts = vec![0_usize; n];
@@ -66,13 +66,13 @@ pub(crate) fn whole(view: &View<'_>, starts: &[i64], is_open: bool) -> (usize, u
 }
 
 /// Whether so much of the work was launched before the recording that its steps on the host say little.
-pub(crate) fn is_behind(view: &View<'_>) -> bool {
+pub(crate) fn is_behind(view: &RankTimeline<'_>) -> bool {
     let unlaunched = view.launch_of.iter().filter(|place| **place == NONE).count();
     unlaunched * 100 > view.launch_of.len() * BEHIND_PCT
 }
 
 /// Steps by the GPU alone: from the end of the optimizer's kernels to their end in the next step. None if there are no two.
-pub(crate) fn by_gpu(view: &View<'_>) -> Option<Steps> {
+pub(crate) fn by_gpu(view: &RankTimeline<'_>) -> Option<Steps> {
     let is_own = own_names(view);
     let runs = runs(view, &is_own);
     let ends: Vec<i64> = runs.into_iter().map(|(_, end)| end).collect();
@@ -112,11 +112,11 @@ pub(crate) fn by_gpu(view: &View<'_>) -> Option<Steps> {
         }
     }
     let usual = super::alike(&all, (0..all.len() as u32).collect());
-    Some(Steps { found: Found::Optimizer, all, of_work, usual, is_cut: false })
+    Some(Steps { found: StepSource::Optimizer, all, of_work, usual, is_cut: false })
 }
 
 /// Which names are of kernels that only the optimizer launches; if none of its launches is recorded, those that say so.
-fn own_names(view: &View<'_>) -> Vec<bool> {
+fn own_names(view: &RankTimeline<'_>) -> Vec<bool> {
     let timeline = view.timeline;
     let mut spans: Vec<(i64, i64)> = timeline
         .host_spans
@@ -150,7 +150,7 @@ fn own_names(view: &View<'_>) -> Vec<bool> {
 }
 
 /// Start and end of each run of the optimizer's kernels.
-fn runs(view: &View<'_>, is_own: &[bool]) -> Vec<(i64, i64)> {
+fn runs(view: &RankTimeline<'_>, is_own: &[bool]) -> Vec<(i64, i64)> {
     let own: Vec<(i64, i64)> = view
         .work()
         .iter()

@@ -2,7 +2,7 @@
 
 use ringleader_model::{DeviceWork, HostSpan, Recorder, RuntimeCall, SpanKind, StepMark, Timeline, WorkKind};
 use ringleader_trace::analyse;
-use ringleader_trace::steps::Found;
+use ringleader_trace::steps::StepSource;
 
 /// Kernels one after the other, 100 µs each, launched 50 µs before; `None` as a launch says that it is not in the file.
 fn timeline(kernels: &[(&str, bool)]) -> Timeline {
@@ -51,7 +51,7 @@ fn a_layer_is_no_step() {
         std::iter::repeat_n(&step, 6).flatten().map(|name| (*name, true)).collect();
     let timeline = timeline(&kernels);
     let analysis = analyse([(&timeline, None)]);
-    assert_eq!(analysis.steps[0].found, Found::Repetition);
+    assert_eq!(analysis.steps[0].found, StepSource::Repetition);
     let length = step.len() as i64 * 100_000;
     assert_eq!(analysis.step_ns, length);
     for step in analysis.steps[0].usual.iter().map(|at| &analysis.steps[0].all[*at as usize]) {

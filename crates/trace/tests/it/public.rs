@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use ringleader_evidence::{Limits, Scratch};
 use ringleader_model::{Case, Fact, OpKind, SpanKind, Timeline, WorkKind};
-use ringleader_trace::view::View;
+use ringleader_trace::view::RankTimeline;
 
 const STEP_US: i64 = 1_000;
 /// The GPU is this far behind the host.
@@ -91,7 +91,7 @@ fn work_is_of_the_step_that_launched_it() {
 fn launches_delays_and_gaps() {
     let case = read("a.pt.trace.json", &written(RANKED));
     let timeline = timeline(&case);
-    let view = View::new(1, timeline);
+    let view = RankTimeline::new(1, timeline);
     let at =
         |correlation: u32| timeline.work.iter().position(|work| work.correlation == correlation).unwrap();
     let (first, second) = (&timeline.work[at(101)], &timeline.work[at(102)]);

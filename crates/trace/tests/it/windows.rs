@@ -4,7 +4,7 @@
 use ringleader_model::{
     Cause, CommCall, DeviceWork, HostSpan, OpKind, Rank, Recorder, RuntimeCall, SpanKind, Timeline, WorkKind,
 };
-use ringleader_trace::view::View;
+use ringleader_trace::view::RankTimeline;
 use ringleader_trace::{Analysis, analyse};
 
 const MS: i64 = 1_000_000;
@@ -246,6 +246,6 @@ fn workers_that_start_between_two_loads_are_loading() {
     load(60, 80);
     load(150, 160);
     timeline.host_spans.sort_by_key(|span| (span.start_ns, -span.end_ns));
-    let view = View::new(0, &timeline);
+    let view = RankTimeline::new(0, &timeline);
     assert_eq!(view.loading.list(), [(30 * MS, 80 * MS), (150 * MS, 160 * MS)]);
 }

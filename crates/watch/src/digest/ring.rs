@@ -380,18 +380,18 @@ fn by_marker(records: &[&Done], calls: &[u64]) -> Option<PeriodDigest> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use ringleader_ring::{Call, Comm, Done, Op, State, Wait};
+    use ringleader_ring::{CallArgs, Comm, Done, Op, State, Wait};
 
     use super::from_ring;
     use crate::digest::{MAX_COMMS, MAX_IN_FLIGHT, MAX_RECENT, MAX_STEPS, MAX_WAITS};
 
-    fn call(function: &str, peer: Option<u32>) -> Call {
-        Call {
+    fn call(function: &str, peer: Option<u32>) -> CallArgs {
+        CallArgs {
             function: function.to_owned(),
             count: 8,
             datatype: "ncclFloat16".to_owned(),
             peer,
-            ..Call::default()
+            ..CallArgs::default()
         }
     }
 
@@ -399,7 +399,7 @@ mod tests {
     fn ring(from: u64, to: u64) -> State {
         let done = |number: u64| Done {
             number,
-            call: Call { count: 8 + number % 3, ..call("AllReduce", None) },
+            call: CallArgs { count: 8 + number % 3, ..call("AllReduce", None) },
             enqueued_ns: number * 100_000_000,
             started_ns: number * 100_000_000 + 10,
             ended_ns: number * 100_000_000 + 30,
@@ -477,7 +477,7 @@ mod tests {
             let count = if is_end { 7 } else { 100 + ((number * 2_654_435_761) >> 7) % 11 };
             Done {
                 number,
-                call: Call { count, ..call(if is_end { "AllReduce" } else { "AllGather" }, None) },
+                call: CallArgs { count, ..call(if is_end { "AllReduce" } else { "AllGather" }, None) },
                 enqueued_ns: number * 5_500_000,
                 started_ns: number * 5_500_000 + 10,
                 ended_ns: number * 5_500_000 + 30,

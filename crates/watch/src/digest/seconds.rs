@@ -91,7 +91,7 @@ fn covered_ms(spans: impl Iterator<Item = (u64, u64)>, start: u64, end: u64) -> 
 
 #[cfg(test)]
 mod tests {
-    use ringleader_ring::{Call, Comm, Done, Op, State};
+    use ringleader_ring::{CallArgs, Comm, Done, Op, State};
 
     use super::{SECOND_NS, seconds};
 
@@ -99,7 +99,7 @@ mod tests {
 
     /// A ring that was read `now_ms` after a whole second, 20 s after its first operation; one operation each 100 ms.
     fn ring(function: &str, peer: Option<u32>) -> State {
-        let call = || Call { function: function.to_owned(), peer, ..Call::default() };
+        let call = || CallArgs { function: function.to_owned(), peer, ..Call::default() };
         let done = |n: u64| Done {
             call: call(),
             number: n,
@@ -130,7 +130,7 @@ mod tests {
         let mut state = ring("AllReduce", None);
         let op = Op {
             enqueued_ns: 18_500 * MS,
-            call: Call { function: "AllReduce".to_owned(), ..Call::default() },
+            call: CallArgs { function: "AllReduce".to_owned(), ..Call::default() },
             ..Op::default()
         };
         state.recent.truncate(185);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A live process that writes a ring, or carries a rank.
 #[derive(Clone, Debug, Default)]
-pub struct Writer {
+pub struct LiveProcess {
     /// Pid.
     pub pid: u32,
     /// Its user.
@@ -32,7 +32,7 @@ pub struct Writer {
 }
 
 /// What writers have in common that speak of one launcher, and whether it says so by itself.
-type Tie = fn(&Writer) -> Option<(String, bool)>;
+type Tie = fn(&LiveProcess) -> Option<(String, bool)>;
 
 /// The most telling first. A session may be that of a terminal, and process 1 adopts what others leave behind.
 const TIES: [Tie; 4] = [
@@ -44,22 +44,23 @@ const TIES: [Tie; 4] = [
 
 /// Ranks of one job share communicators. Groups that share none, as those of a job that has only begun to make them, are one
 /// job if one launcher has started them and they do not contradict each other: a job has each rank once.
-pub fn jobs(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
+pub fn jobs(writers: &[LiveProcess]) -> Vec<BTreeSet<u32>> {
     let groups = TIES.iter().fold(joined(writers), |groups, tie| tied(groups, *tie));
     groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
 }
 
 /// The same by what is certain alone: communicators, connections, and the place where ranks meet.
-pub fn akin(writers: &[Writer]) -> Vec<BTreeSet<u32>> {
+pub fn akin(writers: &[LiveProcess]) -> Vec<BTreeSet<u32>> {
     let groups = TIES.iter().take(1).fold(joined(writers), |groups, tie| tied(groups, *tie));
     groups.iter().map(|group| group.iter().map(|writer| writer.pid).collect()).collect()
 }
 
 /// By communicators and connections.
-fn joined(writers: &[Writer]) -> Vec<Vec<&Writer>> {
-    let mut groups: Vec<Vec<&Writer>> = Vec::new();
+fn joined(writers: &[LiveProcess]) -> Vec<Vec<&LiveProcess>> {
+    let mut groups: Vec<Vec<&LiveProcess>> = Vec::new();
     for writer in writers {
-        let shares = |group: &Vec<&Writer>| group.iter().any(|other| !other.comms.is_disjoint(&writer.comms));
+        let shares =
+            |group: &Vec<&LiveProcess>| group.iter().any(|other| !other.comms.is_disjoint(&writer.comms));
         let (mut joined, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(shares);
         joined.push(vec![writer]);
         groups = apart;
@@ -70,11 +71,11 @@ fn joined(writers: &[Writer]) -> Vec<Vec<&Writer>> {
 }
 
 /// Ranks of one job are connected to each other, or to the one at which they meet.
-fn linked(groups: Vec<Vec<&Writer>>) -> Vec<Vec<&Writer>> {
-    let mut out: Vec<Vec<&Writer>> = Vec::new();
+fn linked(groups: Vec<Vec<&LiveProcess>>) -> Vec<Vec<&LiveProcess>> {
+    let mut out: Vec<Vec<&LiveProcess>> = Vec::new();
     for mut group in groups {
-        let is_linked = |other: &Vec<&Writer>, group: &[&Writer]| {
-            let share = |a: &Writer| group.iter().any(|b| !a.links.is_disjoint(&b.links));
+        let is_linked = |other: &Vec<&LiveProcess>, group: &[&LiveProcess]| {
+            let share = |a: &LiveProcess| group.iter().any(|b| !a.links.is_disjoint(&b.links));
             other.iter().any(|writer| share(writer)) && fit(other, group, true)
         };
         // One that is connected to several joins them all.
@@ -89,11 +90,11 @@ fn linked(groups: Vec<Vec<&Writer>>) -> Vec<Vec<&Writer>> {
     out
 }
 
-fn tied(groups: Vec<Vec<&Writer>>, tie: Tie) -> Vec<Vec<&Writer>> {
-    let mut out: Vec<Vec<&Writer>> = Vec::new();
+fn tied(groups: Vec<Vec<&LiveProcess>>, tie: Tie) -> Vec<Vec<&LiveProcess>> {
+    let mut out: Vec<Vec<&LiveProcess>> = Vec::new();
     for group in groups {
         let ties: BTreeMap<String, bool> = group.iter().filter_map(|writer| tie(writer)).collect();
-        let is_tied = |other: &[&Writer]| {
+        let is_tied = |other: &[&LiveProcess]| {
             other
                 .iter()
                 .filter_map(|writer| tie(writer))
@@ -108,10 +109,11 @@ fn tied(groups: Vec<Vec<&Writer>>, tie: Tie) -> Vec<Vec<&Writer>> {
 }
 
 /// Whether two groups may be one job. Those that do not tell their ranks may, if what ties them is sure.
-fn fit(a: &[&Writer], b: &[&Writer], is_sure: bool) -> bool {
-    let ranks = |group: &[&Writer]| group.iter().filter_map(|w| w.rank).collect::<BTreeSet<u32>>();
-    let worlds = |group: &[&Writer]| group.iter().filter_map(|w| w.world_size).collect::<BTreeSet<u32>>();
-    let tells = |group: &[&Writer]| group.iter().all(|writer| writer.rank.is_some());
+fn fit(a: &[&LiveProcess], b: &[&LiveProcess], is_sure: bool) -> bool {
+    let ranks = |group: &[&LiveProcess]| group.iter().filter_map(|w| w.rank).collect::<BTreeSet<u32>>();
+    let worlds =
+        |group: &[&LiveProcess]| group.iter().filter_map(|w| w.world_size).collect::<BTreeSet<u32>>();
+    let tells = |group: &[&LiveProcess]| group.iter().all(|writer| writer.rank.is_some());
     let worlds = &worlds(a) | &worlds(b);
     let meetings: BTreeSet<&str> = a.iter().chain(b).filter_map(|writer| writer.meeting.as_deref()).collect();
     let users: BTreeSet<u32> = a.iter().chain(b).map(|writer| writer.uid).collect();
@@ -125,8 +127,8 @@ fn fit(a: &[&Writer], b: &[&Writer], is_sure: bool) -> bool {
 mod tests {
     use super::*;
 
-    fn writer(pid: u32, rank: u32, comms: &[&str]) -> Writer {
-        Writer {
+    fn writer(pid: u32, rank: u32, comms: &[&str]) -> LiveProcess {
+        LiveProcess {
             pid,
             comms: comms.iter().map(|comm| (*comm).to_owned()).collect(),
             rank: Some(rank),
@@ -136,11 +138,11 @@ mod tests {
             session: 1000 + pid,
             slurm_job: None,
             started_ticks: u64::from(pid),
-            ..Writer::default()
+            ..LiveProcess::default()
         }
     }
 
-    fn of(writers: &[Writer]) -> Vec<Vec<u32>> {
+    fn of(writers: &[LiveProcess]) -> Vec<Vec<u32>> {
         jobs(writers).into_iter().map(|job| job.into_iter().collect()).collect()
     }
 
@@ -156,7 +158,7 @@ mod tests {
         // Pairs whose common communicator is not made yet.
         let pairs = |session: [u32; 4]| {
             let comms = ["a", "a", "b", "b"];
-            let all = (0..4).map(|at| Writer {
+            let all = (0..4).map(|at| LiveProcess {
                 session: session[at as usize],
                 ..writer(at + 1, at, &[comms[at as usize]])
             });
@@ -193,7 +195,7 @@ mod tests {
     /// Nothing of NCCL is there yet: the environment and the connections tell.
     #[test]
     fn ranks_that_meet_or_are_connected_are_one_job_and_those_that_meet_elsewhere_are_not() {
-        let at = |pid, rank, meeting: &str| Writer {
+        let at = |pid, rank, meeting: &str| LiveProcess {
             meeting: Some(meeting.to_owned()),
             session: 7,
             parent: 7,
@@ -208,7 +210,7 @@ mod tests {
         other_user[1].uid = 1000;
         assert_eq!(of(&other_user), [[1], [2]]);
         // Started by hand, without any variable: each is connected to the one at which all meet.
-        let link = |pid, links: &[&str]| Writer {
+        let link = |pid, links: &[&str]| LiveProcess {
             links: links.iter().map(|link| (*link).to_owned()).collect(),
             rank: None,
             world_size: None,

@@ -7,7 +7,7 @@ pub type Parents = BTreeMap<u32, u32>;
 
 /// By what a process's environment makes it one of the job's ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Number {
+pub struct RankNumbers {
     /// Rank in the job.
     pub rank: Option<u32>,
     /// Rank on its node.
@@ -39,7 +39,7 @@ pub fn unnamed(parents: &Parents, roots: &[u32]) -> BTreeSet<u32> {
 }
 
 /// The parent of a process, if that has the same number.
-pub fn parent_of_same(parents: &Parents, numbers: &BTreeMap<u32, Number>, pid: u32) -> Option<u32> {
+pub fn parent_of_same(parents: &Parents, numbers: &BTreeMap<u32, RankNumbers>, pid: u32) -> Option<u32> {
     let parent = parents.get(&pid)?;
     (numbers.get(parent)? == numbers.get(&pid)?).then_some(*parent)
 }
@@ -49,7 +49,7 @@ pub fn parent_of_same(parents: &Parents, numbers: &BTreeMap<u32, Number>, pid: u
 /// another, `pick` may say which are meant: it is given them outermost first. Else it is the outermost.
 pub fn innermost(
     parents: &Parents,
-    numbers: &BTreeMap<u32, Number>,
+    numbers: &BTreeMap<u32, RankNumbers>,
     pick: impl Fn(&[u32]) -> Vec<u32>,
 ) -> BTreeSet<u32> {
     // Nearest first.
@@ -100,8 +100,8 @@ pub fn innermost(
 mod tests {
     use super::*;
 
-    fn rank(rank: u32) -> Number {
-        Number { rank: Some(rank), local_rank: Some(rank) }
+    fn rank(rank: u32) -> RankNumbers {
+        RankNumbers { rank: Some(rank), local_rank: Some(rank) }
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12, 20]));
         assert_eq!([12, 13].map(|pid| parent_of_same(&all, &ranks, pid)), [None, Some(12)]);
         // torchrun below srun carries the rank of its task, its children their own.
-        let outer = Number { rank: Some(0), local_rank: None };
+        let outer = RankNumbers { rank: Some(0), local_rank: None };
         let ranks = BTreeMap::from([(11, outer), (12, rank(0)), (13, rank(0))]);
         assert_eq!(innermost(&all, &ranks, nobody), BTreeSet::from([12]));
     }

@@ -1,6 +1,6 @@
 //! Why a rank is late: its GPU, its program, or what is not visible.
 
-use super::Standing;
+use super::RankHistory;
 use crate::event::{Confidence, Lag};
 
 /// What makes up this share of a rank's lateness is why it is late: the larger part.
@@ -19,7 +19,7 @@ pub(super) fn because(of: Lag) -> &'static str {
 }
 
 /// Why a rank is late, from the sums over the collectives for which it was.
-pub(super) fn reason(standing: &Standing) -> (Lag, Confidence) {
+pub(super) fn reason(standing: &RankHistory) -> (Lag, Confidence) {
     let late = standing.late_ms.max(f32::MIN_POSITIVE);
     let (host, busy) = (standing.host_ms / late, standing.busy_ms / late);
     if busy >= MAIN_SHARE && busy > host {

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ringleader_ring::{Call, Comm, Done, Op, Phase, Process, State, Taken, Wait};
+use ringleader_ring::{CallArgs, Comm, Done, Op, Phase, ReadMoment, RingProcess, State, Wait};
 use ringleader_watch::digest::{self, Digest, ProcessState, from_ring};
 
 pub(crate) const S: i64 = 1_000_000_000;
@@ -154,13 +154,13 @@ impl Sim {
             .enumerate()
             .map(|(rank, program)| {
                 let mut state = State {
-                    process: Process {
+                    process: RingProcess {
                         pid: 1000 + rank as u32,
                         rank: Some(rank as u32),
                         local_rank: Some((rank % per_node) as u32),
                         world_size: Some(world),
                         interface: 5,
-                        ..Process::default()
+                        ..RingProcess::default()
                     },
                     ..State::default()
                 };
@@ -415,7 +415,7 @@ impl Sim {
                 self.read(index, t);
                 let rank = &mut self.ranks[index];
                 let unix_ns = (at_ns + interrupted(t, index)) as u64;
-                rank.state.taken = Taken { mono_ns: t as u64, unix_ns, is_held: None };
+                rank.state.taken = ReadMoment { mono_ns: t as u64, unix_ns, is_held: None };
                 let mut digest = from_ring(&rank.state);
                 digest.process = match rank.broken {
                     Some((at, state)) if at <= t => state,
@@ -439,13 +439,13 @@ impl Sim {
             let group = &groups[*comm];
             let target = &mut rank.state.comms[*slot as usize];
             target.in_flight.clear();
-            let call = |j: &Job| Call {
+            let call = |j: &Job| CallArgs {
                 function: j.function.to_owned(),
                 count: j.count,
                 datatype: "ncclFloat32".to_owned(),
                 peer: j.peer,
                 channels: 1,
-                ..Call::default()
+                ..CallArgs::default()
             };
             target.lacks_kernels = lacks_kernels;
             let first = &mut rank.first[*comm];

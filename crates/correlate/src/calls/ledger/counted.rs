@@ -7,7 +7,7 @@ use ringleader_model::{
 };
 
 use super::Calls;
-use crate::track::{Call, Group, Origin, P2p, Track, View};
+use crate::track::{Call, Group, GroupRecorder, Origin, P2pCall, Track};
 use crate::who::roster::Roster;
 
 /// Limit for the members of all groups of one view together. A log may claim communicators of any size; those that find
@@ -81,7 +81,7 @@ pub(super) fn nccl_groups<'a>(
             if call.kind.is_p2p() {
                 let peer = call.root.max(0) as u32;
                 let is_send = call.kind == OpKind::Send;
-                track.p2p.push(P2p { peer, is_send, done: None, op: at as u32, elements: call.count });
+                track.p2p.push(P2pCall { peer, is_send, done: None, op: at as u32, elements: call.count });
                 continue;
             }
             let rooted =
@@ -106,7 +106,7 @@ pub(super) fn nccl_groups<'a>(
             }
             let at = *keys.entry(key).or_insert_with(|| {
                 groups.push(Group {
-                    view: View::Nccl,
+                    view: GroupRecorder::Nccl,
                     name: comm.comm_id.map_or_else(
                         || "split communicator".to_owned(),
                         |id| format!("communicator {id:016x}"),
@@ -205,7 +205,7 @@ pub(super) fn ras_groups<'a>(case: &'a Case, roster: &Roster, room: &mut Room) -
                 continue;
             }
             let group = groups.entry(comm.hash).or_insert_with(|| Group {
-                view: View::Ras,
+                view: GroupRecorder::Ras,
                 name: format!("communicator {:016x}", comm.hash),
                 ranks: vec![None; size],
                 tracks: vec![None; size],

@@ -7,7 +7,7 @@ use ringleader_model::{Case, Observation, OpKind, RingComm, RingRecord, SourceKi
 use super::Calls;
 use super::counted::{Room, name_world_ranks};
 use crate::prepare::rings::rings;
-use crate::track::{Call, Group, Origin, P2p, Track, View};
+use crate::track::{Call, Group, GroupRecorder, Origin, P2pCall, Track};
 use crate::who::roster::Roster;
 
 pub(super) fn ring_groups<'a>(
@@ -67,7 +67,7 @@ fn fresh<'a>(comm: &RingComm, roster: &Roster) -> Group<'a> {
     let number = || format!("communicator {:016x}", comm.id);
     let name = if comm.name.is_empty() { number() } else { comm.name.to_string() };
     Group {
-        view: View::Ring,
+        view: GroupRecorder::Ring,
         name,
         ranks: vec![None; comm.size as usize],
         tracks: vec![None; comm.size as usize],
@@ -121,7 +121,7 @@ fn tracks<'a>(observation: &'a Observation, ring: &'a RingRecord, calls: &mut Ca
         }
         if op.is_p2p {
             let Some(peer) = call.peer else { continue };
-            track.p2p.push(P2p {
+            track.p2p.push(P2pCall {
                 peer,
                 is_send: call.kind == OpKind::Send,
                 done: if op.is_end_visible || op.ended_ns > 0 { Some(!op.is_open()) } else { None },

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, Host, Observation, Pid, Rank, SourceKind};
 
-use super::Job;
+use super::JobShare;
 
 /// What a bundle shows of whose it is.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Bundle {
 
 /// One job for each set of bundles that belong together; none if nothing says that there are several. What is in no bundle is in
 /// all of them.
-pub(super) fn split(case: &Case) -> Option<Vec<Job>> {
+pub(super) fn split(case: &Case) -> Option<Vec<JobShare>> {
     let roots = roots(case);
     if roots.len() < 2 {
         return None;
@@ -67,12 +67,13 @@ pub(super) fn split(case: &Case) -> Option<Vec<Job>> {
     for (at, part) in part.iter().enumerate() {
         members.entry(*part).or_default().push(at);
     }
-    let mut jobs: Vec<Job> = members.into_values().map(|own| job(case, &roots, &bundles, &own)).collect();
+    let mut jobs: Vec<JobShare> =
+        members.into_values().map(|own| job(case, &roots, &bundles, &own)).collect();
     jobs.sort_by_key(|job| job.newest_ns);
     Some(jobs)
 }
 
-fn job(case: &Case, roots: &[&str], bundles: &[Bundle], own: &[usize]) -> Job {
+fn job(case: &Case, roots: &[&str], bundles: &[Bundle], own: &[usize]) -> JobShare {
     let is_own = |o: &&Observation| of(case, roots, o).is_none_or(|at| own.contains(&at));
     let observations = case.observations.iter().filter(is_own).cloned().collect();
     let notes = case.notes.iter().filter(|note| {
@@ -86,7 +87,7 @@ fn job(case: &Case, roots: &[&str], bundles: &[Bundle], own: &[usize]) -> Job {
         [first, rest @ ..] => format!("{} and {} more", first.trim_end_matches(['/', '!']), rest.len()),
     };
     let newest_ns = own.iter().filter_map(|at| bundles.get(*at)).map(|b| b.began_ns).max().unwrap_or(0);
-    Job {
+    JobShare {
         case: Case { sources: case.sources.clone(), observations, notes: notes.cloned().collect() },
         label,
         newest_ns,

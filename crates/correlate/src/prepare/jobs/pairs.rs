@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Case, Fact, FlightDump, NcclLog, Rank, Source};
 
-use super::{Process, processes_of};
+use super::{ProcessKey, processes_of};
 
 /// Calls by which a log and a dump of one rank may differ: the dump may be taken while the last ones are made.
 const SLACK: u32 = 2;
@@ -15,7 +15,7 @@ const FEWEST: u32 = 4;
 pub(super) fn pairs(
     case: &Case,
     (dump_parts, n_dumps): (&BTreeMap<usize, usize>, usize),
-    (process_parts, n_processes): (&BTreeMap<Process, usize>, usize),
+    (process_parts, n_processes): (&BTreeMap<ProcessKey, usize>, usize),
 ) -> Vec<Option<usize>> {
     let mut beside: BTreeMap<&str, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
     let mut in_dumps: Vec<BTreeMap<Rank, u32>> = vec![BTreeMap::new(); n_dumps];
@@ -32,7 +32,7 @@ pub(super) fn pairs(
                 }
             }
             Fact::Nccl(log) => {
-                let part = |p: &Process| {
+                let part = |p: &ProcessKey| {
                     if process_parts.is_empty() { Some(0) } else { process_parts.get(p).copied() }
                 };
                 processes.extend(processes_of(log).filter_map(|p| part(&p)));
@@ -84,7 +84,7 @@ fn calls_of_dump(dump: &FlightDump) -> u32 {
 }
 
 /// Collectives that each process made on its largest communicator, with its rank there.
-fn calls_of_log(log: &NcclLog) -> Vec<(Process, Rank, u32)> {
+fn calls_of_log(log: &NcclLog) -> Vec<(ProcessKey, Rank, u32)> {
     let mut calls = vec![0_u32; log.comms.len()];
     for call in log.calls.iter().filter(|c| !c.kind.is_p2p()) {
         if let Some(n) = calls.get_mut(call.comm as usize) {

@@ -7,7 +7,7 @@ use ringleader_model::{
 
 use crate::Scene;
 use crate::said::statements::Stated;
-use crate::staging::Stage;
+use crate::staging::StagedCase;
 use crate::when::failure::Way;
 
 fn line(n: u32) -> Cite {
@@ -15,7 +15,7 @@ fn line(n: u32) -> Cite {
 }
 
 /// A source with its last two steps and its end at these lines.
-fn text(before_last: Option<u32>, last: Option<u32>, ended: Option<u32>) -> Stage {
+fn text(before_last: Option<u32>, last: Option<u32>, ended: Option<u32>) -> StagedCase {
     let of = |at: Option<u32>| at.map(line);
     let progress = Progress {
         n_steps: before_last.iter().chain(&last).count() as u32,
@@ -24,17 +24,17 @@ fn text(before_last: Option<u32>, last: Option<u32>, ended: Option<u32>) -> Stag
         ended: of(ended),
         ..Progress::default()
     };
-    Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Progress(progress))
+    StagedCase::new().push(SourceKind::PlainText, Who::default(), Fact::Progress(progress))
 }
 
 /// The last process of rank 0, by a watcher that saw all end.
-fn exited(stage: Stage, exit_code: i64) -> Stage {
+fn exited(stage: StagedCase, exit_code: i64) -> StagedCase {
     let end = WatchedEnd { rank: Rank(0), at_ns: 9, exit_code: Some(exit_code) };
     stage.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::Gone(vec![end], true)))
 }
 
 /// A communicator that was ready, in a source of its own.
-fn communicator(stage: Stage, is_destroyed: bool) -> Stage {
+fn communicator(stage: StagedCase, is_destroyed: bool) -> StagedCase {
     let mut stage = stage.process("node0", 1, None).comm(0, 2, 1, true);
     for observation in &mut stage.case.observations {
         if let Fact::Nccl(log) = &mut observation.fact {
@@ -65,7 +65,7 @@ fn said() -> Fact {
 }
 
 /// The questions that are answered with yes.
-fn answers(stage: &Stage) -> String {
+fn answers(stage: &StagedCase) -> String {
     let case = with(&stage.case, said());
     let scene = Scene::new(&case);
     let is_survived = |event: TorchEvent, way: Way| {
@@ -107,7 +107,7 @@ fn what_exit_codes_show() {
 /// A process that a launcher saw fail makes the text of others no proof, and of a statement it does not.
 #[test]
 fn beside_a_process_that_failed() {
-    let failed = |stage: Stage| stage.failed(1, 1, true);
+    let failed = |stage: StagedCase| stage.failed(1, 1, true);
     assert_eq!(answers(&failed(text(Some(6), Some(7), None))), "statement exception followed");
     assert_eq!(answers(&failed(text(None, None, Some(6)))), "statement exception crash");
     let restarted = exited(failed(text(None, None, None)), 0);

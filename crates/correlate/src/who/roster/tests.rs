@@ -2,10 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use ringleader_model::NcclProcess;
+use proptest::prelude::*;
+use ringleader_model::{
+    Environment, EnvironmentForm, GroupRank, NcclLog, NcclProcess, ProcessStacks, RasComm, RasPeer, RasRank,
+    RasReport, RingRecord, SourceKind,
+};
 
+use super::claims::address_of;
 use super::*;
-use crate::staging::Stage;
+use crate::staging::StagedCase;
 
 #[test]
 fn address_is_taken_from_the_bootstrap_line() {
@@ -49,18 +54,18 @@ fn a_host_whose_name_begins_like_a_members_is_another() {
 fn a_child_that_outlives_its_rank_is_not_the_rank() {
     use ringleader_model::SourceKind;
     let who = |pid: u32| Who { pid: Some(Pid(pid)), ..Who::rank(1) };
-    let watched = |job: Stage| {
+    let watched = |job: StagedCase| {
         job.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::Ranks(vec![who(101), who(777)])))
     };
-    let of_rank_1 = |job: Stage| {
+    let of_rank_1 = |job: StagedCase| {
         let members = Roster::new(&job.case).members;
         members.iter().filter(|m| m.rank == Some(Rank(1))).filter_map(|m| m.pid).collect::<Vec<_>>()
     };
     // The ring of rank 1 is that of process 101.
-    assert_eq!(of_rank_1(watched(Stage::job(2).rings(&["ar:9?", "ar:9"]))), [Pid(101)]);
-    assert_eq!(of_rank_1(watched(Stage::job(2)).rings(&["ar:9?", "ar:9"])), [Pid(101)]);
+    assert_eq!(of_rank_1(watched(StagedCase::job(2).rings(&["ar:9?", "ar:9"]))), [Pid(101)]);
+    assert_eq!(of_rank_1(watched(StagedCase::job(2)).rings(&["ar:9?", "ar:9"])), [Pid(101)]);
     // Nobody has spoken yet.
-    assert_eq!(of_rank_1(watched(Stage::job(2))), [Pid(101), Pid(777)]);
+    assert_eq!(of_rank_1(watched(StagedCase::job(2))), [Pid(101), Pid(777)]);
 }
 
 #[test]
@@ -68,7 +73,7 @@ fn of_several_attempts_the_last_is_the_rank() {
     use ringleader_model::SourceKind;
     // Rank 1 was process 101, whose ring is left, and is another now, with a smaller number.
     let attempts = |began: u64, is_live: bool| {
-        let mut job = Stage::job(2).rings(&["ar:9?", "ar:9"]);
+        let mut job = StagedCase::job(2).rings(&["ar:9?", "ar:9"]);
         let second = job.case.observations.iter().find(|o| o.who.pid == Some(Pid(101))).cloned();
         let mut second = second.filter(|o| matches!(o.fact, Fact::Ring(_))).unwrap();
         second.who.pid = Some(Pid(55));
@@ -85,7 +90,7 @@ fn of_several_attempts_the_last_is_the_rank() {
         job.case.observations.push(second);
         job
     };
-    let of_rank_1 = |job: &Stage| {
+    let of_rank_1 = |job: &StagedCase| {
         let roster = Roster::new(&job.case);
         assert_eq!(roster.rank_of(Pid(101), None), Some(Rank(1)), "what it said is still its word");
         roster.culprit_rank(Rank(1)).pid
@@ -106,7 +111,7 @@ fn of_several_attempts_the_last_is_the_rank() {
 
 #[test]
 fn a_process_with_several_gpus_is_several_ranks() {
-    let mut job = Stage::job(2).rings(&["ar:9?"]);
+    let mut job = StagedCase::job(2).rings(&["ar:9?"]);
     for observation in &mut job.case.observations {
         if let Fact::Ring(ring) = &mut observation.fact {
             observation.who.rank = None;
@@ -121,19 +126,19 @@ fn a_process_with_several_gpus_is_several_ranks() {
 
 #[test]
 fn who_spoke_need_not_be_all() {
-    let listed = |job: Stage| job.listing(Some(1), &[("RANK", "1")]);
-    let spoke = Stage::new().error_line(Some(0), "ValueError: boom");
+    let listed = |job: StagedCase| job.listing(Some(1), &[("RANK", "1")]);
+    let spoke = StagedCase::new().error_line(Some(0), "ValueError: boom");
     assert_eq!(Roster::new(&listed(spoke).case).world_size, Some(2));
-    assert_eq!(Roster::new(&listed(Stage::new()).case).world_size, None);
+    assert_eq!(Roster::new(&listed(StagedCase::new()).case).world_size, None);
 }
 
 #[test]
 fn a_rank_that_spoke_before_its_process_was_known() {
-    let spoke = |job: Stage| job.error_line(Some(1), "ValueError: boom");
-    let logged = |job: Stage| job.process("node1", 101, None);
-    let seen = |job: Stage| job.rings(&["ar:9", "ar:9"]);
-    let first = Roster::new(&seen(logged(spoke(Stage::job(2)))).case);
-    let last = Roster::new(&spoke(logged(seen(Stage::job(2)))).case);
+    let spoke = |job: StagedCase| job.error_line(Some(1), "ValueError: boom");
+    let logged = |job: StagedCase| job.process("node1", 101, None);
+    let seen = |job: StagedCase| job.rings(&["ar:9", "ar:9"]);
+    let first = Roster::new(&seen(logged(spoke(StagedCase::job(2)))).case);
+    let last = Roster::new(&spoke(logged(seen(StagedCase::job(2)))).case);
     assert_eq!(first.members, last.members);
     assert_eq!(first.members.len(), 2);
     assert_eq!(first.by_rank(Rank(1)).and_then(|m| m.pid), Some(Pid(101)));
@@ -141,8 +146,7 @@ fn a_rank_that_spoke_before_its_process_was_known() {
 
 #[test]
 fn children_inherit_the_rank() {
-    use ringleader_model::{Environment, EnvironmentForm, SourceKind};
-    let started = |job: Stage, rank, pid| {
+    let started = |job: StagedCase, rank, pid| {
         let settings = Vec::new();
         let environment =
             Environment { form: EnvironmentForm::Process, settings, n_left_out: 0, is_whole: true };
@@ -150,18 +154,18 @@ fn children_inherit_the_rank() {
             Who { rank: Some(Rank(rank)), host: Some("node1".into()), pid: Some(Pid(pid)), ..Who::default() };
         job.push(SourceKind::Environment, who, Fact::Environment(Box::new(environment)))
     };
-    let of = |job: Stage| Roster::new(&job.case).rank_of(Pid(555), None);
-    let rings = || Stage::job(2).rings(&["ar:9", "ar:9"]);
+    let of = |job: StagedCase| Roster::new(&job.case).rank_of(Pid(555), None);
+    let rings = || StagedCase::job(2).rings(&["ar:9", "ar:9"]);
     // The rank itself is gone; its worker lives.
     assert_eq!(of(started(started(rings(), 0, 100), 1, 555)), None);
     // Rings of an attempt that is over; no rings at all.
     assert_eq!(of(started(rings(), 1, 555)), Some(Rank(1)));
-    assert_eq!(of(started(started(Stage::job(2), 0, 100), 1, 555)), Some(Rank(1)));
+    assert_eq!(of(started(started(StagedCase::job(2), 0, 100), 1, 555)), Some(Rank(1)));
 }
 
 #[test]
 fn the_order_of_files_decides_nothing() {
-    let job = Stage::job(3)
+    let job = StagedCase::job(3)
         .process("node0", 100, Some(0))
         .comm(0, 3, 0x1a, true)
         .process("node0", 101, None)
@@ -178,4 +182,95 @@ fn the_order_of_files_decides_nothing() {
     assert!(forward.members.len() >= 3, "{:#?}", forward.members);
     case.observations.rotate_left(2);
     assert_eq!(forward.members, Roster::new(&case).members);
+}
+
+/// What one source of a made-up job says, of few ranks, processes and hosts: claims meet, and contradict each other.
+fn claim() -> impl Strategy<Value = (u8, Who)> {
+    let host = prop::option::of(prop::sample::select(vec!["node0", "node1", "localhost"]));
+    let numbers = (prop::option::of(0..5_u32), prop::option::of(0..3_u32), prop::option::of(100..105_u32));
+    (0..11_u8, numbers, host).prop_map(|(kind, (rank, local_rank, pid), host)| {
+        let who = Who {
+            rank: rank.map(Rank),
+            local_rank: local_rank.map(LocalRank),
+            pid: pid.map(Pid),
+            host: host.map(Host::from),
+        };
+        (kind, who)
+    })
+}
+
+fn says(job: StagedCase, kind: u8, who: Who) -> StagedCase {
+    let torch = |event| (SourceKind::TorchLog, Fact::Torch(event));
+    let (kind, fact) = match kind {
+        0 | 1 => {
+            let process = NcclProcess { who: who.clone(), ..NcclProcess::default() };
+            let log = NcclLog { processes: vec![process], ..NcclLog::default() };
+            (SourceKind::NcclLog, Fact::Nccl(Box::new(log)))
+        }
+        2 => {
+            let start_ticks = who.pid.map_or(0, |pid| u64::from(pid.0));
+            let is_live = start_ticks.is_multiple_of(2);
+            let ring = RingRecord { world_size: Some(4), start_ticks, is_live, ..RingRecord::default() };
+            (SourceKind::Ring, Fact::Ring(Box::new(ring)))
+        }
+        3 => {
+            let rank = who.rank.map(|rank| GroupRank(rank.0));
+            let peer = RasPeer { rank, host: who.host.clone(), pid: who.pid, ..RasPeer::default() };
+            let comm = RasComm {
+                size: 4,
+                ranks: vec![RasRank { peer, ..RasRank::default() }],
+                ..RasComm::default()
+            };
+            (SourceKind::Ras, Fact::Ras(Box::new(RasReport { comms: vec![comm], ..RasReport::default() })))
+        }
+        4 => torch(TorchEvent::ChildFailure {
+            is_root: false,
+            exit_code: 1,
+            time: None,
+            host: None,
+            message: None,
+        }),
+        5 => torch(TorchEvent::ChildExit { exit_code: 1, is_first: false }),
+        6 => torch(TorchEvent::Started),
+        7 => {
+            let environment = Environment {
+                form: EnvironmentForm::Process,
+                settings: vec![],
+                n_left_out: 0,
+                is_whole: true,
+            };
+            (SourceKind::Environment, Fact::Environment(Box::new(environment)))
+        }
+        8 => (SourceKind::Watch, Fact::Watch(WatchEvent::Ranks(vec![who.clone()]))),
+        9 => {
+            let stacks = ProcessStacks { pid: who.pid, ..ProcessStacks::default() };
+            (SourceKind::Stacks, Fact::Stacks(Box::new(stacks)))
+        }
+        _ => return job.says(who, "error: no space left on device"),
+    };
+    job.push(kind, who, fact)
+}
+
+fn roster(claims: &[(u8, Who)]) -> Roster {
+    let of = |job, (kind, who): &(u8, Who)| says(job, *kind, who.clone());
+    Roster::new(&claims.iter().fold(StagedCase::new(), of).case)
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_claims_decides_nothing(
+        (claims, others) in prop::collection::vec(claim(), 1..16)
+            .prop_flat_map(|claims| (Just(claims.clone()), Just(claims).prop_shuffle()))
+    ) {
+        prop_assert_eq!(roster(&claims).members, roster(&others).members);
+    }
+
+    #[test]
+    fn a_rank_that_was_heard_of_is_the_process_that_has_it(claims in prop::collection::vec(claim(), 1..16)) {
+        let members = roster(&claims).members;
+        for heard in members.iter().filter(|m| m.pid.is_none()) {
+            let is_it = |m: &&Member| m.pid.is_some() && m.rank == heard.rank && m.host == heard.host;
+            prop_assert!(!members.iter().any(|m| is_it(&m) && m.address == heard.address), "{:#?}", members);
+        }
+    }
 }

@@ -5,11 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::command::{LOCAL_RANK, RANK, WORLD, option};
 use ringleader_knowledge::program::is_launch;
-use ringleader_model::{Case, Fact, Host, LocalRank, Observation, Pid, ProcessRow, Rank, Who, rank_in_path};
+use ringleader_model::{
+    Case, Fact, Host, LocalRank, Observation, Pid, ProcessRow, Rank, TorchEvent, Who, rank_in_path,
+};
+
+use super::claims::member_of;
+use super::join::Processes;
+use super::{Member, hosts_agree, last_rank, telling_host};
 
 /// A claim and where it is from, the stronger first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Basis {
+enum Basis {
     /// `--rank 3` in its command line.
     Command,
     /// The name of the file that holds its stacks.
@@ -37,8 +43,100 @@ pub(super) fn world_sizes(table: &[ProcessRow]) -> impl Iterator<Item = u32> + '
     })
 }
 
+/// Joins claims that are used where nothing stronger speaks, and what is left by elimination.
+pub(super) fn join(
+    processes: &mut Processes,
+    case: &Case,
+    launchers: &BTreeSet<Pid>,
+    world_size: Option<u32>,
+) {
+    let hosts: BTreeSet<&Host> =
+        processes.iter().filter_map(|(_, m)| telling_host(m.host.as_ref())).collect();
+    let differs = |m: &Member| m.rank.zip(m.local_rank).is_some_and(|(rank, local)| rank.0 != local.0);
+    let is_one_node = hosts.len() < 2 && !processes.iter().any(|(_, m)| differs(m));
+    if is_one_node {
+        let is_free = |rank: &Rank| processes.with_rank(*rank).next().is_none();
+        let nameless = processes.iter().filter(|(_, m)| m.rank.is_none() && m.pid.is_some());
+        let local = nameless.filter_map(|(at, m)| Some((at, Rank(m.local_rank?.0))));
+        let named: Vec<(usize, Rank)> = local.filter(|(_, rank)| is_free(rank)).collect();
+        for (at, rank) in named {
+            processes.name(at, rank);
+        }
+    }
+    for (_, who) in claims(case, is_one_node, world_size) {
+        join_claim(processes, &who, launchers);
+    }
+    for who in order_of_ends(processes, case, world_size) {
+        join_claim(processes, &who, launchers);
+    }
+    if let Some((at, rank)) = left_over(processes, launchers, world_size) {
+        processes.name(at, rank);
+    }
+}
+
+fn join_claim(processes: &mut Processes, who: &Who, launchers: &BTreeSet<Pid>) {
+    let found = member_of(who);
+    let Some(pid) = found.pid else {
+        let is_known = |rank| processes.with_rank(rank).any(|(_, m)| m.pid.is_some());
+        if found.rank.is_some_and(|rank| !is_known(rank)) {
+            processes.add(found);
+        }
+        return;
+    };
+    if launchers.contains(&pid) {
+        return;
+    }
+    let is_taken = found
+        .rank
+        .is_some_and(|rank| processes.with_rank(rank).any(|(_, m)| m.pid.is_some_and(|p| p != pid)));
+    let known = processes.with_pid(pid).find(|(_, m)| hosts_agree(m.host.as_ref(), found.host.as_ref()));
+    match known.map(|(at, m)| (at, m.rank)) {
+        Some((at, None)) if !is_taken => processes.take_in(at, found),
+        Some((at, rank)) if rank == found.rank => {
+            processes.complete(at, |m| m.local_rank = m.local_rank.or(found.local_rank));
+        }
+        None if !is_taken && found.rank.is_some() => processes.add(found),
+        _ => {}
+    }
+}
+
+/// A shell shows how each of the processes that it started ended, by pid alone: if they are as many as there are
+/// ranks, they were started in the order of their ranks.
+fn order_of_ends(processes: &Processes, case: &Case, world_size: Option<u32>) -> Vec<Who> {
+    if processes.iter().any(|(_, m)| m.rank.is_some() && m.pid.is_some()) {
+        return Vec::new();
+    }
+    let pid_of_end = |o: &Observation| match &o.fact {
+        Fact::Torch(TorchEvent::ChildExit { .. }) if o.who.rank.is_none() && o.who.local_rank.is_none() => {
+            o.who.pid
+        }
+        _ => None,
+    };
+    let pids: BTreeSet<Pid> = case.observations.iter().filter_map(pid_of_end).collect();
+    let n_spoken = processes.iter().filter_map(|(_, m)| m.rank).map(|r| r.0.saturating_add(1)).max();
+    let world = world_size.max(n_spoken).unwrap_or(0);
+    if pids.len() < 2 || pids.len() != world as usize {
+        return Vec::new();
+    }
+    let named = (0..).map(Rank).zip(pids);
+    named.map(|(rank, pid)| Who { rank: Some(rank), pid: Some(pid), ..Who::default() }).collect()
+}
+
+/// One process without a rank and one rank that nobody has are the same.
+fn left_over(
+    processes: &Processes,
+    launchers: &BTreeSet<Pid>,
+    world_size: Option<u32>,
+) -> Option<(usize, Rank)> {
+    let with_pid = processes.iter().filter(|(_, m)| m.pid.is_some()).filter_map(|(_, m)| m.rank).collect();
+    let left = last_rank(world_size.unwrap_or(0), &with_pid)?;
+    let is_nameless = |m: &Member| m.rank.is_none() && m.pid.is_some_and(|pid| !launchers.contains(&pid));
+    let mut nameless = processes.iter().filter(|(_, m)| is_nameless(m)).map(|(at, _)| at);
+    nameless.next().filter(|_| nameless.next().is_none()).map(|at| (at, left))
+}
+
 /// All weak claims of a case. `is_one_node`: a local rank is a rank.
-pub(super) fn claims(case: &Case, is_one_node: bool, world_size: Option<u32>) -> Vec<(Basis, Who)> {
+fn claims(case: &Case, is_one_node: bool, world_size: Option<u32>) -> Vec<(Basis, Who)> {
     let mut found = Vec::new();
     for observation in &case.observations {
         match &observation.fact {
@@ -102,29 +200,6 @@ fn by_order_of_stacks(case: &Case, world_size: Option<u32>) -> Vec<(Basis, Who)>
         (Basis::Order, Who { rank: Some(Rank(rank)), pid: Some(pid), host, ..Who::default() })
     };
     if is_job { (0u32..).zip(pids).map(claim).collect() } else { Vec::new() }
-}
-
-/// The ranks that are written above stacks, by the process of the stack.
-pub(super) struct StackNames<'a>(BTreeMap<(Pid, Option<&'a Host>), BTreeSet<Rank>>);
-
-impl<'a> StackNames<'a> {
-    pub(super) fn new(case: &'a Case) -> Self {
-        let mut names: BTreeMap<(Pid, Option<&Host>), BTreeSet<Rank>> = BTreeMap::new();
-        for observation in &case.observations {
-            if let (Fact::Stacks(_), Who { rank: Some(rank), pid: Some(pid), host, .. }) =
-                (&observation.fact, &observation.who)
-            {
-                names.entry((*pid, host.as_ref())).or_default().insert(*rank);
-            }
-        }
-        Self(names)
-    }
-
-    /// Whether the process of a stack has one rank: numbers of processes recur on other nodes.
-    pub(super) fn are_of_one_rank(&self, who: &Who) -> bool {
-        let ranks = who.pid.and_then(|pid| self.0.get(&(pid, who.host.as_ref())));
-        who.rank.is_some() && ranks.is_some_and(|ranks| ranks.len() == 1)
-    }
 }
 
 fn key(who: &Who) -> (Option<Rank>, Option<&Host>, Option<Pid>) {

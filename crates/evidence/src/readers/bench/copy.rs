@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use ringleader_model::{CopyTest, Fact, SourceKind};
 
-use crate::ground::{Line, Sink, Span};
+use crate::ground::{Line, Sink, TableSpan};
 
 /// Names that are kept of one session.
 const MAX_NAMES: usize = 1_000;
@@ -28,7 +28,7 @@ const STATEMENT_CHARS: usize = 200;
 pub(super) struct Copies {
     tensors: BTreeMap<Box<str>, Tensor>,
     /// A comparison whose answer is on the next line.
-    asked: Option<Asked>,
+    asked: Option<CopyRequest>,
     /// simpleP2P: the GPUs it is at.
     sample: Option<(u32, u32)>,
 }
@@ -40,10 +40,10 @@ struct Tensor {
     origin: Option<Box<str>>,
 }
 
-struct Asked {
+struct CopyRequest {
     test: CopyTest,
     line: u32,
-    span: Span,
+    span: TableSpan,
 }
 
 impl Copies {
@@ -61,7 +61,7 @@ impl Copies {
             && asked.line.saturating_add(1) == line.number
             && let Some(is_right) = answer(text)
         {
-            let Asked { mut test, mut span, .. } = asked;
+            let CopyRequest { mut test, mut span, .. } = asked;
             test.is_right = is_right;
             span.add(line, sink);
             span.push(SourceKind::CopyTest, Fact::Copy(Box::new(test)), sink);
@@ -82,7 +82,7 @@ impl Copies {
             return true;
         }
         let Some(test) = self.comparison(statement) else { return false };
-        self.asked = Some(Asked { test, line: line.number, span: Span::begin(line, sink) });
+        self.asked = Some(CopyRequest { test, line: line.number, span: TableSpan::begin(line, sink) });
         true
     }
 
@@ -127,7 +127,7 @@ impl Copies {
         };
         self.sample = None;
         let test = CopyTest { from: Some(from), to: Some(to), is_right, compared: "simpleP2P".into() };
-        let span = Span::begin(line, sink);
+        let span = TableSpan::begin(line, sink);
         span.push(SourceKind::CopyTest, Fact::Copy(Box::new(test)), sink);
         true
     }

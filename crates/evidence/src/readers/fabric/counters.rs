@@ -3,7 +3,7 @@
 use ringleader_model::{NetFact, PortCounters, RdmaPort};
 
 use super::ports::state;
-use super::{FabricReader, Form, Open};
+use super::{FabricForm, FabricReader, OpenBlock};
 use crate::ground::{Line, Sink, is_error_counter, shell};
 
 /// Names of what was moved.
@@ -27,7 +27,7 @@ impl FabricReader {
             lid: lid.parse().ok(),
             ..PortCounters::default()
         };
-        self.open(Form::Perfquery, NetFact::Counters(counters), line, sink);
+        self.open(FabricForm::Perfquery, NetFact::Counters(counters), line, sink);
         true
     }
 
@@ -40,7 +40,7 @@ impl FabricReader {
             .and_then(|c| shell::argument(c, &["-S", "--statistics"]))
             .unwrap_or_default();
         let counters = PortCounters { device: device.into(), ..PortCounters::default() };
-        self.open(Form::EthtoolStats, NetFact::Counters(counters), line, sink);
+        self.open(FabricForm::EthtoolStats, NetFact::Counters(counters), line, sink);
     }
 
     /// `/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error:0`, as `grep .` prints files.
@@ -53,13 +53,13 @@ impl FabricReader {
         match tail {
             ["counters" | "hw_counters", name] => {
                 let Ok(value) = value.trim().parse() else { return false };
-                let is_same = |o: &Open| {
+                let is_same = |o: &OpenBlock| {
                     let NetFact::Counters(c) = &o.fact else { return false };
-                    o.form == Form::Sysfs && *c.device == **device && c.port == port
+                    o.form == FabricForm::Sysfs && *c.device == **device && c.port == port
                 };
                 if !self.open.as_ref().is_some_and(is_same) {
                     let counters = PortCounters { device: (*device).into(), port, ..PortCounters::default() };
-                    self.open(Form::Sysfs, NetFact::Counters(counters), line, sink);
+                    self.open(FabricForm::Sysfs, NetFact::Counters(counters), line, sink);
                 }
                 let Some(open) = &mut self.open else { return false };
                 count(open, name, value, line.number);
@@ -82,7 +82,7 @@ impl FabricReader {
 }
 
 /// `SymbolErrorCounter:..............0`.
-pub(super) fn field(open: &mut Open, text: &str, line: u32) -> bool {
+pub(super) fn field(open: &mut OpenBlock, text: &str, line: u32) -> bool {
     let Some((name, value)) = text.split_once(":..") else { return false };
     let value = value.trim_start_matches('.').split_ascii_whitespace().next().unwrap_or_default();
     if let Ok(value) = value.parse() {
@@ -92,7 +92,7 @@ pub(super) fn field(open: &mut Open, text: &str, line: u32) -> bool {
 }
 
 /// `     rx_discards_phy: 0`.
-pub(super) fn statistic(open: &mut Open, text: &str, line: u32) -> bool {
+pub(super) fn statistic(open: &mut OpenBlock, text: &str, line: u32) -> bool {
     let Some((name, value)) = text.split_once(':') else { return false };
     if name.contains(char::is_whitespace) {
         return false;
@@ -102,7 +102,7 @@ pub(super) fn statistic(open: &mut Open, text: &str, line: u32) -> bool {
     true
 }
 
-fn count(open: &mut Open, name: &str, value: u64, line: u32) {
+fn count(open: &mut OpenBlock, name: &str, value: u64, line: u32) {
     let NetFact::Counters(counters) = &mut open.fact else { return };
     if MOVED.contains(&name) {
         counters.moved = Some(value);

@@ -2,7 +2,7 @@
 
 use ringleader_model::{Interface, NetFact, Route};
 
-use super::{FabricReader, Form, Open};
+use super::{FabricForm, FabricReader, OpenBlock};
 use crate::ground::{Line, Sink};
 
 /// Addresses of one interface that are kept.
@@ -39,7 +39,7 @@ impl FabricReader {
             mtu: mtu.parse().ok(),
             ..Interface::default()
         };
-        self.open(Form::IpAddr, NetFact::Interface(interface), line, sink);
+        self.open(FabricForm::IpAddr, NetFact::Interface(interface), line, sink);
         true
     }
 
@@ -110,7 +110,7 @@ impl FabricReader {
             return false;
         };
         let interface = Interface { name: name.into(), ..Interface::default() };
-        self.open(Form::Ethtool, NetFact::Interface(interface), line, sink);
+        self.open(FabricForm::Ethtool, NetFact::Interface(interface), line, sink);
         true
     }
 }
@@ -120,9 +120,9 @@ fn address(word: &str) -> Box<str> {
 }
 
 /// A line below an interface's heading.
-pub(super) fn field(open: &mut Open, text: &str) -> bool {
+pub(super) fn field(open: &mut OpenBlock, text: &str) -> bool {
     let NetFact::Interface(interface) = &mut open.fact else { return false };
-    if open.form == Form::IpAddr {
+    if open.form == FabricForm::IpAddr {
         let mut words = text.split_ascii_whitespace();
         return match words.next() {
             Some("inet" | "inet6") => {

@@ -2,7 +2,7 @@
 
 use ringleader_model::{GidEntry, NetFact, PortCounters, RdmaPort};
 
-use super::{FabricReader, Form, Open};
+use super::{FabricForm, FabricReader, OpenBlock};
 use crate::ground::{Line, Sink};
 
 impl FabricReader {
@@ -22,21 +22,21 @@ impl FabricReader {
             let Some((device, rest)) = rest.split_once("' port ") else { return false };
             let Some(port) = rest.strip_suffix(" status:").and_then(|n| n.parse().ok()) else { return false };
             let port = RdmaPort { device: device.into(), port, ..RdmaPort::default() };
-            self.open(Form::Ibstatus, NetFact::Port(port), line, sink);
+            self.open(FabricForm::Ibstatus, NetFact::Port(port), line, sink);
             return true;
         }
         if text == "Operational Info" {
             let device = self.asked_device("mlxlink", &["-d", "--device"]).unwrap_or_default().into();
             let port = RdmaPort { device, port: 1, ..RdmaPort::default() };
-            self.open(Form::Mlxlink, NetFact::Port(port), line, sink);
+            self.open(FabricForm::Mlxlink, NetFact::Port(port), line, sink);
             return true;
         }
         let Some(device) = self.device.clone() else { return false };
         let ibstat = text.strip_prefix("Port ").and_then(|r| r.strip_suffix(':')?.parse().ok());
         let devinfo = text.strip_prefix("port:").and_then(|r| r.trim().parse().ok());
         let (form, port) = match (ibstat, devinfo) {
-            (Some(port), _) => (Form::Ibstat, port),
-            (_, Some(port)) => (Form::Devinfo, port),
+            (Some(port), _) => (FabricForm::Ibstat, port),
+            (_, Some(port)) => (FabricForm::Devinfo, port),
             _ => return false,
         };
         self.open(form, NetFact::Port(RdmaPort { device, port, ..RdmaPort::default() }), line, sink);
@@ -162,7 +162,7 @@ impl FabricReader {
 }
 
 /// A line of ibstat, ibstatus or ibv_devinfo below its port's heading.
-pub(super) fn field(open: &mut Open, text: &str) -> bool {
+pub(super) fn field(open: &mut OpenBlock, text: &str) -> bool {
     let NetFact::Port(port) = &mut open.fact else { return false };
     let Some((key, value)) = text.split_once(':') else { return false };
     let value = value.trim();
@@ -192,7 +192,7 @@ pub(super) fn field(open: &mut Open, text: &str) -> bool {
 }
 
 /// A line of mlxlink: `State                              : Active`.
-pub(super) fn mlxlink_field(open: &mut Open, text: &str, line: u32) -> bool {
+pub(super) fn mlxlink_field(open: &mut OpenBlock, text: &str, line: u32) -> bool {
     let Some((key, value)) = text.split_once(" : ") else {
         return text.ends_with(" Info") || text.starts_with("----");
     };

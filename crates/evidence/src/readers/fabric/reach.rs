@@ -2,7 +2,7 @@
 
 use ringleader_model::{NetFact, Perftest, Pid, Reach, ReachOutcome};
 
-use super::{FabricReader, Form, Open};
+use super::{FabricForm, FabricReader, OpenBlock};
 use crate::ground::{Line, Sink, shell};
 
 /// Rows of perftest that are kept.
@@ -45,7 +45,7 @@ impl FabricReader {
             let payload = words.next().and_then(|w| w.split('(').next()?.parse().ok());
             let reach =
                 Reach { tool: "ping".into(), host: host.into(), payload_bytes: payload, ..Reach::default() };
-            self.open(Form::Ping, NetFact::Reach(reach), line, sink);
+            self.open(FabricForm::Ping, NetFact::Reach(reach), line, sink);
             return true;
         }
         let Some(reach) =
@@ -98,7 +98,7 @@ impl FabricReader {
     pub(super) fn perftest(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         if text.ends_with(" BW Test") && text.len() < 60 {
             let test = Perftest { test: text.into(), ..Perftest::default() };
-            self.open(Form::Perftest, NetFact::Perftest(test), line, sink);
+            self.open(FabricForm::Perftest, NetFact::Perftest(test), line, sink);
             return true;
         }
         let by_perftest = self.asked.as_deref().is_some_and(|c| c.contains("ib_"));
@@ -115,13 +115,13 @@ impl FabricReader {
         if !(text.starts_with("#bytes") && text.contains("BW average[")) {
             return false;
         }
-        self.open(Form::Perftest, NetFact::Perftest(Perftest::default()), line, sink);
+        self.open(FabricForm::Perftest, NetFact::Perftest(Perftest::default()), line, sink);
         self.open.as_mut().is_some_and(|open| perftest_line(open, text, line.number))
     }
 }
 
 /// A line below perftest's heading. Megabytes are 2^20 bytes there, gigabits 10^9.
-pub(super) fn perftest_line(open: &mut Open, text: &str, line: u32) -> bool {
+pub(super) fn perftest_line(open: &mut OpenBlock, text: &str, line: u32) -> bool {
     let NetFact::Perftest(test) = &mut open.fact else { return false };
     if text.starts_with("#bytes") {
         open.in_gigabits = Some(text.contains("[Gb/sec]"));
@@ -147,7 +147,7 @@ pub(super) fn perftest_line(open: &mut Open, text: &str, line: u32) -> bool {
 }
 
 /// A line below `PING …`.
-pub(super) fn ping_line(open: &mut Open, text: &str) -> bool {
+pub(super) fn ping_line(open: &mut OpenBlock, text: &str) -> bool {
     let NetFact::Reach(reach) = &mut open.fact else { return false };
     if let Some(outcome) = loss(text) {
         // A statement of why is worth more than that nothing came back.

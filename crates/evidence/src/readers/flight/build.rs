@@ -7,7 +7,7 @@ use ringleader_model::{
     FlightDump, FlightGroup, FlightOp, Frame, GroupRank, NoteKind, OpKind, OpState, Rank, Signature,
 };
 
-use super::known::{Known, MAX_RANKS};
+use super::known::{CarriedOver, MAX_RANKS};
 use crate::ground::intern::{Index, hash_of};
 
 /// Process groups of one process that are kept.
@@ -80,7 +80,7 @@ struct Indexed {
 }
 
 impl Indexed {
-    fn of(known: &Known) -> Self {
+    fn of(known: &CarriedOver) -> Self {
         Self { frames: known.frames.len(), stacks: known.stacks.len(), signatures: known.signatures.len() }
     }
 }
@@ -89,7 +89,7 @@ impl Indexed {
 pub(super) struct Build<'a> {
     pub(super) dump: FlightDump,
     /// Tables of the dump, and what the dump before has left.
-    pub(super) known: Known,
+    pub(super) known: CarriedOver,
     pub(super) configs: Vec<GroupConfig<'a>>,
     pub(super) statuses: Vec<GroupStatus<'a>>,
     /// Kind, byte offset, text.
@@ -109,7 +109,7 @@ pub(super) struct Build<'a> {
 impl<'a> Build<'a> {
     /// For a file of `size_bytes`. Tables may take a few times as much, which honest dumps are far from; small files
     /// name a path once and use it often, hence the floor.
-    pub(super) fn new(size_bytes: usize, known: Known) -> Self {
+    pub(super) fn new(size_bytes: usize, known: CarriedOver) -> Self {
         Self {
             dump: FlightDump::default(),
             known,
@@ -287,7 +287,7 @@ impl<'a> Build<'a> {
     ///
     /// `pg_config` is keyed by the group's name and `pg_status` by `pg_id`, this process's creation number; only
     /// entries state both.
-    pub(super) fn finish(mut self) -> (FlightDump, Vec<(NoteKind, usize, String)>, Known) {
+    pub(super) fn finish(mut self) -> (FlightDump, Vec<(NoteKind, usize, String)>, CarriedOver) {
         let mut groups: Vec<FlightGroup> = self
             .groups
             .iter()

@@ -9,11 +9,11 @@
 use ringleader_model::{FlightOp, OpState};
 
 use super::build::{self, BLANK, GroupKey, OverBudget};
-use super::learned::{Call, Draft, Learned};
-use super::lesson::{State, Step};
-use super::machine::{End, Machine, long};
-use super::memo::{Memo, Value, Word};
-use super::template::{MAX_VARYING, Span, Template, Varying};
+use super::learned::{CallShapes, Draft, Learned};
+use super::lesson::{EntryStep, MemoSizes};
+use super::machine::{PickleEnd, PickleMachine, long};
+use super::memo::{Keyword, Memo, StackValue};
+use super::template::{MAX_VARYING, Template, ValueSpan, Varying};
 use crate::ground::intern::hash_of;
 
 /// Dimensions and tensors of one call that are kept.
@@ -28,7 +28,7 @@ const UNSET: u32 = u32::MAX;
 #[derive(Clone, Copy)]
 struct Text<'a> {
     bytes: &'a [u8],
-    word: Word,
+    word: Keyword,
     at: u32,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Cursor<'a> {
         if let Some(at) = self.place() {
             let slot = memo.get(at)?;
             return match slot.value {
-                Value::Str(text) => Some(Text { bytes: text, word: slot.word, at }),
+                StackValue::Str(text) => Some(Text { bytes: text, word: slot.word, at }),
                 _ => None,
             };
         }
@@ -107,9 +107,9 @@ impl<'a> Cursor<'a> {
         let (text, at) = self.spelled()?;
         if at != NO_PLACE {
             self.has_put = true;
-            memo.put(at as usize, Value::Str(text)).then_some(())?;
+            memo.put(at as usize, StackValue::Str(text)).then_some(())?;
         }
-        Some(Text { bytes: text, word: Word::of(text), at })
+        Some(Text { bytes: text, word: Keyword::of(text), at })
     }
 
     /// A string at this place, and the place it goes to.
@@ -128,12 +128,12 @@ impl<'a> Cursor<'a> {
     /// The same as [`Self::text`] in an entry that was read before: nothing is put into the memo.
     fn text_of(&mut self, memo: &Memo<'a>) -> Option<Text<'a>> {
         let (bytes, at) = if let Some(at) = self.place() {
-            let Value::Str(text) = memo.get(at)?.value else { return None };
+            let StackValue::Str(text) = memo.get(at)?.value else { return None };
             (text, at)
         } else {
             self.spelled()?
         };
-        Some(Text { bytes, word: Word::of(bytes), at })
+        Some(Text { bytes, word: Keyword::of(bytes), at })
     }
 
     #[inline]
@@ -148,7 +148,7 @@ impl<'a> Cursor<'a> {
             [b'J', a, b, c, d, rest @ ..] => (i32::from_le_bytes([*a, *b, *c, *d]).into(), rest),
             [0x8a, n, rest @ ..] => {
                 let (digits, rest) = rest.split_at_checked((*n).into())?;
-                let Value::Int(n) = long(digits) else { return None };
+                let StackValue::Int(n) = long(digits) else { return None };
                 (n, rest)
             }
             _ => return None,
@@ -234,12 +234,12 @@ pub(super) fn refs<'a>(entry: &'a [u8], memo: &Memo<'a>, mut fix: impl FnMut(u32
         let key = cursor.text_of(memo)?;
         fix(key.at);
         match key.word {
-            Word::ProcessGroup => {
+            Keyword::ProcessGroup => {
                 cursor.text_of(memo)?;
                 cursor.text_of(memo)?;
                 cursor.eat(&[0x86])?;
             }
-            Word::ThreadId => drop(cursor.text_of(memo)?),
+            Keyword::ThreadId => drop(cursor.text_of(memo)?),
             _ => {
                 let mut depth = 0_u32;
                 loop {
@@ -279,9 +279,9 @@ impl From<OverBudget> for Miss {
     }
 }
 
-impl<'a> Machine<'a> {
+impl<'a> PickleMachine<'a> {
     /// Reads entries as long as they are as expected; what comes next is for the general machine.
-    pub(super) fn read_entries(&mut self) -> Result<(), End> {
+    pub(super) fn read_entries(&mut self) -> Result<(), PickleEnd> {
         self.begin_entries();
         // Of the entry before.
         let mut n_bytes = 0;
@@ -325,7 +325,7 @@ impl<'a> Machine<'a> {
         let start = cursor.rest;
         let state = self.state();
         let mut draft = Draft {
-            varying: [Span::default(); MAX_VARYING],
+            varying: [ValueSpan::default(); MAX_VARYING],
             n_varying: 0,
             op: FlightOp { stack: UNSET, ..BLANK },
             is_empty: true,
@@ -355,7 +355,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Learns from an entry that was read.
-    fn teach(&mut self, draft: &Draft, before: State, start: &'a [u8], cursor: &Cursor<'a>) {
+    fn teach(&mut self, draft: &Draft, before: MemoSizes, start: &'a [u8], cursor: &Cursor<'a>) {
         // What puts something into the memo will not recur, unless in another dump.
         let is_teaching = !cursor.has_put || self.capture.is_some() || self.follower.is_some();
         let entry = start.get(..start.len() - cursor.rest.len()).unwrap_or_default();
@@ -372,7 +372,7 @@ impl<'a> Machine<'a> {
             let is_new = self.learned.templates.learn(self.bytes, template, &fixed);
             let after = self.state();
             if let Some(capture) = self.capture.as_mut().filter(|_| is_new) {
-                capture.add(Step::new(before, after, draft));
+                capture.add(EntryStep::new(before, after, draft));
             }
         } else {
             self.learned.templates.forget_last();
@@ -389,15 +389,15 @@ impl<'a> Machine<'a> {
             let from = start.len() - cursor.rest.len();
             cursor.varying(field, op).ok_or(Miss::Unexpected)?;
             let span = draft.varying.get_mut(draft.n_varying).ok_or(Miss::Unexpected)?;
-            *span = Span { field, from: from as u32, to: (start.len() - cursor.rest.len()) as u32 };
+            *span = ValueSpan { field, from: from as u32, to: (start.len() - cursor.rest.len()) as u32 };
             draft.n_varying += 1;
             draft.is_empty &= field != Varying::RecordId;
             return Ok(());
         }
         match key.word {
-            Word::Frames => op.stack = self.frames(cursor)?,
-            Word::PgId => draft.pg_id = cursor.int().ok_or(unexpected)?,
-            Word::ProcessGroup => {
+            Keyword::Frames => op.stack = self.frames(cursor)?,
+            Keyword::PgId => draft.pg_id = cursor.int().ok_or(unexpected)?,
+            Keyword::ProcessGroup => {
                 draft.name_at = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.at;
                 draft.desc_at = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.at;
                 cursor
@@ -405,30 +405,30 @@ impl<'a> Machine<'a> {
                     .filter(|()| draft.name_at.max(draft.desc_at) != NO_PLACE)
                     .ok_or(unexpected)?;
             }
-            Word::ThreadId => {
+            Keyword::ThreadId => {
                 draft.thread_at = cursor.text(&mut self.memo).ok_or(unexpected)?.at;
                 self.count_thread(draft.thread_at);
             }
-            Word::ThreadName => drop(cursor.text(&mut self.memo).ok_or(unexpected)?),
-            Word::ProfilingName => {
+            Keyword::ThreadName => drop(cursor.text(&mut self.memo).ok_or(unexpected)?),
+            Keyword::ProfilingName => {
                 draft.call_name_at =
                     cursor.text(&mut self.memo).filter(|t| t.at != NO_PLACE).ok_or(unexpected)?.at;
                 draft.is_empty = false;
             }
-            Word::InputSizes if draft.call == UNSET => draft.call = self.call(cursor)?,
-            Word::State => {
+            Keyword::InputSizes if draft.call == UNSET => draft.call = self.call(cursor)?,
+            Keyword::State => {
                 op.state = match cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.word {
-                    Word::IsScheduled => OpState::Scheduled,
-                    Word::IsStarted => OpState::Started,
-                    Word::IsCompleted => OpState::Completed,
+                    Keyword::IsScheduled => OpState::Scheduled,
+                    Keyword::IsStarted => OpState::Started,
+                    Keyword::IsCompleted => OpState::Completed,
                     _ => return Err(unexpected),
                 };
             }
-            Word::Retired => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::RETIRED,
-            Word::Timeout => op.timeout_ms = build::count(cursor.int_or_none().ok_or(unexpected)?),
-            Word::IsP2p => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::P2P,
+            Keyword::Retired => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::RETIRED,
+            Keyword::Timeout => op.timeout_ms = build::count(cursor.int_or_none().ok_or(unexpected)?),
+            Keyword::IsP2p => op.flags |= u8::from(cursor.bool().ok_or(unexpected)?) * FlightOp::P2P,
             // A field that a newer version added.
-            Word::Other => cursor.pass_over(&mut self.memo).ok_or(unexpected)?,
+            Keyword::Other => cursor.pass_over(&mut self.memo).ok_or(unexpected)?,
             _ => return Err(unexpected),
         }
         Ok(())
@@ -458,7 +458,7 @@ impl<'a> Machine<'a> {
         while !cursor.next_is(b'e') {
             let frame = if let Some(at) = cursor.place() {
                 match self.memo.get(at).map(|slot| slot.value) {
-                    Some(Value::Frame(frame)) => frame,
+                    Some(StackValue::Frame(frame)) => frame,
                     _ => return Err(Miss::Unexpected),
                 }
             } else {
@@ -485,16 +485,16 @@ impl<'a> Machine<'a> {
         let (mut function, mut file, mut line): (&[u8], &[u8], u32) = (b"", b"", 0);
         while !cursor.next_is(b'u') {
             match cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.word {
-                Word::FrameName => function = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.bytes,
-                Word::FrameFile => file = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.bytes,
-                Word::FrameLine => line = build::count(cursor.int().ok_or(Miss::Unexpected)?),
+                Keyword::FrameName => function = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.bytes,
+                Keyword::FrameFile => file = cursor.text(&mut self.memo).ok_or(Miss::Unexpected)?.bytes,
+                Keyword::FrameLine => line = build::count(cursor.int().ok_or(Miss::Unexpected)?),
                 _ => return Err(Miss::Unexpected),
             }
         }
         let frame = self.build.frame(function, file, line)?;
         if let Some(at) = cursor.put() {
             cursor.has_put = true;
-            if !self.memo.put(at as usize, Value::Frame(frame)) {
+            if !self.memo.put(at as usize, StackValue::Frame(frame)) {
                 return Err(Miss::Unexpected);
             }
         }
@@ -515,9 +515,9 @@ impl<'a> Machine<'a> {
             // A key that is new to the memo is put there by the look ahead too, in the same place with the same text.
             let Some(key) = ahead.text(&mut self.memo) else { break };
             let bit = match key.word {
-                Word::InputDtypes => 2,
-                Word::OutputSizes => 4,
-                Word::OutputDtypes => 8,
+                Keyword::InputDtypes => 2,
+                Keyword::OutputSizes => 4,
+                Keyword::OutputDtypes => 8,
                 _ => break,
             };
             if seen & bit != 0 {
@@ -538,7 +538,7 @@ impl<'a> Machine<'a> {
                 let tensors = self.learned.tensors();
                 self.build.charge(64 + span.len())?;
                 let call = self.learned.call_list.len() as u32;
-                self.learned.call_list.push(Call { tensors, name_at: NO_PLACE, signature: 0 });
+                self.learned.call_list.push(CallShapes { tensors, name_at: NO_PLACE, signature: 0 });
                 if !has_put {
                     self.learned.calls.learn(span, call);
                 }
@@ -586,7 +586,7 @@ impl<'a> Machine<'a> {
     pub(super) fn count_thread(&mut self, at: u32) {
         if let Some(slot) = self.memo.get_mut(at)
             && !slot.is_counted
-            && let Value::Str(id) = slot.value
+            && let StackValue::Str(id) = slot.value
         {
             slot.is_counted = true;
             self.build.thread(id);
@@ -610,7 +610,7 @@ impl<'a> Machine<'a> {
             return Ok(known.3);
         }
         let text = |at: u32| match self.memo.get(at).map(|slot| slot.value) {
-            Some(Value::Str(text)) => text,
+            Some(StackValue::Str(text)) => text,
             _ => b"",
         };
         let group = self.build.group(GroupKey { id: key.0, name: text(key.1), desc: text(key.2) })?;
@@ -643,7 +643,7 @@ impl<'a> Machine<'a> {
             pair.2
         } else {
             let name = match self.memo.get(draft.call_name_at).map(|slot| slot.value) {
-                Some(Value::Str(text)) => text,
+                Some(StackValue::Str(text)) => text,
                 _ => b"",
             };
             let tensors = self

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::build::Build;
 use super::entry::refs;
-use super::lesson::{Capture, Follower, Last, Lesson, Outcome, State, Step, Taught};
-use super::machine::Machine;
-use super::memo::{Memo, Value};
+use super::lesson::{Capture, EntryStep, Follower, Last, Lesson, LessonOutcome, MemoSizes, Taught};
+use super::machine::PickleMachine;
+use super::memo::{Memo, StackValue};
 use super::template::{Template, Templates};
 
 /// Kinds of dumps that are remembered: stages of a pipeline make different calls.
@@ -18,7 +18,7 @@ const MAX_SLOTS: usize = 1 << 16;
 
 impl Lesson {
     /// Of a dump that was read to its end. The tables are put in when it is closed.
-    fn of(machine: &Machine<'_>, n_header: usize) -> Option<Self> {
+    fn of(machine: &PickleMachine<'_>, n_header: usize) -> Option<Self> {
         let is_plain = machine.memo.generation == 0
             && machine.bytes.len() <= MAX_BYTES
             && machine.memo.next() <= MAX_SLOTS;
@@ -26,13 +26,13 @@ impl Lesson {
         let mut slots = Vec::with_capacity(machine.memo.next());
         for at in 0..machine.memo.next() {
             slots.push(match machine.memo.get(at as u32)?.value {
-                Value::Str(text) => {
+                StackValue::Str(text) => {
                     let from = text.as_ptr().addr().checked_sub(machine.bytes.as_ptr().addr())?;
                     let to = from + text.len();
                     (machine.bytes.get(from..to)? == text).then_some(())?;
                     Taught::Text { from, to, is_fixed: false }
                 }
-                Value::Frame(frame) => Taught::Frame(frame),
+                StackValue::Frame(frame) => Taught::Frame(frame),
                 _ => return None,
             });
         }
@@ -57,9 +57,9 @@ impl Lesson {
     }
 }
 
-impl Outcome {
+impl LessonOutcome {
     /// Of a dump whose machine has stopped.
-    pub(super) fn of(machine: &mut Machine<'_>, is_whole: bool) -> Self {
+    pub(super) fn of(machine: &mut PickleMachine<'_>, is_whole: bool) -> Self {
         let n_entries = machine.build.dump.ops.len();
         if let Some(n_read) = machine.n_followed {
             return Self::Followed { is_good: n_read * 2 >= n_entries };
@@ -74,7 +74,7 @@ impl Outcome {
     }
 }
 
-impl<'a> Machine<'a> {
+impl<'a> PickleMachine<'a> {
     /// At the first entry: takes up a lesson that begins as this dump does, or notes for one of its own.
     pub(super) fn begin_entries(&mut self) {
         let Some(lessons) = self.lessons.take() else { return };
@@ -97,7 +97,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> MemoSizes {
         state(&self.memo, &self.build)
     }
 
@@ -142,7 +142,7 @@ impl<'a> Machine<'a> {
 
     /// Does what the entry did when it was first read, unless that is done; false if the state is another.
     #[inline]
-    fn take_step(&mut self, lesson: &'a Lesson, step: &Step) -> bool {
+    fn take_step(&mut self, lesson: &'a Lesson, step: &EntryStep) -> bool {
         let now = self.state();
         if now.has(step.after) {
             // An entry that puts something into the memo is in the state before it, or is not the same.
@@ -153,8 +153,8 @@ impl<'a> Machine<'a> {
         }
         for at in step.before.slots..step.after.slots {
             let value = match lesson.slots.get(at) {
-                Some(Taught::Frame(frame)) => Value::Frame(*frame),
-                Some(Taught::Text { .. }) => lesson.text(at).map_or(Value::None, Value::Str),
+                Some(Taught::Frame(frame)) => StackValue::Frame(*frame),
+                Some(Taught::Text { .. }) => lesson.text(at).map_or(StackValue::None, StackValue::Str),
                 None => return false,
             };
             if !self.memo.put(at, value) {
@@ -204,8 +204,8 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn state(memo: &Memo<'_>, build: &Build<'_>) -> State {
-    State {
+fn state(memo: &Memo<'_>, build: &Build<'_>) -> MemoSizes {
+    MemoSizes {
         slots: memo.next(),
         frames: build.known.frames.len(),
         stacks: build.known.stacks.len(),

@@ -3,17 +3,17 @@
 use ringleader_model::{FlightOp, NoteKind};
 
 use super::build::{self, BLANK, GroupKey, OverBudget, Tensors};
-use super::machine::{End, Machine, Node};
-use super::memo::{Value, Word};
+use super::machine::{PickleContainer, PickleEnd, PickleMachine};
+use super::memo::{Keyword, StackValue};
 
-impl<'a> Machine<'a> {
+impl<'a> PickleMachine<'a> {
     /// An entry that the general machine read; unknown keys are passed over.
-    pub(super) fn read_entry_node(&mut self, item: Value<'a>) -> Result<(), End> {
-        let Value::Node(at) = item else {
+    pub(super) fn read_entry_node(&mut self, item: StackValue<'a>) -> Result<(), PickleEnd> {
+        let StackValue::Node(at) = item else {
             self.build.note(NoteKind::Malformed, self.offset(), "an entry is not a dict; skipped");
             return Ok(());
         };
-        let Some(Node::Dict(items)) = self.nodes.get(at as usize) else {
+        let Some(PickleContainer::Dict(items)) = self.nodes.get(at as usize) else {
             self.build.note(NoteKind::Malformed, self.offset(), "an entry is not a dict; skipped");
             return Ok(());
         };
@@ -24,59 +24,59 @@ impl<'a> Machine<'a> {
         let mut tensors = Tensors::default();
         let items = items.clone();
         self.build.stack.clear();
-        let int = |value: Value<'a>| if let Value::Int(n) = value { n } else { 0 };
+        let int = |value: StackValue<'a>| if let StackValue::Int(n) = value { n } else { 0 };
         for (key, value) in items.chunks_exact(2).filter_map(|pair| Some((*pair.first()?, *pair.get(1)?))) {
-            let Value::Str(key) = key else { continue };
-            match Word::of(key) {
-                Word::Frames => self.frames_of(value)?,
-                Word::RecordId => {
+            let StackValue::Str(key) = key else { continue };
+            match Keyword::of(key) {
+                Keyword::Frames => self.frames_of(value)?,
+                Keyword::RecordId => {
                     op.record_id = build::count(int(value));
                     is_empty = false;
                 }
-                Word::PgId => group.id = int(value),
-                Word::ProcessGroup => {
+                Keyword::PgId => group.id = int(value),
+                Keyword::ProcessGroup => {
                     let mut parts = self
                         .items(value)
                         .iter()
-                        .map(|v| if let Value::Str(s) = v { s } else { b"" as &[u8] });
+                        .map(|v| if let StackValue::Str(s) = v { s } else { b"" as &[u8] });
                     group.name = parts.next().unwrap_or_default();
                     group.desc = parts.next().unwrap_or_default();
                 }
-                Word::ThreadId => match value {
-                    Value::Str(id) => self.build.thread(id),
-                    Value::Int(id) => self.build.thread(id.to_string().as_bytes()),
+                Keyword::ThreadId => match value {
+                    StackValue::Str(id) => self.build.thread(id),
+                    StackValue::Int(id) => self.build.thread(id.to_string().as_bytes()),
                     _ => {}
                 },
-                Word::Seq => op.seq = build::count(int(value)),
-                Word::P2pSeq => op.p2p_seq = build::count(int(value)),
-                Word::ProfilingName => {
-                    name = if let Value::Str(name) = value { name } else { b"" };
+                Keyword::Seq => op.seq = build::count(int(value)),
+                Keyword::P2pSeq => op.p2p_seq = build::count(int(value)),
+                Keyword::ProfilingName => {
+                    name = if let StackValue::Str(name) = value { name } else { b"" };
                     is_empty = false;
                 }
-                Word::Created => op.created_ns = int(value),
-                Word::Duration => {
+                Keyword::Created => op.created_ns = int(value),
+                Keyword::Duration => {
                     op.duration_us = match value {
-                        Value::Float(ms) => build::duration_us(ms),
-                        Value::Int(ms) => build::duration_us(ms as f64),
+                        StackValue::Float(ms) => build::duration_us(ms),
+                        StackValue::Int(ms) => build::duration_us(ms as f64),
                         _ => 0,
                     };
                 }
-                Word::InputSizes => tensors.input_sizes = self.sizes_of(value)?,
-                Word::OutputSizes => tensors.output_sizes = self.sizes_of(value)?,
-                Word::InputDtypes => tensors.input_dtypes = self.dtypes_of(value)?,
-                Word::OutputDtypes => tensors.output_dtypes = self.dtypes_of(value)?,
-                Word::State => {
-                    let text = if let Value::Str(text) = value { text } else { b"" };
+                Keyword::InputSizes => tensors.input_sizes = self.sizes_of(value)?,
+                Keyword::OutputSizes => tensors.output_sizes = self.sizes_of(value)?,
+                Keyword::InputDtypes => tensors.input_dtypes = self.dtypes_of(value)?,
+                Keyword::OutputDtypes => tensors.output_dtypes = self.dtypes_of(value)?,
+                Keyword::State => {
+                    let text = if let StackValue::Str(text) = value { text } else { b"" };
                     match build::state(text) {
                         Some(state) => op.state = state,
                         None => self.build.unknown_state(text, self.bytes.len() - self.rest.len()),
                     }
                 }
-                Word::Started => op.started_ns = int(value),
-                Word::Completed => op.completed_ns = int(value),
-                Word::Retired => op.flags |= u8::from(value == Value::Bool(true)) * FlightOp::RETIRED,
-                Word::Timeout => op.timeout_ms = build::count(int(value)),
-                Word::IsP2p => op.flags |= u8::from(value == Value::Bool(true)) * FlightOp::P2P,
+                Keyword::Started => op.started_ns = int(value),
+                Keyword::Completed => op.completed_ns = int(value),
+                Keyword::Retired => op.flags |= u8::from(value == StackValue::Bool(true)) * FlightOp::RETIRED,
+                Keyword::Timeout => op.timeout_ms = build::count(int(value)),
+                Keyword::IsP2p => op.flags |= u8::from(value == StackValue::Bool(true)) * FlightOp::P2P,
                 _ => {}
             }
         }
@@ -92,28 +92,30 @@ impl<'a> Machine<'a> {
     }
 
     /// Items of a container; none of anything else.
-    pub(super) fn items(&self, value: Value<'a>) -> &[Value<'a>] {
+    pub(super) fn items(&self, value: StackValue<'a>) -> &[StackValue<'a>] {
         match value {
-            Value::Node(at) => self.nodes.get(at as usize).map(Node::items).unwrap_or_default(),
+            StackValue::Node(at) => {
+                self.nodes.get(at as usize).map(PickleContainer::items).unwrap_or_default()
+            }
             _ => &[],
         }
     }
 
     /// Interns the frames of a stack into `build.stack`.
-    fn frames_of(&mut self, value: Value<'a>) -> Result<(), OverBudget> {
+    fn frames_of(&mut self, value: StackValue<'a>) -> Result<(), OverBudget> {
         let n_frames = self.items(value).len().min(build::MAX_FRAMES);
         self.build.charge(n_frames)?;
         for i in 0..n_frames {
             let Some(item) = self.items(value).get(i).copied() else { break };
-            let frame = if let Value::Frame(frame) = item {
+            let frame = if let StackValue::Frame(frame) = item {
                 frame
             } else {
                 let (mut function, mut file, mut line): (&[u8], &[u8], u32) = (b"", b"", 0);
                 for pair in self.items(item).chunks_exact(2).take(16) {
                     match pair {
-                        [Value::Str(b"name"), Value::Str(text)] => function = text,
-                        [Value::Str(b"filename"), Value::Str(text)] => file = text,
-                        [Value::Str(b"line"), Value::Int(n)] => line = build::count(*n),
+                        [StackValue::Str(b"name"), StackValue::Str(text)] => function = text,
+                        [StackValue::Str(b"filename"), StackValue::Str(text)] => file = text,
+                        [StackValue::Str(b"line"), StackValue::Int(n)] => line = build::count(*n),
                         _ => {}
                     }
                 }
@@ -124,7 +126,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn sizes_of(&mut self, value: Value<'a>) -> Result<Box<[Box<[u64]>]>, OverBudget> {
+    fn sizes_of(&mut self, value: StackValue<'a>) -> Result<Box<[Box<[u64]>]>, OverBudget> {
         let n_tensors = self.items(value).len();
         self.build.charge(n_tensors / 8)?;
         let mut shapes = Vec::new();
@@ -133,7 +135,7 @@ impl<'a> Machine<'a> {
             self.build.charge(self.items(shape).len() / 2)?;
             let mut has_negative = false;
             let shape = self.items(shape).iter().map(|n| match n {
-                Value::Int(n) => u64::try_from(*n).unwrap_or_else(|_| {
+                StackValue::Int(n) => u64::try_from(*n).unwrap_or_else(|_| {
                     has_negative = true;
                     0
                 }),
@@ -147,13 +149,13 @@ impl<'a> Machine<'a> {
         Ok(shapes.into())
     }
 
-    fn dtypes_of(&mut self, value: Value<'a>) -> Result<Box<[Box<str>]>, OverBudget> {
-        let cost = |v: &Value<'_>| if let Value::Str(name) = v { 1 + name.len() } else { 1 };
+    fn dtypes_of(&mut self, value: StackValue<'a>) -> Result<Box<[Box<str>]>, OverBudget> {
+        let cost = |v: &StackValue<'_>| if let StackValue::Str(name) = v { 1 + name.len() } else { 1 };
         self.build.charge(self.items(value).iter().map(cost).sum())?;
         Ok(self
             .items(value)
             .iter()
-            .map(|v| if let Value::Str(name) = v { build::text(name) } else { "".into() })
+            .map(|v| if let StackValue::Str(name) = v { build::text(name) } else { "".into() })
             .collect())
     }
 }

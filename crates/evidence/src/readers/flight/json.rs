@@ -5,8 +5,8 @@ use ringleader_model::{FlightOp, NoteKind};
 use serde_json::{Map, Value};
 
 use super::build::{self, BLANK, Build, GroupConfig, GroupKey, GroupStatus, OverBudget, Tensors};
-use super::known::Known;
-use super::memo::Word;
+use super::known::CarriedOver;
+use super::memo::Keyword;
 use crate::ground::{Document, Sink};
 
 /// Reads a dump in JSON, if it is one.
@@ -25,7 +25,7 @@ pub(crate) fn read_json(document: &Document<'_>, sink: &mut Sink<'_>) -> bool {
     }
     let n_entries = entries.map_or(0, Vec::len);
     // The text is gone; an entry of this form takes about this much.
-    let mut build = Build::new(n_entries.saturating_mul(500), Known::default());
+    let mut build = Build::new(n_entries.saturating_mul(500), CarriedOver::default());
     if let Some(top) = top {
         take_top(top, &mut build);
     }
@@ -92,44 +92,44 @@ fn read_entry<'a>(entry: &'a Value, build: &mut Build<'a>) -> Result<Option<Flig
     build.stack.clear();
     for (key, value) in entry {
         let int = || number(value).unwrap_or(0);
-        match Word::of(key.as_bytes()) {
-            Word::Frames => frames(value, build)?,
-            Word::RecordId => {
+        match Keyword::of(key.as_bytes()) {
+            Keyword::Frames => frames(value, build)?,
+            Keyword::RecordId => {
                 op.record_id = build::count(int());
                 is_empty = false;
             }
-            Word::PgId => group.id = number(value).unwrap_or(-1),
-            Word::ProcessGroup => {
+            Keyword::PgId => group.id = number(value).unwrap_or(-1),
+            Keyword::ProcessGroup => {
                 let mut parts =
                     value.as_array().into_iter().flatten().map(|v| v.as_str().unwrap_or_default());
                 group.name = parts.next().unwrap_or_default().as_bytes();
                 group.desc = parts.next().unwrap_or_default().as_bytes();
             }
-            Word::ThreadId => match value {
+            Keyword::ThreadId => match value {
                 Value::String(id) => build.thread(id.as_bytes()),
                 other => build.thread(other.to_string().as_bytes()),
             },
-            Word::Seq => op.seq = build::count(int()),
-            Word::P2pSeq => op.p2p_seq = build::count(int()),
-            Word::ProfilingName => {
+            Keyword::Seq => op.seq = build::count(int()),
+            Keyword::P2pSeq => op.p2p_seq = build::count(int()),
+            Keyword::ProfilingName => {
                 name = value.as_str().unwrap_or_default();
                 is_empty = false;
             }
-            Word::Created => op.created_ns = int(),
-            Word::Duration => op.duration_us = value.as_f64().map_or(0, build::duration_us),
-            Word::InputSizes => tensors.input_sizes = sizes(value, build),
-            Word::OutputSizes => tensors.output_sizes = sizes(value, build),
-            Word::InputDtypes => tensors.input_dtypes = dtypes(value),
-            Word::OutputDtypes => tensors.output_dtypes = dtypes(value),
-            Word::State => match build::state(value.as_str().unwrap_or_default().as_bytes()) {
+            Keyword::Created => op.created_ns = int(),
+            Keyword::Duration => op.duration_us = value.as_f64().map_or(0, build::duration_us),
+            Keyword::InputSizes => tensors.input_sizes = sizes(value, build),
+            Keyword::OutputSizes => tensors.output_sizes = sizes(value, build),
+            Keyword::InputDtypes => tensors.input_dtypes = dtypes(value),
+            Keyword::OutputDtypes => tensors.output_dtypes = dtypes(value),
+            Keyword::State => match build::state(value.as_str().unwrap_or_default().as_bytes()) {
                 Some(state) => op.state = state,
                 None => build.unknown_state(value.as_str().unwrap_or_default().as_bytes(), 0),
             },
-            Word::Started => op.started_ns = int(),
-            Word::Completed => op.completed_ns = int(),
-            Word::Retired => op.flags |= u8::from(value.as_bool() == Some(true)) * FlightOp::RETIRED,
-            Word::Timeout => op.timeout_ms = build::count(int()),
-            Word::IsP2p => op.flags |= u8::from(value.as_bool() == Some(true)) * FlightOp::P2P,
+            Keyword::Started => op.started_ns = int(),
+            Keyword::Completed => op.completed_ns = int(),
+            Keyword::Retired => op.flags |= u8::from(value.as_bool() == Some(true)) * FlightOp::RETIRED,
+            Keyword::Timeout => op.timeout_ms = build::count(int()),
+            Keyword::IsP2p => op.flags |= u8::from(value.as_bool() == Some(true)) * FlightOp::P2P,
             _ => {}
         }
     }

@@ -18,14 +18,14 @@ pub(super) const MAX_RANKS: usize = 1 << 20;
 
 /// What is carried from dump to dump.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    pub(super) frames: Table<Frame>,
-    pub(super) stacks: Table<Box<[u32]>>,
-    pub(super) signatures: Table<Signature>,
+pub(crate) struct CarriedOver {
+    pub(super) frames: SharedTable<Frame>,
+    pub(super) stacks: SharedTable<Box<[u32]>>,
+    pub(super) signatures: SharedTable<Signature>,
     pub(super) lists: RankLists,
 }
 
-impl Known {
+impl CarriedOver {
     /// Whether nothing has been put into the tables yet.
     pub(super) fn is_new(&self) -> bool {
         self.frames.len() + self.stacks.len() + self.signatures.len() == 0
@@ -51,7 +51,7 @@ impl Known {
 
 /// A table under construction, equal so far to the beginning of the last dump's table, or a table of its own.
 #[derive(Debug)]
-pub(super) struct Table<T> {
+pub(super) struct SharedTable<T> {
     before: Arc<Vec<T>>,
     /// Items of `before` that this dump has too, in the same order.
     n_shared: usize,
@@ -59,13 +59,13 @@ pub(super) struct Table<T> {
     own: Option<Vec<T>>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for SharedTable<T> {
     fn default() -> Self {
         Self { before: Arc::default(), n_shared: 0, own: None }
     }
 }
 
-impl<T: Clone> Table<T> {
+impl<T: Clone> SharedTable<T> {
     pub(super) fn len(&self) -> usize {
         self.own.as_ref().map_or(self.n_shared, Vec::len)
     }
@@ -181,7 +181,7 @@ mod tests {
     /// Tables made one after the other of these items: how they come out, and which share with the one before.
     #[track_caller]
     fn check(tables: &[&str], expected: &str) {
-        let mut table = Table::<char>::default();
+        let mut table = SharedTable::<char>::default();
         let mut last: Option<Arc<Vec<char>>> = None;
         let mut said = Vec::new();
         for items in tables {

@@ -3,7 +3,7 @@
 use ringleader_model::FlightOp;
 
 use super::build::{self, Tensors};
-use super::template::{MAX_VARYING, Span, Templates};
+use super::template::{MAX_VARYING, Templates, ValueSpan};
 use crate::ground::intern::{Index, hash_of};
 
 /// Byte strings that were read before and what they mean.
@@ -30,7 +30,7 @@ impl<'a> Spans<'a> {
 }
 
 /// Shapes and types of a call, and the signature that they had last.
-pub(super) struct Call {
+pub(super) struct CallShapes {
     pub(super) tensors: Tensors,
     pub(super) name_at: u32,
     pub(super) signature: u32,
@@ -45,7 +45,7 @@ pub(super) struct Learned<'a> {
     pub(super) fixed: Vec<u8>,
     pub(super) stacks: Spans<'a>,
     pub(super) calls: Spans<'a>,
-    pub(super) call_list: Vec<Call>,
+    pub(super) call_list: Vec<CallShapes>,
     /// (call, memo place of the name) to signature, where a call goes by several names.
     pub(super) pairs: Index,
     pub(super) pair_list: Vec<(u32, u32, u32)>,
@@ -60,7 +60,7 @@ pub(super) struct Learned<'a> {
 
 /// An entry half read.
 pub(super) struct Draft {
-    pub(super) varying: [Span; MAX_VARYING],
+    pub(super) varying: [ValueSpan; MAX_VARYING],
     pub(super) n_varying: usize,
     pub(super) op: FlightOp,
     pub(super) is_empty: bool,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ringleader_model::{FlightDump, Frame, Signature};
 
 use super::learned::Draft;
-use super::memo::{Memo, Value};
+use super::memo::{Memo, StackValue};
 use super::template::Templates;
 
 /// What dumps before have taught.
@@ -31,7 +31,7 @@ pub(super) struct Lesson {
     pub(super) bytes: Box<[u8]>,
     pub(super) templates: Templates,
     /// One for each template.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<EntryStep>,
     pub(super) slots: Vec<Taught>,
     /// Places of the memo that were taken before the first entry.
     pub(super) n_header: usize,
@@ -42,14 +42,14 @@ pub(super) struct Lesson {
 
 /// How much there is of what entries refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct MemoSizes {
     pub(super) slots: usize,
     pub(super) frames: usize,
     pub(super) stacks: usize,
     pub(super) signatures: usize,
 }
 
-impl State {
+impl MemoSizes {
     pub(super) fn has(self, other: Self) -> bool {
         self.slots >= other.slots
             && self.frames >= other.frames
@@ -60,17 +60,17 @@ impl State {
 
 /// What reading an entry for the first time did, and where its group and thread are in the memo.
 #[derive(Debug)]
-pub(super) struct Step {
-    pub(super) before: State,
-    pub(super) after: State,
+pub(super) struct EntryStep {
+    pub(super) before: MemoSizes,
+    pub(super) after: MemoSizes,
     pub(super) pg_id: i64,
     pub(super) name_at: u32,
     pub(super) desc_at: u32,
     pub(super) thread_at: u32,
 }
 
-impl Step {
-    pub(super) fn new(before: State, after: State, draft: &Draft) -> Self {
+impl EntryStep {
+    pub(super) fn new(before: MemoSizes, after: MemoSizes, draft: &Draft) -> Self {
         Self {
             before,
             after,
@@ -121,10 +121,10 @@ impl Lesson {
         (from..to).all(|at| {
             let Some(slot) = memo.get(at as u32) else { return false };
             match (slot.value, self.slots.get(at)) {
-                (Value::Str(text), Some(Taught::Text { is_fixed, .. })) => {
+                (StackValue::Str(text), Some(Taught::Text { is_fixed, .. })) => {
                     !is_fixed || self.text(at) == Some(text)
                 }
-                (Value::Frame(a), Some(Taught::Frame(b))) => a == *b,
+                (StackValue::Frame(a), Some(Taught::Frame(b))) => a == *b,
                 _ => false,
             }
         })
@@ -134,17 +134,17 @@ impl Lesson {
 /// Notes for a lesson while a dump is read.
 pub(super) struct Capture {
     pub(super) n_header: usize,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<EntryStep>,
 }
 
 impl Capture {
-    pub(super) fn add(&mut self, step: Step) {
+    pub(super) fn add(&mut self, step: EntryStep) {
         self.steps.push(step);
     }
 }
 
 /// What is to become of the lessons after a dump.
-pub(super) enum Outcome {
+pub(super) enum LessonOutcome {
     Nothing,
     Add(Box<Lesson>),
     /// It was followed, for most entries or for few.
@@ -155,16 +155,16 @@ pub(super) enum Outcome {
 
 impl Lessons {
     /// Learns from a dump.
-    pub(super) fn end(&mut self, outcome: Outcome, dump: &FlightDump) {
+    pub(super) fn end(&mut self, outcome: LessonOutcome, dump: &FlightDump) {
         match outcome {
-            Outcome::Nothing => {}
-            Outcome::Followed { is_good } => {
+            LessonOutcome::Nothing => {}
+            LessonOutcome::Followed { is_good } => {
                 self.wants_more = !is_good;
                 if !is_good && !self.list.is_empty() {
                     self.list.rotate_left(1);
                 }
             }
-            Outcome::Add(mut lesson) => {
+            LessonOutcome::Add(mut lesson) => {
                 lesson.frames = Arc::clone(&dump.frames);
                 lesson.stacks = Arc::clone(&dump.stacks);
                 lesson.signatures = Arc::clone(&dump.signatures);

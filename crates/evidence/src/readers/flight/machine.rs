@@ -1,27 +1,27 @@
 //! The state of the pickle machine. What it does is in `pickle`, `entry` and `follow`.
 
 use super::build::{Build, OverBudget};
-use super::known::Known;
+use super::known::CarriedOver;
 use super::learned::Learned;
 use super::lesson::{Capture, Follower, Lessons};
-use super::memo::{Memo, Value};
+use super::memo::{Memo, StackValue};
 
 /// A container. Dicts alternate keys and values.
 #[derive(Debug)]
-pub(super) enum Node<'a> {
-    List(Vec<Value<'a>>),
-    Tuple(Vec<Value<'a>>),
-    Dict(Vec<Value<'a>>),
+pub(super) enum PickleContainer<'a> {
+    List(Vec<StackValue<'a>>),
+    Tuple(Vec<StackValue<'a>>),
+    Dict(Vec<StackValue<'a>>),
 }
 
-impl<'a> Node<'a> {
-    pub(super) fn items(&self) -> &[Value<'a>] {
+impl<'a> PickleContainer<'a> {
+    pub(super) fn items(&self) -> &[StackValue<'a>] {
         match self {
             Self::List(items) | Self::Tuple(items) | Self::Dict(items) => items,
         }
     }
 
-    pub(super) fn items_mut(&mut self) -> &mut Vec<Value<'a>> {
+    pub(super) fn items_mut(&mut self) -> &mut Vec<StackValue<'a>> {
         match self {
             Self::List(items) | Self::Tuple(items) | Self::Dict(items) => items,
         }
@@ -30,7 +30,7 @@ impl<'a> Node<'a> {
 
 /// How reading ended.
 #[derive(Debug, PartialEq)]
-pub(super) enum End {
+pub(super) enum PickleEnd {
     /// At STOP.
     Stop,
     /// The file ends first.
@@ -41,20 +41,20 @@ pub(super) enum End {
     Limit(&'static str),
 }
 
-impl From<OverBudget> for End {
+impl From<OverBudget> for PickleEnd {
     fn from(_: OverBudget) -> Self {
         Self::Limit("the dump expands to far more than its size")
     }
 }
 
 /// The machine.
-pub(super) struct Machine<'a> {
+pub(super) struct PickleMachine<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) rest: &'a [u8],
-    pub(super) stack: Vec<Value<'a>>,
+    pub(super) stack: Vec<StackValue<'a>>,
     pub(super) marks: Vec<usize>,
     pub(super) memo: Memo<'a>,
-    pub(super) nodes: Vec<Node<'a>>,
+    pub(super) nodes: Vec<PickleContainer<'a>>,
     /// Values in `nodes`, about.
     pub(super) n_kept: usize,
     /// Nodes below this are in the memo, or around the entries, and stay.
@@ -73,8 +73,8 @@ pub(super) struct Machine<'a> {
     pub(super) build: Build<'a>,
 }
 
-impl<'a> Machine<'a> {
-    pub(super) fn new(bytes: &'a [u8], known: Known, lessons: &'a Lessons) -> Self {
+impl<'a> PickleMachine<'a> {
+    pub(super) fn new(bytes: &'a [u8], known: CarriedOver, lessons: &'a Lessons) -> Self {
         Self {
             bytes,
             rest: bytes,
@@ -102,7 +102,7 @@ impl<'a> Machine<'a> {
 }
 
 /// A little-endian two's complement number.
-pub(super) fn long(digits: &[u8]) -> Value<'static> {
+pub(super) fn long(digits: &[u8]) -> StackValue<'static> {
     let sign = if digits.last().is_some_and(|d| *d >= 0x80) { 0xff } else { 0 };
     let (low, high) = digits.split_at_checked(8).unwrap_or((digits, &[]));
     let mut word = [sign; 8];
@@ -111,8 +111,8 @@ pub(super) fn long(digits: &[u8]) -> Value<'static> {
     }
     let n = i64::from_le_bytes(word);
     if high.iter().all(|d| *d == sign) && (high.is_empty() || (n < 0) == (sign != 0)) {
-        Value::Int(n)
+        StackValue::Int(n)
     } else {
-        Value::BigInt
+        StackValue::BigInt
     }
 }

@@ -2,7 +2,7 @@
 
 /// A value on the pickle machine's stack, in its memo or in a container.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Value<'a> {
+pub(super) enum StackValue<'a> {
     None,
     Bool(bool),
     Int(i64),
@@ -17,7 +17,7 @@ pub(super) enum Value<'a> {
     Node(u32),
 }
 
-impl Value<'_> {
+impl StackValue<'_> {
     /// Equal without a look at the text: two strings are identical if they are the same bytes of the file.
     fn is_identical(self, other: Self) -> bool {
         match (self, other) {
@@ -31,7 +31,7 @@ impl Value<'_> {
 /// What a string means as a key or a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Word {
+pub(super) enum Keyword {
     Other,
     Frames,
     RecordId,
@@ -63,7 +63,7 @@ pub(super) enum Word {
     IsCompleted,
 }
 
-impl Word {
+impl Keyword {
     pub(super) fn of(text: &[u8]) -> Self {
         match text {
             b"frames" => Self::Frames,
@@ -103,8 +103,8 @@ impl Word {
 /// One place of the memo.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot<'a> {
-    pub(super) value: Value<'a>,
-    pub(super) word: Word,
+    pub(super) value: StackValue<'a>,
+    pub(super) word: Keyword,
     /// A thread id that was counted.
     pub(super) is_counted: bool,
 }
@@ -125,8 +125,8 @@ impl<'a> Memo<'a> {
 
     /// Puts a value; false if the place is out of bounds.
     #[must_use]
-    pub(super) fn put(&mut self, at: usize, value: Value<'a>) -> bool {
-        let word = if let Value::Str(text) = value { Word::of(text) } else { Word::Other };
+    pub(super) fn put(&mut self, at: usize, value: StackValue<'a>) -> bool {
+        let word = if let StackValue::Str(text) = value { Keyword::of(text) } else { Keyword::Other };
         if at >= self.slots.len() {
             if at > self.slots.len() + Self::MAX_GAP || at >= Self::MAX_SLOTS {
                 return false;

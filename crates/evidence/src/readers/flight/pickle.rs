@@ -3,8 +3,8 @@
 //! It is the slow and general path. The dump's own layout is read by [`super::entry`]; what that does not expect is
 //! read here, an entry at a time, and so is all that surrounds the entries.
 
-use super::machine::{End, Machine, Node, long};
-use super::memo::Value;
+use super::machine::{PickleContainer, PickleEnd, PickleMachine, long};
+use super::memo::StackValue;
 
 /// Values on the stack.
 const MAX_STACK: usize = 1 << 20;
@@ -15,9 +15,9 @@ const MAX_NODES: usize = 1 << 20;
 /// Values in containers that are kept.
 const MAX_KEPT: usize = 4 << 20;
 
-impl<'a> Machine<'a> {
+impl<'a> PickleMachine<'a> {
     /// Runs to the end. On an error `rest` begins at the opcode that caused it.
-    pub(super) fn run(&mut self) -> End {
+    pub(super) fn run(&mut self) -> PickleEnd {
         loop {
             if self.is_between_entries() {
                 if let Err(end) = self.read_entries() {
@@ -31,7 +31,7 @@ impl<'a> Machine<'a> {
             let before = self.rest;
             match self.step() {
                 Ok(true) => {}
-                Ok(false) => return End::Stop,
+                Ok(false) => return PickleEnd::Stop,
                 Err(end) => {
                     self.rest = before;
                     return end;
@@ -41,9 +41,9 @@ impl<'a> Machine<'a> {
     }
 
     /// The dict at the bottom of the stack, with what was not yet put into it; None if the top object is no dict.
-    pub(super) fn root_items(&self) -> Option<Vec<Value<'a>>> {
-        let (Value::Node(root), above) = self.stack.split_first()? else { return None };
-        let Node::Dict(items) = self.nodes.get(*root as usize)? else { return None };
+    pub(super) fn root_items(&self) -> Option<Vec<StackValue<'a>>> {
+        let (StackValue::Node(root), above) = self.stack.split_first()? else { return None };
+        let PickleContainer::Dict(items) = self.nodes.get(*root as usize)? else { return None };
         Some(items.iter().chain(above).copied().collect())
     }
 
@@ -61,7 +61,7 @@ impl<'a> Machine<'a> {
             }
     }
 
-    fn harvest_last(&mut self) -> Result<(), End> {
+    fn harvest_last(&mut self) -> Result<(), PickleEnd> {
         let Some(item) = self.stack.pop() else { return Ok(()) };
         self.harvest(item)?;
         self.release();
@@ -69,9 +69,9 @@ impl<'a> Machine<'a> {
     }
 
     /// Makes an operation of an entry's dict.
-    fn harvest(&mut self, item: Value<'a>) -> Result<(), End> {
+    fn harvest(&mut self, item: StackValue<'a>) -> Result<(), PickleEnd> {
         self.read_entry_node(item)?;
-        if let Value::Node(at) = item
+        if let StackValue::Node(at) = item
             && let Some(node) = self.nodes.get_mut(at as usize)
         {
             let items = std::mem::take(node.items_mut());
@@ -89,14 +89,14 @@ impl<'a> Machine<'a> {
 
     /// One opcode; false at STOP.
     #[expect(clippy::too_many_lines, reason = "one arm for each opcode of the format")]
-    fn step(&mut self) -> Result<bool, End> {
+    fn step(&mut self) -> Result<bool, PickleEnd> {
         let op = u8::from_le_bytes(self.take()?);
         let was_closed = std::mem::take(&mut self.is_closed);
         match op {
             0x80 => {
                 let [version] = self.take()?;
                 if version > 5 {
-                    return Err(End::Bad(format!("pickle protocol {version} is not known")));
+                    return Err(PickleEnd::Bad(format!("pickle protocol {version} is not known")));
                 }
             }
             0x95 => drop(self.take::<8>()?),
@@ -104,29 +104,29 @@ impl<'a> Machine<'a> {
                 return if self.stack.len() == 1 && self.marks.is_empty() {
                     Ok(false)
                 } else {
-                    Err(End::Bad("the pickle stops before its object is complete".into()))
+                    Err(PickleEnd::Bad("the pickle stops before its object is complete".into()))
                 };
             }
             b'(' => {
                 if self.marks.len() >= MAX_DEPTH {
-                    return Err(End::Limit("containers are nested more than 1,000 deep"));
+                    return Err(PickleEnd::Limit("containers are nested more than 1,000 deep"));
                 }
                 self.marks.push(self.stack.len());
             }
-            b'N' => self.push(Value::None)?,
-            0x88 => self.push(Value::Bool(true))?,
-            0x89 => self.push(Value::Bool(false))?,
+            b'N' => self.push(StackValue::None)?,
+            0x88 => self.push(StackValue::Bool(true))?,
+            0x89 => self.push(StackValue::Bool(false))?,
             b'K' => {
                 let n = u8::from_le_bytes(self.take()?);
-                self.push(Value::Int(n.into()))?;
+                self.push(StackValue::Int(n.into()))?;
             }
             b'M' => {
                 let n = u16::from_le_bytes(self.take()?);
-                self.push(Value::Int(n.into()))?;
+                self.push(StackValue::Int(n.into()))?;
             }
             b'J' => {
                 let n = i32::from_le_bytes(self.take()?);
-                self.push(Value::Int(n.into()))?;
+                self.push(StackValue::Int(n.into()))?;
             }
             0x8a => {
                 let n = u8::from_le_bytes(self.take()?);
@@ -138,7 +138,7 @@ impl<'a> Machine<'a> {
             }
             b'G' => {
                 let x = f64::from_be_bytes(self.take()?);
-                self.push(Value::Float(x))?;
+                self.push(StackValue::Float(x))?;
             }
             b'X' | b'B' => {
                 let n = u32::from_le_bytes(self.take()?);
@@ -159,30 +159,30 @@ impl<'a> Machine<'a> {
             b']' => {
                 let is_entries = self.starts_entries();
                 let at = self.stack.len();
-                self.push_node(Node::List(Vec::new()))?;
+                self.push_node(PickleContainer::List(Vec::new()))?;
                 if is_entries {
                     self.entries_at = Some(at);
                     self.n_pinned = self.nodes.len();
                 }
             }
-            b'}' => self.push_node(Node::Dict(Vec::new()))?,
-            b')' => self.push_node(Node::Tuple(Vec::new()))?,
+            b'}' => self.push_node(PickleContainer::Dict(Vec::new()))?,
+            b')' => self.push_node(PickleContainer::Tuple(Vec::new()))?,
             b'l' => {
                 let items = self.pop_mark()?;
-                self.push_node(Node::List(items))?;
+                self.push_node(PickleContainer::List(items))?;
             }
             b't' => {
                 let items = self.pop_mark()?;
-                self.push_node(Node::Tuple(items))?;
+                self.push_node(PickleContainer::Tuple(items))?;
             }
             b'd' => {
                 let items = self.pop_mark()?;
-                self.push_node(Node::Dict(items))?;
+                self.push_node(PickleContainer::Dict(items))?;
                 self.is_closed = true;
             }
             0x85..=0x87 => {
                 let items = self.pop_some(usize::from(op - 0x84))?;
-                self.push_node(Node::Tuple(items))?;
+                self.push_node(PickleContainer::Tuple(items))?;
             }
             b'a' => {
                 let items = self.pop_some(1)?;
@@ -230,7 +230,7 @@ impl<'a> Machine<'a> {
                 self.push(value)?;
             }
             _ => {
-                return Err(End::Bad(match refused(op) {
+                return Err(PickleEnd::Bad(match refused(op) {
                     Some(name) => format!("opcode {name} is not used by Flight Recorder dumps; refused"),
                     None => format!("byte 0x{op:02x} is no pickle opcode"),
                 }));
@@ -239,48 +239,48 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], End> {
-        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(End::Cut)?;
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], PickleEnd> {
+        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(PickleEnd::Cut)?;
         self.rest = rest;
         Ok(*head)
     }
 
-    fn push(&mut self, value: Value<'a>) -> Result<(), End> {
+    fn push(&mut self, value: StackValue<'a>) -> Result<(), PickleEnd> {
         if self.stack.len() >= MAX_STACK {
-            return Err(End::Limit("more than a million values are open at once"));
+            return Err(PickleEnd::Limit("more than a million values are open at once"));
         }
         self.stack.push(value);
         Ok(())
     }
 
-    fn push_node(&mut self, node: Node<'a>) -> Result<(), End> {
+    fn push_node(&mut self, node: PickleContainer<'a>) -> Result<(), PickleEnd> {
         if self.nodes.len() >= MAX_NODES {
-            return Err(End::Limit("more than a million containers"));
+            return Err(PickleEnd::Limit("more than a million containers"));
         }
         self.keep(node.items().len())?;
         self.nodes.push(node);
-        self.push(Value::Node(self.nodes.len() as u32 - 1))
+        self.push(StackValue::Node(self.nodes.len() as u32 - 1))
     }
 
-    fn keep(&mut self, n: usize) -> Result<(), End> {
+    fn keep(&mut self, n: usize) -> Result<(), PickleEnd> {
         self.n_kept += n;
         if self.n_kept > MAX_KEPT {
-            Err(End::Limit("more than four million values in containers"))
+            Err(PickleEnd::Limit("more than four million values in containers"))
         } else {
             Ok(())
         }
     }
 
-    fn long(&mut self, n_bytes: usize) -> Result<(), End> {
-        let (digits, rest) = self.rest.split_at_checked(n_bytes).ok_or(End::Cut)?;
+    fn long(&mut self, n_bytes: usize) -> Result<(), PickleEnd> {
+        let (digits, rest) = self.rest.split_at_checked(n_bytes).ok_or(PickleEnd::Cut)?;
         self.rest = rest;
         self.push(long(digits))
     }
 
-    fn string(&mut self, n_bytes: usize) -> Result<(), End> {
-        let (text, rest) = self.rest.split_at_checked(n_bytes).ok_or(End::Cut)?;
+    fn string(&mut self, n_bytes: usize) -> Result<(), PickleEnd> {
+        let (text, rest) = self.rest.split_at_checked(n_bytes).ok_or(PickleEnd::Cut)?;
         self.rest = rest;
-        self.push(Value::Str(text))
+        self.push(StackValue::Str(text))
     }
 
     /// Lowest place on the stack that an opcode may take, unless it takes the mark.
@@ -288,12 +288,12 @@ impl<'a> Machine<'a> {
         self.marks.last().copied().unwrap_or(0)
     }
 
-    fn top(&self) -> Result<Value<'a>, End> {
+    fn top(&self) -> Result<StackValue<'a>, PickleEnd> {
         let value = if self.stack.len() > self.floor() { self.stack.last() } else { None };
         value.copied().ok_or_else(underflow)
     }
 
-    fn pop_some(&mut self, n: usize) -> Result<Vec<Value<'a>>, End> {
+    fn pop_some(&mut self, n: usize) -> Result<Vec<StackValue<'a>>, PickleEnd> {
         let at = self.stack.len().checked_sub(n).filter(|at| *at >= self.floor()).ok_or_else(underflow)?;
         if self.entries_at.is_some_and(|entries| entries >= at) {
             self.entries_at = None;
@@ -301,8 +301,9 @@ impl<'a> Machine<'a> {
         Ok(self.stack.split_off(at))
     }
 
-    fn pop_mark(&mut self) -> Result<Vec<Value<'a>>, End> {
-        let at = self.marks.pop().ok_or_else(|| End::Bad("a container ends that never began".into()))?;
+    fn pop_mark(&mut self) -> Result<Vec<StackValue<'a>>, PickleEnd> {
+        let at =
+            self.marks.pop().ok_or_else(|| PickleEnd::Bad("a container ends that never began".into()))?;
         if self.entries_at.is_some_and(|entries| entries >= at) {
             self.entries_at = None;
         }
@@ -310,7 +311,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Adds items to the container on top.
-    fn extend(&mut self, items: Vec<Value<'a>>, is_dict: bool) -> Result<(), End> {
+    fn extend(&mut self, items: Vec<StackValue<'a>>, is_dict: bool) -> Result<(), PickleEnd> {
         if self.entries_at.is_some_and(|at| self.stack.len() == at + 1) && !is_dict {
             for item in items {
                 self.harvest(item)?;
@@ -318,29 +319,35 @@ impl<'a> Machine<'a> {
             self.release();
             return Ok(());
         }
-        let Value::Node(at) = self.top()? else {
-            return Err(End::Bad("items are added to a value that is no container".into()));
+        let StackValue::Node(at) = self.top()? else {
+            return Err(PickleEnd::Bad("items are added to a value that is no container".into()));
         };
         self.keep(items.len())?;
         match self.nodes.get_mut(at as usize) {
-            Some(Node::Dict(to)) if is_dict && items.len().is_multiple_of(2) => to.extend(items),
-            Some(Node::List(to)) if !is_dict => to.extend(items),
-            _ => return Err(End::Bad("items are added to a value that cannot hold them".into())),
+            Some(PickleContainer::Dict(to)) if is_dict && items.len().is_multiple_of(2) => to.extend(items),
+            Some(PickleContainer::List(to)) if !is_dict => to.extend(items),
+            _ => return Err(PickleEnd::Bad("items are added to a value that cannot hold them".into())),
         }
         Ok(())
     }
 
-    fn put(&mut self, at: usize) -> Result<(), End> {
+    fn put(&mut self, at: usize) -> Result<(), PickleEnd> {
         let value = self.top()?;
-        if let Value::Node(node) = value {
+        if let StackValue::Node(node) = value {
             self.n_pinned = self.n_pinned.max(node as usize + 1);
         }
-        if self.memo.put(at, value) { Ok(()) } else { Err(End::Limit("the memo is larger than dumps need")) }
+        if self.memo.put(at, value) {
+            Ok(())
+        } else {
+            Err(PickleEnd::Limit("the memo is larger than dumps need"))
+        }
     }
 
-    fn get(&mut self, at: u32) -> Result<(), End> {
-        let slot =
-            self.memo.get(at).ok_or_else(|| End::Bad(format!("memo place {at} is used before it is set")))?;
+    fn get(&mut self, at: u32) -> Result<(), PickleEnd> {
+        let slot = self
+            .memo
+            .get(at)
+            .ok_or_else(|| PickleEnd::Bad(format!("memo place {at} is used before it is set")))?;
         self.push(slot.value)
     }
 
@@ -349,22 +356,22 @@ impl<'a> Machine<'a> {
         match self.stack.as_slice() {
             // Dumps before 2.0 are a bare list.
             [] => self.marks.is_empty(),
-            [Value::Node(root), .., Value::Str(b"entries")] => {
+            [StackValue::Node(root), .., StackValue::Str(b"entries")] => {
                 self.marks.len() <= 1
                     && self.stack.len().is_multiple_of(2)
-                    && matches!(self.nodes.get(*root as usize), Some(Node::Dict(_)))
+                    && matches!(self.nodes.get(*root as usize), Some(PickleContainer::Dict(_)))
             }
             _ => false,
         }
     }
 }
 
-fn underflow() -> End {
-    End::Bad("the pickle takes a value from an empty stack".into())
+fn underflow() -> PickleEnd {
+    PickleEnd::Bad("the pickle takes a value from an empty stack".into())
 }
 
-fn length(n: i64) -> Result<usize, End> {
-    usize::try_from(n).map_err(|_| End::Bad(format!("a length of {n}")))
+fn length(n: i64) -> Result<usize, PickleEnd> {
+    usize::try_from(n).map_err(|_| PickleEnd::Bad(format!("a length of {n}")))
 }
 
 /// Opcodes that exist and are not carried out.

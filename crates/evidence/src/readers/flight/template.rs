@@ -7,7 +7,7 @@
 use ringleader_model::FlightOp;
 
 use super::build;
-use super::memo::Word;
+use super::memo::Keyword;
 use crate::ground::intern::{Index, hash_of};
 
 /// Fields whose value differs from entry to entry; all others are in a template.
@@ -30,16 +30,16 @@ pub(super) const MAX_VARYING: usize = 8;
 const MAX_TEMPLATES: usize = 1 << 12;
 
 impl Varying {
-    pub(super) fn of(word: Word) -> Option<Self> {
+    pub(super) fn of(word: Keyword) -> Option<Self> {
         Some(match word {
-            Word::OpId => Self::OpId,
-            Word::RecordId => Self::RecordId,
-            Word::Seq => Self::Seq,
-            Word::P2pSeq => Self::P2pSeq,
-            Word::Created => Self::Created,
-            Word::Started => Self::Started,
-            Word::Completed => Self::Completed,
-            Word::Duration => Self::Duration,
+            Keyword::OpId => Self::OpId,
+            Keyword::RecordId => Self::RecordId,
+            Keyword::Seq => Self::Seq,
+            Keyword::P2pSeq => Self::P2pSeq,
+            Keyword::Created => Self::Created,
+            Keyword::Started => Self::Started,
+            Keyword::Completed => Self::Completed,
+            Keyword::Duration => Self::Duration,
             _ => return None,
         })
     }
@@ -47,7 +47,7 @@ impl Varying {
 
 /// Where in an entry a varying value is, opcode included.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Span {
+pub(super) struct ValueSpan {
     pub(super) field: Varying,
     pub(super) from: u32,
     pub(super) to: u32,
@@ -55,18 +55,18 @@ pub(super) struct Span {
 
 /// Where a number is: the last bytes of the eight before `end`.
 #[derive(Clone, Copy, Debug)]
-struct Number {
+struct NumberSlot {
     end: u32,
     shift: u32,
     keep: i64,
 }
 
-impl Number {
+impl NumberSlot {
     /// Reads as 0.
     const ABSENT: Self = Self { end: 8, shift: 0, keep: 0 };
 
     /// The number at that place in `entry`, and how many of its bytes vary.
-    fn of(entry: &[u8], span: Span) -> Option<(Self, u32)> {
+    fn of(entry: &[u8], span: ValueSpan) -> Option<(Self, u32)> {
         let value = entry.get(span.from as usize..span.to as usize)?;
         let (n_bytes, keep) = match value {
             [b'N'] => return Some((Self::ABSENT, 0)),
@@ -93,12 +93,12 @@ pub(super) struct Template {
     at: u32,
     /// As long as the entry; 0 at varying values.
     mask: Box<[u8]>,
-    record_id: Number,
-    seq: Number,
-    p2p_seq: Number,
-    created: Number,
-    started: Number,
-    completed: Number,
+    record_id: NumberSlot,
+    seq: NumberSlot,
+    p2p_seq: NumberSlot,
+    created: NumberSlot,
+    started: NumberSlot,
+    completed: NumberSlot,
     /// End of the duration, a float; 0 = none.
     duration_end: u32,
     op: FlightOp,
@@ -107,16 +107,16 @@ pub(super) struct Template {
 }
 
 impl Template {
-    pub(super) fn new(at: usize, entry: &[u8], spans: &[Span], op: &FlightOp) -> Option<Self> {
+    pub(super) fn new(at: usize, entry: &[u8], spans: &[ValueSpan], op: &FlightOp) -> Option<Self> {
         let mut template = Self {
             at: u32::try_from(at).ok()?,
             mask: vec![0xff; entry.len()].into(),
-            record_id: Number::ABSENT,
-            seq: Number::ABSENT,
-            p2p_seq: Number::ABSENT,
-            created: Number::ABSENT,
-            started: Number::ABSENT,
-            completed: Number::ABSENT,
+            record_id: NumberSlot::ABSENT,
+            seq: NumberSlot::ABSENT,
+            p2p_seq: NumberSlot::ABSENT,
+            created: NumberSlot::ABSENT,
+            started: NumberSlot::ABSENT,
+            completed: NumberSlot::ABSENT,
             duration_end: 0,
             op: *op,
             next: [u32::MAX; 2],
@@ -129,7 +129,7 @@ impl Template {
                 template.duration_end = span.to;
                 8
             } else {
-                let (number, n_bytes) = Number::of(entry, *span)?;
+                let (number, n_bytes) = NumberSlot::of(entry, *span)?;
                 match span.field {
                     Varying::RecordId => template.record_id = number,
                     Varying::Seq => template.seq = number,

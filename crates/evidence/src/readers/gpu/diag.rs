@@ -17,12 +17,12 @@ use ringleader_model::{Fact, GpuTest, GpuTestStatus, GpuTests, SourceKind, Who};
 use serde_json::Value;
 
 use super::GpuReader;
-use crate::ground::{Document, Line, Sink, Span, bounded_text};
+use crate::ground::{Document, Line, Sink, TableSpan, bounded_text};
 
 /// A table that is being read.
-pub(super) struct Table {
+pub(super) struct DiagTable {
     fact: GpuTests,
-    span: Span,
+    span: TableSpan,
     /// Test whose lines come.
     test: Box<str>,
 }
@@ -65,8 +65,11 @@ impl GpuReader {
         let cells = cells.map(|(left, right)| (left.trim(), right.trim()));
         if let Some(("Diagnostic", "Result")) = cells {
             self.close_diag(sink);
-            self.diag =
-                Some(Table { fact: GpuTests::default(), span: Span::begin(line, sink), test: "".into() });
+            self.diag = Some(DiagTable {
+                fact: GpuTests::default(),
+                span: TableSpan::begin(line, sink),
+                test: "".into(),
+            });
             return true;
         }
         let Some(table) = &mut self.diag else { return false };
@@ -78,13 +81,13 @@ impl GpuReader {
     }
 
     pub(super) fn close_diag(&mut self, sink: &mut Sink<'_>) {
-        if let Some(Table { fact, span, .. }) = self.diag.take() {
+        if let Some(DiagTable { fact, span, .. }) = self.diag.take() {
             span.push(SourceKind::Dcgmi, Fact::GpuTests(fact.into()), sink);
         }
     }
 }
 
-impl Table {
+impl DiagTable {
     fn row(&mut self, left: &str, right: &str, line: u32) {
         match left {
             "DCGM Version" => self.fact.dcgm_version = Some(right.into()),

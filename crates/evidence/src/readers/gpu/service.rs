@@ -14,12 +14,12 @@
 use ringleader_model::{Fact, GpuService, SourceKind, WallTime};
 
 use super::GpuReader;
-use crate::ground::{Line, Sink, Span, bounded_text};
+use crate::ground::{Line, Sink, TableSpan, bounded_text};
 
 /// A status or a log that is being read.
 pub(super) struct Service {
     fact: GpuService,
-    span: Span,
+    span: TableSpan,
     is_log: bool,
 }
 
@@ -104,7 +104,7 @@ impl GpuReader {
     fn open_service(&mut self, name: &str, is_log: bool, line: &Line<'_>, sink: &mut Sink<'_>) {
         self.close_service(sink);
         let fact = GpuService { name: name.into(), ..GpuService::default() };
-        self.service = Some(Service { fact, span: Span::begin(line, sink), is_log });
+        self.service = Some(Service { fact, span: TableSpan::begin(line, sink), is_log });
     }
 
     pub(super) fn close_service(&mut self, sink: &mut Sink<'_>) {

@@ -15,7 +15,7 @@ use super::{MAX_GPUS, MAX_ROWS};
 
 /// A table that is being read.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct SmiTable {
     /// The next row belongs to the last GPU.
     in_gpu: bool,
     in_processes: bool,
@@ -38,7 +38,7 @@ pub(super) fn versions(text: &str) -> Option<Versions> {
     Some((after(["Driver Version:", "KMD Version:"]), after(["CUDA Version:", "CUDA UMD Version:"])))
 }
 
-impl Table {
+impl SmiTable {
     /// Whether the list of processes, which comes last, has begun, or at least the row of a GPU is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.in_processes || self.is_ruled

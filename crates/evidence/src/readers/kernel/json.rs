@@ -12,7 +12,7 @@ use super::statements::Record;
 use crate::ground::{Document, Sink};
 
 /// One entry of a journal.
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     pub(super) uptime_us: Option<u64>,
     pub(super) at: Option<WallTime>,
     pub(super) host: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) fn is_journal(line: &[u8]) -> bool {
 }
 
 /// A line of `journalctl -o json` that the kernel wrote.
-pub(super) fn journal(line: &[u8]) -> Option<Entry> {
+pub(super) fn journal(line: &[u8]) -> Option<JournalEntry> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let word = |key: &str| value.get(key).and_then(Value::as_str);
     if word("_TRANSPORT") != Some("kernel") && word("SYSLOG_IDENTIFIER") != Some("kernel") {
@@ -45,7 +45,7 @@ pub(super) fn journal(line: &[u8]) -> Option<Entry> {
     let at = number("_SOURCE_REALTIME_TIMESTAMP")
         .or_else(|| number("__REALTIME_TIMESTAMP"))
         .and_then(|us| i64::try_from(us).ok()?.checked_mul(1_000));
-    Some(Entry {
+    Some(JournalEntry {
         uptime_us: number("_SOURCE_MONOTONIC_TIMESTAMP").or_else(|| number("__MONOTONIC_TIMESTAMP")),
         at: at.map(|ns| WallTime { ns, error_ns: 500, has_year: true }),
         host: word("_HOSTNAME").map(str::to_owned),

@@ -7,8 +7,8 @@ use ringleader_model::{
 };
 
 use super::memo::Memo;
-use super::statements::{Held, MAX_TEXT, Record, Said, Statements, Told};
-use super::words::{self, Family};
+use super::statements::{FamilyAnswer, HeldEvent, KernelMessage, MAX_TEXT, Record, Statements};
+use super::words::{self, KernelFamily};
 use super::{memory, network, nvidia, pcie, process, system};
 use crate::ground::{Sink, lossy};
 
@@ -19,9 +19,9 @@ const MAX_ALIKE: u32 = 200;
 #[derive(Default)]
 pub(super) struct Log {
     made: Statements,
-    nvidia: nvidia::Open,
-    pcie: pcie::Open,
-    memory: memory::Open,
+    nvidia: nvidia::OpenFault,
+    pcie: pcie::OpenReport,
+    memory: memory::OpenKill,
     pub(super) memo: Memo,
     /// Statements per sort and device where floods are usual.
     n_alike: BTreeMap<(Sort, Option<PciAddress>), u32>,
@@ -112,25 +112,25 @@ impl Log {
             }
             tried |= bit;
             let said = match family {
-                Family::Nvidia => nvidia::read(&mut self.nvidia, &mut self.made, text, record),
-                Family::Pcie => pcie::read(&mut self.pcie, &mut self.made, text, record),
-                Family::Memory => memory::read(&mut self.memory, &mut self.made, text, record),
-                Family::Process => process::read(text),
-                Family::Network => network::read(text),
-                Family::System => system::read(&mut self.made, text, record),
+                KernelFamily::Nvidia => nvidia::read(&mut self.nvidia, &mut self.made, text, record),
+                KernelFamily::Pcie => pcie::read(&mut self.pcie, &mut self.made, text, record),
+                KernelFamily::Memory => memory::read(&mut self.memory, &mut self.made, text, record),
+                KernelFamily::Process => process::read(text),
+                KernelFamily::Network => network::read(text),
+                KernelFamily::System => system::read(&mut self.made, text, record),
             };
             match said {
-                Told::Event(said) => {
+                FamilyAnswer::Event(said) => {
                     if record.is_kernel || is_sure(&said.kind) {
-                        let Said { device, kind } = *said;
+                        let KernelMessage { device, kind } = *said;
                         let opens = self.pcie.opened.take();
                         self.memo.put(place, text, device, &kind, opens);
                         self.push(record, device, floods(&kind), max_held, || kind);
                         return true;
                     }
                 }
-                Told::Part => return true,
-                Told::Nothing => {}
+                FamilyAnswer::Part => return true,
+                FamilyAnswer::Nothing => {}
             }
         }
         false
@@ -194,7 +194,7 @@ impl Log {
             return;
         }
         let event = KernelEvent { uptime_us: record.uptime_us, boot: self.boot, device, kind: kind() };
-        self.made.held.push(Held {
+        self.made.held.push(HeldEvent {
             line: record.line,
             start: record.start,
             end: record.end,

@@ -12,7 +12,7 @@ use crate::ground::intern::hash_of;
 const N_SLOTS: usize = 64;
 
 /// What a text says.
-pub(super) struct Known {
+pub(super) struct KnownText {
     text: Box<str>,
     pub(super) device: Option<PciAddress>,
     pub(super) kind: KernelEventKind,
@@ -21,34 +21,34 @@ pub(super) struct Known {
 }
 
 #[derive(Default)]
-struct Slot {
+struct TextSlot {
     /// Of the text that came last.
     hash: u64,
-    known: Option<Known>,
+    known: Option<KnownText>,
 }
 
 /// Texts that came lately.
 #[derive(Default)]
 pub(super) struct Memo {
-    slots: Vec<Slot>,
+    slots: Vec<TextSlot>,
     #[cfg(test)]
     pub(super) is_off: bool,
 }
 
 /// Where a text belongs.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MemoKey {
     hash: u64,
 }
 
 impl Memo {
     /// Where this text belongs.
-    pub(super) fn place(text: &str) -> Place {
-        Place { hash: hash_of(text.as_bytes()) }
+    pub(super) fn place(text: &str) -> MemoKey {
+        MemoKey { hash: hash_of(text.as_bytes()) }
     }
 
     /// What it said before, if that is known.
-    pub(super) fn get(&self, place: Place, text: &str) -> Option<&Known> {
+    pub(super) fn get(&self, place: MemoKey, text: &str) -> Option<&KnownText> {
         #[cfg(test)]
         if self.is_off {
             return None;
@@ -60,7 +60,7 @@ impl Memo {
     /// Takes note of what a text says.
     pub(super) fn put(
         &mut self,
-        place: Place,
+        place: MemoKey,
         text: &str,
         device: Option<PciAddress>,
         kind: &KernelEventKind,
@@ -70,11 +70,11 @@ impl Memo {
             return;
         }
         if self.slots.is_empty() {
-            self.slots.resize_with(N_SLOTS, Slot::default);
+            self.slots.resize_with(N_SLOTS, TextSlot::default);
         }
         let Some(slot) = self.slots.get_mut(place.hash as usize % N_SLOTS) else { return };
         let came_before = std::mem::replace(&mut slot.hash, place.hash) == place.hash;
-        slot.known = came_before.then(|| Known { text: text.into(), device, kind: kind.clone(), opens });
+        slot.known = came_before.then(|| KnownText { text: text.into(), device, kind: kind.clone(), opens });
     }
 }
 

@@ -10,7 +10,7 @@
 use ringleader_model::{KernelEventKind, OomKill};
 
 use super::fields::{after, hex, number, number_after, pid};
-use super::statements::{MAX_GAP, Record, Statements, Told};
+use super::statements::{FamilyAnswer, MAX_GAP, Record, Statements};
 
 /// Lines from who asked for memory to the kill. A list of all processes is in between, a line each. Chosen: more than a
 /// node of a cluster runs.
@@ -18,17 +18,22 @@ const MAX_LINES_TO_KILL: u32 = 20_000;
 
 /// The kill that is open.
 #[derive(Default)]
-pub(super) struct Open {
+pub(super) struct OpenKill {
     /// Line and name of who asked for memory.
     invoked: Option<(u32, Box<str>)>,
     /// Line and index of the statement.
     kill: Option<(u32, usize)>,
 }
 
-pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
+pub(super) fn read(
+    open: &mut OpenKill,
+    made: &mut Statements,
+    text: &str,
+    record: &Record<'_>,
+) -> FamilyAnswer {
     if let Some((name, _)) = text.split_once(" invoked oom-killer") {
         open.invoked = Some((record.line, name.rsplit(": ").next().unwrap_or(name).trim().into()));
-        return Told::Part;
+        return FamilyAnswer::Part;
     }
     if let Some(rest) = after(text, "oom-kill:constraint=") {
         return killing(open, made, rest, record);
@@ -46,34 +51,37 @@ pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &
             Some((who, _)) => {
                 let (name, number) = who.rsplit_once(':').unwrap_or((who, ""));
                 let pid = number.parse().ok().and_then(pid);
-                Told::event(None, KernelEventKind::MemoryFailure { pid, name: name.into() })
+                FamilyAnswer::event(None, KernelEventKind::MemoryFailure { pid, name: name.into() })
             }
-            None => Told::Part,
+            None => FamilyAnswer::Part,
         };
     }
     if text.contains("Uncorrected hardware memory error") {
-        return Told::event(None, KernelEventKind::MemoryFailure { pid: None, name: "".into() });
+        return FamilyAnswer::event(None, KernelEventKind::MemoryFailure { pid: None, name: "".into() });
     }
     if let Some((_, rest)) = text.split_once(": Machine Check").filter(|_| text.contains("[Hardware Error]"))
     {
         // `CPU 0: Machine Check: 0 Bank 4: a600000000020408`, `Machine Check Exception: 5 Bank 1: …`
         let Some(status) = after(rest, "Bank ").and_then(|r| r.split_once(": ")).and_then(|(_, s)| hex(s))
         else {
-            return Told::Part;
+            return FamilyAnswer::Part;
         };
-        return Told::event(None, KernelEventKind::MachineCheck { uncorrected: status & 1 << 61 != 0 });
+        return FamilyAnswer::event(
+            None,
+            KernelEventKind::MachineCheck { uncorrected: status & 1 << 61 != 0 },
+        );
     }
-    Told::Nothing
+    FamilyAnswer::Nothing
 }
 
 /// `CONSTRAINT_MEMCG,nodemask=(null),cpuset=…,oom_memcg=/…,task_memcg=/…,task=NAME,pid=N,uid=N`.
-fn killing(open: &mut Open, made: &mut Statements, rest: &str, record: &Record<'_>) -> Told {
+fn killing(open: &mut OpenKill, made: &mut Statements, rest: &str, record: &Record<'_>) -> FamilyAnswer {
     let constraint = rest.split(',').next().unwrap_or_default();
     let value = |key: &str| {
         after(rest, key).map(|r| r.split(',').next().unwrap_or_default()).filter(|v| !v.is_empty())
     };
     // A name may hold commas: the number is the last one.
-    let Some((head, tail)) = rest.rsplit_once(",pid=") else { return Told::Part };
+    let Some((head, tail)) = rest.rsplit_once(",pid=") else { return FamilyAnswer::Part };
     let victim = number(tail).filter(|(_, left)| left.starts_with(',')).and_then(|(n, _)| pid(n));
     let kill = OomKill {
         pid: victim,
@@ -90,10 +98,10 @@ fn killing(open: &mut Open, made: &mut Statements, rest: &str, record: &Record<'
         ..OomKill::default()
     };
     open.kill = Some((record.line, made.next_index()));
-    Told::event(None, KernelEventKind::OomKill(kill.into()))
+    FamilyAnswer::event(None, KernelEventKind::OomKill(kill.into()))
 }
 
-fn invoker(open: &mut Open, record: &Record<'_>) -> Option<Box<str>> {
+fn invoker(open: &mut OpenKill, record: &Record<'_>) -> Option<Box<str>> {
     open.invoked
         .take()
         .filter(|(line, _)| record.line.saturating_sub(*line) < MAX_LINES_TO_KILL)
@@ -101,18 +109,18 @@ fn invoker(open: &mut Open, record: &Record<'_>) -> Option<Box<str>> {
 }
 
 /// `Killed process 19289 (NAME) total-vm:2676kB, …`; old kernels say `Kill process 11499 (NAME) score 1000 …` first.
-fn killed(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
+fn killed(open: &mut OpenKill, made: &mut Statements, text: &str, record: &Record<'_>) -> FamilyAnswer {
     let Some(rest) = after(text, "Killed process ").or_else(|| after(text, "Kill process ")) else {
-        return Told::Nothing;
+        return FamilyAnswer::Nothing;
     };
-    let Some((n, rest)) = number(rest) else { return Told::Nothing };
+    let Some((n, rest)) = number(rest) else { return FamilyAnswer::Nothing };
     let victim = pid(n);
     // `Killed process 11499, UID 0, (name) total-vm` of old kernels.
-    let Some(rest) = after(rest, "(") else { return Told::Nothing };
+    let Some(rest) = after(rest, "(") else { return FamilyAnswer::Nothing };
     // A name may hold brackets.
     let ends = [") total-vm:", ") score ", ") "];
     let Some(end) = ends.iter().find_map(|e| rest.find(e)).or_else(|| rest.rfind(')')) else {
-        return Told::Nothing;
+        return FamilyAnswer::Nothing;
     };
     let (name, figures) = rest.split_at_checked(end).unwrap_or((rest, ""));
     let kib = |key: &str| number_after(figures, key);
@@ -146,26 +154,26 @@ fn killed(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_
         {
             fill(kill);
         }
-        return Told::Part;
+        return FamilyAnswer::Part;
     }
     let mut kill = OomKill { invoked_by: invoker(open, record), ..OomKill::default() };
     fill(&mut kill);
     open.kill = Some((record.line, made.next_index()));
-    Told::event(None, KernelEventKind::OomKill(kill.into()))
+    FamilyAnswer::event(None, KernelEventKind::OomKill(kill.into()))
 }
 
 /// `MC1: 262 CE memory read error on CPU_SrcID#0_… (channel:1 …)`.
-fn edac(rest: &str) -> Told {
-    let Some((controller, said)) = rest.split_once(": ") else { return Told::Nothing };
+fn edac(rest: &str) -> FamilyAnswer {
+    let Some((controller, said)) = rest.split_once(": ") else { return FamilyAnswer::Nothing };
     if !controller.contains("MC") {
-        return Told::Nothing;
+        return FamilyAnswer::Nothing;
     }
-    let Some((count, said)) = number(said) else { return Told::Part };
+    let Some((count, said)) = number(said) else { return FamilyAnswer::Part };
     let uncorrected = match said.trim_start().get(..3) {
         Some("CE ") => false,
         Some("UE ") => true,
-        _ => return Told::Part,
+        _ => return FamilyAnswer::Part,
     };
     let place = after(said, " on ").map_or("", |p| p.split(" (").next().unwrap_or(p)).trim();
-    Told::event(None, KernelEventKind::MemoryErrors { count, uncorrected, place: place.into() })
+    FamilyAnswer::event(None, KernelEventKind::MemoryErrors { count, uncorrected, place: place.into() })
 }

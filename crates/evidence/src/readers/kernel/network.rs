@@ -10,9 +10,9 @@
 use ringleader_model::{KernelEventKind, LinkMedium, LinkState, NicTrouble, PciAddress};
 
 use super::fields::{after, between, pci};
-use super::statements::Told;
+use super::statements::FamilyAnswer;
 
-pub(super) fn read(text: &str) -> Told {
+pub(super) fn read(text: &str) -> FamilyAnswer {
     if let Some(told) = bridge(text) {
         return told;
     }
@@ -25,7 +25,7 @@ pub(super) fn read(text: &str) -> Told {
             interface: Some(name.into()),
             trouble: NicTrouble::TransmitTimeout,
         };
-        return Told::event(None, kind);
+        return FamilyAnswer::event(None, kind);
     }
     if let Some((name, state)) = bond(text) {
         return link(None, name, state, LinkMedium::Ethernet);
@@ -35,14 +35,14 @@ pub(super) fn read(text: &str) -> Told {
         return if is_interface(name) {
             link(None, name, LinkState::Up, LinkMedium::Ethernet)
         } else {
-            Told::Nothing
+            FamilyAnswer::Nothing
         };
     }
-    card(text).unwrap_or(Told::Nothing)
+    card(text).unwrap_or(FamilyAnswer::Nothing)
 }
 
-fn link(device: Option<PciAddress>, name: &str, state: LinkState, medium: LinkMedium) -> Told {
-    Told::event(device, KernelEventKind::Link { interface: name.into(), state, medium })
+fn link(device: Option<PciAddress>, name: &str, state: LinkState, medium: LinkMedium) -> FamilyAnswer {
+    FamilyAnswer::event(device, KernelEventKind::Link { interface: name.into(), state, medium })
 }
 
 fn is_interface(name: &str) -> bool {
@@ -52,13 +52,13 @@ fn is_interface(name: &str) -> bool {
 
 /// `br77: port 3(vh2) entered disabled state`, `vh2 (unregistering): left promiscuous mode`,
 /// `vh2: left promiscuous mode`.
-fn bridge(text: &str) -> Option<Told> {
+fn bridge(text: &str) -> Option<FamilyAnswer> {
     if let Some((_, rest)) = text.split_once(": port ") {
         let name = between(rest, "(", ")")?;
         let state = match rest.rsplit_once(" entered ")?.1 {
             "disabled state" => LinkState::Down,
             "forwarding state" => LinkState::Up,
-            _ => return Some(Told::Part),
+            _ => return Some(FamilyAnswer::Part),
         };
         return Some(link(None, name, state, LinkMedium::Bridge));
     }
@@ -95,7 +95,7 @@ fn bond(text: &str) -> Option<(&str, LinkState)> {
 }
 
 /// `driver 0000:0c:00.0[ name]: message`; mlx5 and ib devices also speak as `infiniband mlx5_0: …`.
-fn card(text: &str) -> Option<Told> {
+fn card(text: &str) -> Option<FamilyAnswer> {
     let (driver, rest) = text.split_once(' ')?;
     if driver == "infiniband" {
         let (name, message) = rest.split_once(": ")?;
@@ -117,7 +117,7 @@ fn card(text: &str) -> Option<Told> {
         let state = match port.split_ascii_whitespace().next()? {
             "DOWN" => LinkState::Down,
             "ACTIVE" => LinkState::Up,
-            _ => return Some(Told::Part),
+            _ => return Some(FamilyAnswer::Part),
         };
         return Some(link(Some(device), name.unwrap_or(driver), state, LinkMedium::InfiniBand));
     }
@@ -151,13 +151,18 @@ fn net_link(message: &str) -> Option<LinkState> {
     }
 }
 
-fn trouble(device: Option<PciAddress>, driver: &str, interface: Option<&str>, sort: NicTrouble) -> Told {
+fn trouble(
+    device: Option<PciAddress>,
+    driver: &str,
+    interface: Option<&str>,
+    sort: NicTrouble,
+) -> FamilyAnswer {
     let kind = KernelEventKind::NicTrouble {
         driver: driver.into(),
         interface: interface.map(Into::into),
         trouble: sort,
     };
-    Told::event(device, kind)
+    FamilyAnswer::event(device, kind)
 }
 
 /// What a card's message is about; None for the many that mean nothing.

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use ringleader_model::{KernelEventKind, PciAddress, Sxid, Xid};
 
 use super::fields::{after, between, hex, number, number_after, pci_in, pid};
-use super::statements::{Record, Statements, Told};
+use super::statements::{FamilyAnswer, Record, Statements};
 
 /// GPUs whose UUID is kept.
 const MAX_UUIDS: usize = 1_024;
 
 /// What is open.
 #[derive(Default)]
-pub(super) struct Open {
+pub(super) struct OpenFault {
     /// `The NVIDIA GPU 0000:b3:00.0`, whose sentence goes on in the next lines.
     subject: Option<(u32, PciAddress)>,
     /// `API mismatch: …`, likewise: its index, its line.
@@ -25,32 +25,37 @@ pub(super) struct Open {
     uuids: BTreeMap<PciAddress, Box<str>>,
 }
 
-impl Open {
+impl OpenFault {
     /// UUID of the GPU at this address.
     pub(super) fn uuid(&self, at: PciAddress) -> Option<Box<str>> {
         self.uuids.get(&at).cloned()
     }
 }
 
-pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
+pub(super) fn read(
+    open: &mut OpenFault,
+    made: &mut Statements,
+    text: &str,
+    record: &Record<'_>,
+) -> FamilyAnswer {
     if let Some(rest) = after(text, "SXid (") {
         return sxid(text, rest);
     }
     let Some(said) = after(text, "NVRM: ") else { return quoted(text) };
     if let Some(rest) = said.strip_prefix("Xid (") {
         return match xid(rest) {
-            Some((device, xid)) => Told::event(device, KernelEventKind::Xid(xid.into())),
-            None => Told::Part,
+            Some((device, xid)) => FamilyAnswer::event(device, KernelEventKind::Xid(xid.into())),
+            None => FamilyAnswer::Part,
         };
     }
     plain(open, made, said, record)
 }
 
 /// Without the driver's mark: the form is its own where a line begins with it and names a device.
-fn quoted(text: &str) -> Told {
+fn quoted(text: &str) -> FamilyAnswer {
     match text.strip_prefix("Xid (").filter(|rest| rest.starts_with("PCI:")).and_then(xid) {
-        Some((Some(device), xid)) => Told::event(Some(device), KernelEventKind::Xid(xid.into())),
-        _ => Told::Nothing,
+        Some((Some(device), xid)) => FamilyAnswer::event(Some(device), KernelEventKind::Xid(xid.into())),
+        _ => FamilyAnswer::Nothing,
     }
 }
 
@@ -129,13 +134,15 @@ fn registers(text: &str) -> Vec<u32> {
 }
 
 /// What follows `SXid (`: one event is three lines; the first has the text.
-fn sxid(text: &str, rest: &str) -> Told {
-    let Some((place, rest)) = rest.split_once("): ") else { return Told::Nothing };
-    let Some((code, rest)) = number(rest) else { return Told::Nothing };
-    let (Ok(code), Some(said)) = (u32::try_from(code), rest.strip_prefix(", ")) else { return Told::Nothing };
+fn sxid(text: &str, rest: &str) -> FamilyAnswer {
+    let Some((place, rest)) = rest.split_once("): ") else { return FamilyAnswer::Nothing };
+    let Some((code, rest)) = number(rest) else { return FamilyAnswer::Nothing };
+    let (Ok(code), Some(said)) = (u32::try_from(code), rest.strip_prefix(", ")) else {
+        return FamilyAnswer::Nothing;
+    };
     let said = said.trim();
     if said.starts_with("Severity ") || said.starts_with("Data ") {
-        return Told::Part;
+        return FamilyAnswer::Part;
     }
     let (fatal, words) = match said.split_once(", ") {
         Some(("Fatal", words)) => (Some(true), words),
@@ -151,15 +158,15 @@ fn sxid(text: &str, rest: &str) -> Told {
         first: words.ends_with("(First)"),
         text: link.map_or(words, |(_, rest)| rest.trim()).into(),
     };
-    Told::event(pci_in(place), KernelEventKind::Sxid(sxid.into()))
+    FamilyAnswer::event(pci_in(place), KernelEventKind::Sxid(sxid.into()))
 }
 
 /// Lines of the driver without a number. Most mean nothing.
-fn plain(open: &mut Open, made: &mut Statements, said: &str, record: &Record<'_>) -> Told {
+fn plain(open: &mut OpenFault, made: &mut Statements, said: &str, record: &Record<'_>) -> FamilyAnswer {
     let near = |line: u32| record.line.saturating_sub(line) <= 4;
     if said.contains("fallen off the bus") {
         let subject = open.subject.take().filter(|(line, _)| near(*line));
-        return Told::event(pci_in(said).or(subject.map(|(_, gpu)| gpu)), KernelEventKind::GpuLost);
+        return FamilyAnswer::event(pci_in(said).or(subject.map(|(_, gpu)| gpu)), KernelEventKind::GpuLost);
     }
     if let Some(rest) = said.strip_prefix("GPU at PCI:") {
         // `0000:9b:00: GPU-509665ad-…`
@@ -168,19 +175,19 @@ fn plain(open: &mut Open, made: &mut Statements, said: &str, record: &Record<'_>
         {
             open.uuids.insert(gpu, id.into());
         }
-        return Told::Part;
+        return FamilyAnswer::Part;
     }
     if said.starts_with("The NVIDIA GPU ") {
         open.subject = pci_in(said).map(|gpu| (record.line, gpu));
-        return Told::Part;
+        return FamilyAnswer::Part;
     }
     if said.contains("RmInitAdapter failed") {
         let code = between(said, "failed! (", ")").map(Into::into);
-        return Told::event(pci_in(said), KernelEventKind::GpuInitFailed { code });
+        return FamilyAnswer::event(pci_in(said), KernelEventKind::GpuInitFailed { code });
     }
     if said.starts_with("Rate limiting GSP RPC error prints") || said.contains("GPU likely needs to be reset")
     {
-        return Told::event(pci_in(said), KernelEventKind::GspSilent);
+        return FamilyAnswer::event(pci_in(said), KernelEventKind::GspSilent);
     }
     if let Some(rest) = said.strip_prefix("API mismatch: ") {
         open.mismatch = Some((record.line, made.next_index()));
@@ -189,7 +196,7 @@ fn plain(open: &mut Open, made: &mut Statements, said: &str, record: &Record<'_>
             module: version(rest, "kernel module has the version "),
             pid: number_after(rest, "(pid ").and_then(pid),
         };
-        return Told::event(None, kind);
+        return FamilyAnswer::event(None, kind);
     }
     if said.contains("has the version ")
         && let Some((line, index)) = open.mismatch
@@ -203,22 +210,24 @@ fn plain(open: &mut Open, made: &mut Statements, said: &str, record: &Record<'_>
         if starts_with_client {
             *client = client.take().or_else(|| version(said, "has the version "));
         }
-        return Told::Part;
+        return FamilyAnswer::Part;
     }
     if said.starts_with("loading NVIDIA ") {
         let version = said.split_ascii_whitespace().find(|word| {
             word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.') && word.len() > 3
         });
         return match version {
-            Some(version) => Told::event(None, KernelEventKind::DriverLoaded { version: version.into() }),
-            None => Told::Part,
+            Some(version) => {
+                FamilyAnswer::event(None, KernelEventKind::DriverLoaded { version: version.into() })
+            }
+            None => FamilyAnswer::Part,
         };
     }
     let failed = ["Assertion failed", "Check failed", "nvAssert", "nvCheckOk", "crash dump has been created"];
     if failed.iter().any(|f| said.contains(f)) {
-        return Told::event(pci_in(said), KernelEventKind::DriverAssertion);
+        return FamilyAnswer::event(pci_in(said), KernelEventKind::DriverAssertion);
     }
-    Told::Part
+    FamilyAnswer::Part
 }
 
 /// A version number behind `key`.

@@ -12,20 +12,20 @@
 use ringleader_model::{KernelEventKind, PciAddress, PcieError, PcieSeverity};
 
 use super::fields::{after, between, pci, pci_in};
-use super::statements::{Record, Statements, Told};
+use super::statements::{FamilyAnswer, Record, Statements};
 
 /// Lines that one report may take.
 const MAX_LINES: u32 = 40;
 
 /// The report that is open: it takes several lines.
 #[derive(Default)]
-pub(super) struct Open {
-    report: Option<Report>,
+pub(super) struct OpenReport {
+    report: Option<AerReport>,
     /// Whose report was opened since somebody asked.
     pub(super) opened: Option<Speaker>,
 }
 
-struct Report {
+struct AerReport {
     index: usize,
     line: u32,
     /// Who writes the lines: reporter's address, or the number of a report of the firmware.
@@ -38,11 +38,11 @@ pub(super) enum Speaker {
     Firmware(u64),
 }
 
-impl Open {
+impl OpenReport {
     /// Opens a report.
     pub(super) fn begin(&mut self, made: &Statements, record: &Record<'_>, speaker: Speaker) {
         self.opened = Some(speaker);
-        self.report = Some(Report { index: made.next_index(), line: record.line, speaker });
+        self.report = Some(AerReport { index: made.next_index(), line: record.line, speaker });
     }
 
     /// Whether the next line may belong to a report.
@@ -86,7 +86,7 @@ pub(super) fn may_go_on(text: &[u8]) -> bool {
 }
 
 /// A line that goes on with an open report.
-pub(super) fn go_on(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> bool {
+pub(super) fn go_on(open: &mut OpenReport, made: &mut Statements, text: &str, record: &Record<'_>) -> bool {
     if !open.waits(record.line) {
         open.report = None;
         return false;
@@ -168,7 +168,12 @@ fn firmware(text: &str) -> Option<(u64, &str)> {
     Some((number, rest.strip_prefix("}[Hardware Error]:")?.trim()))
 }
 
-pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
+pub(super) fn read(
+    open: &mut OpenReport,
+    made: &mut Statements,
+    text: &str,
+    record: &Record<'_>,
+) -> FamilyAnswer {
     if text.contains("DMAR: ") || text.contains("AMD-Vi: ") || text.contains("arm-smmu") {
         return iommu(text);
     }
@@ -182,17 +187,21 @@ pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &
                 };
                 open.begin(made, record, Speaker::Firmware(number));
                 let error = PcieError { severity, driver: "firmware".into(), ..PcieError::default() };
-                Told::event(None, KernelEventKind::PcieError(error.into()))
+                FamilyAnswer::event(None, KernelEventKind::PcieError(error.into()))
             }
-            None => Told::Part,
+            None => FamilyAnswer::Part,
         };
     }
-    let Some((driver, device, message)) = speaker(text) else { return Told::Nothing };
+    let Some((driver, device, message)) = speaker(text) else { return FamilyAnswer::Nothing };
     let message = message.trim_start();
     let message = message.strip_prefix("pciehp: ").map_or(message, |m| m);
     if message.starts_with("Slot(") {
         let gone = message.contains("Link Down") || message.contains("Card not present");
-        return if gone { Told::event(Some(device), KernelEventKind::PcieLinkDown) } else { Told::Part };
+        return if gone {
+            FamilyAnswer::event(Some(device), KernelEventKind::PcieLinkDown)
+        } else {
+            FamilyAnswer::Part
+        };
     }
     let is_report = ["error received", "error message received"].iter().any(|w| message.contains(w));
     if message.starts_with("AER: ") && is_report {
@@ -200,7 +209,7 @@ pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &
         // `… received: 0000:00:03.0`, `… received from 0000:00:03.0`, `id=00e5` (old).
         let source = after(message, "received").and_then(pci_in).unwrap_or(device);
         let error = PcieError { severity: severity(message), driver: driver.into(), ..PcieError::default() };
-        return Told::event(Some(source), KernelEventKind::PcieError(error.into()));
+        return FamilyAnswer::event(Some(source), KernelEventKind::PcieError(error.into()));
     }
     if let Some(rest) = after(message, "PCIe Bus Error: ") {
         open.begin(made, record, Speaker::Device(device));
@@ -210,7 +219,7 @@ pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &
             layer: between(rest, "type=", ",").unwrap_or_default().trim().into(),
             ..PcieError::default()
         };
-        return Told::event(Some(device), KernelEventKind::PcieError(error.into()));
+        return FamilyAnswer::event(Some(device), KernelEventKind::PcieError(error.into()));
     }
     if message.starts_with("DPC: containment event") {
         let error = PcieError {
@@ -219,30 +228,34 @@ pub(super) fn read(open: &mut Open, made: &mut Statements, text: &str, record: &
             layer: "containment".into(),
             ..PcieError::default()
         };
-        return Told::event(Some(device), KernelEventKind::PcieError(error.into()));
+        return FamilyAnswer::event(Some(device), KernelEventKind::PcieError(error.into()));
     }
-    if message.starts_with("AER: ") || message.starts_with("DPC: ") { Told::Part } else { Told::Nothing }
+    if message.starts_with("AER: ") || message.starts_with("DPC: ") {
+        FamilyAnswer::Part
+    } else {
+        FamilyAnswer::Nothing
+    }
 }
 
 /// `DMAR: [DMA Write NO_PASID] Request device [3b:00.0] fault addr …`,
 /// `nvidia 0000:3b:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=…]`.
-fn iommu(text: &str) -> Told {
+fn iommu(text: &str) -> FamilyAnswer {
     if let Some(rest) = after(text, "DMAR: ") {
-        let Some(word) = between(rest, "Request device [", "]") else { return Told::Part };
+        let Some(word) = between(rest, "Request device [", "]") else { return FamilyAnswer::Part };
         let device = pci(word).or_else(|| PciAddress::parse(word));
         return if rest.contains("fault") {
-            Told::event(device, KernelEventKind::IommuFault)
+            FamilyAnswer::event(device, KernelEventKind::IommuFault)
         } else {
-            Told::Part
+            FamilyAnswer::Part
         };
     }
     if text.contains("IO_PAGE_FAULT") {
         let device = pci_in(text)
             .or_else(|| between(text, "device=", " ").and_then(|word| pci(word).or(PciAddress::parse(word))));
-        return Told::event(device, KernelEventKind::IommuFault);
+        return FamilyAnswer::event(device, KernelEventKind::IommuFault);
     }
     if text.contains("arm-smmu") && text.contains("event 0x10 received") {
-        return Told::event(None, KernelEventKind::IommuFault);
+        return FamilyAnswer::event(None, KernelEventKind::IommuFault);
     }
-    Told::Part
+    FamilyAnswer::Part
 }

@@ -7,17 +7,17 @@
 use ringleader_model::KernelEventKind;
 
 use super::fields::{after, between, named_pid, number_after, pid};
-use super::statements::Told;
+use super::statements::FamilyAnswer;
 
-pub(super) fn read(text: &str) -> Told {
+pub(super) fn read(text: &str) -> FamilyAnswer {
     if let Some(rest) = between(text, "INFO: task ", " blocked for more than ") {
-        let Some((name, number)) = rest.rsplit_once(':') else { return Told::Nothing };
+        let Some((name, number)) = rest.rsplit_once(':') else { return FamilyAnswer::Nothing };
         let kind = KernelEventKind::HungTask {
             pid: number.parse().ok().and_then(pid),
             name: name.into(),
             seconds: number_after(text, "blocked for more than ").unwrap_or(0),
         };
-        return Told::event(None, kind);
+        return FamilyAnswer::event(None, kind);
     }
     if text.contains("soft lockup - CPU#") || text.contains("hard LOCKUP on cpu") {
         let who = between(text, "[", "]").unwrap_or_default();
@@ -27,12 +27,12 @@ pub(super) fn read(text: &str) -> Told {
             name: name.into(),
             seconds: number_after(text, "stuck for "),
         };
-        return Told::event(None, kind);
+        return FamilyAnswer::event(None, kind);
     }
-    crash(text).unwrap_or(Told::Nothing)
+    crash(text).unwrap_or(FamilyAnswer::Nothing)
 }
 
-fn crash(text: &str) -> Option<Told> {
+fn crash(text: &str) -> Option<FamilyAnswer> {
     let text = text.strip_prefix("traps: ").unwrap_or(text);
     let (name, pid, rest) = named_pid(text)?;
     let what = if rest.starts_with("segfault at ") && rest.contains(" ip ") {
@@ -46,7 +46,7 @@ fn crash(text: &str) -> Option<Told> {
     };
     let object =
         after(rest, " in ").map(|o| o.split(['[', ' ']).next().unwrap_or(o)).filter(|o| !o.is_empty());
-    Some(Told::event(
+    Some(FamilyAnswer::event(
         None,
         KernelEventKind::Crash {
             pid: Some(pid),

@@ -25,30 +25,30 @@ pub(super) struct Record<'a> {
 }
 
 /// What a message says.
-pub(super) struct Said {
+pub(super) struct KernelMessage {
     pub(super) device: Option<PciAddress>,
     pub(super) kind: KernelEventKind,
 }
 
 /// What a family says of a line.
-pub(super) enum Told {
+pub(super) enum FamilyAnswer {
     /// A statement.
-    Event(Box<Said>),
+    Event(Box<KernelMessage>),
     /// It belongs to a statement made before or to come, or means nothing.
     Part,
     /// Not its line.
     Nothing,
 }
 
-impl Told {
+impl FamilyAnswer {
     pub(super) fn event(device: Option<PciAddress>, kind: KernelEventKind) -> Self {
-        Self::Event(Box::new(Said { device, kind }))
+        Self::Event(Box::new(KernelMessage { device, kind }))
     }
 }
 
 /// Something found, kept to the end: what comes later may add to it.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldEvent {
     pub(super) line: u32,
     pub(super) start: u64,
     pub(super) end: u64,
@@ -61,7 +61,7 @@ pub(super) struct Held {
 /// The statements of one log.
 #[derive(Default)]
 pub(super) struct Statements {
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<HeldEvent>,
     pub(super) clock: Clock,
     pub(super) n_lines: u64,
 }

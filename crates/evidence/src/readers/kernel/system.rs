@@ -5,44 +5,44 @@
 use ringleader_model::{KernelEventKind, StorageTrouble};
 
 use super::fields::{after, between, number};
-use super::statements::{Record, Statements, Told};
+use super::statements::{FamilyAnswer, Record, Statements};
 
 const NS_PER_S: i64 = 1_000_000_000;
 
-pub(super) fn read(made: &mut Statements, text: &str, record: &Record<'_>) -> Told {
+pub(super) fn read(made: &mut Statements, text: &str, record: &Record<'_>) -> FamilyAnswer {
     if text.starts_with("Linux version ") {
         // The first line of a boot: what came before, in a journal, was another one.
         if made.has_begun() && record.uptime_us.is_none_or(|us| us > 1_000_000) {
             made.clock.next();
         }
-        return Told::Part;
+        return FamilyAnswer::Part;
     }
     if let Some(rest) = after(text, "setting system clock to ") {
         if let Some(epoch) = between(rest, "UTC (", ")").and_then(number) {
             made.clock.told(record.uptime_us, (epoch.0 as i64).saturating_mul(NS_PER_S));
         }
-        return Told::Part;
+        return FamilyAnswer::Part;
     }
     if let Some(rest) = after(text, "audit: type=2000 audit(") {
         if let Some((seconds, _)) = number(rest) {
             made.clock.told(record.uptime_us, (seconds as i64).saturating_mul(NS_PER_S));
         }
-        return Told::Part;
+        return FamilyAnswer::Part;
     }
     if text.contains("file-max limit") && text.contains("reached") {
-        return Told::event(None, KernelEventKind::FileLimit);
+        return FamilyAnswer::event(None, KernelEventKind::FileLimit);
     }
     let panics = ["Kernel panic - not syncing", "BUG: unable to handle", "Oops: "];
     if panics.iter().any(|p| text.contains(p)) {
-        return Told::event(None, KernelEventKind::Panic);
+        return FamilyAnswer::event(None, KernelEventKind::Panic);
     }
     if text.contains("clock throttled") {
-        return Told::event(None, KernelEventKind::Throttled);
+        return FamilyAnswer::event(None, KernelEventKind::Throttled);
     }
-    storage(text).unwrap_or(Told::Nothing)
+    storage(text).unwrap_or(FamilyAnswer::Nothing)
 }
 
-fn storage(text: &str) -> Option<Told> {
+fn storage(text: &str) -> Option<FamilyAnswer> {
     use StorageTrouble as Trouble;
     let (name, trouble) =
         if text.contains("Remounting filesystem read-only") || text.contains("hutting down filesystem") {
@@ -64,5 +64,5 @@ fn storage(text: &str) -> Option<Told> {
         } else {
             return None;
         };
-    Some(Told::event(None, KernelEventKind::Storage { name: name.trim().into(), trouble }))
+    Some(FamilyAnswer::event(None, KernelEventKind::Storage { name: name.trim().into(), trouble }))
 }

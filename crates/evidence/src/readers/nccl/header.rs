@@ -9,7 +9,7 @@ use crate::ground::scan::Scan;
 
 /// Severity word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum NcclLevel {
     Warn,
     Info,
     /// CALL and TRACE, which only trace builds print.
@@ -18,13 +18,13 @@ pub(super) enum Level {
 
 /// Head and text of a line. What the line does not say is empty or None.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head<'a> {
+pub(super) struct LineHead<'a> {
     pub(super) host: &'a [u8],
     pub(super) pid: Option<u32>,
     pub(super) tid: u32,
     pub(super) dev: Option<u32>,
     pub(super) origin: Option<&'a [u8]>,
-    pub(super) level: Level,
+    pub(super) level: NcclLevel,
     pub(super) text: &'a [u8],
     /// Something else precedes the head on the same line.
     pub(super) torn: bool,
@@ -32,7 +32,7 @@ pub(super) struct Head<'a> {
 
 /// The form of nearly all lines: `host:pid:tid [dev] NCCL INFO text`.
 #[inline]
-pub(super) fn strict(body: &[u8]) -> Option<Head<'_>> {
+pub(super) fn strict(body: &[u8]) -> Option<LineHead<'_>> {
     let colon = body.iter().take(64).position(|b| matches!(b, b':' | b' '))?;
     let (host, rest) = body.split_at_checked(colon)?;
     let mut scan = Scan(rest);
@@ -47,40 +47,49 @@ pub(super) fn strict(body: &[u8]) -> Option<Head<'_>> {
         return None;
     }
     let dev = u32::try_from(dev).ok();
-    Some(Head { host, pid: Some(pid), tid, dev, origin: None, level: Level::Info, text: scan.0, torn: false })
+    Some(LineHead {
+        host,
+        pid: Some(pid),
+        tid,
+        dev,
+        origin: None,
+        level: NcclLevel::Info,
+        text: scan.0,
+        torn: false,
+    })
 }
 
 /// Any other form, found by its marker anywhere in the line.
-pub(super) fn loose<'a>(body: &'a [u8], marker: &memmem::Finder<'_>) -> Option<Head<'a>> {
+pub(super) fn loose<'a>(body: &'a [u8], marker: &memmem::Finder<'_>) -> Option<LineHead<'a>> {
     let mut from = 0;
     while let Some(at) = body.get(from..).and_then(|rest| marker.find(rest)) {
         let at = from + at;
         from = at + marker.needle().len();
         let (before, after) = (body.get(..at)?, body.get(from..)?);
         let levels = [
-            (&b"INFO "[..], Level::Info),
-            (b"WARN ", Level::Warn),
-            (b"TRACE ", Level::Trace),
-            (b"CALL ", Level::Trace),
+            (&b"INFO "[..], NcclLevel::Info),
+            (b"WARN ", NcclLevel::Warn),
+            (b"TRACE ", NcclLevel::Trace),
+            (b"CALL ", NcclLevel::Trace),
         ];
         let level = levels.into_iter().find_map(|(word, level)| Some((level, after.strip_prefix(word)?)));
         let Some((level, text)) = level else { continue };
         if let Some(head) = who_and_where(before) {
-            return Some(Head { level, text, ..head });
+            return Some(LineHead { level, text, ..head });
         }
     }
     None
 }
 
 /// Reads backwards what precedes the marker. None if it is no head: then the words are a quotation.
-fn who_and_where(before: &[u8]) -> Option<Head<'_>> {
-    let mut head = Head {
+fn who_and_where(before: &[u8]) -> Option<LineHead<'_>> {
+    let mut head = LineHead {
         host: b"",
         pid: None,
         tid: 0,
         dev: None,
         origin: None,
-        level: Level::Info,
+        level: NcclLevel::Info,
         text: b"",
         torn: false,
     };

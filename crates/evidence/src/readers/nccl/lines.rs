@@ -11,7 +11,7 @@ use crate::ground::scan::Scan;
 
 /// `AllReduce: opCount 2c sendbuff 0x… recvbuff 0x… count 1 datatype 7 op 0 root 0 comm 0x… [nranks=4] stream 0x…`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Coll {
+pub(super) struct CollLine {
     pub(super) kind: OpKind,
     pub(super) op_count: u64,
     pub(super) count: u64,
@@ -24,7 +24,7 @@ pub(super) struct Coll {
 
 /// What a line that may be a COLL line turned out to be.
 pub(super) enum MaybeColl {
-    Coll(Coll),
+    Coll(CollLine),
     /// It began like one and broke off.
     Broken,
     /// `AllReduce: 4 Bytes -> Algo …`.
@@ -50,7 +50,7 @@ pub(super) fn coll(text: &[u8]) -> MaybeColl {
 }
 
 #[inline]
-fn coll_fields(name: &[u8], mut scan: Scan<'_>) -> Option<Coll> {
+fn coll_fields(name: &[u8], mut scan: Scan<'_>) -> Option<CollLine> {
     let op_count = scan.hex()?;
     scan.lit(b" sendbuff ")?;
     scan.word()?;
@@ -79,12 +79,12 @@ fn coll_fields(name: &[u8], mut scan: Scan<'_>) -> Option<Coll> {
         b"ReduceScatter" => OpKind::ReduceScatter,
         _ => OpKind::from_nccl(std::str::from_utf8(name).ok()?),
     };
-    Some(Coll { kind, op_count, count, datatype, redop, root, comm, n_ranks })
+    Some(CollLine { kind, op_count, count, datatype, redop, root, comm, n_ranks })
 }
 
 /// What a line says of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum CommEvent {
     InitStart,
     InitComplete,
     Destroyed,
@@ -96,8 +96,8 @@ pub(super) enum Event {
 
 /// `ncclCommSplit comm 0x… rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 parent 0x… color 0 key 0- Init START`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Life<'a> {
-    pub(super) event: Event,
+pub(super) struct CommLine<'a> {
+    pub(super) event: CommEvent,
     pub(super) api: Option<&'a [u8]>,
     pub(super) ptr: u64,
     pub(super) rank: u32,
@@ -111,7 +111,7 @@ pub(super) struct Life<'a> {
 }
 
 /// Reads a line about the life of a communicator: `[Rank 0] API comm POINTER KEY VALUE … - EVENT`.
-pub(super) fn life(text: &[u8], cut: bool) -> Option<Life<'_>> {
+pub(super) fn life(text: &[u8], cut: bool) -> Option<CommLine<'_>> {
     let mut scan = Scan(text);
     if scan.lit(b"[Rank ").is_some() {
         scan.dec()?;
@@ -124,8 +124,8 @@ pub(super) fn life(text: &[u8], cut: bool) -> Option<Life<'_>> {
     }
     let ptr = scan.pointer()?;
     let (mut rank, mut n_ranks) = (None, None);
-    let mut life = Life {
-        event: Event::Placed,
+    let mut life = CommLine {
+        event: CommEvent::Placed,
         api,
         ptr,
         rank: 0,
@@ -169,15 +169,15 @@ pub(super) fn life(text: &[u8], cut: bool) -> Option<Life<'_>> {
     Some(life)
 }
 
-fn event(text: &[u8]) -> Option<Event> {
+fn event(text: &[u8]) -> Option<CommEvent> {
     let events = [
-        (&b"Init START"[..], Event::InitStart),
-        (b"Init COMPLETE", Event::InitComplete),
-        (b"Destroy COMPLETE", Event::Destroyed),
-        (b"Abort START", Event::Aborted),
-        (b"Abort COMPLETE", Event::Aborted),
-        (b"Revoke START", Event::Revoked),
-        (b"Revoke COMPLETE", Event::Revoked),
+        (&b"Init START"[..], CommEvent::InitStart),
+        (b"Init COMPLETE", CommEvent::InitComplete),
+        (b"Destroy COMPLETE", CommEvent::Destroyed),
+        (b"Abort START", CommEvent::Aborted),
+        (b"Abort COMPLETE", CommEvent::Aborted),
+        (b"Revoke START", CommEvent::Revoked),
+        (b"Revoke COMPLETE", CommEvent::Revoked),
     ];
     events.into_iter().find_map(|(words, event)| text.starts_with(words).then_some(event))
 }

@@ -6,9 +6,9 @@ use ringleader_model::{
 };
 use ringleader_node::{Ecc, Gpu, Gpus, Service};
 
-use super::{MAX_ROWS, Reader};
+use super::{MAX_ROWS, SnapshotReader};
 
-impl Reader<'_, '_, '_> {
+impl SnapshotReader<'_, '_, '_> {
     pub(super) fn gpus(&mut self, gpus: &Gpus) {
         let cite = self.places.next_number("n_counted", u64::from(gpus.n_counted), self.sink);
         let mut table = GpuTable {

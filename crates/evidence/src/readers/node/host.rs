@@ -6,10 +6,10 @@ use ringleader_model::{
 };
 use ringleader_node::{KernelLog, Mount, Pci, Shm, System};
 
-use super::{MAX_ROWS, Reader};
+use super::{MAX_ROWS, SnapshotReader};
 use crate::ground::{Line, LineReader, Tag};
 
-impl Reader<'_, '_, '_> {
+impl SnapshotReader<'_, '_, '_> {
     pub(super) fn system(&mut self, system: &System) {
         if system.memory_total > 0 {
             let cite = self.places.next_number("memory_total", system.memory_total, self.sink);

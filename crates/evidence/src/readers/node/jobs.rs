@@ -9,9 +9,9 @@ use ringleader_model::{
 };
 use ringleader_node::{Jobs, Process};
 
-use super::{MAX_ROWS, Reader};
+use super::{MAX_ROWS, SnapshotReader};
 
-impl Reader<'_, '_, '_> {
+impl SnapshotReader<'_, '_, '_> {
     pub(super) fn jobs(&mut self, jobs: &Jobs) {
         let cite = self.places.of_part("jobs", self.sink);
         let mut rows = Vec::new();
@@ -200,7 +200,7 @@ fn own(jobs: &Jobs, asked: &BTreeSet<u32>) -> BTreeSet<u32> {
     };
     let is_parent = |process: &Process| {
         program::launcher(&process.command, &process.arguments).is_some()
-            || program::is(program::Role::Wraps, &process.command)
+            || program::is(program::ProgramRole::Wraps, &process.command)
     };
     let is_own = |process: &&Process| (is_below(process) && !is_parent(process)) || is_beside(process);
     jobs.processes.iter().filter(is_own).map(|p| p.pid).collect()

@@ -7,10 +7,10 @@ use ringleader_model::{
 use ringleader_node::{Network, PortSeen, RdmaPort, Reach};
 
 use super::gpus::boxed;
-use super::{MAX_ROWS, Reader};
+use super::{MAX_ROWS, SnapshotReader};
 use crate::ground::is_error_counter;
 
-impl Reader<'_, '_, '_> {
+impl SnapshotReader<'_, '_, '_> {
     pub(super) fn rdma(&mut self, ports: &[RdmaPort]) {
         for port in ports.iter().take(MAX_ROWS) {
             let cite = self.places.next("device", &port.device, self.sink);

@@ -9,11 +9,11 @@ use crate::ground::{Document, Line, Sink, mend};
 /// The document that is being gathered.
 #[derive(Default)]
 pub(super) struct Embedded {
-    state: State,
+    state: EmbeddedState,
 }
 
 #[derive(Default)]
-enum State {
+enum EmbeddedState {
     #[default]
     Idle,
     /// A line that is a lone bracket: the next one tells.
@@ -61,14 +61,14 @@ impl Embedded {
     /// Takes a line of a document.
     pub(super) fn line(&mut self, line: &Line<'_>, sink: &mut Sink<'_>, events: &mut Events) -> bool {
         match std::mem::take(&mut self.state) {
-            State::Idle => {
+            EmbeddedState::Idle => {
                 let body = line.body.trim_ascii_start();
                 if body.first() != Some(&b'{') {
                     return false;
                 }
                 let gathered = Gathered::begin(line);
                 if body.trim_ascii_end() == b"{" {
-                    self.state = State::Opened(gathered);
+                    self.state = EmbeddedState::Opened(gathered);
                     return false;
                 }
                 // On one line: a structured log of the program may look alike.
@@ -79,7 +79,7 @@ impl Embedded {
                 self.settle(gathered, sink, events);
                 true
             }
-            State::Opened(mut gathered) => {
+            EmbeddedState::Opened(mut gathered) => {
                 if !is_first_key(line.body) {
                     return self.line(line, sink, events);
                 }
@@ -87,7 +87,7 @@ impl Embedded {
                 self.settle(gathered, sink, events);
                 true
             }
-            State::Gathering(mut gathered) => {
+            EmbeddedState::Gathering(mut gathered) => {
                 // Words in the first column end a document that was cut.
                 let is_json = line.body.first().is_none_or(|b| !b.is_ascii_alphabetic() && *b != b'#');
                 if !is_json || gathered.bytes.len() as u64 > sink.limits.max_json_bytes {
@@ -103,20 +103,20 @@ impl Embedded {
 
     /// Whether no document is being gathered.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle)
+        matches!(self.state, EmbeddedState::Idle)
     }
 
     /// Closes the document if it is whole, else waits for more.
     fn settle(&mut self, gathered: Gathered, sink: &mut Sink<'_>, events: &mut Events) {
         if gathered.depth > 0 {
-            self.state = State::Gathering(gathered);
+            self.state = EmbeddedState::Gathering(gathered);
         } else {
             close(&gathered, sink, events);
         }
     }
 
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>, events: &mut Events) {
-        if let State::Gathering(gathered) = std::mem::take(&mut self.state) {
+        if let EmbeddedState::Gathering(gathered) = std::mem::take(&mut self.state) {
             close(&gathered, sink, events);
         }
     }

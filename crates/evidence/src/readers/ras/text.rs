@@ -18,7 +18,7 @@ use crate::ground::{Line, Sink, intern::LookupMap};
 const MAX_LISTED: u32 = 1 << 20;
 
 /// A report that is being read.
-pub(super) struct Report {
+pub(super) struct OpenRasReport {
     fact: RasReport,
     first: Cite,
     end: u64,
@@ -28,7 +28,7 @@ pub(super) struct Report {
     has_summary: bool,
     section: Section,
     topic: Topic,
-    shared: Option<Shared>,
+    shared: Option<SharedStatus>,
     /// Positions in the current communicator's lists, by rank.
     ranks: LookupMap<u32, usize>,
     missing: LookupMap<u32, usize>,
@@ -57,14 +57,14 @@ enum Topic {
 }
 
 /// `3 ranks have …`: what the ranks of the lines that follow share. If none follow they are the unlisted majority.
-struct Shared {
+struct SharedStatus {
     n_ranks: u32,
-    said: Said,
+    said: RasStatement,
     is_listed: bool,
 }
 
 #[derive(Clone)]
-enum Said {
+enum RasStatement {
     Count(u64),
     Status(Box<str>),
     Error(Box<str>),
@@ -72,7 +72,7 @@ enum Said {
 }
 
 /// Whether `words` begin a report, given the one that is being read.
-pub(super) fn begins_report(words: &str, open: Option<&Report>) -> bool {
+pub(super) fn begins_report(words: &str, open: Option<&OpenRasReport>) -> bool {
     if words.starts_with("NCCL version ") && words.contains(" compiled with CUDA ") {
         return true;
     }
@@ -85,7 +85,7 @@ pub(super) fn begins_report(words: &str, open: Option<&Report>) -> bool {
     }
 }
 
-impl Report {
+impl OpenRasReport {
     pub(super) fn begin(line: &Line<'_>, sink: &mut Sink<'_>) -> Self {
         sink.saw(SourceKind::Ras);
         Self {
@@ -272,11 +272,11 @@ impl Report {
         let Some((n_ranks, said)) = words.split_once(" ranks ") else { return false };
         let Ok(n_ranks) = n_ranks.parse() else { return false };
         let said = said_of(said.trim_end());
-        if matches!(said, Said::Nothing) || self.section != Section::Comm {
+        if matches!(said, RasStatement::Nothing) || self.section != Section::Comm {
             return false;
         }
         self.end_shared();
-        self.shared = Some(Shared { n_ranks, said, is_listed: false });
+        self.shared = Some(SharedStatus { n_ranks, said, is_listed: false });
         true
     }
 
@@ -284,14 +284,14 @@ impl Report {
     fn end_shared(&mut self) {
         let (Some(shared), Some(comm)) = (self.shared.take(), self.fact.comms.last_mut()) else { return };
         match (shared.said, self.topic) {
-            (Said::Count(count), Topic::Counts(kind)) if !shared.is_listed => {
+            (RasStatement::Count(count), Topic::Counts(kind)) if !shared.is_listed => {
                 comm.majority_counts.push((kind, shared.n_ranks, count));
             }
-            (Said::Status(status), _) => {
+            (RasStatement::Status(status), _) => {
                 push_new(&mut comm.status, &status);
                 comm.status_counts.push((status, shared.n_ranks));
             }
-            (Said::Error(error), _) => comm.reported.push((error, shared.n_ranks)),
+            (RasStatement::Error(error), _) => comm.reported.push((error, shared.n_ranks)),
             _ => {}
         }
     }
@@ -301,18 +301,18 @@ impl Report {
             return false;
         }
         let said = match (said_of(said), &mut self.shared) {
-            (Said::Nothing, Some(shared)) => {
+            (RasStatement::Nothing, Some(shared)) => {
                 shared.is_listed = true;
                 shared.said.clone()
             }
-            (Said::Nothing, None) => Said::Nothing,
+            (RasStatement::Nothing, None) => RasStatement::Nothing,
             (said, _) => {
                 self.end_shared();
-                if let (Said::Status(status), Some(comm)) = (&said, self.fact.comms.last_mut()) {
+                if let (RasStatement::Status(status), Some(comm)) = (&said, self.fact.comms.last_mut()) {
                     push_new(&mut comm.status, status);
                     comm.status_counts.push((status.clone(), 1));
                 }
-                if let (Said::Error(error), Some(comm)) = (&said, self.fact.comms.last_mut()) {
+                if let (RasStatement::Error(error), Some(comm)) = (&said, self.fact.comms.last_mut()) {
                     comm.reported.push((error.clone(), 1));
                 }
                 said
@@ -322,7 +322,7 @@ impl Report {
             self.miss(RasPeer { unresponsive: true, ..peer });
             return true;
         }
-        if matches!(&said, Said::Status(s) if matches!(&**s, "NOCOMM" | "UNKNOWN")) {
+        if matches!(&said, RasStatement::Status(s) if matches!(&**s, "NOCOMM" | "UNKNOWN")) {
             self.miss(peer);
             return true;
         }
@@ -335,14 +335,14 @@ impl Report {
         }
         let Some(rank) = comm.ranks.get_mut(at) else { return false };
         match (said, topic) {
-            (Said::Count(count), Topic::Counts(kind)) => rank.counts.push((kind, count)),
-            (Said::Status(status), _) => {
+            (RasStatement::Count(count), Topic::Counts(kind)) => rank.counts.push((kind, count)),
+            (RasStatement::Status(status), _) => {
                 rank.aborting |= &*status == "ABORT";
                 rank.finalizing |= &*status == "FINALIZE";
                 rank.status = Some(status);
             }
-            (Said::Error(error), Topic::AsyncError) => rank.async_error = error_code(&error),
-            (Said::Error(error), _) => rank.init_state = error_code(&error),
+            (RasStatement::Error(error), Topic::AsyncError) => rank.async_error = error_code(&error),
+            (RasStatement::Error(error), _) => rank.init_state = error_code(&error),
             _ => {}
         }
         true
@@ -396,20 +396,20 @@ impl Report {
     }
 }
 
-fn said_of(said: &str) -> Said {
+fn said_of(said: &str) -> RasStatement {
     if let Some(count) = said
         .strip_prefix("have launched up to operation ")
         .or(said.strip_prefix("has launched up to operation "))
     {
-        return count.parse().map_or(Said::Nothing, Said::Count);
+        return count.parse().map_or(RasStatement::Nothing, RasStatement::Count);
     }
     if let Some(status) = said.strip_prefix("have status ").or(said.strip_prefix("has status ")) {
-        return Said::Status(status.into());
+        return RasStatement::Status(status.into());
     }
     if let Some(error) = said.strip_prefix("reported ") {
-        return Said::Error(error.into());
+        return RasStatement::Error(error.into());
     }
-    if said.ends_with("not launched any operations") { Said::Count(0) } else { Said::Nothing }
+    if said.ends_with("not launched any operations") { RasStatement::Count(0) } else { RasStatement::Nothing }
 }
 
 /// NCCL's result code, from the words RAS has for it.

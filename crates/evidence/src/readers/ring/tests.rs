@@ -4,21 +4,21 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use ringleader_model::{Fact, NoteKind, OpKind, RingRecord, RingStage, SourceKind};
-use ringleader_ring::{Call, Comm, Done, Op, Phase, Process, State, Taken, Wait};
+use ringleader_ring::{CallArgs, Comm, Done, Op, Phase, ReadMoment, RingProcess, State, Wait};
 
 use crate::Extract;
 use crate::tell::read;
 
 /// Rank 1 of 2: an all-reduce that ended, one in flight that waits for the network, a send not yet started.
 fn state() -> State {
-    let call = |function: &str, peer| Call {
+    let call = |function: &str, peer| CallArgs {
         function: function.to_owned(),
         count: 4096,
         datatype: "ncclBfloat16".to_owned(),
         peer,
         algorithm: "RING".to_owned(),
         channels: 2,
-        ..Call::default()
+        ..CallArgs::default()
     };
     let wait = Wait {
         peer: 0,
@@ -75,7 +75,7 @@ fn state() -> State {
         ..Comm::default()
     };
     State {
-        process: Process {
+        process: RingProcess {
             pid: 1234,
             start_ticks: 567,
             boot_id: "00112233445566778899aabbccddeeff".to_owned(),
@@ -88,7 +88,7 @@ fn state() -> State {
             kernels_ended_ns: None,
             exit: None,
         },
-        taken: Taken { mono_ns: 9_000_000_000, unix_ns: 1_763_000_009_000_000_000, is_held: Some(true) },
+        taken: ReadMoment { mono_ns: 9_000_000_000, unix_ns: 1_763_000_009_000_000_000, is_held: Some(true) },
         comms: vec![comm],
         recent: vec![done],
         ..State::default()

@@ -30,7 +30,7 @@ pub(super) struct Folded {
 }
 
 /// One line.
-struct Row {
+struct FoldedLine {
     pid: Option<Pid>,
     /// Of another thread than the main one.
     is_beside: bool,
@@ -81,10 +81,10 @@ pub(super) fn may_be(body: &[u8]) -> bool {
         && memchr::memmem::find(body, b" (").is_some()
 }
 
-fn row(body: &str) -> Option<Row> {
+fn row(body: &str) -> Option<FoldedLine> {
     let (stack, n) = body.rsplit_once(' ')?;
     let n: u32 = n.parse().ok().filter(|n| *n > 0)?;
-    let mut row = Row { pid: None, is_beside: false, stack: SampledStack { n, frames: Vec::new() } };
+    let mut row = FoldedLine { pid: None, is_beside: false, stack: SampledStack { n, frames: Vec::new() } };
     let mut has_line = false;
     for element in stack.split(';') {
         if let Some(process) = element.strip_prefix("process ").filter(|_| row.stack.frames.is_empty()) {

@@ -69,7 +69,7 @@ fn attached(body: &str) -> Option<u32> {
     None
 }
 
-struct Head {
+struct ThreadHead {
     number: u32,
     thread: ThreadStack,
     /// The id in parentheses was said to be a process's.
@@ -77,7 +77,7 @@ struct Head {
 }
 
 /// `Thread 3 (Thread 0x7f2f41ffb640 (LWP 1390) "name"):`, `Thread 1 (process 1347):`, `Thread 2 (LWP 1390):`
-fn thread_head(body: &str) -> Option<Head> {
+fn thread_head(body: &str) -> Option<ThreadHead> {
     let (number, rest) = body.strip_prefix("Thread ")?.split_once(" (")?;
     let inner = rest.trim_end().strip_suffix(':')?;
     let number = number.parse().ok()?;
@@ -90,7 +90,7 @@ fn thread_head(body: &str) -> Option<Head> {
     let tid = lwp.or(process)?;
     let name = inner.split_once('"').and_then(|(_, n)| Some(n.rsplit_once('"')?.0.into()));
     let thread = ThreadStack { tid: Some(tid), name, ..ThreadStack::default() };
-    Some(Head { number, thread, is_process: lwp.is_none() && process.is_some() })
+    Some(ThreadHead { number, thread, is_process: lwp.is_none() && process.is_some() })
 }
 
 /// `#12 …`

@@ -2,7 +2,7 @@
 
 use ringleader_model::{ListedFile, Listing, Mount};
 
-use super::{MAX_ROWS, SystemReader, Table};
+use super::{MAX_ROWS, SystemReader, SystemTable};
 use crate::ground::{Line, Sink};
 
 /// What df's heading says of its columns.
@@ -27,7 +27,7 @@ impl SystemReader {
             1024
         });
         let columns = Columns { unit, is_inodes, has_type: words.get(1) == Some(&"Type") };
-        self.open(Table::Df(columns), line, sink);
+        self.open(SystemTable::Df(columns), line, sink);
         true
     }
 
@@ -45,7 +45,7 @@ impl SystemReader {
                 return false;
             }
         }
-        self.open(Table::Listing(listing), line, sink);
+        self.open(SystemTable::Listing(listing), line, sink);
         true
     }
 }

@@ -2,7 +2,7 @@
 
 use ringleader_model::{PciAddress, PciDevice, Service, SourceKind, SystemFact};
 
-use super::{MAX_ROWS, SystemReader, Table};
+use super::{MAX_ROWS, SystemReader, SystemTable};
 use crate::ground::{Line, Sink};
 
 /// Control bits of ACS that change where traffic between devices goes.
@@ -21,7 +21,7 @@ impl SystemReader {
         if !is_heading && (!is_row || !module(&mut names, text)) {
             return false;
         }
-        self.open(Table::Modules(names), line, sink);
+        self.open(SystemTable::Modules(names), line, sink);
         true
     }
 
@@ -36,7 +36,7 @@ impl SystemReader {
         } else {
             return false;
         }
-        self.open(Table::Pci(devices), line, sink);
+        self.open(SystemTable::Pci(devices), line, sink);
         true
     }
 
@@ -57,7 +57,7 @@ impl SystemReader {
         if rest.is_none_or(|(n, _)| n.parse::<u32>().is_err()) {
             return false;
         }
-        self.open(Table::Numa(Vec::new()), line, sink);
+        self.open(SystemTable::Numa(Vec::new()), line, sink);
         true
     }
 
@@ -75,7 +75,7 @@ impl SystemReader {
         if name.strip_suffix(".service").is_none() {
             return false;
         }
-        self.open(Table::Service(Service { name: name.into(), ..Service::default() }), line, sink);
+        self.open(SystemTable::Service(Service { name: name.into(), ..Service::default() }), line, sink);
         true
     }
 }

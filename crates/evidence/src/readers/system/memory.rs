@@ -3,17 +3,17 @@
 use ringleader_model::{CpuGroup, Memory, MemoryGroup};
 
 use super::files::size;
-use super::{SystemReader, Table};
+use super::{SystemReader, SystemTable};
 use crate::ground::{Line, Sink};
 
 /// A cgroup whose files are being read.
-pub(super) struct Group {
+pub(super) struct OpenCgroup {
     fact: MemoryGroup,
     /// `memory.events`: the file that the next lines are of.
     file: Box<str>,
 }
 
-impl Group {
+impl OpenCgroup {
     /// What was read, if it tells anything.
     pub(super) fn done(self) -> Option<MemoryGroup> {
         let f = &self.fact;
@@ -78,7 +78,7 @@ impl SystemReader {
     }
 
     fn group_file(&mut self, group: Option<Box<str>>, file: Box<str>, line: &Line<'_>, sink: &mut Sink<'_>) {
-        if let Some(super::Open { table: Table::MemoryGroup(open), .. }) = &mut self.open
+        if let Some(super::OpenTable { table: SystemTable::MemoryGroup(open), .. }) = &mut self.open
             && (group.is_none() || open.fact.path.is_none() || open.fact.path == group)
         {
             open.file = file;
@@ -88,11 +88,11 @@ impl SystemReader {
             return;
         }
         let fact = MemoryGroup { path: group, ..MemoryGroup::default() };
-        self.open(Table::MemoryGroup(Group { fact, file }), line, sink);
+        self.open(SystemTable::MemoryGroup(OpenCgroup { fact, file }), line, sink);
     }
 
     fn group_value(&mut self, value: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
-        let Some(super::Open { table: Table::MemoryGroup(group), span }) = &mut self.open else {
+        let Some(super::OpenTable { table: SystemTable::MemoryGroup(group), span }) = &mut self.open else {
             return false;
         };
         let taken = goes_on(group, value, line.number);
@@ -106,7 +106,7 @@ impl SystemReader {
     pub(super) fn memory(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let mut memory = Memory::default();
         if meminfo(&mut memory, text) && memory.total > 0 {
-            self.open(Table::Memory(memory), line, sink);
+            self.open(SystemTable::Memory(memory), line, sink);
             return true;
         }
         let Some(rest) = text.strip_prefix("Mem:") else { return false };
@@ -120,7 +120,7 @@ impl SystemReader {
         let numbers: Option<Vec<u64>> = rest.split_ascii_whitespace().map(|w| size(w, unit)).collect();
         let Some([total, _, _, shared, _, available]) = numbers.as_deref() else { return false };
         let memory = Memory { total: *total, available: *available, shared: Some(*shared) };
-        self.open(Table::Memory(memory), line, sink);
+        self.open(SystemTable::Memory(memory), line, sink);
         true
     }
 }
@@ -161,7 +161,7 @@ impl SystemReader {
         let asked = asked.split_ascii_whitespace().find_map(|w| w.strip_suffix("/cpu.stat"));
         let mut group = CpuGroup { path: path.or(asked).map(Into::into), ..CpuGroup::default() };
         cpu_stat(&mut group, text, line.number);
-        self.open(Table::CpuGroup(group), line, sink);
+        self.open(SystemTable::CpuGroup(group), line, sink);
         true
     }
 }
@@ -188,7 +188,7 @@ pub(super) fn cpu_stat(group: &mut CpuGroup, text: &str, line: u32) -> bool {
 }
 
 /// A line of the file that is being read.
-pub(super) fn goes_on(group: &mut Group, text: &str, line: u32) -> bool {
+pub(super) fn goes_on(group: &mut OpenCgroup, text: &str, line: u32) -> bool {
     let f = &mut group.fact;
     let number = || text.parse::<u64>().ok();
     match group.file.as_ref() {

@@ -2,12 +2,12 @@
 
 use ringleader_model::{SourceKind, SystemFact};
 
-use super::{MAX_ROWS, SystemReader, Table};
+use super::{MAX_ROWS, SystemReader, SystemTable};
 use crate::ground::{Line, Sink};
 
 /// How a list is laid out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ListLayout {
     /// `torch==2.11.0`.
     Freeze,
     /// `torch    2.11.0` below `Package    Version`, or conda's heading.
@@ -18,15 +18,19 @@ impl SystemReader {
     pub(super) fn packages(&mut self, text: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         if let ["Package", "Version", ..] = words.as_slice() {
-            self.open(Table::Packages(Form::Columns, Vec::new()), line, sink);
+            self.open(SystemTable::Packages(ListLayout::Columns, Vec::new()), line, sink);
             return true;
         }
         if text.starts_with("# packages in environment at ") {
-            self.open(Table::Packages(Form::Columns, Vec::new()), line, sink);
+            self.open(SystemTable::Packages(ListLayout::Columns, Vec::new()), line, sink);
             return true;
         }
         if let Some((name, version)) = frozen(text) {
-            self.open(Table::Packages(Form::Freeze, vec![(name.into(), version.into())]), line, sink);
+            self.open(
+                SystemTable::Packages(ListLayout::Freeze, vec![(name.into(), version.into())]),
+                line,
+                sink,
+            );
             return true;
         }
         let Some((name, version)) = single(text, &words) else { return false };
@@ -62,11 +66,11 @@ fn frozen(text: &str) -> Option<(&str, &str)> {
 }
 
 /// The next line of a list.
-pub(super) fn goes_on(form: Form, list: &mut Vec<(Box<str>, Box<str>)>, text: &str) -> bool {
+pub(super) fn goes_on(form: ListLayout, list: &mut Vec<(Box<str>, Box<str>)>, text: &str) -> bool {
     let found = match form {
-        Form::Freeze => frozen(text),
-        Form::Columns if text.starts_with(['#', '-']) => return true,
-        Form::Columns => {
+        ListLayout::Freeze => frozen(text),
+        ListLayout::Columns if text.starts_with(['#', '-']) => return true,
+        ListLayout::Columns => {
             let mut words = text.split_ascii_whitespace();
             let pair = words.next().zip(words.next());
             pair.filter(|(name, v)| !name.ends_with(':') && v.starts_with(|c: char| c.is_ascii_digit()))
@@ -74,7 +78,7 @@ pub(super) fn goes_on(form: Form, list: &mut Vec<(Box<str>, Box<str>)>, text: &s
     };
     let Some((name, version)) = found else {
         // `name @ file:///…`, `-e git+…`: a list goes on behind them.
-        return form == Form::Freeze && (text.contains(" @ ") || text.starts_with("-e "));
+        return form == ListLayout::Freeze && (text.contains(" @ ") || text.starts_with("-e "));
     };
     if list.len() < MAX_ROWS {
         list.push((name.into(), version.into()));

@@ -11,8 +11,8 @@
 
 use ringleader_model::{Pid, Scheduler, SchedulerEvent, SchedulerKind, SourceKind, SystemFact, WallTime};
 
-use super::{SystemReader, Table};
-use crate::ground::{Line, Sink, Span, stamp::date_time};
+use super::{SystemReader, SystemTable};
+use crate::ground::{Line, Sink, TableSpan, stamp::date_time};
 
 /// Columns of sacct or sinfo.
 pub(super) struct Columns {
@@ -29,13 +29,13 @@ pub(super) struct Pods {
     /// Of a description.
     name: Box<str>,
     node: Option<Box<str>>,
-    exit_code_of: Option<(SchedulerKind, Span)>,
+    exit_code_of: Option<(SchedulerKind, TableSpan)>,
     in_events: bool,
     /// Containers, as far as they were read, and how far their names are indented.
     containers: Vec<Box<str>>,
     indent: Option<usize>,
     /// Ends of containers: reported once the number of containers is known.
-    ended: Vec<(SchedulerEvent, Span)>,
+    ended: Vec<(SchedulerEvent, TableSpan)>,
 }
 
 impl SystemReader {
@@ -55,7 +55,11 @@ impl SystemReader {
         if (has("jobid") || has("jobidraw")) && has("state")
             || has("partition") && has("nodelist") && has("state")
         {
-            self.open(Table::Accounting(Columns { names, widths: Vec::new(), is_parsable }), line, sink);
+            self.open(
+                SystemTable::Accounting(Columns { names, widths: Vec::new(), is_parsable }),
+                line,
+                sink,
+            );
             return true;
         }
         if text.starts_with("LAST SEEN") && has("reason") && has("object")
@@ -63,7 +67,7 @@ impl SystemReader {
         {
             // `LAST SEEN` is one column; its values are one word.
             let columns = names.into_iter().filter(|n| **n != *"last").collect();
-            self.open(Table::Pods(Pods { columns, ..Pods::default() }), line, sink);
+            self.open(SystemTable::Pods(Pods { columns, ..Pods::default() }), line, sink);
             return true;
         }
         if let Some(name) = text.strip_prefix("Name:") {
@@ -71,7 +75,7 @@ impl SystemReader {
             if name.is_empty() || name.contains(' ') {
                 return false;
             }
-            self.open(Table::Pods(Pods { name: name.into(), ..Pods::default() }), line, sink);
+            self.open(SystemTable::Pods(Pods { name: name.into(), ..Pods::default() }), line, sink);
             // `Name:` begins the status of a process as well.
             return false;
         }
@@ -257,7 +261,7 @@ impl Pods {
             ["Node:", node] => self.node = node.split('/').next().map(Into::into),
             ["Events:"] => self.in_events = true,
             ["Reason:", reason] => {
-                self.exit_code_of = status_of(reason).map(|kind| (kind, Span::begin(line, sink)));
+                self.exit_code_of = status_of(reason).map(|kind| (kind, TableSpan::begin(line, sink)));
             }
             ["Exit", "Code:", code] => {
                 let (kind, mut span) = self.exit_code_of.take()?;
@@ -298,7 +302,7 @@ impl Pods {
     }
 
     /// What was read of the ends of containers.
-    pub(super) fn take_ended(&mut self) -> Vec<(SchedulerEvent, Span)> {
+    pub(super) fn take_ended(&mut self) -> Vec<(SchedulerEvent, TableSpan)> {
         let n = u32::try_from(self.containers.len()).ok().filter(|n| *n > 0);
         let ended = std::mem::take(&mut self.ended).into_iter();
         ended.map(|(event, span)| (SchedulerEvent { n_containers: n, ..event }, span)).collect()

@@ -9,12 +9,12 @@
 use ringleader_model::{Fact, Limit, LimitKind, SourceKind};
 
 use super::TableReader;
-use crate::ground::{Line, Sink, Span};
+use crate::ground::{Line, Sink, TableSpan};
 
 /// Limits of one process or shell, as they are read.
 pub(super) struct Limits {
     list: Vec<Limit>,
-    span: Span,
+    span: TableSpan,
 }
 
 /// Lines of other limits between two that matter.
@@ -32,7 +32,7 @@ impl TableReader {
         }
         match &mut self.limits {
             Some(limits) => limits.span.add(line, sink),
-            None => self.limits = Some(Limits { list: Vec::new(), span: Span::begin(line, sink) }),
+            None => self.limits = Some(Limits { list: Vec::new(), span: TableSpan::begin(line, sink) }),
         }
         if let Some(limits) = &mut self.limits {
             limits.list.push(Limit { line: line.number, kind, soft, hard });

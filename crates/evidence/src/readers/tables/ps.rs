@@ -9,13 +9,13 @@
 use ringleader_model::{Fact, NoteKind, Pid, ProcessRow, ProcessTable, SourceKind};
 
 use super::TableReader;
-use crate::ground::{Line, Sink, Span};
+use crate::ground::{Line, Sink, TableSpan};
 
 /// A list that is being read.
 pub(super) struct Listing {
     columns: Vec<Column>,
     table: ProcessTable,
-    span: Span,
+    span: TableSpan,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -57,7 +57,8 @@ impl TableReader {
             return false;
         }
         let Some(columns) = std::str::from_utf8(line.body).ok().and_then(heading) else { return false };
-        self.ps = Some(Listing { columns, table: ProcessTable::default(), span: Span::begin(line, sink) });
+        self.ps =
+            Some(Listing { columns, table: ProcessTable::default(), span: TableSpan::begin(line, sink) });
         true
     }
 

@@ -4,12 +4,12 @@
 use ringleader_model::{Fact, Pid, ProcessRow, ProcessTable, SourceKind};
 
 use super::TableReader;
-use crate::ground::{Line, Sink, Span};
+use crate::ground::{Line, Sink, TableSpan};
 
 /// A status that is being read.
 pub(super) struct Status {
     row: ProcessRow,
-    span: Span,
+    span: TableSpan,
 }
 
 /// Lines between two that matter.
@@ -47,7 +47,7 @@ impl TableReader {
                 return false;
             }
             let row = ProcessRow { line: line.number, ..ProcessRow::default() };
-            self.status = Some(Status { row, span: Span::begin(line, sink) });
+            self.status = Some(Status { row, span: TableSpan::begin(line, sink) });
         }
         let Some(status) = &mut self.status else { return false };
         if !is_next {

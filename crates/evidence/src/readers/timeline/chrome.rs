@@ -8,9 +8,9 @@ use ringleader_model::{
 };
 use serde_json::Value;
 
-use super::feed::Event;
+use super::feed::TraceEvent;
 use super::kinds;
-use super::names::Names;
+use super::names::InternedNames;
 use super::scan;
 use crate::ground::Sink;
 use crate::ground::intern::LookupMap;
@@ -26,7 +26,7 @@ const MAX_DURATION_NS: i64 = 1 << 53;
 /// What is being read.
 #[derive(Default)]
 pub(super) struct Builder {
-    names: Names,
+    names: InternedNames,
     work: Vec<DeviceWork>,
     /// Device of each work.
     devices: Vec<u32>,
@@ -62,7 +62,7 @@ struct Meta {
 
 impl Builder {
     /// Takes an event.
-    pub(super) fn event(&mut self, event: &Event<'_>) {
+    pub(super) fn event(&mut self, event: &TraceEvent<'_>) {
         self.n_events += 1;
         if matches!(event.phase, b'b' | b'e') && matches!(event.category, b"COLL" | b"P2P") {
             return self.nccl_example(event);
@@ -99,7 +99,7 @@ impl Builder {
 
     /// An operation of NCCL's example profiler: a begin and an end with one id. From the call to its end, so it includes the
     /// time in which the operation is queued.
-    fn nccl_example(&mut self, event: &Event<'_>) {
+    fn nccl_example(&mut self, event: &TraceEvent<'_>) {
         let Some(at_ns) = scan::micros(event.start).filter(|ns| ns.abs() < MAX_TIME_NS) else { return };
         let id = scan::integer(event.id).unwrap_or(0) as u32;
         if event.phase == b'e' {
@@ -143,7 +143,7 @@ impl Builder {
         self.devices.push(0);
     }
 
-    fn span(&mut self, event: &Event<'_>, start_ns: i64, end_ns: i64, kind: SpanKind) {
+    fn span(&mut self, event: &TraceEvent<'_>, start_ns: i64, end_ns: i64, kind: SpanKind) {
         let mut link = 0;
         if kind == SpanKind::Operator {
             if event.name == b"record_param_comms" {
@@ -168,7 +168,7 @@ impl Builder {
         }
     }
 
-    fn runtime(&mut self, event: &Event<'_>, start_ns: i64, end_ns: i64) {
+    fn runtime(&mut self, event: &TraceEvent<'_>, start_ns: i64, end_ns: i64) {
         let name = self.names.of(event.name);
         let (mut link, mut external) = (0, 0);
         for (key, value) in scan::entries(event.args, event.is_mended) {
@@ -188,7 +188,7 @@ impl Builder {
         self.host_spans.push(HostSpan { start_ns, end_ns, name, thread: thread(event.tid), kind, link });
     }
 
-    fn device(&mut self, event: &Event<'_>, start_ns: i64, end_ns: i64) {
+    fn device(&mut self, event: &TraceEvent<'_>, start_ns: i64, end_ns: i64) {
         let name = self.names.of(event.name);
         let meaning = self.names.meaning(name);
         let is_kernel = event.category.ends_with(b"ernel");
@@ -431,14 +431,14 @@ fn thread(tid: &[u8]) -> u32 {
     scan::integer(tid).map_or_else(|| crate::ground::intern::hash_of(tid) as u32, |n| n as u32)
 }
 
-fn external(event: &Event<'_>) -> u32 {
+fn external(event: &TraceEvent<'_>) -> u32 {
     let mut entries = scan::entries(event.args, event.is_mended);
     let found = entries.find(|(key, _)| key.eq_ignore_ascii_case(b"External id"));
     found.and_then(|(_, value)| scan::integer(value)).unwrap_or(0) as u32
 }
 
 /// The arguments of a communication operation.
-fn comm_call(event: &Event<'_>) -> CommCall {
+fn comm_call(event: &TraceEvent<'_>) -> CommCall {
     let mut call = CommCall::default();
     let text = |value: &[u8]| crate::ground::lossy(value).into_owned();
     let mut is_sent = None;

@@ -7,9 +7,9 @@ use memchr::memmem;
 use super::scan::{self, Stop};
 
 /// What comes next.
-pub(super) enum Piece<'w> {
+pub(super) enum FeedPiece<'w> {
     /// An event.
-    Event(Event<'w>),
+    Event(TraceEvent<'w>),
     /// A key of the document beside the events, with its value.
     Value(&'w [u8], &'w [u8]),
     /// Nothing.
@@ -18,7 +18,7 @@ pub(super) enum Piece<'w> {
 
 /// One event, as bytes of the file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Event<'w> {
+pub(super) struct TraceEvent<'w> {
     pub(super) phase: u8,
     pub(super) category: &'w [u8],
     pub(super) name: &'w [u8],
@@ -56,7 +56,7 @@ impl Damage {
 
 /// Where in the document the window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum FeedState {
     /// Before the first bracket.
     Start,
     /// Among the keys of the document.
@@ -82,7 +82,7 @@ pub(super) struct Feed<'i> {
     filled: usize,
     /// Offset of the window in the file.
     offset: u64,
-    place: Place,
+    place: FeedState,
     /// The events are the document.
     is_bare: bool,
     is_over: bool,
@@ -90,10 +90,10 @@ pub(super) struct Feed<'i> {
 }
 
 /// What a look at the window found: positions in it.
-enum Look {
+enum FeedLook {
     Event(usize, usize, bool),
     Value { key: (usize, usize), value: (usize, usize) },
-    Moved(usize, Place),
+    Moved(usize, FeedState),
     Short,
     Bad,
 }
@@ -108,7 +108,7 @@ impl<'i> Feed<'i> {
             window,
             used: 0,
             offset: 0,
-            place: Place::Start,
+            place: FeedState::Start,
             is_bare: false,
             is_over: false,
             damage: Damage::default(),
@@ -126,54 +126,54 @@ impl<'i> Feed<'i> {
     }
 
     /// The next event or value.
-    pub(super) fn next(&mut self) -> Piece<'_> {
+    pub(super) fn next(&mut self) -> FeedPiece<'_> {
         loop {
             let bytes = self.window.get(self.used..self.filled).unwrap_or_default();
-            if self.place == Place::Events
+            if self.place == FeedState::Events
                 && let Some(quick) = quick(bytes)
             {
                 let bytes = self.window.get(self.used..self.filled).unwrap_or_default();
                 let at = self.offset + self.used as u64;
                 self.used += quick.whole.1;
-                return Piece::Event(quick.event(bytes, at));
+                return FeedPiece::Event(quick.event(bytes, at));
             }
             let look = look(bytes, self.place, self.is_over);
             match look {
-                Look::Event(start, end, is_mended) => {
+                FeedLook::Event(start, end, is_mended) => {
                     let base = self.used;
                     self.used += end;
                     let bytes = self.window.get(base + start..base + end).unwrap_or_default();
                     let at = self.offset + (base + start) as u64;
-                    return Piece::Event(fields(bytes, at, is_mended));
+                    return FeedPiece::Event(fields(bytes, at, is_mended));
                 }
-                Look::Value { key, value } => {
+                FeedLook::Value { key, value } => {
                     let base = self.used;
                     self.used += value.1;
                     let part = |(from, to): (usize, usize)| {
                         self.window.get(base + from..base + to).unwrap_or_default()
                     };
-                    return Piece::Value(part(key), part(value));
+                    return FeedPiece::Value(part(key), part(value));
                 }
-                Look::Moved(n, place) => {
-                    if self.place == Place::Start && place == Place::Events {
+                FeedLook::Moved(n, place) => {
+                    if self.place == FeedState::Start && place == FeedState::Events {
                         self.is_bare = true;
                     }
                     self.used += n;
                     self.place = match place {
-                        Place::Keys if self.is_bare => Place::Over,
+                        FeedState::Keys if self.is_bare => FeedState::Over,
                         place => place,
                     };
-                    if self.place == Place::Over {
-                        return Piece::End;
+                    if self.place == FeedState::Over {
+                        return FeedPiece::End;
                     }
                 }
-                Look::Short if self.is_over => {
+                FeedLook::Short if self.is_over => {
                     self.damage.is_cut = self.damage.failure.is_none();
-                    self.place = Place::Over;
-                    return Piece::End;
+                    self.place = FeedState::Over;
+                    return FeedPiece::End;
                 }
-                Look::Short if self.filled - self.used < MAX_VALUE_BYTES => self.fill(),
-                Look::Short | Look::Bad => self.skip(),
+                FeedLook::Short if self.filled - self.used < MAX_VALUE_BYTES => self.fill(),
+                FeedLook::Short | FeedLook::Bad => self.skip(),
             }
         }
     }
@@ -208,7 +208,7 @@ impl<'i> Feed<'i> {
         let (_, n_skipped) = self.damage.skipped.get_or_insert((at, 0));
         *n_skipped += n as u64;
         self.used += n;
-        self.place = Place::Events;
+        self.place = FeedState::Events;
         if next.is_none() {
             if self.is_over {
                 self.used = self.filled;
@@ -237,39 +237,45 @@ fn next_event(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-fn look(bytes: &[u8], place: Place, is_over: bool) -> Look {
+fn look(bytes: &[u8], place: FeedState, is_over: bool) -> FeedLook {
     let mut at = scan::space(bytes, 0);
     while bytes.get(at) == Some(&b',') {
         at = scan::space(bytes, at + 1);
     }
     let Some(first) = bytes.get(at) else {
         // A bare array may lack its end: some writers leave it out.
-        return if is_over && place == Place::Over { Look::Moved(at, Place::Over) } else { Look::Short };
+        return if is_over && place == FeedState::Over {
+            FeedLook::Moved(at, FeedState::Over)
+        } else {
+            FeedLook::Short
+        };
     };
     match (place, first) {
-        (Place::Start, b'{') => Look::Moved(at + 1, Place::Keys),
-        (Place::Start, b'[') => Look::Moved(at + 1, Place::Events),
-        (Place::Keys, b'}') | (Place::Over, _) => Look::Moved(at + 1, Place::Over),
-        (Place::Keys, b'"') => look_at_key(bytes, at),
-        (Place::Events, b']') => Look::Moved(at + 1, Place::Keys),
-        (Place::Events, b'{') => {
+        (FeedState::Start, b'{') => FeedLook::Moved(at + 1, FeedState::Keys),
+        (FeedState::Start, b'[') => FeedLook::Moved(at + 1, FeedState::Events),
+        (FeedState::Keys, b'}') | (FeedState::Over, _) => FeedLook::Moved(at + 1, FeedState::Over),
+        (FeedState::Keys, b'"') => look_at_key(bytes, at),
+        (FeedState::Events, b']') => FeedLook::Moved(at + 1, FeedState::Keys),
+        (FeedState::Events, b'{') => {
             match scan::value_end(bytes, at, false) {
-                Ok(end) if is_sound(bytes.get(at..end).unwrap_or_default()) => Look::Event(at, end, false),
-                Err(Stop::Short) if !is_over && !looks_damaged(bytes) => Look::Short,
+                Ok(end) if is_sound(bytes.get(at..end).unwrap_or_default()) => {
+                    FeedLook::Event(at, end, false)
+                }
+                Err(Stop::Short) if !is_over && !looks_damaged(bytes) => FeedLook::Short,
                 // A quote too many may have swallowed the end.
                 _ => match scan::value_end(bytes, at, true) {
                     Ok(end) if next_event(bytes).is_none_or(|next| next <= at || next >= end) => {
-                        Look::Event(at, end, true)
+                        FeedLook::Event(at, end, true)
                     }
-                    Ok(_) | Err(Stop::Bad) => Look::Bad,
+                    Ok(_) | Err(Stop::Bad) => FeedLook::Bad,
                     Err(Stop::Short) if next_event(bytes.get(at..).unwrap_or_default()).is_some() => {
-                        Look::Bad
+                        FeedLook::Bad
                     }
-                    Err(Stop::Short) => Look::Short,
+                    Err(Stop::Short) => FeedLook::Short,
                 },
             }
         }
-        _ => Look::Bad,
+        _ => FeedLook::Bad,
     }
 }
 
@@ -285,26 +291,26 @@ fn is_sound(event: &[u8]) -> bool {
     event.len() < 2_000 || next_event(event).is_none()
 }
 
-fn look_at_key(bytes: &[u8], at: usize) -> Look {
-    let Ok(end) = scan::string_end(bytes, at + 1, false) else { return Look::Short };
+fn look_at_key(bytes: &[u8], at: usize) -> FeedLook {
+    let Ok(end) = scan::string_end(bytes, at + 1, false) else { return FeedLook::Short };
     let colon = scan::space(bytes, end + 1);
     match bytes.get(colon) {
-        None => return Look::Short,
+        None => return FeedLook::Short,
         Some(b':') => {}
-        Some(_) => return Look::Bad,
+        Some(_) => return FeedLook::Bad,
     }
     let value = scan::space(bytes, colon + 1);
     if bytes.get(at + 1..end) == Some(b"traceEvents") {
         return match bytes.get(value) {
-            None => Look::Short,
-            Some(b'[') => Look::Moved(value + 1, Place::Events),
-            Some(_) => Look::Bad,
+            None => FeedLook::Short,
+            Some(b'[') => FeedLook::Moved(value + 1, FeedState::Events),
+            Some(_) => FeedLook::Bad,
         };
     }
     match scan::value_end(bytes, value, false) {
-        Ok(value_end) => Look::Value { key: (at + 1, end), value: (value, value_end) },
-        Err(Stop::Short) => Look::Short,
-        Err(Stop::Bad) => Look::Bad,
+        Ok(value_end) => FeedLook::Value { key: (at + 1, end), value: (value, value_end) },
+        Err(Stop::Short) => FeedLook::Short,
+        Err(Stop::Bad) => FeedLook::Bad,
     }
 }
 
@@ -324,9 +330,9 @@ struct Quick {
 }
 
 impl Quick {
-    fn event<'w>(&self, bytes: &'w [u8], at: u64) -> Event<'w> {
+    fn event<'w>(&self, bytes: &'w [u8], at: u64) -> TraceEvent<'w> {
         let part = |(from, to): (usize, usize)| scan::unquoted(bytes.get(from..to).unwrap_or_default());
-        Event {
+        TraceEvent {
             phase: part(self.phase).first().copied().unwrap_or_default(),
             category: part(self.category),
             name: part(self.name),
@@ -395,8 +401,8 @@ fn quick(bytes: &[u8]) -> Option<Quick> {
 
 /// The fields of an event.
 #[inline]
-fn fields(bytes: &[u8], at: u64, is_mended: bool) -> Event<'_> {
-    let mut event = Event { is_mended, bytes: (at, at + bytes.len() as u64), ..Event::default() };
+fn fields(bytes: &[u8], at: u64, is_mended: bool) -> TraceEvent<'_> {
+    let mut event = TraceEvent { is_mended, bytes: (at, at + bytes.len() as u64), ..TraceEvent::default() };
     let mut entries = scan::entries(bytes, is_mended);
     for (key, value) in entries.by_ref() {
         match key {
@@ -421,7 +427,7 @@ fn fields(bytes: &[u8], at: u64, is_mended: bool) -> Event<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Look, Place, fields, look, quick};
+    use super::{FeedLook, FeedState, fields, look, quick};
     use proptest::prelude::*;
 
     /// Pieces of events, whole and broken.
@@ -458,7 +464,7 @@ mod tests {
             let text = format!("{{\"ph\":\"X\",{text}");
             let bytes = text.as_bytes();
             if let Some(quick) = quick(bytes) {
-                let Look::Event(start, end, false) = look(bytes, Place::Events, false) else {
+                let FeedLook::Event(start, end, false) = look(bytes, FeedState::Events, false) else {
                     return Err(TestCaseError::fail(text));
                 };
                 prop_assert_eq!((start, end), quick.whole, "{}", text);

@@ -20,7 +20,7 @@ pub(super) struct Meaning {
 
 /// The names of one file.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct InternedNames {
     index: Index,
     all: Vec<Box<str>>,
     /// What the bytes were, where they differ from the name.
@@ -28,7 +28,7 @@ pub(super) struct Names {
     meanings: Vec<Meaning>,
 }
 
-impl Names {
+impl InternedNames {
     /// The index of a name.
     #[inline]
     pub(super) fn of(&mut self, bytes: &[u8]) -> u32 {

@@ -8,8 +8,8 @@ use ringleader_model::{
 };
 
 use super::kinds;
-use super::names::Names;
-use super::sqlite::{Database, MAGIC, Value};
+use super::names::InternedNames;
+use super::sqlite::{Database, MAGIC, SqlValue};
 use crate::ground::Sink;
 
 /// Largest export that is read: it is held in memory.
@@ -31,7 +31,7 @@ const NCCL_SCHEMAS: i64 = 1 << 24;
 
 /// What the tables of one process and GPU hold.
 #[derive(Default)]
-struct Part {
+struct GpuPart {
     work: Vec<DeviceWork>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn read(bytes: &[u8], sink: &mut Sink<'_>) {
         return sink.note(whole, NoteKind::Unrecognised, text);
     }
     sink.saw(SourceKind::Timeline);
-    let mut reader = Reader { strings: strings(&database), ..Reader::default() };
+    let mut reader = NsightReader { strings: strings(&database), ..NsightReader::default() };
     reader.read(&database);
     if reader.is_damaged {
         sink.note(
@@ -79,11 +79,11 @@ fn strings(database: &Database<'_>) -> BTreeMap<i64, String> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct NsightReader {
     strings: BTreeMap<i64, String>,
-    names: Names,
+    names: InternedNames,
     /// By process and device.
-    parts: BTreeMap<(u32, u32), Part>,
+    parts: BTreeMap<(u32, u32), GpuPart>,
     /// By process.
     spans: BTreeMap<u32, Vec<HostSpan>>,
     steps: BTreeMap<u32, Vec<StepMark>>,
@@ -101,10 +101,10 @@ fn pid_of(global: i64) -> u32 {
     ((global / 0x100_0000) % 0x100_0000) as u32
 }
 
-impl Reader {
-    fn name(&mut self, id: Value<'_>) -> u32 {
+impl NsightReader {
+    fn name(&mut self, id: SqlValue<'_>) -> u32 {
         match id {
-            Value::Text(text) => self.names.of(text),
+            SqlValue::Text(text) => self.names.of(text),
             other => {
                 let text = other.integer().and_then(|id| self.strings.get(&id)).map_or("", String::as_str);
                 self.names.of(text.as_bytes())
@@ -138,7 +138,7 @@ impl Reader {
         self.nvtx(database);
     }
 
-    fn add(&mut self, [global, device]: [Value<'_>; 2], work: DeviceWork) {
+    fn add(&mut self, [global, device]: [SqlValue<'_>; 2], work: DeviceWork) {
         self.n_rows += 1;
         let fits = work.start_ns.abs() < 1 << 60
             && (0..1 << 53).contains(&(work.end_ns.saturating_sub(work.start_ns)));
@@ -286,7 +286,7 @@ impl Reader {
             if !kind.integer().is_some_and(|kind| RANGES.contains(&kind)) {
                 return;
             }
-            let name = if text == Value::Null { self.name(id) } else { self.name(text) };
+            let name = if text == SqlValue::Null { self.name(id) } else { self.name(text) };
             let label = self.names.name(name).to_owned();
             if nccl.is_some() && domain.integer() == nccl {
                 let call = payload_call(&label, payload);
@@ -346,10 +346,10 @@ fn step_number(label: &str) -> Option<u64> {
 }
 
 /// Arguments of a call of NCCL out of the payload of its range: the communicator, then the message in bytes.
-fn payload_call(label: &str, payload: Value<'_>) -> CommCall {
+fn payload_call(label: &str, payload: SqlValue<'_>) -> CommCall {
     let kind = kinds::op_kind(label.strip_prefix("nccl").unwrap_or(label));
     let mut call = CommCall { kind, element_bytes: 1, ..CommCall::default() };
-    let Value::Blob(bytes) = payload else { return call };
+    let SqlValue::Blob(bytes) = payload else { return call };
     let word = |at: usize, n: usize| -> Option<u64> {
         let bytes = bytes.get(at..at + n)?;
         Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use ringleader_model::{NoteKind, Recorder, SourceKind};
 
 use super::chrome::Builder;
-use super::feed::Event;
+use super::feed::TraceEvent;
 use super::wire::{Field, fields};
 use crate::ground::Sink;
 
@@ -53,7 +53,7 @@ fn has_sequence(head: &[u8]) -> bool {
 
 /// A track.
 #[derive(Clone, Default)]
-struct Track {
+struct PerfettoTrack {
     parent: u64,
     name: Vec<u8>,
     pid: Option<u64>,
@@ -70,7 +70,7 @@ struct Sequence {
 }
 
 /// A slice that has begun.
-struct Open {
+struct OpenSlice {
     start_ns: u64,
     name: Vec<u8>,
     category: Vec<u8>,
@@ -78,17 +78,17 @@ struct Open {
 }
 
 #[derive(Default)]
-struct Reader {
+struct PerfettoReader {
     sequences: BTreeMap<u64, Sequence>,
-    tracks: BTreeMap<u64, Track>,
-    open: BTreeMap<u64, Vec<Open>>,
+    tracks: BTreeMap<u64, PerfettoTrack>,
+    open: BTreeMap<u64, Vec<OpenSlice>>,
     builder: Builder,
     n_slices: u64,
 }
 
 /// Reads a file.
 pub(crate) fn read(bytes: &[u8], sink: &mut Sink<'_>) {
-    let mut reader = Reader::default();
+    let mut reader = PerfettoReader::default();
     let mut packets = fields(bytes);
     for (number, packet) in packets.by_ref() {
         if number == 1 {
@@ -111,7 +111,7 @@ pub(crate) fn read(bytes: &[u8], sink: &mut Sink<'_>) {
     reader.builder.finish(is_damaged, size, sink);
 }
 
-impl Reader {
+impl PerfettoReader {
     fn packet(&mut self, packet: &[u8]) {
         let (mut at_ns, mut sequence, mut flags) = (0, 0, 0);
         let (mut event, mut interned, mut defaults) = (None, None, None);
@@ -149,7 +149,7 @@ impl Reader {
     }
 
     fn track(&mut self, descriptor: &[u8]) {
-        let mut track = Track::default();
+        let mut track = PerfettoTrack::default();
         let mut id = 0;
         for (number, field) in fields(descriptor) {
             match number {
@@ -187,7 +187,7 @@ impl Reader {
         let Some(shared) = self.sequences.get(&sequence) else { return };
         let (mut kind, mut track) = (0, shared.track);
         let mut slice =
-            Open { start_ns: at_ns, name: Vec::new(), category: Vec::new(), arguments: String::new() };
+            OpenSlice { start_ns: at_ns, name: Vec::new(), category: Vec::new(), arguments: String::new() };
         for (number, field) in fields(event) {
             match number {
                 9 => kind = field.number(),
@@ -216,7 +216,7 @@ impl Reader {
     }
 
     /// A slice has ended: it is an event.
-    fn close(&mut self, slice: &Open, end_ns: u64, track: u64) {
+    fn close(&mut self, slice: &OpenSlice, end_ns: u64, track: u64) {
         let found = self.tracks.get(&track).cloned().unwrap_or_default();
         let parent = self.tracks.get(&found.parent).cloned().unwrap_or_default();
         let number =
@@ -227,7 +227,7 @@ impl Reader {
         let micros = |ns: u64| format!("{}.{:03}", ns / 1_000, ns % 1_000);
         let arguments = format!("{{{}}}", slice.arguments);
         self.n_slices += 1;
-        self.builder.event(&Event {
+        self.builder.event(&TraceEvent {
             phase: b'X',
             category: &slice.category,
             name: &slice.name,

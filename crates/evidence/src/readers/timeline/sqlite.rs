@@ -11,7 +11,7 @@ pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// One value of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Value<'a> {
+pub(super) enum SqlValue<'a> {
     Null,
     Integer(i64),
     Real(f64),
@@ -19,7 +19,7 @@ pub(super) enum Value<'a> {
     Blob(&'a [u8]),
 }
 
-impl Value<'_> {
+impl SqlValue<'_> {
     pub(super) fn integer(self) -> Option<i64> {
         match self {
             Self::Integer(n) => Some(n),
@@ -46,7 +46,7 @@ pub(super) struct Database<'a> {
 }
 
 /// A table: its columns and its rows.
-pub(super) struct Table<'d, 'a> {
+pub(super) struct SqlTable<'d, 'a> {
     database: &'d Database<'a>,
     root: u32,
     columns: &'d [String],
@@ -73,7 +73,7 @@ impl<'a> Database<'a> {
         let schema = ["type", "name", "tbl_name", "rootpage", "sql"].map(str::to_owned);
         let mut tables = BTreeMap::new();
         database.walk(1, &mut |row| {
-            if let [Value::Text(b"table"), name, _, root, sql, ..] = row
+            if let [SqlValue::Text(b"table"), name, _, root, sql, ..] = row
                 && let (Some(name), Some(root), Some(sql)) = (name.text(), root.integer(), sql.text())
             {
                 tables.insert(name, (u32::try_from(root).unwrap_or(0), columns_of(&sql)));
@@ -85,9 +85,9 @@ impl<'a> Database<'a> {
     }
 
     /// A table by name.
-    pub(super) fn table(&self, name: &str) -> Option<Table<'_, 'a>> {
+    pub(super) fn table(&self, name: &str) -> Option<SqlTable<'_, 'a>> {
         let (root, columns) = self.tables.get(name)?;
-        Some(Table { database: self, root: *root, columns })
+        Some(SqlTable { database: self, root: *root, columns })
     }
 
     fn page(&self, number: u32) -> Option<&'a [u8]> {
@@ -96,7 +96,7 @@ impl<'a> Database<'a> {
     }
 
     /// Visits the rows of the tree at a page, in order of their ids. False if a part of it cannot be read.
-    fn walk(&self, root: u32, visit: &mut dyn FnMut(&[Value<'_>])) -> bool {
+    fn walk(&self, root: u32, visit: &mut dyn FnMut(&[SqlValue<'_>])) -> bool {
         let mut budget = self.bytes.len() / self.page_bytes + 1;
         let mut room = Vec::new();
         self.visit(root, 0, &mut budget, &mut room, visit).is_some()
@@ -108,7 +108,7 @@ impl<'a> Database<'a> {
         depth: usize,
         budget: &mut usize,
         room: &mut Vec<u8>,
-        visit: &mut dyn FnMut(&[Value<'_>]),
+        visit: &mut dyn FnMut(&[SqlValue<'_>]),
     ) -> Option<()> {
         *budget = budget.checked_sub(1)?;
         if depth > MAX_DEPTH {
@@ -142,7 +142,7 @@ impl<'a> Database<'a> {
         page: &[u8],
         cell: usize,
         room: &mut Vec<u8>,
-        visit: &mut dyn FnMut(&[Value<'_>]),
+        visit: &mut dyn FnMut(&[SqlValue<'_>]),
     ) -> Option<()> {
         let (size, at) = varint(page, cell)?;
         let (row_id, at) = varint(page, at)?;
@@ -170,18 +170,18 @@ impl<'a> Database<'a> {
     }
 }
 
-impl Table<'_, '_> {
+impl SqlTable<'_, '_> {
     /// Visits all rows with the values of the wanted columns; a column that is not there is null. False if a part of the
     /// table cannot be read.
     pub(super) fn rows<const N: usize>(
         &self,
         wanted: [&str; N],
-        mut visit: impl FnMut([Value<'_>; N]),
+        mut visit: impl FnMut([SqlValue<'_>; N]),
     ) -> bool {
         let places = wanted.map(|name| self.columns.iter().position(|c| c.eq_ignore_ascii_case(name)));
         self.database.walk(self.root, &mut |row| {
             let value =
-                |place: Option<usize>| place.and_then(|at| row.get(at)).copied().unwrap_or(Value::Null);
+                |place: Option<usize>| place.and_then(|at| row.get(at)).copied().unwrap_or(SqlValue::Null);
             visit(places.map(value));
         })
     }
@@ -194,8 +194,8 @@ impl Table<'_, '_> {
 
 /// Decodes a record and hands its values on. A null in the place of an integer primary key is the row's id; exports have
 /// such a key only as first column.
-fn row(record: &[u8], row_id: u64, visit: &mut dyn FnMut(&[Value<'_>])) {
-    let decoded = || -> Option<Vec<Value<'_>>> {
+fn row(record: &[u8], row_id: u64, visit: &mut dyn FnMut(&[SqlValue<'_>])) {
+    let decoded = || -> Option<Vec<SqlValue<'_>>> {
         let (head_bytes, mut at) = varint(record, 0)?;
         let head_bytes = usize::try_from(head_bytes).ok()?;
         let mut body = head_bytes;
@@ -214,17 +214,17 @@ fn row(record: &[u8], row_id: u64, visit: &mut dyn FnMut(&[Value<'_>])) {
             let bytes = record.get(body..body.checked_add(n)?)?;
             body += n;
             values.push(match kind {
-                0 if values.is_empty() => Value::Integer(row_id as i64),
-                0 => Value::Null,
-                7 => Value::Real(f64::from_bits(be(bytes, 0, 8)?)),
-                8 => Value::Integer(0),
-                9 => Value::Integer(1),
+                0 if values.is_empty() => SqlValue::Integer(row_id as i64),
+                0 => SqlValue::Null,
+                7 => SqlValue::Real(f64::from_bits(be(bytes, 0, 8)?)),
+                8 => SqlValue::Integer(0),
+                9 => SqlValue::Integer(1),
                 1..=6 => {
                     let unused = 64 - 8 * n as u32;
-                    Value::Integer(((be(bytes, 0, n)? << unused) as i64) >> unused)
+                    SqlValue::Integer(((be(bytes, 0, n)? << unused) as i64) >> unused)
                 }
-                n if n % 2 == 0 => Value::Blob(bytes),
-                _ => Value::Text(bytes),
+                n if n % 2 == 0 => SqlValue::Blob(bytes),
+                _ => SqlValue::Text(bytes),
             });
         }
         Some(values)

@@ -12,7 +12,7 @@ use ringleader_model::{
 };
 
 use super::kinds;
-use super::names::Names;
+use super::names::InternedNames;
 use super::wire::{Field, fields};
 use crate::ground::Sink;
 
@@ -32,7 +32,7 @@ pub(crate) fn is_xplane(head: &[u8]) -> bool {
 
 /// An event of a plane, with the stats that matter.
 #[derive(Default)]
-struct Event {
+struct PlaneEvent {
     meta: u64,
     start_ps: i64,
     duration_ps: i64,
@@ -72,7 +72,7 @@ pub(crate) fn read(bytes: &[u8], sink: &mut Sink<'_>) {
             "the file ends within a plane; what came before was read".to_owned(),
         );
     }
-    let mut names = Names::default();
+    let mut names = InternedNames::default();
     let mut host_spans = Vec::new();
     let mut steps = Vec::new();
     let mut devices: BTreeMap<u32, Vec<DeviceWork>> = BTreeMap::new();
@@ -153,7 +153,7 @@ fn meta_of(plane: &[u8]) -> Meta {
 }
 
 /// The events of a plane's lines: id and name of the line, and the event.
-fn events(plane: &[u8], meta: &Meta, mut visit: impl FnMut(u64, &str, Event)) -> usize {
+fn events(plane: &[u8], meta: &Meta, mut visit: impl FnMut(u64, &str, PlaneEvent)) -> usize {
     let mut n = 0;
     for (_, line) in fields(plane).filter(|(number, _)| *number == 3) {
         let (mut id, mut name, mut base_ns) = (0, "", 0_i64);
@@ -176,8 +176,8 @@ fn events(plane: &[u8], meta: &Meta, mut visit: impl FnMut(u64, &str, Event)) ->
     n
 }
 
-fn one(message: &[u8], base_ns: i64, meta: &Meta) -> Event {
-    let mut event = Event::default();
+fn one(message: &[u8], base_ns: i64, meta: &Meta) -> PlaneEvent {
+    let mut event = PlaneEvent::default();
     for (number, field) in fields(message) {
         match number {
             1 => event.meta = field.number(),
@@ -193,7 +193,7 @@ fn one(message: &[u8], base_ns: i64, meta: &Meta) -> Event {
     event
 }
 
-fn stat(message: &[u8], meta: &Meta, event: &mut Event) {
+fn stat(message: &[u8], meta: &Meta, event: &mut PlaneEvent) {
     let mut name = "";
     let mut value = None;
     for (number, field) in fields(message) {
@@ -225,7 +225,7 @@ fn stat(message: &[u8], meta: &Meta, event: &mut Event) {
     }
 }
 
-fn device_plane(plane: &[u8], names: &mut Names, work: &mut Vec<DeviceWork>) -> usize {
+fn device_plane(plane: &[u8], names: &mut InternedNames, work: &mut Vec<DeviceWork>) -> usize {
     let meta = meta_of(plane);
     events(plane, &meta, |_, line, event| {
         // Lines of operations and modules repeat what the streams hold.
@@ -262,7 +262,7 @@ fn device_plane(plane: &[u8], names: &mut Names, work: &mut Vec<DeviceWork>) -> 
 
 fn host_plane(
     plane: &[u8],
-    names: &mut Names,
+    names: &mut InternedNames,
     spans: &mut Vec<HostSpan>,
     steps: &mut Vec<StepMark>,
 ) -> usize {

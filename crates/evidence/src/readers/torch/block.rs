@@ -3,7 +3,7 @@
 use ringleader_model::{Frame, GroupLabel, WallTime, Who};
 
 use super::scan::clip;
-use super::traceback::{self, Piece};
+use super::traceback::{self, TracebackLine};
 use super::{MAX_STATEMENT, crash, desync, elastic, watchdog};
 
 /// A statement of several lines.
@@ -23,18 +23,18 @@ pub(super) struct Block {
 #[derive(Debug)]
 pub(super) enum BlockKind {
     Stack(Vec<Frame>),
-    AsyncError(Statement),
-    Died(Statement),
+    AsyncError(StatementText),
+    Died(StatementText),
     /// `terminate called after throwing an instance of …` and `what():`.
-    Terminate(Statement),
+    Terminate(StatementText),
     Desync(String),
-    Crash(crash::Report),
-    Table(elastic::Table),
+    Crash(crash::CrashReport),
+    Table(elastic::ElasticTable),
 }
 
 /// Text that goes on as the lines below an NCCL or CUDA error do.
 #[derive(Debug, Default)]
-pub(super) struct Statement {
+pub(super) struct StatementText {
     pub(super) text: String,
     pub(super) after_last_error: bool,
     pub(super) native: bool,
@@ -51,7 +51,7 @@ pub(super) enum Fed {
 
 impl Block {
     /// Lines below a statement often lack its prefix: nothing they say of themselves may contradict it.
-    pub(super) fn may_take(&self, piece: &Piece<'_>) -> bool {
+    pub(super) fn may_take(&self, piece: &TracebackLine<'_>) -> bool {
         let fits = |mine: bool, none: bool| mine || none;
         if matches!(self.kind, BlockKind::Table(_)) {
             return self.who == *piece.who;
@@ -63,7 +63,7 @@ impl Block {
             && fits(a.host == b.host, b.host.is_none())
     }
 
-    pub(super) fn feed(&mut self, piece: &Piece<'_>) -> Fed {
+    pub(super) fn feed(&mut self, piece: &TracebackLine<'_>) -> Fed {
         let text = piece.text;
         // NCCL's own word is the very next line, or another reader took it.
         let next = piece.line == self.last + 1;
@@ -94,22 +94,22 @@ impl Block {
                 Fed::Part
             }
             BlockKind::Crash(report) => match report.feed(text) {
-                crash::Taken::Part => Fed::Part,
-                crash::Taken::Last if text.contains("Fatal Python error: ") => Fed::Over(None),
-                crash::Taken::Last => Fed::Last(None),
-                crash::Taken::Foreign => Fed::Foreign,
+                crash::CrashLine::Part => Fed::Part,
+                crash::CrashLine::Last if text.contains("Fatal Python error: ") => Fed::Over(None),
+                crash::CrashLine::Last => Fed::Last(None),
+                crash::CrashLine::Foreign => Fed::Foreign,
             },
             BlockKind::Table(table) => match table.feed(text, piece.line, piece.start, piece.end) {
-                elastic::Taken::Part(done) => Fed::Block(done),
-                elastic::Taken::Last(done) => Fed::Last(done),
-                elastic::Taken::Over(done) => Fed::Over(done),
-                elastic::Taken::Foreign => Fed::Foreign,
+                elastic::ElasticLine::Part(done) => Fed::Block(done),
+                elastic::ElasticLine::Last(done) => Fed::Last(done),
+                elastic::ElasticLine::Over(done) => Fed::Over(done),
+                elastic::ElasticLine::Foreign => Fed::Foreign,
             },
         }
     }
 }
 
-impl Statement {
+impl StatementText {
     pub(super) fn new(text: &str) -> Self {
         Self { text: clip(text, MAX_STATEMENT).to_owned(), ..Self::default() }
     }

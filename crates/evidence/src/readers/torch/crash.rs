@@ -19,7 +19,7 @@ const MAX_FRAMES: usize = 512;
 
 /// A report of faulthandler, as far as it was read.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(super) struct CrashReport {
     pub(super) reason: Box<str>,
     pub(super) threads: Vec<ThreadStack>,
     /// Inside a C stack trace (3.14), which is left out.
@@ -28,7 +28,7 @@ pub(super) struct Report {
 
 /// What a line was to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum CrashLine {
     /// Part of it.
     Part,
     /// Its last line.
@@ -38,46 +38,46 @@ pub(super) enum Taken {
 }
 
 /// `Fatal Python error: Aborted`, also after somebody's unfinished line.
-pub(super) fn begins(text: &str) -> Option<Report> {
+pub(super) fn begins(text: &str) -> Option<CrashReport> {
     let reason = after(text, "Fatal Python error: ")?;
-    Some(Report { reason: clip(reason.trim(), 300).into(), ..Report::default() })
+    Some(CrashReport { reason: clip(reason.trim(), 300).into(), ..CrashReport::default() })
 }
 
-impl Report {
+impl CrashReport {
     /// Offers a line.
-    pub(super) fn feed(&mut self, text: &str) -> Taken {
+    pub(super) fn feed(&mut self, text: &str) -> CrashLine {
         let bare = text.trim();
         if bare.starts_with("Extension modules:") {
-            return Taken::Last;
+            return CrashLine::Last;
         }
         if bare.is_empty()
             || bare.starts_with("<no Python frame>")
             || bare == "..."
             || bare.starts_with("Garbage-collecting")
         {
-            return Taken::Part;
+            return CrashLine::Part;
         }
         if bare.contains("C stack trace (most recent call first)") {
             self.native = true;
-            return Taken::Part;
+            return CrashLine::Part;
         }
         if let Some(thread) = thread_line(bare) {
             self.native = false;
             if self.threads.len() < MAX_THREADS {
                 self.threads.push(thread);
             }
-            return Taken::Part;
+            return CrashLine::Part;
         }
         if self.native && (bare.starts_with("Binary file ") || bare.starts_with("<cannot get C stack")) {
-            return Taken::Part;
+            return CrashLine::Part;
         }
-        let Some(frame) = frame(text) else { return Taken::Foreign };
+        let Some(frame) = frame(text) else { return CrashLine::Foreign };
         if let Some(thread) = self.threads.last_mut()
             && thread.frames.len() < MAX_FRAMES
         {
             thread.frames.push(frame);
         }
-        Taken::Part
+        CrashLine::Part
     }
 }
 

@@ -29,7 +29,7 @@ const MAX_MESSAGE: usize = 8 << 10;
 
 /// The table, as far as it was read.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct ElasticTable {
     script: Option<Box<str>>,
     root: bool,
     block: Option<Block>,
@@ -71,7 +71,7 @@ impl Block {
 
 /// What a line was to the table.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum ElasticLine {
     /// Part of it; a block may have ended.
     Part(Option<Block>),
     /// Its last line.
@@ -87,7 +87,7 @@ pub(super) fn failed_script(text: &str) -> Option<&str> {
     text.trim().strip_suffix(" FAILED").filter(|s| !s.is_empty() && !s.contains(": "))
 }
 
-impl Table {
+impl ElasticTable {
     /// Whether any block was read.
     pub(super) fn is_empty(&self) -> bool {
         self.n_blocks == 0
@@ -108,20 +108,20 @@ impl Table {
     }
 
     /// Offers a line.
-    pub(super) fn feed(&mut self, text: &str, line: u32, start: u64, end: u64) -> Taken {
+    pub(super) fn feed(&mut self, text: &str, line: u32, start: u64, end: u64) -> ElasticLine {
         let bare = text.trim();
         let rule = bare.len() >= 10 && (bare.bytes().all(|b| b == b'=') || bare.bytes().all(|b| b == b'-'));
         if rule {
             self.misfits = 0;
             let done = self.finish();
             let last = bare.starts_with('=') && (self.root || self.n_blocks > 0);
-            return if last { Taken::Last(done) } else { Taken::Part(done) };
+            return if last { ElasticLine::Last(done) } else { ElasticLine::Part(done) };
         }
         if bare == "Failures:" || bare.starts_with("Root Cause (first observed failure)") {
             self.misfits = 0;
             let done = self.finish();
             self.root = bare.starts_with("Root");
-            return Taken::Part(done);
+            return ElasticLine::Part(done);
         }
         if let Some(inside) = text.trim_end().strip_prefix('[').and_then(|t| t.strip_suffix("]:"))
             && !inside.is_empty()
@@ -130,7 +130,7 @@ impl Table {
             self.misfits = 0;
             let done = self.finish();
             self.block = Some(Block { line, start, end, is_root: self.root, ..Block::default() });
-            return Taken::Part(done);
+            return ElasticLine::Part(done);
         }
         if let Some(block) = &mut self.block
             && let Some((name, value)) = field(text)
@@ -141,14 +141,14 @@ impl Table {
             block.set(name, value);
             block.end = end;
             block.add_text(text);
-            return Taken::Part(None);
+            return ElasticLine::Part(None);
         }
         if let Some(script) = failed_script(text) {
             self.script = Some(clip(script, 1_024).into());
-            return Taken::Part(None);
+            return ElasticLine::Part(None);
         }
         if bare == "<NO_OTHER_FAILURES>" || (bare.is_empty() && self.in_traceback) {
-            return Taken::Part(None);
+            return ElasticLine::Part(None);
         }
         if self.in_traceback
             && text.starts_with(' ')
@@ -158,10 +158,10 @@ impl Table {
                 message.push('\n');
                 message.push_str(clip(bare, MAX_MESSAGE));
             }
-            return Taken::Part(None);
+            return ElasticLine::Part(None);
         }
         self.misfits += 1;
-        if self.misfits > 20 { Taken::Over(self.finish()) } else { Taken::Foreign }
+        if self.misfits > 20 { ElasticLine::Over(self.finish()) } else { ElasticLine::Foreign }
     }
 }
 

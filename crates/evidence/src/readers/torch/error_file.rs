@@ -7,8 +7,8 @@
 use ringleader_model::{SourceKind, WallTime, Who};
 use serde_json::Value;
 
-use super::found::Found;
-use super::traceback::{Piece, Traceback, Tracebacks, class_line};
+use super::found::FoundEvent;
+use super::traceback::{Traceback, TracebackLine, Tracebacks, class_line};
 use crate::ground::Sink;
 
 /// Reads an error file, if it is one.
@@ -46,8 +46,8 @@ pub(super) fn read(value: &Value, sink: &mut Sink<'_>) -> bool {
         message.clone_into(&mut seen.message);
     }
     seen.at = at;
-    for found in Found::from_traceback(seen) {
-        let Found { who, at, event, text, .. } = found;
+    for found in FoundEvent::from_traceback(seen) {
+        let FoundEvent { who, at, event, text, .. } = found;
         let cite = ringleader_model::Cite::whole(sink.source);
         sink.push(cite, who, at, ringleader_model::Fact::Torch(event), text.as_bytes());
     }
@@ -60,7 +60,7 @@ fn last_traceback(stack: &str) -> Option<Traceback> {
     let mut tracebacks = Tracebacks::default();
     let mut done = Vec::new();
     for (line, text) in (1_u32..).zip(stack.lines().take(20_000)) {
-        let piece = Piece { who: &who, tagged: true, at: None, text, line, start: 0, end: 0 };
+        let piece = TracebackLine { who: &who, tagged: true, at: None, text, line, start: 0, end: 0 };
         tracebacks.feed(&piece, &mut done);
     }
     tracebacks.finish(&mut done);

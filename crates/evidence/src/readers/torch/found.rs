@@ -9,7 +9,7 @@ use super::{elastic, fingerprint, header, scan, store, watchdog};
 
 /// Something found, kept to the end of the file so that it is handed on in the file's order.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundEvent {
     pub(super) line: u32,
     pub(super) start: u64,
     pub(super) end: u64,
@@ -19,7 +19,7 @@ pub(super) struct Found {
     pub(super) text: String,
 }
 
-impl Found {
+impl FoundEvent {
     /// What a traceback says: the exception, and what its message states directly.
     pub(super) fn from_traceback(seen: Traceback) -> Vec<Self> {
         let launchers = seen.is_launchers();

@@ -29,7 +29,7 @@ pub(super) const HEADER: &str = "Traceback (most recent call last)";
 
 /// A line as the traceback reader needs it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece<'a> {
+pub(super) struct TracebackLine<'a> {
     /// The stream it is of: rank or process, as far as known.
     pub(super) who: &'a Who,
     /// Torch's own `[rank3]:` precedes each line, so that any further line belongs to the message.
@@ -60,7 +60,7 @@ pub(super) struct Traceback {
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenTraceback {
     seen: Traceback,
     /// Source line of the innermost frame.
     source: String,
@@ -86,7 +86,7 @@ struct Open {
 /// All open tracebacks.
 #[derive(Debug, Default)]
 pub(super) struct Tracebacks {
-    streams: BTreeMap<Who, Vec<Open>>,
+    streams: BTreeMap<Who, Vec<OpenTraceback>>,
     /// The last line of any of them.
     last: u32,
 }
@@ -103,7 +103,7 @@ impl Tracebacks {
     }
 
     /// Streams whose traceback ended for now on the line before `number`.
-    fn heads(&self, number: u32) -> impl Iterator<Item = (&Who, &Open)> {
+    fn heads(&self, number: u32) -> impl Iterator<Item = (&Who, &OpenTraceback)> {
         let streams = if number.checked_sub(1) == Some(self.last) { Some(self.streams.iter()) } else { None };
         streams.into_iter().flatten().flat_map(move |(who, opens)| {
             opens
@@ -114,11 +114,12 @@ impl Tracebacks {
     }
 
     /// Whose traceback a line without a name goes on with: a logger names the rank on the first line alone.
-    fn adopter(&self, piece: &Piece<'_>) -> Option<Who> {
+    fn adopter(&self, piece: &TracebackLine<'_>) -> Option<Who> {
         if !piece.who.is_nobody() || self.streams.contains_key(piece.who) {
             return None;
         }
-        let goes_on = |open: &Open| open.adopts || open.seen.frames.is_empty() && frame(piece.text).is_some();
+        let goes_on =
+            |open: &OpenTraceback| open.adopts || open.seen.frames.is_empty() && frame(piece.text).is_some();
         self.heads(piece.line).find(|(_, open)| goes_on(open)).map(|(who, _)| who.clone())
     }
 
@@ -139,12 +140,12 @@ impl Tracebacks {
     /// The file has ended.
     pub(super) fn finish(&mut self, done: &mut Vec<Traceback>) {
         for (_, stream) in std::mem::take(&mut self.streams) {
-            done.extend(stream.into_iter().filter(Open::says_something).map(|o| o.seen));
+            done.extend(stream.into_iter().filter(OpenTraceback::says_something).map(|o| o.seen));
         }
     }
 
     /// Offers a line. True if it belongs to a traceback.
-    pub(super) fn feed(&mut self, piece: &Piece<'_>, done: &mut Vec<Traceback>) -> bool {
+    pub(super) fn feed(&mut self, piece: &TracebackLine<'_>, done: &mut Vec<Traceback>) -> bool {
         let is_taken = self.take(piece, done);
         if is_taken {
             self.last = piece.line;
@@ -152,7 +153,7 @@ impl Tracebacks {
         is_taken
     }
 
-    fn take(&mut self, piece: &Piece<'_>, done: &mut Vec<Traceback>) -> bool {
+    fn take(&mut self, piece: &TracebackLine<'_>, done: &mut Vec<Traceback>) -> bool {
         if piece.text.contains(HEADER) {
             self.begin(piece, false, done);
             return true;
@@ -161,7 +162,7 @@ impl Tracebacks {
             for open in self.streams.get_mut(&who).into_iter().flatten() {
                 open.adopts |= open.last + 1 == piece.line;
             }
-            return self.take(&Piece { who: &who, ..*piece }, done);
+            return self.take(&TracebackLine { who: &who, ..*piece }, done);
         }
         // The file begins within a traceback, or its first line was torn.
         if frame(piece.text).is_some()
@@ -194,7 +195,7 @@ impl Tracebacks {
         taken
     }
 
-    fn begin(&mut self, piece: &Piece<'_>, headless: bool, done: &mut Vec<Traceback>) {
+    fn begin(&mut self, piece: &TracebackLine<'_>, headless: bool, done: &mut Vec<Traceback>) {
         if !self.streams.contains_key(piece.who) && self.streams.len() >= MAX_STREAMS {
             self.finish(done);
         }
@@ -237,17 +238,23 @@ impl Tracebacks {
             interleaved,
             ..Traceback::default()
         };
-        stream.push(Open { seen, headless, last: piece.line, tagged: piece.tagged, ..Open::default() });
+        stream.push(OpenTraceback {
+            seen,
+            headless,
+            last: piece.line,
+            tagged: piece.tagged,
+            ..OpenTraceback::default()
+        });
     }
 }
 
-impl Open {
+impl OpenTraceback {
     fn says_something(&self) -> bool {
         !self.seen.class.is_empty() || !(self.seen.frames.is_empty() || self.headless)
     }
 }
 
-fn continue_stream(stream: &mut [Open], piece: &Piece<'_>) -> bool {
+fn continue_stream(stream: &mut [OpenTraceback], piece: &TracebackLine<'_>) -> bool {
     let text = piece.text;
     if text.starts_with("During handling of the above exception")
         || text.starts_with("The above exception was the direct cause")
@@ -294,7 +301,7 @@ fn continue_stream(stream: &mut [Open], piece: &Piece<'_>) -> bool {
 }
 
 /// Adds to a message, if the line belongs to it.
-fn go_on(open: &mut Open, piece: &Piece<'_>) -> bool {
+fn go_on(open: &mut OpenTraceback, piece: &TracebackLine<'_>) -> bool {
     let text = piece.text;
     // Without tags, NCCL's word is the very next line or was taken by another.
     open.after_last_error &= piece.tagged || piece.line == open.last + 1;
@@ -349,12 +356,15 @@ pub(super) fn continues_message(text: &str) -> bool {
         || text.starts_with('\t')
 }
 
-fn latest(stream: &mut [Open], wanted: impl Fn(&Open) -> bool) -> Option<&mut Open> {
+fn latest(
+    stream: &mut [OpenTraceback],
+    wanted: impl Fn(&OpenTraceback) -> bool,
+) -> Option<&mut OpenTraceback> {
     stream.iter_mut().filter(|o| wanted(o)).max_by_key(|o| (o.last, o.seen.start))
 }
 
 /// The line before was of an open traceback, so that an unknown name with a colon is an exception's.
-fn follows_closely(stream: &[Open], piece: &Piece<'_>) -> bool {
+fn follows_closely(stream: &[OpenTraceback], piece: &TracebackLine<'_>) -> bool {
     stream.iter().any(|o| !o.closed && !o.seen.frames.is_empty() && piece.line.saturating_sub(o.last) <= 2)
 }
 
@@ -373,7 +383,7 @@ fn frame(text: &str) -> Option<Frame> {
 }
 
 /// Gives a frame to the traceback that it continues.
-fn take_frame(stream: &mut [Open], frame: Frame, line: u32) {
+fn take_frame(stream: &mut [OpenTraceback], frame: Frame, line: u32) {
     let n_open = stream.iter().filter(|o| !o.closed).count();
     let chosen = if n_open <= 1 { stream.iter().position(|o| !o.closed) } else { choose(stream, &frame) };
     let Some(open) = chosen.and_then(|at| stream.get_mut(at)) else { return };
@@ -388,7 +398,7 @@ fn take_frame(stream: &mut [Open], frame: Frame, line: u32) {
     open.last = line;
 }
 
-fn choose(stream: &[Open], frame: &Frame) -> Option<usize> {
+fn choose(stream: &[OpenTraceback], frame: &Frame) -> Option<usize> {
     let candidates =
         || stream.iter().enumerate().filter(|(_, o)| !o.closed && o.seen.frames.last() != Some(frame));
     let outermost = &*frame.function == "<module>" || &*frame.function == "_run_module_as_main";
@@ -396,14 +406,14 @@ fn choose(stream: &[Open], frame: &Frame) -> Option<usize> {
         return Some(at);
     }
     // Ranks run one program: a path that another has just gone is gone again.
-    let follows = |open: &Open| {
+    let follows = |open: &OpenTraceback| {
         stream.iter().any(|other| {
             let n = open.seen.frames.len();
             other.seen.frames.get(n) == Some(frame) && other.seen.frames.get(..n) == Some(&*open.seen.frames)
         })
     };
-    let calls = |open: &Open| open.source.contains(&*frame.function) && !frame.function.is_empty();
-    let freshest = |(_, o): &(usize, &Open)| (o.last, o.seen.frames.len());
+    let calls = |open: &OpenTraceback| open.source.contains(&*frame.function) && !frame.function.is_empty();
+    let freshest = |(_, o): &(usize, &OpenTraceback)| (o.last, o.seen.frames.len());
     None.or_else(|| candidates().filter(|(_, o)| follows(o)).max_by_key(freshest))
         .or_else(|| candidates().filter(|(_, o)| calls(o)).max_by_key(freshest))
         .or_else(|| candidates().max_by_key(freshest))
@@ -411,7 +421,7 @@ fn choose(stream: &[Open], frame: &Frame) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-fn close(stream: &mut [Open], class: &str, message: &str, piece: &Piece<'_>) {
+fn close(stream: &mut [OpenTraceback], class: &str, message: &str, piece: &TracebackLine<'_>) {
     // The deepest was nearest to its end; of equals the first.
     let deepest = stream.iter().filter(|o| !o.closed).map(|o| o.seen.frames.len()).max();
     let Some(open) = stream.iter_mut().find(|o| !o.closed && Some(o.seen.frames.len()) == deepest) else {
@@ -455,7 +465,7 @@ fn is_small_error(class: &str) -> bool {
 }
 
 /// An exception whose traceback was not printed or is lost: `torch.distributed.DistNetworkError: …` on its own.
-pub(super) fn alone(piece: &Piece<'_>) -> Option<Traceback> {
+pub(super) fn alone(piece: &TracebackLine<'_>) -> Option<Traceback> {
     let (class, message) = class_line(piece.text)?;
     if !is_exception_name(class)
         || (message.is_empty() && !class.contains('.') && class != "KeyboardInterrupt")
@@ -485,7 +495,7 @@ impl Tracebacks {
             done.push(stream.remove(0).seen);
         }
         let last = seen.line;
-        stream.push(Open { seen, closed: true, last, ..Open::default() });
+        stream.push(OpenTraceback { seen, closed: true, last, ..OpenTraceback::default() });
     }
 }
 

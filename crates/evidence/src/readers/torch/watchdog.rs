@@ -21,7 +21,7 @@ pub(super) enum Begins {
 
 /// What one line says.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct WatchdogLine {
     pub(super) events: Vec<TorchEvent>,
     pub(super) begins: Option<Begins>,
     /// The process announced that it ends itself.
@@ -59,8 +59,8 @@ const ECHOES: [(&str, &str); 20] = [
 ];
 
 /// Reads a message of torch, without its prefixes.
-pub(super) fn read(text: &str, group: &GroupLabel) -> Said {
-    let mut said = Said::default();
+pub(super) fn read(text: &str, group: &GroupLabel) -> WatchdogLine {
+    let mut said = WatchdogLine::default();
     if text.contains("terminated with exception") && text.contains("watchdog") {
         said.begins = Some(Begins::Died);
         said.events.extend(timeout(text, group));

@@ -47,7 +47,7 @@ fn document_text(topic: &mut Topic, text: &str) {
     topic.sources.extend(section(text, "References"));
 }
 
-pub(in crate::explain) fn of_cause(cause: &cause::Row) -> Topic {
+pub(in crate::explain) fn of_cause(cause: &cause::CauseRow) -> Topic {
     let category =
         if cause.category.name() == "none" { String::new() } else { cause.category.name().to_owned() };
     let mut topic = Topic::new(Kind::Cause, cause.cause.id(), cause.section);
@@ -95,7 +95,7 @@ pub(in crate::explain) fn of_check(check: &ringleader_check::Check) -> Topic {
 }
 
 /// A rule of `lint`.
-pub(in crate::explain) fn of_lint(rule: &ringleader_lint::Rule) -> Topic {
+pub(in crate::explain) fn of_lint(rule: &ringleader_lint::LintRule) -> Topic {
     let mut topic = Topic::new(Kind::Rule, rule.id, rule.title);
     document_text(&mut topic, &rule.explanation());
     topic.meaning = topic.shows.first().cloned().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Symptoms, statuses, and the field's messages: what people say and programs print.
 
 use ringleader_knowledge::errno::Errno;
-use ringleader_knowledge::message::{Match, Role, Row};
+use ringleader_knowledge::message::{Match, MessageRow, Role};
 use ringleader_knowledge::status::Status;
 use ringleader_knowledge::symptom::Symptom;
 use ringleader_knowledge::{cause, cuda_error};
@@ -66,7 +66,7 @@ pub(in crate::explain) fn errno(errno: &Errno) -> Topic {
 }
 
 /// A row of the table by which `diagnose` classifies lines.
-pub(in crate::explain) fn message(row: Row) -> Topic {
+pub(in crate::explain) fn message(row: MessageRow) -> Topic {
     let title = match row.role() {
         Role::Harmless => "nothing is wrong",
         Role::Echo => "a consequence of something else",

@@ -4,22 +4,22 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ringleader_run::agree::{Decree, collecting};
-use ringleader_run::effective::Span;
-use ringleader_run::journal::State;
+use ringleader_run::effective::AttemptSpan;
+use ringleader_run::journal::RunState;
 use ringleader_run::judge;
 use ringleader_run::judgement::Judgement;
 use ringleader_run::state::Order;
 use ringleader_run::traceback;
 
 use super::{Halting, Own, Supervisor, TOLD, UNREAD};
-use crate::run::duty::Found;
+use crate::run::duty::Diagnosed;
 use crate::run::{attempt, duty, launch};
 
 /// Longest wait for the evidence of other nodes.
 const COLLECTED: Duration = Duration::from_secs(10);
 
 impl Own {
-    fn new(generation: u64, found: &Found) -> Self {
+    fn new(generation: u64, found: &Diagnosed) -> Self {
         Self { attempt: generation as u32, cause: found.cause, text: found.text.clone() }
     }
 }
@@ -41,9 +41,10 @@ impl Supervisor<'_> {
             cleaning: false,
             exit,
         };
-        if !is_stale && was_launched && self.state == State::Running {
-            let span = self.running.as_ref().map(|running| Span { has_failed: true, ..running.span.clone() });
-            self.go(State::Failing, |record| (record.exit, record.span) = (exit, span));
+        if !is_stale && was_launched && self.state == RunState::Running {
+            let span =
+                self.running.as_ref().map(|running| AttemptSpan { has_failed: true, ..running.span.clone() });
+            self.go(RunState::Failing, |record| (record.exit, record.span) = (exit, span));
         }
         let nodes = self.nodes();
         let evidence = self.evidence();
@@ -79,8 +80,8 @@ impl Supervisor<'_> {
                 }),
             };
         }
-        if halting.collecting.is_some() && self.state == State::Failing {
-            self.go(State::Collecting, |_| {});
+        if halting.collecting.is_some() && self.state == RunState::Failing {
+            self.go(RunState::Collecting, |_| {});
         }
         self.halting = Some(halting);
     }
@@ -120,7 +121,7 @@ impl Supervisor<'_> {
             return;
         }
         if !is_over && halting.ending.is_none() {
-            let how = duty::End {
+            let how = duty::Termination {
                 holder: self.held.pid,
                 launcher: self.held.launched.map_or(0, |launched| launched.pid),
                 grace: Duration::from_secs_f64(self.args.end_grace.max(0.0)),
@@ -204,9 +205,9 @@ impl Supervisor<'_> {
         }
         self.left.halted = self.left.halted.max(halting.generation);
         self.keep();
-        if !halting.is_stale && !matches!(self.state, State::Deciding | State::Backoff) {
+        if !halting.is_stale && !matches!(self.state, RunState::Deciding | RunState::Backoff) {
             let span = self.running.as_ref().map(|running| running.span.clone());
-            self.go(State::Deciding, |record| record.span = span);
+            self.go(RunState::Deciding, |record| record.span = span);
         }
     }
 }

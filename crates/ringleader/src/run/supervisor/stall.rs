@@ -9,7 +9,7 @@ use ringleader_run::judgement::{self, Judgement};
 use ringleader_run::named::Named;
 use ringleader_watch::event::{Event, What};
 
-use crate::run::duty::{Duty, Found};
+use crate::run::duty::{Diagnosed, Duty};
 use crate::watch::words;
 
 /// An unexplained silence is examined again after this multiple of the patience.
@@ -20,7 +20,7 @@ const LOOKS: u32 = 3;
 const CLOSING: u32 = 10;
 
 /// Result of one look.
-pub(super) struct Seen {
+pub(super) struct StallLook {
     pub(super) is_analyser: bool,
     /// Time since the last printed step.
     pub(super) still: Duration,
@@ -32,11 +32,11 @@ pub(super) struct Seen {
 
 /// State of a possible stall.
 #[derive(Default)]
-pub(crate) struct Stall {
+pub(crate) struct StallState {
     /// Why the job seems to be stalled, and since when.
     seen: Option<(String, Instant)>,
-    collecting: Option<Duty<Found>>,
-    found: Option<Found>,
+    collecting: Option<Duty<Diagnosed>>,
+    found: Option<Diagnosed>,
     wants_halt: Option<String>,
     /// Silent output is examined again after this.
     quiet_until: Option<Duration>,
@@ -47,10 +47,10 @@ pub(crate) struct Stall {
     n_looks: u32,
 }
 
-impl Stall {
+impl StallState {
     /// Takes the engine's events and the time since the last step.
-    pub(super) fn see(&mut self, events: &[Event], seen: &Seen) {
-        let Seen { is_analyser, still, patience, is_past } = *seen;
+    pub(super) fn see(&mut self, events: &[Event], seen: &StallLook) {
+        let StallLook { is_analyser, still, patience, is_past } = *seen;
         self.still = still;
         if is_past && still < patience * CLOSING {
             // The job is ending: the launcher's exit code will show how.
@@ -95,7 +95,7 @@ impl Stall {
     pub(crate) fn turn(
         &mut self,
         grace: Duration,
-        collect: impl FnOnce(String) -> Duty<Found>,
+        collect: impl FnOnce(String) -> Duty<Diagnosed>,
     ) -> Vec<String> {
         let Some((why, since)) = self.seen.clone() else { return Vec::new() };
         if self.wants_halt.is_some() {
@@ -121,7 +121,7 @@ impl Stall {
         vec![format!("no progress within {} s: ending the attempt", grace.as_secs())]
     }
 
-    fn take(&mut self, found: Option<Found>, since: Instant) -> Vec<String> {
+    fn take(&mut self, found: Option<Diagnosed>, since: Instant) -> Vec<String> {
         self.collecting = None;
         let judgement = found.as_ref().map(|found| &found.judgement);
         // Slow is not stuck: without a named cause of sufficient confidence the job may only be busy.
@@ -164,7 +164,7 @@ impl Stall {
     }
 
     /// Evidence collected during the stall, once the attempt is to be ended because of it.
-    pub(crate) fn found(&mut self) -> Option<Found> {
+    pub(crate) fn found(&mut self) -> Option<Diagnosed> {
         self.wants_halt.as_ref().and(self.found.take())
     }
 }
@@ -174,7 +174,7 @@ fn can_end(cause: &Named) -> bool {
 }
 
 /// A cause that does not explain the stall is not the verdict on it.
-fn certain(found: Found) -> Found {
+fn certain(found: Diagnosed) -> Diagnosed {
     let cause = found.judgement.cause.clone();
     let why = match &found.doubt {
         Some(doubt) => format!("{cause}, but {doubt}"),
@@ -185,7 +185,7 @@ fn certain(found: Found) -> Found {
     };
     let bundle = found.judgement.bundle;
     let judgement = Judgement { bundle, doubted: Some(cause), ..Judgement::unjudged(&why) };
-    Found { judgement, ..found }
+    Diagnosed { judgement, ..found }
 }
 
 #[cfg(test)]
@@ -195,22 +195,22 @@ mod tests {
 
     const FLOOR: Duration = Duration::from_mins(1);
 
-    fn found(cause: Cause, class: Class) -> Found {
+    fn found(cause: Cause, class: Class) -> Diagnosed {
         let judgement = Judgement { cause: cause.into(), class, ..Judgement::unjudged("so") };
-        Found { judgement, text: String::new(), cause, ranks: Vec::new(), doubt: None }
+        Diagnosed { judgement, text: String::new(), cause, ranks: Vec::new(), doubt: None }
     }
 
-    fn seen(still_s: u64, is_past: bool) -> Seen {
-        Seen { is_analyser: true, still: Duration::from_secs(still_s), patience: FLOOR, is_past }
+    fn seen(still_s: u64, is_past: bool) -> StallLook {
+        StallLook { is_analyser: true, still: Duration::from_secs(still_s), patience: FLOOR, is_past }
     }
 
     #[test]
     fn a_cause_ends_it_and_no_cause_only_at_the_third_look_of_the_engine() {
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.take(Some(found(Cause::SkippedCollective, Class::Program)), Instant::now());
         assert!(stall.found.is_some());
         for (is_of_engine, n_until) in [(true, 3), (false, u32::MAX)] {
-            let mut stall = Stall { is_of_engine, ..Stall::default() };
+            let mut stall = StallState { is_of_engine, ..StallState::default() };
             for n in 1..=5_u32.min(n_until) {
                 assert!(stall.found.is_none(), "look {n}");
                 stall.take(Some(found(Cause::Undecided, Class::Unknown)), Instant::now());
@@ -218,7 +218,7 @@ mod tests {
             assert_eq!(stall.found.is_some(), is_of_engine);
         }
         // A step in between resets the count.
-        let mut stall = Stall { is_of_engine: true, ..Stall::default() };
+        let mut stall = StallState { is_of_engine: true, ..StallState::default() };
         for _ in 0..4 {
             stall.take(Some(found(Cause::Undecided, Class::Unknown)), Instant::now());
             stall.see(&[], &seen(1, false));
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_silence_without_a_cause_is_examined_again_after_twice_its_length() {
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.see(&[], &seen(200, false));
         assert!(stall.is_open());
         stall.take(Some(found(Cause::None, Class::Unknown)), Instant::now());
@@ -248,9 +248,9 @@ mod tests {
         let sure = |cause: Cause, class| {
             let found = found(cause, class);
             let judgement = Judgement { confidence: Confidence::High, ..found.judgement };
-            Found { judgement, ..found }
+            Diagnosed { judgement, ..found }
         };
-        let handled = Found {
+        let handled = Diagnosed {
             doubt: Some("it was handled".to_owned()),
             ..sure(Cause::ApplicationException, Class::Program)
         };
@@ -258,13 +258,13 @@ mod tests {
             (sure(Cause::Straggler, Class::Unknown), "straggler does not end a job"),
             (handled, "it was handled"),
         ] {
-            let mut stall = Stall::default();
+            let mut stall = StallState::default();
             for _ in 0..5 {
                 let told = stall.take(Some(found.clone()), Instant::now());
                 assert!(stall.found.is_none() && told[0].contains(said), "{told:?}");
             }
             // Where the engine sees stuck operations, the third look ends it, and not for this cause.
-            let mut stall = Stall { is_of_engine: true, ..Stall::default() };
+            let mut stall = StallState { is_of_engine: true, ..StallState::default() };
             for _ in 0..3 {
                 stall.take(Some(found.clone()), Instant::now());
             }
@@ -272,19 +272,19 @@ mod tests {
             assert_eq!(judgement.cause, Cause::Undecided);
             assert_eq!(judgement.doubted, Some(found.judgement.cause));
         }
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.take(Some(sure(Cause::IllegalMemoryAccess, Class::Unknown)), Instant::now());
         assert!(stall.found.is_some());
     }
 
     #[test]
     fn a_launcher_that_closes_after_its_ranks_is_left_alone_for_a_while() {
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.see(&[], &seen(100, true));
         assert!(!stall.is_open());
         stall.see(&[], &seen(601, true));
         assert!(stall.is_open());
-        let mut stall = Stall::default();
+        let mut stall = StallState::default();
         stall.see(&[], &seen(100, false));
         assert!(stall.is_open());
     }

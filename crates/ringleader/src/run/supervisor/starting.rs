@@ -4,14 +4,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ringleader_run::agree::{Decree, What};
-use ringleader_run::effective::Span;
-use ringleader_run::journal::State;
+use ringleader_run::effective::AttemptSpan;
+use ringleader_run::journal::RunState;
 use ringleader_run::judgement::Judgement;
 use ringleader_run::state::Order;
 
-use super::stall::Stall;
+use super::stall::StallState;
 use super::{Running, Supervisor};
-use crate::run::attempt::{Passer, Progress};
+use crate::run::attempt::{AttemptProgress, Passer};
 use crate::run::launch::Fill;
 
 /// Looks for the number of ranks after a start: torchrun may wait for other nodes first.
@@ -30,11 +30,11 @@ impl Supervisor<'_> {
             self.left.judgement =
                 Some(Judgement::unjudged(&format!("{} cannot join: {why}", self.asked.node)));
             self.keep();
-            self.go(State::Preflight, |_| {});
-            return self.go(State::Failing, |_| {});
+            self.go(RunState::Preflight, |_| {});
+            return self.go(RunState::Failing, |_| {});
         }
-        if self.state != State::Preflight {
-            self.go(State::Preflight, |_| {});
+        if self.state != RunState::Preflight {
+            self.go(RunState::Preflight, |_| {});
         }
         let master = nodes.first().cloned().unwrap_or_default();
         let view = self.council.view().unwrap_or_default();
@@ -49,7 +49,7 @@ impl Supervisor<'_> {
             checkpoint: checkpoint.clone(),
         };
         let (generation, chosen) = (decree.generation, checkpoint.clone());
-        self.go(State::Launching, |record| (record.generation, record.checkpoint) = (generation, chosen));
+        self.go(RunState::Launching, |record| (record.generation, record.checkpoint) = (generation, chosen));
         let mut env = fill.env(attempt);
         self.add_env(&mut env, attempt);
         let order = Order::Launch { attempt, generation, argv: fill.argv(&self.asked.argv), env };
@@ -71,7 +71,7 @@ impl Supervisor<'_> {
                 }
                 self.say(&format!("attempt {attempt} runs, pid {}", launched.pid));
                 self.remember_start(decree, nodes);
-                self.go(State::Running, |_| {});
+                self.go(RunState::Running, |_| {});
             }
             _ => {
                 let why = self
@@ -84,7 +84,7 @@ impl Supervisor<'_> {
                 self.left.halted = generation;
                 self.left.judgement = Some(Judgement::unjudged(&format!("start {started}: {why}")));
                 self.keep();
-                self.go(State::Failing, |_| {});
+                self.go(RunState::Failing, |_| {});
             }
         }
     }
@@ -123,12 +123,12 @@ impl Supervisor<'_> {
             attempt,
             generation,
             passer,
-            progress: Progress::new(&path, self.chosen.as_ref().and_then(|chosen| chosen.step)),
+            progress: AttemptProgress::new(&path, self.chosen.as_ref().and_then(|chosen| chosen.step)),
             path,
             eye: None,
             next_look: Instant::now(),
-            stall: Stall::default(),
-            span: Span { began: at, ended: at, resets: self.resets(), ..Span::default() },
+            stall: StallState::default(),
+            span: AttemptSpan { began: at, ended: at, resets: self.resets(), ..AttemptSpan::default() },
             nodes: vec![self.asked.node.clone()],
             ranks: None,
             n_looks: N_LOOKS,

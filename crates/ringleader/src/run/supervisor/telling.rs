@@ -10,7 +10,7 @@ use ringleader_run::decide::{self, Action};
 use ringleader_run::effective;
 #[cfg(feature = "history")]
 use ringleader_run::history::{History, HistoryError};
-use ringleader_run::journal::{self, Record, State};
+use ringleader_run::journal::{self, Record, RunState};
 use ringleader_run::policy::Mode;
 use ringleader_run::site;
 use ringleader_run::state::Order;
@@ -26,13 +26,13 @@ const MAX_QUOTED: usize = 3;
 
 impl Supervisor<'_> {
     pub(super) fn tell_decision(&mut self, decree: &Decree, judged: &Judged) {
-        let to = if matches!(decree.what, What::Run { .. }) { State::Backoff } else { State::Stopped };
+        let to = if matches!(decree.what, What::Run { .. }) { RunState::Backoff } else { RunState::Stopped };
         let checkpoint = match &decree.what {
             What::Run { checkpoint, .. } => checkpoint.clone(),
             _ => None,
         };
         // What is stopped repeats nothing.
-        let step_lost = judged.step.filter(|_| to == State::Backoff).map(|step| {
+        let step_lost = judged.step.filter(|_| to == RunState::Backoff).map(|step| {
             let from = checkpoint.as_ref().and_then(|chosen| chosen.step).unwrap_or(0);
             step.saturating_sub(from)
         });
@@ -53,15 +53,15 @@ impl Supervisor<'_> {
             for passed in &chosen.passed_over {
                 self.say(&format!("checkpoint skipped: {passed}"));
             }
-        } else if let (State::Backoff, Some(lost)) = (to, step_lost) {
+        } else if let (RunState::Backoff, Some(lost)) = (to, step_lost) {
             self.say(&format!("next: from the beginning, {lost} steps to repeat"));
         }
-        if self.state == State::Running || self.state == State::Preflight {
+        if self.state == RunState::Running || self.state == RunState::Preflight {
             // A spare or a node that was unreachable: the decision was made without it.
-            self.go(State::Failing, |_| {});
+            self.go(RunState::Failing, |_| {});
         }
-        if self.state != State::Deciding {
-            self.go(State::Deciding, |_| {});
+        if self.state != RunState::Deciding {
+            self.go(RunState::Deciding, |_| {});
         }
         // A node that was left out of this attempt has times of an earlier one.
         let attempt = decree.failed();
@@ -205,7 +205,7 @@ impl Supervisor<'_> {
             running.passer.finish();
             running.progress.note(&mut running.span);
         }
-        let to = if is_done { State::Done } else { State::Stopped };
+        let to = if is_done { RunState::Done } else { RunState::Stopped };
         if self.state != to {
             let span = self.running.as_ref().map(|running| running.span.clone());
             let (exit, why) = (self.ended(), decree.why.clone());

@@ -2,7 +2,7 @@
 
 use ringleader_watch::event::{Event, What};
 
-use super::wire::{Field, Node};
+use super::wire::{Field, FieldValue};
 use crate::watch::words;
 
 /// Longest text of a record.
@@ -16,34 +16,38 @@ const SEVERITIES: [(u8, &str); 3] = [(9, "INFO"), (13, "WARN"), (17, "ERROR")];
 pub(super) type Attribute = (String, String);
 
 /// Who exports: the process and its host.
-pub(super) fn resource(attributes: &[Attribute]) -> Node {
-    Node::Message(vec![(1, "attributes", listed(attributes))])
+pub(super) fn resource(attributes: &[Attribute]) -> FieldValue {
+    FieldValue::Message(vec![(1, "attributes", listed(attributes))])
 }
 
-fn scope() -> Node {
-    Node::Message(vec![
-        (1, "name", Node::text("ringleader.watch")),
-        (2, "version", Node::text(env!("CARGO_PKG_VERSION"))),
+fn scope() -> FieldValue {
+    FieldValue::Message(vec![
+        (1, "name", FieldValue::text("ringleader.watch")),
+        (2, "version", FieldValue::text(env!("CARGO_PKG_VERSION"))),
     ])
 }
 
-fn listed(attributes: &[Attribute]) -> Node {
-    Node::List(attributes.iter().map(|(name, value)| attribute(name, value)).collect())
+fn listed(attributes: &[Attribute]) -> FieldValue {
+    FieldValue::List(attributes.iter().map(|(name, value)| attribute(name, value)).collect())
 }
 
-fn attribute(name: &str, value: &str) -> Node {
-    Node::Message(vec![(1, "key", Node::text(name)), (2, "value", text(value))])
+fn attribute(name: &str, value: &str) -> FieldValue {
+    FieldValue::Message(vec![(1, "key", FieldValue::text(name)), (2, "value", text(value))])
 }
 
-fn text(value: &str) -> Node {
+fn text(value: &str) -> FieldValue {
     let value: String = value.chars().take(MAX_TEXT).collect();
-    Node::Message(vec![(1, "stringValue", Node::text(value))])
+    FieldValue::Message(vec![(1, "stringValue", FieldValue::text(value))])
 }
 
 /// `ExportMetricsServiceRequest` of what `--serve` has at `/metrics`, so that both say the same. A counter loses its `_total` and a
 /// unit becomes the field for it: what turns OTLP into Prometheus' names puts both back.
-pub(super) fn metrics(open_metrics: &str, resource: Node, (began_ns, now_ns): (u64, u64)) -> Node {
-    let mut families: Vec<Family> = Vec::new();
+pub(super) fn metrics(
+    open_metrics: &str,
+    resource: FieldValue,
+    (began_ns, now_ns): (u64, u64),
+) -> FieldValue {
+    let mut families: Vec<MetricFamily> = Vec::new();
     for line in open_metrics.lines() {
         let said = line.strip_prefix("# ").and_then(|rest| {
             let mut words = rest.splitn(3, ' ');
@@ -52,7 +56,7 @@ pub(super) fn metrics(open_metrics: &str, resource: Node, (began_ns, now_ns): (u
         match said {
             Some((kind, name, value)) => {
                 if families.last().is_none_or(|family| family.name != name) {
-                    families.push(Family { name: name.to_owned(), ..Family::default() });
+                    families.push(MetricFamily { name: name.to_owned(), ..MetricFamily::default() });
                 }
                 let Some(family) = families.last_mut() else { continue };
                 match kind {
@@ -68,55 +72,61 @@ pub(super) fn metrics(open_metrics: &str, resource: Node, (began_ns, now_ns): (u
                 if let (Some(family), Some((labels, value))) = (families.last_mut(), point) {
                     let mut fields: Vec<Field> = vec![(7, "attributes", listed(&labels))];
                     if family.is_counter {
-                        fields.push((2, "startTimeUnixNano", Node::Fixed(began_ns)));
+                        fields.push((2, "startTimeUnixNano", FieldValue::Fixed(began_ns)));
                     }
                     fields.extend([
-                        (3, "timeUnixNano", Node::Fixed(now_ns)),
-                        (4, "asDouble", Node::Double(value)),
+                        (3, "timeUnixNano", FieldValue::Fixed(now_ns)),
+                        (4, "asDouble", FieldValue::Double(value)),
                     ]);
-                    family.points.push(Node::Message(fields));
+                    family.points.push(FieldValue::Message(fields));
                 }
             }
         }
     }
-    let metrics =
-        families.into_iter().filter(|family| !family.points.is_empty()).map(Family::into_node).collect();
-    let scoped = Node::Message(vec![(1, "scope", scope()), (2, "metrics", Node::List(metrics))]);
-    let all = Node::Message(vec![(1, "resource", resource), (2, "scopeMetrics", Node::List(vec![scoped]))]);
-    Node::Message(vec![(1, "resourceMetrics", Node::List(vec![all]))])
+    let metrics = families
+        .into_iter()
+        .filter(|family| !family.points.is_empty())
+        .map(MetricFamily::into_node)
+        .collect();
+    let scoped = FieldValue::Message(vec![(1, "scope", scope()), (2, "metrics", FieldValue::List(metrics))]);
+    let all = FieldValue::Message(vec![
+        (1, "resource", resource),
+        (2, "scopeMetrics", FieldValue::List(vec![scoped])),
+    ]);
+    FieldValue::Message(vec![(1, "resourceMetrics", FieldValue::List(vec![all]))])
 }
 
 #[derive(Default)]
-struct Family {
+struct MetricFamily {
     name: String,
     help: String,
     unit: String,
     is_counter: bool,
-    points: Vec<Node>,
+    points: Vec<FieldValue>,
 }
 
-impl Family {
-    fn into_node(self) -> Node {
+impl MetricFamily {
+    fn into_node(self) -> FieldValue {
         let name = match self.unit.as_str() {
             "" => self.name,
             unit => self.name.trim_end_matches(unit).trim_end_matches('_').to_owned(),
         };
         let unit = if self.unit == "seconds" { "s".to_owned() } else { self.unit };
-        let points: Field = (1, "dataPoints", Node::List(self.points));
+        let points: Field = (1, "dataPoints", FieldValue::List(self.points));
         let data: Field = if self.is_counter {
             let sum = vec![
                 points,
-                (2, "aggregationTemporality", Node::Enum(CUMULATIVE)),
-                (3, "isMonotonic", Node::Flag(true)),
+                (2, "aggregationTemporality", FieldValue::Enum(CUMULATIVE)),
+                (3, "isMonotonic", FieldValue::Flag(true)),
             ];
-            (7, "sum", Node::Message(sum))
+            (7, "sum", FieldValue::Message(sum))
         } else {
-            (5, "gauge", Node::Message(vec![points]))
+            (5, "gauge", FieldValue::Message(vec![points]))
         };
-        Node::Message(vec![
-            (1, "name", Node::Text(name)),
-            (2, "description", Node::Text(self.help)),
-            (3, "unit", Node::Text(unit)),
+        FieldValue::Message(vec![
+            (1, "name", FieldValue::Text(name)),
+            (2, "description", FieldValue::Text(self.help)),
+            (3, "unit", FieldValue::Text(unit)),
             data,
         ])
     }
@@ -151,7 +161,7 @@ fn sample(line: &str) -> Option<(Vec<Attribute>, f64)> {
 }
 
 /// A `LogRecord` of an event that is (a part of) an incident.
-pub(super) fn record(event: &Event, job: Option<&str>) -> Option<Node> {
+pub(super) fn record(event: &Event, job: Option<&str>) -> Option<FieldValue> {
     let (level, name, mut attributes): (usize, _, Vec<Attribute>) = match &event.what {
         What::Stall(stall) => (
             1,
@@ -175,15 +185,15 @@ pub(super) fn record(event: &Event, job: Option<&str>) -> Option<Node> {
     attributes.extend(job.map(|job| ("job".to_owned(), job.to_owned())));
     attributes.retain(|(_, value)| !value.is_empty());
     let (number, severity) = SEVERITIES[level];
-    let at = Node::Fixed((event.at * 1e9) as u64);
-    Some(Node::Message(vec![
+    let at = FieldValue::Fixed((event.at * 1e9) as u64);
+    Some(FieldValue::Message(vec![
         (1, "timeUnixNano", at.clone()),
         (11, "observedTimeUnixNano", at),
-        (2, "severityNumber", Node::Enum(number)),
-        (3, "severityText", Node::text(severity)),
+        (2, "severityNumber", FieldValue::Enum(number)),
+        (3, "severityText", FieldValue::text(severity)),
         (5, "body", text(&words::lines(event).unwrap_or_default())),
         (6, "attributes", listed(&attributes)),
-        (12, "eventName", Node::text(name)),
+        (12, "eventName", FieldValue::text(name)),
     ]))
 }
 
@@ -212,10 +222,14 @@ fn of_verdict(verdict: &serde_json::Value) -> Vec<Attribute> {
 }
 
 /// `ExportLogsServiceRequest`.
-pub(super) fn logs(records: Vec<Node>, resource: Node) -> Node {
-    let scoped = Node::Message(vec![(1, "scope", scope()), (2, "logRecords", Node::List(records))]);
-    let all = Node::Message(vec![(1, "resource", resource), (2, "scopeLogs", Node::List(vec![scoped]))]);
-    Node::Message(vec![(1, "resourceLogs", Node::List(vec![all]))])
+pub(super) fn logs(records: Vec<FieldValue>, resource: FieldValue) -> FieldValue {
+    let scoped =
+        FieldValue::Message(vec![(1, "scope", scope()), (2, "logRecords", FieldValue::List(records))]);
+    let all = FieldValue::Message(vec![
+        (1, "resource", resource),
+        (2, "scopeLogs", FieldValue::List(vec![scoped])),
+    ]);
+    FieldValue::Message(vec![(1, "resourceLogs", FieldValue::List(vec![all]))])
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
+pub(super) enum FieldValue {
     Message(Vec<Field>),
     /// A repeated field: each item is written with the number of the field.
-    List(Vec<Node>),
+    List(Vec<FieldValue>),
     Text(String),
     /// `fixed64`: times in nanoseconds.
     Fixed(u64),
@@ -19,13 +19,13 @@ pub(super) enum Node {
 }
 
 /// A field: its number, its name in JSON, its value.
-pub(super) type Field = (u8, &'static str, Node);
+pub(super) type Field = (u8, &'static str, FieldValue);
 
 const VARINT: u8 = 0;
 const EIGHT_BYTES: u8 = 1;
 const LENGTH: u8 = 2;
 
-impl Node {
+impl FieldValue {
     pub(super) fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
@@ -106,17 +106,19 @@ mod tests {
     /// The bytes are those of `protoc --encode=opentelemetry.proto.metrics.v1.Metric` by the format's rules: key, length, value.
     #[test]
     fn a_message_as_protobuf_and_as_json() {
-        let point =
-            Node::Message(vec![(3, "timeUnixNano", Node::Fixed(1)), (4, "asDouble", Node::Double(1.0))]);
-        let metric = Node::Message(vec![
-            (1, "name", Node::text("n")),
+        let point = FieldValue::Message(vec![
+            (3, "timeUnixNano", FieldValue::Fixed(1)),
+            (4, "asDouble", FieldValue::Double(1.0)),
+        ]);
+        let metric = FieldValue::Message(vec![
+            (1, "name", FieldValue::text("n")),
             (
                 7,
                 "sum",
-                Node::Message(vec![
-                    (1, "dataPoints", Node::List(vec![point])),
-                    (2, "aggregationTemporality", Node::Enum(2)),
-                    (3, "isMonotonic", Node::Flag(true)),
+                FieldValue::Message(vec![
+                    (1, "dataPoints", FieldValue::List(vec![point])),
+                    (2, "aggregationTemporality", FieldValue::Enum(2)),
+                    (3, "isMonotonic", FieldValue::Flag(true)),
                 ]),
             ),
         ]);
@@ -129,7 +131,7 @@ mod tests {
             metric.to_json().to_string(),
             r#"{"name":"n","sum":{"aggregationTemporality":2,"dataPoints":[{"asDouble":1.0,"timeUnixNano":"1"}],"isMonotonic":true}}"#
         );
-        let long = Node::Message(vec![(1, "name", Node::text("x".repeat(300)))]);
+        let long = FieldValue::Message(vec![(1, "name", FieldValue::text("x".repeat(300)))]);
         assert_eq!(long.to_protobuf()[..3], [0x0a, 0xac, 0x02]);
     }
 }

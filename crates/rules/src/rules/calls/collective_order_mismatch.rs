@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Outcome, Rule};
 use crate::rules::calls::mismatch::outcome;
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::align::Fault;
+use ringleader_correlate::calls::align::CallFault;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -39,7 +39,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     outcome(scene, &RULE, Cause::CollectiveOrderMismatch, |m| {
-        let Fault::Order = m.fault else { return None };
+        let CallFault::Order = m.fault else { return None };
         let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
         let title = format!(
             "{odd} called {} before {} (#{} of {}); {usual} the other way round",
@@ -56,12 +56,12 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn two_calls_the_other_way_round() {
         let usual = "ar:1 ar:100? bc:5? ar:1?";
-        Stage::job(3)
+        StagedCase::job(3)
             .dumps(&[usual, usual, "ar:1 bc:5@44? ar:100? ar:1?"])
             .concludes(&RULE, "collective-order-mismatch 2 at step:44, high");
     }
@@ -71,7 +71,7 @@ mod tests {
         let steps = "ar:9 ar:5 ar:1 ".repeat(6);
         let rings = |odd: &str, usual: &str| {
             let (odd, usual) = (format!("{steps}{odd}"), format!("{steps}{usual}"));
-            Stage::job(4).rings(&[&usual, &odd, &usual, &usual])
+            StagedCase::job(4).rings(&[&usual, &odd, &usual, &usual])
         };
         let usual = "ar:9? ar:5? ar:1? ar:3?";
         rings("ar:1? ar:5? ar:9? ar:3?", usual).concludes(&RULE, "collective-order-mismatch 1, high");
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn two_groups_the_other_way_round_are_a_cycle() {
-        let job = Stage::job(2).group("a", 0..2).group("b", 0..2);
+        let job = StagedCase::job(2).group("a", 0..2).group("b", 0..2);
         job.dumps(&["a/ar:1? b/bc:1?", "b/bc:1? a/ar:1?"]).silent(&RULE);
     }
 }

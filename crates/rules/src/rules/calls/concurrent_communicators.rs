@@ -25,8 +25,8 @@ use ringleader_model::{Cause, Evidence, Impact, Rank, RankSet, Weight};
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::View;
-use ringleader_correlate::track::{Node, node};
+use ringleader_correlate::track::GroupRecorder;
+use ringleader_correlate::track::{RankOrSource, node};
 use ringleader_correlate::waits::graph::{Front, FrontKind, Waits};
 
 /// The rule.
@@ -40,7 +40,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for waits in scene.waits().iter().filter(|w| w.view != View::Ras).take(1) {
+    for waits in scene.waits().iter().filter(|w| w.view != GroupRecorder::Ras).take(1) {
         for cycle in &waits.cycles {
             let all: RankSet = cycle.iter().filter_map(|n| n.rank()).collect();
             let seen: Vec<(Rank, Evidence)> = all
@@ -79,7 +79,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 /// The unfinished calls of the circle, one of each group.
-fn records(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Vec<Evidence> {
+fn records(scene: &Scene<'_>, waits: &Waits, cycle: &[RankOrSource]) -> Vec<Evidence> {
     let record = |front: &Front| {
         let FrontKind::Collective(seq) = front.what else { return None };
         let group = scene.ledger().groups().get(front.group)?;
@@ -92,12 +92,12 @@ fn records(scene: &Scene<'_>, waits: &Waits, cycle: &[Node]) -> Vec<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const C10D: &str = "/opt/site-packages/torch/distributed/distributed_c10d.py";
 
-    fn circle() -> Stage {
-        let job = Stage::job(2).group("a", 0..2).group("b", 0..2).logs();
+    fn circle() -> StagedCase {
+        let job = StagedCase::job(2).group("a", 0..2).group("b", 0..2).logs();
         job.dumps(&["a/ar:8@20? b/ar:9@30?", "b/ar:9@30? a/ar:8@20?"])
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let job = circle().threads(0, &[&train, &save]);
         job.concludes(&RULE, "concurrent-communicators 0, high");
         // No circle: the two threads merely work side by side.
-        let fine = Stage::job(2).logs().dumps(&["ar:8?", "ar:8?"]).threads(0, &[&train, &save]);
+        let fine = StagedCase::job(2).logs().dumps(&["ar:8?", "ar:8?"]).threads(0, &[&train, &save]);
         fine.silent(&RULE);
     }
 

@@ -23,8 +23,8 @@ use ringleader_model::{Cause, Confidence, Evidence, Impact, RankSet, Weight};
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::View;
-use ringleader_correlate::track::{Node, node};
+use ringleader_correlate::track::GroupRecorder;
+use ringleader_correlate::track::{RankOrSource, node};
 use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_correlate::waits::suspects;
 
@@ -40,7 +40,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
     // Counts alone (RAS) cannot tell a loop from a chain: the recorder must show it, or NCCL's own lines.
-    for waits in scene.waits().iter().filter(|w| w.view != View::Ras).take(1) {
+    for waits in scene.waits().iter().filter(|w| w.view != GroupRecorder::Ras).take(1) {
         for cycle in &waits.cycles {
             let broken = suspects::broken_pair(scene.ledger(), waits, cycle).is_some()
                 || suspects::went_on(scene.ledger(), waits, cycle).is_some();
@@ -59,15 +59,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 .filter(|(f, g)| f.waiting.iter().any(|m| node(g, *m).is_some_and(|n| cycle.contains(&n))))
                 .collect();
             // Whoever goes against the order of most is named; between equals, all are.
-            let sides: Vec<Vec<Node>> = fronts
+            let sides: Vec<Vec<RankOrSource>> = fronts
                 .iter()
                 .map(|(f, g)| {
                     f.waiting.iter().filter_map(|m| node(g, *m)).filter(|n| cycle.contains(n)).collect()
                 })
                 .collect();
             let fewest = sides.iter().map(Vec::len).min().unwrap_or(0);
-            let smallest: Vec<&Vec<Node>> = sides.iter().filter(|s| s.len() == fewest).collect();
-            let named: Vec<Node> = match smallest.as_slice() {
+            let smallest: Vec<&Vec<RankOrSource>> = sides.iter().filter(|s| s.len() == fewest).collect();
+            let named: Vec<RankOrSource> = match smallest.as_slice() {
                 [one] if sides.len() > 1 => (*one).clone(),
                 _ => cycle.clone(),
             };
@@ -142,10 +142,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn two_groups() -> Stage {
-        Stage::job(3).group("a", 0..2).group("b", 0..2).group("c", 1..3)
+    fn two_groups() -> StagedCase {
+        StagedCase::job(3).group("a", 0..2).group("b", 0..2).group("c", 1..3)
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
         let second = steps("recv<0:8 send>0:8 ", "recv<0:8?");
         // Their sends are queued behind what they receive.
         let (first, second) = (first + " send>1:8?", second + " send>0:8?");
-        let job = Stage::job(2).rings(&[&first, &second]);
+        let job = StagedCase::job(2).rings(&[&first, &second]);
         job.expect(&RULE, &["deadlock-cycle 0-1"]);
         assert!(job.finding(&RULE).actions[0].text.contains("send first"));
     }
@@ -170,8 +170,8 @@ mod tests {
     /// The watchdogs' lines, which name no peers, do not hide what the rings show.
     #[test]
     fn both_receive_first_in_the_first_step() {
-        let job = || Stage::job(2).rings(&["recv<1:8? send>1:8?", "recv<0:8? send>0:8?"]);
-        let out = |stage: Stage, rank| stage.timed_out(rank, "recv<1:8", 1, 1);
+        let job = || StagedCase::job(2).rings(&["recv<1:8? send>1:8?", "recv<0:8? send>0:8?"]);
+        let out = |stage: StagedCase, rank| stage.timed_out(rank, "recv<1:8", 1, 1);
         out(out(job(), 0), 1).expect(&RULE, &["deadlock-cycle 0-1"]);
     }
 
@@ -181,7 +181,7 @@ mod tests {
         let steps = |step: &str, last: &str| format!("{}{last}", step.repeat(12));
         let first = steps("send>1:8 recv<1:8 ", "recv<1:8? send>1:8?");
         let second = steps("recv<0:8 send>0:8 ", "recv<0:8? send>0:8?");
-        let job = || Stage::job(2).rings(&[&first, &second]);
+        let job = || StagedCase::job(2).rings(&[&first, &second]);
         job().ring_gone(1).silent(&RULE);
     }
 

@@ -24,7 +24,7 @@ use crate::drafting;
 use crate::rule::{Outcome, Rule};
 use crate::rules::calls::mismatch::{instead, outcome};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::align::Fault;
+use ringleader_correlate::calls::align::CallFault;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -37,7 +37,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     outcome(scene, &RULE, Cause::DtypeMismatch, |m| {
-        let Fault::Type = m.fault else { return None };
+        let CallFault::Type = m.fault else { return None };
         let place = drafting::at(m.place.as_ref());
         Some((instead(m), vec![format!("give the tensor the same type on all ranks{place}")]))
     })
@@ -46,35 +46,35 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn halves_where_the_others_have_floats() {
         let usual = "ar:100 ar:50? ar:7?";
-        Stage::job(3)
+        StagedCase::job(3)
             .dumps(&[usual, "ar:100 ar:50:Half@33? ar:7?", usual])
             .concludes(&RULE, "dtype-mismatch 1 at step:33, high");
         // NCCL's own lines alone: nothing shows that the call was the last one of each rank.
         let usual = "ar:100 ar:50 ar:7";
-        let logs = Stage::job(3).log(0, "node1", usual).log(1, "node1", "ar:100 ar:50:Half ar:7");
+        let logs = StagedCase::job(3).log(0, "node1", usual).log(1, "node1", "ar:100 ar:50:Half ar:7");
         logs.log(2, "node1", usual).concludes(&RULE, "dtype-mismatch 1, high");
     }
 
     #[test]
     fn wrong_numbers_without_a_hang() {
         let usual = "ar:9*12 ar:100 ar:7*3";
-        let job = |odd| Stage::job(4).rings(&[usual, odd, usual, usual]);
+        let job = |odd| StagedCase::job(4).rings(&[usual, odd, usual, usual]);
         job("ar:9*12 ar:100:Half ar:7*3").concludes(&RULE, "dtype-mismatch 1, high");
         job(usual).silent(&RULE);
         // Nothing is added up where NCCL only copies: as many bytes are the same to it.
         let usual = "ar:9*12 bc:100 ar:7*3";
-        let job = |odd| Stage::job(3).rings(&[usual, odd, usual]);
+        let job = |odd| StagedCase::job(3).rings(&[usual, odd, usual]);
         job("ar:9*12 bc:100:Int ar:7*3").silent(&RULE);
         job("ar:9*12 bc:100:Half ar:7*3").concludes(&RULE, "dtype-mismatch 1, high");
     }
 
     #[test]
     fn another_view_of_one_tensor() {
-        Stage::job(3).dumps(&["ar:100? ar:7?", "ar:10x10? ar:7?", "ar:100? ar:7?"]).silent(&RULE);
+        StagedCase::job(3).dumps(&["ar:100? ar:7?", "ar:10x10? ar:7?", "ar:100? ar:7?"]).silent(&RULE);
     }
 }

@@ -26,7 +26,7 @@ use crate::drafting;
 use crate::rule::{Outcome, Rule};
 use crate::rules::calls::mismatch::{and_more, outcome};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::align::Fault;
+use ringleader_correlate::calls::align::CallFault;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -39,7 +39,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     outcome(scene, &RULE, Cause::ExtraCollective, |m| {
-        let Fault::Extra(n) = m.fault else { return None };
+        let CallFault::Extra(n) = m.fault else { return None };
         let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
         let title = format!(
             "{odd} called {} #{} of {}{}, a call that {usual} never made",
@@ -59,20 +59,20 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const USUAL: &str = "ar:100 ar:50 ar:100? ar:50? ar:100?";
 
     #[test]
     fn what_follows_fits_without_the_call() {
-        Stage::job(3)
+        StagedCase::job(3)
             .dumps(&[USUAL, "ar:100 ar:50 bc:1@77? ar:100? ar:50?", USUAL])
             .concludes(&RULE, "extra-collective 1 at step:77, high");
     }
 
     #[test]
     fn a_call_nobody_ever_made() {
-        Stage::job(3)
+        StagedCase::job(3)
             .dumps(&[USUAL, USUAL, "ar:100 ar:50 bc:1@77?"])
             .concludes(&RULE, "extra-collective 2 at step:77, medium");
     }
@@ -80,14 +80,14 @@ mod tests {
     #[test]
     fn a_call_like_one_of_another_line() {
         let usual = "ar:100@20 ar:1@40 ar:100@20?";
-        Stage::job(3)
+        StagedCase::job(3)
             .dumps(&[usual, usual, "ar:100@20 ar:1@40 ar:1@30?"])
             .concludes(&RULE, "extra-collective 2 at step:30, medium");
     }
 
     #[test]
     fn the_next_call_comes_at_once_where_others_work_first() {
-        let job = || Stage::job(3).group("world", 0..3).group("dp", 0..3);
+        let job = || StagedCase::job(3).group("world", 0..3).group("dp", 0..3);
         let usual = "ar:1@40 dp/ar:8@20*3 ar:1@40 dp/ar:8@20? dp/ar:8@20? dp/ar:8@20? ar:1@40?";
         job()
             .dumps(&[usual, usual, "ar:1@40 dp/ar:8@20*3 ar:1@77 ar:1@40?"])
@@ -104,12 +104,12 @@ mod tests {
 
     #[test]
     fn another_kind_in_the_place_of_the_usual_one() {
-        Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:50 bc:1? ar:50? ar:100?"]).silent(&RULE);
+        StagedCase::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:50 bc:1? ar:50? ar:100?"]).silent(&RULE);
     }
 
     #[test]
     fn behind_the_loop() {
         let usual = "ar:8@main.50 ar:9@main.52 ar:8@main.50? ar:9@main.52?";
-        Stage::job(3).dumps(&[usual, usual, "ar:8@main.50 ar:9@main.52 bc:1@main.90?"]).silent(&RULE);
+        StagedCase::job(3).dumps(&[usual, usual, "ar:8@main.50 ar:9@main.52 bc:1@main.90?"]).silent(&RULE);
     }
 }

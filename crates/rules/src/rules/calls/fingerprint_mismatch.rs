@@ -32,7 +32,7 @@ use ringleader_model::{
 
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::who::culprits::who;
-use ringleader_correlate::{Scene, Statement};
+use ringleader_correlate::{Scene, TorchStatement};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -47,7 +47,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 const CITATIONS: usize = 3;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut statements: Vec<Statement<'_>> = Vec::new();
+    let mut statements: Vec<TorchStatement<'_>> = Vec::new();
     let mut prints: BTreeMap<Rank, &Fingerprint> = BTreeMap::new();
     let mut pair = None;
     for statement in scene.statements() {
@@ -76,9 +76,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .weight(Weight::Stated)
         // Which of the two is wrong, and whether a call was left out before, is not known.
         .confidence(Confidence::Medium)
-        .at(statements.first().and_then(Statement::at_ns))
+        .at(statements.first().and_then(TorchStatement::at_ns))
         .culprits(culprits)
-        .evidence(statements.iter().take(CITATIONS).map(Statement::evidence))
+        .evidence(statements.iter().take(CITATIONS).map(TorchStatement::evidence))
         .advise(Impact::Harmless, "look at the last collective before this one on both ranks: a branch or a size that depends on rank or data lies in between")
         .advise_command(
             Impact::Harmless,
@@ -124,11 +124,11 @@ fn minority(prints: &BTreeMap<Rank, &Fingerprint>) -> RankSet {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn sizes_differ_between_two_ranks() {
-        Stage::new()
+        StagedCase::new()
             .fingerprints(
                 (1, "ALLREDUCE", "[195801088]", "BFloat16"),
                 (0, "ALLREDUCE", "[51118080]", "BFloat16"),
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_odd_rank_is_named() {
-        Stage::new()
+        StagedCase::new()
             .fingerprints((1, "BROADCAST", "[4]", "Float"), (0, "ALLREDUCE", "[4]", "Float"))
             .fingerprints((2, "ALLREDUCE", "[4]", "Float"), (1, "BROADCAST", "[4]", "Float"))
             .expect(&RULE, &["op-mismatch 1"]);
@@ -146,14 +146,14 @@ mod tests {
 
     #[test]
     fn types_differ() {
-        Stage::new()
+        StagedCase::new()
             .fingerprints((1, "ALLREDUCE", "[4]", "Half"), (0, "ALLREDUCE", "[4]", "Float"))
             .expect(&RULE, &["dtype-mismatch 0-1"]);
     }
 
     #[test]
     fn a_timeout_is_another_thing() {
-        Stage::new()
+        StagedCase::new()
             .raised(Some(1), "RuntimeError", "Watchdog caught collective operation timeout", &[])
             .silent(&RULE);
     }

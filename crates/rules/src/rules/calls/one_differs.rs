@@ -99,7 +99,7 @@ mod tests {
     use ringleader_model::{Fact, Outlier, OutlierKey, Rank, SourceKind, Who};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn one_of_eight() {
@@ -111,8 +111,8 @@ mod tests {
             n_rows: 8,
         };
         let stage =
-            Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Outlier(Box::new(outlier)));
+            StagedCase::new().push(SourceKind::PlainText, Who::default(), Fact::Outlier(Box::new(outlier)));
         stage.expect(&RULE, &["straggler 3"]);
-        Stage::new().silent(&RULE);
+        StagedCase::new().silent(&RULE);
     }
 }

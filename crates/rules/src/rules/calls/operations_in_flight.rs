@@ -84,11 +84,11 @@ mod tests {
 
     use super::RULE;
     use crate::diagnose;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn a_job_that_was_killed_within_a_collective() {
-        let job = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]).rings_gone();
+        let job = StagedCase::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"]).rings_gone();
         let finding = job.finding(&RULE);
         let title =
             "last state: all_reduce #13 of default_pg running on ranks 0-1; nothing in flight on rank 2";
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_job_at_work_has_no_last_state() {
-        Stage::job(3)
+        StagedCase::job(3)
             .rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12"])
             .rings_read_after(300)
             .silent(&RULE);

@@ -33,9 +33,9 @@ use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use crate::rules::calls::mismatch;
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::align::Fault;
-use ringleader_correlate::said::watchdog::Stand;
-use ringleader_correlate::track::Node;
+use ringleader_correlate::calls::align::CallFault;
+use ringleader_correlate::said::watchdog::GroupPosition;
+use ringleader_correlate::track::RankOrSource;
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -50,7 +50,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 const SMALLER: u64 = 8;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut by_group: std::collections::BTreeMap<&ringleader_model::GroupLabel, Vec<(Rank, &Stand)>> =
+    let mut by_group: std::collections::BTreeMap<&ringleader_model::GroupLabel, Vec<(Rank, &GroupPosition)>> =
         std::collections::BTreeMap::new();
     for (label, rank, stand) in scene.watchdog().all() {
         if stand.seq.is_some() && stand.work.as_ref().is_some_and(|w| !w.kind.is_p2p()) {
@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         finding(scene, stands, *behind, *ahead)
     });
     let parted = mismatch::findings(scene, &RULE, Cause::CollectiveDesync, |m| {
-        (m.fault == Fault::Parted).then(|| {
+        (m.fault == CallFault::Parted).then(|| {
             let title = format!("{}, and the calls that follow do not match either", mismatch::instead(m));
             let advice =
                 "look for the branch that it alone took: an evaluation, a stop, a skipped or repeated batch";
@@ -79,11 +79,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 fn finding(
     scene: &Scene<'_>,
-    stands: &[(Rank, &Stand)],
-    behind: (Rank, &Stand),
-    ahead: (Rank, &Stand),
+    stands: &[(Rank, &GroupPosition)],
+    behind: (Rank, &GroupPosition),
+    ahead: (Rank, &GroupPosition),
 ) -> Option<ringleader_model::Finding> {
-    let call = |(_, stand): (Rank, &Stand)| {
+    let call = |(_, stand): (Rank, &GroupPosition)| {
         let work = stand.work.as_ref()?;
         Some(format!("{} #{} ({} elements)", work.kind.name(), stand.seq?, work.numel_in.unwrap_or(0)))
     };
@@ -98,9 +98,12 @@ fn finding(
     let lines = [behind, ahead].into_iter().flat_map(|(_, stand)| stand.lines.iter().take(2));
     let evidence =
         lines.map(|(cite, text)| Evidence { cite: *cite, text: text.clone(), kind: SourceKind::TorchLog });
-    let odd: Vec<Node> = odd.into_iter().map(Node::Rank).collect();
-    let victims: RankSet =
-        stands.iter().map(|(rank, _)| *rank).filter(|rank| !odd.contains(&Node::Rank(*rank))).collect();
+    let odd: Vec<RankOrSource> = odd.into_iter().map(RankOrSource::Rank).collect();
+    let victims: RankSet = stands
+        .iter()
+        .map(|(rank, _)| *rank)
+        .filter(|rank| !odd.contains(&RankOrSource::Rank(*rank)))
+        .collect();
     Draft::new(RULE.id, Cause::CollectiveDesync, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
@@ -118,15 +121,20 @@ fn finding(
 }
 
 /// Who left the common path: one against several that wait in the same call; of two the one in a call of bookkeeping.
-fn odd_one(stands: &[(Rank, &Stand)], behind: (Rank, &Stand), ahead: (Rank, &Stand)) -> Option<Rank> {
-    let with = |one: &Stand| stands.iter().filter(|(_, s)| s.seq == one.seq).count();
+fn odd_one(
+    stands: &[(Rank, &GroupPosition)],
+    behind: (Rank, &GroupPosition),
+    ahead: (Rank, &GroupPosition),
+) -> Option<Rank> {
+    let with = |one: &GroupPosition| stands.iter().filter(|(_, s)| s.seq == one.seq).count();
     match (with(behind.1), with(ahead.1)) {
         (1, n) if n > 1 => return Some(behind.0),
         (n, 1) if n > 1 => return Some(ahead.0),
         (1, 1) => {}
         _ => return None,
     }
-    let size = |s: &Stand| s.work.as_ref().map(|w| w.numel_in.unwrap_or(0).max(w.numel_out.unwrap_or(0)));
+    let size =
+        |s: &GroupPosition| s.work.as_ref().map(|w| w.numel_in.unwrap_or(0).max(w.numel_out.unwrap_or(0)));
     let (a, b) = (size(behind.1)?, size(ahead.1)?);
     if a.saturating_mul(SMALLER) <= b {
         Some(behind.0)
@@ -142,9 +150,9 @@ mod tests {
     use ringleader_model::{GroupLabel, OpKind, TorchEvent, WorkDescription};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn waits(stage: Stage, rank: u32, seq: u64, kind: OpKind, n: u64, completed: i64) -> Stage {
+    fn waits(stage: StagedCase, rank: u32, seq: u64, kind: OpKind, n: u64, completed: i64) -> StagedCase {
         let work = WorkDescription {
             seq: Some(seq),
             kind,
@@ -166,13 +174,13 @@ mod tests {
 
     #[test]
     fn one_has_finished_what_the_other_waits_in() {
-        let first = waits(Stage::new(), 0, 41, OpKind::AllReduce, 267_025, 40);
+        let first = waits(StagedCase::new(), 0, 41, OpKind::AllReduce, 267_025, 40);
         waits(first, 1, 43, OpKind::AllGather, 1_024, 42).expect(&RULE, &["collective-desync 1"]);
     }
 
     #[test]
     fn one_is_late() {
-        let first = waits(Stage::new(), 0, 41, OpKind::AllReduce, 267_025, 40);
+        let first = waits(StagedCase::new(), 0, 41, OpKind::AllReduce, 267_025, 40);
         waits(first, 1, 41, OpKind::AllReduce, 267_025, 40).silent(&RULE);
     }
 }

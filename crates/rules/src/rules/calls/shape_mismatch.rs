@@ -25,7 +25,7 @@ use crate::drafting;
 use crate::rule::{Outcome, Rule};
 use crate::rules::calls::mismatch::{instead, outcome};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::align::Fault;
+use ringleader_correlate::calls::align::CallFault;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -38,7 +38,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     outcome(scene, &RULE, Cause::ShapeMismatch, |m| {
-        let Fault::Size = m.fault else { return None };
+        let CallFault::Size = m.fault else { return None };
         let place = drafting::at(m.place.as_ref());
         let advice = format!(
             "make the size the same on all ranks{place}: pad the last batch, or gather the sizes first"
@@ -50,13 +50,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const USUAL: &str = "ar:100 ar:50? ar:7? ag:3?";
 
     #[test]
     fn a_smaller_last_batch() {
-        Stage::job(3)
+        StagedCase::job(3)
             .dumps(&[USUAL, USUAL, "ar:100 ar:49@61? ar:7? ag:3?"])
             .concludes(&RULE, "shape-mismatch 2 at step:61, high");
     }
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn rings_keep_no_stacks() {
         let rings = ["ar:9*12 ar:100? ar:7?", "ar:9*12 ar:100? ar:7?", "ar:9*12 ar:50? ar:7?"];
-        let job = Stage::job(3).rings(&rings).stands(2, &[("/srv/train.py", 44, "step")]);
+        let job = StagedCase::job(3).rings(&rings).stands(2, &[("/srv/train.py", 44, "step")]);
         job.concludes(&RULE, "shape-mismatch 2 at step:44, high");
     }
 
@@ -72,19 +72,19 @@ mod tests {
     fn sizes_of_calls_that_ended() {
         let usual = "ar:9*12 ag:100 ar:7*3";
         let odd = "ar:9*12 ag:50 ar:7*3";
-        Stage::job(3).rings(&[usual, usual, odd]).concludes(&RULE, "shape-mismatch 2, high");
+        StagedCase::job(3).rings(&[usual, usual, odd]).concludes(&RULE, "shape-mismatch 2, high");
         // Torch shows each rank the size of its own part of a list.
-        Stage::job(3).dumps(&[usual, usual, odd]).silent(&RULE);
+        StagedCase::job(3).dumps(&[usual, usual, odd]).silent(&RULE);
     }
 
     #[test]
     fn a_skipped_call_fits_when_moved() {
-        Stage::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:7? ag:3?"]).silent(&RULE);
+        StagedCase::job(3).dumps(&[USUAL, USUAL, "ar:100 ar:7? ag:3?"]).silent(&RULE);
     }
 
     #[test]
     fn sizes_that_differ_by_nature() {
-        Stage::job(3).dumps(&["aa:100? ar:7?", "aa:50? ar:7?", "aa:75? ar:7?"]).silent(&RULE);
-        Stage::job(3).dumps(&["ga:300? ar:7?", "ga:100? ar:7?", "ga:100? ar:7?"]).silent(&RULE);
+        StagedCase::job(3).dumps(&["aa:100? ar:7?", "aa:50? ar:7?", "aa:75? ar:7?"]).silent(&RULE);
+        StagedCase::job(3).dumps(&["ga:300? ar:7?", "ga:100? ar:7?", "ga:100? ar:7?"]).silent(&RULE);
     }
 }

@@ -30,9 +30,9 @@ use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use crate::rules::calls::mismatch::{and_more, findings};
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::align::Fault;
-use ringleader_correlate::track::{Group, View};
-use ringleader_correlate::track::{Node, node};
+use ringleader_correlate::calls::align::CallFault;
+use ringleader_correlate::track::{Group, GroupRecorder};
+use ringleader_correlate::track::{RankOrSource, node};
 use ringleader_correlate::waits::graph::FrontKind;
 use ringleader_correlate::waits::suspects;
 
@@ -50,7 +50,7 @@ const OTHER_ORDER: &str = "no later call of that rank is recorded: if it makes t
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut found = findings(scene, &RULE, Cause::SkippedCollective, |m| {
-        let Fault::Skipped(n) = m.fault else { return None };
+        let CallFault::Skipped(n) = m.fault else { return None };
         let (odd, waiting) = (drafting::who(&m.odd), drafting::waiting(&m.usual));
         let title = format!(
             "{odd} skipped {} #{} of {}{}; {waiting} in it",
@@ -121,7 +121,7 @@ fn gone_on(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 /// The last call that a rank made in a group, as cited evidence.
-fn newest(scene: &Scene<'_>, group: &Group<'_>, who: Node) -> Option<Evidence> {
+fn newest(scene: &Scene<'_>, group: &Group<'_>, who: RankOrSource) -> Option<Evidence> {
     let me = (0..group.tracks.len()).find(|m| node(group, *m) == Some(who))?;
     let track = group.tracks.get(me)?.as_ref()?;
     scene.proof().evidence_of(track, track.last_seq())
@@ -129,7 +129,7 @@ fn newest(scene: &Scene<'_>, group: &Group<'_>, who: Node) -> Option<Evidence> {
 
 /// NCCL's own count shows one rank further on than all the others, who time out in a call that it never made.
 fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
-    let waits = scene.waits_of(View::Nccl)?;
+    let waits = scene.waits_of(GroupRecorder::Nccl)?;
     let node = suspects::ran_ahead(scene.ledger(), scene.conditions(), waits)?;
     if scene.has_parted(node) {
         return None;
@@ -166,13 +166,13 @@ fn run_ahead(scene: &Scene<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const USUAL: &str = "ar:100 ar:50? ar:7? ag:3?";
 
     #[test]
     fn one_behind_ever_after() {
-        Stage::job(3)
+        StagedCase::job(3)
             .dumps(&[USUAL, "ar:100 ar:7@61? ag:3?", USUAL])
             .concludes(&RULE, "skipped-collective 1 at step:61, high");
     }
@@ -180,23 +180,25 @@ mod tests {
     #[test]
     fn stuck_at_once_in_what_follows_it_in_the_loop() {
         let usual = "ar:100@20 ar:50@30 ar:7@40 ar:100@20 ar:50@30?";
-        Stage::job(3)
+        StagedCase::job(3)
             .dumps(&[usual, "ar:100@20 ar:50@30 ar:7@40 ar:100@20 ar:7@40?", usual])
             .concludes(&RULE, "skipped-collective 1 at step:40, medium");
         // The same line with another size is a size.
-        Stage::job(3).dumps(&[usual, "ar:100@20 ar:50@30 ar:7@40 ar:100@20 ar:7@30?", usual]).silent(&RULE);
+        StagedCase::job(3)
+            .dumps(&[usual, "ar:100@20 ar:50@30 ar:7@40 ar:100@20 ar:7@30?", usual])
+            .silent(&RULE);
     }
 
     #[test]
     fn two_calls_left_out() {
         let usual = "ar:100 ar:50? ar:51? ar:7? ag:3?";
-        let finding = Stage::job(3).dumps(&[usual, usual, "ar:100 ar:7? ag:3?"]).finding(&RULE);
+        let finding = StagedCase::job(3).dumps(&[usual, usual, "ar:100 ar:7? ag:3?"]).finding(&RULE);
         assert!(finding.title.contains("and 1 more"), "{}", finding.title);
     }
 
     #[test]
     fn calls_alike_and_ahead_elsewhere() {
-        let job = Stage::job(3).group("dp", 0..3);
+        let job = StagedCase::job(3).group("dp", 0..3);
         job.dumps(&["dp/ar:8@30?", "dp/ar:8@30?", "ar:5?"])
             .concludes(&RULE, "skipped-collective 2 at step:30, medium");
     }
@@ -216,7 +218,7 @@ mod tests {
     fn one_rank_breaks_its_own_pattern() {
         use crate::rules::calls::deadlock_cycle;
         let job = || {
-            let job = Stage::job(4).group("r0", 0..2).group("r1", 2..4);
+            let job = StagedCase::job(4).group("r0", 0..2).group("r1", 2..4);
             job.group("c0", [0, 2]).group("c1", [1, 3])
         };
         let ringed = |last: [&str; 4]| {
@@ -244,7 +246,7 @@ mod tests {
         let ends = |last: &str| format!("{}{last}", "ends/ar:8 ar:1 ".repeat(12));
         let inner = "ar:1 ".repeat(12) + "ar:1?";
         let job = |first: &str, last: &str| {
-            let job = Stage::job(4).group("default_pg", 0..4).group("ends", [0, 3]);
+            let job = StagedCase::job(4).group("default_pg", 0..4).group("ends", [0, 3]);
             job.rings(&[&ends(first), &inner, &inner, &ends(last)])
         };
         job("ends/ar:8?", "ar:1? ends/ar:8?").expect(&RULE, &["skipped-collective 3"]);
@@ -253,8 +255,9 @@ mod tests {
 
     #[test]
     fn ahead_by_the_count_of_nccl() {
-        let logs =
-            || Stage::job(3).log(0, "node1", "ar:9*3").log(1, "node1", "ar:9*3").log(2, "node1", "ar:9*4");
+        let logs = || {
+            StagedCase::job(3).log(0, "node1", "ar:9*3").log(1, "node1", "ar:9*3").log(2, "node1", "ar:9*4")
+        };
         let waiting = logs().timed_out(0, "ar:9", 3, 3).timed_out(1, "ar:9", 3, 3);
         waiting.concludes(&RULE, "skipped-collective 2, high");
         // Nobody waits: the logs end at different moments.
@@ -263,14 +266,14 @@ mod tests {
 
     #[test]
     fn a_changed_size_is_aligned_again() {
-        Stage::job(3).dumps(&[USUAL, "ar:100 ar:49? ar:7? ag:3?", USUAL]).silent(&RULE);
+        StagedCase::job(3).dumps(&[USUAL, "ar:100 ar:49? ar:7? ag:3?", USUAL]).silent(&RULE);
     }
 
     #[test]
     fn the_others_stand_in_what_was_left_out() {
         let step = "ar:9 ar:9 ar:1 ";
         let usual = step.repeat(6) + "ar:9 ar:9 ar:1?";
-        let job = |odd: &str| Stage::job(4).rings(&[&usual, &usual, &usual, &(step.repeat(6) + odd)]);
+        let job = |odd: &str| StagedCase::job(4).rings(&[&usual, &usual, &usual, &(step.repeat(6) + odd)]);
         job("ar:9 ar:9 ar:9? ar:9? ar:1?").expect(&RULE, &["skipped-collective 3"]);
         // What it calls is no part of the step: one too many.
         job("ar:9 ar:9 ar:5? ar:1?").silent(&RULE);
@@ -279,7 +282,7 @@ mod tests {
 
     #[test]
     fn late_or_stuck() {
-        Stage::job(3).dumps(&[USUAL, "ar:100", USUAL]).silent(&RULE);
-        Stage::job(3).dumps(&["ar:9*4", "ar:9*3 ar:9?", "ar:9*3 ar:9?"]).silent(&RULE);
+        StagedCase::job(3).dumps(&[USUAL, "ar:100", USUAL]).silent(&RULE);
+        StagedCase::job(3).dumps(&["ar:9*4", "ar:9*3 ar:9?", "ar:9*3 ar:9?"]).silent(&RULE);
     }
 }

@@ -37,8 +37,8 @@ use ringleader_model::{
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::Node;
-use ringleader_correlate::track::{Group, Origin, Track, View};
+use ringleader_correlate::track::RankOrSource;
+use ringleader_correlate::track::{Group, GroupRecorder, Origin, Track};
 use ringleader_correlate::who::tools::shown;
 
 /// The rule.
@@ -71,7 +71,8 @@ pub(super) const CLEAR_LOST_SHARE: f64 = 0.4;
 pub(super) const CLEAR_HABIT: f64 = 0.9;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let groups = scene.ledger().groups().par_iter().filter(|g| g.view == View::Flight && g.tracks.len() > 2);
+    let groups =
+        scene.ledger().groups().par_iter().filter(|g| g.view == GroupRecorder::Flight && g.tracks.len() > 2);
     let mut findings: Vec<Finding> = groups.filter_map(|group| slowest(scene, group)).collect();
     findings.extend(rings::findings(scene));
     findings.extend(link::findings(scene));
@@ -198,7 +199,7 @@ fn slowest(scene: &Scene<'_>, group: &Group<'_>) -> Option<Finding> {
     let lag = Lag::of(group)?;
     let (member, track, _) = lag.late()?;
     let rank = group.rank(member);
-    let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
+    let node = rank.map_or(RankOrSource::Source(track.cite.source), RankOrSource::Rank);
     let draft = Draft::new(
         RULE.id,
         Cause::Straggler,
@@ -279,7 +280,7 @@ struct Rows {
 
 /// One collective, from all tracks seen so far.
 #[derive(Clone, Copy)]
-struct Row {
+struct CollectiveTimes {
     shortest: i64,
     by: usize,
     has_pause: bool,
@@ -295,7 +296,8 @@ impl Rows {
             .par_chunks(CHUNK)
             .enumerate()
             .map(|(at, chunk)| {
-                let mut rows = vec![Some(Row { shortest: i64::MAX, by: 0, has_pause: false }); n_rows];
+                let mut rows =
+                    vec![Some(CollectiveTimes { shortest: i64::MAX, by: 0, has_pause: false }); n_rows];
                 for (by, (_, track, dump)) in (at * CHUNK..).zip(chunk) {
                     add_track(&mut rows, by, track, dump, from);
                 }
@@ -305,7 +307,7 @@ impl Rows {
                 for (row, later) in rows.iter_mut().zip(later) {
                     *row = row.zip(later).map(|(a, b)| {
                         let shorter = if b.shortest < a.shortest { b } else { a };
-                        Row { has_pause: a.has_pause || b.has_pause, ..shorter }
+                        CollectiveTimes { has_pause: a.has_pause || b.has_pause, ..shorter }
                     });
                 }
                 rows
@@ -324,7 +326,13 @@ impl Rows {
 }
 
 /// Adds one rank's collectives from number `from` on; where it does not show how long it was in one, that one is out.
-fn add_track(rows: &mut [Option<Row>], by: usize, track: &Track<'_>, dump: &FlightDump, from: u32) {
+fn add_track(
+    rows: &mut [Option<CollectiveTimes>],
+    by: usize,
+    track: &Track<'_>,
+    dump: &FlightDump,
+    from: u32,
+) {
     let op = |seq: u32| dump.ops.get(track.op(seq)? as usize);
     let mut before = from.checked_sub(1).and_then(op);
     // Numbers come from a file: they may reach the last one.
@@ -350,17 +358,17 @@ fn add_track(rows: &mut [Option<Row>], by: usize, track: &Track<'_>, dump: &Flig
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const MS: i64 = 1_000_000;
 
     /// Three ranks, 40 steps of 100 ms; the time rank 1 and its peers spend in the n-th collective, ms.
-    fn steps(mine: fn(u32) -> i64, theirs: fn(u32) -> i64) -> Stage {
-        let dump = |stage: Stage, rank: u32| {
+    fn steps(mine: fn(u32) -> i64, theirs: fn(u32) -> i64) -> StagedCase {
+        let dump = |stage: StagedCase, rank: u32| {
             let spent = if rank == 1 { mine } else { theirs };
             stage.timed_dump(rank, "ar:100*40", |nth| (i64::from(nth) * 100 * MS, spent(nth) * MS))
         };
-        (0..3).fold(Stage::job(3), dump)
+        (0..3).fold(StagedCase::job(3), dump)
     }
 
     #[test]
@@ -378,8 +386,9 @@ mod tests {
         let on = |hosts: [&str; 3]| {
             (0..3).zip(hosts).fold(steps(|_| 5, |_| 60), |stage, (rank, host)| stage.log(rank, host, ""))
         };
-        let told =
-            |stage: Stage| stage.finding(&RULE).evidence.iter().any(|e| e.text.contains("throttled in 80 %"));
+        let told = |stage: StagedCase| {
+            stage.finding(&RULE).evidence.iter().any(|e| e.text.contains("throttled in 80 %"))
+        };
         let apart = || on(["node0", "node1", "node2"]);
         assert!(told(apart().system("node1", group(800)).system("node0", group(10))));
         // Its peers are held back as much; another host is; two ranks share the host; too seldom.

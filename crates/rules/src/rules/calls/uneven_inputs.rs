@@ -24,7 +24,7 @@ use crate::drafting;
 use crate::rule::{Outcome, Rule};
 use crate::rules::calls::mismatch::outcome;
 use ringleader_correlate::Scene;
-use ringleader_correlate::calls::align::Fault;
+use ringleader_correlate::calls::align::CallFault;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -37,7 +37,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     outcome(scene, &RULE, Cause::UnevenInputs, |m| {
-        let Fault::LeftEarly = m.fault else { return None };
+        let CallFault::LeftEarly = m.fault else { return None };
         let (odd, usual) = (drafting::who(&m.odd), drafting::ranks(&m.usual));
         let place = drafting::at(m.place.as_ref());
         let title = format!(
@@ -54,19 +54,19 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const USUAL: &str = "ar:8@main.50 ar:9@main.52 ar:8@main.50? ar:9@main.52?";
 
     #[test]
     fn behind_every_line_of_the_loop() {
-        Stage::job(3)
+        StagedCase::job(3)
             .dumps(&[USUAL, USUAL, "ar:8@main.50 ar:9@main.52 ar:1@main.90?"])
             .concludes(&RULE, "uneven-inputs 2 at main:90, medium");
     }
 
     #[test]
     fn an_extra_call_inside_the_loop() {
-        Stage::job(3).dumps(&[USUAL, USUAL, "ar:8@main.50 ar:9@main.52 ar:1@main.51?"]).silent(&RULE);
+        StagedCase::job(3).dumps(&[USUAL, USUAL, "ar:8@main.50 ar:9@main.52 ar:1@main.51?"]).silent(&RULE);
     }
 }

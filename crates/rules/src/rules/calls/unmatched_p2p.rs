@@ -87,23 +87,23 @@ fn parted(scene: &Scene<'_>, suspect: &Suspect) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn stages() -> Stage {
-        Stage::job(2).logs().dumps(&["send>1:8@20*2 send>1:8@20?", "recv<0:8*2"])
+    fn stages() -> StagedCase {
+        StagedCase::job(2).logs().dumps(&["send>1:8@20*2 send>1:8@20?", "recv<0:8*2"])
     }
 
     #[test]
     fn one_receive_too_few() {
         stages().concludes(&RULE, "unmatched-p2p 1 at step:20, medium");
         // NCCL's own lines count the same.
-        let logs = Stage::job(2).log(0, "node1", "send>1:8*3").log(1, "node1", "recv<0:8*2");
+        let logs = StagedCase::job(2).log(0, "node1", "send>1:8*3").log(1, "node1", "recv<0:8*2");
         logs.concludes(&RULE, "unmatched-p2p 1, medium");
     }
 
     #[test]
     fn rings_show_where_the_other_side_waits() {
-        let job = Stage::job(2).rings(&["send>1:8*12 ar:9?", "recv<0:8*12 recv<0:8?"]);
+        let job = StagedCase::job(2).rings(&["send>1:8*12 ar:9?", "recv<0:8*12 recv<0:8?"]);
         job.stands(1, &[("/srv/pipe.py", 61, "forward")])
             .concludes(&RULE, "unmatched-p2p 0 at forward:61, medium");
     }
@@ -121,7 +121,7 @@ mod tests {
         let first = steps("send>1:8 recv<1:8 ar:1 ", "recv<1:8? ar:1?");
         let second = steps("recv<0:8 send>0:8 ar:1 ", "recv<0:8? send>0:8? ar:1?");
         // A stack without native frames: it may stand anywhere, but it is inside.
-        let job = Stage::job(2).rings(&[&first, &second]).stands(0, &[("/srv/train.py", 98, "mean")]);
+        let job = StagedCase::job(2).rings(&[&first, &second]).stands(0, &[("/srv/train.py", 98, "mean")]);
         job.expect(&RULE, &["unmatched-p2p 0"]);
         job.silent(&stuck_outside_collective::RULE);
     }
@@ -130,7 +130,7 @@ mod tests {
     fn owed_by_a_rank_that_made_another_call() {
         use ringleader_model::Weight;
         let job = |other: &str| {
-            let job = Stage::job(3).group("world", 0..3).group("pp", 0..2);
+            let job = StagedCase::job(3).group("world", 0..3).group("pp", 0..2);
             let logs = job.log(0, "node1", "recv<1:8*3").log(1, "node1", "send>0:8*2");
             logs.dumps(&["ar:9@20?", other, "ar:9@20?"]).finding(&RULE)
         };
@@ -140,6 +140,6 @@ mod tests {
 
     #[test]
     fn counts_that_fit() {
-        Stage::job(2).dumps(&["send>1:8*3 recv<1:8*2", "recv<0:8*3 send>0:8*2"]).silent(&RULE);
+        StagedCase::job(2).dumps(&["send>1:8*3 recv<1:8*2", "recv<0:8*3 send>0:8*2"]).silent(&RULE);
     }
 }

@@ -28,7 +28,7 @@
 //! PyTorch docs, `torch.distributed`: object collectives and `torch.distributed.checkpoint` are collective.
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::View;
+use ringleader_correlate::track::GroupRecorder;
 use ringleader_correlate::waits::suspects::Suspect;
 use ringleader_model::{Cause, Confidence, Finding, Impact, Weight};
 
@@ -60,13 +60,13 @@ fn finding(scene: &Scene<'_>, suspect: &Suspect) -> Option<Finding> {
     let rank = suspect.node.rank()?;
     let is_gone = scene.fate(rank).is_some_and(|f| f.is_gone() || f.is_halted() || f.failed_by_itself());
     // Only a ring shows that nothing is in flight; another view may have missed it.
-    let is_recorded = suspect.views.contains(&View::Ring);
+    let is_recorded = suspect.views.contains(&GroupRecorder::Ring);
     if is_gone || suspect.is_inside || suspect.in_p2p || !is_recorded || scene.has_parted(suspect.node) {
         return None;
     }
     let stand = scene.condition(rank)?.stand.as_ref()?;
     // Its two stacks are the same, and it does not work: it is not on its way into the others' call.
-    let rests = |look: &&ringleader_correlate::process::looks::Look| {
+    let rests = |look: &&ringleader_correlate::process::looks::ProcessLook| {
         look.has_moved == Some(false) && look.busy < RESTING
     };
     let is_still = scene.looks().ranks().iter().filter(rests).any(|look| look.rank == rank);
@@ -75,7 +75,7 @@ fn finding(scene: &Scene<'_>, suspect: &Suspect) -> Option<Finding> {
     }
     let is_elsewhere = |victim: &ringleader_model::Rank| {
         let other = scene.condition(*victim).and_then(|c| c.stand.as_ref());
-        let place = |stand: &ringleader_correlate::process::condition::Stand| {
+        let place = |stand: &ringleader_correlate::process::condition::ProgramPosition| {
             stand.place().map(|f| (f.file.clone(), f.line))
         };
         other.is_none_or(|other| place(other) != place(stand))
@@ -115,7 +115,7 @@ mod tests {
     use ringleader_model::SecondLook;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const GATHER: (&str, u32, &str) =
         ("/opt/site-packages/torch/distributed/distributed_c10d.py", 4086, "all_gather");
@@ -123,8 +123,8 @@ mod tests {
     const STEP: (&str, u32, &str) = ("/srv/train.py", 141, "step");
 
     /// Rank 1 waits in a recorded call for rank 0, which stands at these places at two looks.
-    fn job(first: &[(&str, u32, &str)], again: &[(&str, u32, &str)], used_ms: u64) -> Stage {
-        let mut stage = Stage::job(2).rings_on(&["ar:9*12", "ar:9*12 ag:9?"], &[0, 0]).seen(
+    fn job(first: &[(&str, u32, &str)], again: &[(&str, u32, &str)], used_ms: u64) -> StagedCase {
+        let mut stage = StagedCase::job(2).rings_on(&["ar:9*12", "ar:9*12 ag:9?"], &[0, 0]).seen(
             1_000,
             "S R",
             |rank, picked| {
@@ -155,7 +155,7 @@ mod tests {
         job(&[GATHER, SAVE], &[GATHER, SAVE], 1_200).silent(&RULE);
         job(&[SAVE], &[SAVE], 0).silent(&RULE);
         // It waits in a recorded call, too.
-        let inside = Stage::job(2).rings(&["ar:9*12 ag:9?", "ar:9*12 ag:9?"]);
+        let inside = StagedCase::job(2).rings(&["ar:9*12 ag:9?", "ar:9*12 ag:9?"]);
         inside.stands(0, &[GATHER, SAVE]).silent(&RULE);
     }
 }

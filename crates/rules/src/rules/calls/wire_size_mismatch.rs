@@ -27,7 +27,7 @@
 
 use ringleader_model::{Cause, Impact, Weight};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
@@ -41,7 +41,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, Cause::ShapeMismatch) else { return Outcome::Clear };
+    let Some(told) = ClaimsOfCause::of(scene, Cause::ShapeMismatch) else { return Outcome::Clear };
     let title = format!("{who}: the two ends of a transfer disagree on its size", who = told.who());
     let draft = told
         .draft(&RULE, Cause::ShapeMismatch, title)
@@ -64,16 +64,16 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn over_sockets() {
-        Stage::new().process("n", 1, Some(1)).warn("transport/net_socket.cc:500", "NET/Socket : peer 10.0.0.2<4> message truncated : receiving 4096 bytes instead of 2048. If you believe your socket network is in a healthy state, there may be a mismatch").expect(&RULE, &["shape-mismatch 1"]);
+        StagedCase::new().process("n", 1, Some(1)).warn("transport/net_socket.cc:500", "NET/Socket : peer 10.0.0.2<4> message truncated : receiving 4096 bytes instead of 2048. If you believe your socket network is in a healthy state, there may be a mismatch").expect(&RULE, &["shape-mismatch 1"]);
     }
 
     #[test]
     fn the_bootstrap_is_another_thing() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .warn("bootstrap.cc:500", "Message truncated : received 8 bytes instead of 4")
             .silent(&RULE);

@@ -33,7 +33,7 @@
 use ringleader_knowledge::wording::{self, TestFault};
 use ringleader_model::{Cause, Cite, Fact, Impact, SourceKind};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::drafting::gpus::{Proof, Shown, failed_test, graded};
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
@@ -51,7 +51,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let shown = incomplete(scene);
-    let Some(told) = Told::of(scene, Cause::FabricManagerDown) else {
+    let Some(told) = ClaimsOfCause::of(scene, Cause::FabricManagerDown) else {
         let draft = shown.or_else(|| service(scene, false)).or_else(|| {
             failed_test(scene, &RULE, Cause::FabricManagerDown, Proof::Broken, TestFault::FabricManager)
         });
@@ -172,12 +172,12 @@ fn service(scene: &Scene<'_>, is_needed: bool) -> Option<Draft> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::gpus::gpus;
 
     #[test]
     fn cuda_says_so() {
-        Stage::new()
+        StagedCase::new()
             .raised(Some(0), "RuntimeError", "CUDA error: system not yet initialized", &[])
             .expect(&RULE, &["fabric-manager-down 0"]);
     }
@@ -191,42 +191,42 @@ mod tests {
 
     #[test]
     fn gpus_have_not_joined_the_fabric() {
-        Stage::new().shows(fabric("In Progress", "N/A")).expect(&RULE, &["fabric-manager-down"]);
-        let job = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        StagedCase::new().shows(fabric("In Progress", "N/A")).expect(&RULE, &["fabric-manager-down"]);
+        let job = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         job.shows(fabric("Not Started", "N/A")).expect(&RULE, &["fabric-manager-down 0-1"]);
-        Stage::new()
+        StagedCase::new()
             .shows(fabric("Completed", "Insufficient Resources"))
             .expect(&RULE, &["fabric-manager-down"]);
-        Stage::new().shows(fabric("Completed", "Success")).silent(&RULE);
-        Stage::new().shows(fabric("Not Supported", "N/A")).silent(&RULE);
+        StagedCase::new().shows(fabric("Completed", "Success")).silent(&RULE);
+        StagedCase::new().shows(fabric("Not Supported", "N/A")).silent(&RULE);
     }
 
     #[test]
     fn the_service_failed() {
         let said = "fabric manager NVIDIA GPU driver interface version 550.127.05 don't match with driver version 550.120.";
-        let failed = || Stage::new().service("nvidia-fabricmanager", "failed", &[said]);
+        let failed = || StagedCase::new().service("nvidia-fabricmanager", "failed", &[said]);
         failed().expect(&RULE, &["fabric-manager-down"]);
         // In a virtual machine it runs on the host; on a machine without switches it ends.
         failed().shows(fabric("Completed", "Success")).silent(&RULE);
-        Stage::new().service("nvidia-fabricmanager", "not-found", &[]).silent(&RULE);
-        Stage::new().service("nvidia-fabricmanager", "failed", &["NV_WARN_NOTHING_TO_DO"]).silent(&RULE);
-        Stage::new().service("nvidia-persistenced", "failed", &["x"]).silent(&RULE);
+        StagedCase::new().service("nvidia-fabricmanager", "not-found", &[]).silent(&RULE);
+        StagedCase::new().service("nvidia-fabricmanager", "failed", &["NV_WARN_NOTHING_TO_DO"]).silent(&RULE);
+        StagedCase::new().service("nvidia-persistenced", "failed", &["x"]).silent(&RULE);
     }
 
     #[test]
     fn its_own_log_says_that_it_gave_up() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
         let aborts = "detected number of NVSwitches don't match with any supported system topology, aborting fabric manager";
-        Stage::new().fabric_log(BEGAN_S, &[aborts]).expect(&RULE, &["fabric-manager-down"]);
+        StagedCase::new().fabric_log(BEGAN_S, &[aborts]).expect(&RULE, &["fabric-manager-down"]);
         // It went on to say other things; the GPUs have joined their fabric since; another day.
-        Stage::new().fabric_log(BEGAN_S, &[aborts, "failed to send heartbeat"]).silent(&RULE);
-        Stage::new().fabric_log(BEGAN_S, &[aborts]).shows(fabric("Completed", "Success")).silent(&RULE);
-        Stage::new().two_ranks().fabric_log(BEGAN_S - 86_400, &[aborts]).silent(&RULE);
+        StagedCase::new().fabric_log(BEGAN_S, &[aborts, "failed to send heartbeat"]).silent(&RULE);
+        StagedCase::new().fabric_log(BEGAN_S, &[aborts]).shows(fabric("Completed", "Success")).silent(&RULE);
+        StagedCase::new().two_ranks().fabric_log(BEGAN_S - 86_400, &[aborts]).silent(&RULE);
     }
 
     #[test]
     fn the_service_confirms_what_a_rank_says() {
-        let finding = Stage::new()
+        let finding = StagedCase::new()
             .raised(Some(0), "RuntimeError", "CUDA error: system not yet initialized", &[])
             .service("nvidia-fabricmanager", "inactive", &[])
             .finding(&RULE);
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn nvls_set_up_is_refused() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 5501, None)
             .warn("transport/nvls.cc:165", "Cuda failure 'invalid argument'")
             .expect(&RULE, &["fabric-manager-down"]);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_same_words_from_elsewhere() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 5501, None)
             .warn("enqueue.cc:165", "Cuda failure 'invalid argument'")
             .silent(&RULE);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn want_of_multicast_memory() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 5501, None)
             .warn("transport/nvls.cc:165", "Cuda failure 2 'out of memory'")
             .silent(&RULE);

@@ -32,7 +32,7 @@ use ringleader_model::{
     SystemFact, Weight,
 };
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::culprits::{add_culprit, who};
@@ -51,7 +51,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 const CITATIONS: usize = 4;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    if let Some(told) = Told::of(scene, Cause::GdrPeermemMissing) {
+    if let Some(told) = ClaimsOfCause::of(scene, Cause::GdrPeermemMissing) {
         let title = format!("{}: GPU memory cannot be registered with the NIC", told.who());
         let draft = advised(told.draft(&RULE, Cause::GdrPeermemMissing, title).category(Category::Init));
         return Outcome::from_findings(draft.build().into_iter().collect());
@@ -128,11 +128,11 @@ mod tests {
     use ringleader_model::SystemFact;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn no_channel_has_it() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, None)
             .link(8, 0, "NET/IB/0")
             .link(0, 8, "NET/IB/1")
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn one_node_lacks_it() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, Some(0))
             .link(8, 0, "NET/IB/0/GDRDMA")
             .process("node1", 1, Some(8))
@@ -153,7 +153,7 @@ mod tests {
     fn the_list_of_modules_says_why() {
         let lists = |names: &[&str]| {
             let names = names.iter().map(|n| (*n).into()).collect();
-            Stage::new()
+            StagedCase::new()
                 .process("node0", 1, None)
                 .link(8, 0, "NET/IB/0")
                 .system("", SystemFact::Modules(names))
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn some_channels_without_and_sockets_are_normal() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, Some(0))
             .link(8, 0, "NET/IB/0/GDRDMA")
             .link(8, 0, "NET/IB/3")

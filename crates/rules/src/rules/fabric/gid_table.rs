@@ -112,7 +112,7 @@ mod tests {
     use ringleader_model::{GidEntry, NetFact};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     fn gid(index: u32, ipv4: Option<&str>, is_v2: bool) -> NetFact {
         NetFact::Gid(GidEntry {
@@ -126,8 +126,8 @@ mod tests {
         })
     }
 
-    fn told(index: &str) -> Stage {
-        Stage::new()
+    fn told(index: &str) -> StagedCase {
+        StagedCase::new()
             .process("node1", 1, Some(1))
             .about(|p| p.ib_devices = Some("[0]mlx5_0:1/RoCE [RO]; OOB eth0:192.0.2.1<0>".into()))
             .setting("NCCL_IB_GID_INDEX", index)
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn the_right_index_or_another_host() {
         told("3").silent(&RULE);
-        Stage::new()
+        StagedCase::new()
             .process("node1", 1, Some(1))
             .about(|p| p.ib_devices = Some("[0]mlx5_0:1/RoCE [RO]; OOB eth0:192.0.2.1<0>".into()))
             .setting("NCCL_IB_GID_INDEX", "2")

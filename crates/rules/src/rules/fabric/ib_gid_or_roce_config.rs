@@ -28,7 +28,7 @@
 use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Confidence, Impact, NcclProcess, Weight};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
@@ -46,7 +46,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let claims = scene.claims().of(Cause::IbGidOrRoceConfig);
     let claims = claims.filter(|c| !has_no_path(scene, c)).collect();
-    let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
+    let Some(told) = ClaimsOfCause::from(scene, claims) else { return Outcome::Clear };
     let only_retries = told.claims().iter().all(|c| wording::is_completion(&c.text));
     if only_retries && (was_running(scene) || is_infiniband(scene)) {
         let draft = told
@@ -99,13 +99,13 @@ fn is_infiniband(scene: &Scene<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const RETRIES: &str = "NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129";
 
     #[test]
     fn retries_from_the_start() {
-        Stage::new()
+        StagedCase::new()
             .process("w1", 1, Some(1))
             .warn("transport/net_ib.cc:839", RETRIES)
             .expect(&RULE, &["ib-gid-or-roce-config 1"]);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn queue_pairs_within_one_subnet() {
-        Stage::new()
+        StagedCase::new()
             .process("w1", 1, Some(1))
             .warn("misc/ibvwrap.cc:262", "Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_5:1, local GID ::ffff:10.20.5.13, remote GID ::ffff:10.20.5.11")
             .expect(&RULE, &["ib-gid-or-roce-config 1"]);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn flushes_and_other_subnets_are_other_things() {
-        Stage::new()
+        StagedCase::new()
             .process("w1", 1, Some(1))
             .warn("transport/net_ib.cc:839", "NET/IB : Got completion with error 5, opcode 1, len 0, vendor err 249")
             .warn("misc/ibvwrap.cc:262", "Call to ibv_modify_qp failed with 110 Connection timed out, local GID ::ffff:10.20.5.13, remote GID ::ffff:10.20.2.11")

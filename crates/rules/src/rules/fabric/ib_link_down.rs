@@ -28,7 +28,7 @@
 use ringleader_knowledge::remedy;
 use ringleader_model::{Cause, Impact, Severity};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::drafting::kernel::link_down;
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
@@ -44,7 +44,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let by_kernel = link_down(scene, &RULE, Cause::IbLinkDown, true);
-    let draft = match Told::of(scene, Cause::IbLinkDown) {
+    let draft = match ClaimsOfCause::of(scene, Cause::IbLinkDown) {
         Some(told) => {
             let title = format!("an InfiniBand or RoCE port failed at {who}", who = told.who());
             let confirmed = by_kernel.and_then(Draft::build).filter(|f| f.severity == Severity::Error);
@@ -74,11 +74,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn old_form() {
-        Stage::new()
+        StagedCase::new()
             .process("node2", 60413, None)
             .warn("transport/net_ib.cc:94", "NET/IB : Got async event : port error")
             .expect(&RULE, &["ib-link-down"]);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn new_form() {
-        Stage::new()
+        StagedCase::new()
             .process("node2", 60413, Some(5))
             .warn("transport/net_ib/common.cc:94", "NET/IB : mlx5_3:1 async fatal event: port error")
             .expect(&RULE, &["ib-link-down 5"]);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_harmless_event() {
-        Stage::new()
+        StagedCase::new()
             .process("node2", 60413, Some(5))
             .warn(
                 "transport/net_ib/common.cc:94",
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn retries_alone() {
-        Stage::new()
+        StagedCase::new()
             .process("node2", 60413, Some(5))
             .warn(
                 "transport/net_ib.cc:839",
@@ -117,10 +117,10 @@ mod tests {
     #[test]
     fn the_kernel_says_so() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
-        let down = |stage: Stage, name: &str| stage.link_state(name, "down", true);
-        down(Stage::new(), "mlx5_5").expect(&RULE, &["ib-link-down"]);
+        let down = |stage: StagedCase, name: &str| stage.link_state(name, "down", true);
+        down(StagedCase::new(), "mlx5_5").expect(&RULE, &["ib-link-down"]);
         let job = || {
-            let stage = Stage::new().two_ranks().about(|p| p.ib_devices = Some("[0]mlx5_5:1/IB".into()));
+            let stage = StagedCase::new().two_ranks().about(|p| p.ib_devices = Some("[0]mlx5_5:1/IB".into()));
             stage.raised(Some(0), "RuntimeError", "boom", &[])
         };
         down(job(), "mlx5_5").at_s(BEGAN_S + 60).expect(&RULE, &["ib-link-down"]);

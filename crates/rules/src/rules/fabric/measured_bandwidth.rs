@@ -191,21 +191,22 @@ mod tests {
     use ringleader_model::Cause;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const GB: u64 = 1 << 30;
 
     #[test]
     fn far_below_nvlink() {
-        Stage::new()
+        StagedCase::new()
             .bench(("node0", "NVIDIA H200", 8), GB, 42.0, 0, &[])
             .concludes(&RULE, "bandwidth-below-expected , medium");
     }
 
     #[test]
     fn one_node_below_its_peers() {
-        let run = |stage: Stage, host: &str, busbw| stage.bench((host, "NVIDIA H200", 8), GB, busbw, 0, &[]);
-        let stage = ["node0", "node1", "node2"].iter().fold(Stage::new(), |s, host| run(s, host, 470.0));
+        let run =
+            |stage: StagedCase, host: &str, busbw| stage.bench((host, "NVIDIA H200", 8), GB, busbw, 0, &[]);
+        let stage = ["node0", "node1", "node2"].iter().fold(StagedCase::new(), |s, host| run(s, host, 470.0));
         let stage = run(stage, "node3", 300.0);
         let finding = stage.finding(&RULE);
         assert_eq!(finding.cause, Cause::SlowLink);
@@ -215,13 +216,13 @@ mod tests {
     #[test]
     fn what_is_healthy_small_or_held_back() {
         let one = |name, size, busbw, settings: &[(&str, &str)]| {
-            Stage::new().bench(("node0", name, 8), size, busbw, 0, settings)
+            StagedCase::new().bench(("node0", name, 8), size, busbw, 0, settings)
         };
         one("NVIDIA H200", GB, 325.0, &[]).silent(&RULE);
         one("NVIDIA H200", 64 << 20, 42.0, &[]).silent(&RULE);
         one("NVIDIA H200", GB, 42.0, &[("NCCL_P2P_DISABLE", "1")]).silent(&RULE);
         one("NVIDIA H100 PCIe", GB, 42.0, &[]).silent(&RULE);
         one("NVIDIA L40S", GB, 20.0, &[]).silent(&RULE);
-        Stage::new().bench(("node0", "NVIDIA H800", 2), 64, 0.0, 0, &[]).silent(&RULE);
+        StagedCase::new().bench(("node0", "NVIDIA H800", 2), 64, 0.0, 0, &[]).silent(&RULE);
     }
 }

@@ -31,9 +31,9 @@ use ringleader_knowledge::wording::{self, TestFault};
 use ringleader_knowledge::xid::{self, investigations};
 use ringleader_model::{Cause, Cite, Confidence, Impact, KernelEventKind, SourceKind, Weight, Xid};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::drafting::gpus::{Proof, Shown, failed_test, graded};
-use crate::drafting::kernel::{Both, Seen};
+use crate::drafting::kernel::{Both, KernelFault};
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::{SWITCH_TAKES_LINKS_S, follows};
@@ -51,8 +51,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let shown = fewer_links(scene).or_else(|| cut_off(scene));
-    let seen = Seen::xids(scene, is_fatal);
-    let Some(both) = Both::of(Told::of(scene, Cause::NvlinkError), seen) else {
+    let seen = KernelFault::xids(scene, is_fatal);
+    let Some(both) = Both::of(ClaimsOfCause::of(scene, Cause::NvlinkError), seen) else {
         let tested = || failed_test(scene, &RULE, Cause::NvlinkError, Proof::Broken, TestFault::NvLink);
         return Outcome::from_drafts(shown.or_else(|| grown(scene)).or_else(tested).map(advise));
     };
@@ -62,7 +62,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         |told| format!("NVLink failed on the GPU of {who}", who = told.who()),
         |seen| format!("NVLink{} failed on {}", link_of(seen), seen.gpu()),
     );
-    if let Some(first) = both.seen().and_then(Seen::first) {
+    if let Some(first) = both.seen().and_then(KernelFault::first) {
         // A switch that fails takes the links of its GPUs along.
         let by_switch = |e: &ringleader_model::KernelEvent| matches!(&e.kind, KernelEventKind::Sxid(s) if s.fatal == Some(true));
         if follows(scene.kernel(), first, SWITCH_TAKES_LINKS_S, false, by_switch) {
@@ -220,7 +220,7 @@ fn far_end(event: &ringleader_model::KernelEvent) -> bool {
 }
 
 /// ` link 14`, if the earliest line names it.
-fn link_of(seen: &Seen<'_, '_>) -> String {
+fn link_of(seen: &KernelFault<'_, '_>) -> String {
     match seen.first().map(|e| &e.event.kind) {
         Some(KernelEventKind::Xid(x)) => {
             x.link.filter(|n| *n >= 0).map_or_else(String::new, |n| format!(" link {n}"))
@@ -232,13 +232,13 @@ fn link_of(seen: &Seen<'_, '_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::gpus::{gpus, links};
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn cuda_says_so() {
-        Stage::new()
+        StagedCase::new()
             .raised(
                 Some(4),
                 "torch.AcceleratorError",
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn ecc_is_another_thing() {
-        Stage::new()
+        StagedCase::new()
             .raised(Some(4), "RuntimeError", "CUDA error: uncorrectable ECC error encountered", &[])
             .silent(&RULE);
     }
@@ -258,12 +258,12 @@ mod tests {
     #[test]
     fn the_kernel_says_so() {
         let fatal = "NVLink: fatal error detected on link 14(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)";
-        Stage::new().xid("0003:00:00", 74, 0, fatal).expect(&RULE, &["nvlink-error"]);
-        Stage::new().xid("0003:00:00", 71, 0, fatal).expect(&RULE, &["nvlink-error"]);
-        Stage::new()
+        StagedCase::new().xid("0003:00:00", 74, 0, fatal).expect(&RULE, &["nvlink-error"]);
+        StagedCase::new().xid("0003:00:00", 71, 0, fatal).expect(&RULE, &["nvlink-error"]);
+        StagedCase::new()
             .xid("0008:01:00", 149, 0, "NETIR_LINK_DOWN Fatal XC0 i0 Link 14")
             .expect(&RULE, &["nvlink-error"]);
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .xid("0000:3b:00", 74, 0, fatal)
             .at_s(BEGAN_S + 9)
@@ -273,45 +273,45 @@ mod tests {
     #[test]
     fn one_gpu_has_fewer_links_than_its_peers() {
         let up = |n: u32| gpus(4, |index, row| row.links = links(if index == 1 { n } else { 18 }, 18));
-        Stage::new().shows(up(17)).expect(&RULE, &["nvlink-error"]);
-        let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        StagedCase::new().shows(up(17)).expect(&RULE, &["nvlink-error"]);
+        let job = || StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         job().shows(up(0)).expect(&RULE, &["nvlink-error 1"]);
         job().shows(up(18)).silent(&RULE);
         // The file was cut within the last GPU's links.
         let cut = gpus(4, |index, row| row.links = links(18, if index == 3 { 9 } else { 18 }));
-        Stage::new().shows(cut).silent(&RULE);
+        StagedCase::new().shows(cut).silent(&RULE);
     }
 
     #[test]
     fn an_output_that_was_cut_lacks_lines_not_links() {
         let cut = gpus(2, |index, row| row.links = links(18, if index == 1 { 7 } else { 18 }));
-        Stage::new().shows(cut).silent(&RULE);
+        StagedCase::new().shows(cut).silent(&RULE);
     }
 
     #[test]
     fn links_that_are_off_by_design() {
         // Twelve of eighteen on all alike; cards bridged in pairs; no links at all.
-        Stage::new().shows(gpus(4, |_, row| row.links = links(12, 18))).silent(&RULE);
+        StagedCase::new().shows(gpus(4, |_, row| row.links = links(12, 18))).silent(&RULE);
         let cards = gpus(4, |index, row| {
             row.name = Some("NVIDIA A100-PCIE-40GB".into());
             row.links = links(if index < 2 { 12 } else { 0 }, 12);
         });
-        Stage::new().shows(cards).silent(&RULE);
-        Stage::new().shows(gpus(4, |_, _| {})).silent(&RULE);
+        StagedCase::new().shows(cards).silent(&RULE);
+        StagedCase::new().shows(gpus(4, |_, _| {})).silent(&RULE);
     }
 
     #[test]
     fn one_gpu_is_cut_off_in_the_topology() {
         let rows = ["X NV18 NODE NV18", "NV18 X NODE NV18", "NODE NODE X NODE", "NV18 NV18 NODE X"];
-        Stage::new().topology(&rows).expect(&RULE, &["nvlink-error"]);
+        StagedCase::new().topology(&rows).expect(&RULE, &["nvlink-error"]);
         let whole = ["X NV18 NV18", "NV18 X NV18", "NV18 NV18 X"];
-        Stage::new().topology(&whole).silent(&RULE);
+        StagedCase::new().topology(&whole).silent(&RULE);
         // A cube of mixed links, cards without any, two pairs.
         let cube = ["X NV1 NV2 SYS", "NV1 X SYS NV2", "NV2 SYS X NV1", "SYS NV2 NV1 X"];
-        Stage::new().topology(&cube).silent(&RULE);
+        StagedCase::new().topology(&cube).silent(&RULE);
         let pairs = ["X NV12 SYS SYS", "NV12 X SYS SYS", "SYS SYS X NV12", "SYS SYS NV12 X"];
-        Stage::new().topology(&pairs).silent(&RULE);
-        Stage::new().topology(&["X PHB SYS", "PHB X SYS", "SYS SYS X"]).silent(&RULE);
+        StagedCase::new().topology(&pairs).silent(&RULE);
+        StagedCase::new().topology(&["X PHB SYS", "PHB X SYS", "SYS SYS X"]).silent(&RULE);
     }
 
     #[test]
@@ -325,22 +325,24 @@ mod tests {
                 }
             })
         };
-        Stage::new().shows(read(3)).silent(&RULE);
-        Stage::new().shows(read(3)).shows(read(3)).silent(&RULE);
-        Stage::new().shows(read(3)).shows(read(9)).expect(&RULE, &["nvlink-error"]);
+        StagedCase::new().shows(read(3)).silent(&RULE);
+        StagedCase::new().shows(read(3)).shows(read(3)).silent(&RULE);
+        StagedCase::new().shows(read(3)).shows(read(9)).expect(&RULE, &["nvlink-error"]);
     }
 
     #[test]
     fn what_a_link_survives() {
-        Stage::new().xid("0018:01:00", 145, 876_767, "RLW_RXPIPE Nonfatal XC0 i0 Link 13").silent(&RULE);
-        Stage::new().xid("0000:01:00", 137, 5, "RLW_RXPIPE interrupt hit: PRIV Error").silent(&RULE);
-        Stage::new().xid("0000:01:00", 45, 5, "Ch 00000001 caused by previous Xid 149").silent(&RULE);
+        StagedCase::new().xid("0018:01:00", 145, 876_767, "RLW_RXPIPE Nonfatal XC0 i0 Link 13").silent(&RULE);
+        StagedCase::new().xid("0000:01:00", 137, 5, "RLW_RXPIPE interrupt hit: PRIV Error").silent(&RULE);
+        StagedCase::new().xid("0000:01:00", 45, 5, "Ch 00000001 caused by previous Xid 149").silent(&RULE);
     }
 
     #[test]
     fn a_switch_that_failed_first() {
-        let finding =
-            Stage::new().sxid(20_034, true).xid("0000:3b:00", 74, 0, "NVLink: fatal error").finding(&RULE);
+        let finding = StagedCase::new()
+            .sxid(20_034, true)
+            .xid("0000:3b:00", 74, 0, "NVLink: fatal error")
+            .finding(&RULE);
         assert_eq!(finding.weight, ringleader_model::Weight::Echo);
     }
 }

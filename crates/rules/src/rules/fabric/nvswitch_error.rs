@@ -29,7 +29,7 @@ use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Cite, Evidence, Fact, Impact, KernelEventKind, SourceKind};
 
 use crate::drafting::gpus::{Proof, graded};
-use crate::drafting::kernel::Seen;
+use crate::drafting::kernel::KernelFault;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
@@ -53,7 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         _ => false,
     };
     let manager = said_by_manager(scene);
-    let Some(seen) = Seen::of(scene, |e| fatal(&e.event.kind)) else {
+    let Some(seen) = KernelFault::of(scene, |e| fatal(&e.event.kind)) else {
         let Some((code, said)) = manager else { return Outcome::Clear };
         let unit = sxid::get(code).map_or_else(String::new, |row| format!(" ({})", row.unit));
         let used = if scene.has_job() { Use::Unknown } else { Use::Alone };
@@ -112,19 +112,19 @@ fn advise(draft: Draft) -> Draft {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn the_kernel_says_so() {
-        Stage::new()
+        StagedCase::new()
             .sxid(20_034, true)
             .xid("0000:3b:00", 74, 0, "NVLink: fatal error")
             .expect(&RULE, &["nvswitch-error"]);
         // While a job ran that shows no trouble: worth knowing.
-        let healthy = Stage::new().two_ranks().sxid(20_034, true).at_s(BEGAN_S + 9);
+        let healthy = StagedCase::new().two_ranks().sxid(20_034, true).at_s(BEGAN_S + 9);
         assert_eq!(healthy.worth(&RULE), ["info Derived"]);
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .raised(Some(0), "RuntimeError", "boom", &[])
             .sxid(20_034, true)
@@ -135,31 +135,31 @@ mod tests {
     #[test]
     fn the_fabric_manager_says_so() {
         let fatal = "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33";
-        Stage::new().fabric_log(BEGAN_S, &[fatal]).concludes(&RULE, "nvswitch-error , medium");
-        let failed = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        StagedCase::new().fabric_log(BEGAN_S, &[fatal]).concludes(&RULE, "nvswitch-error , medium");
+        let failed = || StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         assert_eq!(failed().fabric_log(BEGAN_S + 60, &[fatal]).worth(&RULE), ["error Derived"]);
         // A job that runs well; an error of another day; one that a switch survives.
         assert_eq!(
-            Stage::new().two_ranks().fabric_log(BEGAN_S + 60, &[fatal]).worth(&RULE),
+            StagedCase::new().two_ranks().fabric_log(BEGAN_S + 60, &[fatal]).worth(&RULE),
             ["info Derived"]
         );
         failed().fabric_log(BEGAN_S - 86_400, &[fatal]).silent(&RULE);
         let survived = fatal.replace("fatal error 20034", "non-fatal error 12028");
-        Stage::new().fabric_log(BEGAN_S, &[&survived]).silent(&RULE);
+        StagedCase::new().fabric_log(BEGAN_S, &[&survived]).silent(&RULE);
         // Both say it: one finding.
-        let both = Stage::new().sxid(20_034, true).fabric_log(BEGAN_S, &[fatal]).finding(&RULE);
+        let both = StagedCase::new().sxid(20_034, true).fabric_log(BEGAN_S, &[fatal]).finding(&RULE);
         assert_eq!(both.evidence.len(), 2);
     }
 
     #[test]
     fn what_a_switch_survives() {
-        Stage::new().sxid(12_028, false).silent(&RULE);
-        Stage::new().sxid(11_012, false).silent(&RULE);
+        StagedCase::new().sxid(12_028, false).silent(&RULE);
+        StagedCase::new().sxid(11_012, false).silent(&RULE);
     }
 
     #[test]
     fn a_switch_that_failed_before_the_job_began() {
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .raised(Some(0), "RuntimeError", "boom", &[])
             .sxid(20_034, true)

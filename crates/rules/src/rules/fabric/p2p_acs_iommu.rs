@@ -28,8 +28,8 @@ use std::collections::BTreeSet;
 use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Impact, KernelEventKind, PciAddress};
 
-use crate::drafting::claims::Told;
-use crate::drafting::kernel::{Both, Seen};
+use crate::drafting::claims::ClaimsOfCause;
+use crate::drafting::kernel::{Both, KernelFault};
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
@@ -53,7 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .chain(driver.filter_map(|e| e.event.device))
         .map(|gpu| PciAddress { function: 0, ..gpu })
         .collect();
-    let seen = Seen::of(scene, |e| match &e.event.kind {
+    let seen = KernelFault::of(scene, |e| match &e.event.kind {
         KernelEventKind::IommuFault => {
             e.event.device.is_some_and(|d| gpus.contains(&d))
                 || wording::names_nvidia_driver(&e.observation.text)
@@ -61,7 +61,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         KernelEventKind::PcieError(error) => error.bits.iter().any(|b| &**b == "ACSViol"),
         _ => false,
     });
-    let Some(both) = Both::of(Told::of(scene, Cause::P2pAcsIommu), seen) else { return Outcome::Clear };
+    let Some(both) = Both::of(ClaimsOfCause::of(scene, Cause::P2pAcsIommu), seen) else {
+        return Outcome::Clear;
+    };
     let draft = both.draft(
         &RULE,
         Cause::P2pAcsIommu,
@@ -89,11 +91,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn nccl_says_so() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .warn("transport/p2p.cc:330", "Cuda failure 205 'mapping of buffer object failed'")
             .expect(&RULE, &["p2p-acs-iommu 1"]);
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn no_access_at_all_is_another_thing() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .warn(
                 "transport/p2p.cc:330",
@@ -115,12 +117,12 @@ mod tests {
         use ringleader_model::{KernelEventKind, PcieSeverity};
 
         use ringleader_correlate::staging::kernel::BEGAN_S;
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .kernel("0000:3b:00.0", KernelEventKind::IommuFault)
             .at_s(BEGAN_S + 9)
             .expect(&RULE, &["p2p-acs-iommu 1"]);
-        Stage::new()
+        StagedCase::new()
             .pcie("0000:00:1c.0", "pcieport", PcieSeverity::NonFatal, "ACSViol")
             .expect(&RULE, &["p2p-acs-iommu"]);
     }
@@ -128,6 +130,6 @@ mod tests {
     #[test]
     fn a_fault_of_another_device() {
         use ringleader_model::KernelEventKind;
-        Stage::new().two_ranks().kernel("0000:00:1f.0", KernelEventKind::IommuFault).silent(&RULE);
+        StagedCase::new().two_ranks().kernel("0000:00:1f.0", KernelEventKind::IommuFault).silent(&RULE);
     }
 }

@@ -28,7 +28,7 @@
 
 use ringleader_model::{Category, Cause, Confidence, Evidence, Impact, Severity};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus;
@@ -47,7 +47,7 @@ const CITATIONS: usize = 4;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let refused = refused(scene);
-    let Some(told) = Told::of(scene, Cause::P2pUnsupported) else {
+    let Some(told) = ClaimsOfCause::of(scene, Cause::P2pUnsupported) else {
         let draft = (!refused.is_empty()).then(|| {
             Draft::new(
                 RULE.id,
@@ -93,11 +93,11 @@ fn refused(scene: &Scene<'_>) -> Vec<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn cuda_says_so() {
-        Stage::new()
+        StagedCase::new()
             .raised(
                 Some(0),
                 "RuntimeError",
@@ -109,17 +109,17 @@ mod tests {
 
     #[test]
     fn nccl_says_so() {
-        Stage::new().process("n", 1, Some(1)).warn("graph/paths.cc:330", "P2P is disabled between NVLINK connected GPUs 1 and 0. This should not be the case given their connectivity, and is probably due to a hardware issue.").expect(&RULE, &["p2p-unsupported 1"]);
+        StagedCase::new().process("n", 1, Some(1)).warn("graph/paths.cc:330", "P2P is disabled between NVLINK connected GPUs 1 and 0. This should not be the case given their connectivity, and is probably due to a hardware issue.").expect(&RULE, &["p2p-unsupported 1"]);
     }
 
     #[test]
     fn a_matrix_that_refuses_pairs_with_nvlink() {
-        let nvlink = || Stage::new().topology(&["X NV18", "NV18 X"]);
+        let nvlink = || StagedCase::new().topology(&["X NV18", "NV18 X"]);
         nvlink().topology(&["X NS", "NS X"]).expect(&RULE, &["p2p-unsupported"]);
         assert_eq!(nvlink().topology(&["X NS", "NS X"]).worth(&RULE), ["warning Derived"]);
         nvlink().topology(&["X OK", "OK X"]).silent(&RULE);
         // Cards without NVLink have no access by design.
-        Stage::new().topology(&["X PHB", "PHB X"]).topology(&["X CNS", "CNS X"]).silent(&RULE);
+        StagedCase::new().topology(&["X PHB", "PHB X"]).topology(&["X CNS", "CNS X"]).silent(&RULE);
         // The job's own words, and the matrix beside them.
         let said = "CUDA error: peer access is not supported between these two devices";
         let both = nvlink().topology(&["X CNS", "CNS X"]).raised(Some(0), "RuntimeError", said, &[]);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn an_illegal_access_is_another_thing() {
-        Stage::new()
+        StagedCase::new()
             .raised(Some(0), "RuntimeError", "CUDA error: an illegal memory access was encountered", &[])
             .silent(&RULE);
     }

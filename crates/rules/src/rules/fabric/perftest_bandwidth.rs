@@ -128,7 +128,7 @@ mod tests {
     use ringleader_model::{NetFact, Perftest};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     fn measured(bytes: u64, gbps: f64) -> NetFact {
         NetFact::Perftest(Perftest {
@@ -139,8 +139,8 @@ mod tests {
         })
     }
 
-    fn nodes() -> Stage {
-        Stage::new().two_verbs_nodes().port("node0", "mlx5_0", ("ACTIVE", "LINKUP"), 400.0)
+    fn nodes() -> StagedCase {
+        StagedCase::new().two_verbs_nodes().port("node0", "mlx5_0", ("ACTIVE", "LINKUP"), 400.0)
     }
 
     #[test]

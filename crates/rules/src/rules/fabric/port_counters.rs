@@ -82,10 +82,10 @@ const MEANINGS: [(&[&str], u64, Cause); 5] = [
 const CITATIONS: usize = 4;
 
 /// One port of one host, or of one unnamed host's file.
-type Key<'a> = (Option<Host>, &'a str, &'a str, u32, Option<u32>);
+type PortKey<'a> = (Option<Host>, &'a str, &'a str, u32, Option<u32>);
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut readings: BTreeMap<Key<'_>, Vec<(&Observation, &PortCounters)>> = BTreeMap::new();
+    let mut readings: BTreeMap<PortKey<'_>, Vec<(&Observation, &PortCounters)>> = BTreeMap::new();
     for (observation, fact) in scene.net() {
         let NetFact::Counters(counters) = fact else { continue };
         let host = scene.host_of(observation);
@@ -117,7 +117,11 @@ fn device_of<'a>(scene: &Scene<'a>, counters: &'a PortCounters) -> &'a str {
     ports.next().unwrap_or("")
 }
 
-fn grown(scene: &Scene<'_>, key: &Key<'_>, readings: &[(&Observation, &PortCounters)]) -> Option<Finding> {
+fn grown(
+    scene: &Scene<'_>,
+    key: &PortKey<'_>,
+    readings: &[(&Observation, &PortCounters)],
+) -> Option<Finding> {
     let (host, _, device, port, _) = key;
     // Counters only grow: the smallest reading is the oldest, in any order of the files.
     let growth = |name: &str| -> Option<(u64, Evidence)> {
@@ -197,16 +201,16 @@ mod tests {
     use ringleader_model::NetFact;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn errors_that_grow() {
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .counted("node1", "mlx5_0", "symbol_error", 7)
             .counted("node1", "mlx5_0", "symbol_error", 9_007)
             .concludes(&RULE, "ib-errors 1, high");
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .counted("node1", "mlx5_0", "link_downed", 2)
             .counted("node1", "mlx5_0", "link_downed", 3)
@@ -215,14 +219,14 @@ mod tests {
 
     #[test]
     fn one_reading_and_small_growth_blame_nobody() {
-        Stage::new().two_verbs_nodes().counted("node1", "mlx5_0", "symbol_error", 65_535).silent(&RULE);
-        Stage::new()
+        StagedCase::new().two_verbs_nodes().counted("node1", "mlx5_0", "symbol_error", 65_535).silent(&RULE);
+        StagedCase::new()
             .two_verbs_nodes()
             .counted("node1", "mlx5_0", "symbol_error", 7)
             .counted("node1", "mlx5_0", "symbol_error", 9)
             .silent(&RULE);
         // Two ports, one reading each.
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .counted("node0", "mlx5_0", "symbol_error", 7)
             .counted("node1", "mlx5_0", "symbol_error", 9_007)
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_port_that_nobody_uses_is_told_only() {
-        let finding = Stage::new()
+        let finding = StagedCase::new()
             .two_verbs_nodes()
             .counted("node1", "mlx5_7", "symbol_error", 7)
             .counted("node1", "mlx5_7", "symbol_error", 9_007)
@@ -244,7 +248,7 @@ mod tests {
     fn ibdiagnet_names_a_node() {
         let error = |text: &str| NetFact::Fabric { is_error: true, text: text.into() };
         let grew = "lid=0x0011 dev=41686 node1/U1/P1: symbol_error_counter increased by 12";
-        Stage::new().two_verbs_nodes().net("", error(grew)).expect(&RULE, &["ib-errors 1"]);
-        Stage::new().two_verbs_nodes().net("", error(&grew.replace("node1", "leaf7"))).silent(&RULE);
+        StagedCase::new().two_verbs_nodes().net("", error(grew)).expect(&RULE, &["ib-errors 1"]);
+        StagedCase::new().two_verbs_nodes().net("", error(&grew.replace("node1", "leaf7"))).silent(&RULE);
     }
 }

@@ -45,7 +45,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-struct Seen<'a> {
+struct SeenPort<'a> {
     observation: &'a Observation,
     port: &'a RdmaPort,
     host: Option<Host>,
@@ -55,7 +55,7 @@ struct Seen<'a> {
 /// A port by host, device and number.
 type Name<'s> = (Option<&'s Host>, &'s str, u32);
 
-impl Seen<'_> {
+impl SeenPort<'_> {
     fn name(&self) -> Name<'_> {
         (self.host.as_ref(), &self.port.device, self.port.port)
     }
@@ -68,24 +68,24 @@ const MAX_FINDINGS: usize = 64;
 const SLOW_SHARE: f64 = 0.9;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let ports: Vec<Seen<'_>> = scene
+    let ports: Vec<SeenPort<'_>> = scene
         .net()
         .filter_map(|(observation, fact)| {
             let NetFact::Port(port) = fact else { return None };
             let host = scene.host_of(observation);
             let users = scene.verbs_users(host.as_ref(), &port.device, port.port);
-            Some(Seen { observation, port, host, users })
+            Some(SeenPort { observation, port, host, users })
         })
         .collect();
     let up: BTreeSet<Name<'_>> =
-        ports.iter().filter(|s| s.port.is_up() == Some(true)).map(Seen::name).collect();
+        ports.iter().filter(|s| s.port.is_up() == Some(true)).map(SeenPort::name).collect();
     let mut findings: Vec<Finding> =
         ports.iter().filter_map(|seen| down(scene, seen, &up)).take(MAX_FINDINGS).collect();
     findings.extend(slower(scene, &ports));
     Outcome::from_findings(findings)
 }
 
-fn down(scene: &Scene<'_>, seen: &Seen<'_>, up: &BTreeSet<Name<'_>>) -> Option<Finding> {
+fn down(scene: &Scene<'_>, seen: &SeenPort<'_>, up: &BTreeSet<Name<'_>>) -> Option<Finding> {
     let port = seen.port;
     if port.is_up() != Some(false) || seen.users.is_empty() {
         return None;
@@ -120,16 +120,16 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, up: &BTreeSet<Name<'_>>) -> Option<F
 }
 
 /// Ports in use whose rate is below that of most others in use.
-fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
-    let used: Vec<&Seen<'_>> = all
+fn slower(scene: &Scene<'_>, all: &[SeenPort<'_>]) -> Option<Finding> {
+    let used: Vec<&SeenPort<'_>> = all
         .iter()
         .filter(|s| !s.users.is_empty() && s.host.is_some() && s.port.is_up() != Some(false))
         .filter(|s| s.port.rate_gbps.is_some_and(|r| r > 0.0))
         .collect();
     // Machines have rails of several speeds and layers: a port's peers are its namesakes on other hosts, or with too few
     // of them all ports of its layer.
-    let peers = |of: &Seen<'_>| -> Vec<f64> {
-        let rates = |is_peer: &dyn Fn(&Seen<'_>) -> bool| -> Vec<f64> {
+    let peers = |of: &SeenPort<'_>| -> Vec<f64> {
+        let rates = |is_peer: &dyn Fn(&SeenPort<'_>) -> bool| -> Vec<f64> {
             let mut rates: Vec<f64> = used
                 .iter()
                 .filter(|s| s.port.link_layer == of.port.link_layer && is_peer(s))
@@ -142,7 +142,7 @@ fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
         if namesakes.len() >= 3 { namesakes } else { rates(&|_| true) }
     };
     let mut typical = 0.0;
-    let mut slow: Vec<&&Seen<'_>> = Vec::new();
+    let mut slow: Vec<&&SeenPort<'_>> = Vec::new();
     for port in &used {
         let peers = peers(port);
         let Some(usual) = median::upper(peers.iter().copied()) else { continue };
@@ -185,18 +185,18 @@ fn slower(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const UP: (&str, &str) = ("ACTIVE", "LINKUP");
     const DOWN: (&str, &str) = ("DOWN", "POLLING");
 
     #[test]
     fn a_port_in_use_is_down() {
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .port("node1", "mlx5_1", DOWN, 10.0)
             .concludes(&RULE, "ib-link-down 1, high");
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .port("node0", "mlx5_0", ("INIT", "LINKUP"), 400.0)
             .concludes(&RULE, "ib-link-down 0, high");
@@ -204,20 +204,23 @@ mod tests {
 
     #[test]
     fn without_a_host_nobody_is_blamed() {
-        Stage::new().two_verbs_nodes().port("", "mlx5_1", DOWN, 10.0).concludes(&RULE, "ib-link-down , low");
+        StagedCase::new()
+            .two_verbs_nodes()
+            .port("", "mlx5_1", DOWN, 10.0)
+            .concludes(&RULE, "ib-link-down , low");
     }
 
     #[test]
     fn a_port_that_nobody_uses() {
-        Stage::new().two_verbs_nodes().port("node1", "mlx5_5", DOWN, 10.0).silent(&RULE);
-        Stage::new().two_verbs_nodes().port("node7", "mlx5_1", DOWN, 10.0).silent(&RULE);
-        Stage::new().port("node1", "mlx5_1", DOWN, 10.0).silent(&RULE);
+        StagedCase::new().two_verbs_nodes().port("node1", "mlx5_5", DOWN, 10.0).silent(&RULE);
+        StagedCase::new().two_verbs_nodes().port("node7", "mlx5_1", DOWN, 10.0).silent(&RULE);
+        StagedCase::new().port("node1", "mlx5_1", DOWN, 10.0).silent(&RULE);
     }
 
     #[test]
     fn one_port_slower_than_its_peers() {
         let three = |rate| {
-            Stage::new()
+            StagedCase::new()
                 .two_verbs_nodes()
                 .port("node0", "mlx5_0", UP, 400.0)
                 .port("node0", "mlx5_1", UP, 400.0)

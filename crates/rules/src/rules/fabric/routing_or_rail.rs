@@ -27,7 +27,7 @@
 use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Confidence, Impact, Weight};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::gid;
@@ -49,7 +49,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .of(Cause::RoutingOrRail)
         .chain(scene.claims().of(Cause::IbGidOrRoceConfig).filter(|c| has_no_path(scene, c)))
         .collect();
-    let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
+    let Some(told) = ClaimsOfCause::from(scene, claims) else { return Outcome::Clear };
     let pair = told.claims().iter().find_map(|c| wording::gids(&c.text));
     let is_within = told.claims().iter().any(|c| is_within_host(scene, c));
     let title = match pair {
@@ -89,13 +89,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const TEXT: &str = "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_5:1, curr state INIT, next state RTR, local GID index 3, local GID ::ffff:10.20.5.13, remote GID ";
 
     #[test]
     fn gids_of_two_subnets() {
-        let stage = Stage::new()
+        let stage = StagedCase::new()
             .process("node3", 1, Some(5))
             .warn("ibvwrap.c:262", &format!("{TEXT}::ffff:10.20.2.11"));
         stage.expect(&RULE, &["routing-or-rail 5"]);
@@ -108,7 +108,7 @@ mod tests {
         let from = |node: u32| {
             let address = format!("eth0:10.0.0.{node}<0>");
             let stage =
-                Stage::new().process("node3", 1, Some(5)).about(|p| p.bootstrap = Some(address.into()));
+                StagedCase::new().process("node3", 1, Some(5)).about(|p| p.bootstrap = Some(address.into()));
             stage.warn("net_ib.cc:1615", text)
         };
         from(3).expect(&RULE, &["routing-or-rail 5"]);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn one_subnet_is_another_thing() {
-        Stage::new()
+        StagedCase::new()
             .process("node3", 1, Some(5))
             .warn("ibvwrap.c:262", &format!("{TEXT}::ffff:10.20.5.11"))
             .silent(&RULE);

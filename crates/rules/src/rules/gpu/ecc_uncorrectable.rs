@@ -30,9 +30,9 @@ use ringleader_knowledge::remedy;
 use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Cause, Impact};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::drafting::gpus::{Proof, Shown, failed_test};
-use crate::drafting::kernel::{Both, Seen};
+use crate::drafting::kernel::{Both, KernelFault};
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::SeenGpu;
@@ -47,9 +47,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let seen = Seen::own(scene, &RULE);
+    let seen = KernelFault::own(scene, &RULE);
     let counted = counted(scene);
-    let Some(both) = Both::of(Told::of(scene, Cause::EccUncorrectable), seen) else {
+    let Some(both) = Both::of(ClaimsOfCause::of(scene, Cause::EccUncorrectable), seen) else {
         let draft = counted.map(|shown| {
             let title = format!("uncorrectable memory errors are counted on {}", shown.who());
             advise(shown.draft(&RULE, Cause::EccUncorrectable, Proof::Happened, title))
@@ -157,20 +157,20 @@ fn reset_wanted(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::gpus::gpus;
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn cuda_says_so() {
-        Stage::new()
+        StagedCase::new()
             .error_line(None, "RuntimeError: CUDA error: uncorrectable ECC error encountered")
             .expect(&RULE, &["ecc-uncorrectable"]);
     }
 
     #[test]
     fn the_watchdog_says_so() {
-        Stage::new()
+        StagedCase::new()
             .torch(
                 Some(5),
                 ringleader_model::TorchEvent::WatchdogDied {
@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn the_kernel_says_so() {
         for code in [48, 94, 95, 140] {
-            Stage::new().xid("0000:55:00", code, 0, "x").expect(&RULE, &["ecc-uncorrectable"]);
+            StagedCase::new().xid("0000:55:00", code, 0, "x").expect(&RULE, &["ecc-uncorrectable"]);
         }
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .xid("0000:3b:00", 48, 0, "An uncorrectable double bit error (DBE)")
             .at_s(BEGAN_S + 60)
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn the_kernel_knows_which_gpu_it_was() {
         // Rank 0 complains of what rank 1's GPU did.
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .raised(Some(0), "RuntimeError", "CUDA error: uncorrectable ECC error encountered", &[])
             .xid("0000:3b:00", 48, 0, "x")
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_remapped_row_and_corrected_errors_kill_nothing() {
         for code in [63, 92, 154, 171, 172] {
-            Stage::new().xid("0000:55:00", code, 0, "x").silent(&RULE);
+            StagedCase::new().xid("0000:55:00", code, 0, "x").silent(&RULE);
         }
     }
 
@@ -219,21 +219,21 @@ mod tests {
             row.volatile.dram_uncorrected = Some(u64::from(index == 1) * 2);
             row.rows.pending = Some(index == 1);
         };
-        Stage::new().shows(gpus(4, bad)).expect(&RULE, &["ecc-uncorrectable"]);
-        let failed = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "NCCL timed out", &[]);
+        StagedCase::new().shows(gpus(4, bad)).expect(&RULE, &["ecc-uncorrectable"]);
+        let failed = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "NCCL timed out", &[]);
         failed.shows(gpus(4, bad)).expect(&RULE, &["ecc-uncorrectable 1"]);
         // A job that ran well is not blamed for a counter.
-        let healthy = Stage::new().two_ranks().shows(gpus(4, bad));
+        let healthy = StagedCase::new().two_ranks().shows(gpus(4, bad));
         assert_eq!(healthy.worth(&RULE), ["info Derived"]);
         // The GPU of somebody else.
         let other = |index: u32, row: &mut ringleader_model::GpuRow| bad(index.wrapping_sub(2), row);
-        let failed = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "NCCL timed out", &[]);
+        let failed = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "NCCL timed out", &[]);
         assert_eq!(failed.shows(gpus(4, other)).worth(&RULE), ["info Derived"]);
     }
 
     #[test]
     fn counters_confirm_what_a_rank_says() {
-        let finding = Stage::new()
+        let finding = StagedCase::new()
             .two_ranks()
             .raised(Some(1), "RuntimeError", "CUDA error: uncorrectable ECC error encountered", &[])
             .shows(gpus(2, |index, row| row.uncorrected_errors = Some(u64::from(index))))
@@ -243,9 +243,9 @@ mod tests {
 
     #[test]
     fn a_memory_test_fails() {
-        Stage::new().test_fails("memory", Some(3), "").expect(&RULE, &["ecc-uncorrectable"]);
-        Stage::new().test_fails("memory", Some(3), "Unable to allocate enough memory").silent(&RULE);
-        Stage::new().test_fails("software", Some(3), "Persistence mode is off").silent(&RULE);
+        StagedCase::new().test_fails("memory", Some(3), "").expect(&RULE, &["ecc-uncorrectable"]);
+        StagedCase::new().test_fails("memory", Some(3), "Unable to allocate enough memory").silent(&RULE);
+        StagedCase::new().test_fails("software", Some(3), "Persistence mode is off").silent(&RULE);
     }
 
     #[test]
@@ -256,23 +256,23 @@ mod tests {
             row.volatile.dram_uncorrected = Some(0);
             row.aggregate.dram_uncorrected = Some(3);
         };
-        Stage::new().shows(gpus(4, clean)).silent(&RULE);
+        StagedCase::new().shows(gpus(4, clean)).silent(&RULE);
         let replaced = |_: u32, row: &mut ringleader_model::GpuRow| {
             row.volatile.dram_uncorrected = Some(1);
             row.rows.uncorrected = Some(1);
             row.rows.pending = Some(false);
         };
-        Stage::new().shows(gpus(1, replaced)).silent(&RULE);
+        StagedCase::new().shows(gpus(1, replaced)).silent(&RULE);
     }
 
     #[test]
     fn an_error_of_an_earlier_job() {
-        Stage::new().two_ranks().xid("0000:3b:00", 48, 0, "x").at_s(BEGAN_S - 86_400).silent(&RULE);
+        StagedCase::new().two_ranks().xid("0000:3b:00", 48, 0, "x").at_s(BEGAN_S - 86_400).silent(&RULE);
     }
 
     #[test]
     fn other_cuda_errors_are_other_things() {
-        Stage::new()
+        StagedCase::new()
             .raised(Some(0), "RuntimeError", "CUDA error: unspecified launch failure", &[])
             .silent(&RULE);
     }

@@ -29,7 +29,7 @@
 use ringleader_knowledge::xid::{self, Class, Kills};
 use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Need, Weight};
 
-use crate::drafting::kernel::{Seen, is_own};
+use crate::drafting::kernel::{KernelFault, is_own};
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::{ONE_FAULT_S, follows, is_lost_gpu, is_xid};
@@ -57,15 +57,15 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let consequence = |root: &ringleader_model::KernelEvent| {
         is_lost_gpu(root) || is_xid(root, &[13, 31, 48, 74, 94, 95, 119, 120])
     };
-    if let Some(seen) = Seen::xids(scene, |x| by_driver(x.code)) {
+    if let Some(seen) = KernelFault::xids(scene, |x| by_driver(x.code)) {
         let draft = seen
             .draft(&RULE, Cause::GpuDriverBug, format!("the NVIDIA driver failed on {}", seen.gpu()))
             .weight(if seen.is_bound() { Weight::Stated } else { Weight::Derived })
             .advise(Impact::Disruptive, "update the driver to the latest release of its branch");
         return Outcome::from_drafts([seen.advise_by_table(draft)]);
     }
-    let unrecovered = Seen::xids(scene, |x| x.code == RECOVERY_FAILED)
-        .filter(Seen::is_bound)
+    let unrecovered = KernelFault::xids(scene, |x| x.code == RECOVERY_FAILED)
+        .filter(KernelFault::is_bound)
         .and_then(|s| s.without(|e| follows(scene.kernel(), e, ONE_FAULT_S, true, consequence)));
     if let Some(seen) = unrecovered {
         let title = format!("{} stopped, and the driver could not recover it", seen.gpu());
@@ -76,11 +76,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
             .advise(Impact::Disruptive, "update the driver to the latest release of its branch");
         return Outcome::from_drafts([seen.advise_by_table(draft)]);
     }
-    let stopped = Seen::of(scene, |e| {
+    let stopped = KernelFault::of(scene, |e| {
         is_own(&RULE, e.event) && !is_xid(e.event, &[RECOVERY_FAILED])
             || matches!(e.event.kind, KernelEventKind::GpuInitFailed { .. })
     })
-    .filter(Seen::is_bound)
+    .filter(KernelFault::is_bound)
     .and_then(|s| s.without(|e| follows(scene.kernel(), e, ONE_FAULT_S, true, consequence)));
     let Some(seen) = stopped else { return Outcome::Clear };
     let row = match seen.first().map(|e| &e.event.kind) {
@@ -113,40 +113,40 @@ fn check(scene: &Scene<'_>) -> Outcome {
 mod tests {
     use super::RULE;
     use crate::rule::Outcome;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::Scene;
 
     #[test]
     fn the_kernel_says_so() {
-        Stage::new().xid("0000:3b:00", 151, 0, "x").expect(&RULE, &["gpu-driver-bug"]);
+        StagedCase::new().xid("0000:3b:00", 151, 0, "x").expect(&RULE, &["gpu-driver-bug"]);
     }
 
     #[test]
     fn numbers_that_follow_others() {
         for code in [43, 45, 154, 171, 172] {
-            Stage::new().xid("0000:3b:00", code, 5, "x").silent(&RULE);
+            StagedCase::new().xid("0000:3b:00", code, 5, "x").silent(&RULE);
         }
     }
 
     #[test]
     fn a_gpu_that_could_not_be_recovered() {
-        let alone = Stage::new().xid("0000:3b:00", 46, 0, "GPU stopped processing");
+        let alone = StagedCase::new().xid("0000:3b:00", 46, 0, "GPU stopped processing");
         alone.concludes(&RULE, "gpu-driver-bug , medium");
         // After a program's own fault it is that one's; of another day it is nobody's.
-        Stage::new().xid("0000:3b:00", 31, 5, "x").xid("0000:3b:00", 46, 5, "x").silent(&RULE);
-        let earlier = Stage::new().two_ranks().xid("0000:3b:00", 46, 0, "x");
+        StagedCase::new().xid("0000:3b:00", 31, 5, "x").xid("0000:3b:00", 46, 5, "x").silent(&RULE);
+        let earlier = StagedCase::new().two_ranks().xid("0000:3b:00", 46, 0, "x");
         earlier.at_s(ringleader_correlate::staging::kernel::BEGAN_S - 86_400).silent(&RULE);
     }
 
     #[test]
     fn hardware_that_stopped_is_an_open_question() {
-        let open = |stage: Stage| {
+        let open = |stage: StagedCase| {
             let scene = Scene::new(&stage.case);
             matches!((RULE.check)(&scene), Outcome::Undecided(needs) if needs.iter().all(|n| n.question.contains("Xid 62") && n.question.contains("if it recurs")))
         };
-        assert!(open(Stage::new().xid("0000:3b:00", 62, 0, "x")));
+        assert!(open(StagedCase::new().xid("0000:3b:00", 62, 0, "x")));
         // After a program's own fault it is that one's.
-        let follows = Stage::new().xid("0000:3b:00", 31, 5, "x").xid("0000:3b:00", 62, 0, "x");
+        let follows = StagedCase::new().xid("0000:3b:00", 31, 5, "x").xid("0000:3b:00", 62, 0, "x");
         assert!(!open(follows));
     }
 }

@@ -31,9 +31,9 @@ use ringleader_model::{
     SourceKind, Who,
 };
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::drafting::gpus::{Proof, Shown, graded};
-use crate::drafting::kernel::{Both, Seen};
+use crate::drafting::kernel::{Both, KernelFault};
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Member;
 use ringleader_correlate::Scene;
@@ -51,9 +51,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let seen = Seen::of(scene, |e| is_lost_gpu(e.event));
+    let seen = KernelFault::of(scene, |e| is_lost_gpu(e.event));
     let shown = refused(scene).or_else(|| mute(scene)).or_else(|| missing(scene));
-    let Some(both) = Both::of(Told::of(scene, Cause::GpuFallenOffBus), seen) else {
+    let Some(both) = Both::of(ClaimsOfCause::of(scene, Cause::GpuFallenOffBus), seen) else {
         let draft = shown.map(|d| confirm(take_out(d.evidence(hanging_tool(scene).map(|(e, _)| e)))));
         return match Outcome::from_drafts(draft) {
             Outcome::Clear => asks_about_tool(scene),
@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         |seen| format!("{} has fallen off the bus", seen.gpu()),
     );
     // Which link failed, if PCIe said so first.
-    if let Some(lost) = both.seen().and_then(Seen::first) {
+    if let Some(lost) = both.seen().and_then(KernelFault::first) {
         let before = scene.kernel().near().filter(|e| {
             matches!(&e.event.kind, KernelEventKind::PcieError(p) if p.severity != ringleader_model::PcieSeverity::Corrected)
                 && e.seconds_to(lost).is_some_and(|s| (0.0..=GPU_NOTICED_S).contains(&s))
@@ -234,13 +234,13 @@ mod tests {
     use ringleader_model::{Cause, KernelEventKind, PciAddress};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::gpus::{gpu, gpus};
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn nvml_says_so() {
-        Stage::new()
+        StagedCase::new()
             .process("node3", 9, Some(3))
             .warn("misc/nvmlwrap.cc:171", "nvmlDeviceGetHandleByIndex(3) failed: GPU is lost")
             .expect(&RULE, &["gpu-fallen-off-bus 3"]);
@@ -251,7 +251,7 @@ mod tests {
         let text = "GPU has fallen off the bus.";
         let job = |at_s: i64, gpus: &'static [&'static str]| {
             let gpus = |rank: u32| gpus.get(rank as usize).and_then(|gpu| PciAddress::parse(gpu));
-            let stage = Stage::new().seen(BEGAN_S, "S S", |rank, p| p.gpus.extend(gpus(rank)));
+            let stage = StagedCase::new().seen(BEGAN_S, "S S", |rank, p| p.gpus.extend(gpus(rank)));
             stage.xid("0000:3b:00", 79, 0, text).on("node0").at_s(BEGAN_S + at_s)
         };
         let apart: &[&str] = &["0000:1a:00.0", "0000:3b:00.0"];
@@ -271,12 +271,14 @@ mod tests {
     #[test]
     fn the_kernel_says_so() {
         // Alone, with and without a number.
-        Stage::new()
+        StagedCase::new()
             .xid("0000:3b:00", 79, 0, "GPU has fallen off the bus.")
             .expect(&RULE, &["gpu-fallen-off-bus"]);
-        Stage::new().kernel("0000:3b:00", KernelEventKind::GpuLost).expect(&RULE, &["gpu-fallen-off-bus"]);
+        StagedCase::new()
+            .kernel("0000:3b:00", KernelEventKind::GpuLost)
+            .expect(&RULE, &["gpu-fallen-off-bus"]);
         // Of rank 1's GPU while the job ran.
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .xid("0000:3b:00", 79, 0, "GPU has fallen off the bus.")
             .at_s(BEGAN_S + 600)
@@ -290,13 +292,13 @@ mod tests {
             "Unable to determine the device handle for GPU1: 0000:3B:00.0: Unknown Error",
             "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system",
         ] {
-            Stage::new().smi_fails(text).expect(&RULE, &["gpu-fallen-off-bus"]);
-            let job = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+            StagedCase::new().smi_fails(text).expect(&RULE, &["gpu-fallen-off-bus"]);
+            let job = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
             job.smi_fails(text).expect(&RULE, &["gpu-fallen-off-bus 1"]);
         }
         let denied = "Unable to determine the device handle for GPU 0000:3B:00.0: Insufficient Permissions";
-        Stage::new().smi_fails(denied).silent(&RULE);
-        Stage::new().smi_fails("NVIDIA-SMI has failed because it couldn't communicate").silent(&RULE);
+        StagedCase::new().smi_fails(denied).silent(&RULE);
+        StagedCase::new().smi_fails("NVIDIA-SMI has failed because it couldn't communicate").silent(&RULE);
     }
 
     #[test]
@@ -305,20 +307,20 @@ mod tests {
             2 => row.has_error = true,
             _ => row.power_w = Some(80.0),
         });
-        Stage::new().shows(mute).expect(&RULE, &["gpu-fallen-off-bus"]);
+        StagedCase::new().shows(mute).expect(&RULE, &["gpu-fallen-off-bus"]);
         // A fan that is not there; all alike.
         let fan = gpus(4, |index, row| {
             row.power_w = Some(80.0);
             row.has_error = index == 2;
         });
-        Stage::new().shows(fan).silent(&RULE);
-        Stage::new().shows(gpus(4, |_, row| row.has_error = true)).silent(&RULE);
+        StagedCase::new().shows(fan).silent(&RULE);
+        StagedCase::new().shows(gpus(4, |_, row| row.has_error = true)).silent(&RULE);
     }
 
     #[test]
     fn a_list_that_lacks_one() {
         let job = || {
-            (0_u32..8).fold(Stage::new().raised(Some(0), "RuntimeError", "boom", &[]), |stage, rank| {
+            (0_u32..8).fold(StagedCase::new().raised(Some(0), "RuntimeError", "boom", &[]), |stage, rank| {
                 let bus = gpu(rank).pci.map_or(0, |p| p.bus);
                 stage.process("node0", 100 + rank, Some(rank)).comm(rank, 8, bus, true)
             })
@@ -332,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_gpu_that_was_lost_before_the_job_began() {
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .xid("0000:3b:00", 79, 0, "GPU has fallen off the bus.")
             .at_s(BEGAN_S - 7_200)
@@ -342,22 +344,22 @@ mod tests {
     #[test]
     fn what_nothing_ties_to_the_job_decides_nothing() {
         // No time, and a healthy job.
-        let healthy = Stage::new().two_ranks().xid("0000:3b:00", 79, 0, "x");
+        let healthy = StagedCase::new().two_ranks().xid("0000:3b:00", 79, 0, "x");
         assert_eq!(healthy.worth(&RULE), ["info Derived"]);
         // Another machine's, beside a job in trouble.
-        let raised = |stage: Stage| stage.raised(Some(0), "ValueError", "bad batch", &[]);
-        let other = raised(Stage::new().two_ranks()).xid("0000:3b:00", 79, 0, "x").on("node9");
+        let raised = |stage: StagedCase| stage.raised(Some(0), "ValueError", "bad batch", &[]);
+        let other = raised(StagedCase::new().two_ranks()).xid("0000:3b:00", 79, 0, "x").on("node9");
         assert_eq!(other.worth(&RULE), ["warning Derived"]);
         // A post with two snippets and no clock: it may be, and a program's own statement comes first.
-        let post = raised(Stage::new()).xid("0000:3b:00", 79, 0, "x");
+        let post = raised(StagedCase::new()).xid("0000:3b:00", 79, 0, "x");
         assert_eq!(post.worth(&RULE), ["error Derived"]);
         // Of a rank's GPU, at a time that cannot be compared: less than what a program states.
-        let untimed = raised(Stage::new().two_ranks()).xid("0000:3b:00", 79, 0, "x");
+        let untimed = raised(StagedCase::new().two_ranks()).xid("0000:3b:00", 79, 0, "x");
         assert_eq!(untimed.worth(&RULE), ["error Derived"]);
     }
 
     #[test]
     fn a_hidden_gpu_is_another_thing() {
-        Stage::new().raised(Some(0), "RuntimeError", "No CUDA GPUs are available", &[]).silent(&RULE);
+        StagedCase::new().raised(Some(0), "RuntimeError", "No CUDA GPUs are available", &[]).silent(&RULE);
     }
 }

@@ -32,8 +32,8 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::{ONE_FAULT_S, follows, is_lost_gpu, is_xid};
 use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::operation;
-use ringleader_correlate::track::Node;
-use ringleader_correlate::track::{Group, View};
+use ringleader_correlate::track::RankOrSource;
+use ringleader_correlate::track::{Group, GroupRecorder};
 use ringleader_correlate::waits::graph::{Front, FrontKind};
 use ringleader_correlate::waits::inside::{self, Inside};
 
@@ -57,7 +57,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     if rings_tell_more(scene) {
         return Outcome::Clear;
     }
-    let Some(waits) = scene.waits_of(View::Flight) else { return by_count(scene) };
+    let Some(waits) = scene.waits_of(GroupRecorder::Flight) else { return by_count(scene) };
     let stuck: Vec<&Front> = waits
         .all_in
         .iter()
@@ -138,7 +138,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 
 /// Rings that see kernels start show for every rank whether it is in an operation: nothing is left to be guessed.
 fn rings_tell_more(scene: &Scene<'_>) -> bool {
-    scene.waits_of(View::Ring).is_some_and(|waits| {
+    scene.waits_of(GroupRecorder::Ring).is_some_and(|waits| {
         waits.fronts.iter().any(|front| {
             let Some(group) = scene.ledger().groups().get(front.group) else { return false };
             inside::members(group, front).iter().any(|i| i.op.stage() == RingStage::Started)
@@ -149,7 +149,7 @@ fn rings_tell_more(scene: &Scene<'_>) -> bool {
 /// By the rings: an operation that all have given to their GPUs runs on some of them and never starts on one. Or: the
 /// rank that the others wait for has nothing of NCCL's in flight, and its program waits for its GPU.
 fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
-    let Some(waits) = scene.waits_of(View::Ring).filter(|_| scene.ledger().is_stalled()) else {
+    let Some(waits) = scene.waits_of(GroupRecorder::Ring).filter(|_| scene.ledger().is_stalled()) else {
         return Vec::new();
     };
     let mut findings = Vec::new();
@@ -173,7 +173,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
         for late in &waiting {
             let Some(rank) = group.rank(late.member).filter(|r| !named.contains(r)) else { continue };
             // Behind a call that differs from its peers' nothing starts any more.
-            if scene.has_parted(Node::Rank(rank)) {
+            if scene.has_parted(RankOrSource::Rank(rank)) {
                 continue;
             }
             named.push(rank);
@@ -193,7 +193,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
                 .call(NamedCall { group: group.name.clone(), number: late.op.number.into() })
                 .weight(Weight::Derived)
                 .confidence(Confidence::Medium)
-                .culprits(drafting::culprits(scene, &[Node::Rank(rank)], place))
+                .culprits(drafting::culprits(scene, &[RankOrSource::Rank(rank)], place))
                 .victims(runs.clone())
                 .evidence(records)
                 .evidence(stand.map(|s| s.evidence.clone()))
@@ -201,7 +201,9 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
             findings.extend(advise(scene, draft, rank).build());
         }
     }
-    for suspect in scene.suspects().iter().filter(|s| s.views.contains(&View::Ring) && !s.weak && !s.in_p2p) {
+    for suspect in
+        scene.suspects().iter().filter(|s| s.views.contains(&GroupRecorder::Ring) && !s.weak && !s.in_p2p)
+    {
         let Some(rank) = suspect.node.rank().filter(|r| !named.contains(r)) else { continue };
         if scene.has_parted(suspect.node)
             || scene.fate(rank).is_some_and(|fate| fate.is_halted() || fate.is_gone())
@@ -240,7 +242,7 @@ fn see_kernel(scene: &Scene<'_>, rank: Rank) -> String {
 
 /// Without dumps of all ranks: NCCL's logs count as many calls on every rank, and yet ranks time out.
 fn by_count(scene: &Scene<'_>) -> Outcome {
-    let Some(waits) = scene.waits_of(View::Nccl) else { return Outcome::Clear };
+    let Some(waits) = scene.waits_of(GroupRecorder::Nccl) else { return Outcome::Clear };
     let timed_out: Vec<(Rank, Evidence)> =
         scene.conditions().all().filter_map(|(rank, c)| Some((rank, c.timed_out.clone()?))).collect();
     if !scene.ledger().logs_know_more()
@@ -352,10 +354,10 @@ fn latest(group: &Group<'_>, front: &Front, seq: u32) -> Option<Rank> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn all_in() -> Stage {
-        Stage::job(4).logs().dumps(&["ar:1 ar:100?"; 4])
+    fn all_in() -> StagedCase {
+        StagedCase::job(4).logs().dumps(&["ar:1 ar:100?"; 4])
     }
 
     #[test]
@@ -367,13 +369,16 @@ mod tests {
     fn a_kernel_that_never_starts() {
         let waits = ["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"];
         let own = [("/srv/train.py", 44, "step")];
-        Stage::job(3).rings(&waits).concludes(&RULE, "gpu-kernel-stuck 1, medium");
-        Stage::job(3).rings(&waits).stands(1, &own).concludes(&RULE, "gpu-kernel-stuck 1 at step:44, high");
+        StagedCase::job(3).rings(&waits).concludes(&RULE, "gpu-kernel-stuck 1, medium");
+        StagedCase::job(3)
+            .rings(&waits)
+            .stands(1, &own)
+            .concludes(&RULE, "gpu-kernel-stuck 1 at step:44, high");
         // A moment of a job at work; kernels that run everywhere, or nowhere; one that waits for another group.
-        Stage::job(3).rings(&waits).rings_read_after(200).silent(&RULE);
-        Stage::job(3).rings(&["ar:9*12 ar:9?"; 3]).silent(&RULE);
-        Stage::job(3).rings(&["ar:9*12 ar:9!"; 3]).silent(&RULE);
-        let two = Stage::job(3).group("b", 1..3).rings(&[
+        StagedCase::job(3).rings(&waits).rings_read_after(200).silent(&RULE);
+        StagedCase::job(3).rings(&["ar:9*12 ar:9?"; 3]).silent(&RULE);
+        StagedCase::job(3).rings(&["ar:9*12 ar:9!"; 3]).silent(&RULE);
+        let two = StagedCase::job(3).group("b", 1..3).rings(&[
             "ar:9*12 ar:9?",
             "ar:9*12 b/ar:8? ar:9!",
             "ar:9*12 ar:9?",
@@ -381,21 +386,24 @@ mod tests {
         two.silent(&RULE);
         // It called another size before: a consequence.
         let other = ["ar:9*12 ar:9? ar:7?", "ar:9*12 ar:2? ar:7!", "ar:9*12 ar:9? ar:7?"];
-        Stage::job(3).rings(&other).silent(&RULE);
+        StagedCase::job(3).rings(&other).silent(&RULE);
         // Stopped: its proxies tell nothing more.
-        Stage::job(3).rings(&waits).ps("R T R").silent(&RULE);
+        StagedCase::job(3).rings(&waits).ps("R T R").silent(&RULE);
     }
 
     #[test]
     fn a_late_host_waits_for_its_own_gpu() {
         let waits = ["ar:9*12 ar:9?", "ar:9*12", "ar:9*12 ar:9?"];
         let sync = [("torch/cuda/__init__.py", 1040, "synchronize"), ("/srv/train.py", 44, "step")];
-        Stage::job(3).rings(&waits).stands(1, &sync).concludes(&RULE, "gpu-kernel-stuck 1 at step:44, high");
+        StagedCase::job(3)
+            .rings(&waits)
+            .stands(1, &sync)
+            .concludes(&RULE, "gpu-kernel-stuck 1 at step:44, high");
         let native = [("libcuda.so.1", 0, "cuStreamSynchronize"), ("/srv/train.py", 44, "step")];
-        Stage::job(3).rings(&waits).stands(1, &native).expect(&RULE, &["gpu-kernel-stuck 1"]);
+        StagedCase::job(3).rings(&waits).stands(1, &native).expect(&RULE, &["gpu-kernel-stuck 1"]);
         // In code of its own; at work.
-        Stage::job(3).rings(&waits).stands(1, &[("/srv/train.py", 44, "step")]).silent(&RULE);
-        Stage::job(3).rings(&waits).rings_read_after(200).stands(1, &sync).silent(&RULE);
+        StagedCase::job(3).rings(&waits).stands(1, &[("/srv/train.py", 44, "step")]).silent(&RULE);
+        StagedCase::job(3).rings(&waits).rings_read_after(200).stands(1, &sync).silent(&RULE);
     }
 
     #[test]
@@ -406,17 +414,17 @@ mod tests {
 
     #[test]
     fn the_kernel_names_the_gpu() {
-        let named = |stage: Stage, bus: &str| stage.xid(bus, 109, 0, "CTX SWITCH TIMEOUT");
+        let named = |stage: StagedCase, bus: &str| stage.xid(bus, 109, 0, "CTX SWITCH TIMEOUT");
         named(all_in(), "0000:03:00").concludes(&RULE, "gpu-kernel-stuck 2, high");
         // Two GPUs: one may have waited for the other. Ranks that all wait for one are another fault.
         named(named(all_in(), "0000:03:00"), "0000:02:00").silent(&RULE);
-        let outside = Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        let outside = StagedCase::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
         named(outside, "0000:03:00").silent(&RULE);
     }
 
     #[test]
     fn a_cut_path_leaves_some_ahead() {
-        let job = Stage::job(4).logs().dumps(&[
+        let job = StagedCase::job(4).logs().dumps(&[
             "ar:1 ar:100?",
             "ar:1 ar:100?",
             "ar:1 ar:100?",

@@ -176,7 +176,7 @@ mod tests {
     use ringleader_model::{ClockReasons, GpuRow};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::gpus::gpus;
 
     fn busy(row: &mut GpuRow, mhz: u32, reasons: u64) {
@@ -193,8 +193,8 @@ mod tests {
                 let (mhz, reasons) = if index == 1 { (420, bit) } else { (1_980, 0x4) };
                 busy(row, mhz, reasons);
             });
-            Stage::new().shows(hot.clone()).expect(&RULE, &["gpu-throttled"]);
-            Stage::new().two_ranks().shows(hot).expect(&RULE, &["gpu-throttled 1"]);
+            StagedCase::new().shows(hot.clone()).expect(&RULE, &["gpu-throttled"]);
+            StagedCase::new().two_ranks().shows(hot).expect(&RULE, &["gpu-throttled 1"]);
         }
     }
 
@@ -203,8 +203,8 @@ mod tests {
         let hot = |mhz: u32| {
             gpus(4, |index, row| if index == 0 { busy(row, mhz, 0x20) } else { busy(row, 1_980, 0) })
         };
-        Stage::new().two_ranks().shows(hot(1_200)).expect(&RULE, &["gpu-throttled 0"]);
-        Stage::new().two_ranks().shows(hot(1_950)).silent(&RULE);
+        StagedCase::new().two_ranks().shows(hot(1_200)).expect(&RULE, &["gpu-throttled 0"]);
+        StagedCase::new().two_ranks().shows(hot(1_950)).silent(&RULE);
     }
 
     #[test]
@@ -216,9 +216,9 @@ mod tests {
                 row.utilization_pct = Some(if index == 3 { 99.0 } else { others_pct });
             })
         };
-        Stage::new().two_ranks().shows(at(40.0)).expect(&RULE, &["gpu-throttled"]);
+        StagedCase::new().two_ranks().shows(at(40.0)).expect(&RULE, &["gpu-throttled"]);
         // Nothing tells what clock they would have in use.
-        Stage::new().two_ranks().shows(at(0.0)).silent(&RULE);
+        StagedCase::new().two_ranks().shows(at(0.0)).silent(&RULE);
     }
 
     #[test]
@@ -229,8 +229,8 @@ mod tests {
                 row.power_limit_w = Some(if index == 3 { 400.0 } else { 700.0 });
             })
         };
-        Stage::new().shows(limited(1_300)).expect(&RULE, &["gpu-throttled"]);
-        Stage::new().shows(limited(1_900)).silent(&RULE);
+        StagedCase::new().shows(limited(1_300)).expect(&RULE, &["gpu-throttled"]);
+        StagedCase::new().shows(limited(1_900)).silent(&RULE);
     }
 
     #[test]
@@ -243,22 +243,22 @@ mod tests {
                 row.power_default_w = Some(370.0);
             })
         };
-        Stage::new().shows(set(230.0, 1_035)).expect(&RULE, &["gpu-throttled"]);
+        StagedCase::new().shows(set(230.0, 1_035)).expect(&RULE, &["gpu-throttled"]);
         // It costs little, or is the board's own.
-        Stage::new().shows(set(230.0, 1_800)).silent(&RULE);
-        Stage::new().shows(set(370.0, 1_035)).silent(&RULE);
+        StagedCase::new().shows(set(230.0, 1_800)).silent(&RULE);
+        StagedCase::new().shows(set(370.0, 1_035)).silent(&RULE);
     }
 
     #[test]
     fn dcgmi_says_so() {
         let warning = "Detected thermal violations totaling 12.0 seconds for GPU 1";
-        Stage::new().test_fails("Targeted Power", Some(1), warning).expect(&RULE, &["gpu-throttled"]);
+        StagedCase::new().test_fails("Targeted Power", Some(1), warning).expect(&RULE, &["gpu-throttled"]);
     }
 
     #[test]
     fn what_is_normal() {
         // The power cap at full load; an idle GPU among busy ones; all idle.
-        Stage::new().shows(gpus(8, |_, row| busy(row, 1_700, 0x4))).silent(&RULE);
+        StagedCase::new().shows(gpus(8, |_, row| busy(row, 1_700, 0x4))).silent(&RULE);
         let one_idle = gpus(4, |index, row| {
             busy(row, 1_980, 0x4);
             if index == 2 {
@@ -266,12 +266,12 @@ mod tests {
                 row.utilization_pct = Some(0.0);
             }
         });
-        Stage::new().shows(one_idle).silent(&RULE);
+        StagedCase::new().shows(one_idle).silent(&RULE);
         let idle = gpus(4, |_, row| {
             busy(row, 345, 0x1);
             row.utilization_pct = Some(0.0);
         });
-        Stage::new().shows(idle).silent(&RULE);
+        StagedCase::new().shows(idle).silent(&RULE);
         // Slower by as much as clocks that nobody explains.
         let unexplained = |mhz: u32| {
             gpus(4, |index, row| {
@@ -279,10 +279,10 @@ mod tests {
                 row.clock_reasons = None;
             })
         };
-        Stage::new().shows(unexplained(1_400)).silent(&RULE);
-        Stage::new().shows(unexplained(600)).expect(&RULE, &["gpu-throttled"]);
+        StagedCase::new().shows(unexplained(1_400)).silent(&RULE);
+        StagedCase::new().shows(unexplained(600)).expect(&RULE, &["gpu-throttled"]);
         // Slower, and nothing says that it is held down.
         let slower = gpus(4, |index, row| busy(row, if index == 1 { 1_200 } else { 1_980 }, 0));
-        Stage::new().shows(slower).silent(&RULE);
+        StagedCase::new().shows(slower).silent(&RULE);
     }
 }

@@ -123,14 +123,14 @@ mod tests {
     use super::RULE;
     use crate::diagnose;
     use crate::rule::Outcome;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::Scene;
     use ringleader_correlate::staging::gpus::gpus;
 
     const NO_DRIVER: &str = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.";
     const NO_GPU: &str = "No devices were found";
 
-    fn n_asked(stage: &Stage) -> usize {
+    fn n_asked(stage: &StagedCase) -> usize {
         match (RULE.check)(&Scene::new(&stage.case)) {
             Outcome::Undecided(needs) => needs.len(),
             Outcome::Clear => 0,
@@ -141,30 +141,31 @@ mod tests {
     #[test]
     fn a_tool_that_failed_is_no_health() {
         for said in [NO_DRIVER, NO_GPU, "Failed to initialize NVML: Driver Not Loaded"] {
-            let stage = Stage::new().smi_fails(said);
+            let stage = StagedCase::new().smi_fails(said);
             assert_eq!(n_asked(&stage), 1, "{said}");
             assert_eq!(diagnose(&stage.case).cause, Cause::Undecided, "{said}");
         }
-        let failed = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        let failed = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         assert_eq!(n_asked(&failed.smi_fails(NO_GPU)), 1);
     }
 
     #[test]
     fn a_container_without_gpus_beside_a_job_that_is_well() {
-        assert_eq!(n_asked(&Stage::new().two_ranks().smi_fails(NO_GPU)), 0);
+        assert_eq!(n_asked(&StagedCase::new().two_ranks().smi_fails(NO_GPU)), 0);
         // Asked in two places: where the GPUs are, it lists them.
-        assert_eq!(n_asked(&Stage::new().shows(gpus(8, |_, _| {})).smi_fails(NO_GPU)), 0);
+        assert_eq!(n_asked(&StagedCase::new().shows(gpus(8, |_, _| {})).smi_fails(NO_GPU)), 0);
     }
 
     #[test]
     fn a_driver_that_keeps_everybody_waiting() {
         use crate::rules::gpu::gpu_fallen_off_bus;
         let said = "Unable to determine the device handle for GPU 0: no answer within 2200 ms, it hangs in nvmlDeviceGetFieldValues";
-        let stage = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]).smi_fails(said);
+        let stage =
+            StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]).smi_fails(said);
         assert_eq!(n_asked(&stage), 1);
         stage.silent(&gpu_fallen_off_bus::RULE);
         // Others answer: a node under load asks one after another, and the time is up.
-        let failed = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        let failed = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         let mut some = failed.shows(gpus(3, |_, _| {}));
         for observation in &mut some.case.observations {
             if let ringleader_model::Fact::Gpus(table) = &mut observation.fact {
@@ -183,7 +184,7 @@ mod tests {
             "Failed to initialize NVML: Insufficient Permissions",
             "Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error",
         ] {
-            assert_eq!(n_asked(&Stage::new().smi_fails(said)), 0, "{said}");
+            assert_eq!(n_asked(&StagedCase::new().smi_fails(said)), 0, "{said}");
         }
     }
 }

@@ -25,7 +25,7 @@
 
 use ringleader_model::{Cause, Impact, KernelEventKind, Weight};
 
-use crate::drafting::kernel::{Seen, is_own};
+use crate::drafting::kernel::{KernelFault, is_own};
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::{ONE_FAULT_S, follows, is_lost_gpu};
@@ -43,7 +43,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let is_it = |event: &ringleader_model::KernelEvent| {
         is_own(&RULE, event) || matches!(event.kind, KernelEventKind::GspSilent)
     };
-    let Some(seen) = Seen::of(scene, |e| is_it(e.event)) else { return Outcome::Clear };
+    let Some(seen) = KernelFault::of(scene, |e| is_it(e.event)) else { return Outcome::Clear };
     let Some(first) = seen.first() else { return Outcome::Clear };
     let mut draft = seen.draft(
         &RULE,
@@ -69,17 +69,17 @@ mod tests {
     use ringleader_model::KernelEventKind;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     const TEXT: &str = "Timeout after 6s of waiting for RPC response from GPU4 GSP!";
 
     #[test]
     fn the_kernel_says_so() {
-        Stage::new().xid("0000:9b:00", 119, 2_024_380, TEXT).expect(&RULE, &["gsp-timeout"]);
-        Stage::new().kernel("0000:9b:00", KernelEventKind::GspSilent).expect(&RULE, &["gsp-timeout"]);
+        StagedCase::new().xid("0000:9b:00", 119, 2_024_380, TEXT).expect(&RULE, &["gsp-timeout"]);
+        StagedCase::new().kernel("0000:9b:00", KernelEventKind::GspSilent).expect(&RULE, &["gsp-timeout"]);
         // Whoever asked is not the job's; the GPU is.
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .xid("0000:3b:00", 119, 2_024_380, TEXT)
             .at_s(BEGAN_S + 60)
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_gpu_that_fell_off_the_bus() {
-        let finding = Stage::new()
+        let finding = StagedCase::new()
             .xid("0000:9b:00", 79, 0, "GPU has fallen off the bus.")
             .xid("0000:9b:00", 119, 7, TEXT)
             .finding(&RULE);
@@ -97,6 +97,6 @@ mod tests {
 
     #[test]
     fn an_earlier_day() {
-        Stage::new().two_ranks().xid("0000:3b:00", 119, 7, TEXT).at_s(BEGAN_S - 86_400).silent(&RULE);
+        StagedCase::new().two_ranks().xid("0000:3b:00", 119, 7, TEXT).at_s(BEGAN_S - 86_400).silent(&RULE);
     }
 }

@@ -33,7 +33,7 @@ use ringleader_knowledge::xid::{self, Class, Grade, Kills};
 use ringleader_model::{Cause, Confidence, KernelEvent, KernelEventKind, Need, Weight, Xid};
 
 use crate::drafting::QUOTED_CHARS;
-use crate::drafting::kernel::Seen;
+use crate::drafting::kernel::KernelFault;
 use crate::health;
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -66,7 +66,7 @@ const CHANNEL_STOPPED: u16 = 43;
 const MAX_NEEDS: usize = 4;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(seen) = Seen::xids(scene, ends_a_job).filter(Seen::is_bound).and_then(|s| {
+    let Some(seen) = KernelFault::xids(scene, ends_a_job).filter(KernelFault::is_bound).and_then(|s| {
         s.without(|e| follows(scene.kernel(), e, ONE_FAULT_S, true, |root| is_root_of(root, e.event)))
     }) else {
         return Outcome::Clear;
@@ -201,13 +201,13 @@ mod tests {
     use super::RULE;
     use crate::diagnose;
     use crate::rule::Outcome;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::Scene;
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     const X: &str = "x";
 
-    fn asks(stage: &Stage) -> Vec<String> {
+    fn asks(stage: &StagedCase) -> Vec<String> {
         match (RULE.check)(&Scene::new(&stage.case)) {
             Outcome::Undecided(needs) => needs.into_iter().map(|n| n.question).collect(),
             Outcome::Clear => Vec::new(),
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_log_alone_with_a_number_that_ends_a_job_is_not_well() {
         for code in [8, 25, 39, 54, 69, 85, 126, 999] {
-            let stage = Stage::new().xid("0000:3b:00", code, 5, X);
+            let stage = StagedCase::new().xid("0000:3b:00", code, 5, X);
             assert!(asks(&stage)[0].contains(&format!("Xid {code}")), "{code}");
             assert_eq!(diagnose(&stage.case).cause, Cause::Undecided, "{code}");
         }
@@ -226,54 +226,54 @@ mod tests {
 
     #[test]
     fn a_program_s_own_fault_sends_no_node_to_repair() {
-        let asked = asks(&Stage::new().xid("0000:3b:00", 69, 5, X));
+        let asked = asks(&StagedCase::new().xid("0000:3b:00", 69, 5, X));
         assert!(asked[0].contains("The node can stay in service"), "{asked:?}");
     }
 
     #[test]
     fn numbers_that_say_what_failed() {
-        Stage::new().xid("0000:3b:00", 136, 0, X).concludes(&RULE, "nvlink-error , medium");
-        Stage::new().xid("0000:3b:00", 173, 0, X).concludes(&RULE, "nvlink-error , medium");
-        Stage::new().xid("0000:3b:00", 137, 0, X).concludes(&RULE, "illegal-memory-access , medium");
+        StagedCase::new().xid("0000:3b:00", 136, 0, X).concludes(&RULE, "nvlink-error , medium");
+        StagedCase::new().xid("0000:3b:00", 173, 0, X).concludes(&RULE, "nvlink-error , medium");
+        StagedCase::new().xid("0000:3b:00", 137, 0, X).concludes(&RULE, "illegal-memory-access , medium");
     }
 
     #[test]
     fn of_a_rank_while_the_job_ran() {
         let job = |at_s: i64, pid| {
-            let stage = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+            let stage = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
             stage.xid("0000:3b:00", 39, pid, X).at_s(BEGAN_S + at_s)
         };
         assert!(asks(&job(60, 101))[0].contains("of rank 1 reported Xid 39"));
         // Of the day before, or of a GPU that no rank has.
         assert!(asks(&job(-86_400, 5)).is_empty());
-        let other = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        let other = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         assert!(asks(&other.xid("0000:99:00", 39, 0, X).at_s(BEGAN_S + 60)).is_empty());
     }
 
     #[test]
     fn what_follows_another_number_or_ends_nothing() {
         for code in [37, 43, 45, 63, 92, 154, 171] {
-            assert!(asks(&Stage::new().xid("0000:3b:00", code, 5, X)).is_empty(), "{code}");
+            assert!(asks(&StagedCase::new().xid("0000:3b:00", code, 5, X)).is_empty(), "{code}");
         }
         for root in [13, 31, 48, 79] {
-            let stage = Stage::new().xid("0000:3b:00", root, 5, X).xid("0000:3b:00", 43, 5, X);
+            let stage = StagedCase::new().xid("0000:3b:00", root, 5, X).xid("0000:3b:00", 43, 5, X);
             assert!(asks(&stage).is_empty(), "{root}");
         }
         // Of another GPU it is another fault.
-        let two = Stage::new().xid("0000:3b:00", 31, 5, X).xid("0000:5e:00", 39, 6, X);
+        let two = StagedCase::new().xid("0000:3b:00", 31, 5, X).xid("0000:5e:00", 39, 6, X);
         assert_eq!(asks(&two).len(), 1);
     }
 
     #[test]
     fn a_recovery_that_nothing_explains() {
-        let action = |stage: Stage, n| {
+        let action = |stage: StagedCase, n| {
             let xid = Xid { code: 154, recovery_action: Some(n), ..Xid::default() };
             stage.kernel("0000:3b:00", KernelEventKind::Xid(xid.into()))
         };
-        let alone = action(Stage::new(), 2);
+        let alone = action(StagedCase::new(), 2);
         assert!(asks(&alone)[0].contains("only a node reboot recovers"), "{:?}", asks(&alone));
-        assert!(asks(&action(Stage::new().xid("0000:3b:00", 119, 0, X), 2)).is_empty());
+        assert!(asks(&action(StagedCase::new().xid("0000:3b:00", 119, 0, X), 2)).is_empty());
         // Nothing is needed any more.
-        assert!(asks(&action(Stage::new(), 0)).is_empty());
+        assert!(asks(&action(StagedCase::new(), 0)).is_empty());
     }
 }

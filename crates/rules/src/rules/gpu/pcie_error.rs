@@ -36,7 +36,7 @@ use ringleader_model::{
 };
 
 use crate::drafting::gpus::{Proof, Shown, failed_test};
-use crate::drafting::kernel::{Seen, is_own};
+use crate::drafting::kernel::{KernelFault, is_own};
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::{CHANNELS_STOP_S, GPU_NOTICED_S, follows, is_lost_gpu, is_xid};
@@ -201,7 +201,7 @@ fn is_probe(event: &KernelStatement<'_>) -> bool {
 }
 
 fn said_by_kernel(scene: &Scene<'_>) -> Outcome {
-    let seen = Seen::of(scene, |e| match &e.event.kind {
+    let seen = KernelFault::of(scene, |e| match &e.event.kind {
         _ if is_of_another_sort(scene, e) => false,
         KernelEventKind::PcieError(error) => {
             error.severity != PcieSeverity::Corrected && !error.bits.iter().any(|b| &**b == "ACSViol")
@@ -269,7 +269,7 @@ mod tests {
     use ringleader_model::{KernelEventKind, PcieSeverity};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::gpus::gpus;
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
@@ -281,10 +281,10 @@ mod tests {
                 row.pcie.width_max = Some(16);
             })
         };
-        Stage::new().two_ranks().shows(with(8, 16)).expect(&RULE, &["pcie-error 1"]);
-        assert_eq!(Stage::new().two_ranks().shows(with(8, 16)).worth(&RULE), ["warning Derived"]);
+        StagedCase::new().two_ranks().shows(with(8, 16)).expect(&RULE, &["pcie-error 1"]);
+        assert_eq!(StagedCase::new().two_ranks().shows(with(8, 16)).worth(&RULE), ["warning Derived"]);
         // The slots of this machine have eight lanes each.
-        Stage::new().two_ranks().shows(with(8, 8)).silent(&RULE);
+        StagedCase::new().two_ranks().shows(with(8, 8)).silent(&RULE);
     }
 
     #[test]
@@ -296,26 +296,27 @@ mod tests {
                 row.utilization_pct = Some(if index == 0 { busy } else { 100.0 });
             })
         };
-        Stage::new().two_ranks().shows(with(3, 100.0)).expect(&RULE, &["pcie-error 0"]);
+        StagedCase::new().two_ranks().shows(with(3, 100.0)).expect(&RULE, &["pcie-error 0"]);
         // An idle GPU saves power.
-        Stage::new().two_ranks().shows(with(1, 0.0)).silent(&RULE);
+        StagedCase::new().two_ranks().shows(with(1, 0.0)).silent(&RULE);
     }
 
     #[test]
     fn replays_have_no_rate() {
         let replays = gpus(4, |index, row| row.pcie.replays = Some(u64::from(index) * 500));
-        Stage::new().shows(replays).silent(&RULE);
+        StagedCase::new().shows(replays).silent(&RULE);
         let slow = "The number of PCIe replays exceeds the threshold";
-        Stage::new().test_fails("PCIe", Some(2), slow).expect(&RULE, &["pcie-error"]);
+        StagedCase::new().test_fails("PCIe", Some(2), slow).expect(&RULE, &["pcie-error"]);
     }
 
     #[test]
     fn replays_between_two_outputs() {
-        let counted = |stage: Stage, second: i64, replays: u64| {
+        let counted = |stage: StagedCase, second: i64, replays: u64| {
             let rows = gpus(4, |index, row| row.pcie.replays = Some(if index == 1 { replays } else { 3 }));
             stage.shows_at(second, rows)
         };
-        let two = |later_s: i64, later| counted(counted(Stage::new(), 1_000, 40), 1_000 + later_s, later);
+        let two =
+            |later_s: i64, later| counted(counted(StagedCase::new(), 1_000, 40), 1_000 + later_s, later);
         two(60, 540).expect(&RULE, &["pcie-error"]);
         assert_eq!(two(60, 540).worth(&RULE), ["warning Derived"]);
         // A few in an hour; a count that was reset; two outputs at one moment.
@@ -326,15 +327,17 @@ mod tests {
 
     #[test]
     fn the_kernel_says_so() {
-        Stage::new()
+        StagedCase::new()
             .pcie("0000:3b:00.0", "nvidia", PcieSeverity::NonFatal, "CmpltTO")
             .expect(&RULE, &["pcie-error"]);
-        Stage::new()
+        StagedCase::new()
             .pcie("0000:00:03.0", "pcieport", PcieSeverity::Fatal, "SDES")
             .expect(&RULE, &["pcie-error"]);
-        Stage::new().kernel("0000:00:03.0", KernelEventKind::PcieLinkDown).expect(&RULE, &["pcie-error"]);
-        Stage::new().xid("0000:3b:00", 167, 0, "x").expect(&RULE, &["pcie-error"]);
-        Stage::new()
+        StagedCase::new()
+            .kernel("0000:00:03.0", KernelEventKind::PcieLinkDown)
+            .expect(&RULE, &["pcie-error"]);
+        StagedCase::new().xid("0000:3b:00", 167, 0, "x").expect(&RULE, &["pcie-error"]);
+        StagedCase::new()
             .two_ranks()
             .pcie("0000:3b:00.0", "nvidia", PcieSeverity::NonFatal, "CmpltTO")
             .at_s(BEGAN_S + 60)
@@ -343,29 +346,31 @@ mod tests {
 
     #[test]
     fn corrected_errors_break_nothing() {
-        Stage::new().pcie("0000:3b:00.0", "nvidia", PcieSeverity::Corrected, "BadTLP").silent(&RULE);
-        Stage::new().pcie("0000:00:1c.0", "pcieport", PcieSeverity::Corrected, "RxErr Timeout").silent(&RULE);
+        StagedCase::new().pcie("0000:3b:00.0", "nvidia", PcieSeverity::Corrected, "BadTLP").silent(&RULE);
+        StagedCase::new()
+            .pcie("0000:00:1c.0", "pcieport", PcieSeverity::Corrected, "RxErr Timeout")
+            .silent(&RULE);
     }
 
     #[test]
     fn requests_that_nobody_supports_and_other_devices() {
-        let probe = Stage::new().pcie("0000:e1:00.0", "pcieport", PcieSeverity::NonFatal, "UnsupReq");
+        let probe = StagedCase::new().pcie("0000:e1:00.0", "pcieport", PcieSeverity::NonFatal, "UnsupReq");
         assert_eq!(probe.worth(&RULE), ["info Derived"]);
-        let fatal = Stage::new().pcie("0000:e1:00.0", "pcieport", PcieSeverity::Fatal, "UnsupReq");
+        let fatal = StagedCase::new().pcie("0000:e1:00.0", "pcieport", PcieSeverity::Fatal, "UnsupReq");
         assert_eq!(fatal.worth(&RULE), ["error Stated"]);
         for driver in ["nvme", "ahci", "qat_4xxx"] {
-            Stage::new().pcie("0000:e1:00.0", driver, PcieSeverity::NonFatal, "CmpltTO").silent(&RULE);
+            StagedCase::new().pcie("0000:e1:00.0", driver, PcieSeverity::NonFatal, "CmpltTO").silent(&RULE);
         }
     }
 
     #[test]
     fn redirected_peer_traffic_is_another_thing() {
-        Stage::new().pcie("0000:00:1c.0", "pcieport", PcieSeverity::NonFatal, "ACSViol").silent(&RULE);
+        StagedCase::new().pcie("0000:00:1c.0", "pcieport", PcieSeverity::NonFatal, "ACSViol").silent(&RULE);
     }
 
     #[test]
     fn part_of_a_gpu_that_fell_off_the_bus() {
-        let finding = Stage::new()
+        let finding = StagedCase::new()
             .pcie("0000:00:03.0", "pcieport", PcieSeverity::Fatal, "SDES")
             .xid("0000:03:00", 79, 0, "GPU has fallen off the bus.")
             .finding(&RULE);
@@ -374,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_channel_that_a_program_broke() {
-        Stage::new()
+        StagedCase::new()
             .xid("0000:3b:00", 31, 5, "MMU Fault")
             .xid("0000:3b:00", 32, 5, "Channel ID 2")
             .silent(&RULE);

@@ -98,7 +98,7 @@ mod tests {
     use ringleader_model::{PciAddress, PciDevice, SystemFact};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     fn gpus(widths: &[u32]) -> SystemFact {
         let device = |(bus, width): (usize, &u32)| PciDevice {
@@ -112,8 +112,8 @@ mod tests {
         SystemFact::Pci(widths.iter().enumerate().map(device).collect())
     }
 
-    fn job() -> Stage {
-        Stage::new().process("node0", 10, Some(1)).comm(1, 2, 1, true)
+    fn job() -> StagedCase {
+        StagedCase::new().process("node0", 10, Some(1)).comm(1, 2, 1, true)
     }
 
     #[test]

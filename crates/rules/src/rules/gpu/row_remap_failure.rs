@@ -29,7 +29,7 @@ use ringleader_knowledge::wording::TestFault;
 use ringleader_model::{Cause, GpuRow, Impact};
 
 use crate::drafting::gpus::{Proof, Shown, failed_test};
-use crate::drafting::kernel::Seen;
+use crate::drafting::kernel::KernelFault;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 
@@ -44,7 +44,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let shown = Shown::of(scene, |gpu| beyond_repair(gpu.row));
-    let draft = match (Seen::own(scene, &RULE), shown) {
+    let draft = match (KernelFault::own(scene, &RULE), shown) {
         (Some(seen), shown) => {
             let title = format!("{} could not remap a bad row of its memory", seen.gpu());
             let draft = seen.draft(&RULE, Cause::RowRemapFailure, title);
@@ -89,15 +89,17 @@ fn advise(draft: Draft) -> Draft {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::gpus::gpus;
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn the_kernel_says_so() {
-        Stage::new().xid("0000:52:00", 64, 0, "Row Remapper: failed").expect(&RULE, &["row-remap-failure"]);
-        Stage::new().xid("0000:52:00", 161, 0, "x").expect(&RULE, &["row-remap-failure"]);
-        Stage::new()
+        StagedCase::new()
+            .xid("0000:52:00", 64, 0, "Row Remapper: failed")
+            .expect(&RULE, &["row-remap-failure"]);
+        StagedCase::new().xid("0000:52:00", 161, 0, "x").expect(&RULE, &["row-remap-failure"]);
+        StagedCase::new()
             .two_ranks()
             .xid("0000:1a:00", 64, 0, "Row Remapper: failed")
             .at_s(BEGAN_S + 60)
@@ -107,16 +109,16 @@ mod tests {
     #[test]
     fn the_gpu_says_so() {
         let failed = gpus(8, |index, row| row.rows.failed = Some(index == 1));
-        Stage::new().shows(failed.clone()).expect(&RULE, &["row-remap-failure"]);
-        let job = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        StagedCase::new().shows(failed.clone()).expect(&RULE, &["row-remap-failure"]);
+        let job = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         job.shows(failed).expect(&RULE, &["row-remap-failure 1"]);
         let exhausted = gpus(1, |_, row| {
             row.rows.banks_exhausted = Some(1);
             row.rows.pending = Some(true);
         });
-        Stage::new().shows(exhausted).expect(&RULE, &["row-remap-failure"]);
+        StagedCase::new().shows(exhausted).expect(&RULE, &["row-remap-failure"]);
         let retired = gpus(1, |_, row| row.pages.double_bit = Some(61));
-        Stage::new().shows(retired).expect(&RULE, &["row-remap-failure"]);
+        StagedCase::new().shows(retired).expect(&RULE, &["row-remap-failure"]);
     }
 
     #[test]
@@ -128,16 +130,18 @@ mod tests {
             row.rows.banks_exhausted = Some(0);
             row.pages.double_bit = Some(5);
         });
-        Stage::new().shows(waits).silent(&RULE);
+        StagedCase::new().shows(waits).silent(&RULE);
     }
 
     #[test]
     fn a_row_that_was_remapped() {
-        Stage::new().xid("0000:52:00", 63, 0, "Row Remapper: New row marked for remapping").silent(&RULE);
+        StagedCase::new()
+            .xid("0000:52:00", 63, 0, "Row Remapper: New row marked for remapping")
+            .silent(&RULE);
     }
 
     #[test]
     fn a_failure_of_an_earlier_day() {
-        Stage::new().two_ranks().xid("0000:1a:00", 64, 0, "x").at_s(BEGAN_S - 86_400).silent(&RULE);
+        StagedCase::new().two_ranks().xid("0000:1a:00", 64, 0, "x").at_s(BEGAN_S - 86_400).silent(&RULE);
     }
 }

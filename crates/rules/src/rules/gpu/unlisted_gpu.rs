@@ -158,7 +158,7 @@ mod tests {
     use ringleader_model::{PciDevice, SystemFact, Weight};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::gpus::{gpu, gpus};
 
     /// lspci of eight GPUs, with the revision and the driver of the third.
@@ -177,19 +177,19 @@ mod tests {
         SystemFact::Pci((0..8).map(device).collect())
     }
 
-    fn listed(without: &[u32]) -> Stage {
+    fn listed(without: &[u32]) -> StagedCase {
         let rows = gpus(8, |_, _| {});
-        Stage::new()
+        StagedCase::new()
             .shows(rows.into_iter().filter(|r| r.index.is_none_or(|i| !without.contains(&i))).collect())
     }
 
     #[test]
     fn a_gpu_that_reads_ones() {
-        Stage::new().system("", bus("ff", "")).expect(&RULE, &["gpu-fallen-off-bus"]);
-        let job = Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        StagedCase::new().system("", bus("ff", "")).expect(&RULE, &["gpu-fallen-off-bus"]);
+        let job = StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         // No rank's GPU, and the ranks' GPUs are known.
         assert_eq!(job.system("node0", bus("ff", "")).worth(&RULE), ["info Derived"]);
-        Stage::new().system("", bus("a1", "")).silent(&RULE);
+        StagedCase::new().system("", bus("a1", "")).silent(&RULE);
     }
 
     #[test]

@@ -187,13 +187,13 @@ mod tests {
     use ringleader_model::{PciDevice, SystemFact};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const GB: u64 = 1 << 30;
 
     #[test]
     fn wrong_with_peer_access_and_right_without() {
-        Stage::new()
+        StagedCase::new()
             .bench(("node0", "NVIDIA RTX A6000", 2), GB, 20.0, 512, &[])
             .bench(("node0", "NVIDIA RTX A6000", 2), GB, 9.0, 0, &[("NCCL_P2P_DISABLE", "1")])
             .concludes(&RULE, "p2p-acs-iommu , high");
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn wrong_where_the_iommu_translates() {
         let options = SystemFact::KernelOptions("BOOT_IMAGE=/vmlinuz root=/dev/sda1 amd_iommu=on".into());
-        let wrong = || Stage::new().bench(("node0", "NVIDIA RTX A6000", 2), GB, 20.0, 512, &[]);
+        let wrong = || StagedCase::new().bench(("node0", "NVIDIA RTX A6000", 2), GB, 20.0, 512, &[]);
         wrong().system("", options).concludes(&RULE, "p2p-acs-iommu , high");
         let acs = Some((9, vec!["SrcValid".into(), "ReqRedir".into()]));
         wrong()
@@ -214,16 +214,16 @@ mod tests {
 
     #[test]
     fn a_copy_that_arrives_wrong() {
-        Stage::new().copied(false).concludes(&RULE, "p2p-acs-iommu , medium");
-        Stage::new().copied(true).silent(&RULE);
+        StagedCase::new().copied(false).concludes(&RULE, "p2p-acs-iommu , medium");
+        StagedCase::new().copied(true).silent(&RULE);
     }
 
     #[test]
     fn wrong_without_peer_access_is_no_matter_of_the_platform() {
-        Stage::new()
+        StagedCase::new()
             .bench(("node0", "NVIDIA H100 80GB HBM3", 8), GB, 20.0, 4, &[])
             .concludes(&RULE, "silent-corruption , medium");
-        Stage::new()
+        StagedCase::new()
             .bench(("node0", "NVIDIA H100 80GB HBM3", 8), GB, 20.0, 4, &[("NCCL_P2P_DISABLE", "1")])
             .system("", SystemFact::KernelOptions("BOOT_IMAGE=/vmlinuz intel_iommu=on".into()))
             .concludes(&RULE, "silent-corruption , medium");
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn right_results_under_an_iommu_are_no_fault() {
-        Stage::new()
+        StagedCase::new()
             .bench(("node0", "NVIDIA H200", 8), GB, 360.0, 0, &[])
             .system("", SystemFact::KernelOptions("BOOT_IMAGE=/vmlinuz intel_iommu=on".into()))
             .silent(&RULE);

@@ -29,7 +29,7 @@
 use ringleader_knowledge::wording::{ToolFailure, tool_failure};
 use ringleader_model::{Cause, Cite, Confidence, Impact, SourceKind, Weight};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::drafting::gpus::{Proof, graded};
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
@@ -46,7 +46,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let locked_out = locked_out(scene);
-    let Some(told) = Told::of(scene, Cause::ContainerConfig) else {
+    let Some(told) = ClaimsOfCause::of(scene, Cause::ContainerConfig) else {
         return Outcome::from_findings(locked_out.and_then(Draft::build).into_iter().collect());
     };
     let title = format!("{who}: the container lacks a device, driver or shared namespace", who = told.who());
@@ -94,24 +94,26 @@ fn locked_out(scene: &Scene<'_>) -> Option<Draft> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn a_container_that_lost_its_gpus() {
         let lost = "Failed to initialize NVML: Unknown Error";
-        Stage::new().smi_fails(lost).concludes(&RULE, "container-config , medium");
-        Stage::new().smi_fails("Failed to initialize NVML: Driver/library version mismatch").silent(&RULE);
-        Stage::new().smi_fails("Failed to initialize NVML: Insufficient Permissions").silent(&RULE);
+        StagedCase::new().smi_fails(lost).concludes(&RULE, "container-config , medium");
+        StagedCase::new()
+            .smi_fails("Failed to initialize NVML: Driver/library version mismatch")
+            .silent(&RULE);
+        StagedCase::new().smi_fails("Failed to initialize NVML: Insufficient Permissions").silent(&RULE);
     }
 
     #[test]
     fn no_libcuda() {
-        Stage::new().process("n", 1, Some(1)).warn("misc/cudawrap.cc:190", "Failed to find CUDA library (NCCL_CUDA_PATH='') : libcuda.so.1: cannot open shared object file").expect(&RULE, &["container-config 1"]);
+        StagedCase::new().process("n", 1, Some(1)).warn("misc/cudawrap.cc:190", "Failed to find CUDA library (NCCL_CUDA_PATH='') : libcuda.so.1: cannot open shared object file").expect(&RULE, &["container-config 1"]);
     }
 
     #[test]
     fn handles_cannot_be_passed() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .warn(
                 "misc/ipcsocket.cc:194",
@@ -122,12 +124,12 @@ mod tests {
 
     #[test]
     fn imex_channels_are_missing() {
-        Stage::new().process("n", 1, Some(1)).warn("init.cc:1700", "MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.").expect(&RULE, &["container-config 1"]);
+        StagedCase::new().process("n", 1, Some(1)).warn("init.cc:1700", "MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.").expect(&RULE, &["container-config 1"]);
     }
 
     #[test]
     fn the_proxy_only_echoes() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .warn("proxy.cc:1458", "[Service thread] Accept failed Resource temporarily unavailable")
             .silent(&RULE);

@@ -26,7 +26,7 @@
 use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Cite, Confidence, Evidence, Impact, LimitKind, NetFact, Severity, SourceKind};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Draft, Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::tools::shown;
@@ -43,7 +43,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let finite = || scene.limits().filter(|(_, l)| l.kind == LimitKind::LockedMemory && l.soft.is_some());
     let tried = tried(scene);
-    let mut draft = match Told::of(scene, Cause::MemlockLimit) {
+    let mut draft = match ClaimsOfCause::of(scene, Cause::MemlockLimit) {
         Some(told) => {
             let title = format!("{} hit the locked-memory limit", told.who());
             told.draft(&RULE, Cause::MemlockLimit, title).evidence(tried)
@@ -96,11 +96,11 @@ fn tried(scene: &Scene<'_>) -> Vec<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn memory_cannot_be_registered() {
-        let stage = Stage::new()
+        let stage = StagedCase::new()
             .process("node0", 3340, Some(0))
             .warn("misc/ibvwrap.cc:278", "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory")
             .limit(ringleader_model::LimitKind::LockedMemory, Some(8192 * 1024), None);
@@ -113,10 +113,10 @@ mod tests {
         let tried = |text: &str| {
             let failure = Some((7, text.into()));
             let test = ringleader_model::Perftest { failure, ..ringleader_model::Perftest::default() };
-            Stage::new().net("node0", ringleader_model::NetFact::Perftest(test))
+            StagedCase::new().net("node0", ringleader_model::NetFact::Perftest(test))
         };
         let limited =
-            |stage: Stage| stage.limit(ringleader_model::LimitKind::LockedMemory, Some(65_536), None);
+            |stage: StagedCase| stage.limit(ringleader_model::LimitKind::LockedMemory, Some(65_536), None);
         limited(tried("Couldn't allocate MR")).concludes(&RULE, "memlock-limit , medium");
         limited(tried("Couldn't connect to 192.0.2.3:18515")).silent(&RULE);
         tried("Couldn't allocate MR").silent(&RULE);
@@ -124,6 +124,8 @@ mod tests {
 
     #[test]
     fn a_low_limit_alone_does_no_harm() {
-        Stage::new().limit(ringleader_model::LimitKind::LockedMemory, Some(65536), Some(65536)).silent(&RULE);
+        StagedCase::new()
+            .limit(ringleader_model::LimitKind::LockedMemory, Some(65536), Some(65536))
+            .silent(&RULE);
     }
 }

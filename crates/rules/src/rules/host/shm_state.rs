@@ -46,7 +46,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 /// How to get rid of segments that a dead job left.
-const LEFT_OVER: &claim::Row = claim::at(claim::place("shm-stale"));
+const LEFT_OVER: &claim::ClaimRow = claim::at(claim::place("shm-stale"));
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
@@ -214,7 +214,7 @@ mod tests {
     use ringleader_model::{Cause, ListedFile, Listing, Mount, Severity, SystemFact};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const MB: u64 = 1 << 20;
 
@@ -247,11 +247,11 @@ mod tests {
 
     #[test]
     fn full_and_a_rank_died_of_it() {
-        Stage::new()
+        StagedCase::new()
             .failed(1, -7, true)
             .system("", mount(64 * MB, 64 * MB))
             .concludes(&RULE, "shm-full 1, high");
-        Stage::new()
+        StagedCase::new()
             .failed(1, 135, true)
             .system("", mount(64 * MB, 8 * MB))
             .concludes(&RULE, "shm-full 1, high");
@@ -259,37 +259,37 @@ mod tests {
 
     #[test]
     fn full_alone_is_a_warning() {
-        let finding = Stage::new().system("", mount(64 * MB, 64 * MB)).finding(&RULE);
+        let finding = StagedCase::new().system("", mount(64 * MB, 64 * MB)).finding(&RULE);
         assert_eq!((finding.cause, finding.severity), (Cause::ShmFull, Severity::Warning));
     }
 
     #[test]
     fn room_enough() {
-        Stage::new().failed(1, -7, true).system("", mount(512 * MB, 300 * MB)).silent(&RULE);
-        Stage::new().failed(1, -9, true).system("", mount(64 * MB, 8 * MB)).silent(&RULE);
-        Stage::new().system("", mount(0, 0)).silent(&RULE);
+        StagedCase::new().failed(1, -7, true).system("", mount(512 * MB, 300 * MB)).silent(&RULE);
+        StagedCase::new().failed(1, -9, true).system("", mount(64 * MB, 8 * MB)).silent(&RULE);
+        StagedCase::new().system("", mount(0, 0)).silent(&RULE);
     }
 
     #[test]
     fn segments_of_dead_jobs_fill_it() {
-        Stage::new()
+        StagedCase::new()
             .failed(1, 1, true)
             .system("", mount(64 * MB, 64 * MB))
             .system("", listing("drwxrwxrwt", &[30 * MB, 30 * MB]))
             .expect(&RULE, &["shm-stale"]);
-        let finding = Stage::new().system("", listing("drwxrwxrwt", &[9 * MB])).finding(&RULE);
+        let finding = StagedCase::new().system("", listing("drwxrwxrwt", &[9 * MB])).finding(&RULE);
         assert_eq!(finding.severity, Severity::Info);
-        Stage::new().system("", listing("drwxrwxrwt", &[])).silent(&RULE);
+        StagedCase::new().system("", listing("drwxrwxrwt", &[])).silent(&RULE);
     }
 
     #[test]
     fn a_folder_that_is_not_for_everybody() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .warn("misc/shmutils.cc:71", "Error while creating shared memory segment /dev/shm/nccl-A (size 4), error: Permission denied (13)")
             .system("", listing("drwxr-xr-x", &[]))
             .concludes(&RULE, "shm-permission 1, high");
-        let finding = Stage::new().system("", listing("drwxr-xr-x", &[])).finding(&RULE);
+        let finding = StagedCase::new().system("", listing("drwxr-xr-x", &[])).finding(&RULE);
         assert_eq!(finding.severity, Severity::Info);
     }
 }

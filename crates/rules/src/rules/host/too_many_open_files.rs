@@ -25,8 +25,8 @@
 
 use ringleader_model::{Cause, Cite, Impact, KernelEventKind, LimitKind, SourceKind};
 
-use crate::drafting::claims::Told;
-use crate::drafting::kernel::{Both, Seen};
+use crate::drafting::claims::ClaimsOfCause;
+use crate::drafting::kernel::{Both, KernelFault};
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
@@ -40,8 +40,10 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::FileLimit));
-    let Some(both) = Both::of(Told::of(scene, Cause::TooManyOpenFiles), seen) else { return Outcome::Clear };
+    let seen = KernelFault::of(scene, |e| matches!(e.event.kind, KernelEventKind::FileLimit));
+    let Some(both) = Both::of(ClaimsOfCause::of(scene, Cause::TooManyOpenFiles), seen) else {
+        return Outcome::Clear;
+    };
     let mut draft = both.draft(
         &RULE,
         Cause::TooManyOpenFiles,
@@ -72,27 +74,25 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn nccl_says_so() {
-        let stage = Stage::new().warn("", "ncclOsSocketTryAccept: Accept failed: Too many open files").limit(
-            ringleader_model::LimitKind::OpenFiles,
-            Some(1024),
-            Some(1_048_576),
-        );
+        let stage = StagedCase::new()
+            .warn("", "ncclOsSocketTryAccept: Accept failed: Too many open files")
+            .limit(ringleader_model::LimitKind::OpenFiles, Some(1024), Some(1_048_576));
         stage.expect(&RULE, &["too-many-open-files"]);
         assert_eq!(stage.finding(&RULE).evidence.len(), 2);
     }
 
     #[test]
     fn a_low_limit_alone_does_no_harm() {
-        Stage::new().limit(ringleader_model::LimitKind::OpenFiles, Some(1024), None).silent(&RULE);
+        StagedCase::new().limit(ringleader_model::LimitKind::OpenFiles, Some(1024), None).silent(&RULE);
     }
 
     #[test]
     fn the_kernel_says_so() {
-        Stage::new()
+        StagedCase::new()
             .kernel("", ringleader_model::KernelEventKind::FileLimit)
             .expect(&RULE, &["too-many-open-files"]);
     }

@@ -30,11 +30,11 @@ use ringleader_model::{
     Cause, Confidence, Finding, Impact, Need, SourceKind, StoreEvent, TorchEvent, Weight, plain_word,
 };
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::who::culprits::who;
 use ringleader_correlate::who::tools::shown;
-use ringleader_correlate::{Scene, Statement};
+use ringleader_correlate::{Scene, TorchStatement};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -49,8 +49,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
 const FILTERED: [i32; 2] = [110, 113];
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let told = Told::of(scene, Cause::FirewallOrPort);
-    if scene.got_going(told.iter().flat_map(Told::cites)) {
+    let told = ClaimsOfCause::of(scene, Cause::FirewallOrPort);
+    if scene.got_going(told.iter().flat_map(ClaimsOfCause::cites)) {
         // Ports were open when the communicators were made: a later failure is of another kind.
         return Outcome::Clear;
     }
@@ -105,7 +105,7 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
         matches!(s.event, TorchEvent::Store(StoreEvent::ConnectTimeout { .. }))
             && s.who().host.as_deref().is_none_or(|h| !same_host(h, host))
     });
-    let waited: Vec<Statement<'_>> = waited.collect();
+    let waited: Vec<TorchStatement<'_>> = waited.collect();
     let culprits: Vec<_> =
         waited.iter().filter(|s| !s.who().is_nobody()).map(|s| scene.culprit(s.who())).collect();
     let title = format!("port {port} of {host} is open, but {} gets no answer from it", who(&culprits));
@@ -114,7 +114,7 @@ fn listened(scene: &Scene<'_>, address: &str) -> Option<Draft> {
         .weight(Weight::Derived)
         .confidence(Confidence::Low)
         .culprits(culprits)
-        .evidence(waited.iter().take(3).map(Statement::evidence))
+        .evidence(waited.iter().take(3).map(TorchStatement::evidence))
         .evidence([shown(observation, None, SourceKind::Network, "")]);
     (!waited.is_empty()).then_some(draft)
 }
@@ -138,7 +138,7 @@ fn advised(draft: Draft) -> Draft {
 }
 
 fn store_filtered(scene: &Scene<'_>) -> Option<Finding> {
-    let filtered: Vec<Statement<'_>> = scene
+    let filtered: Vec<TorchStatement<'_>> = scene
         .statements()
         .filter(|s| {
             matches!(s.event, TorchEvent::Store(StoreEvent::ConnectFailed { errno: Some(n), .. }) if FILTERED.contains(n))
@@ -151,18 +151,18 @@ fn store_filtered(scene: &Scene<'_>) -> Option<Finding> {
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
         .culprits(culprits)
-        .evidence(filtered.iter().take(4).map(Statement::evidence));
+        .evidence(filtered.iter().take(4).map(TorchStatement::evidence));
     advised(draft).build()
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn nccl_gets_no_answer() {
-        Stage::new()
+        StagedCase::new()
             .process("node1", 1, Some(1))
             .warn("misc/socket.cc:500", "socketPollConnect: connect to 10.0.0.1<44444> returned Connection timed out, exceeded error retry count after 35 attempts")
             .expect(&RULE, &["firewall-or-port 1"]);
@@ -175,14 +175,14 @@ mod tests {
             errno: Some(113),
             text: "No route to host".into(),
         };
-        Stage::new()
+        StagedCase::new()
             .store(Some(4), event, "errno: 113 - No route to host")
             .expect(&RULE, &["firewall-or-port 4"]);
     }
 
     #[test]
     fn refused_means_that_the_host_answers() {
-        Stage::new()
+        StagedCase::new()
             .process("node1", 1, Some(1))
             .warn("misc/socket.cc:500", "socketPollConnect: connect to 10.0.0.1<44444> returned Connection refused, exceeded error retry count after 35 attempts")
             .silent(&RULE);
@@ -193,7 +193,7 @@ mod tests {
         let waits = |who: u32| {
             let event =
                 super::StoreEvent::ConnectTimeout { address: "(node0, 29500)".into(), text: "".into() };
-            Stage::new().store(Some(who), event, "timed out while trying to connect to (node0, 29500)")
+            StagedCase::new().store(Some(who), event, "timed out while trying to connect to (node0, 29500)")
         };
         let listens = |local: &str| ringleader_model::NetFact::Listener { local: local.into(), holder: None };
         waits(4).net("node0", listens("*:29500")).expect(&RULE, &["firewall-or-port 4"]);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_running_job_had_open_ports() {
-        Stage::new()
+        StagedCase::new()
             .process("node1", 1, Some(1))
             .comm(1, 2, 1, true)
             .warn(

@@ -28,7 +28,7 @@
 use ringleader_knowledge::wording;
 use ringleader_model::{Cause, Culprit, Impact, StoreEvent, TorchEvent, plain_word};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::messages::Voice;
@@ -45,7 +45,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, Cause::HostnameResolution) else { return Outcome::Clear };
+    let Some(told) = ClaimsOfCause::of(scene, Cause::HostnameResolution) else { return Outcome::Clear };
     let raised = told.claims().iter().any(|c| matches!(c.voice, Voice::Exception(_)));
     if !raised && scene.got_going(told.cites()) {
         return Outcome::Clear;
@@ -92,13 +92,13 @@ fn told_to_ask(scene: &Scene<'_>, name: &str) -> Vec<Culprit> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const TEXT: &str = "[c10d] The IPv6 network addresses of (job-01.internal, 43021) cannot be retrieved (gai error: -2 - Name or service not known).";
 
     #[test]
     fn the_name_is_told() {
-        let stage = Stage::new().error_line(Some(3), TEXT);
+        let stage = StagedCase::new().error_line(Some(3), TEXT);
         stage.expect(&RULE, &["hostname-resolution 3"]);
         assert!(stage.finding(&RULE).title.contains("job-01.internal"));
     }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_name_that_a_shell_takes_apart_is_no_command() {
         let commands = |text: &str| {
-            let finding = Stage::new().error_line(Some(3), text).finding(&RULE);
+            let finding = StagedCase::new().error_line(Some(3), text).finding(&RULE);
             finding.actions.into_iter().filter_map(|action| action.command).collect::<Vec<_>>().join("\n")
         };
         assert!(commands(TEXT).contains("getent ahosts job-01.internal"));
@@ -117,26 +117,30 @@ mod tests {
     #[test]
     fn a_log_of_all_ranks_and_the_environment_of_the_one() {
         let of = |rank: u32, master: &'static str| {
-            move |stage: Stage| {
+            move |stage: StagedCase| {
                 stage.listing(
                     Some(rank),
                     &[("RANK", if rank == 0 { "0" } else { "1" }), ("MASTER_ADDR", master)],
                 )
             }
         };
-        let stage = of(1, "job-01.internal")(of(0, "127.0.0.1")(Stage::new().error_line(None, TEXT)));
+        let stage = of(1, "job-01.internal")(of(0, "127.0.0.1")(StagedCase::new().error_line(None, TEXT)));
         stage.expect(&RULE, &["hostname-resolution 1"]);
         assert!(stage.finding(&RULE).title.starts_with("rank 1 cannot resolve"));
     }
 
     #[test]
     fn a_job_that_got_going_overcame_it() {
-        Stage::new().error_line(Some(3), TEXT).process("n", 1, Some(3)).comm(3, 4, 1, true).silent(&RULE);
+        StagedCase::new()
+            .error_line(Some(3), TEXT)
+            .process("n", 1, Some(3))
+            .comm(3, 4, 1, true)
+            .silent(&RULE);
     }
 
     #[test]
     fn the_other_family_and_reverse_look_ups_are_harmless() {
-        Stage::new()
+        StagedCase::new()
             .error_line(None, "[c10d] The IPv6 network addresses of (node0, 29500) cannot be retrieved (gai error: -9 - Address family for hostname not supported).")
             .error_line(None, "[c10d] The hostname of the client socket cannot be retrieved. err=-3")
             .silent(&RULE);

@@ -49,7 +49,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-struct Seen<'a> {
+struct SeenInterface<'a> {
     observation: &'a Observation,
     interface: &'a Interface,
     host: Option<Host>,
@@ -60,13 +60,13 @@ struct Seen<'a> {
 const MAX_FINDINGS: usize = 64;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let all: Vec<Seen<'_>> = scene
+    let all: Vec<SeenInterface<'_>> = scene
         .net()
         .filter_map(|(observation, fact)| {
             let NetFact::Interface(interface) = fact else { return None };
             let host = scene.host_of(observation);
             let users = scene.interface_users(host.as_ref(), interface);
-            Some(Seen { observation, interface, host, users })
+            Some(SeenInterface { observation, interface, host, users })
         })
         .collect();
     let mut findings: Vec<Finding> =
@@ -81,7 +81,7 @@ fn of(host: Option<&Host>) -> String {
     host.map_or_else(String::new, |h| format!(" of {h}"))
 }
 
-fn down(scene: &Scene<'_>, seen: &Seen<'_>, all: &[Seen<'_>]) -> Option<Finding> {
+fn down(scene: &Scene<'_>, seen: &SeenInterface<'_>, all: &[SeenInterface<'_>]) -> Option<Finding> {
     let interface = seen.interface;
     if interface.is_up() != Some(false) || seen.users.is_empty() {
         return None;
@@ -123,8 +123,8 @@ fn down(scene: &Scene<'_>, seen: &Seen<'_>, all: &[Seen<'_>]) -> Option<Finding>
 }
 
 /// Largest packets that differ between the hosts of the job, on the interfaces in use.
-fn packets(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
-    let used: Vec<&Seen<'_>> =
+fn packets(scene: &Scene<'_>, all: &[SeenInterface<'_>]) -> Option<Finding> {
+    let used: Vec<&SeenInterface<'_>> =
         all.iter().filter(|s| !s.users.is_empty() && s.host.is_some() && s.interface.mtu.is_some()).collect();
     let mut by_mtu: BTreeMap<u32, BTreeSet<&Host>> = BTreeMap::new();
     for seen in &used {
@@ -138,7 +138,7 @@ fn packets(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
         return None;
     }
     let usual = by_mtu.iter().max_by_key(|(mtu, hosts)| (hosts.len(), **mtu)).map(|(mtu, _)| *mtu)?;
-    let odd: Vec<&&Seen<'_>> = used.iter().filter(|s| s.interface.mtu != Some(usual)).collect();
+    let odd: Vec<&&SeenInterface<'_>> = used.iter().filter(|s| s.interface.mtu != Some(usual)).collect();
     // Two halves do not show who is wrong.
     let is_half = by_mtu
         .values()
@@ -168,7 +168,7 @@ fn packets(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
 }
 
 /// A ping that had to go in one piece and was larger than some link on the way takes, though the interface takes it.
-fn too_large(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
+fn too_large(scene: &Scene<'_>, all: &[SeenInterface<'_>]) -> Option<Finding> {
     let local: u32 =
         all.iter().filter(|s| !s.users.is_empty()).filter_map(|s| s.interface.mtu).max().unwrap_or(0);
     let (observation, reach, limit) = scene.net().find_map(|(o, fact)| match fact {
@@ -201,12 +201,13 @@ fn advised(draft: Draft) -> Draft {
 }
 
 /// NCCL_SOCKET_IFNAME names an interface that a host, whose interfaces are all listed, does not have.
-fn unknown_name(scene: &Scene<'_>, all: &[Seen<'_>]) -> Option<Finding> {
+fn unknown_name(scene: &Scene<'_>, all: &[SeenInterface<'_>]) -> Option<Finding> {
     for (_, log) in scene.nccl_logs() {
         for setting in log.settings.iter().filter(|s| &*s.name == "NCCL_SOCKET_IFNAME") {
             let Some(process) = log.processes.get(setting.process as usize) else { continue };
             let Some(host) = process.who.host.as_ref() else { continue };
-            let mine: Vec<&Seen<'_>> = all.iter().filter(|s| s.host.as_ref() == Some(host)).collect();
+            let mine: Vec<&SeenInterface<'_>> =
+                all.iter().filter(|s| s.host.as_ref() == Some(host)).collect();
             // The list is whole if loopback is in it. `^` excludes, `=` is exact, a plain name is a prefix.
             if !mine.iter().any(|s| &*s.interface.name == "lo") || setting.value.starts_with('^') {
                 continue;
@@ -248,16 +249,16 @@ mod tests {
     use ringleader_model::{NetFact, Reach};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn nodes() -> Stage {
-        let on = |stage: Stage, host: &str, pid, rank, address: &str| {
+    fn nodes() -> StagedCase {
+        let on = |stage: StagedCase, host: &str, pid, rank, address: &str| {
             stage
                 .process(host, pid, Some(rank))
                 .about(|p| p.bootstrap = Some(format!("eth0:{address}<0>").into()))
                 .comm(rank, 2, 1, true)
         };
-        let stage = on(Stage::new(), "node0", 10, 0, "192.0.2.1");
+        let stage = on(StagedCase::new(), "node0", 10, 0, "192.0.2.1");
         on(stage, "node1", 11, 1, "192.0.2.2")
     }
 

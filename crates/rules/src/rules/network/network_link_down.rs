@@ -102,13 +102,13 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const NO_ROUTE: &str = "socketStartConnect: Connect to 10.0.0.1<4711> failed : Network is unreachable";
 
     #[test]
     fn no_route_is_left_in_mid_run() {
-        Stage::job(2)
+        StagedCase::job(2)
             .log(0, "node1", "ar:1")
             .log(1, "node2", "ar:1")
             .warn("socket.cc:510", NO_ROUTE)
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_ring_shows_that_it_was_up() {
         let job = |script| {
-            let job = Stage::job(2).rings_on(&[script; 2], &[1, 2]).process("node2", 101, Some(1));
+            let job = StagedCase::job(2).rings_on(&[script; 2], &[1, 2]).process("node2", 101, Some(1));
             job.warn("misc/socket.cc:596", NO_ROUTE)
         };
         job("ar:9*12 ar:9?").concludes(&RULE, "network-link-down 1, medium");
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn others_that_do_not_answer() {
-        let up = || Stage::job(2).log(0, "node1", "ar:1").log(1, "node2", "ar:1");
+        let up = || StagedCase::job(2).log(0, "node1", "ar:1").log(1, "node2", "ar:1");
         for errno in ["Connection refused", "Connection timed out"] {
             up().warn("socket.cc:510", &NO_ROUTE.replace("Network is unreachable", errno)).silent(&RULE);
         }
@@ -135,16 +135,17 @@ mod tests {
 
     #[test]
     fn before_any_communicator_was_up() {
-        let start = Stage::new().process("node2", 101, Some(1)).comm(1, 2, 3, false);
+        let start = StagedCase::new().process("node2", 101, Some(1)).comm(1, 2, 3, false);
         start.warn("socket.cc:510", NO_ROUTE).silent(&RULE);
     }
 
     #[test]
     fn the_kernel_says_so() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
-        Stage::new().link_state("ens1f0", "down", false).expect(&RULE, &["network-link-down"]);
+        StagedCase::new().link_state("ens1f0", "down", false).expect(&RULE, &["network-link-down"]);
         let job = || {
-            let stage = Stage::new().two_ranks().about(|p| p.bootstrap = Some("ens1f0:192.0.2.2<0>".into()));
+            let stage =
+                StagedCase::new().two_ranks().about(|p| p.bootstrap = Some("ens1f0:192.0.2.2<0>".into()));
             stage.raised(Some(0), "RuntimeError", "boom", &[])
         };
         job().link_state("ens1f0", "down", false).at_s(BEGAN_S + 60).expect(&RULE, &["network-link-down"]);
@@ -154,9 +155,9 @@ mod tests {
     #[test]
     fn links_that_are_set_up_or_torn_down() {
         // Never up, at boot.
-        Stage::new().link_state("ens1f0", "down", false).up_s(12.0).silent(&RULE);
+        StagedCase::new().link_state("ens1f0", "down", false).up_s(12.0).silent(&RULE);
         // Removed at once.
-        Stage::new()
+        StagedCase::new()
             .link_state("veth1", "up", false)
             .up_s(400.0)
             .link_state("veth1", "down", false)
@@ -165,7 +166,7 @@ mod tests {
             .up_s(900.1)
             .silent(&RULE);
         // A job that runs well.
-        let healthy = Stage::new().two_ranks().link_state("ens1f0", "down", false);
+        let healthy = StagedCase::new().two_ranks().link_state("ens1f0", "down", false);
         assert_eq!(healthy.worth(&RULE), ["info Derived"]);
     }
 }

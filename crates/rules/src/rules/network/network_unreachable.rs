@@ -25,7 +25,7 @@ use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::process::condition::ProcessState;
 use ringleader_correlate::process::fate::Fate;
-use ringleader_correlate::track::View;
+use ringleader_correlate::track::GroupRecorder;
 use ringleader_correlate::waits::inside::{self, Broken};
 use ringleader_correlate::{Member, Scene};
 
@@ -90,7 +90,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 /// By the rings: all have entered an operation and their kernels run, and between some of them data does not pass. The
 /// node, or else the rank, on which all such pairs end is named; where there is none, both ends of a pair are.
 fn by_rings(scene: &Scene<'_>) -> Vec<Finding> {
-    let Some(waits) = scene.waits_of(View::Ring) else { return Vec::new() };
+    let Some(waits) = scene.waits_of(GroupRecorder::Ring) else { return Vec::new() };
     // A job at work has all kinds of things in flight for a moment. Data that was given to the network and has not come
     // for seconds is lost on the way, whatever the job's rhythm, though it may yet be sent again.
     let is_stalled = scene.ledger().is_stalled();
@@ -166,11 +166,14 @@ fn common(pairs: &[[Culprit; 2]]) -> Vec<Culprit> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn two_nodes() -> Stage {
-        let job =
-            Stage::job(4).log(0, "node1", "").log(1, "node1", "").log(2, "node2", "").log(3, "node2", "");
+    fn two_nodes() -> StagedCase {
+        let job = StagedCase::job(4)
+            .log(0, "node1", "")
+            .log(1, "node1", "")
+            .log(2, "node2", "")
+            .log(3, "node2", "");
         job.ras_of(&["ar:5", "ar:5", "ar:5", "-"], &[1, 1, 2, 2])
     }
 
@@ -183,9 +186,9 @@ mod tests {
     #[test]
     fn data_that_does_not_arrive() {
         use ringleader_model::RingPhase::{RecvNet, SendGpu, SendNet};
-        let job = || Stage::job(3).rings_on(&["ar:9*12 ar:9?"; 3], &[1, 2, 3]);
+        let job = || StagedCase::job(3).rings_on(&["ar:9*12 ar:9?"; 3], &[1, 2, 3]);
         // The ring 0 > 1 > 2 > 0: what 1 sends does not reach 2, so 2 has nothing for 0, and 0 nothing for 1.
-        let ring = |job: Stage| {
+        let ring = |job: StagedCase| {
             job.proxy(0, 1, SendGpu)
                 .proxy(1, 0, RecvNet)
                 .proxy(1, 2, SendNet)
@@ -198,7 +201,7 @@ mod tests {
         let both = ring(job()).proxy(2, 0, SendNet).proxy(2, 1, SendNet).proxy(1, 2, RecvNet);
         both.concludes(&RULE, "network-unreachable 2, medium");
         // Steps that rank 0 sent have not come to rank 1, nor those of rank 2 to rank 0.
-        let sent = |job: Stage, rank: u32, to: u32| {
+        let sent = |job: StagedCase, rank: u32, to: u32| {
             job.change_ring(rank, |ring| {
                 let sends = ring.waits.iter_mut().filter(|w| w.is_send && w.peer == to);
                 sends.for_each(|w| w.steps.0 += 2);
@@ -226,7 +229,7 @@ mod tests {
         paused(1_000).silent(&RULE);
         ring(job()).ps("S S T").silent(&RULE);
         // One GPU has not begun: then it is that which the others wait for.
-        ring(Stage::job(3).rings_on(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"], &[1, 2, 3]))
+        ring(StagedCase::job(3).rings_on(&["ar:9*12 ar:9?", "ar:9*12 ar:9!", "ar:9*12 ar:9?"], &[1, 2, 3]))
             .silent(&RULE);
         job().silent(&RULE);
     }

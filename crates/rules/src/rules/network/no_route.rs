@@ -59,10 +59,10 @@ struct Refused {
     evidence: Evidence,
 }
 
-type Table<'a> = Vec<(&'a Observation, &'a Route)>;
+type Routes<'a> = Vec<(&'a Observation, &'a Route)>;
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut tables: BTreeMap<(Option<Host>, SourceId), Table<'_>> = BTreeMap::new();
+    let mut tables: BTreeMap<(Option<Host>, SourceId), Routes<'_>> = BTreeMap::new();
     for (observation, fact) in scene.net() {
         if let NetFact::Route(route) = fact {
             let key = (scene.host_of(observation), observation.cite.source);
@@ -108,7 +108,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 /// What is wrong with the way to an address: words, cause, the routes that show it.
-fn judge(table: &Table<'_>, refused: &Refused) -> Option<(&'static str, Cause, Vec<Evidence>)> {
+fn judge(table: &Routes<'_>, refused: &Refused) -> Option<(&'static str, Cause, Vec<Evidence>)> {
     // A line of `ip route get` alone is no table.
     if !table.iter().any(|(_, r)| r.names_network()) {
         return None;
@@ -169,17 +169,17 @@ mod tests {
     use ringleader_model::{NetFact, Route};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn failed(why: &str) -> Stage {
-        Stage::new().process("node1", 1, Some(1)).warn(
+    fn failed(why: &str) -> StagedCase {
+        StagedCase::new().process("node1", 1, Some(1)).warn(
             "misc/socket.cc:500",
             &format!("socketStartConnect: Connect to 10.0.0.1<44444> failed : {why}"),
         )
     }
 
     /// Lines of `ip route` of one file, `!` before those that are dead.
-    fn routes(mut stage: Stage, host: &str, lines: &[(&str, &str)]) -> Stage {
+    fn routes(mut stage: StagedCase, host: &str, lines: &[(&str, &str)]) -> StagedCase {
         let mut source = None;
         for (to, device) in lines {
             let route = Route {

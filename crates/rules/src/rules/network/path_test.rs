@@ -112,19 +112,19 @@ mod tests {
     use ringleader_model::{NetFact, Reach, ReachOutcome, StoreEvent};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     fn tested(host: &str, port: Option<u32>, outcome: ReachOutcome) -> NetFact {
         NetFact::Reach(Reach { tool: "nc".into(), host: host.into(), port, outcome, ..Reach::default() })
     }
 
-    fn starting() -> Stage {
+    fn starting() -> StagedCase {
         let event = StoreEvent::ConnectFailed {
             address: "[192.0.2.1]:29500".into(),
             errno: Some(110),
             text: "Connection timed out".into(),
         };
-        Stage::new().store(Some(4), event, "errno: 110 - Connection timed out")
+        StagedCase::new().store(Some(4), event, "errno: 110 - Connection timed out")
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_job_that_ran() {
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .net("node1", tested("node0", Some(29500), ReachOutcome::TimedOut))
             .silent(&RULE);

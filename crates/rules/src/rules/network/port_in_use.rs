@@ -31,7 +31,7 @@ use ringleader_model::{
     Cause, Cite, Culprit, Evidence, Impact, Pid, SourceKind, StoreEvent, TorchEvent, Who,
 };
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::messages::{Claim, Voice};
@@ -48,7 +48,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, Cause::PortInUse) else { return Outcome::Clear };
+    let Some(told) = ClaimsOfCause::of(scene, Cause::PortInUse) else { return Outcome::Clear };
     let mut culprits: Vec<Culprit> = told.culprits();
     if culprits.is_empty() && told.claims().iter().any(|c| serves_as_rank_0(c)) {
         let place = told.claims().iter().find_map(|c| c.place().cloned());
@@ -148,13 +148,13 @@ fn port(claim: &Claim<'_>) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const TEXT: &str = "The server socket has failed to listen on any local network address. port: 29508, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use";
 
     #[test]
     fn a_worker_that_makes_the_store_is_rank_0() {
-        let stage = Stage::new().raised(
+        let stage = StagedCase::new().raised(
             None,
             "torch.distributed.DistNetworkError",
             TEXT,
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn without_a_traceback_nobody_is_named() {
-        Stage::new()
+        StagedCase::new()
             .store(
                 None,
                 super::StoreEvent::AddressInUse { port: Some(29500) },
@@ -187,7 +187,7 @@ mod tests {
         };
         let failed = || {
             let taken = super::StoreEvent::AddressInUse { port: Some(29500) };
-            Stage::new().process("node0", 100, Some(0)).store(
+            StagedCase::new().process("node0", 100, Some(0)).store(
                 Some(0),
                 taken,
                 "errno: 98 - Address already in use",
@@ -214,6 +214,6 @@ mod tests {
                 "The client socket has failed to connect to [host]:29500 (errno: 111 - Connection refused)."
                     .into(),
         };
-        Stage::new().store(Some(1), refused, "").silent(&RULE);
+        StagedCase::new().store(Some(1), refused, "").silent(&RULE);
     }
 }

@@ -35,10 +35,10 @@ use ringleader_model::{
     SourceKind, TorchEvent, Weight,
 };
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::who::culprits::{add_culprit, who};
-use ringleader_correlate::{Scene, Statement};
+use ringleader_correlate::{Scene, TorchStatement};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -51,7 +51,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
-    if let Some(told) = Told::of(scene, Cause::WrongInterface) {
+    if let Some(told) = ClaimsOfCause::of(scene, Cause::WrongInterface) {
         let title = match interface_setting(scene) {
             Some(value) => format!("{} has no interface {value} (NCCL_SOCKET_IFNAME)", told.who()),
             None => format!("{} found no usable network interface", told.who()),
@@ -101,16 +101,16 @@ fn interface_setting<'a>(scene: &Scene<'a>) -> Option<&'a str> {
 
 /// Gloo took loopback for want of a name that resolves, and then could not reach a peer there.
 fn gloo_on_loopback(scene: &Scene<'_>) -> Option<Finding> {
-    let fell_back = |s: &Statement<'_>| {
+    let fell_back = |s: &TorchStatement<'_>| {
         matches!(s.event, TorchEvent::Gloo(GlooEvent::LoopbackFallback))
             || wording::falls_back_to_loopback(&s.observation.text)
     };
-    let fall_backs: Vec<Statement<'_>> = scene.statements().filter(fell_back).collect();
+    let fall_backs: Vec<TorchStatement<'_>> = scene.statements().filter(fell_back).collect();
     let failed = scene.statements().filter_map(|s| Some((s, wording::failed_on_loopback(gloo_text(&s)?)?)));
-    let mut failed: Vec<(Statement<'_>, OnLoopback)> = failed.collect();
+    let mut failed: Vec<(TorchStatement<'_>, OnLoopback)> = failed.collect();
     if failed.is_empty() && !fall_backs.is_empty() {
         // Whoever fell back offers its loopback address; peers elsewhere fail on it without naming it.
-        let is_mesh = |s: &Statement<'_>| gloo_text(s).is_some_and(wording::fails_to_mesh);
+        let is_mesh = |s: &TorchStatement<'_>| gloo_text(s).is_some_and(wording::fails_to_mesh);
         failed = scene.statements().filter(is_mesh).map(|s| (s, OnLoopback { is_own_name: false })).collect();
     }
     if failed.is_empty() {
@@ -118,7 +118,7 @@ fn gloo_on_loopback(scene: &Scene<'_>) -> Option<Finding> {
     }
     // A peer that offers the address of its own name is misnamed on any number of hosts.
     let own_name = failed.iter().any(|(_, loopback)| loopback.is_own_name);
-    let refused: Vec<Statement<'_>> = failed.into_iter().map(|(s, _)| s).collect();
+    let refused: Vec<TorchStatement<'_>> = failed.into_iter().map(|(s, _)| s).collect();
     if fall_backs.is_empty() && !own_name && hosts(scene) < 2 {
         return None;
     }
@@ -132,11 +132,11 @@ fn gloo_on_loopback(scene: &Scene<'_>) -> Option<Finding> {
         .weight(Weight::Stated)
         .confidence(if fall_backs.is_empty() { Confidence::Medium } else { Confidence::High })
         .culprits(culprits)
-        .evidence(fall_backs.iter().take(2).chain(refused.iter().take(2)).map(Statement::evidence));
+        .evidence(fall_backs.iter().take(2).chain(refused.iter().take(2)).map(TorchStatement::evidence));
     advised(draft).build()
 }
 
-fn gloo_text<'a>(statement: &Statement<'a>) -> Option<&'a str> {
+fn gloo_text<'a>(statement: &TorchStatement<'a>) -> Option<&'a str> {
     let text = match statement.event {
         TorchEvent::Gloo(GlooEvent::ConnectFailed { text, .. } | GlooEvent::Other { text }) => text,
         TorchEvent::ErrorLine { text } => text,
@@ -236,11 +236,11 @@ fn interface_of_one_host(scene: &Scene<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn no_interface_of_that_name() {
-        let stage = Stage::new()
+        let stage = StagedCase::new()
             .process("node2", 3173, Some(2))
             .setting("NCCL_SOCKET_IFNAME", "ib0")
             .warn("bootstrap.cc:114", "Bootstrap : no socket interface found");
@@ -254,7 +254,7 @@ mod tests {
             remote: "[127.0.0.1]:20733".into(),
             text: "Gloo connectFullMesh failed ... timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:20733".into(),
         };
-        Stage::new()
+        StagedCase::new()
             .gloo(
                 Some(8),
                 super::GlooEvent::LoopbackFallback,
@@ -266,14 +266,14 @@ mod tests {
 
     #[test]
     fn the_fall_back_alone_is_harmless() {
-        Stage::new()
+        StagedCase::new()
             .gloo(Some(0), super::GlooEvent::LoopbackFallback, "Using the loopback address as fallback.")
             .silent(&RULE);
     }
 
     #[test]
     fn a_bridge_of_containers_while_another_host_is_on_a_real_interface() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, Some(0))
             .about(|p| p.bootstrap = Some("eth0:10.0.0.1<0>".into()))
             .process("node1", 1, Some(1))
@@ -283,12 +283,12 @@ mod tests {
 
     #[test]
     fn an_interface_that_one_host_alone_offers() {
-        let uses = |stage: Stage, host: &str, rank: u32, devices: &str| {
+        let uses = |stage: StagedCase, host: &str, rank: u32, devices: &str| {
             stage.process(host, 1, Some(rank)).about(|p| p.socket_devices = Some(devices.into()))
         };
         let two = "[0]bond0:192.168.42.7<0> [1]bond0.29:10.0.106.189<0>";
         let job = |devices: &str, address: &str| {
-            let stage = uses(uses(Stage::new(), "node1", 1, two), "node0", 0, devices);
+            let stage = uses(uses(StagedCase::new(), "node1", 1, two), "node0", 0, devices);
             stage.warn(
                 "include/socket.h:390",
                 &format!("Connect to {address}<44217> failed : Connection timed out"),
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn loopback_on_one_host_is_enough_for_it() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, Some(0))
             .about(|p| p.bootstrap = Some("lo:127.0.0.1<0>".into()))
             .silent(&RULE);

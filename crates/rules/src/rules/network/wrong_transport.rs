@@ -229,11 +229,11 @@ fn network_inside_a_node(scene: &Scene<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn sockets_although_devices_are_listed() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, Some(0))
             .about(|p| {
                 p.network = Some("Socket".into());
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn one_node_on_sockets_while_the_others_use_verbs() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, Some(0))
             .about(|p| p.network = Some("IB".into()))
             .process("node1", 1, Some(1))
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_network_inside_a_node() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, Some(0))
             .comm(0, 2, 1, true)
             .link(0, 1, "NET/Socket/0")
@@ -264,8 +264,8 @@ mod tests {
     }
 
     /// Two ranks of one node on GPUs 0 and 1 that go through shared memory.
-    fn through_shared_memory() -> Stage {
-        let gpu = |stage: Stage, nvml| {
+    fn through_shared_memory() -> StagedCase {
+        let gpu = |stage: StagedCase, nvml| {
             let mut stage = stage;
             for o in &mut stage.case.observations {
                 if let ringleader_model::Fact::Nccl(log) = &mut o.fact {
@@ -274,7 +274,7 @@ mod tests {
             }
             stage
         };
-        let stage = Stage::new()
+        let stage = StagedCase::new()
             .process("node0", 1, Some(0))
             .comm(0, 2, 1, true)
             .link(0, 1, "SHM/direct/direct")
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn sockets_without_devices_and_between_nodes_are_right() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, Some(0))
             .about(|p| {
                 p.network = Some("Socket".into());

@@ -109,18 +109,18 @@ mod tests {
     use ringleader_model::{Fact, Frame, Pid, ProcessStacks, SourceKind, ThreadStack, Who};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const WAITS: (&str, u32, &str) =
         ("torch/distributed/elastic/agent/server/api.py", 514, "SimpleElasticAgent._rendezvous");
     const RUNS: (&str, u32, &str) =
         ("torch/distributed/elastic/agent/server/api.py", 902, "SimpleElasticAgent._invoke_run");
 
-    fn launcher(stage: Stage, frames: &[(&str, u32, &str)]) -> Stage {
+    fn launcher(stage: StagedCase, frames: &[(&str, u32, &str)]) -> StagedCase {
         launcher_on(stage, None, frames)
     }
 
-    fn launcher_on(stage: Stage, host: Option<&str>, frames: &[(&str, u32, &str)]) -> Stage {
+    fn launcher_on(stage: StagedCase, host: Option<&str>, frames: &[(&str, u32, &str)]) -> StagedCase {
         let frames = frames.iter().map(|(file, line, function)| Frame {
             function: (*function).into(),
             file: (*file).into(),
@@ -139,23 +139,23 @@ mod tests {
 
     #[test]
     fn one_look_and_two() {
-        let once = || launcher(Stage::job(1), &[WAITS, RUNS]);
+        let once = || launcher(StagedCase::job(1), &[WAITS, RUNS]);
         once().concludes(&RULE, "missing-rank , low");
         let twice = launcher(once(), &[WAITS, RUNS]);
         assert!(twice.finding(&RULE).title.contains("waits for the other ones of 2 nodes"));
         twice.concludes(&RULE, "missing-rank , medium");
         // Launchers of two nodes, each seen once, whose pids are the same.
-        let apart = launcher_on(Stage::job(1), Some("n1"), &[WAITS, RUNS]);
+        let apart = launcher_on(StagedCase::job(1), Some("n1"), &[WAITS, RUNS]);
         launcher_on(apart, Some("n2"), &[WAITS, RUNS]).concludes(&RULE, "missing-rank , low");
         let connects = ("libtorch_cpu.so", 0, "c10d::detail::TCPClient::connect");
-        let outside = launcher(Stage::job(1), &[connects, WAITS, RUNS]);
+        let outside = launcher(StagedCase::job(1), &[connects, WAITS, RUNS]);
         assert!(outside.finding(&RULE).title.contains("does not reach the master of its 2 nodes"));
     }
 
     #[test]
     fn a_launcher_of_ranks() {
-        launcher(Stage::job(1), &[RUNS]).silent(&RULE);
+        launcher(StagedCase::job(1), &[RUNS]).silent(&RULE);
         let rank = [("train.py", 9, "main")];
-        launcher(launcher(Stage::job(1), &[WAITS, RUNS]), &[WAITS, RUNS]).stands(0, &rank).silent(&RULE);
+        launcher(launcher(StagedCase::job(1), &[WAITS, RUNS]), &[WAITS, RUNS]).stands(0, &rank).silent(&RULE);
     }
 }

@@ -35,7 +35,7 @@ use ringleader_model::{
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::View;
+use ringleader_correlate::track::GroupRecorder;
 use ringleader_correlate::who::tools::shown;
 
 /// The rule.
@@ -190,7 +190,7 @@ fn never_placed(scene: &Scene<'_>) -> Option<Draft> {
 /// NCCL logs alone: most ranks began a communicator, none completed it, and some never began.
 fn half_made_communicator(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for group in scene.ledger().groups().iter().filter(|g| g.view == View::Nccl && g.is_world) {
+    for group in scene.ledger().groups().iter().filter(|g| g.view == GroupRecorder::Nccl && g.is_world) {
         let begun: Vec<usize> =
             (0..group.tracks.len()).filter(|m| group.tracks.get(*m).is_some_and(Option::is_some)).collect();
         let absent: RankSet =
@@ -230,43 +230,43 @@ mod tests {
     use ringleader_model::{Cause, Rank, Scheduler, SchedulerEvent, SchedulerKind, StoreEvent};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn waits(stage: Stage, rank: u32) -> Stage {
+    fn waits(stage: StagedCase, rank: u32) -> StagedCase {
         stage.store(Some(rank), StoreEvent::ClientsMissing { joined: 3, expected: 4 }, "3/4 clients joined")
     }
 
-    fn no_key(stage: Stage, rank: u32) -> Stage {
+    fn no_key(stage: StagedCase, rank: u32) -> StagedCase {
         let event = StoreEvent::WaitTimeout { keys: "/default_pg/0//cuda//0".into(), setter: Some(Rank(0)) };
         stage.store(Some(rank), event, "wait timeout after 300000ms, keys: /default_pg/0//cuda//0")
     }
 
     #[test]
     fn the_one_who_never_spoke() {
-        [0, 1, 3].into_iter().fold(Stage::new(), waits).concludes(&RULE, "missing-rank 2, high");
+        [0, 1, 3].into_iter().fold(StagedCase::new(), waits).concludes(&RULE, "missing-rank 2, high");
     }
 
     #[test]
     fn too_few_voices_name_nobody() {
-        [1, 3].into_iter().fold(Stage::new(), waits).expect(&RULE, &["missing-rank 2"]);
-        waits(Stage::new(), 0).expect(&RULE, &["missing-rank"]);
+        [1, 3].into_iter().fold(StagedCase::new(), waits).expect(&RULE, &["missing-rank 2"]);
+        waits(StagedCase::new(), 0).expect(&RULE, &["missing-rank"]);
     }
 
     #[test]
     fn the_setter_that_is_named_waits_too() {
-        [1, 3].into_iter().fold(Stage::new(), no_key).concludes(&RULE, "missing-rank 2, medium");
+        [1, 3].into_iter().fold(StagedCase::new(), no_key).concludes(&RULE, "missing-rank 2, medium");
     }
 
     #[test]
     fn the_one_that_was_to_give_the_id_was_elsewhere() {
-        let job = |n| Stage::job(n).logs().failed(0, -15, false);
+        let job = |n| StagedCase::job(n).logs().failed(0, -15, false);
         no_key(job(2), 1).concludes(&RULE, "stuck-outside-collective 0, medium");
         [1, 2].into_iter().fold(job(3), no_key).concludes(&RULE, "stuck-outside-collective 0, medium");
         // Rank 2 is silent, too: the others may wait for it.
         assert!(no_key(job(3), 1).findings(&RULE).iter().all(|f| f.cause == Cause::MissingRank));
         // It failed by itself.
         assert!(
-            no_key(Stage::job(2).logs(), 1)
+            no_key(StagedCase::job(2).logs(), 1)
                 .failed(0, 1, true)
                 .findings(&RULE)
                 .iter()
@@ -277,8 +277,8 @@ mod tests {
     #[test]
     fn a_communicator_that_only_some_began() {
         let begun =
-            |stage: Stage, rank: u32| stage.process("node1", 100 + rank, None).comm(rank, 4, 1, false);
-        [0, 1, 3].into_iter().fold(Stage::new(), begun).concludes(&RULE, "missing-rank 2, low");
+            |stage: StagedCase, rank: u32| stage.process("node1", 100 + rank, None).comm(rank, 4, 1, false);
+        [0, 1, 3].into_iter().fold(StagedCase::new(), begun).concludes(&RULE, "missing-rank 2, low");
     }
 
     #[test]
@@ -286,12 +286,14 @@ mod tests {
         let job = |pod: &str, kind| {
             let timeout =
                 StoreEvent::ConnectTimeout { address: "worker-0:29500".into(), text: "timed out".into() };
-            Stage::new().store(None, timeout, "The client socket has timed out").scheduled(SchedulerEvent {
-                scheduler: Scheduler::Kubernetes,
-                kind,
-                subject: pod.into(),
-                ..SchedulerEvent::default()
-            })
+            StagedCase::new().store(None, timeout, "The client socket has timed out").scheduled(
+                SchedulerEvent {
+                    scheduler: Scheduler::Kubernetes,
+                    kind,
+                    subject: pod.into(),
+                    ..SchedulerEvent::default()
+                },
+            )
         };
         job("pod/worker-1", SchedulerKind::Unschedulable).concludes(&RULE, "missing-rank , medium");
         // Another one's pod; one that runs.
@@ -301,6 +303,6 @@ mod tests {
 
     #[test]
     fn joined_and_failed_later() {
-        Stage::job(4).logs().failed(2, 1, true).silent(&RULE);
+        StagedCase::job(4).logs().failed(2, 1, true).silent(&RULE);
     }
 }

@@ -29,8 +29,8 @@ use ringleader_knowledge::program::launches;
 use ringleader_knowledge::signal::SIGKILL;
 use ringleader_model::{Cause, Impact, KernelEventKind, OomKill, Rank, Severity, Weight};
 
-use crate::drafting::claims::Told;
-use crate::drafting::kernel::{Both, Seen};
+use crate::drafting::claims::ClaimsOfCause;
+use crate::drafting::kernel::{Both, KernelFault};
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;
@@ -46,8 +46,10 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::OomKill(_)));
-    let Some(both) = Both::of(Told::of(scene, Cause::OomKilled), seen) else { return Outcome::Clear };
+    let seen = KernelFault::of(scene, |e| matches!(e.event.kind, KernelEventKind::OomKill(_)));
+    let Some(both) = Both::of(ClaimsOfCause::of(scene, Cause::OomKilled), seen) else {
+        return Outcome::Clear;
+    };
     let mut draft = both.draft(
         &RULE,
         Cause::OomKilled,
@@ -63,7 +65,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         },
     );
     // The launcher saw the same.
-    for rank in both.seen().into_iter().flat_map(Seen::events).filter_map(|e| e.culprit.rank) {
+    for rank in both.seen().into_iter().flat_map(KernelFault::events).filter_map(|e| e.culprit.rank) {
         let exit = scene.fate(rank).and_then(Fate::exit);
         draft = draft.evidence(exit.map(|e| e.evidence.clone()));
     }
@@ -82,7 +84,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             _ => draft.severity(Severity::Info),
         };
     }
-    let cgroup = both.seen().and_then(Seen::first).is_some_and(
+    let cgroup = both.seen().and_then(KernelFault::first).is_some_and(
         |e| matches!(&e.event.kind, KernelEventKind::OomKill(k) if k.cgroup_limit == Some(true)),
     );
     if cgroup {
@@ -126,24 +128,24 @@ fn described(kill: &OomKill, rank: Option<Rank>) -> String {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn slurm_says_so() {
-        Stage::new().error_line(None, "slurmstepd: error: Detected 1 oom_kill event in StepId=812.0. Some of the step tasks have been OOM Killed.").expect(&RULE, &["oom-killed"]);
+        StagedCase::new().error_line(None, "slurmstepd: error: Detected 1 oom_kill event in StepId=812.0. Some of the step tasks have been OOM Killed.").expect(&RULE, &["oom-killed"]);
     }
 
     #[test]
     fn gpu_memory_is_another_thing() {
-        Stage::new().raised(Some(2), "torch.OutOfMemoryError", "CUDA out of memory.", &[]).silent(&RULE);
+        StagedCase::new().raised(Some(2), "torch.OutOfMemoryError", "CUDA out of memory.", &[]).silent(&RULE);
     }
 
     #[test]
     fn the_kernel_says_so() {
-        Stage::new().oom(15_784, "python3").expect(&RULE, &["oom-killed"]);
-        Stage::new().two_ranks().oom(101, "pt_main_thread").expect(&RULE, &["oom-killed 1"]);
+        StagedCase::new().oom(15_784, "python3").expect(&RULE, &["oom-killed"]);
+        StagedCase::new().two_ranks().oom(101, "pt_main_thread").expect(&RULE, &["oom-killed 1"]);
         // A worker of rank 1's loader.
-        Stage::new()
+        StagedCase::new()
             .two_ranks()
             .raised(Some(1), "RuntimeError", "DataLoader worker (pid 4711) is killed by signal: Killed.", &[])
             .oom(4_711, "pt_data_worker")
@@ -153,18 +155,19 @@ mod tests {
     #[test]
     fn a_kill_of_another_job_decides_nothing() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
-        Stage::new().two_ranks().oom(9_999, "java").at_s(BEGAN_S - 86_400).silent(&RULE);
-        let other = Stage::new().two_ranks().raised(Some(0), "ValueError", "bad", &[]).oom(9_999, "java");
+        StagedCase::new().two_ranks().oom(9_999, "java").at_s(BEGAN_S - 86_400).silent(&RULE);
+        let other =
+            StagedCase::new().two_ranks().raised(Some(0), "ValueError", "bad", &[]).oom(9_999, "java");
         assert_eq!(other.worth(&RULE), ["info Derived"]);
         // Numbers of a container are not the host's: a rank that died of SIGKILL may be the victim.
-        let maybe = Stage::new().two_ranks().failed(1, -9, true).oom(9_999, "python3");
+        let maybe = StagedCase::new().two_ranks().failed(1, -9, true).oom(9_999, "python3");
         assert_eq!(maybe.worth(&RULE), ["warning Derived"]);
     }
 
     #[test]
     fn a_launcher_in_the_job_s_time() {
         use ringleader_correlate::staging::kernel::BEGAN_S;
-        let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        let job = || StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         let launcher = |s: i64| job().oom(1_290, "torchrun").at_s(BEGAN_S + s).on("node0");
         assert_eq!(launcher(60).worth(&RULE), ["warning Derived"]);
         launcher(-86_400).silent(&RULE);
@@ -175,7 +178,7 @@ mod tests {
         use ringleader_correlate::staging::kernel::BEGAN_S;
         let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let job = |s: i64| {
-            let stage = Stage::new().process("node0", 101, Some(0)).process("node1", 101, Some(1));
+            let stage = StagedCase::new().process("node0", 101, Some(0)).process("node1", 101, Some(1));
             let stage = stage.torch(None, exit.clone(), "failed (exitcode: -9) (pid: 101)");
             let stage = stage.at_s(BEGAN_S + 600);
             let mut stage = stage.failed(1, -9, true);
@@ -196,7 +199,7 @@ mod tests {
         use ringleader_correlate::staging::kernel::BEGAN_S;
         let exit = ringleader_model::TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let job = || {
-            let stage = Stage::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");
+            let stage = StagedCase::new().two_ranks().torch(Some(1), exit.clone(), "failed (exitcode: -9)");
             stage.at_s(BEGAN_S + 600).failed(1, -9, true)
         };
         job().oom(77_123, "pt_main_thread").at_s(BEGAN_S + 598).expect(&RULE, &["oom-killed 1"]);

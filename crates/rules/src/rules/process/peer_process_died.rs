@@ -21,7 +21,7 @@
 
 use std::collections::BTreeSet;
 
-use ringleader_knowledge::message::{About, Role, Row};
+use ringleader_knowledge::message::{About, MessageRow, Role};
 use ringleader_model::{Cause, Confidence, Evidence, Finding, Impact, Rank, RankSet, TorchEvent, Weight};
 
 use crate::drafting;
@@ -73,8 +73,9 @@ fn closed_connections(scene: &Scene<'_>) -> Option<Finding> {
 
 /// Ranks that say themselves what they failed of.
 fn spoke(scene: &Scene<'_>) -> BTreeSet<Rank> {
-    let names =
-        |row: Row| row.about() == About::Speaker && matches!(row.role(), Role::States | Role::Suggests);
+    let names = |row: MessageRow| {
+        row.about() == About::Speaker && matches!(row.role(), Role::States | Role::Suggests)
+    };
     let stated = scene.stated().all().iter();
     stated
         .filter(|stated| stated.row().is_some_and(names) && !scene.course().was_outlived(stated))
@@ -221,12 +222,12 @@ mod tests {
     use ringleader_model::{TorchEvent, Who};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const CLOSED_BY_1: &str = "socketPollConnect: Connection closed by remote peer 10.0.0.2<4711>";
 
-    fn two_nodes() -> Stage {
-        Stage::job(2).log(0, "node1", "ar:1").log(1, "node2", "ar:1")
+    fn two_nodes() -> StagedCase {
+        StagedCase::job(2).log(0, "node1", "ar:1").log(1, "node2", "ar:1")
     }
 
     #[test]
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_one_that_is_gone_closed_it() {
-        let job = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12", "ar:9*12 ar:9?"]).ring_gone(1);
+        let job = StagedCase::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12", "ar:9*12 ar:9?"]).ring_gone(1);
         let told = job.nccl_raised(Some(0), "socketPollConnect: Connection closed by remote peer vm<4711>");
         told.expect(&RULE, &["peer-process-died 1"]);
         let verdict = crate::diagnose(&told.case);
@@ -257,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_is_gone_and_said_why() {
-        let gone = || Stage::job(2).rings(&["ar:9*12", "ar:9*12 ar:9?"]).ring_gone(0);
+        let gone = || StagedCase::job(2).rings(&["ar:9*12", "ar:9*12 ar:9?"]).ring_gone(0);
         gone().concludes(&RULE, "peer-process-died 0, medium");
         let full = "OSError: [Errno 28] No space left on device: '/ckpt/60.ckpt'";
         let spoke = gone().says(Who::rank(0), full);
@@ -274,14 +275,14 @@ mod tests {
 
     #[test]
     fn a_rank_without_any_trace() {
-        Stage::job(3)
+        StagedCase::job(3)
             .logs()
             .dump(0, "ar:1 ar:9?")
             .dump(1, "ar:1 ar:9?")
             .ps("S S -")
             .concludes(&RULE, "peer-process-died 2, high");
         // Its file may just be lost.
-        Stage::job(3)
+        StagedCase::job(3)
             .dump(0, "ar:1 ar:9?")
             .dump(1, "ar:1 ar:9?")
             .concludes(&RULE, "peer-process-died 2, low");
@@ -289,17 +290,17 @@ mod tests {
 
     #[test]
     fn a_zombie_is_gone() {
-        let job = Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        let job = StagedCase::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
         job.ps("S S Z").concludes(&RULE, "peer-process-died 2, high");
     }
 
     #[test]
     fn a_launcher_without_a_table() {
         let failed =
-            || Stage::new().torch(None, TorchEvent::LauncherFailed { script: None }, "train.py FAILED");
+            || StagedCase::new().torch(None, TorchEvent::LauncherFailed { script: None }, "train.py FAILED");
         failed().concludes(&RULE, "peer-process-died , low");
         failed().failed(1, 1, true).silent(&RULE);
-        let title = |stage: Stage| stage.finding(&RULE).title;
+        let title = |stage: StagedCase| stage.finding(&RULE).title;
         assert!(title(failed()).contains("own output is missing"));
         // Somebody's traceback was read: nothing is missing for sure.
         assert!(!title(failed().raised(None, "ValueError", "x", &[])).contains("missing"));
@@ -307,7 +308,7 @@ mod tests {
 
     #[test]
     fn one_that_speaks_is_not_gone() {
-        let job = Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        let job = StagedCase::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
         job.ps("S S S").silent(&RULE);
     }
 }

@@ -27,13 +27,13 @@ use ringleader_model::{
 };
 
 use crate::drafting;
-use crate::drafting::kernel::Seen;
+use crate::drafting::kernel::KernelFault;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::kernel::Bond;
 use ringleader_correlate::process::condition;
 use ringleader_correlate::process::fate::{End, Fate, Killer};
-use ringleader_correlate::track::Node;
+use ringleader_correlate::track::RankOrSource;
 
 /// The rule.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -46,14 +46,14 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings = Vec::new();
-    let seen = Seen::of(scene, |e| match &e.event.kind {
+    let seen = KernelFault::of(scene, |e| match &e.event.kind {
         // Any program of a machine may crash: without a rank only one that could be of a job counts.
         KernelEventKind::Crash { name, .. } | KernelEventKind::MemoryFailure { name, .. } => {
             e.culprit.rank.is_some() || e.bond == Bond::Alone && trains(name)
         }
         _ => false,
     });
-    let kernels: Vec<_> = seen.filter(Seen::is_bound).map_or_else(Vec::new, |s| s.events().to_vec());
+    let kernels: Vec<_> = seen.filter(KernelFault::is_bound).map_or_else(Vec::new, |s| s.events().to_vec());
     let of_rank = |rank| kernels.iter().find(move |e| e.culprit.rank == rank);
     for (rank, fate) in scene.fates().all() {
         let End::Crashed(signal) = fate.end() else { continue };
@@ -77,7 +77,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         } else {
             Confidence::Medium
         })
-        .culprits(drafting::culprits(scene, &[Node::Rank(rank)], place))
+        .culprits(drafting::culprits(scene, &[RankOrSource::Rank(rank)], place))
         .evidence(fate.evidence().iter().cloned());
         if let Some((_, evidence)) = report {
             draft = draft.evidence([evidence.clone()]);
@@ -198,7 +198,7 @@ fn replace_memory(draft: Draft) -> Draft {
 
 /// The host itself failed: no cause of a job's, and no health either.
 fn host_failed(scene: &Scene<'_>) -> Outcome {
-    let seen = Seen::of(scene, |e| {
+    let seen = KernelFault::of(scene, |e| {
         matches!(
             e.event.kind,
             KernelEventKind::MachineCheck { uncorrected: true }
@@ -207,7 +207,8 @@ fn host_failed(scene: &Scene<'_>) -> Outcome {
                 | KernelEventKind::Panic
         )
     });
-    let Some(first) = seen.as_ref().filter(|s| s.is_bound() || s.bond() == Bond::Time).and_then(Seen::first)
+    let Some(first) =
+        seen.as_ref().filter(|s| s.is_bound() || s.bond() == Bond::Time).and_then(KernelFault::first)
     else {
         return Outcome::Clear;
     };
@@ -251,38 +252,38 @@ fn crash_report<'s>(
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
     fn a_signal_of_its_own_making() {
-        Stage::new()
+        StagedCase::new()
             .failed(2, -11, true)
             .crashed(None, "Segmentation fault", &[("/srv/ops.py", 44, "gather")])
             .concludes(&RULE, "process-crashed 2 at gather:44, high");
-        Stage::new().failed(1, 128 + 7, true).concludes(&RULE, "shm-full 1, medium");
+        StagedCase::new().failed(1, 128 + 7, true).concludes(&RULE, "shm-full 1, medium");
     }
 
     #[test]
     fn bad_memory_of_the_host_is_no_full_shm() {
         use ringleader_model::{KernelEventKind, Pid};
         let bad = KernelEventKind::MemoryFailure { pid: Some(Pid(101)), name: "python3".into() };
-        let stage = || Stage::new().two_ranks().failed(1, -7, true);
+        let stage = || StagedCase::new().two_ranks().failed(1, -7, true);
         stage().kernel("", bad).expect(&RULE, &["process-crashed 1"]);
         stage().expect(&RULE, &["shm-full 1"]);
     }
 
     #[test]
     fn a_watchdog_that_ends_a_victim() {
-        Stage::new().timed_out(0, "ar:100", 6, 6).failed(2, -6, true).silent(&RULE);
-        Stage::new().failed(2, -6, true).expect(&RULE, &["process-crashed 2"]);
+        StagedCase::new().timed_out(0, "ar:100", 6, 6).failed(2, -6, true).silent(&RULE);
+        StagedCase::new().failed(2, -6, true).expect(&RULE, &["process-crashed 2"]);
     }
 
     #[test]
     fn an_abort_that_says_why_is_a_consequence() {
         let abort = |what: &str| {
             let reason = format!("terminate called after throwing an instance of 'X'\n  what():  {what}");
-            let stage = Stage::new().failed(1, -6, true).crashed(None, &reason, &[]);
+            let stage = StagedCase::new().failed(1, -6, true).crashed(None, &reason, &[]);
             stage.finding(&RULE).weight
         };
         assert_eq!(abort("op.preamble.length <= op.nbytes. 8192 vs 4"), ringleader_model::Weight::Echo);
@@ -292,7 +293,7 @@ mod tests {
     #[test]
     fn an_abort_beside_a_rank_that_was_killed() {
         use ringleader_model::{Fact, Rank, SourceKind, WatchEvent, WatchedEnd, Who};
-        let job = |is_root: bool| Stage::new().failed(0, -9, !is_root).failed(1, -6, is_root);
+        let job = |is_root: bool| StagedCase::new().failed(0, -9, !is_root).failed(1, -6, is_root);
         job(false).concludes(&RULE, "process-crashed 1, low");
         assert_eq!(crate::diagnose(&job(false).case).cause, ringleader_model::Cause::ProcessKilled);
         let at = |rank, at_ns, exit_code| WatchedEnd { rank: Rank(rank), at_ns, exit_code: Some(exit_code) };
@@ -309,14 +310,14 @@ mod tests {
     #[test]
     fn signals_from_outside_and_plain_exits() {
         for code in [-9, -15, 1, 0] {
-            Stage::new().failed(2, code, true).silent(&RULE);
+            StagedCase::new().failed(2, code, true).silent(&RULE);
         }
     }
 
     #[test]
     fn the_kernel_says_so() {
         use ringleader_model::{KernelEventKind, Pid};
-        let crash = |stage: Stage, pid, name: &str| {
+        let crash = |stage: StagedCase, pid, name: &str| {
             let kind = KernelEventKind::Crash {
                 pid: Some(Pid(pid)),
                 name: name.into(),
@@ -325,20 +326,21 @@ mod tests {
             };
             stage.kernel("", kind)
         };
-        crash(Stage::new(), 2_536_443, "pt_main_thread").expect(&RULE, &["process-crashed"]);
-        crash(Stage::new().two_ranks(), 101, "python3").expect(&RULE, &["process-crashed 1"]);
+        crash(StagedCase::new(), 2_536_443, "pt_main_thread").expect(&RULE, &["process-crashed"]);
+        crash(StagedCase::new().two_ranks(), 101, "python3").expect(&RULE, &["process-crashed 1"]);
         // One finding where launcher and kernel agree.
-        crash(Stage::new().two_ranks().failed(1, -11, true), 101, "python3")
+        crash(StagedCase::new().two_ranks().failed(1, -11, true), 101, "python3")
             .expect(&RULE, &["process-crashed 1"]);
         // Somebody else's.
-        crash(Stage::new().two_ranks(), 9_999, "python3").silent(&RULE);
-        crash(Stage::new(), 9_999, "gnome-shell").silent(&RULE);
+        crash(StagedCase::new().two_ranks(), 9_999, "python3").silent(&RULE);
+        crash(StagedCase::new(), 9_999, "gnome-shell").silent(&RULE);
         // Of a job that is only seen: another's, its own by the node's number, a worker of rank 1.
         let seen = |outer: u32| {
-            Stage::new().seen(BEGAN_S, "S S", move |rank, p| p.outer_pid = Some(Pid(outer + rank)))
+            StagedCase::new().seen(BEGAN_S, "S S", move |rank, p| p.outer_pid = Some(Pid(outer + rank)))
         };
-        let at =
-            |stage: Stage, pid, after_s| crash(stage, pid, "python3").on("node0").at_s(BEGAN_S + after_s);
+        let at = |stage: StagedCase, pid, after_s| {
+            crash(stage, pid, "python3").on("node0").at_s(BEGAN_S + after_s)
+        };
         at(seen(4_000), 9_999, 100).silent(&RULE);
         at(seen(4_000), 101, 100).silent(&RULE);
         at(seen(4_000), 4_001, 100).expect(&RULE, &["process-crashed 1"]);
@@ -352,7 +354,7 @@ mod tests {
         use crate::rule::Outcome;
         use ringleader_correlate::Scene;
         let open = |kind| {
-            let stage = Stage::new().kernel("", kind);
+            let stage = StagedCase::new().kernel("", kind);
             matches!((RULE.check)(&Scene::new(&stage.case)), Outcome::Undecided(_))
         };
         assert!(open(KernelEventKind::MachineCheck { uncorrected: true }));

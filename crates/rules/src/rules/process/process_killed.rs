@@ -174,23 +174,26 @@ mod tests {
     use ringleader_model::{Fact, Pid, Rank, SourceKind, WatchEvent, WatchedEnd, Who};
 
     use super::{RULE, TorchEvent};
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn killed_first_of_all() {
-        Stage::new().failed(1, -9, true).failed(0, -15, false).concludes(&RULE, "process-killed 1, high");
-        Stage::new().failed(1, 137, true).concludes(&RULE, "process-killed 1, high");
+        StagedCase::new()
+            .failed(1, -9, true)
+            .failed(0, -15, false)
+            .concludes(&RULE, "process-killed 1, high");
+        StagedCase::new().failed(1, 137, true).concludes(&RULE, "process-killed 1, high");
     }
 
     /// A watcher saw both ranks end, so many seconds apart, by these exit codes.
-    fn watched(apart_s: i64, codes: [Option<i64>; 2]) -> Stage {
+    fn watched(apart_s: i64, codes: [Option<i64>; 2]) -> StagedCase {
         let end = |rank: u32, at_s: i64| WatchedEnd {
             rank: Rank(rank),
             at_ns: at_s * 1_000_000_000,
             exit_code: codes[rank as usize],
         };
         let gone = WatchEvent::Gone(vec![end(0, 100 + apart_s), end(1, 100)], true);
-        let stage = Stage::new().two_ranks();
+        let stage = StagedCase::new().two_ranks();
         stage.push(SourceKind::Watch, Who::default(), Fact::Watch(gone))
     }
 
@@ -209,9 +212,9 @@ mod tests {
 
     #[test]
     fn what_a_launcher_sends_afterwards() {
-        Stage::new().failed(1, 1, true).failed(0, -15, false).silent(&RULE);
+        StagedCase::new().failed(1, 1, true).failed(0, -15, false).silent(&RULE);
         let kill = TorchEvent::ClosingSignal { pid: Pid(100), signal: "SIGKILL".into() };
-        Stage::new()
+        StagedCase::new()
             .failed(1, 1, true)
             .torch(None, kill, "closing signal SIGKILL")
             .failed(0, -9, false)
@@ -219,11 +222,11 @@ mod tests {
     }
 
     /// Rank 1 dies of SIGKILL 600 s after the job began; its host's kernel log ends so many seconds after the beginning.
-    fn with_kernel_log(last_s: i64) -> Stage {
+    fn with_kernel_log(last_s: i64) -> StagedCase {
         use ringleader_correlate::staging::kernel::BEGAN_S;
         let exit = TorchEvent::ChildExit { exit_code: -9, is_first: false };
         let stage =
-            Stage::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)").at_s(BEGAN_S + 600);
+            StagedCase::new().two_ranks().torch(Some(1), exit, "failed (exitcode: -9)").at_s(BEGAN_S + 600);
         stage.failed(1, -9, true).covers(BEGAN_S + last_s)
     }
 
@@ -245,7 +248,7 @@ mod tests {
             let path = (!path.is_empty()).then(|| path.into());
             SystemFact::MemoryGroup(MemoryGroup { path, oom_kill: Some((5, n)), ..MemoryGroup::default() })
         };
-        let killed = || Stage::new().two_ranks().failed(1, -9, true);
+        let killed = || StagedCase::new().two_ranks().failed(1, -9, true);
         killed().system("node0", group("/sys/fs/cgroup", 1)).silent(&RULE);
         // None was counted; of another service; of another host.
         let is_killed = "process-killed 1, high";
@@ -259,8 +262,10 @@ mod tests {
     #[test]
     fn one_of_several_with_the_same_number() {
         let gone = TorchEvent::ChildExit { exit_code: -9, is_first: false };
-        let stage =
-            Stage::new().process("node0", 7, Some(0)).process("node1", 7, Some(1)).torch(None, gone, "gone");
+        let stage = StagedCase::new()
+            .process("node0", 7, Some(0))
+            .process("node1", 7, Some(1))
+            .torch(None, gone, "gone");
         let mut stage = stage;
         if let Some(last) = stage.case.observations.last_mut() {
             last.who.pid = Some(Pid(7));
@@ -270,8 +275,8 @@ mod tests {
 
     #[test]
     fn killed_for_lack_of_memory_is_another_thing() {
-        Stage::new().two_ranks().failed(1, -9, true).oom(101, "pt_main_thread").silent(&RULE);
-        Stage::new()
+        StagedCase::new().two_ranks().failed(1, -9, true).oom(101, "pt_main_thread").silent(&RULE);
+        StagedCase::new()
             .two_ranks()
             .failed(1, -9, true)
             .oom(9_999, "java")

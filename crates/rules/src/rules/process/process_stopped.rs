@@ -50,7 +50,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let mut draft = Draft::new(RULE.id, Cause::ProcessStopped, title)
             .weight(Weight::Stated)
             .confidence(if suspect.is_some() { Confidence::High } else { Confidence::Medium })
-            .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(rank)], place))
+            .culprits(drafting::culprits(
+                scene,
+                &[ringleader_correlate::track::RankOrSource::Rank(rank)],
+                place,
+            ))
             .evidence(condition.state.iter().map(|(_, seen)| seen.clone()))
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
             .evidence(condition.stand.iter().map(|s| s.evidence.clone()));
@@ -80,16 +84,16 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn waiting() -> Stage {
-        Stage::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?")
+    fn waiting() -> StagedCase {
+        StagedCase::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?")
     }
 
     #[test]
     fn stopped_while_peers_wait() {
         waiting().ps("S S T").concludes(&RULE, "process-stopped 2, high");
-        Stage::job(3).logs().ps("S t S").concludes(&RULE, "process-stopped 1, medium");
+        StagedCase::job(3).logs().ps("S t S").concludes(&RULE, "process-stopped 1, medium");
     }
 
     #[test]

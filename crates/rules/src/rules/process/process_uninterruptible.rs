@@ -23,7 +23,7 @@ use ringleader_knowledge::place;
 use ringleader_model::{Cause, Confidence, Host, Impact, KernelEventKind, Need, StorageTrouble, Weight};
 
 use crate::drafting;
-use crate::drafting::kernel::Seen;
+use crate::drafting::kernel::KernelFault;
 use crate::health;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
@@ -59,7 +59,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
         let draft = Draft::new(RULE.id, Cause::ProcessUninterruptible, title)
             .weight(Weight::Stated)
             .confidence(Confidence::High)
-            .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(rank)], place))
+            .culprits(drafting::culprits(
+                scene,
+                &[ringleader_correlate::track::RankOrSource::Rank(rank)],
+                place,
+            ))
             .evidence([seen.clone()])
             .evidence(condition.stand_failure.iter().map(|(_, e)| e.clone()))
             .evidence(condition.stand.iter().map(|s| s.evidence.clone()))
@@ -109,7 +113,7 @@ fn stays(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
     let draft = Draft::new(RULE.id, Cause::ProcessUninterruptible, title)
         .weight(Weight::Derived)
         .at_most(Confidence::Medium)
-        .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(rank)], None))
+        .culprits(drafting::culprits(scene, &[ringleader_correlate::track::RankOrSource::Rank(rank)], None))
         .evidence([seen.clone(), still.evidence()]);
     let host = scene.roster().culprit_rank(rank).host;
     with_storage(scene, draft, host.as_ref())
@@ -151,7 +155,7 @@ fn asks_about_storage(scene: &Scene<'_>) -> Outcome {
 
 /// What the kernel's hung-task and lockup detectors say.
 fn blocked(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
-    let seen = Seen::of(scene, |e| {
+    let seen = KernelFault::of(scene, |e| {
         matches!(e.event.kind, KernelEventKind::HungTask { .. } | KernelEventKind::Lockup { .. })
             && (e.culprit.rank.is_some() || e.bond == Bond::Alone)
     })?;
@@ -183,11 +187,11 @@ fn blocked(scene: &Scene<'_>) -> Option<ringleader_model::Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn in_the_kernel_while_peers_wait() {
-        Stage::job(3)
+        StagedCase::job(3)
             .logs()
             .dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"])
             .ps("S S D:nfs_wait_on_request")
@@ -196,18 +200,18 @@ mod tests {
 
     #[test]
     fn a_disk_read_that_nobody_waits_for() {
-        Stage::job(3).logs().dumps(&["ar:1 ar:9"; 3]).ps("S S D:io_schedule").silent(&RULE);
-        Stage::job(3).logs().ps("S S D:io_schedule").silent(&RULE);
+        StagedCase::job(3).logs().dumps(&["ar:1 ar:9"; 3]).ps("S S D:io_schedule").silent(&RULE);
+        StagedCase::job(3).logs().ps("S S D:io_schedule").silent(&RULE);
     }
 
     #[test]
     fn storage_that_does_not_answer() {
         use ringleader_model::{KernelEventKind, StorageTrouble};
-        let filer = |stage: Stage| {
+        let filer = |stage: StagedCase| {
             let trouble = StorageTrouble::NotResponding;
             stage.kernel("", KernelEventKind::Storage { name: "filer1".into(), trouble })
         };
-        let hangs = || Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        let hangs = || StagedCase::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
         let told = |f: &ringleader_model::Finding| {
             f.actions.iter().any(|a| a.text.contains("filer1 does not answer"))
         };
@@ -217,19 +221,19 @@ mod tests {
         let other = filer(hangs().ps("S S D:rpc_wait_bit_killable")).on("node9").finding(&RULE);
         assert!(!told(&other), "{other:#?}");
         // Nobody is seen to wait for it: a question. Nobody hangs: nothing.
-        let asks = |stage: Stage| {
+        let asks = |stage: StagedCase| {
             let scene = ringleader_correlate::Scene::new(&stage.case);
             matches!((RULE.check)(&scene), crate::rule::Outcome::Undecided(_))
         };
         assert!(asks(filer(hangs())));
         assert!(!asks(filer(hangs().ps("S S S"))));
-        assert!(!asks(filer(Stage::job(3).logs().dumps(&["ar:1 ar:9"; 3]))));
+        assert!(!asks(filer(StagedCase::job(3).logs().dumps(&["ar:1 ar:9"; 3]))));
     }
 
     #[test]
     fn a_watched_job_stands_still_and_one_does_not_leave_the_kernel() {
         let job = |place: &'static str, is_still: bool| {
-            let stage = Stage::new().seen(1_000, &format!("S D:{place}"), |rank, p| {
+            let stage = StagedCase::new().seen(1_000, &format!("S D:{place}"), |rank, p| {
                 p.blocked.extend((rank == 1).then(|| (101, place.into())));
             });
             if is_still { stage.stalled("start", 40) } else { stage }
@@ -242,18 +246,18 @@ mod tests {
 
     #[test]
     fn stopped() {
-        Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]).ps("S S T").silent(&RULE);
+        StagedCase::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]).ps("S S T").silent(&RULE);
     }
 
     #[test]
     fn the_kernel_says_so() {
         use ringleader_model::{KernelEventKind, Pid};
-        let hung = |stage: Stage, pid, name: &str| {
+        let hung = |stage: StagedCase, pid, name: &str| {
             let kind = KernelEventKind::HungTask { pid: Some(Pid(pid)), name: name.into(), seconds: 120 };
             stage.kernel("", kind)
         };
-        hung(Stage::new().two_ranks(), 101, "python3").expect(&RULE, &["process-uninterruptible 1"]);
-        hung(Stage::new(), 136_986, "jfsmount").expect(&RULE, &["process-uninterruptible"]);
-        hung(Stage::new().two_ranks(), 136_986, "jfsmount").silent(&RULE);
+        hung(StagedCase::new().two_ranks(), 101, "python3").expect(&RULE, &["process-uninterruptible 1"]);
+        hung(StagedCase::new(), 136_986, "jfsmount").expect(&RULE, &["process-uninterruptible"]);
+        hung(StagedCase::new().two_ranks(), 136_986, "jfsmount").silent(&RULE);
     }
 }

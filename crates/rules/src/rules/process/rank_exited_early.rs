@@ -119,10 +119,10 @@ mod tests {
     use ringleader_model::NcclLog;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn without(states: &str) -> Stage {
-        let job = Stage::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").ps(states);
+    fn without(states: &str) -> StagedCase {
+        let job = StagedCase::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").ps(states);
         job.failed(0, -6, true).failed(1, -6, false)
     }
 
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_zombie_that_ended_with_0() {
-        let hung = |states| Stage::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").ps(states);
+        let hung = |states| StagedCase::job(3).logs().dump(0, "ar:1 ar:9?").dump(1, "ar:1 ar:9?").ps(states);
         hung("S S Z=0").concludes(&RULE, "rank-exited-early 2, high");
         hung("S S Z=1").silent(&RULE);
         hung("S S Z=-9").silent(&RULE);
@@ -147,7 +147,7 @@ mod tests {
                 comm.destroyed = comm.completed;
             }
         };
-        let job = Stage::job(3).logs().change_log(leaves).dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
+        let job = StagedCase::job(3).logs().change_log(leaves).dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"]);
         job.concludes(&RULE, "rank-exited-early 2 at step:10, high");
     }
 
@@ -158,7 +158,7 @@ mod tests {
                 [("torch/distributed/distributed_c10d.py", 2319, function), ("/srv/train.py", 85, "main")];
             let usual = "ar:1*12 ar:9?";
             let odd = "ar:1*12";
-            Stage::job(3).rings(&[usual, usual, odd]).stands(2, &frames)
+            StagedCase::job(3).rings(&[usual, usual, odd]).stands(2, &frames)
         };
         at("destroy_process_group").concludes(&RULE, "rank-exited-early 2 at main:85, high");
         at("barrier").silent(&RULE);

@@ -243,14 +243,14 @@ mod tests {
     use super::RULE;
     use crate::diagnose;
     use crate::rules::settings::rank_env_misconfigured::RULE as NUMBERS;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::jobs::START_NS;
 
-    fn told(stage: Stage, shape: &str) -> Stage {
+    fn told(stage: StagedCase, shape: &str) -> StagedCase {
         told_of(stage, shape, &[])
     }
 
-    fn told_of(stage: Stage, shape: &str, suspects: &[u32]) -> Stage {
+    fn told_of(stage: StagedCase, shape: &str, suspects: &[u32]) -> StagedCase {
         let stall = WatchedStall {
             since_ns: START_NS,
             after_ns: 610_000_000_000,
@@ -264,8 +264,8 @@ mod tests {
     }
 
     /// Ranks as torchrun starts them on one node; `change` for the variables of a rank.
-    fn started(ranks: &[u32], change: impl Fn(u32, &mut Vec<(&'static str, String)>)) -> Stage {
-        ranks.iter().fold(Stage::new(), |stage, rank| {
+    fn started(ranks: &[u32], change: impl Fn(u32, &mut Vec<(&'static str, String)>)) -> StagedCase {
+        ranks.iter().fold(StagedCase::new(), |stage, rank| {
             let mut settings = vec![
                 ("RANK", rank.to_string()),
                 ("LOCAL_RANK", rank.to_string()),
@@ -286,7 +286,7 @@ mod tests {
         })
     }
 
-    fn with(name: &'static str, rank: u32, value: &'static str) -> Stage {
+    fn with(name: &'static str, rank: u32, value: &'static str) -> StagedCase {
         started(&[0, 1, 2, 3], move |own, settings| {
             if own == rank {
                 settings.iter_mut().filter(|s| s.0 == name).for_each(|s| s.1 = value.to_owned());
@@ -321,13 +321,13 @@ mod tests {
             alone(0, s);
             s[2].1 = "2".to_owned();
         };
-        let serves_of = |stage: Stage, function, watched: &[u32]| {
+        let serves_of = |stage: StagedCase, function, watched: &[u32]| {
             let who = |rank: &u32| Who { pid: Some(Pid(100 + rank)), ..Who::rank(*rank) };
             let ranks = Fact::Watch(WatchEvent::Ranks(watched.iter().map(who).collect()));
             let stage = stage.push(SourceKind::Watch, Who::default(), ranks);
             told_of(stage, "start", &[]).stands(0, &[("torch/distributed/rendezvous.py", 199, function)])
         };
-        let serves = |stage: Stage, function| serves_of(stage, function, &[0]);
+        let serves = |stage: StagedCase, function| serves_of(stage, function, &[0]);
         serves(started(&[0], of_two), "_create_c10d_store").concludes(&RULE, "missing-rank 1, low");
         // The other is watched, too; its environment was cut from the evidence.
         serves_of(started(&[0], of_two), "_create_c10d_store", &[0, 1]).silent(&RULE);
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn numbers_that_contradict_each_other() {
-        let concludes = |stage: &Stage, expected: &str| {
+        let concludes = |stage: &StagedCase, expected: &str| {
             stage.silent(&RULE);
             stage.concludes(&NUMBERS, expected);
         };

@@ -319,7 +319,7 @@ mod tests {
 
     use super::RULE;
     use crate::rule::Outcome;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::Scene;
 
     fn event(kind: SchedulerKind, subject: &str, node: &str) -> SchedulerEvent {
@@ -335,11 +335,11 @@ mod tests {
 
     #[test]
     fn a_step_that_ran_out_of_memory() {
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .scheduled(event(SchedulerKind::OutOfMemory, "812.0", "node1"))
             .concludes(&RULE, "oom-killed 1, high");
-        Stage::new()
+        StagedCase::new()
             .failed(3, -9, true)
             .scheduled(event(SchedulerKind::OutOfMemory, "812.0", ""))
             .concludes(&RULE, "oom-killed 3, high");
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_pod_whose_name_is_the_host() {
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .scheduled(event(SchedulerKind::Evicted, "pod/node0", "gpu-7"))
             .concludes(&RULE, "process-killed 0, high");
@@ -355,11 +355,11 @@ mod tests {
 
     #[test]
     fn preempted_and_lost() {
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .scheduled(event(SchedulerKind::Preempted, "812.0", "node0"))
             .concludes(&RULE, "process-killed 0, high");
-        Stage::new()
+        StagedCase::new()
             .two_verbs_nodes()
             .scheduled(event(SchedulerKind::NodeFail, "", "node1"))
             .concludes(&RULE, "peer-process-died 1, high");
@@ -367,13 +367,13 @@ mod tests {
 
     #[test]
     fn other_jobs_and_what_follows_a_hang() {
-        let finding = Stage::new()
+        let finding = StagedCase::new()
             .two_verbs_nodes()
             .scheduled(event(SchedulerKind::OutOfMemory, "7.0", "node9"))
             .finding(&RULE);
         assert_eq!(finding.severity, Severity::Info);
         for kind in [SchedulerKind::Cancelled, SchedulerKind::Failed, SchedulerKind::Completed] {
-            Stage::new().two_verbs_nodes().scheduled(event(kind, "812.0", "node1")).silent(&RULE);
+            StagedCase::new().two_verbs_nodes().scheduled(event(kind, "812.0", "node1")).silent(&RULE);
         }
     }
 
@@ -387,7 +387,7 @@ mod tests {
             ended_at: Some(WallTime { ns: s * 1_000_000_000, error_ns: 0, has_year: true }),
             ..event(SchedulerKind::OutOfMemory, "pod/node0", "gpu-7")
         };
-        let job = || Stage::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
+        let job = || StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", "boom", &[]);
         job().scheduled(ended(BEGAN_S - 86_400, 1)).silent(&RULE);
         job().scheduled(ended(BEGAN_S + 300, 1)).expect(&RULE, &["oom-killed"]);
         // Which container the rank was in is not known, and no rank died of SIGKILL.
@@ -404,7 +404,7 @@ mod tests {
             ..event(SchedulerKind::Failed, "pod/node0", "gpu-7")
         };
         let job = || {
-            let stage = Stage::new().two_ranks().raised(Some(0), "DistBackendError", "boom", &[]);
+            let stage = StagedCase::new().two_ranks().raised(Some(0), "DistBackendError", "boom", &[]);
             stage.at_s(BEGAN_S + 600)
         };
         job().scheduled(ended(None, 137)).expect(&RULE, &["process-killed 0-1"]);
@@ -413,13 +413,13 @@ mod tests {
         job().scheduled(ended(Some(BEGAN_S + 900), 137)).silent(&RULE);
         job().scheduled(ended(None, 1)).silent(&RULE);
         job().scheduled(ended(Some(BEGAN_S - 86_400), 137)).silent(&RULE);
-        Stage::new().two_ranks().scheduled(ended(None, 137)).silent(&RULE);
+        StagedCase::new().two_ranks().scheduled(ended(None, 137)).silent(&RULE);
     }
 
     #[test]
     fn of_several_jobs_the_newest_on_all_of_its_hosts() {
         let table = |of_ours: SchedulerKind, of_other: SchedulerKind| {
-            let stage = Stage::new().two_verbs_nodes();
+            let stage = StagedCase::new().two_verbs_nodes();
             let stage = stage.scheduled(event(of_other, "790", "node1"));
             let stage = stage.scheduled(event(of_other, "790.0", "node1"));
             stage.scheduled(event(of_ours, "812", "node[0-1]"))
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn a_limit_of_time_is_no_health() {
         let asks = |kind| {
-            let stage = Stage::new().two_verbs_nodes().scheduled(event(kind, "812", "node[0-1]"));
+            let stage = StagedCase::new().two_verbs_nodes().scheduled(event(kind, "812", "node[0-1]"));
             matches!((RULE.check)(&Scene::new(&stage.case)), Outcome::Undecided(_))
         };
         assert!(asks(SchedulerKind::TimeLimit));
@@ -445,11 +445,11 @@ mod tests {
     fn counters_of_a_cgroup() {
         let group =
             |n| SystemFact::MemoryGroup(MemoryGroup { oom_kill: Some((5, n)), ..MemoryGroup::default() });
-        Stage::new().failed(2, -9, true).system("", group(1)).concludes(&RULE, "oom-killed 2, high");
+        StagedCase::new().failed(2, -9, true).system("", group(1)).concludes(&RULE, "oom-killed 2, high");
         assert_eq!(
-            Stage::new().failed(2, 1, true).system("", group(1)).finding(&RULE).severity,
+            StagedCase::new().failed(2, 1, true).system("", group(1)).finding(&RULE).severity,
             Severity::Info
         );
-        Stage::new().failed(2, -9, true).system("", group(0)).silent(&RULE);
+        StagedCase::new().failed(2, -9, true).system("", group(0)).silent(&RULE);
     }
 }

@@ -32,8 +32,8 @@ use ringleader_model::{Cause, Confidence, Frame, Impact, Need, RankSet, SourceKi
 use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::Node;
-use ringleader_correlate::waits::posture::{Look, Posture, by_place, looks, odd_ones};
+use ringleader_correlate::track::RankOrSource;
+use ringleader_correlate::waits::posture::{Posture, PostureLook, by_place, looks, odd_ones};
 use ringleader_correlate::when::failure::Way;
 
 /// See the module.
@@ -66,8 +66,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         return Outcome::Clear;
     }
     let looks = looks(scene.conditions());
-    let (waiting, others): (Vec<&Look<'_>>, Vec<&Look<'_>>) = looks.iter().partition(|l| l.waits());
-    let resting: Vec<&Look<'_>> = others.iter().copied().filter(|l| l.posture == Posture::Rests).collect();
+    let (waiting, others): (Vec<&PostureLook<'_>>, Vec<&PostureLook<'_>>) =
+        looks.iter().partition(|l| l.waits());
+    let resting: Vec<&PostureLook<'_>> =
+        others.iter().copied().filter(|l| l.posture == Posture::Rests).collect();
     if waiting.is_empty() || others.len() > resting.len() {
         return Outcome::Clear;
     }
@@ -89,7 +91,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 /// Signs that a rank has been where it is for long.
-fn lasts(scene: &Scene<'_>, look: &Look<'_>, waiting: &[&Look<'_>]) -> usize {
+fn lasts(scene: &Scene<'_>, look: &PostureLook<'_>, waiting: &[&PostureLook<'_>]) -> usize {
     let least = waiting.iter().filter_map(|l| l.cpu_pct).fold(f32::INFINITY, f32::min);
     let is_idler = look.cpu_pct.is_some_and(|own| least.is_finite() && least >= own * BUSIER);
     let is_endless = look.busy.as_ref().is_some_and(|b| b.place.is_endless);
@@ -100,8 +102,8 @@ fn lasts(scene: &Scene<'_>, look: &Look<'_>, waiting: &[&Look<'_>]) -> usize {
 
 fn apart(
     scene: &Scene<'_>,
-    look: &Look<'_>,
-    waiting: &[&Look<'_>],
+    look: &PostureLook<'_>,
+    waiting: &[&PostureLook<'_>],
     needs: &mut Vec<Need>,
 ) -> Option<ringleader_model::Finding> {
     let n_signs = lasts(scene, look, waiting);
@@ -133,7 +135,7 @@ fn apart(
         .weight(Weight::Derived)
         .confidence(if n_signs > 0 { Confidence::Medium } else { Confidence::Low })
         .at_most(if n_signs > 1 { Confidence::High } else { Confidence::Medium })
-        .culprits(drafting::culprits(scene, &[Node::Rank(look.rank)], look.place))
+        .culprits(drafting::culprits(scene, &[RankOrSource::Rank(look.rank)], look.place))
         .victims(victims)
         .evidence(look.evidence.iter().cloned())
         .evidence(waiting.iter().take(CITED_WAITERS).flat_map(|l| l.evidence.iter().cloned()))
@@ -146,7 +148,7 @@ fn apart(
 }
 
 /// All wait, and not in the same call.
-fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
+fn parted(scene: &Scene<'_>, waiting: &[&PostureLook<'_>]) -> Outcome {
     let n_inside = waiting.iter().filter(|l| l.posture == Posture::InCollective).count();
     let lasts = scene.failure().has(Way::TimedOut) || waiting.iter().all(|l| l.n_same > 1);
     let places: Vec<&Frame> = waiting.iter().filter_map(|l| l.place).collect();
@@ -170,9 +172,12 @@ fn parted(scene: &Scene<'_>, waiting: &[&Look<'_>]) -> Outcome {
         })
         .collect();
     let title = format!("ranks wait in different calls: {}", shown.join("; "));
-    let odd: Vec<Node> = odd_ones(scene.conditions(), waiting).into_iter().map(Node::Rank).collect();
-    let victims =
-        waiting.iter().map(|l| l.rank).filter(|rank| !odd.is_empty() && !odd.contains(&Node::Rank(*rank)));
+    let odd: Vec<RankOrSource> =
+        odd_ones(scene.conditions(), waiting).into_iter().map(RankOrSource::Rank).collect();
+    let victims = waiting
+        .iter()
+        .map(|l| l.rank)
+        .filter(|rank| !odd.is_empty() && !odd.contains(&RankOrSource::Rank(*rank)));
     let finding = Draft::new(RULE.id, Cause::CollectiveDesync, title)
         .weight(Weight::Derived)
         .confidence(if lasts { Confidence::Medium } else { Confidence::Low })
@@ -195,14 +200,14 @@ fn is_same_place(a: &Frame, b: &Frame) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const LOCK: (&str, u32, &str) = ("/srv/lock.py", 31, "wait_for_lock");
     const BARRIER: (&str, u32, &str) = ("torch/distributed/distributed_c10d.py", 5030, "barrier");
     const MAIN: (&str, u32, &str) = ("/srv/train.py", 90, "main");
 
-    fn seen() -> Stage {
-        Stage::new().process("node0", 100, Some(0)).process("node0", 101, Some(1))
+    fn seen() -> StagedCase {
+        StagedCase::new().process("node0", 100, Some(0)).process("node0", 101, Some(1))
     }
 
     #[test]
@@ -234,7 +239,7 @@ mod tests {
     #[test]
     fn one_of_four_in_another_call() {
         let other = ("/srv/train.py", 120, "step");
-        let most = |stage: Stage| (1..4).fold(stage, |stage, rank| stage.stands(rank, &[BARRIER, MAIN]));
+        let most = |stage: StagedCase| (1..4).fold(stage, |stage, rank| stage.stands(rank, &[BARRIER, MAIN]));
         let four = || seen().process("node0", 102, Some(2)).process("node0", 103, Some(3));
         most(four()).stands(0, &[BARRIER, other]).expect(&RULE, &["collective-desync 0"]);
         // Half and half.

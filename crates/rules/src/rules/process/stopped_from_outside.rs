@@ -30,7 +30,7 @@ use ringleader_model::{Cause, Confidence, Impact, TorchEvent, Weight};
 
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
-use ringleader_correlate::when::failure::{Sign, sign};
+use ringleader_correlate::when::failure::{EndSign, sign};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -53,7 +53,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let has_failed_before = scene.statements().any(|s| {
         let at = s.observation.cite;
         let is_later = at.source == cite.source && at.start > cite.start;
-        matches!(sign(s.event), Sign::Failed(..)) && !is_later
+        matches!(sign(s.event), EndSign::Failed(..)) && !is_later
     });
     let holds_up =
         !scene.suspects().is_empty() || !scene.mismatches().is_empty() || !scene.stood_still().is_empty();
@@ -85,21 +85,21 @@ mod tests {
     use ringleader_model::TorchEvent;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn told(stage: Stage) -> Stage {
+    fn told(stage: StagedCase) -> StagedCase {
         let signal = TorchEvent::LauncherKilled { signal: "15".into() };
         stage.torch(None, signal, "Received 15 death signal, shutting down workers")
     }
 
     #[test]
     fn a_signal_and_nothing_before_it() {
-        told(Stage::new()).concludes(&RULE, "stopped-from-outside , medium");
+        told(StagedCase::new()).concludes(&RULE, "stopped-from-outside , medium");
     }
 
     #[test]
     fn a_job_that_had_failed_or_hung() {
-        told(Stage::new().failed(1, 1, true)).silent(&RULE);
-        told(Stage::job(3).dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"])).silent(&RULE);
+        told(StagedCase::new().failed(1, 1, true)).silent(&RULE);
+        told(StagedCase::job(3).dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"])).silent(&RULE);
     }
 }

@@ -31,8 +31,8 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::storage;
 use ringleader_correlate::process::condition::{Busy, Condition, ProcessState};
 use ringleader_correlate::process::fate::Fate;
-use ringleader_correlate::said::watchdog::Stand;
-use ringleader_correlate::track::{self, View};
+use ringleader_correlate::said::watchdog::GroupPosition;
+use ringleader_correlate::track::{self, GroupRecorder};
 use ringleader_correlate::waits::graph::Waits;
 use ringleader_correlate::waits::suspects::Suspect;
 
@@ -71,7 +71,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
             continue;
         }
         // RAS counts of a running job differ for a moment. Alone, with nothing that timed out, they show nothing yet.
-        let only_counts = suspect.views.iter().all(|v| *v == View::Ras);
+        let only_counts = suspect.views.iter().all(|v| *v == GroupRecorder::Ras);
         let nothing_failed = !scene.conditions().all().any(|(_, c)| c.timed_out.is_some());
         let unseen = stand.is_none() && !sleeps_among_spinners(scene, suspect);
         // What the records prove to have run a moment ago, one stack does not prove to be stuck.
@@ -155,7 +155,7 @@ fn is_dead(scene: &Scene<'_>, rank: Rank) -> bool {
 fn is_at_the_start(scene: &Scene<'_>, suspect: &Suspect) -> bool {
     /// Calls that a program makes before its work begins.
     const FIRST: u32 = 2;
-    let waits_early = |stand: &Stand| {
+    let waits_early = |stand: &GroupPosition| {
         let work = stand.work.as_ref();
         let is_barrier = work.is_some_and(|w| {
             w.kind == OpKind::Barrier || w.numel_in == Some(1) && w.kind == OpKind::AllReduce
@@ -197,10 +197,10 @@ mod tests {
     use ringleader_model::Cause;
 
     use super::{Outcome, RULE};
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn waiting() -> Stage {
-        Stage::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"])
+    fn waiting() -> StagedCase {
+        StagedCase::job(3).logs().dumps(&["ar:1 ar:9?", "ar:1 ar:9?", "ar:1"])
     }
 
     const FETCH: (&str, u32, &str) = ("/srv/data.py", 31, "fetch");
@@ -210,7 +210,7 @@ mod tests {
     fn what_a_rank_sends_to_itself_is_nothing_in_flight() {
         let own = "send>0:8*12 recv<1:8*12 send>1:8*12 send>0:8?";
         let other = "send>1:8*12 recv<0:8*12 send>0:8*12 send>1:8? send>0:8? recv<0:8?";
-        let job = Stage::job(2).rings(&[own, other]).stands(0, &[("/srv/data.py", 85, "next")]);
+        let job = StagedCase::job(2).rings(&[own, other]).stands(0, &[("/srv/data.py", 85, "next")]);
         job.concludes(&RULE, "stuck-outside-collective 0 at next:85, high");
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let job = |n_since: u32| {
             let usual = format!("ar:9*12 ar:100 ar:7*{n_since} ar:3?");
             let odd = format!("ar:9*12 ag:100 ar:7*{n_since}");
-            Stage::job(3).rings(&[&usual, &usual, &odd]).stands(2, &[FETCH])
+            StagedCase::job(3).rings(&[&usual, &usual, &odd]).stands(2, &[FETCH])
         };
         job(20).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, high");
         let verdict = crate::diagnose(&job(20).case);
@@ -279,8 +279,9 @@ mod tests {
             waiting().stands(2, &[inner, outer].concat())
         };
         stands(&read, &[FETCH]).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, medium");
-        let proof =
-            |stage: Stage| stage.finding(&RULE).evidence.iter().map(|e| e.text.clone()).collect::<Vec<_>>();
+        let proof = |stage: StagedCase| {
+            stage.finding(&RULE).evidence.iter().map(|e| e.text.clone()).collect::<Vec<_>>()
+        };
         let said = proof(stands(&read, &[FETCH]));
         let whole = "main thread: read < _Py_read < fetch (/srv/data.py:31)";
         assert!(said.iter().any(|text| text == whole), "{said:?}");
@@ -299,18 +300,18 @@ mod tests {
 
     #[test]
     fn counts_of_ras_tell_it_too() {
-        let job = Stage::job(3).logs().ras(&["ar:5 bc:1", "ar:5 bc:1", "ar:4 bc:1"]);
+        let job = StagedCase::job(3).logs().ras(&["ar:5 bc:1", "ar:5 bc:1", "ar:4 bc:1"]);
         job.stands(2, &[FETCH]).concludes(&RULE, "stuck-outside-collective 2 at fetch:31, medium");
     }
 
     #[test]
     fn a_job_that_ran_while_its_records_were_copied() {
         // Rank 0 has finished what rank 2 has not entered: rank 2's dump is the older one.
-        Stage::job(3).logs().dumps(&["ar:1 ar:9 ar:8?", "ar:1 ar:9?", "ar:1"]).silent(&RULE);
+        StagedCase::job(3).logs().dumps(&["ar:1 ar:9 ar:8?", "ar:1 ar:9?", "ar:1"]).silent(&RULE);
         // Logs that end at a different call each.
         let log = |n: u32| format!("ar:9*{n}");
         let job = |counts: [u32; 4]| {
-            (0..4).zip(counts).fold(Stage::job(4), |job, (rank, n)| job.log(rank, "node1", &log(n)))
+            (0..4).zip(counts).fold(StagedCase::job(4), |job, (rank, n)| job.log(rank, "node1", &log(n)))
         };
         job([9, 12, 15, 17]).silent(&RULE);
         // The same, where a rank timed out.
@@ -336,7 +337,7 @@ mod tests {
         let wait = ("/opt/site-packages/torch/distributed/distributed_c10d.py", 4810, "barrier");
         waiting().stands(2, &[wait, FETCH]).silent(&RULE);
         // A victim in another group: rank 3 is the one.
-        let chain = Stage::job(4).logs().group("a", 0..3).group("b", 2..4);
+        let chain = StagedCase::job(4).logs().group("a", 0..3).group("b", 2..4);
         chain
             .dumps(&["a/ar:9?", "a/ar:9?", "b/ar:9?", ""])
             .stands(3, &[FETCH])
@@ -347,7 +348,7 @@ mod tests {
     fn its_own_operation_waits_for_its_gpu() {
         // Rank 0's kernel has not started in one group; in another, which it has not come to, RAS counts a call less.
         let job = |scripts: &[&str; 3]| {
-            let job = Stage::job(3).group("a", 0..2).group("b", 1..3).rings(scripts);
+            let job = StagedCase::job(3).group("a", 0..2).group("b", 1..3).rings(scripts);
             job.ras(&["ar:5", "ar:5", "ar:6"]).stands(1, &[FETCH])
         };
         job(&["a/ar:9*12 a/ar:9?", "a/ar:9*12 b/ar:8*9 a/ar:9!", "b/ar:8*9 b/ar:8?"]).silent(&RULE);
@@ -369,7 +370,7 @@ mod tests {
     fn in_a_collective_that_nothing_records() {
         use ringleader_model::SecondLook;
         let gather = ("jax/experimental/multihost_utils.py", 158, "process_allgather.<locals>._pjit");
-        let mut stage = Stage::job(2).rings_on(&["ar:9*12", "ar:9*12 ag:9?"], &[0, 0]);
+        let mut stage = StagedCase::job(2).rings_on(&["ar:9*12", "ar:9*12 ag:9?"], &[0, 0]);
         stage = stage.seen(1_000, "S R", |rank, picked| {
             picked.again = Some(SecondLook {
                 after_ms: 1_500,
@@ -390,8 +391,8 @@ mod tests {
     #[test]
     fn ended_by_its_launcher_after_the_others_had_timed_out() {
         use crate::rules::process::peer_process_died;
-        let job = || Stage::job(2).rings(&["ar:9*12 ar:9?", "ar:9*12"]).rings_gone();
-        let ended = |job: Stage| job.failed(0, -6, true).failed(1, -15, false);
+        let job = || StagedCase::job(2).rings(&["ar:9*12 ar:9?", "ar:9*12"]).rings_gone();
+        let ended = |job: StagedCase| job.failed(0, -6, true).failed(1, -15, false);
         let timed_out = ended(job().timed_out(0, "ar:9", 13, 13));
         timed_out.silent(&peer_process_died::RULE);
         timed_out.expect(&RULE, &["stuck-outside-collective 1"]);

@@ -20,7 +20,7 @@
 //! py-spy; proc(5).
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::process::looks::Look;
+use ringleader_correlate::process::looks::ProcessLook;
 use ringleader_model::{Cause, Confidence, Impact, Need, RankSet, Weight};
 
 use crate::drafting;
@@ -54,10 +54,10 @@ fn check(scene: &Scene<'_>) -> Outcome {
         }]);
     }
     let n_all = looks.ranks().len();
-    let waits = |group: &Vec<&Look>| group.iter().all(|look| look.waits);
+    let waits = |group: &Vec<&ProcessLook>| group.iter().all(|look| look.waits);
     let most = groups.last().filter(|group| group.len() * 2 > n_all);
-    let waiting: Vec<&Look> = groups.iter().filter(|group| waits(group)).flatten().copied().collect();
-    let mut others: Vec<&Look> = match most {
+    let waiting: Vec<&ProcessLook> = groups.iter().filter(|group| waits(group)).flatten().copied().collect();
+    let mut others: Vec<&ProcessLook> = match most {
         Some(most) => {
             let place = most.first().and_then(|look| look.place.as_ref());
             looks.ranks().iter().filter(|look| look.place.as_ref() != place && !look.waits).collect()
@@ -118,7 +118,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 /// Where they are, in words.
-fn places(groups: &[Vec<&Look>]) -> String {
+fn places(groups: &[Vec<&ProcessLook>]) -> String {
     let words = groups.iter().take(4).map(|group| {
         let ranks: RankSet = group.iter().map(|look| look.rank).collect();
         let place = group.first().and_then(|look| look.place.as_ref());
@@ -139,7 +139,7 @@ mod tests {
     use ringleader_model::{Cause, SecondLook};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const LOAD: (&str, u32, &str) = ("/srv/train.py", 4, "load_batch");
     const REDUCE: (&str, u32, &str) = ("/srv/train.py", 6, "all_reduce");
@@ -147,8 +147,8 @@ mod tests {
         ("/opt/site-packages/torch/distributed/distributed_c10d.py", 99, "all_gather");
 
     /// Two ranks that were looked at twice, at these places.
-    fn job(places: [&[(&str, u32, &str)]; 2], again: [&[(&str, u32, &str)]; 2]) -> Stage {
-        let mut stage = Stage::new().seen(1_000, "S S", |_, picked| {
+    fn job(places: [&[(&str, u32, &str)]; 2], again: [&[(&str, u32, &str)]; 2]) -> StagedCase {
+        let mut stage = StagedCase::new().seen(1_000, "S S", |_, picked| {
             let look = SecondLook { after_ms: 3_000, state: "S".into(), ..SecondLook::default() };
             picked.again = Some(look);
         });
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn ranks_that_all_woke_in_between_may_go_on() {
         let woke = |sleeps: [u64; 2]| {
-            let mut stage = Stage::new().seen(1_000, "S S", move |rank, picked| {
+            let mut stage = StagedCase::new().seen(1_000, "S S", move |rank, picked| {
                 let n_sleeps = sleeps.get(rank as usize).copied();
                 let state = "S".into();
                 picked.again = Some(SecondLook { after_ms: 4_000, state, n_sleeps, ..SecondLook::default() });
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_stopped_one_is_not_elsewhere() {
         let stopped = |state: &'static str| {
-            Stage::new()
+            StagedCase::new()
                 .seen(1_000, "S S", move |rank, picked| {
                     let state = if rank == 0 { state } else { "S" };
                     let look = SecondLook { after_ms: 3_000, state: state.into(), ..SecondLook::default() };

@@ -112,7 +112,7 @@ fn is_wait(raised: &PythonException) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const GLOO: &str =
         "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 30000ms for recv operation to complete";
@@ -121,7 +121,12 @@ mod tests {
     #[test]
     fn the_other_of_two_sent_nothing() {
         let job = || {
-            Stage::new().two_ranks().raised(Some(0), "RuntimeError", GLOO, &[("/srv/train.py", 89, "learn")])
+            StagedCase::new().two_ranks().raised(
+                Some(0),
+                "RuntimeError",
+                GLOO,
+                &[("/srv/train.py", 89, "learn")],
+            )
         };
         job().concludes(&RULE, "stuck-outside-collective 1, medium");
         // It failed: that is why.
@@ -131,15 +136,20 @@ mod tests {
 
     #[test]
     fn the_other_waits_in_a_collective() {
-        let job =
-            Stage::new().two_ranks().raised(Some(0), "RuntimeError", GLOO, &[("/srv/train.py", 89, "learn")]);
+        let job = StagedCase::new().two_ranks().raised(
+            Some(0),
+            "RuntimeError",
+            GLOO,
+            &[("/srv/train.py", 89, "learn")],
+        );
         job.timed_out(1, "ar:9", 15, 15).expect(&RULE, &["unmatched-p2p 1"]);
     }
 
     #[test]
     fn a_key_of_the_program_that_nobody_set() {
         let own = [("/srv/train.py", 84, "run")];
-        let job = |frames| Stage::job(2).raised(Some(1), "torch.distributed.DistStoreError", KEY, frames);
+        let job =
+            |frames| StagedCase::job(2).raised(Some(1), "torch.distributed.DistStoreError", KEY, frames);
         job(&own).concludes(&RULE, "stuck-outside-collective 0, medium");
         job(&[("/x/site-packages/torch/distributed/c10d.py", 2, "new_group"), ("/srv/train.py", 84, "run")])
             .silent(&RULE);
@@ -147,9 +157,9 @@ mod tests {
 
     #[test]
     fn several_that_may_have_failed_to_send_name_nobody() {
-        Stage::job(4).logs().raised(Some(0), "RuntimeError", GLOO, &[]).silent(&RULE);
+        StagedCase::job(4).logs().raised(Some(0), "RuntimeError", GLOO, &[]).silent(&RULE);
         let barrier = "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 10000 ms. Original exception: Timed out \
                        waiting 10000ms for recv operation to complete";
-        Stage::new().two_ranks().raised(Some(0), "RuntimeError", barrier, &[]).silent(&RULE);
+        StagedCase::new().two_ranks().raised(Some(0), "RuntimeError", barrier, &[]).silent(&RULE);
     }
 }

@@ -55,13 +55,13 @@ const TITLE_CHARS: usize = 300;
 const CITATIONS: usize = 4;
 
 /// The same exception, maybe on several ranks.
-struct Group<'s, 'a> {
+struct SameException<'s, 'a> {
     members: Vec<&'s OwnException<'a>>,
     at_ns: Option<i64>,
     order: usize,
 }
 
-impl Group<'_, '_> {
+impl SameException<'_, '_> {
     /// The program went on after the exception at `cite`; or it did after the same one in the same source, and a step follows this
     /// one, too: whoever catches one catches it again.
     fn is_overcome(&self, scene: &Scene<'_>, cite: Cite) -> bool {
@@ -81,12 +81,12 @@ fn cut(headline: &str) -> String {
 }
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut groups: BTreeMap<String, Group<'_, '_>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, SameException<'_, '_>> = BTreeMap::new();
     // A traceback that was cut before its last line does not say what was raised.
     let whole = |o: &&OwnException<'_>| o.exception.is_none_or(|e| !e.class.is_empty());
     for (order, own) in scene.claims().own_exceptions().iter().filter(whole).enumerate() {
         let at_ns = own.observation.at.map(|t| t.ns);
-        let group = groups.entry(likeness(&own.headline())).or_insert_with(|| Group {
+        let group = groups.entry(likeness(&own.headline())).or_insert_with(|| SameException {
             members: Vec::new(),
             at_ns,
             order,
@@ -95,9 +95,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
         group.members.push(own);
     }
     // A traceback says more than a bare line: lines count only where there is no traceback at all.
-    let has_traceback = |g: &Group<'_, '_>| g.members.iter().any(|m| m.exception.is_some());
+    let has_traceback = |g: &SameException<'_, '_>| g.members.iter().any(|m| m.exception.is_some());
     let any_traceback = groups.values().any(has_traceback);
-    let mut groups: Vec<Group<'_, '_>> =
+    let mut groups: Vec<SameException<'_, '_>> =
         groups.into_values().filter(|g| !any_traceback || has_traceback(g)).collect();
     groups.sort_by_key(|g| (g.at_ns.is_none(), g.at_ns, g.order));
     let findings = groups.iter().take(EXCEPTIONS).enumerate().filter_map(|(n, group)| {
@@ -174,7 +174,7 @@ fn is_plain(own: &OwnException<'_>) -> bool {
 }
 
 /// What the kernel says of the storage that an exception complains of.
-fn failed_storage(scene: &Scene<'_>, group: &Group<'_, '_>, headline: &str) -> Vec<Evidence> {
+fn failed_storage(scene: &Scene<'_>, group: &SameException<'_, '_>, headline: &str) -> Vec<Evidence> {
     let complains =
         ["Input/output error", "Read-only file system", "Stale file handle", "Transport endpoint"];
     if !complains.iter().any(|c| headline.contains(c)) {
@@ -190,7 +190,7 @@ fn likeness(headline: &str) -> String {
 }
 
 /// The same rank states a cause of its own elsewhere: this exception came out of that.
-fn explained_already(scene: &Scene<'_>, group: &Group<'_, '_>) -> bool {
+fn explained_already(scene: &Scene<'_>, group: &SameException<'_, '_>) -> bool {
     group.members.iter().any(|own| {
         let who = &own.observation.who;
         who.rank.is_some()
@@ -206,11 +206,11 @@ fn explained_already(scene: &Scene<'_>, group: &Group<'_, '_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn an_exception_of_one_rank_with_its_place() {
-        let stage = Stage::new()
+        let stage = StagedCase::new()
             .raised(
                 Some(1),
                 "RuntimeError",
@@ -234,7 +234,8 @@ mod tests {
         use ringleader_model::{KernelEventKind, StorageTrouble};
         let kinds = |message: &str| {
             let trouble = StorageTrouble::IoError;
-            let stage = Stage::new().raised(Some(0), "RuntimeError", message, &[("/srv/job.py", 58, "save")]);
+            let stage =
+                StagedCase::new().raised(Some(0), "RuntimeError", message, &[("/srv/job.py", 58, "save")]);
             let stage = stage.kernel("", KernelEventKind::Storage { name: "nvme1n1".into(), trouble });
             stage.finding(&RULE).evidence.iter().any(|e| e.kind == ringleader_model::SourceKind::KernelLog)
         };
@@ -242,12 +243,12 @@ mod tests {
         assert!(!kinds("/data/ckpt/model.pt: No such file or directory"));
         // What the system refused is for the rule of that.
         let refused = "[Errno 5] Input/output error: '/data/ckpt/model.pt'";
-        Stage::new().raised(Some(0), "OSError", refused, &[("/srv/job.py", 58, "save")]).silent(&RULE);
+        StagedCase::new().raised(Some(0), "OSError", refused, &[("/srv/job.py", 58, "save")]).silent(&RULE);
     }
 
     #[test]
     fn the_same_on_all_ranks_names_all() {
-        let stage = (0..4).fold(Stage::new(), |s, r| {
+        let stage = (0..4).fold(StagedCase::new(), |s, r| {
             s.raised(Some(r), "ValueError", &format!("rank {r}: no such column"), &[])
         });
         stage.expect(&RULE, &["application-exception 0-3"]);
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn consequences_are_not_the_programs_fault() {
-        Stage::new()
+        StagedCase::new()
             .nccl_raised(Some(0), "socketProgress: Connection closed by remote peer node1<36118>")
             .raised(
                 Some(1),
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn narrower_causes_are_left_to_their_rules() {
-        Stage::new()
+        StagedCase::new()
             .raised(Some(0), "torch.OutOfMemoryError", "CUDA out of memory.", &[])
             .raised(
                 Some(1),
@@ -295,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_later_exception_is_weaker() {
-        let stage = Stage::new()
+        let stage = StagedCase::new()
             .raised(Some(1), "KeyError", "'labels'", &[])
             .at_s(10)
             .raised(Some(2), "OSError", "stale handle", &[])

@@ -26,7 +26,7 @@
 use ringleader_knowledge::remedy;
 use ringleader_model::{Cause, Impact};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule};
 use ringleader_correlate::Scene;
 
@@ -40,7 +40,7 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let killed = Told::of(scene, Cause::ProcessKilled).and_then(|told| {
+    let killed = ClaimsOfCause::of(scene, Cause::ProcessKilled).and_then(|told| {
         told.draft(
             &RULE,
             Cause::ProcessKilled,
@@ -54,7 +54,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise(Impact::Harmless, "use fewer workers or a smaller prefetch factor, or ask for more memory")
         .build()
     });
-    let crashed = Told::of(scene, Cause::ProcessCrashed).and_then(|told| {
+    let crashed = ClaimsOfCause::of(scene, Cause::ProcessCrashed).and_then(|told| {
         told.draft(&RULE, Cause::ProcessCrashed, format!("a data-loader worker of {} crashed", told.who()))
             .advise_command(
                 Impact::Harmless,
@@ -69,11 +69,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn killed_from_outside() {
-        Stage::new()
+        StagedCase::new()
             .raised(
                 Some(2),
                 "RuntimeError",
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn crashed() {
-        Stage::new()
+        StagedCase::new()
             .raised(
                 Some(2),
                 "RuntimeError",
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_full_shm_and_an_exception_in_the_worker_are_other_things() {
-        Stage::new()
+        StagedCase::new()
             .raised(
                 Some(2),
                 "RuntimeError",

@@ -61,7 +61,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     )
     .weight(Weight::Derived)
     .confidence(Confidence::Medium)
-    .culprits(drafting::culprits(scene, &[ringleader_correlate::track::Node::Rank(*rank)], None))
+    .culprits(drafting::culprits(scene, &[ringleader_correlate::track::RankOrSource::Rank(*rank)], None))
     .evidence(fate.evidence().iter().cloned())
     .advise(
         Impact::Harmless,
@@ -75,11 +75,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn a_code_of_the_program_itself() {
-        let job = || Stage::new().two_ranks().failed(0, -15, false);
+        let job = || StagedCase::new().two_ranks().failed(0, -15, false);
         job().failed(1, 3, true).concludes(&RULE, "application-exception 1, medium");
         // Any exception gives 1; a shell gives the others.
         job().failed(1, 1, true).silent(&RULE);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_was_raised_says_more() {
-        let job = Stage::new().two_ranks().failed(0, -15, false).failed(1, 3, true);
+        let job = StagedCase::new().two_ranks().failed(0, -15, false).failed(1, 3, true);
         job.raised(Some(1), "ValueError", "no such column", &[("/srv/job.py", 58, "load")]).silent(&RULE);
     }
 }

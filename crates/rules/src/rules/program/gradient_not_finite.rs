@@ -26,7 +26,7 @@
 //! ringleader docs/guard.md; pytorch/pytorch torch/csrc/distributed/c10d/reducer.cpp (where DDP reads gradients).
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::Node;
+use ringleader_correlate::track::RankOrSource;
 use ringleader_model::{
     Cause, Confidence, Evidence, Fact, GuardEvent, GuardKind, Impact, Observation, SourceKind, Weight,
 };
@@ -64,7 +64,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let mut ranks: Vec<_> = began.iter().map(|(_, event)| event.rank).collect();
     ranks.dedup();
     let is_one = ranks.len() == 1;
-    let nodes: Vec<Node> = ranks.iter().copied().take(1).filter(|_| is_one).map(Node::Rank).collect();
+    let nodes: Vec<RankOrSource> =
+        ranks.iter().copied().take(1).filter(|_| is_one).map(RankOrSource::Rank).collect();
     let title = if is_one {
         format!(
             "{} began on rank {} at step {} in the gradient of layer {}",
@@ -98,9 +99,9 @@ mod tests {
     use ringleader_model::{Fact, GuardEvent, GuardKind, Rank, SourceKind, Who};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn seen(stage: Stage, rank: u32, step: u64) -> Stage {
+    fn seen(stage: StagedCase, rank: u32, step: u64) -> StagedCase {
         let event = GuardEvent {
             rank: Rank(rank),
             step,
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_rank_where_it_began_is_named() {
-        let mut stage = seen(Stage::job(4), 1, 6);
+        let mut stage = seen(StagedCase::job(4), 1, 6);
         for rank in 0..4 {
             stage = seen(stage, rank, 7);
         }
@@ -124,11 +125,11 @@ mod tests {
 
     #[test]
     fn all_at_once_is_nobodys() {
-        let mut stage = Stage::job(4);
+        let mut stage = StagedCase::job(4);
         for rank in 0..4 {
             stage = seen(stage, rank, 7);
         }
         stage.concludes(&RULE, "nan-loss , medium");
-        Stage::job(4).silent(&RULE);
+        StagedCase::job(4).silent(&RULE);
     }
 }

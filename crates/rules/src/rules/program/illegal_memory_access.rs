@@ -29,8 +29,8 @@
 
 use ringleader_model::{Cause, Confidence, Impact, Severity, Weight};
 
-use crate::drafting::claims::Told;
-use crate::drafting::kernel::{Both, Seen};
+use crate::drafting::claims::ClaimsOfCause;
+use crate::drafting::kernel::{Both, KernelFault};
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::machine::faults::{NEXT_LAUNCHES_S, follows, is_lost_gpu, is_xid};
@@ -49,9 +49,9 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let machine = |root: &ringleader_model::KernelEvent| {
         is_lost_gpu(root) || is_xid(root, &[48, 74, 94, 95, 119, 120, 140, 149])
     };
-    let seen = Seen::own(scene, &RULE)
+    let seen = KernelFault::own(scene, &RULE)
         .and_then(|s| s.without(|e| follows(scene.kernel(), e, NEXT_LAUNCHES_S, true, machine)));
-    let told = Told::of(scene, Cause::IllegalMemoryAccess);
+    let told = ClaimsOfCause::of(scene, Cause::IllegalMemoryAccess);
     // Without a word of the job's own it must be this job's fault for certain.
     if told.is_none() && seen.as_ref().is_some_and(|s| !s.is_bound()) {
         return Outcome::Clear;
@@ -121,7 +121,7 @@ fn has_bad_memory(scene: &Scene<'_>, culprit: &ringleader_model::Culprit) -> boo
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::kernel::BEGAN_S;
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
             let errors = ringleader_correlate::staging::gpus::gpus(2, |index, row| {
                 row.uncorrected_errors = Some(u64::from(index) * n);
             });
-            let job = Stage::new().two_ranks().shows(errors);
+            let job = StagedCase::new().two_ranks().shows(errors);
             job.raised(Some(1), "RuntimeError", "CUDA error: unspecified launch failure", &[])
         };
         assert_eq!(stage(2).worth(&RULE), ["error Echo"]);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn torch_says_so() {
-        Stage::new()
+        StagedCase::new()
             .raised(
                 Some(2),
                 "torch.AcceleratorError",
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn repeated_by_nccl_it_is_one_finding() {
-        Stage::new()
+        StagedCase::new()
             .raised(
                 Some(2),
                 "torch.AcceleratorError",
@@ -166,14 +166,14 @@ mod tests {
 
     #[test]
     fn an_assertion_is_another_thing() {
-        Stage::new()
+        StagedCase::new()
             .raised(Some(2), "RuntimeError", "CUDA error: device-side assert triggered", &[])
             .silent(&RULE);
     }
 
     #[test]
     fn the_hint_alone_says_nothing() {
-        Stage::new()
+        StagedCase::new()
             .error_line(Some(1), "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.")
             .silent(&RULE);
     }
@@ -183,12 +183,14 @@ mod tests {
 
     #[test]
     fn the_kernel_says_so() {
-        Stage::new().xid("0000:00:08", 31, 1456, FAULT).concludes(&RULE, "illegal-memory-access , medium");
-        Stage::new()
+        StagedCase::new()
+            .xid("0000:00:08", 31, 1456, FAULT)
+            .concludes(&RULE, "illegal-memory-access , medium");
+        StagedCase::new()
             .two_ranks()
             .xid("0000:3b:00", 31, 101, FAULT)
             .concludes(&RULE, "illegal-memory-access 1, medium");
-        let confirmed = Stage::new()
+        let confirmed = StagedCase::new()
             .two_ranks()
             .raised(Some(1), "RuntimeError", "CUDA error: an illegal memory access was encountered", &[])
             .xid("0000:3b:00", 31, 101, FAULT)
@@ -198,8 +200,8 @@ mod tests {
 
     #[test]
     fn a_fault_of_another_process() {
-        Stage::new().two_ranks().xid("0000:3b:00", 31, 9_999, FAULT).silent(&RULE);
-        Stage::new().two_ranks().xid("0000:77:00", 31, 9_999, FAULT).silent(&RULE);
+        StagedCase::new().two_ranks().xid("0000:3b:00", 31, 9_999, FAULT).silent(&RULE);
+        StagedCase::new().two_ranks().xid("0000:77:00", 31, 9_999, FAULT).silent(&RULE);
     }
 
     #[test]
@@ -209,7 +211,7 @@ mod tests {
             let who = |rank: u32, pid| Who { pid: Some(Pid(pid)), ..Who::rank(rank) };
             let ranks = (0..).zip(pids).map(|(rank, pid)| who(rank, pid)).collect();
             let watched = Fact::Watch(WatchEvent::Ranks(ranks));
-            let stage = Stage::new().push(SourceKind::Watch, Who::default(), watched);
+            let stage = StagedCase::new().push(SourceKind::Watch, Who::default(), watched);
             stage.at_s(BEGAN_S).xid("0000:3b:00", 31, 201, FAULT).at_s(BEGAN_S + 9)
         };
         seen([200, 201]).concludes(&RULE, "illegal-memory-access 1, medium");
@@ -226,7 +228,7 @@ mod tests {
             let exit = Some((code, (BEGAN_S + 60) * 1_000_000_000));
             let ring = RingRecord { exit, taken_ns: (BEGAN_S + 60) * 1_000_000_000, ..RingRecord::default() };
             let who = Who { pid: Some(Pid(101)), ..Who::rank(1) };
-            let stage = Stage::new().two_ranks().push(SourceKind::Ring, who, Fact::Ring(Box::new(ring)));
+            let stage = StagedCase::new().two_ranks().push(SourceKind::Ring, who, Fact::Ring(Box::new(ring)));
             let xid = Xid {
                 code: 31,
                 pid: Some(Pid(9_999)),
@@ -248,12 +250,15 @@ mod tests {
 
     #[test]
     fn stopped_channels_are_no_cause() {
-        Stage::new().xid("0000:3b:00", 43, 5, "channel 0xa").xid("0000:3b:00", 45, 5, "Ch 1").silent(&RULE);
+        StagedCase::new()
+            .xid("0000:3b:00", 43, 5, "channel 0xa")
+            .xid("0000:3b:00", 45, 5, "Ch 1")
+            .silent(&RULE);
     }
 
     #[test]
     fn a_fault_that_broken_memory_makes() {
-        Stage::new()
+        StagedCase::new()
             .xid("0000:3b:00", 48, 0, "An uncorrectable double bit error (DBE)")
             .xid("0000:3b:00", 31, 5, FAULT)
             .silent(&RULE);

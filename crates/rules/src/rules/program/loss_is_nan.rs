@@ -135,13 +135,13 @@ mod tests {
     use ringleader_model::{Cite, Fact, Progress, Said, SaidForm, SourceId, SourceKind, Who};
 
     use super::{RULE, has_nan_loss, step_of};
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     fn cite(line: u32) -> Cite {
         Cite { source: SourceId(0), line, start: u64::from(line) * 100, end: u64::from(line) * 100 + 99 }
     }
 
-    fn printed(last_nan: u32, last_step: u32) -> Stage {
+    fn printed(last_nan: u32, last_step: u32) -> StagedCase {
         let said = Said {
             template: "step <n> loss nan".into(),
             count: 3,
@@ -154,7 +154,7 @@ mod tests {
         };
         let progress =
             Progress { n_lines: 9, n_steps: 2, last: Some(cite(last_step)), ..Progress::default() };
-        let stage = Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Said(Box::new(said)));
+        let stage = StagedCase::new().push(SourceKind::PlainText, Who::default(), Fact::Said(Box::new(said)));
         stage.push(SourceKind::PlainText, Who::default(), Fact::Progress(progress))
     }
 
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn the_rank_that_has_it_first() {
         let stage = |steps: [u32; 3]| {
-            steps.iter().enumerate().fold(Stage::new(), |stage, (rank, step)| {
+            steps.iter().enumerate().fold(StagedCase::new(), |stage, (rank, step)| {
                 let said = Said {
                     template: format!("step <n> loss nan norm nan {step}").into(),
                     count: 9,
@@ -200,8 +200,8 @@ mod tests {
     /// What ends a process without a word of its own is no number.
     #[test]
     fn a_rank_that_is_gone_comes_first() {
-        let job = Stage::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12 ar:9?"]);
-        let nan = |mut job: Stage| {
+        let job = StagedCase::job(3).rings(&["ar:9*12 ar:9?", "ar:9*12 ar:9?", "ar:9*12 ar:9?"]);
+        let nan = |mut job: StagedCase| {
             job.case.observations.extend(printed(9, 9).case.observations);
             crate::diagnose(&job.case).cause
         };

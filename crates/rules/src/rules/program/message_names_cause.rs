@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
-use ringleader_knowledge::message::{self, Role, Row};
+use ringleader_knowledge::message::{self, MessageRow, Role};
 use ringleader_knowledge::signal::SIGABRT;
 use ringleader_model::{Cause, Confidence, Finding, Frame, Impact, Rank, TorchEvent, Weight, user_frame};
 
@@ -67,7 +67,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         Cause::ProcessCrashed => has_waited,
         _ => false,
     };
-    let mut named: Vec<(Cause, &Stated<'_>, Row)> = scene
+    let mut named: Vec<(Cause, &Stated<'_>, MessageRow)> = scene
         .stated()
         .all()
         .iter()
@@ -101,7 +101,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: Row) -> Option<Finding> {
+fn finding(scene: &Scene<'_>, cause: Cause, stated: &Stated<'_>, row: MessageRow) -> Option<Finding> {
     let (weight, confidence) = match row.role() {
         // A kernel that meets data of a transfer which was given up fails of that.
         Role::States if OF_KERNELS.contains(&cause) && follows_timeout(scene, stated) => {
@@ -152,7 +152,7 @@ fn follows_timeout(scene: &Scene<'_>, stated: &Stated<'_>) -> bool {
 }
 
 /// Where the programs of ranks were that raised an exception with this message.
-fn places<'a>(scene: &Scene<'a>, row: Row) -> BTreeMap<Rank, &'a Frame> {
+fn places<'a>(scene: &Scene<'a>, row: MessageRow) -> BTreeMap<Rank, &'a Frame> {
     let mut found = BTreeMap::new();
     for statement in scene.statements() {
         let TorchEvent::Exception(exception) = statement.event else { continue };
@@ -169,7 +169,7 @@ fn places<'a>(scene: &Scene<'a>, row: Row) -> BTreeMap<Rank, &'a Frame> {
 }
 
 /// A rank aborted, and this message was its last word.
-fn was_last_word(scene: &Scene<'_>, row: Row) -> bool {
+fn was_last_word(scene: &Scene<'_>, row: MessageRow) -> bool {
     scene.fates().all().any(|(rank, fate)| {
         let has_aborted = matches!(fate.end(), End::Crashed(signal) if signal.number == SIGABRT);
         has_aborted && scene.thrown(rank).is_some_and(|thrown| thrown.row.id() == row.id())
@@ -181,10 +181,10 @@ mod tests {
     use ringleader_model::Who;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn saying(text: &str, who: Who) -> Stage {
-        Stage::new().says(who, text)
+    fn saying(text: &str, who: Who) -> StagedCase {
+        StagedCase::new().says(who, text)
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_kernel_that_fails_once_a_wait_has_timed_out() {
         let assert = "IndexKernelUtils.cu:16: gather_kernel: block: [7,0,0], thread: [64,0,0] Assertion `ind >=0` failed.";
-        let stage = || Stage::new().timed_out(0, "ar:100", 6, 6);
+        let stage = || StagedCase::new().timed_out(0, "ar:100", 6, 6);
         // As in the log of all ranks, where it comes behind the watchdog's word; or in a file of its own.
         let says = |is_one_log: bool, text: &str| {
             let mut stage = stage().says(Who::default(), text);

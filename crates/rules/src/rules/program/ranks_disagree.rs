@@ -28,7 +28,7 @@
 use std::collections::BTreeSet;
 
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::Node;
+use ringleader_correlate::track::RankOrSource;
 use ringleader_model::{
     Cause, Confidence, Evidence, Fact, GuardEvent, GuardKind, Impact, Observation, Rank, SourceKind, Weight,
 };
@@ -98,7 +98,8 @@ fn check(scene: &Scene<'_>) -> Outcome {
         (false, _) => Confidence::Medium,
         (true, _) => Confidence::Medium,
     };
-    let nodes: Vec<Node> = odd.iter().copied().filter(|_| !never_in_sync).map(Node::Rank).collect();
+    let nodes: Vec<RankOrSource> =
+        odd.iter().copied().filter(|_| !never_in_sync).map(RankOrSource::Rank).collect();
     let mut draft = Draft::new(RULE.id, Cause::SilentCorruption, title)
         .weight(if *never_in_sync { Weight::Derived } else { Weight::Stated })
         .confidence(confidence)
@@ -126,9 +127,16 @@ mod tests {
     use ringleader_model::{Fact, GuardEvent, GuardKind, Rank, SourceKind, Who};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn seen(stage: Stage, rank: u32, step: u64, odd: &[u32], value: &str, never_in_sync: bool) -> Stage {
+    fn seen(
+        stage: StagedCase,
+        rank: u32,
+        step: u64,
+        odd: &[u32],
+        value: &str,
+        never_in_sync: bool,
+    ) -> StagedCase {
         let event = GuardEvent {
             rank: Rank(rank),
             step,
@@ -149,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_odd_rank_is_named() {
-        let mut stage = Stage::job(4);
+        let mut stage = StagedCase::job(4);
         for rank in 0..4 {
             stage = seen(stage, rank, 7, &[2], "gradient", false);
             // What follows from it accuses no one else.
@@ -160,9 +168,9 @@ mod tests {
 
     #[test]
     fn two_that_disagree_are_not_guessed_and_those_never_in_sync_accuse_nobody() {
-        let two = seen(seen(Stage::job(2), 0, 7, &[], "gradient", false), 1, 7, &[], "gradient", false);
+        let two = seen(seen(StagedCase::job(2), 0, 7, &[], "gradient", false), 1, 7, &[], "gradient", false);
         two.concludes(&RULE, "silent-corruption , medium");
-        seen(Stage::job(4), 0, 1, &[2], "parameter", true).concludes(&RULE, "silent-corruption , low");
-        Stage::job(4).silent(&RULE);
+        seen(StagedCase::job(4), 0, 1, &[2], "parameter", true).concludes(&RULE, "silent-corruption , low");
+        StagedCase::job(4).silent(&RULE);
     }
 }

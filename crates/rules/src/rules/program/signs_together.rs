@@ -78,10 +78,10 @@ mod tests {
     use ringleader_model::{Fact, Sign, SourceKind, Who};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn signs(ids: &[&'static str]) -> Stage {
-        ids.iter().fold(Stage::new(), |stage, id| {
+    fn signs(ids: &[&'static str]) -> StagedCase {
+        ids.iter().fold(StagedCase::new(), |stage, id| {
             stage.push(SourceKind::PlainText, Who::default(), Fact::Sign(Sign { id, count: 4 }))
         })
     }

@@ -25,9 +25,9 @@
 use ringleader_knowledge::wording::{ToolFailure, tool_failure};
 use ringleader_model::{Cause, Confidence, Impact, KernelEventKind, Severity, Weight};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::drafting::gpus::{Proof, graded};
-use crate::drafting::kernel::Seen;
+use crate::drafting::kernel::KernelFault;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::gpus::Use;
@@ -46,13 +46,13 @@ pub(in crate::rules) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let is_of_two = |text: &str| tool_failure(text) == ToolFailure::TwoVersions;
     let claims = scene.claims().of(Cause::CudaInitFailed).filter(|claim| is_of_two(&claim.text)).collect();
-    if let Some(told) = Told::from(scene, claims) {
+    if let Some(told) = ClaimsOfCause::from(scene, claims) {
         let title =
             format!("{}: the driver's library and its kernel module have different versions", told.who());
         return Outcome::from_drafts([advise_reload(told.draft(&RULE, Cause::CudaInitFailed, title))]);
     }
-    let seen = Seen::of(scene, |e| matches!(e.event.kind, KernelEventKind::DriverMismatch { .. }));
-    let Some(seen) = seen.filter(Seen::is_bound) else { return refused(scene) };
+    let seen = KernelFault::of(scene, |e| matches!(e.event.kind, KernelEventKind::DriverMismatch { .. }));
+    let Some(seen) = seen.filter(KernelFault::is_bound) else { return refused(scene) };
     let version = |v: &Option<Box<str>>| v.as_deref().unwrap_or("another version").to_owned();
     let versions = seen.first().and_then(|e| match &e.event.kind {
         KernelEventKind::DriverMismatch { client, module, .. } => Some((version(client), version(module))),
@@ -105,13 +105,13 @@ fn advise_reload(draft: Draft) -> Draft {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn nvidia_smi_says_so() {
         let text = "Failed to initialize NVML: Driver/library version mismatch";
-        Stage::new().smi_fails(text).expect(&RULE, &["cuda-init-failed"]);
-        Stage::new().smi_fails("Failed to initialize NVML: Insufficient Permissions").silent(&RULE);
+        StagedCase::new().smi_fails(text).expect(&RULE, &["cuda-init-failed"]);
+        StagedCase::new().smi_fails("Failed to initialize NVML: Insufficient Permissions").silent(&RULE);
     }
 
     #[test]
@@ -121,8 +121,8 @@ mod tests {
             module: Some("535.129.03".into()),
             pid: Some(ringleader_model::Pid(1234)),
         };
-        Stage::new().kernel("", kind.clone()).expect(&RULE, &["cuda-init-failed"]);
+        StagedCase::new().kernel("", kind.clone()).expect(&RULE, &["cuda-init-failed"]);
         // Somebody's nvidia-smi beside a job.
-        Stage::new().two_ranks().kernel("", kind).silent(&RULE);
+        StagedCase::new().two_ranks().kernel("", kind).silent(&RULE);
     }
 }

@@ -23,11 +23,11 @@
 //!
 //! CUDA compatibility guide; NVIDIA/nccl src/misc/cudawrap.cc; cudaError 3, 35, 222, 803, 804.
 
-use ringleader_knowledge::saying::Role;
+use ringleader_knowledge::message::Role;
 use ringleader_knowledge::version::{cuda_of_build, cuda_of_code, cuda_of_text};
 use ringleader_model::{Cause, Confidence, Impact};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
@@ -50,7 +50,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .of(Cause::DriverTooOldForCuda)
         .filter(|c| c.saying.role == Role::States || !is_newer)
         .collect();
-    let Some(told) = Told::from(scene, claims) else { return Outcome::Clear };
+    let Some(told) = ClaimsOfCause::from(scene, claims) else { return Outcome::Clear };
     let title = match (build, driver) {
         (Some(build), Some(driver)) if driver < build => format!(
             "{}: the driver supports CUDA {}.{}, NCCL was built for {}.{}",
@@ -112,11 +112,11 @@ fn cuda_of_driver(scene: &Scene<'_>) -> Option<Release> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn cuda_says_so() {
-        Stage::new()
+        StagedCase::new()
             .raised(
                 Some(0),
                 "RuntimeError",
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn an_initialization_error_of_nccl() {
-        let stage = Stage::new()
+        let stage = StagedCase::new()
             .process("n", 1, None)
             .about(|p| p.nccl_version = Some("2.9.9+cuda11.3".into()))
             .warn("", "Cuda failure 'initialization error'");
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn versions_that_fit_speak_against_a_mere_hint() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, None)
             .about(|p| {
                 p.nccl_version = Some("2.18.5+cuda12.2".into());

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{Cause, Culprit, Impact, PciAddress, Rank, Who};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::culprits::{add_culprit, who};
@@ -46,7 +46,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, Cause::DuplicateGpu) else { return Outcome::Clear };
+    let Some(told) = ClaimsOfCause::of(scene, Cause::DuplicateGpu) else { return Outcome::Clear };
     let mut ranks_on: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
     for claim in told.claims() {
         if let Some((ranks, bus_id)) = wording::same_gpu(&claim.text) {
@@ -131,14 +131,14 @@ mod tests {
     use ringleader_model::PciAddress;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_correlate::staging::gpus::gpus;
 
     const TEXT: &str = "Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000";
 
     #[test]
     fn both_ranks_and_their_gpu_are_named() {
-        let stage = Stage::new().process("node0", 7730, None).warn("init.cc:497", TEXT);
+        let stage = StagedCase::new().process("node0", 7730, None).warn("init.cc:497", TEXT);
         stage.expect(&RULE, &["duplicate-gpu 0,2"]);
         let gpu = stage.finding(&RULE).culprits.first().and_then(|c| c.gpu);
         assert_eq!(gpu.map(|g| g.to_string()).as_deref(), Some("0000:01:00.0"));
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_rank_whose_number_it_is_belongs_there() {
         let job = |locals: [&str; 3], more: (&str, &str)| {
-            let stage = Stage::new().process("node0", 7730, None).warn("init.cc:497", TEXT);
+            let stage = StagedCase::new().process("node0", 7730, None).warn("init.cc:497", TEXT);
             let rows = gpus(4, |index, row| row.pci = PciAddress::parse(&format!("0000:0{index}:00.0")));
             (0..3).zip(locals).fold(stage.shows(rows), |mut stage, (rank, local)| {
                 stage = stage.listing(Some(rank), &[("LOCAL_RANK", local), more]);
@@ -170,12 +170,12 @@ mod tests {
 
     #[test]
     fn quoted_by_torch() {
-        Stage::new().nccl_raised(Some(2), TEXT).expect(&RULE, &["duplicate-gpu 0,2"]);
+        StagedCase::new().nccl_raised(Some(2), TEXT).expect(&RULE, &["duplicate-gpu 0,2"]);
     }
 
     #[test]
     fn the_newer_text_names_no_ranks() {
-        Stage::new()
+        StagedCase::new()
             .process("node0", 1, Some(3))
             .warn("graph/topo.cc:1", "Multiple ranks detected using the same GPU on this node. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.")
             .expect(&RULE, &["duplicate-gpu 3"]);
@@ -183,6 +183,6 @@ mod tests {
 
     #[test]
     fn lack_of_memory_is_another_thing() {
-        Stage::new().raised(Some(1), "torch.OutOfMemoryError", "CUDA out of memory.", &[]).silent(&RULE);
+        StagedCase::new().raised(Some(1), "torch.OutOfMemoryError", "CUDA out of memory.", &[]).silent(&RULE);
     }
 }

@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{Cause, Impact, Who};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Outcome, Rule, found};
 use ringleader_correlate::Scene;
 
@@ -46,7 +46,7 @@ const FIRST: NcclVersion = NcclVersion { major: 2, minor: 27, patch: 3 };
 const LAST: NcclVersion = NcclVersion { major: 2, minor: 28, patch: 9 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(told) = Told::of(scene, Cause::NcclBugVersion) else { return Outcome::Clear };
+    let Some(told) = ClaimsOfCause::of(scene, Cause::NcclBugVersion) else { return Outcome::Clear };
     let Some(version) = scene.nccl_version().filter(|v| (FIRST..=LAST).contains(v)) else {
         return Outcome::Clear;
     };
@@ -73,11 +73,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const TEXT: &str = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'. Proceeding without NVLS support.";
 
-    fn rank(stage: Stage, rank: u32, version: &str) -> Stage {
+    fn rank(stage: StagedCase, rank: u32, version: &str) -> StagedCase {
         stage
             .process("n", 10 + rank, Some(rank))
             .about(|p| p.nccl_version = Some(version.into()))
@@ -86,19 +86,19 @@ mod tests {
 
     #[test]
     fn one_rank_alone() {
-        rank(rank(Stage::new(), 0, "2.28.9+cuda13.0"), 1, "2.28.9+cuda13.0")
+        rank(rank(StagedCase::new(), 0, "2.28.9+cuda13.0"), 1, "2.28.9+cuda13.0")
             .info(TEXT)
             .expect(&RULE, &["nccl-bug-version 1"]);
     }
 
     #[test]
     fn all_ranks_alike_are_only_slower() {
-        let stage = rank(Stage::new(), 0, "2.28.9+cuda13.0").info(TEXT);
+        let stage = rank(StagedCase::new(), 0, "2.28.9+cuda13.0").info(TEXT);
         rank(stage, 1, "2.28.9+cuda13.0").info(TEXT).silent(&RULE);
     }
 
     #[test]
     fn another_release() {
-        rank(rank(Stage::new(), 0, "2.29.2+cuda13.0"), 1, "2.29.2+cuda13.0").info(TEXT).silent(&RULE);
+        rank(rank(StagedCase::new(), 0, "2.29.2+cuda13.0"), 1, "2.29.2+cuda13.0").info(TEXT).silent(&RULE);
     }
 }

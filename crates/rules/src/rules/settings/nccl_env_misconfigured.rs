@@ -34,7 +34,7 @@ use ringleader_model::{
     SourceKind, Weight,
 };
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Draft, Outcome, Rule};
 use crate::rules::settings::remarks::{self, Remark};
 use ringleader_correlate::Scene;
@@ -51,7 +51,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(scene: &Scene<'_>) -> Outcome {
     let mut findings: Vec<Finding> = Vec::new();
-    if let Some(told) = Told::of(scene, Cause::NcclEnvMisconfigured) {
+    if let Some(told) = ClaimsOfCause::of(scene, Cause::NcclEnvMisconfigured) {
         let first = told.claims().first().map(|c| c.saying.means).unwrap_or_default();
         let draft = told
             .draft(&RULE, Cause::NcclEnvMisconfigured, format!("{}: {first}", told.who()))
@@ -175,11 +175,11 @@ mod tests {
     use ringleader_model::Cause;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn a_word_that_nccl_does_not_know() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .warn("graph/tuning.cc:1", "Unrecognized element token \"Rings\" when parsing \"Rings\"")
             .expect(&RULE, &["nccl-env-misconfigured 1"]);
@@ -187,14 +187,14 @@ mod tests {
 
     #[test]
     fn a_network_that_is_not_there() {
-        Stage::new()
+        StagedCase::new()
             .nccl_raised(Some(0), "Error: network OFI not found.")
             .expect(&RULE, &["nccl-env-misconfigured 0"]);
     }
 
     #[test]
     fn a_value_that_was_cut_is_only_a_warning() {
-        let stage = Stage::new().process("n", 1, Some(1)).comm(1, 2, 1, true).warn(
+        let stage = StagedCase::new().process("n", 1, Some(1)).comm(1, 2, 1, true).warn(
             "transport/net_socket.cc:1",
             "NET/Socket : NCCL_SOCKET_NTHREADS is greater than the maximum allowed, setting to 16",
         );
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_switch_that_forces_the_slow_way() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .setting("NCCL_P2P_DISABLE", "1.")
             .link(1, 0, "SHM/direct/direct")
@@ -213,7 +213,7 @@ mod tests {
 
     /// Titles of the remarks on a listing of one rank; none of them may decide.
     fn remarks(settings: &[(&str, &str)]) -> Vec<String> {
-        let findings = Stage::new().listing(Some(1), settings).findings(&RULE);
+        let findings = StagedCase::new().listing(Some(1), settings).findings(&RULE);
         assert!(findings.iter().all(|f| f.weight == ringleader_model::Weight::Aside), "{findings:#?}");
         assert!(findings.iter().all(|f| !f.actions.is_empty() && !f.culprits.is_empty()), "{findings:#?}");
         findings.into_iter().map(|f| f.title).collect()
@@ -228,7 +228,7 @@ mod tests {
     }
 
     /// The last listing is a configuration file of NCCL.
-    fn as_file(mut stage: Stage) -> Stage {
+    fn as_file(mut stage: StagedCase) -> StagedCase {
         if let Some(ringleader_model::Fact::Environment(e)) =
             stage.case.observations.last_mut().map(|o| &mut o.fact)
         {
@@ -240,12 +240,14 @@ mod tests {
 
     #[test]
     fn configuration_files() {
-        let titles = |stage: Stage| stage.findings(&RULE).into_iter().map(|f| f.title).collect::<Vec<_>>();
-        let file = |stage: Stage, value: &str| as_file(stage.listing(None, &[("NCCL_IB_DISABLE", value)]));
-        assert_eq!(titles(file(Stage::new(), "true")), ["NCCL_IB_DISABLE=true: true reads as 0"]);
-        assert_eq!(titles(file(Stage::new(), "1")), [""; 0]);
+        let titles =
+            |stage: StagedCase| stage.findings(&RULE).into_iter().map(|f| f.title).collect::<Vec<_>>();
+        let file =
+            |stage: StagedCase, value: &str| as_file(stage.listing(None, &[("NCCL_IB_DISABLE", value)]));
+        assert_eq!(titles(file(StagedCase::new(), "true")), ["NCCL_IB_DISABLE=true: true reads as 0"]);
+        assert_eq!(titles(file(StagedCase::new(), "1")), [""; 0]);
         // The environment goes before it; the same value in both is nothing.
-        let set = || Stage::new().listing(Some(1), &[("NCCL_IB_DISABLE", "0")]);
+        let set = || StagedCase::new().listing(Some(1), &[("NCCL_IB_DISABLE", "0")]);
         assert_eq!(
             titles(file(set(), "1")),
             ["NCCL_IB_DISABLE=1 from a configuration file is overridden by 0 from the environment"]
@@ -256,8 +258,10 @@ mod tests {
     #[test]
     fn torch_refuses_a_value() {
         let text = "Invalid value for environment variable: TORCH_NCCL_ASYNC_ERROR_HANDLING";
-        Stage::new().raised(Some(1), "ValueError", text, &[]).expect(&RULE, &["nccl-env-misconfigured 1"]);
-        Stage::new().raised(Some(1), "ValueError", "Invalid value for learning rate", &[]).silent(&RULE);
+        StagedCase::new()
+            .raised(Some(1), "ValueError", text, &[])
+            .expect(&RULE, &["nccl-env-misconfigured 1"]);
+        StagedCase::new().raised(Some(1), "ValueError", "Invalid value for learning rate", &[]).silent(&RULE);
     }
 
     #[test]
@@ -282,8 +286,9 @@ mod tests {
 
     #[test]
     fn what_this_release_does_not_read() {
-        let stage =
-            Stage::new().process("n", 1, Some(1)).about(|p| p.nccl_version = Some("2.16.2+cuda11.8".into()));
+        let stage = StagedCase::new()
+            .process("n", 1, Some(1))
+            .about(|p| p.nccl_version = Some("2.16.2+cuda11.8".into()));
         let found = stage.listing(Some(1), &[("NCCL_NVLS_ENABLE", "0")]).findings(&RULE);
         let titles: Vec<&str> = found.iter().map(|f| f.title.as_str()).collect();
         assert_eq!(titles, ["NCCL 2.16.2 does not read NCCL_NVLS_ENABLE"]);
@@ -309,7 +314,7 @@ mod tests {
 
     #[test]
     fn one_remark_for_all_ranks_that_have_it_so() {
-        let stage = Stage::new()
+        let stage = StagedCase::new()
             .listing(Some(0), &[("NCCL_TIMEOUT", "1")])
             .listing(Some(1), &[("NCCL_TIMEOUT", "1")]);
         let finding = stage.finding(&RULE);
@@ -319,11 +324,11 @@ mod tests {
 
     #[test]
     fn a_remark_decides_nothing() {
-        let healthy = Stage::new().process("n", 1, Some(1)).comm(1, 2, 1, true);
+        let healthy = StagedCase::new().process("n", 1, Some(1)).comm(1, 2, 1, true);
         let verdict = crate::diagnose(&healthy.listing(Some(1), &[("NCCL_IB_DISABLE", "true")]).case);
         assert_eq!(verdict.cause, Cause::None);
         assert_eq!(verdict.findings.len(), 1);
-        let sick = Stage::new().nccl_raised(Some(0), "Error: network OFI not found.");
+        let sick = StagedCase::new().nccl_raised(Some(0), "Error: network OFI not found.");
         let verdict = crate::diagnose(&sick.listing(Some(1), &[("NCCL_TIMEOUT", "1")]).case);
         assert_eq!(verdict.cause, Cause::NcclEnvMisconfigured);
         assert_eq!(verdict.findings.first().map(|f| f.weight > ringleader_model::Weight::Aside), Some(true));
@@ -331,7 +336,7 @@ mod tests {
 
     #[test]
     fn harmless_settings() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .setting("NCCL_NVLS_ENABLE", "0.")
             .setting("NCCL_IB_DISABLE", "1.")

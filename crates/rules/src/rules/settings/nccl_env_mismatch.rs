@@ -66,7 +66,7 @@ const READ_BY_ALL: [&str; 12] = [
 const CITATIONS: usize = 4;
 
 /// One process with what it said it read, or what its listing holds.
-struct Member<'a> {
+struct ProcessSettings<'a> {
     who: &'a Who,
     /// Name, value, and place.
     settings: Vec<(&'a str, &'a str, Cite)>,
@@ -86,7 +86,7 @@ enum Silence {
 }
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let mut jobs: BTreeMap<u64, Vec<Member<'_>>> = BTreeMap::new();
+    let mut jobs: BTreeMap<u64, Vec<ProcessSettings<'_>>> = BTreeMap::new();
     for (_, log) in scene.nccl_logs() {
         for comm in &log.comms {
             let (Some(id), Some(process)) = (comm.comm_id, log.processes.get(comm.process as usize)) else {
@@ -102,18 +102,18 @@ fn check(scene: &Scene<'_>) -> Outcome {
                 _ => Silence::Unknown,
             };
             let kind = SourceKind::NcclLog;
-            jobs.entry(id).or_default().push(Member { who: &process.who, settings, kind, silence });
+            jobs.entry(id).or_default().push(ProcessSettings { who: &process.who, settings, kind, silence });
         }
     }
     // Listings of ranks that meet at one place are of one job.
-    let mut meetings: BTreeMap<(&str, &str), Vec<Member<'_>>> = BTreeMap::new();
+    let mut meetings: BTreeMap<(&str, &str), Vec<ProcessSettings<'_>>> = BTreeMap::new();
     for listing in settings::of(scene.case()).into_iter().filter(|s| s.kind == SourceKind::Environment) {
         let place =
             (listing.get("MASTER_ADDR").unwrap_or_default(), listing.get("MASTER_PORT").unwrap_or_default());
         let Some(first) = listing.sets.first().filter(|_| listing.who.rank.is_some()) else { continue };
         let silence = if listing.is_whole { Silence::OfAll(first.cite) } else { Silence::Unknown };
         let settings = listing.sets.iter().map(|s| (s.name, s.value.trim(), s.cite)).collect();
-        let member = Member { who: listing.who, settings, kind: listing.kind, silence };
+        let member = ProcessSettings { who: listing.who, settings, kind: listing.kind, silence };
         meetings.entry(place).or_default().push(member);
     }
     let mut findings: Vec<Finding> = Vec::new();
@@ -127,7 +127,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
     Outcome::from_findings(findings)
 }
 
-fn compare(scene: &Scene<'_>, members: &[Member<'_>]) -> Vec<Finding> {
+fn compare(scene: &Scene<'_>, members: &[ProcessSettings<'_>]) -> Vec<Finding> {
     let mut names: Vec<&str> =
         members.iter().flat_map(|m| m.settings.iter().map(|(name, ..)| *name)).collect();
     names.sort_unstable();
@@ -137,7 +137,7 @@ fn compare(scene: &Scene<'_>, members: &[Member<'_>]) -> Vec<Finding> {
 }
 
 /// The member's value (None = not set) and its place; None if it is not known.
-fn value_of<'a>(member: &Member<'a>, name: &str) -> Option<(Option<&'a str>, Cite)> {
+fn value_of<'a>(member: &ProcessSettings<'a>, name: &str) -> Option<(Option<&'a str>, Cite)> {
     if let Some((_, value, cite)) = member.settings.iter().find(|(own, ..)| *own == name) {
         return Some((Some(value), *cite));
     }
@@ -148,8 +148,8 @@ fn value_of<'a>(member: &Member<'a>, name: &str) -> Option<(Option<&'a str>, Cit
     }
 }
 
-fn differs(scene: &Scene<'_>, members: &[Member<'_>], name: &str) -> Option<Finding> {
-    let mut by_value: BTreeMap<Option<&str>, Vec<(&Member<'_>, Cite)>> = BTreeMap::new();
+fn differs(scene: &Scene<'_>, members: &[ProcessSettings<'_>], name: &str) -> Option<Finding> {
+    let mut by_value: BTreeMap<Option<&str>, Vec<(&ProcessSettings<'_>, Cite)>> = BTreeMap::new();
     for member in members {
         if let Some((value, cite)) = value_of(member, name) {
             by_value.entry(value).or_default().push((member, cite));
@@ -201,28 +201,28 @@ mod tests {
     use ringleader_model::Cause;
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn rank(stage: Stage, rank: u32) -> Stage {
+    fn rank(stage: StagedCase, rank: u32) -> StagedCase {
         stage.process("n", 10 + rank, Some(rank)).comm(rank, 3, 1, true).setting("NCCL_DEBUG_SUBSYS", "ALL")
     }
 
     #[test]
     fn different_values() {
-        let stage = rank(Stage::new(), 0).setting("NCCL_NVLS_ENABLE", "0.");
+        let stage = rank(StagedCase::new(), 0).setting("NCCL_NVLS_ENABLE", "0.");
         let stage = rank(stage, 1).setting("NCCL_NVLS_ENABLE", "1.");
         rank(stage, 2).setting("NCCL_NVLS_ENABLE", "0.").expect(&RULE, &["nccl-env-mismatch 1"]);
     }
 
     #[test]
     fn set_on_one_rank_alone() {
-        rank(rank(rank(Stage::new(), 0).setting("NCCL_ALGO", "Ring"), 1), 2)
+        rank(rank(rank(StagedCase::new(), 0).setting("NCCL_ALGO", "Ring"), 1), 2)
             .expect(&RULE, &["nccl-env-mismatch 0"]);
     }
 
     #[test]
     fn listings_of_the_ranks_of_one_job() {
-        let listed = |stage: Stage, rank: u32, more: &[(&str, &str)]| {
+        let listed = |stage: StagedCase, rank: u32, more: &[(&str, &str)]| {
             let rank_text = rank.to_string();
             let settings: Vec<(&str, &str)> = [("RANK", &*rank_text), ("MASTER_ADDR", "n0")]
                 .into_iter()
@@ -231,21 +231,23 @@ mod tests {
             stage.listing(Some(rank), &settings)
         };
         let algo = [("NCCL_ALGO", "Ring")];
-        let stage = listed(listed(listed(Stage::new(), 0, &algo), 1, &algo), 2, &[("NCCL_DEBUG", "INFO")]);
+        let stage =
+            listed(listed(listed(StagedCase::new(), 0, &algo), 1, &algo), 2, &[("NCCL_DEBUG", "INFO")]);
         stage.expect(&RULE, &["nccl-env-mismatch 2"]);
         // Nothing went wrong in it.
         assert_eq!(stage.finding(&RULE).weight, ringleader_model::Weight::Aside);
         assert_eq!(crate::diagnose(&stage.case).cause, Cause::None);
-        let other_job = |stage: Stage| stage.listing(Some(2), &[("RANK", "2"), ("MASTER_ADDR", "n9")]);
-        other_job(listed(listed(Stage::new(), 0, &algo), 1, &algo)).silent(&RULE);
+        let other_job = |stage: StagedCase| stage.listing(Some(2), &[("RANK", "2"), ("MASTER_ADDR", "n9")]);
+        other_job(listed(listed(StagedCase::new(), 0, &algo), 1, &algo)).silent(&RULE);
         // A part of a listing does not show what was not set.
         let own = [("NCCL_SOCKET_IFNAME", "eth0")];
-        listed(listed(Stage::new(), 0, &own), 1, &[("NCCL_SOCKET_IFNAME", "ib0")]).silent(&RULE);
+        listed(listed(StagedCase::new(), 0, &own), 1, &[("NCCL_SOCKET_IFNAME", "ib0")]).silent(&RULE);
     }
 
     #[test]
     fn what_may_differ_and_what_is_equal() {
-        let stage = rank(Stage::new(), 0).setting("NCCL_SOCKET_IFNAME", "eth0").setting("NCCL_ALGO", "Ring");
+        let stage =
+            rank(StagedCase::new(), 0).setting("NCCL_SOCKET_IFNAME", "eth0").setting("NCCL_ALGO", "Ring");
         let stage = rank(stage, 1).setting("NCCL_SOCKET_IFNAME", "ib0").setting("NCCL_ALGO", "Ring");
         rank(stage, 2).setting("NCCL_ALGO", "Ring").silent(&RULE);
     }

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use ringleader_knowledge::version::NcclVersion;
 use ringleader_model::{Cause, Confidence, Culprit, Evidence, Impact, NcclProcess, SourceKind, Weight};
 
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::who::culprits::{add_culprit, who};
@@ -49,7 +49,7 @@ const CITED_FAILURES: usize = 2;
 
 fn check(scene: &Scene<'_>) -> Outcome {
     const CAUSE: Cause = Cause::NcclVersionMismatch;
-    let told = Told::of(scene, CAUSE);
+    let told = ClaimsOfCause::of(scene, CAUSE);
     // Whose bootstrap failed of it does not say whose release is the odd one; the releases do.
     let releases = match &told {
         Some(told) if told.is_stated() => None,
@@ -59,11 +59,11 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let draft = match (told, releases) {
         (told, Some(releases)) => {
             let (title, odd) = (releases.title(scene), releases.odd(scene));
-            let failed = told.iter().flat_map(Told::claims).take(CITED_FAILURES);
+            let failed = told.iter().flat_map(ClaimsOfCause::claims).take(CITED_FAILURES);
             Draft::new(RULE.id, CAUSE, title)
                 .weight(Weight::Stated)
                 .confidence(Confidence::High)
-                .at(told.iter().flat_map(Told::claims).find_map(|claim| claim.at_ns))
+                .at(told.iter().flat_map(ClaimsOfCause::claims).find_map(|claim| claim.at_ns))
                 .culprits(odd)
                 .evidence(releases.evidence())
                 .evidence(failed.map(|claim| claim.evidence()))
@@ -147,11 +147,11 @@ fn release(process: &NcclProcess) -> Option<NcclVersion> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     const TRUNCATED: &str = "Message truncated : received 1024 bytes instead of 256";
 
-    fn with(stage: Stage, pid: u32, rank: u32, version: &str) -> Stage {
+    fn with(stage: StagedCase, pid: u32, rank: u32, version: &str) -> StagedCase {
         stage
             .process("n", pid, Some(rank))
             .about(|p| p.nccl_version = Some(version.into()))
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn nccl_says_so() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(2))
             .warn("init.cc:1", "Mismatched NCCL version detected : rank 0 version 22809 rank 2 version 22304")
             .expect(&RULE, &["nccl-version-mismatch 2"]);
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn the_odd_one_out_is_named() {
         let stage = with(
-            with(with(Stage::new(), 1, 0, "2.28.9+cuda13.0"), 2, 1, "2.23.4+cuda12.4"),
+            with(with(StagedCase::new(), 1, 0, "2.28.9+cuda13.0"), 2, 1, "2.23.4+cuda12.4"),
             3,
             2,
             "2.28.9+cuda13.0",
@@ -180,19 +180,19 @@ mod tests {
     /// Who fails to talk is not who is different; of two halves none is the odd one.
     #[test]
     fn releases_say_more_than_who_failed() {
-        let failed = |stage: Stage| stage.warn("bootstrap.cc:125", TRUNCATED);
-        let stage = failed(with(Stage::new(), 1, 0, "2.21.5+cuda12.4"));
+        let failed = |stage: StagedCase| stage.warn("bootstrap.cc:125", TRUNCATED);
+        let stage = failed(with(StagedCase::new(), 1, 0, "2.21.5+cuda12.4"));
         let two = failed(with(stage, 2, 1, "2.19.3+cuda12.3"));
         two.expect(&RULE, &["nccl-version-mismatch"]);
-        let stage = failed(with(Stage::new(), 1, 0, "2.21.5+cuda12.4"));
+        let stage = failed(with(StagedCase::new(), 1, 0, "2.21.5+cuda12.4"));
         let three = with(failed(with(stage, 2, 1, "2.19.3+cuda12.3")), 3, 2, "2.21.5+cuda12.4");
         three.expect(&RULE, &["nccl-version-mismatch 1"]);
-        let equal = failed(with(Stage::new(), 1, 0, "2.21.5+cuda12.4"));
+        let equal = failed(with(StagedCase::new(), 1, 0, "2.21.5+cuda12.4"));
         equal.expect(&RULE, &["nccl-version-mismatch 0"]);
     }
 
     #[test]
     fn equal_versions_are_fine() {
-        with(with(Stage::new(), 1, 0, "2.28.9+cuda13.0"), 2, 1, "2.28.9+cuda12.9").silent(&RULE);
+        with(with(StagedCase::new(), 1, 0, "2.28.9+cuda13.0"), 2, 1, "2.28.9+cuda12.9").silent(&RULE);
     }
 }

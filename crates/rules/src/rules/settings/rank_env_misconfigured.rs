@@ -31,7 +31,7 @@ use ringleader_knowledge::wording::{self, Numbers};
 use ringleader_model::{Cause, Confidence, Culprit, Impact, Rank, RankSet, Weight};
 
 use crate::drafting;
-use crate::drafting::claims::Told;
+use crate::drafting::claims::ClaimsOfCause;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::watcher::StandStill;
@@ -51,8 +51,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
 fn check(scene: &Scene<'_>) -> Outcome {
     let (of_others, of_itself): (Vec<_>, Vec<_>) =
         scene.claims().of(CAUSE).partition(|c| wording::numbers(&c.text).is_some());
-    let of_others = contradicting(scene, Told::from(scene, of_others));
-    let of_itself = Told::from(scene, of_itself).map(|told| {
+    let of_others = contradicting(scene, ClaimsOfCause::from(scene, of_others));
+    let of_itself = ClaimsOfCause::from(scene, of_itself).map(|told| {
         let title =
             format!("{}: rank, world size, process count or visible GPUs are inconsistent", told.who());
         told.draft(&RULE, CAUSE, title)
@@ -75,7 +75,7 @@ fn check(scene: &Scene<'_>) -> Outcome {
 }
 
 /// Numbers of processes that contradict each other: rank 0 has heard of it, or none of them came to a communicator.
-fn contradicting(scene: &Scene<'_>, heard: Option<Told<'_, '_>>) -> Option<Draft> {
+fn contradicting(scene: &Scene<'_>, heard: Option<ClaimsOfCause<'_, '_>>) -> Option<Draft> {
     let stands = scene.stood_still().iter().find(|s| s.is_at_start());
     if heard.is_none() && stands.is_none() {
         return None;
@@ -118,11 +118,11 @@ fn as_said(text: &str) -> Option<Contradiction> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn a_rank_came_twice() {
-        Stage::new()
+        StagedCase::new()
             .process("n", 1, Some(1))
             .warn("bootstrap.cc:150", "Bootstrap Root : rank 1 of 4 ranks has already checked in")
             .expect(&RULE, &["rank-env-misconfigured 1"]);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn whoever_hears_of_it_is_not_at_fault() {
-        let heard = |text: &str| Stage::new().process("n", 7, Some(0)).warn("bootstrap.cc:327", text);
+        let heard = |text: &str| StagedCase::new().process("n", 7, Some(0)).warn("bootstrap.cc:327", text);
         let twice = heard("Bootstrap Root : rank 2 of 4 ranks has already checked in").finding(&RULE);
         assert_eq!(twice.title, "two processes have rank 2: both joined the same communicator");
         for text in [
@@ -148,7 +148,7 @@ mod tests {
         let mismatch =
             "Bootstrap Root : mismatch in info from procs, nranks 5 vs 4, nroots 1 vs 1, iroot 0 vs 0";
         let job = |world_of_1: &str| {
-            let stage = Stage::new().process("n", 7, Some(0)).warn("bootstrap.cc:327", mismatch);
+            let stage = StagedCase::new().process("n", 7, Some(0)).warn("bootstrap.cc:327", mismatch);
             (0..4).fold(stage, |stage, rank| {
                 let (own, world) = (rank.to_string(), if rank == 1 { world_of_1 } else { "4" });
                 stage.listing(Some(rank), &[("RANK", &own), ("LOCAL_RANK", &own), ("WORLD_SIZE", world)])
@@ -163,24 +163,24 @@ mod tests {
         job("4").concludes(&RULE, "rank-env-misconfigured , high");
         // Nobody has heard of anything.
         let numbers = [("RANK", "1"), ("WORLD_SIZE", "5")];
-        Stage::new().listing(Some(1), &numbers).listing(Some(0), &[("WORLD_SIZE", "4")]).silent(&RULE);
+        StagedCase::new().listing(Some(1), &numbers).listing(Some(0), &[("WORLD_SIZE", "4")]).silent(&RULE);
     }
 
     #[test]
     fn more_processes_than_gpus() {
-        Stage::new()
+        StagedCase::new()
             .raised(Some(3), "RuntimeError", "CUDA error: invalid device ordinal", &[])
             .expect(&RULE, &["rank-env-misconfigured 3"]);
     }
 
     #[test]
     fn a_variable_is_missing() {
-        Stage::new().raised(None, "ValueError", "Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set", &[]).expect(&RULE, &["rank-env-misconfigured"]);
+        StagedCase::new().raised(None, "ValueError", "Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set", &[]).expect(&RULE, &["rank-env-misconfigured"]);
     }
 
     #[test]
     fn a_function_that_is_missing() {
-        Stage::new()
+        StagedCase::new()
             .raised(Some(3), "RuntimeError", "CUDA error: invalid device function", &[])
             .silent(&RULE);
     }

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::known::Known;
-use super::super::lesson::{Lessons, Outcome};
-use super::super::machine::{End, Machine};
+use super::super::known::CarriedOver;
+use super::super::lesson::{LessonOutcome, Lessons};
+use super::super::machine::{PickleEnd, PickleMachine};
 use super::laws::entry;
 use super::real::dumps;
 use super::writer::{Entry, Style, newest, pickle};
@@ -39,13 +39,13 @@ fn recordings_say_the_same_in_any_company() {
 /// Entries of a dump, and how many of them were read as the lesson of the dump before has them.
 fn followed(first: &[u8], second: &[u8]) -> (usize, Option<usize>) {
     let mut lessons = Lessons::default();
-    let mut machine = Machine::new(first, Known::default(), &lessons);
-    assert_eq!(machine.run(), End::Stop);
-    let outcome = Outcome::of(&mut machine, true);
+    let mut machine = PickleMachine::new(first, CarriedOver::default(), &lessons);
+    assert_eq!(machine.run(), PickleEnd::Stop);
+    let outcome = LessonOutcome::of(&mut machine, true);
     let (dump, _, known) = machine.build.finish();
     lessons.end(outcome, &dump);
-    let mut machine = Machine::new(second, known, &lessons);
-    assert_eq!(machine.run(), End::Stop);
+    let mut machine = PickleMachine::new(second, known, &lessons);
+    assert_eq!(machine.run(), PickleEnd::Stop);
     (machine.build.dump.ops.len(), machine.n_followed)
 }
 

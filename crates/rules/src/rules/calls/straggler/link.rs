@@ -10,7 +10,7 @@ use super::RULE;
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::Node;
+use ringleader_correlate::track::RankOrSource;
 
 /// One finding for each link, however often it was reported.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
@@ -26,7 +26,8 @@ pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
                 Some(peer) => format!("the network between rank {} and rank {} is slow", link.rank.0, peer.0),
                 None => format!("the link of rank {} is slow", link.rank.0),
             };
-            let nodes: Vec<Node> = [link.rank].into_iter().chain(link.peer).map(Node::Rank).collect();
+            let nodes: Vec<RankOrSource> =
+                [link.rank].into_iter().chain(link.peer).map(RankOrSource::Rank).collect();
             let text = observation.text.to_string();
             Draft::new(RULE.id, Cause::SlowLink, title)
                 .severity(Severity::Warning)
@@ -53,9 +54,9 @@ mod tests {
     use ringleader_model::{Fact, Rank, SourceKind, WatchEvent, WatchedLink, Who};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
-    fn told(stage: Stage, rank: u32, peer: Option<u32>) -> Stage {
+    fn told(stage: StagedCase, rank: u32, peer: Option<u32>) -> StagedCase {
         let text = "the link of rank 2 (10.0.0.2) is slow".into();
         let link = WatchedLink { rank: Rank(rank), peer: peer.map(Rank), text };
         stage.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::SlowLink(Box::new(link))))
@@ -63,9 +64,9 @@ mod tests {
 
     #[test]
     fn the_link_of_a_rank_and_the_way_between_two() {
-        told(Stage::job(4), 2, None).concludes(&RULE, "slow-link 2, medium");
-        let twice = told(told(Stage::job(4), 2, None), 2, None);
+        told(StagedCase::job(4), 2, None).concludes(&RULE, "slow-link 2, medium");
+        let twice = told(told(StagedCase::job(4), 2, None), 2, None);
         twice.concludes(&RULE, "slow-link 2, medium");
-        told(Stage::job(4), 1, Some(2)).concludes(&RULE, "slow-link 1-2, medium");
+        told(StagedCase::job(4), 1, Some(2)).concludes(&RULE, "slow-link 1-2, medium");
     }
 }

@@ -7,9 +7,9 @@ use super::{CLEAR_HABIT, CLEAR_LOST_SHARE, MIN_HABIT, MIN_LOST_SHARE, RULE};
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::Node;
-use ringleader_correlate::track::{Group, Origin, Track, View};
-use ringleader_correlate::waits::lateness::{self, Late, Of};
+use ringleader_correlate::track::RankOrSource;
+use ringleader_correlate::track::{Group, GroupRecorder, Origin, Track};
+use ringleader_correlate::waits::lateness::{self, Late, LatenessOf};
 
 /// Fewer late collectives than this are chance.
 pub(super) const MIN_LATE: usize = 8;
@@ -36,7 +36,7 @@ const BESIDE: f64 = 0.1;
 
 /// The late rank of each group, if one is late by habit.
 pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
-    let groups = scene.ledger().groups().iter().filter(|g| g.view == View::Ring);
+    let groups = scene.ledger().groups().iter().filter(|g| g.view == GroupRecorder::Ring);
     groups.filter_map(|group| finding(scene, group, &lateness::latest(scene.ledger(), group)?)).collect()
 }
 
@@ -58,13 +58,13 @@ fn finding(scene: &Scene<'_>, group: &Group<'_>, late: &Late) -> Option<Finding>
         return None;
     }
     let rank = group.rank(late.member);
-    let node = rank.map_or(Node::Source(track.cite.source), Node::Rank);
+    let node = rank.map_or(RankOrSource::Source(track.cite.source), RankOrSource::Rank);
     let (because, advice) = match late.of {
-        Some(Of::Compute) => (
+        Some(LatenessOf::Compute) => (
             ", its GPU is still busy with earlier work",
             "compare its GPU's clocks, power and amount of work with its peers'",
         ),
-        Some(Of::Host) => (
+        Some(LatenessOf::Host) => (
             ", its program calls late",
             "look at its host: the data path, other processes, the program's own branches on the rank",
         ),
@@ -128,13 +128,13 @@ fn kernel_time(track: &Track<'_>, seq: u32) -> Option<Evidence> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
     use ringleader_model::RingOp;
 
     /// 40 collectives, 10 ms apart; `late` says by how much a rank comes late to a number, and whether its GPU had had
     /// it in its queue all the time.
-    fn job(late: impl Fn(u32, u32) -> (i64, bool)) -> Stage {
-        (0..3).fold(Stage::job(3).rings(&["ar:9*40"; 3]), |job, rank| {
+    fn job(late: impl Fn(u32, u32) -> (i64, bool)) -> StagedCase {
+        (0..3).fold(StagedCase::job(3).rings(&["ar:9*40"; 3]), |job, rank| {
             job.change_ring(rank, |ring| {
                 for op in &mut ring.ops {
                     let worst = (0..3).map(|r| late(r, op.number).0).max().unwrap_or(0);
@@ -186,7 +186,7 @@ mod tests {
     fn of_two_ranks_each_is_last_by_chance() {
         // `among` of twelve late collectives are rank 0's.
         let pair = |among: u32| {
-            (0..2).fold(Stage::job(2).rings(&["ar:9*40"; 2]), |job, rank| {
+            (0..2).fold(StagedCase::job(2).rings(&["ar:9*40"; 2]), |job, rank| {
                 job.change_ring(rank, |ring| {
                     for op in &mut ring.ops {
                         let last = u32::from(op.number % 12 >= among);

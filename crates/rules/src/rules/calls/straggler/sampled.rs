@@ -9,7 +9,7 @@ use super::rings::MIN_LATE;
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::{Node, View};
+use ringleader_correlate::track::{GroupRecorder, RankOrSource};
 use ringleader_correlate::waits::lateness;
 
 /// Share of the others' time, percent, that a rank costs at least: less is not worth a word.
@@ -20,7 +20,7 @@ const SURE_PERCENT: u32 = 12;
 const SURE_APART: f64 = 0.3;
 
 /// A rank that is late by some measure.
-struct Late {
+struct SampledLate {
     rank: Rank,
     percent: Option<u32>,
     words: String,
@@ -39,9 +39,9 @@ pub(super) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
     found
 }
 
-fn finding(scene: &Scene<'_>, late: Late) -> Option<Finding> {
+fn finding(scene: &Scene<'_>, late: SampledLate) -> Option<Finding> {
     let apart = scene.samples().apart(late.rank)?;
-    let node = Node::Rank(late.rank);
+    let node = RankOrSource::Rank(late.rank);
     let is_clear = apart.share - apart.others >= SURE_APART;
     let is_sure = late.percent.is_some_and(|percent| percent >= SURE_PERCENT || is_clear);
     let most = if is_sure { Confidence::High } else { Confidence::Medium };
@@ -72,13 +72,13 @@ fn finding(scene: &Scene<'_>, late: Late) -> Option<Finding> {
 }
 
 /// The newest word of a watcher on a rank that is persistently late.
-fn watched(scene: &Scene<'_>) -> Option<Late> {
+fn watched(scene: &Scene<'_>) -> Option<SampledLate> {
     let newest = scene.case().observations.iter().rev().find_map(|observation| match &observation.fact {
         Fact::Watch(WatchEvent::Late(late)) => Some((observation, late)),
         _ => None,
     });
     let (observation, late) = newest?;
-    late.cost_percent.is_none_or(|cost| cost >= LEAST_PERCENT).then(|| Late {
+    late.cost_percent.is_none_or(|cost| cost >= LEAST_PERCENT).then(|| SampledLate {
         rank: late.rank,
         percent: late.cost_percent,
         words: late.text.to_string(),
@@ -91,8 +91,8 @@ fn watched(scene: &Scene<'_>) -> Option<Late> {
 }
 
 /// The rank of each group that costs its peers most, by their rings.
-fn by_rings(scene: &Scene<'_>) -> Vec<Late> {
-    let groups = scene.ledger().groups().iter().filter(|g| g.view == View::Ring);
+fn by_rings(scene: &Scene<'_>) -> Vec<SampledLate> {
+    let groups = scene.ledger().groups().iter().filter(|g| g.view == GroupRecorder::Ring);
     let late = |group| {
         let late = lateness::latest(scene.ledger(), group)?;
         let percent = late.lost_ns.saturating_mul(100) / late.span_ns.max(1);
@@ -100,7 +100,7 @@ fn by_rings(scene: &Scene<'_>) -> Vec<Late> {
         (late.n_late >= MIN_LATE && is_most && percent >= i64::from(LEAST_PERCENT)).then_some(())?;
         let rank = group.rank(late.member)?;
         let words = format!("its peers lose {percent} % of their time to it");
-        Some(Late { rank, percent: u32::try_from(percent).ok(), words, evidence: None })
+        Some(SampledLate { rank, percent: u32::try_from(percent).ok(), words, evidence: None })
     };
     groups.filter_map(late).collect()
 }
@@ -110,7 +110,7 @@ mod tests {
     use ringleader_model::{Fact, Rank, SourceKind, WatchEvent, WatchedLate, Who};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     type Samples<'a> = &'a [(u32, &'a [(&'a str, u32, &'a str)])];
 
@@ -120,7 +120,7 @@ mod tests {
     const SYNCS: Samples<'static> = &[(40, &[WAITS, TRAIN])];
 
     /// Rank 1 is late, which costs this share, percent.
-    fn late(stage: Stage, cost: u32) -> Stage {
+    fn late(stage: StagedCase, cost: u32) -> StagedCase {
         let text = "the others wait for rank 1".into();
         let late = WatchedLate { rank: Rank(1), is_sure: false, cost_percent: Some(cost), text };
         stage.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::Late(Box::new(late))))
@@ -128,20 +128,20 @@ mod tests {
 
     #[test]
     fn late_and_elsewhere_in_the_program() {
-        let job = || Stage::job(2).sampled(0, SYNCS).sampled(1, READS);
+        let job = || StagedCase::job(2).sampled(0, SYNCS).sampled(1, READS);
         let found = late(job(), 15).finding(&RULE);
         assert!(found.title.contains("read_row (train.py:33) in 50 %"), "{}", found.title);
         late(job(), 15).concludes(&RULE, "straggler 1 at read_row:33, high");
         late(job(), 10).concludes(&RULE, "straggler 1 at read_row:33, high");
         // Less often there, what it costs decides.
         let few: Samples<'static> = &[(8, &[("train.py", 33, "read_row"), TRAIN]), (32, &[WAITS, TRAIN])];
-        let rarely = || Stage::job(2).sampled(0, SYNCS).sampled(1, few);
+        let rarely = || StagedCase::job(2).sampled(0, SYNCS).sampled(1, few);
         late(rarely(), 12).concludes(&RULE, "straggler 1 at read_row:33, high");
         late(rarely(), 10).concludes(&RULE, "straggler 1 at read_row:33, medium");
         // It costs nothing; nobody is late; the other one is elsewhere.
         late(job(), 5).silent(&RULE);
         job().silent(&RULE);
-        late(Stage::job(2).sampled(0, READS).sampled(1, SYNCS), 15).silent(&RULE);
-        late(Stage::job(2).sampled(0, READS).sampled(1, READS), 15).silent(&RULE);
+        late(StagedCase::job(2).sampled(0, READS).sampled(1, SYNCS), 15).silent(&RULE);
+        late(StagedCase::job(2).sampled(0, READS).sampled(1, READS), 15).silent(&RULE);
     }
 }

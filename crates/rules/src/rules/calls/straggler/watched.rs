@@ -9,7 +9,7 @@ use super::RULE;
 use crate::drafting;
 use crate::rule::Draft;
 use ringleader_correlate::Scene;
-use ringleader_correlate::track::Node;
+use ringleader_correlate::track::RankOrSource;
 
 /// One finding: a rank that is late later makes the word on another one old.
 pub(super) fn findings(scene: &Scene<'_>) -> Option<Finding> {
@@ -22,7 +22,7 @@ pub(super) fn findings(scene: &Scene<'_>) -> Option<Finding> {
         .severity(Severity::Warning)
         .weight(Weight::Derived)
         .confidence(Confidence::High)
-        .culprits(drafting::culprits(scene, &[Node::Rank(late.rank)], None))
+        .culprits(drafting::culprits(scene, &[RankOrSource::Rank(late.rank)], None))
         .evidence([Evidence {
             cite: observation.cite,
             text: observation.text.to_string(),
@@ -42,16 +42,16 @@ mod tests {
     use ringleader_model::{Fact, Rank, SourceKind, WatchEvent, WatchedLate, Who};
 
     use super::RULE;
-    use crate::trial::{Stage, Trial as _};
+    use crate::trial::{StagedCase, Trial as _};
 
     #[test]
     fn the_newest_word_counts() {
-        let told = |stage: Stage, rank: u32| {
+        let told = |stage: StagedCase, rank: u32| {
             let text = format!("rank {rank} comes 80 ms late into 90 % of the collectives").into();
             let late = WatchedLate { rank: Rank(rank), is_sure: true, cost_percent: Some(40), text };
             stage.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::Late(Box::new(late))))
         };
-        told(Stage::job(4), 2).concludes(&RULE, "straggler 2, high");
-        told(told(Stage::job(4), 2), 1).concludes(&RULE, "straggler 1, high");
+        told(StagedCase::job(4), 2).concludes(&RULE, "straggler 2, high");
+        told(told(StagedCase::job(4), 2), 1).concludes(&RULE, "straggler 1, high");
     }
 }

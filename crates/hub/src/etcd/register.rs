@@ -1,13 +1,13 @@
-//! A ledger in etcd: `v1/ledger/NAME/entry` holds the number and the entry, `v1/ledger/NAME/members/NODE` holds the
-//! notes under leases. Calls block: the ledger has a runtime of one thread, and its caller a thread of its own.
+//! A register in etcd: `v1/ledger/NAME/entry` holds the number and the entry, `v1/ledger/NAME/members/NODE` holds the
+//! notes under leases. Calls block: the register has a runtime of one thread, and its caller a thread of its own.
 
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tonic::Code;
 
-use super::client::{Client, Failure};
-use super::proto::{Compare, Op, PutRequest};
+use super::client::{Client, EtcdFailure};
+use super::proto::{Compare, PutRequest, TxnOp};
 use crate::address::EtcdAddress;
 use crate::records::{MAX_EVIDENCE_BYTES, Page};
 use crate::seat::{escape, unescape};
@@ -20,7 +20,7 @@ const PART: usize = 512 << 10;
 /// Bytes of the number before an entry.
 const NUMBER: usize = 8;
 
-pub(crate) struct Ledger {
+pub(crate) struct EtcdRegister {
     runtime: Runtime,
     client: Client,
     prefix: String,
@@ -34,14 +34,14 @@ pub(crate) struct Ledger {
     renewed: Option<Instant>,
 }
 
-fn trouble(failure: &Failure, deadline: Duration) -> HubError {
+fn trouble(failure: &EtcdFailure, deadline: Duration) -> HubError {
     if failure.code == Code::DeadlineExceeded {
         return HubError::Deadline(deadline);
     }
     HubError::Away(failure.why.clone())
 }
 
-impl Ledger {
+impl EtcdRegister {
     pub(crate) fn open(
         address: &EtcdAddress,
         name: &str,
@@ -74,7 +74,10 @@ impl Ledger {
     }
 
     /// Runs a call, and retries with the next member if one fails. Only for calls that may safely run twice.
-    fn call<T>(&self, work: &impl AsyncFn(&Client, Duration) -> Result<T, Failure>) -> Result<T, HubError> {
+    fn call<T>(
+        &self,
+        work: &impl AsyncFn(&Client, Duration) -> Result<T, EtcdFailure>,
+    ) -> Result<T, HubError> {
         let share = self.deadline / TRIES;
         let mut last = None;
         for _ in 0..TRIES {
@@ -134,14 +137,14 @@ impl Ledger {
             }
             let written = old.map_or(0, |kv| kv.mod_revision);
             let value = [&number.to_be_bytes()[..], bytes].concat();
-            let put = Op::Put(PutRequest { key: key.clone(), value, lease: 0 });
+            let put = TxnOp::Put(PutRequest { key: key.clone(), value, lease: 0 });
             let compare = vec![Compare::written_at(key.clone(), written)];
             Ok(self.client.txn(compare, vec![put], deadline).await?.is_some())
         };
-        self.runtime.block_on(work).map_err(|failure: Failure| trouble(&failure, deadline))
+        self.runtime.block_on(work).map_err(|failure: EtcdFailure| trouble(&failure, deadline))
     }
 
-    /// Uses separate keys, since every look reads the ledger's keys: `v1/evidence/NAME/NODE/PART`, each with number and
+    /// Uses separate keys, since every look reads the register's keys: `v1/evidence/NAME/NODE/PART`, each with number and
     /// count before its share of the bytes, under one lease.
     pub(crate) fn share(&mut self, number: u64, bytes: &[u8]) -> Result<(), HubError> {
         let ttl = self.ttl;

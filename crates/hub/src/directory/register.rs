@@ -1,4 +1,4 @@
-//! A ledger in a directory: `entries/NUMBER`, each created once and never rewritten, and `members/NODE`.
+//! A register in a directory: `entries/NUMBER`, each created once and never rewritten, and `members/NODE`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::files;
 use crate::HubError;
-use crate::records::{MAX_EVIDENCE_BYTES, MAX_LEDGER_BYTES, Page};
+use crate::records::{MAX_EVIDENCE_BYTES, MAX_REGISTER_BYTES, Page};
 use crate::seat::{escape, unescape};
 
 /// Number of entries that are kept.
@@ -15,7 +15,7 @@ const MAX_KEPT: u64 = 64;
 /// Bytes of the beat before a note.
 const BEAT: usize = 20;
 
-pub(crate) struct Ledger {
+pub(crate) struct DirectoryRegister {
     root: PathBuf,
     node: String,
     token: String,
@@ -29,7 +29,7 @@ fn away(error: &io::Error) -> HubError {
     HubError::Away(error.to_string())
 }
 
-impl Ledger {
+impl DirectoryRegister {
     pub(crate) fn open(root: PathBuf, node: &str, ttl: Duration) -> Self {
         let token = format!("{}-{}", escape(node), std::process::id());
         Self { root, node: node.to_owned(), token, ttl, beat: 0, seen: BTreeMap::new() }
@@ -51,7 +51,7 @@ impl Ledger {
         let entry = match newest {
             Some(number) => {
                 let (file, _) = files::open(&entries.join(name(number)))?;
-                Some((number, files::read(file, MAX_LEDGER_BYTES)?))
+                Some((number, files::read(file, MAX_REGISTER_BYTES)?))
             }
             None => None,
         };
@@ -61,7 +61,7 @@ impl Ledger {
             let Some(node) = unescape(&file_name) else { continue };
             // A file that is being replaced is read the next time.
             let Ok(bytes) =
-                files::open(&path).and_then(|(file, _)| files::read(file, MAX_LEDGER_BYTES + BEAT))
+                files::open(&path).and_then(|(file, _)| files::read(file, MAX_REGISTER_BYTES + BEAT))
             else {
                 continue;
             };
