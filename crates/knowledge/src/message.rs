@@ -400,7 +400,7 @@ impl<'t> Match<'t> {
 
     /// The text of the first hole of this kind, as a number.
     pub fn number(&self, hole: Hole) -> Option<i64> {
-        self.of(hole)?.trim_start_matches('+').parse().ok()
+        self.of(hole)?.trim().trim_start_matches('+').parse().ok()
     }
 
     /// The ranks that the line names, those of `{rank}` and `{ranks}`, in ascending order, at most `limit`.

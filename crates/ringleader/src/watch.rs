@@ -11,6 +11,7 @@ pub(crate) mod child;
 mod columns;
 mod events;
 pub(crate) mod eye;
+mod gone;
 mod guard;
 mod heard;
 pub(crate) mod hooks;
@@ -22,6 +23,7 @@ mod nan;
 pub(crate) mod nodes;
 mod otlp;
 mod picture;
+mod questions;
 mod ras;
 mod recording;
 mod replay;
@@ -59,12 +61,10 @@ use self::events::Teller;
 use self::eye::Eye;
 use self::heard::is_unheard;
 use self::incident::{Judged, Last, ToCollect, worse};
-use self::late::LateRank;
 use self::named::named;
-use self::nan::Nan;
 use self::nodes::Nodes;
 use self::picture::Picture;
-use self::start::Start;
+use self::questions::Questions;
 use self::told::{STANDS, SUREST, WatchSummary};
 use crate::command::Subcommand;
 use crate::exit::Code;
@@ -76,8 +76,6 @@ const LAST_WAIT: Duration = Duration::from_secs(20);
 const NAP: Duration = Duration::from_millis(25);
 /// What ends within this of an incident ends because of it.
 const SAME_END: Duration = Duration::from_mins(2);
-/// A wait is told of at 15 s, and each time after twice as long.
-const WAITED_FOR: Duration = Duration::from_mins(1);
 /// Incidents of one run: a job that stalls repeatedly fills a disk otherwise.
 const MAX_INCIDENTS: u32 = 20;
 
@@ -155,10 +153,7 @@ fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
             stalled: BTreeSet::new(),
             spoken: Arc::default(),
             recording: None,
-            nan: Nan::new(),
-            late: None,
-            start: Start::default(),
-            waited: None,
+            questions: Questions::new(),
             words: mpsc::channel(),
             seat,
         }
@@ -335,12 +330,7 @@ struct Watch {
     spoken: Arc<WatchSummary>,
     /// Timelines are recorded, or were; set to end that early.
     recording: Option<Arc<AtomicBool>>,
-    nan: Nan,
-    /// The rank that is late.
-    late: Option<LateRank>,
-    start: Start,
-    /// When a wait was told of last.
-    waited: Option<Instant>,
+    questions: Questions,
     /// What the threads of incidents say.
     words: (Sender<IncidentMessage>, Receiver<IncidentMessage>),
     seat: Seat,
@@ -436,14 +426,8 @@ impl Watch {
         if self.args.once {
             return;
         }
-        if self.nan.is_due_in(own, self.eye.agent.logs()) {
-            self.begin("NaN in its output".to_owned(), Reason::NotFinite, Instant::now());
-        }
-        if self.eye.is_late() && self.late.as_mut().is_some_and(LateRank::is_due) {
-            self.begin("a rank is late".to_owned(), Reason::Slow, Instant::now());
-        }
-        if self.start.is_due(!self.eye.is_without_ranks()) {
-            self.begin("no rank is there".to_owned(), Reason::Start, Instant::now());
+        for (why, reason) in self.questions.due(&self.eye, own, !self.stalled.is_empty()) {
+            self.begin(why.to_owned(), reason, Instant::now());
         }
     }
 
@@ -471,10 +455,9 @@ impl Watch {
             What::Over { comm, .. } => {
                 self.stalled.remove(comm);
             }
-            What::Waiting(_) => self.waited = Some(Instant::now()),
+            What::Waiting(_) => self.questions.waits(),
             What::Straggler(late) if late.is_worth_a_look() && is_analyser => {
-                let seen = self.late.insert(LateRank::seen(self.late, late));
-                if seen.is_of(late) {
+                if self.questions.is_late(late) {
                     self.eye.remember(late.clone());
                 }
                 if late.persistent {
@@ -527,7 +510,7 @@ impl Watch {
             return;
         }
         // A job that computes NaN may stall as well.
-        if !matches!(reason, Reason::NotFinite | Reason::Slow | Reason::Start) {
+        if !matches!(reason, Reason::NotFinite | Reason::Slow | Reason::Start | Reason::Gone) {
             self.n_incidents += 1;
             self.last_incident = Some(Last::new(self.eye.agent.rank_pids()));
         }
@@ -540,7 +523,7 @@ impl Watch {
         let (folder, sender) = (self.folder.clone(), self.words.0.clone());
         let asker = match reason {
             Reason::Incident => self.eye.nodes.as_ref().map(Nodes::asker),
-            Reason::Doubt { .. } | Reason::NotFinite | Reason::Slow | Reason::Start => None,
+            _ => None,
         };
         let hooks = (self.args.on_stall.clone(), self.args.webhook.clone());
         let template = self.args.webhook_template.clone();
@@ -658,10 +641,7 @@ impl Watch {
             }
             IncidentMessage::Judged(judged) => {
                 self.n_verdicts += 1;
-                self.start.told(judged.answer.worth());
-                if let Some(late) = self.late.as_mut().filter(|_| judged.answer.cause() == Cause::Straggler) {
-                    late.told();
-                }
+                self.questions.told(&judged.answer);
                 self.worst = worse(self.worst, judged.answer.cause());
                 if let Some(nodes) = &self.eye.nodes {
                     nodes.record(&judged);
@@ -745,23 +725,21 @@ impl Watch {
             }
         }
         let was_seen = !self.eye.agent.never_seen();
-        let is_slow_told = self.late.as_ref().is_some_and(LateRank::is_told);
-        let has_waited = self.waited.is_some_and(|at| at.elapsed() < WAITED_FOR);
-        let than = if is_judged { self.spoken.best() } else { self.start.worth() };
+        let than = if is_judged { self.spoken.best() } else { self.questions.worth() };
+        let doubt = self.questions.at_the_end(was_seen, than);
         let reason = if is_judged {
             // What the ranks and their launcher say at their end may tell more than the stall did.
             let is_open = self.child.is_none() && than < SUREST || self.spoken.may_be_revised();
-            is_open.then_some(Reason::Doubt { was_seen, has_waited, is_slow_told, than })
+            is_open.then_some(doubt)
         } else if is_bad {
             Some(Reason::Incident)
         } else {
             // Its exit code went to somebody else. Jobs that fail before their first communicator, and ranks that end
             // their communicators in order after an error, leave their words in logs alone.
             match &self.child {
-                None => Some(Reason::Doubt { was_seen, has_waited, is_slow_told, than }),
+                None => Some(doubt),
                 Some(_) if self.n_verdicts > 0 => None,
-                Some(child) if nan::is_in(child.logs()) => Some(Reason::NotFinite),
-                Some(_) => self.late.filter(|_| !is_slow_told).map(|_| Reason::Slow),
+                Some(child) => self.questions.in_order(child.logs()),
             }
         };
         if let Some(reason) = reason

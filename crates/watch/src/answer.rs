@@ -29,6 +29,8 @@ pub enum Reason {
     NotFinite,
     /// A rank is late for good: only a verdict that is certain of that is reported and kept.
     Slow,
+    /// A rank is gone while others live: only a verdict that says for certain what failed is reported and kept.
+    Gone,
     /// No rank is there: only a verdict that the launcher waits for others is reported and kept.
     Start,
 }
@@ -124,6 +126,7 @@ impl VerdictExcerpt {
                     && (than == 0 || self.worth() > than)
             }
             Reason::Slow => is_slow,
+            Reason::Gone => has_cause && is_certain && self.is_failure_of_a_process(),
             Reason::Start => self.cause == Cause::MissingRank && is_certain,
             Reason::NotFinite => has_cause && is_certain && self.category == Category::Corruption,
         }

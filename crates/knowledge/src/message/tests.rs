@@ -161,6 +161,16 @@ fn places_do_not_depend_on_alignment() {
     }
 }
 
+/// bash aligns the numbers of processes.
+#[test]
+fn numbers_behind_blanks() {
+    for (word, pid) in [("Killed", 8156), ("Aborted", 81560), ("Segmentation fault", 81)] {
+        let line = format!("run.sh: line 5: {pid:>5} {word}                  python3 -u train.py");
+        let pids: Vec<i64> = found(&line).iter().filter_map(|m| m.number(Hole::Pid)).collect();
+        assert_eq!(pids, [pid], "{line}");
+    }
+}
+
 #[test]
 fn rare_windows_lead_to_few_lines() {
     let mut of_row: BTreeMap<&str, u32> = BTreeMap::new();

@@ -523,13 +523,13 @@ impl Agent {
         digest
     }
 
-    /// Which logs the ranks write. A file may be on a mount that hangs, and then only this thread does.
+    /// Which logs the ranks write: one that has ended has none open. A file may be on a mount that hangs: then only this thread does.
     fn read_logs(&mut self) {
         if let Some(scan) = &self.logs_scan {
             match scan.try_recv() {
                 Ok(found) => {
                     for (pid, logs) in found {
-                        if let Some(member) = self.members.get_mut(&pid) {
+                        if let Some(member) = self.members.get_mut(&pid).filter(|_| !logs.is_empty()) {
                             member.logs = logs;
                         }
                     }
