@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use ringleader_knowledge::place::{self, Activity};
 use ringleader_model::{
     Case, Cite, Evidence, Fact, Frame, NcclLog, Observation, Pid, ProcessRow, ProcessStacks, ProcessTable,
-    Rank, RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, WatchEvent, WatchedEnd, user_frame,
+    Rank, RasReport, SourceKind, StackTool, ThreadStack, TorchEvent, WallTime, WatchEvent, WatchedEnd,
+    user_frame,
 };
 
 use crate::operation::clock;
 use crate::prepare::rings::{Horizon, rings};
+use crate::when::year::in_year;
 use crate::who::roster::Roster;
 
 /// State letter of a process list.
@@ -450,6 +452,13 @@ impl Conditions {
     fn join_rings(&mut self, case: &Case, roster: &Roster) {
         /// A ring that was copied by hand a moment before the others were read.
         const MOMENT_NS: i64 = 1_000_000_000;
+        /// What closes within this of a timeout of another rank closes because of it.
+        const BECAUSE_NS: i64 = 600_000_000_000;
+        let timed_out_ns = first_timeout(case);
+        let is_consequence = |closed_ns: i64| {
+            let closed = in_year(WallTime { ns: closed_ns, error_ns: 0, has_year: true });
+            timed_out_ns.is_some_and(|at| (at..at.saturating_add(BECAUSE_NS)).contains(&closed))
+        };
         let horizon = Horizon::new(case);
         let rings = rings(case);
         // The newest time of a dead process is no later than its end.
@@ -479,7 +488,8 @@ impl Conditions {
                     rank.0,
                     clock(ring.taken_ns)
                 );
-                let closed = said(text).map(|evidence| (Farewell::Destroyed, evidence));
+                let how = if is_consequence(ring.taken_ns) { Farewell::Aborted } else { Farewell::Destroyed };
+                let closed = said(text).map(|evidence| (how, evidence));
                 condition.comm_closed = condition.comm_closed.take().or(closed);
             } else if !self.is_over && lives(&ring.boot_id) && horizon.after(ring) > MOMENT_NS {
                 let after_s = horizon.after(ring) / 1_000_000_000;
@@ -661,4 +671,9 @@ fn stand_of(thread: &ThreadStack, cite: Cite) -> ProgramPosition {
             kind: SourceKind::Stacks,
         },
     }
+}
+/// When a collective first timed out, in the year 1970.
+fn first_timeout(case: &Case) -> Option<i64> {
+    let is_timeout = |o: &&Observation| matches!(&o.fact, Fact::Torch(TorchEvent::WatchdogTimeout { .. }));
+    case.observations.iter().filter(is_timeout).filter_map(|o| o.at).map(in_year).min()
 }

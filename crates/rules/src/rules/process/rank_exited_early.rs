@@ -116,7 +116,7 @@ fn said_its_end(scene: &Scene<'_>) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::NcclLog;
+    use ringleader_model::{Fact, NcclLog, Rank, WallTime};
 
     use super::RULE;
     use crate::trial::{StagedCase, Trial as _};
@@ -162,6 +162,30 @@ mod tests {
         };
         at("destroy_process_group").concludes(&RULE, "rank-exited-early 2 at main:85, high");
         at("barrier").silent(&RULE);
+    }
+
+    #[test]
+    fn it_closed_because_others_had_timed_out() {
+        let at = |ns: i64| Some(WallTime { ns, error_ns: 0, has_year: true });
+        // Rank 0 times out this much before rank 2 closes its communicators.
+        let job = |before_s: i64| {
+            let mut stage =
+                StagedCase::job(3).rings(&["ar:1*12 ar:9?", "ar:1*12 ar:9?", "ar:1*12"]).ring_ended(2);
+            let rings = stage.case.observations.iter().filter_map(|o| match &o.fact {
+                Fact::Ring(ring) if o.who.rank == Some(Rank(2)) => Some(ring.taken_ns),
+                _ => None,
+            });
+            let closed_ns = rings.max().expect("it has a ring");
+            stage = stage.timed_out(0, "ar:9", 13, 13);
+            for observation in &mut stage.case.observations {
+                if matches!(observation.fact, Fact::Torch(_)) {
+                    observation.at = at(closed_ns - before_s * 1_000_000_000);
+                }
+            }
+            stage
+        };
+        job(-30).concludes(&RULE, "rank-exited-early 2, high");
+        job(2).silent(&RULE);
     }
 
     #[test]
