@@ -394,8 +394,8 @@ class Run:
                 getattr(self, name).close()
 
     def keep_rings(self):
-        """Copies the plugin's rings of a slow or healthy job, which remain after its end: what `watch --replay` reads."""
-        if self.rings and self.fault.cause in ("straggler", "none"):
+        """Copies the plugin's rings, which remain after a job's end: what `watch --replay` reads."""
+        if self.rings:
             for pid in self.pids:
                 for path in glob.glob(os.path.join(self.rings, f"ring-{pid}-*")):
                     os.makedirs(self.out + "/rings", exist_ok=True)
@@ -454,7 +454,7 @@ def main():
     parser.add_argument("--stagger", type=float, default=0.6)
     parser.add_argument("--watch", help="a command for each job: gets the launcher's pid, as {} or at its end")
     parser.add_argument("--share", type=int, default=0, metavar="GPUS", help="more ranks than these GPUs: the ranks share them")
-    parser.add_argument("--rings", help="folder of the plugin's rings: those of slow and healthy jobs are kept")
+    parser.add_argument("--rings", help="folder of the plugin's rings, which are kept")
     given = parser.parse_args()
     if given.check:
         for fault in FAULTS:
