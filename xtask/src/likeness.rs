@@ -70,6 +70,10 @@ pub(crate) fn run(args: &[String]) -> io::Result<()> {
     let is_check = args.iter().any(|a| a == "--check");
     let mut corpus = Corpus::default();
     let dirs: Vec<&String> = args.iter().filter(|a| !a.starts_with("--")).collect();
+    let is_known = args.iter().all(|a| a == "--check" || !a.starts_with("--"));
+    if dirs.is_empty() || !is_known {
+        return Err(io::Error::other("usage: cargo xtask likeness [--check] DIR…"));
+    }
     for (set, dir) in dirs.iter().enumerate() {
         corpus.add_cases(Path::new(dir), set)?;
     }

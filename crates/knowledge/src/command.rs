@@ -11,23 +11,48 @@ pub const WORLD: &[&str] = &["world_size", "world", "num_processes", "nprocs", "
 /// Of these, options that mean something else in programs of one process: the rank of a matrix.
 const AMBIGUOUS: &[&str] = &["rank"];
 
+/// Where ranks meet: an option that all of a job have alike. The last one may also be the port of a server of each rank.
+pub const MEETING: &[&str] = &[
+    "master_port",
+    "rdzv_endpoint",
+    "coordinator_address",
+    "coordinator",
+    "init_method",
+    "dist_url",
+    "dist_port",
+    "port",
+];
+
+/// The options of a command line, each with what stands behind it.
+fn options(command: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut words = command.split_ascii_whitespace().peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let word = words.next()?;
+            let Some(word) = word.strip_prefix('-') else { continue };
+            let word = word.trim_start_matches('-');
+            return Some(
+                word.split_once('=').unwrap_or_else(|| (word, words.peek().copied().unwrap_or_default())),
+            );
+        }
+    })
+}
+
+/// Whether an option is called so: `--local-rank` is `local_rank`.
+fn is_called(option: &str, name: &str) -> bool {
+    name.bytes().eq(option.bytes().map(|b| if b == b'-' { b'_' } else { b }))
+}
+
 /// The number that an option has in a command line: `--local-rank=3`, `--local_rank 3`.
 pub fn option(command: &str, names: &[&str]) -> Option<u32> {
-    let mut words = command.split_ascii_whitespace().peekable();
-    while let Some(word) = words.next() {
-        let Some(word) = word.strip_prefix('-') else { continue };
-        let (name, value) = match word.trim_start_matches('-').split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (word.trim_start_matches('-'), words.peek().copied()),
-        };
-        let is_it = names
-            .iter()
-            .any(|known| known.bytes().eq(name.bytes().map(|b| if b == b'-' { b'_' } else { b })));
-        if is_it && let Some(number) = value.and_then(|v| v.trim_matches(['"', '\'']).parse().ok()) {
-            return Some(number);
-        }
-    }
-    None
+    let mut own = options(command).filter(|(option, _)| names.iter().any(|name| is_called(option, name)));
+    own.find_map(|(_, value)| value.trim_matches(['"', '\'']).parse().ok())
+}
+
+/// What an option says in a command line: `--coordinator localhost:28432`.
+pub fn value<'c>(command: &'c str, name: &str) -> Option<&'c str> {
+    let own = options(command).find(|(option, _)| is_called(option, name))?;
+    Some(own.1.trim_matches(['"', '\''])).filter(|value| !value.is_empty() && !value.starts_with('-'))
 }
 
 /// The rank, and the number of ranks, that a process was started with; None for a launcher, and where the number may be of
@@ -47,7 +72,7 @@ pub fn rank(command: &str, is_rank: bool) -> Option<(u32, Option<u32>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LOCAL_RANK, RANK, option, rank};
+    use super::{LOCAL_RANK, RANK, option, rank, value};
 
     #[test]
     fn numbers_of_options() {
@@ -55,6 +80,14 @@ mod tests {
         assert_eq!(option("python train.py --local-rank 3", LOCAL_RANK), Some(3));
         assert_eq!(option("python train.py --lora-rank 16 --rank=x", RANK), None);
         assert_eq!(option("python train.py rank 5", RANK), None);
+    }
+
+    #[test]
+    fn words_of_options() {
+        assert_eq!(value("python t.py --master-port 25311 -v", "master_port"), Some("25311"));
+        assert_eq!(value("python t.py --dist-url='tcp://n0:9'", "dist_url"), Some("tcp://n0:9"));
+        assert_eq!(value("python t.py --port --rank 3", "port"), None);
+        assert_eq!(value("python t.py --export 3", "port"), None);
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub enum Reason {
     Slow,
     /// A rank is gone while others live: only a verdict that says for certain what failed is reported and kept.
     Gone,
-    /// No rank is there: only a verdict that the launcher waits for others is reported and kept.
+    /// No rank is there, or none has met another: only a verdict that the launcher waits for others, or that the ranks cannot meet, is
+    /// reported and kept.
     Start,
 }
 
@@ -127,7 +128,9 @@ impl VerdictExcerpt {
             }
             Reason::Slow => is_slow,
             Reason::Gone => has_cause && is_certain && self.is_failure_of_a_process(),
-            Reason::Start => self.cause == Cause::MissingRank && is_certain,
+            Reason::Start => {
+                matches!(self.cause, Cause::MissingRank | Cause::RankEnvMisconfigured) && is_certain
+            }
             Reason::NotFinite => has_cause && is_certain && self.category == Category::Corruption,
         }
     }

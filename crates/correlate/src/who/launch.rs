@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringleader_knowledge::command;
 use ringleader_model::{
-    Case, Culprit, Evidence, Fact, Host, LocalRank, Observation, Pid, Rank, RankSet, Setting, SourceKind,
+    Case, Cite, Culprit, Evidence, Fact, Host, LocalRank, Observation, Pid, Rank, RankSet, Setting,
+    SourceKind,
 };
 
 use crate::who::culprits;
@@ -111,6 +113,59 @@ pub struct Contradiction {
 /// blames.
 pub fn contradiction(roster: &Roster, started: &[Started<'_>], suspects: &RankSet) -> Option<Contradiction> {
     twice(started).or_else(|| other_world(roster, started, suspects))
+}
+
+/// Ranks that were told to meet at different places, by their command lines. Servers of ranks have ports of their own: it tells
+/// something of ranks alone that never met.
+pub fn other_meeting(case: &Case, roster: &Roster) -> Option<Contradiction> {
+    let told = |name: &str, by_value: BTreeMap<&str, BTreeMap<Rank, Evidence>>| {
+        let n_ranks = by_value.values().map(BTreeMap::len).sum::<usize>();
+        let most = by_value.values().map(BTreeMap::len).max().unwrap_or_default();
+        // Of more than two, each with a value of its own: it is no place to meet.
+        if by_value.len() < 2 || n_ranks > 2 && by_value.len() == n_ranks {
+            return None;
+        }
+        let is_tied = by_value.values().filter(|ranks| ranks.len() == most).count() > 1;
+        // Rank 0 is where the others go, if it is not they who agree.
+        let is_odd = |ranks: &BTreeMap<Rank, Evidence>| {
+            if is_tied { !ranks.contains_key(&Rank(0)) } else { ranks.len() < most }
+        };
+        let odd: RankSet =
+            by_value.values().filter(|ranks| is_odd(ranks)).flat_map(BTreeMap::keys).copied().collect();
+        let all = |ranks: &BTreeMap<Rank, Evidence>| culprits::ranks(&ranks.keys().copied().collect());
+        let values: Vec<String> =
+            by_value.iter().take(4).map(|(value, ranks)| format!("{value} on {}", all(ranks))).collect();
+        let verb = if odd.len() == 1 { "differs" } else { "differ" };
+        Some(Contradiction {
+            title: format!(
+                "{} {verb} in {name}, where ranks meet: {}",
+                culprits::ranks(&odd),
+                values.join(", ")
+            ),
+            culprits: odd.ranks().iter().map(|rank| roster.culprit_rank(*rank)).collect(),
+            evidence: by_value
+                .into_values()
+                .filter_map(|ranks| ranks.into_values().next())
+                .take(CITATIONS)
+                .collect(),
+        })
+    };
+    let option = |name: &&str| {
+        let mut by_value: BTreeMap<&str, BTreeMap<Rank, Evidence>> = BTreeMap::new();
+        for observation in &case.observations {
+            let Fact::Processes(table) = &observation.fact else { continue };
+            for row in &table.rows {
+                let rank = row.pid.and_then(|pid| roster.rank_of(pid, None));
+                let Some((rank, value)) = rank.zip(command::value(&row.command, name)) else { continue };
+                let cite = Cite { line: row.line, ..observation.cite };
+                let text = format!("rank {}: {}", rank.0, row.command);
+                let proof = Evidence { cite, text, kind: SourceKind::Processes };
+                by_value.entry(value).or_default().entry(rank).or_insert(proof);
+            }
+        }
+        told(&format!("--{}", name.replace('_', "-")), by_value)
+    };
+    command::MEETING.iter().find_map(option)
 }
 
 /// Two processes that say that they are the same rank.

@@ -23,6 +23,8 @@ pub(super) struct Questions {
     /// The rank that is late.
     late: Option<LateRank>,
     start: Start,
+    /// Ranks are there, and none has a communicator.
+    meeting: Start,
     gone: GoneRanks,
     /// When a wait was told of last.
     waited: Option<Instant>,
@@ -30,8 +32,8 @@ pub(super) struct Questions {
 
 impl Questions {
     pub(super) fn new() -> Self {
-        let (start, gone) = (Start::default(), GoneRanks::default());
-        Self { nan: Nan::new(), late: None, start, gone, waited: None }
+        let (start, meeting) = (Start::default(), Start::default());
+        Self { nan: Nan::new(), late: None, start, meeting, gone: GoneRanks::default(), waited: None }
     }
 
     /// Those that are due, in a few words. `own` are the files that the command prints into; a job that stalls (`is_still`) answers by
@@ -46,6 +48,9 @@ impl Questions {
         }
         if self.start.is_due(!eye.is_without_ranks()) {
             due.push(("no rank is there", Reason::Start));
+        }
+        if self.meeting.is_due(eye.is_without_ranks() || !eye.view().comms.is_empty()) {
+            due.push(("no rank has a communicator", Reason::Start));
         }
         if self.gone.is_due(eye.view()) && !is_still {
             due.push(("a rank is gone", Reason::Gone));
@@ -66,6 +71,7 @@ impl Questions {
     /// A verdict was told.
     pub(super) fn told(&mut self, answer: &VerdictExcerpt) {
         self.start.told(answer.worth());
+        self.meeting.told(answer.worth());
         if let Some(late) = self.late.as_mut().filter(|_| answer.cause() == Cause::Straggler) {
             late.told();
         }
@@ -83,7 +89,7 @@ impl Questions {
 
     /// What was told of a job of which no rank has come since, or of ranks that are still gone: [`VerdictExcerpt::worth`].
     pub(super) fn worth(&self) -> u8 {
-        self.start.worth().max(self.gone.worth())
+        self.start.worth().max(self.meeting.worth()).max(self.gone.worth())
     }
 
     /// What is asked at the end of a command that ended in order and prints into these files.

@@ -8,7 +8,8 @@
 //!
 //! # Evidence
 //! A watcher saw no communicator for longer than a start may take, with all ranks that are there waiting; and the
-//! environments of these processes, which contradict each other, or show ranks that are not there.
+//! environments of these processes, which contradict each other, or show ranks that are not there. Or their command lines, which
+//! name different places to meet (`--port`, `--coordinator`); there two looks at which all stand do, too.
 //!
 //! # What looks like it but is not
 //! Numbers of ranks that contradict each other are rank-env-misconfigured. A rank that compiles or loads data while the
@@ -34,7 +35,9 @@ use crate::drafting;
 use crate::rule::{Draft, Outcome, Rule};
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::watcher::StandStill;
-use ringleader_correlate::who::launch::{self, CITATIONS, Differs, MAX_LOCAL, MAX_WORLD, Started, differs};
+use ringleader_correlate::who::launch::{
+    self, CITATIONS, Contradiction, Differs, MAX_LOCAL, MAX_WORLD, Started, differs,
+};
 
 /// See the module.
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -46,13 +49,18 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
-    let Some(stands) = scene.stood_still().iter().find(|s| s.is_at_start()) else { return Outcome::Clear };
+    let Some(stands) = scene.stood_still().iter().find(|s| s.is_at_start()) else {
+        let has_met = !scene.ledger().groups().is_empty();
+        let stands = !has_met && scene.looks().all_stand();
+        return Outcome::from_findings(other_place(scene, None).filter(|_| stands).into_iter().collect());
+    };
     let started = launch::started(scene.case());
     // Numbers that contradict each other are why, and a cause of their own.
     if launch::contradiction(scene.roster(), &started, &stands.stall.suspects).is_some() {
         return Outcome::Clear;
     }
     let found = other_master(scene, stands, &started)
+        .or_else(|| other_place(scene, Some(stands)))
         .or_else(|| absent(scene, stands, &started))
         .or_else(|| other_interface(scene, stands, &started));
     Outcome::from_findings(found.into_iter().collect())
@@ -113,6 +121,20 @@ fn other_master(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Started<'
             "getent ahosts $MASTER_ADDR; nc -zv $MASTER_ADDR $MASTER_PORT",
         )
         .advise(Impact::Harmless, format!("give {name} the same value on all ranks"))
+        .build()
+}
+
+/// Ranks whose command lines name another place to meet. `stands`: by a watcher; without one, two looks show that all stand.
+fn other_place(scene: &Scene<'_>, stands: Option<&StandStill<'_>>) -> Option<Finding> {
+    let Contradiction { title, culprits, evidence } = launch::other_meeting(scene.case(), scene.roster())?;
+    Draft::new(RULE.id, Cause::RankEnvMisconfigured, title)
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .at_most(Confidence::Medium)
+        .culprits(culprits)
+        .evidence(evidence)
+        .evidence(stands.map(StandStill::evidence))
+        .advise(Impact::Harmless, "start all ranks with the same address and port")
         .build()
 }
 
@@ -238,7 +260,9 @@ fn other_interface(scene: &Scene<'_>, stands: &StandStill<'_>, started: &[Starte
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Cause, Fact, Pid, SourceKind, StallShape, WatchEvent, WatchedStall, Who};
+    use ringleader_model::{
+        Cause, Fact, Pid, ProcessRow, ProcessTable, SourceKind, StallShape, WatchEvent, WatchedStall, Who,
+    };
 
     use super::RULE;
     use crate::diagnose;
@@ -292,6 +316,31 @@ mod tests {
                 settings.iter_mut().filter(|s| s.0 == name).for_each(|s| s.1 = value.to_owned());
             }
         })
+    }
+
+    #[test]
+    fn command_lines_that_name_other_places() {
+        let job = |ports: &[u32]| {
+            let rows = (0..).zip(ports).map(|(rank, port)| ProcessRow {
+                line: rank + 2,
+                pid: Some(Pid(100 + rank)),
+                state: "S".into(),
+                command: format!("python recon.py --rank {rank} --world 4 --port {port}").into(),
+                ..ProcessRow::default()
+            });
+            let table = ProcessTable { rows: rows.collect(), ..ProcessTable::default() };
+            let stage = (0..).zip(ports).fold(StagedCase::new(), |stage, (rank, _)| {
+                let who = Who { pid: Some(Pid(100 + rank)), ..Who::rank(rank) };
+                stage.push(SourceKind::Watch, Who::default(), Fact::Watch(WatchEvent::Ranks(vec![who])))
+            });
+            stage.push(SourceKind::Processes, Who::default(), Fact::Processes(Box::new(table)))
+        };
+        told(job(&[9, 10]), "start").concludes(&RULE, "rank-env-misconfigured 1, medium");
+        told(job(&[9, 10, 9]), "start").concludes(&RULE, "rank-env-misconfigured 1, medium");
+        // It runs; all are alike; each rank has a port of its own.
+        told(job(&[9, 10]), "other").silent(&RULE);
+        told(job(&[9, 9]), "start").silent(&RULE);
+        told(job(&[9, 10, 11]), "start").silent(&RULE);
     }
 
     #[test]
