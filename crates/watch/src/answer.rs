@@ -124,7 +124,8 @@ impl VerdictExcerpt {
                 let is_guess = is_of_the_end && !is_certain && !has_waited;
                 has_cause
                     && (!was_seen && !is_guess || is_certain && is_failure || is_slow && !is_slow_told)
-                    && (than == 0 || self.worth() > than)
+                    // What the ranks say at their end may tell of a failure; of a hang the stacks that were there told more.
+                    && (than == 0 || self.worth() > than && self.category != Category::Hang)
             }
             Reason::Slow => is_slow,
             Reason::Gone => has_cause && is_certain && self.is_failure_of_a_process(),
@@ -164,6 +165,14 @@ mod tests {
         assert!(!late.answers(Reason::NotFinite) && !late.answers(Reason::Start));
         assert!(!hang.answers(doubt(false, 0)) && hang.answers(doubt(true, 0)));
         assert!(!hang.answers(doubt(true, 1)) && hang.answers(Reason::Incident));
+        // A surer word on a hang comes without its stacks; one on a failure is news.
+        let surer = answer(Cause::UnmatchedP2p, Category::Hang, Confidence::Medium);
+        let failed = answer(Cause::ProcessCrashed, Category::Crash, Confidence::Medium);
+        assert!(surer.answers(doubt(true, 0)) && !surer.answers(doubt(true, 1)));
+        assert!(failed.answers(doubt(true, 1)) && !failed.answers(doubt(true, 2)));
+        assert!(
+            failed.answers(Reason::Gone) && !surer.answers(Reason::Gone) && !failed.answers(Reason::Start)
+        );
         assert_eq!((hang.worth(), late.worth()), (1, 3));
     }
 }

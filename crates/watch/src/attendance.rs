@@ -275,7 +275,9 @@ mod tests {
             _ => (500, 300),
         });
         for words in pause.seconds.range_mut(40..60).map(|(_, words)| words) {
-            words.values_mut().for_each(|word| word.n = 0);
+            for word in words.values_mut() {
+                word.n = 0;
+            }
         }
         assert!(pause.straggler("c").is_none());
         let mut silent = heard(2, 60, |rank, _| (if rank == 1 { 200 } else { 700 }, 300));

@@ -99,7 +99,7 @@ mod tests {
 
     /// A ring that was read `now_ms` after a whole second, 20 s after its first operation; one operation each 100 ms.
     fn ring(function: &str, peer: Option<u32>) -> State {
-        let call = || CallArgs { function: function.to_owned(), peer, ..Call::default() };
+        let call = || CallArgs { function: function.to_owned(), peer, ..CallArgs::default() };
         let done = |n: u64| Done {
             call: call(),
             number: n,
@@ -109,9 +109,8 @@ mod tests {
             is_end_seen: true,
             ..Done::default()
         };
-        let mut state = State::default();
-        state.comms = vec![Comm { rank: Some(0), size: 2, ..Comm::default() }];
-        state.recent = (0..200).map(done).collect();
+        let comms = vec![Comm { rank: Some(0), size: 2, ..Comm::default() }];
+        let mut state = State { comms, recent: (0..200).map(done).collect(), ..State::default() };
         state.taken.mono_ns = 20_300 * MS;
         state.taken.unix_ns = 1_700_000_000 * SECOND_NS + 300 * MS;
         state
@@ -130,7 +129,7 @@ mod tests {
         let mut state = ring("AllReduce", None);
         let op = Op {
             enqueued_ns: 18_500 * MS,
-            call: CallArgs { function: "AllReduce".to_owned(), ..Call::default() },
+            call: CallArgs { function: "AllReduce".to_owned(), ..CallArgs::default() },
             ..Op::default()
         };
         state.recent.truncate(185);

@@ -9,7 +9,8 @@
 //! # Evidence
 //! A watcher saw no communicator for longer than a start may take, with all ranks that are there waiting; and the
 //! environments of these processes, which contradict each other, or show ranks that are not there. Or their command lines, which
-//! name different places to meet (`--port`, `--coordinator`); there two looks at which all stand do, too.
+//! name different places to meet (`--port`, `--coordinator`); there two looks at which all stand do, too. Or NCCL's log, in which
+//! processes of one host begin their first communicator as the same rank.
 //!
 //! # What looks like it but is not
 //! Numbers of ranks that contradict each other are rank-env-misconfigured. A rank that compiles or loads data while the
@@ -25,10 +26,11 @@
 //! PyTorch docs, torchrun and environment variable initialization; PyTorch, TCPStore.cpp, waitForWorkers; NVIDIA NCCL
 //! docs, NCCL_SOCKET_IFNAME.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_model::{
-    Cause, Confidence, Evidence, Fact, Finding, Impact, Rank, RankSet, WatchEvent, Weight, Who,
+    Cause, Cite, Confidence, Culprit, Evidence, Fact, Finding, Host, Impact, NcclComm, Pid, Rank, RankSet,
+    SourceKind, WatchEvent, Weight, Who,
 };
 
 use crate::drafting;
@@ -49,6 +51,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(scene: &Scene<'_>) -> Outcome {
+    if let Some(twice) = one_rank_twice(scene) {
+        return Outcome::from_findings(vec![twice]);
+    }
     let Some(stands) = scene.stood_still().iter().find(|s| s.is_at_start()) else {
         let has_met = !scene.ledger().groups().is_empty();
         let stands = !has_met && scene.looks().all_stand();
@@ -135,6 +140,59 @@ fn other_place(scene: &Scene<'_>, stands: Option<&StandStill<'_>>) -> Option<Fin
         .evidence(evidence)
         .evidence(stands.map(StandStill::evidence))
         .advise(Impact::Harmless, "start all ranks with the same address and port")
+        .build()
+}
+
+/// Processes of one host that begin their first communicator as the same rank, and no process as another one: each waits for the rest.
+/// An attempt that failed and the next one look the same, but for the failure.
+fn one_rank_twice(scene: &Scene<'_>) -> Option<Finding> {
+    let logs = scene.case().observations.iter().filter_map(|o| match &o.fact {
+        Fact::Nccl(log) => Some(log),
+        _ => None,
+    });
+    let mut begun: BTreeMap<(Option<&Host>, Option<Pid>), (&NcclComm, Cite)> = BTreeMap::new();
+    for log in logs {
+        for comm in log.comms.iter().filter(|comm| comm.n_ranks > 1) {
+            let process = log.processes.get(comm.process as usize)?;
+            let cite = comm.started.filter(|_| comm.completed.is_none())?;
+            begun.entry((process.who.host.as_ref(), process.who.pid)).or_insert((comm, cite));
+        }
+    }
+    let ((host, _), (first, _)) = begun.first_key_value()?;
+    let is_same = |((other, pid), (comm, _)): (&(Option<&Host>, Option<Pid>), &(&NcclComm, Cite))| {
+        other == host && pid.is_some() && (comm.rank, comm.n_ranks) == (first.rank, first.n_ranks)
+    };
+    if begun.len() < 2 || scene.has_failed() || !begun.iter().all(is_same) {
+        return None;
+    }
+    let rank = Rank(first.rank.0);
+    let proofs = begun.iter().map(|((_, pid), (comm, cite))| Evidence {
+        cite: *cite,
+        text: format!(
+            "pid {} begins a communicator as rank {} of {}",
+            pid.map_or(0, |pid| pid.0),
+            comm.rank.0,
+            comm.n_ranks
+        ),
+        kind: SourceKind::NcclLog,
+    });
+    let title = format!(
+        "{} processes begin their first communicator as {} of {}, and none as another rank",
+        begun.len(),
+        drafting::rank(rank),
+        first.n_ranks
+    );
+    Draft::new(RULE.id, Cause::RankEnvMisconfigured, title)
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .at_most(Confidence::Medium)
+        .culprits([Culprit { rank: Some(rank), host: host.cloned(), ..Culprit::default() }])
+        .evidence(proofs.take(CITATIONS))
+        .advise_command(
+            Impact::Harmless,
+            "print what each process takes for its rank",
+            "env | grep -E 'RANK|WORLD_SIZE|MASTER_|SLURM_PROCID|OMPI_COMM_WORLD_RANK'",
+        )
         .build()
 }
 
@@ -316,6 +374,21 @@ mod tests {
                 settings.iter_mut().filter(|s| s.0 == name).for_each(|s| s.1 = value.to_owned());
             }
         })
+    }
+
+    #[test]
+    fn two_processes_that_take_themselves_for_one_rank() {
+        let job = |ranks: [u32; 2], hosts: [&str; 2], ready: bool| {
+            (0..).zip(ranks).zip(hosts).fold(StagedCase::new(), |stage, ((n, rank), host)| {
+                stage.process(host, 10 + n, None).comm(rank, 2, 1, ready)
+            })
+        };
+        job([0, 0], ["n0", "n0"], false).concludes(&RULE, "rank-env-misconfigured 0, medium");
+        job([0, 1], ["n0", "n0"], false).silent(&RULE);
+        job([0, 0], ["n0", "n0"], true).silent(&RULE);
+        // Logs of two hosts, each of another job; an attempt that failed, and the next one.
+        job([0, 0], ["n0", "n1"], false).silent(&RULE);
+        job([0, 0], ["n0", "n0"], false).failed(0, 1, true).silent(&RULE);
     }
 
     #[test]
