@@ -86,6 +86,8 @@ pub struct HostAt {
 pub enum HostReach {
     /// Up to the next of this kind: what a command printed.
     Session,
+    /// Likewise, from a heading: only if something else names this machine.
+    Heading,
     /// This line.
     Line,
 }
