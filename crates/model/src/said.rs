@@ -196,6 +196,8 @@ pub enum ApartBy {
     Least,
     /// They have not printed the line with which all others end.
     Behind,
+    /// Their values in a table are not numbers from some row on, and those of the others are.
+    NotANumber,
 }
 
 /// A word of the table of likeness, and its first place in a source.

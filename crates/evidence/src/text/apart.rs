@@ -384,6 +384,7 @@ mod tests {
                     ApartBy::Done => "done",
                     ApartBy::Least => "least",
                     ApartBy::Behind => "behind",
+                    ApartBy::NotANumber => "nan",
                 };
                 let ranks: Vec<String> = apart.ranks.iter().map(|rank| rank.0.to_string()).collect();
                 Some(format!("{by} {}", ranks.join(",")))
@@ -436,6 +437,16 @@ mod tests {
         assert_eq!(of(all), [""; 0]);
         assert_eq!(of("[rank0] valid: saves\n"), [""; 0]);
         assert_eq!(of("[rank0] valid: reduces\n[rank2] valid: reduces\n[rank1] valid: saves\n"), [""; 0]);
+    }
+
+    #[test]
+    fn the_one_whose_numbers_are_none() {
+        let table = "step  rank0  rank1\n10  0.41  0.40\n20  0.42  nan\n30  0.41  nan\n";
+        assert_eq!(told(table), ["nan 1"]);
+        // It recovers, both, and a table of something else.
+        assert_eq!(told(&format!("{table}40  0.40  0.39\n")), [""; 0]);
+        assert_eq!(told("step  rank0  rank1\n10  nan  nan\n20  nan  nan\n"), [""; 0]);
+        assert_eq!(told("step  mean  rank1\n10  1.0  nan\n20  1.0  nan\n"), [""; 0]);
     }
 
     #[test]
