@@ -12,8 +12,10 @@ use crate::ground::{Line, Sink, lossy};
 use crate::readers::Name;
 
 /// Words of those lines of NCCL that are looked at.
-static TELLING: LazyLock<[Finder<'static>; 4]> =
-    LazyLock::new(|| ["WARN", "dlerror", "NET : ", "maxSharedMem"].map(|word| Finder::new(word.as_bytes())));
+static TELLING: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
+    ["WARN", "dlerror", "NET : ", "maxSharedMem", ":172.17.0.", "libibverbs"]
+        .map(|word| Finder::new(word.as_bytes()))
+});
 /// Longest line that is looked at, bytes.
 const MAX_BYTES: usize = 4 << 10;
 

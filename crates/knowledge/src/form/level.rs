@@ -110,7 +110,8 @@ fn glog(head: &str) -> Option<Level> {
             }
         }
         // TensorFlow and XLA: `2026-11-20 10:00:00.123456: E external/xla/…/rendezvous.cc:31] …`
-        let timed = at >= 8 && bytes.get(at - 2) == Some(&b':') && bytes.get(at - 3).is_some_and(u8::is_ascii_digit);
+        let timed =
+            at >= 8 && bytes.get(at - 2) == Some(&b':') && bytes.get(at - 3).is_some_and(u8::is_ascii_digit);
         if timed && before == Some(b' ') && rest.first() == Some(&b' ') && names_source(rest) {
             return Some(level);
         }
