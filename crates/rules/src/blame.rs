@@ -64,6 +64,7 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
         machine::name_others(scene, first, &mut culprits);
     }
     for culprit in &mut culprits {
+        culprit.host = culprit.host.take().or_else(|| machine::of_stack(scene, culprit.rank?));
         // A name says more than an address.
         let is_vague = culprit.host.as_ref().is_none_or(is_address);
         let better = if culprit.rank.is_none() { machine.as_ref() } else { only };

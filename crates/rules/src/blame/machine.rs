@@ -6,7 +6,7 @@ use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
 use ringleader_knowledge::message::{About, Role};
 use ringleader_model::address::{is_loopback_name, same_host};
-use ringleader_model::{Cause, Culprit, Finding, Host, Said, hostlist};
+use ringleader_model::{Cause, Culprit, Finding, Host, Rank, Said, hostlist};
 
 use super::{ENDED_BY_OTHERS, is_address, is_of_others};
 
@@ -76,6 +76,12 @@ pub(super) fn ended_on(scene: &Scene<'_>) -> Option<Host> {
     });
     let hosts: BTreeSet<&Host> = ends.flat_map(|u| &u.said.named.hosts).collect();
     one(&hosts)
+}
+
+/// The machine on which the stack of a rank was printed.
+pub(super) fn of_stack(scene: &Scene<'_>, rank: Rank) -> Option<Host> {
+    let stand = scene.condition(rank)?.stand.as_ref()?;
+    scene.machines().at(stand.evidence.cite).cloned()
 }
 
 /// The one node of the job, as its scheduler has it, on which nobody speaks and none of the decisive lines was printed.

@@ -1,10 +1,10 @@
 use ringleader_correlate::Scene;
 use ringleader_model::{
-    Cause, Culprit, Fact, Host, HostAt, HostReach, Named, Said, SaidForm, Scheduler, SchedulerEvent,
+    Cause, Culprit, Fact, Host, HostAt, HostReach, Named, Rank, Said, SaidForm, Scheduler, SchedulerEvent,
     SchedulerKind, SourceKind, Who,
 };
 
-use super::{absent, ended_on, name_others, of};
+use super::{absent, ended_on, name_others, of, of_stack};
 use crate::trial::{Stage, Trial as _};
 
 /// A line of a log that names machines, and the machine that prints it.
@@ -116,4 +116,19 @@ fn a_name_that_is_not_found_is_no_culprit_unless_it_is_a_known_machine() {
         of(&Scene::new(&stage.case), &finding).map(|host| host.to_string())
     };
     assert_eq!(accused(Stage::new()), None);
+}
+
+#[test]
+fn where_the_stack_of_a_rank_was_printed() {
+    let stage = Stage::new().process("", 100, Some(0)).stands(0, &[("/srv/train.py", 90, "main")]);
+    assert_eq!(of_stack(&Scene::new(&stage.case), Rank(0)), None);
+    // The prompt above it.
+    let source = stage.case.observations.iter().rev().find(|o| matches!(o.fact, Fact::Stacks(_)));
+    let source = source.expect("a stack").cite.source;
+    let mark = HostAt { line: 1, host: Some("spark-n1".into()), reach: HostReach::Session };
+    let mut stage = stage.push(SourceKind::PlainText, Who::default(), Fact::Hosts(vec![mark].into()));
+    stage.case.observations.last_mut().expect("the mark").cite.source = source;
+    let scene = Scene::new(&stage.case);
+    assert_eq!(of_stack(&scene, Rank(0)).as_deref(), Some("spark-n1"));
+    assert_eq!(of_stack(&scene, Rank(1)), None);
 }
