@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ringleader_knowledge::sign::{self, ids};
 use ringleader_model::{
     Case, Cite, Evidence, Fact, GpuForm, GpuRow, NcclLog, NetFact, Observation, Pid, ProcessRow, Route,
-    RunPace, SourceKind, Who,
+    RunPace, SourceKind, SystemFact, Who,
 };
 
 use crate::said::CITED_CHARS;
@@ -61,8 +61,16 @@ const HELD_PARTS: u64 = 5;
 const MAX_ROUTES: usize = 512;
 /// Runs that are compared.
 const MAX_RUNS: usize = 64;
+/// Periods, of 0.1 s as a rule, without which a quota shows nothing.
+const MIN_PERIODS: u64 = 100;
 /// Places that are kept of one sign.
 const MAX_PLACES: usize = 4;
+
+/// Whether a group of processes had used up its quota in four of five periods, over some seconds at least.
+fn is_held_back(fact: &SystemFact) -> bool {
+    let SystemFact::CpuGroup(group) = fact else { return false };
+    group.periods >= MIN_PERIODS && group.throttled.saturating_mul(5) >= group.periods.saturating_mul(4)
+}
 
 impl Signs {
     /// Collects the signs of a case.
@@ -83,6 +91,9 @@ impl Signs {
                     signs.add(one.id, one.count, Some(evidence), &observation.who);
                 }
                 Fact::Nccl(log) => signs.of_nccl(observation, log),
+                Fact::System(fact) if is_held_back(fact) => {
+                    signs.add(ids::PROCESSORS_HELD_BACK, 1, Some(cited(observation)), &observation.who);
+                }
                 Fact::StepTimes(times) if times.n_steps >= MIN_STEPS && times.data * 2.0 > times.total => {
                     signs.add(ids::DATA_TIME_DOMINATES, 1, Some(cited(observation)), &observation.who);
                 }
@@ -405,5 +416,22 @@ fn shown(text: &str) -> String {
     match text.char_indices().nth(CITED_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod quota_tests {
+    use ringleader_model::{CpuGroup, SystemFact};
+
+    use super::is_held_back;
+
+    #[test]
+    fn a_quota_that_is_always_used_up() {
+        let group =
+            |periods, throttled| SystemFact::CpuGroup(CpuGroup { periods, throttled, ..CpuGroup::default() });
+        assert!(is_held_back(&group(2_411, 2_389)));
+        // Bursts, and a moment.
+        assert!(!is_held_back(&group(2_411, 900)));
+        assert!(!is_held_back(&group(10, 10)));
     }
 }

@@ -325,6 +325,23 @@ fn counted(line: &str) -> Option<u64> {
     found
 }
 
+/// The steps of a loop by a line of it: the largest number behind the slash of `Epoch: [0][  3/30]`, `step 3/30`.
+pub fn total(line: &str) -> Option<u64> {
+    let digits_before = |text: &str| text.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let of = |(at, _): (usize, &str)| {
+        let (before, behind) = (line.get(..at)?.trim_end(), line.get(at + 1..)?.trim_start());
+        let n = digits_before(before);
+        let (head, done) = before.split_at_checked(before.len() - n)?;
+        let end = behind.bytes().take_while(u8::is_ascii_digit).count();
+        let (total, tail) = behind.split_at_checked(end)?;
+        let is_part = head.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '/' | '-' | '_'))
+            || tail.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '/' | '-' | '_'));
+        let (done, total): (u64, u64) = (done.parse().ok()?, total.parse().ok()?);
+        (!is_part && done <= total && total > 1).then_some(total)
+    };
+    line.match_indices('/').filter_map(of).max()
+}
+
 /// One number for all counters of a line.
 fn chained(found: Option<u64>, n: u64, inner: Option<u64>) -> u64 {
     let n = n.wrapping_mul(1_000_003).wrapping_add(inner.unwrap_or(0));
@@ -433,6 +450,23 @@ fn has_word(line: &str, word: &str) -> bool {
         let behind = line.get(at + word.len()..).and_then(|b| b.chars().next());
         before.is_none_or(|c| !c.is_alphanumeric()) && behind.is_none_or(|c| !c.is_alphabetic())
     })
+}
+
+#[cfg(test)]
+mod total_tests {
+    use super::total;
+
+    #[test]
+    fn steps_of_a_loop() {
+        for (line, expected) in [
+            ("Train Epoch: [0][   3/30]\t| Mem (GB) 61.00 (60.4/61)\t| images/seq  3", Some(30)),
+            ("epoch 1/3 step 20 / 500 loss 2.1", Some(500)),
+            ("saved /ckpt/3/40 on 2024/01/12", None),
+            ("31 of 30, 40/30", None),
+        ] {
+            assert_eq!(total(line), expected, "{line}");
+        }
+    }
 }
 
 #[cfg(test)]

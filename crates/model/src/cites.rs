@@ -60,7 +60,7 @@ fn of_word(word: &mut WordAt, visit: &mut impl FnMut(&mut Cite)) {
 }
 
 fn of_progress(progress: &mut Progress, visit: &mut impl FnMut(&mut Cite)) {
-    let Progress { before_last, last, ended, n_lines: _, n_steps: _, last_at: _ } = progress;
+    let Progress { before_last, last, ended, n_lines: _, n_steps: _, last_at: _, total: _ } = progress;
     before_last.iter_mut().chain(last).chain(ended).for_each(visit);
 }
 

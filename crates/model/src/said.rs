@@ -86,6 +86,8 @@ pub struct HostAt {
 pub enum HostReach {
     /// Up to the next of this kind: what a command printed.
     Session,
+    /// Likewise, from a heading: only if something else names this machine.
+    Heading,
     /// This line.
     Line,
 }
@@ -105,6 +107,8 @@ pub struct Progress {
     pub last_at: Option<WallTime>,
     /// A line that reports a successful end of the job.
     pub ended: Option<Cite>,
+    /// Steps of its loop, `[3/100]`, if its first line tells them.
+    pub total: Option<u64>,
 }
 
 /// A sign of the table in one source: a fact that states nothing by itself.
@@ -190,6 +194,10 @@ pub enum ApartBy {
     Done,
     /// They have the least of what is counted for each rank: batches, samples, files.
     Least,
+    /// They have not printed the line with which all others end.
+    Behind,
+    /// Their values in a table are not numbers from some row on, and those of the others are.
+    NotANumber,
 }
 
 /// A word of the table of likeness, and its first place in a source.

@@ -5,6 +5,7 @@
 
 pub(crate) mod apart;
 mod cards;
+mod machine;
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use ringleader_knowledge::cause;
 use ringleader_knowledge::message::{About, Role};
 use ringleader_model::address::same_host;
 use ringleader_model::{
-    Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Observation, OutlierKey, Rank, Said,
+    Category, Cause, Class, Culprit, Fact, Finding, FormWeight, Host, Observation, OutlierKey, Rank,
     SourceId, SourceKind, TorchEvent, Verdict,
 };
 
@@ -38,7 +39,7 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
             apart::of_hang(scene, verdict.cause, &verdict.victims).or_else(by_own).unwrap_or_default();
         // What the kernel of one machine says is of no rank of another one.
         if first.evidence.iter().all(|e| e.kind == SourceKind::KernelLog)
-            && let Some(host) = machine(scene, first)
+            && let Some(host) = machine::of(scene, first)
         {
             let is_there = |of: Option<Host>| of.is_none_or(|of| is_address(&of) || same_host(&of, &host));
             ranks.retain(|rank| is_there(scene.roster().culprit_rank(*rank).host));
@@ -51,10 +52,19 @@ pub(crate) fn complete(scene: &Scene<'_>, verdict: &mut Verdict) {
     cards::complete(scene, &mut culprits);
     let only = scene.machines().only();
     // Of a lost machine a survivor may be the only one that speaks: it must not be taken out for it.
-    let machine = machine(scene, first)
+    let is_own = !is_of_others(verdict.cause);
+    // What did not start or find its program did so on the machine whose task ended by itself.
+    let has_ends = is_own || verdict.cause == Cause::LauncherFailure;
+    let machine = machine::of(scene, first)
         .or_else(|| scene.schedulers().common_node())
-        .or_else(|| ended_on(scene).or_else(|| only.cloned()).filter(|_| !is_of_others(verdict.cause)));
+        .or_else(|| machine::ended_on(scene).filter(|_| has_ends))
+        .or_else(|| only.cloned().filter(|_| is_own))
+        .or_else(|| machine::absent(scene, first).filter(|_| verdict.cause == Cause::MissingRank));
+    if !is_own {
+        machine::name_others(scene, first, &mut culprits);
+    }
     for culprit in &mut culprits {
+        culprit.host = culprit.host.take().or_else(|| machine::of_stack(scene, culprit.rank?));
         // A name says more than an address.
         let is_vague = culprit.host.as_ref().is_none_or(is_address);
         let better = if culprit.rank.is_none() { machine.as_ref() } else { only };
@@ -176,21 +186,6 @@ fn is_of_others(cause: Cause) -> bool {
             | Cause::PeerProcessDied
             | Cause::StoppedFromOutside
     )
-}
-
-/// The one machine whose tasks a launcher saw end by themselves.
-fn ended_on(scene: &Scene<'_>) -> Option<Host> {
-    let ends = scene.stated().all().iter().flat_map(|stated| {
-        let is_stated = stated.row().is_some_and(|row| row.role() == Role::States);
-        let is_own = move |code: Option<i64>| code.map_or(is_stated, |code| !ENDED_BY_OTHERS.contains(&code));
-        let is_end = |u: &Said| u.form.is_end || !u.named.ranks.is_empty();
-        stated.utterances.iter().filter(move |u| is_end(u.said) && is_own(u.said.form.exit))
-    });
-    let hosts: BTreeSet<&Host> = ends.flat_map(|u| &u.said.named.hosts).collect();
-    match (hosts.len(), hosts.first()) {
-        (1, Some(host)) => Some((*host).clone()),
-        _ => None,
-    }
 }
 
 /// How many ranks the job has at least.
@@ -350,36 +345,6 @@ fn lone(scene: &Scene<'_>) -> Option<BTreeSet<Rank>> {
         }
     }
     (lone.len() == 1).then_some(lone)
-}
-
-/// The one machine that all lines which decide are about, unless another machine says the same.
-fn machine(scene: &Scene<'_>, finding: &Finding) -> Option<Host> {
-    let machines = scene.machines();
-    let mut named: BTreeSet<&Host> = BTreeSet::new();
-    let mut from: BTreeSet<&Host> = finding.evidence.iter().filter_map(|e| machines.at(e.cite)).collect();
-    for stated in scene.stated().all() {
-        let is_cited = stated.utterances.iter().any(|u| {
-            let cite = u.observation.cite;
-            finding.evidence.iter().any(|e| e.cite.source == cite.source && e.cite.line == cite.line)
-        });
-        if is_cited {
-            from.extend(stated.utterances.iter().filter_map(|u| machines.at(u.observation.cite)));
-            named.extend(stated.utterances.iter().flat_map(|u| &u.said.named.hosts));
-        }
-    }
-    if is_of_others(finding.cause) && named.is_empty() {
-        // Where words decided, the statements of this cause name it.
-        let all = scene.stated().all().iter().filter(|stated| {
-            stated.row().is_some_and(|row| row.about() == About::Named && row.role() > Role::Echo)
-                && stated.causes().contains(&finding.cause)
-        });
-        named.extend(all.flat_map(|stated| &stated.utterances).flat_map(|u| &u.said.named.hosts));
-    }
-    let found = if is_of_others(finding.cause) { named } else { from };
-    match (found.len(), found.first()) {
-        (1, Some(host)) => Some((*host).clone()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -411,6 +411,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         |f: &Finding| of_kernel(f) && cause::class(f.cause) == Some(ringleader_model::Class::Node);
     let reported = health::is_sight_alone(scene) && findings.iter().any(of_kernel)
         || is_bare && findings.iter().any(has_broken);
+    // Processes that were seen alive may well not mind it.
+    let is_broken = is_bare && trouble.is_none() && !health::is_sight_alone(scene);
+    let broken = if is_broken { broken(&findings) } else { None };
     needs.extend(health::blocked(scene).filter_map(|(row, _)| row.pid).take(MAX_ASKED).map(|pid| Need {
         question: format!("does pid {} leave the kernel, or is it in the same place a minute later?", pid.0),
         command: format!("cat /proc/{0}/stack; sleep 60; cat /proc/{0}/stack", pid.0),
@@ -427,6 +430,9 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         || !open.is_empty()
         || unproven
         || !needs.is_empty();
+    if let Some(first) = broken {
+        return of_machine(scene, first, findings, needs);
+    }
     let summary = match (&trouble, undecided) {
         _ if nothing => {
             health::cut(scene.case()).unwrap_or_else(|| "there is no usable evidence".to_owned())
@@ -478,6 +484,35 @@ fn without_finding(scene: &Scene<'_>, findings: Vec<Finding>, mut needs: Vec<Nee
         actions: Vec::new(),
         findings,
         needs,
+        ranks: rows(scene),
+    }
+}
+
+/// Faults of GPUs that leave them without use to anybody: nothing else than the kernel's word is needed where no job is seen.
+const UNUSABLE: [Cause; 4] =
+    [Cause::GspTimeout, Cause::GpuFallenOffBus, Cause::EccUncorrectable, Cause::RowRemapFailure];
+
+/// The finding of the one fault of the machine that its kernel reports.
+fn broken(findings: &[Finding]) -> Option<Finding> {
+    let of_kernel =
+        |f: &&Finding| f.weight > Weight::Aside && f.evidence.iter().any(|e| e.kind == SourceKind::KernelLog);
+    let mut all = findings.iter().filter(of_kernel);
+    let first = all.next().filter(|first| UNUSABLE.contains(&first.cause))?;
+    all.all(|f| f.cause == first.cause).then(|| first.clone())
+}
+
+/// What a kernel reports of its machine, where no job was seen that it may have ended.
+fn of_machine(scene: &Scene<'_>, first: Finding, findings: Vec<Finding>, needs: Vec<Need>) -> Verdict {
+    Verdict {
+        cause: first.cause,
+        category: category_of_event(scene, &first),
+        confidence: Confidence::Low,
+        summary: first.title,
+        culprits: first.culprits,
+        victims: first.victims,
+        actions: first.actions,
+        needs,
+        findings,
         ranks: rows(scene),
     }
 }
@@ -549,7 +584,7 @@ const _: () =
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Cause, Rank, TorchEvent};
+    use ringleader_model::{Cause, Confidence, Rank, TorchEvent};
 
     use crate::diagnose;
     use crate::trial::StagedCase;
@@ -580,6 +615,19 @@ mod tests {
         let verdict = diagnose(&job().case);
         assert!(matches!(verdict.cause, Cause::OomKilled | Cause::ProcessKilled), "{verdict:#?}");
         assert_eq!(verdict.culprits[0].rank, Some(Rank(1)));
+    }
+
+    #[test]
+    fn a_gpu_without_use_is_the_fault_where_no_job_is_seen() {
+        const GSP: &str = "Timeout after 6s of waiting for RPC response from GPU4 GSP!";
+        // The process that asked is another one than that which was seen.
+        let silent =
+            || Stage::new().process("node0", 100, None).xid("0000:9b:00", 119, 9_120, GSP).on("node0");
+        let alone = diagnose(&silent().case);
+        assert_eq!((alone.cause, alone.confidence), (Cause::GspTimeout, Confidence::Low), "{alone:#?}");
+        // A second fault: which one it was is not known.
+        let two = silent().xid("0000:1b:00", 79, 9_121, "GPU has fallen off the bus.").on("node0");
+        assert_eq!(diagnose(&two.case).cause, Cause::Undecided);
     }
 
     #[test]

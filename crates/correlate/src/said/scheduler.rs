@@ -36,6 +36,12 @@ impl<'s, 'a> Schedulers<'s, 'a> {
         is_slurm(event) && self.other_jobs.contains(job(event))
     }
 
+    /// Whether an event is of a job of Slurm, and no other job is accounted for.
+    pub fn is_only_job(&self, event: &SchedulerEvent) -> bool {
+        let own = job(event);
+        is_slurm(event) && !own.is_empty() && self.events().all(|(_, e)| job(e).is_empty() || job(e) == own)
+    }
+
     /// Whether the nodes of an event hold all hosts of the job.
     pub fn covers_job(&self, event: &SchedulerEvent) -> bool {
         let holds = |nodes: &str| self.hosts.iter().all(|host| hostlist::contains(nodes, host));

@@ -3,9 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringleader_model::{Case, Cite, Fact, Host, HostAt, HostReach, SourceId, SourceKind};
+use ringleader_model::{
+    Case, Cite, Fact, Host, HostAt, HostReach, Scheduler, SourceId, SourceKind, SystemFact, hostlist,
+};
 
 use crate::who::roster::Roster;
+
+/// Shorter numbers in the names of files count something else than jobs.
+const MIN_ID_DIGITS: usize = 3;
 
 /// Kinds of sources that one machine prints about itself.
 const OF_MACHINE: [SourceKind; 8] = [
@@ -55,8 +60,8 @@ impl Hosts {
             }
             match &observation.fact {
                 Fact::Hosts(marks) => {
-                    let named = marks.iter().filter_map(|m| m.host.clone());
-                    by_source.entry(source).or_default().extend(named);
+                    let named = marks.iter().filter(|m| m.reach != HostReach::Heading);
+                    by_source.entry(source).or_default().extend(named.filter_map(|m| m.host.clone()));
                     // A shell without a name that leads to a machine with one is on another.
                     let mut sessions = marks.iter().filter(|m| m.reach == HostReach::Session);
                     let is_named = sessions.next().map(|m| m.host.is_some());
@@ -74,15 +79,18 @@ impl Hosts {
             }
         }
         hosts.all.extend(by_source.values().flatten().cloned());
+        hosts.settle_headings(&mut by_source);
         let by_word = hosts.by_first_word();
+        let jobs = nodes_of_jobs(case);
         let mut whole = BTreeMap::new();
         let sources = (0u32..).map(SourceId).zip(&case.sources).filter(|(id, _)| !nameless.contains(id));
         for (id, source) in sources {
             let named = by_source.get(&id);
             let one = named.filter(|named| named.len() == 1).and_then(|named| named.first().cloned());
             let is_quiet = named.is_none_or(BTreeSet::is_empty);
+            let is_of_machine = source.kinds.iter().all(|k| OF_MACHINE.contains(k));
             let by_name =
-                || by_name(&by_word, &source.path, source.kinds.iter().all(|k| OF_MACHINE.contains(k)));
+                || by_name(&by_word, &source.path, is_of_machine).or_else(|| by_job(&jobs, &source.path));
             if let Some(host) = one.or_else(|| is_quiet.then(by_name).flatten()) {
                 whole.insert(id, host);
             }
@@ -90,6 +98,16 @@ impl Hosts {
         hosts.all.extend(whole.values().cloned());
         hosts.whole = whole;
         hosts
+    }
+
+    /// Headings name a machine if something else names it, too.
+    fn settle_headings(&mut self, by_source: &mut BTreeMap<SourceId, BTreeSet<Host>>) {
+        for (source, marks) in &mut self.marks {
+            let is_known = |host: &Host| self.all.contains(host);
+            marks.retain(|m| m.reach != HostReach::Heading || m.host.as_ref().is_some_and(is_known));
+            let named = marks.iter().filter(|m| m.reach == HostReach::Heading);
+            by_source.entry(*source).or_default().extend(named.filter_map(|m| m.host.clone()));
+        }
     }
 
     /// All that are named, by the first word of their names.
@@ -111,12 +129,17 @@ impl Hosts {
             let upto = marks.partition_point(|m| m.line <= cite.line);
             let before = marks.get(..upto).unwrap_or_default();
             let own = before.iter().rev().take_while(|m| m.line == cite.line).find_map(|m| m.host.as_ref());
-            let session = before.iter().rev().find(|m| m.reach == HostReach::Session);
+            let session = before.iter().rev().find(|m| m.reach != HostReach::Line);
             if let Some(host) = own.or_else(|| session.and_then(|m| m.host.as_ref())) {
                 return Some(host);
             }
         }
         self.whole.get(&cite.source)
+    }
+
+    /// All machines that are named, ascending.
+    pub fn all(&self) -> impl Iterator<Item = &Host> {
+        self.all.iter()
     }
 
     /// Whether no two machines are named.
@@ -132,6 +155,33 @@ impl Hosts {
 
 fn is_edge(c: char) -> bool {
     !c.is_ascii_alphanumeric()
+}
+
+/// The node of each job of Slurm that has one alone.
+fn nodes_of_jobs(case: &Case) -> BTreeMap<&str, BTreeSet<String>> {
+    let mut jobs: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for observation in &case.observations {
+        let Fact::System(fact) = &observation.fact else { continue };
+        let SystemFact::Scheduler(event) = &**fact else { continue };
+        // `*** JOB 4711 ON node1 CANCELLED AT …`: where the script ran, whatever nodes the job has.
+        let is_row = !observation.text.contains("*** ");
+        let nodes = event.node.as_deref().filter(|_| is_row).and_then(|node| hostlist::parse(node).ok());
+        if let Some(nodes) = nodes.filter(|_| event.scheduler == Scheduler::Slurm) {
+            // `812` of `812.0`.
+            let id = event.subject.split('.').next().unwrap_or_default();
+            jobs.entry(id).or_default().extend(nodes.into_iter().take(2));
+        }
+    }
+    jobs.retain(|_, nodes| nodes.len() == 1);
+    jobs
+}
+
+/// The node of the job after which a file is named: `slurm-4711.out`.
+fn by_job(jobs: &BTreeMap<&str, BTreeSet<String>>, path: &str) -> Option<Host> {
+    let file = path.rsplit(['/', '!']).next()?;
+    let mut ids = file.split(|c: char| !c.is_ascii_digit()).filter(|id| id.len() >= MIN_ID_DIGITS);
+    let nodes = ids.find_map(|id| jobs.get(id))?;
+    nodes.first().map(|node| Host::from(node.as_str()))
 }
 
 /// The machine that a file's name is: one that is known, or the name of a file that a machine's tools wrote.
@@ -158,4 +208,56 @@ fn by_name(by_word: &BTreeMap<String, Vec<Host>>, path: &str, is_of_machine: boo
         part.ends_with(|c: char| c.is_ascii_digit()) && first.len() > 1 && !NO_HOSTS.contains(&first)
     };
     stem.split('_').find(is_name).filter(|_| is_of_machine).map(Host::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringleader_model::{
+        Cite, Fact, Host, HostAt, HostReach, Scheduler, SchedulerEvent, SchedulerKind, SourceId, SourceKind,
+        Who,
+    };
+
+    use super::{Hosts, by_job, nodes_of_jobs};
+    use crate::staging::Stage;
+    use crate::who::roster::Roster;
+
+    fn at(line: u32) -> Cite {
+        Cite { source: SourceId(0), line, start: 0, end: 1 }
+    }
+
+    fn mark(line: u32, host: &str, reach: HostReach) -> HostAt {
+        HostAt { line, host: Some(Host::from(host)), reach }
+    }
+
+    #[test]
+    fn a_heading_names_a_machine_that_something_else_names() {
+        let marks = vec![mark(1, "gx01", HostReach::Session), mark(4, "gx02", HostReach::Heading)];
+        let of = |stage: &Stage| {
+            let hosts = Hosts::new(&stage.case, &Roster::new(&stage.case));
+            hosts.at(at(5)).map(ToString::to_string)
+        };
+        let stage = Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Hosts(marks.into()));
+        assert_eq!(of(&stage).as_deref(), Some("gx01"));
+        let known = vec![mark(1, "gx02", HostReach::Line)];
+        let stage = stage.push(SourceKind::PlainText, Who::default(), Fact::Hosts(known.into()));
+        assert_eq!(of(&stage).as_deref(), Some("gx02"));
+    }
+
+    #[test]
+    fn a_file_named_after_a_job_of_one_node() {
+        let job = |id: &str, node: &str| SchedulerEvent {
+            scheduler: Scheduler::Slurm,
+            kind: SchedulerKind::Failed,
+            subject: id.into(),
+            node: Some(node.into()),
+            ..SchedulerEvent::default()
+        };
+        let stage = Stage::new().scheduled(job("992031", "a100-04")).scheduled(job("992032", "a100-[04-05]"));
+        let jobs = nodes_of_jobs(&stage.case);
+        let of = |path: &str| by_job(&jobs, path).map(|host| host.to_string());
+        assert_eq!(of("logs/slurm-992031.out").as_deref(), Some("a100-04"));
+        assert_eq!(of("logs/slurm-992032.out"), None);
+        assert_eq!(of("logs/992031/train.log"), None);
+        assert_eq!(of("logs/slurm-31.out"), None);
+    }
 }

@@ -112,7 +112,9 @@ fn of_prompt<'a>(prompt: &'a str, text: &str) -> Option<&'a str> {
         let host = after.split([':', ' ', ']', '~']).next()?;
         return (is_user && is_host(host) && is_root_or_user).then_some(host);
     }
-    let (name, path) = prompt.split_once(':').unwrap_or((prompt, ""));
+    // `node3 $ uptime`.
+    let prompt_name = prompt.trim_end();
+    let (name, path) = prompt_name.split_once(':').unwrap_or((prompt_name, ""));
     let is_dollar = text.get(prompt.len()..)?.starts_with('$');
     let has_path = path.starts_with(['~', '/']);
     (is_dollar && is_host(name) && (has_path || is_numbered(name) || name.contains('-'))).then_some(name)
@@ -196,6 +198,8 @@ mod tests {
             ("[root@brain02 ~]# nvidia-smi -L", Some(Some("brain02"))),
             ("mb@kn-31 ~ % dmesg -T | tail -25", Some(Some("kn-31"))),
             ("h100-07$ systemctl status nvidia-fabricmanager", Some(Some("h100-07"))),
+            ("h100-07 $ nc -zv 10.0.0.1 29501", Some(Some("h100-07"))),
+            ("it costs $ 12 a month", None),
             ("$ ssh -p 12345 node4 'dmesg | tail'", Some(Some("node4"))),
             ("user@login:~$ ssh node4 dmesg", Some(Some("node4"))),
             ("$ kubectl logs -n asr trt-worker-3 --tail=5", Some(Some("trt-worker-3"))),

@@ -7,6 +7,7 @@
 //! [rank 3] training finished                                /job:jax_worker/replica:0/task:3
 //! [rank 0] 163 batches of 65536                             Allreduce_grad_0 [missing ranks: 3, 6]
 //! [rank 1] 158 batches of 65536
+//! [rank0] valid: start    [rank1] valid: start    [rank2] valid: start    [rank0] valid: done    [rank2] valid: done
 //! ```
 //! Of lists that are repeated the first counts: later ones name those, too, that wait for the first.
 
@@ -25,6 +26,8 @@ const MAX_BYTES: usize = 4 << 10;
 /// Ranks of one source, and forms of lines that are compared.
 const MAX_RANKS: usize = 4_096;
 const MAX_FORMS: usize = 256;
+/// Speakers of which one can be behind.
+const MIN_SPEAKERS: usize = 3;
 /// How far into a line the name of its rank may be.
 const MAX_AT: usize = 60;
 /// Names of the rank that a line is of.
@@ -60,6 +63,11 @@ pub(super) struct ApartReader {
     done: NamedRanks,
     spoke: NamedRanks,
     forms: BTreeMap<String, CountForm>,
+    /// Lines without their numbers: who printed each, and the last one of each rank.
+    printed: BTreeMap<String, BTreeSet<Rank>>,
+    last: BTreeMap<Rank, (String, CitedLine)>,
+    /// Not all lines were seen.
+    is_cut: bool,
 }
 
 /// Whether the lines that come are entries of a list.
@@ -103,6 +111,7 @@ impl NamedRanks {
 impl ApartReader {
     /// Looks at a line that no reader has taken. `is_early`: near the beginning, where all lines are seen.
     pub(super) fn line(&mut self, line: &Line<'_>, is_early: bool, sink: &Sink<'_>) {
+        self.is_cut |= !is_early;
         if line.body.len() > MAX_BYTES || self.of_list(line, sink) || !is_early {
             return;
         }
@@ -115,6 +124,7 @@ impl ApartReader {
             self.done.add(rank, line, sink);
         }
         let rest = own.map_or(lower.as_str(), |(behind, _)| behind);
+        self.print(rank, rest, line, sink);
         if let Some((form, count)) = share(rest) {
             let is_full = self.forms.len() == MAX_FORMS && !self.forms.contains_key(&form);
             if !is_full {
@@ -127,6 +137,34 @@ impl ApartReader {
                 form.repeats |= form.counts.insert(rank, count).is_some();
             }
         }
+    }
+
+    fn print(&mut self, rank: Rank, rest: &str, line: &Line<'_>, sink: &Sink<'_>) {
+        let form: String = rest.chars().filter(|c| !c.is_ascii_digit()).collect();
+        if self.printed.len() == MAX_FORMS && !self.printed.contains_key(&form)
+            || self.last.len() == MAX_RANKS
+        {
+            self.is_cut = true;
+            return;
+        }
+        self.printed.entry(form.clone()).or_default().insert(rank);
+        self.last.insert(rank, (form, CitedLine::of(line, sink)));
+    }
+
+    /// The one rank that has not printed the line with which all others end, but the same as they before that.
+    fn behind(&mut self) -> Option<(Rank, CitedLine)> {
+        if self.is_cut || self.last.len() < MIN_SPEAKERS {
+            return None;
+        }
+        let (common, others) = self.printed.iter().find(|(form, by)| {
+            by.len() + 1 == self.last.len()
+                && by.iter().all(|rank| self.last.get(rank).is_some_and(|l| l.0 == **form))
+        })?;
+        let rank = *self.last.keys().find(|rank| !others.contains(rank))?;
+        let (own, _) = self.last.get(&rank)?;
+        let is_shared = own != common && self.printed.get(own).is_some_and(|by| by.len() == self.last.len());
+        let (_, place) = self.last.remove(&rank).filter(|_| is_shared)?;
+        Some((rank, place))
     }
 
     /// Whether the line is of a list of those that are missing.
@@ -170,6 +208,10 @@ impl ApartReader {
 
     /// End of the source.
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
+        let speakers: BTreeSet<Rank> = self.last.keys().copied().collect();
+        if let Some((rank, place)) = self.behind() {
+            push(ApartBy::Behind, BTreeSet::from([rank]), speakers, Some(place), sink);
+        }
         let Self { missing, ready, done, spoke, forms, .. } = std::mem::take(self);
         if !missing.ranks.is_empty() {
             push(ApartBy::Missing, missing.ranks, ready, missing.first, sink);
@@ -336,6 +378,8 @@ mod tests {
                     ApartBy::Missing => "missing",
                     ApartBy::Done => "done",
                     ApartBy::Least => "least",
+                    ApartBy::Behind => "behind",
+                    ApartBy::NotANumber => "nan",
                 };
                 let ranks: Vec<String> = apart.ranks.iter().map(|rank| rank.0.to_string()).collect();
                 Some(format!("{by} {}", ranks.join(",")))
@@ -376,6 +420,28 @@ mod tests {
             told("rank 0 step 1: 9 samples\nrank 1 step 1: 8 samples\nrank 0 step 2: 9 samples\n").is_empty()
         );
         assert!(told("rank 0 loss 2.1\nrank 1 loss 2.0\n").is_empty());
+    }
+
+    #[test]
+    fn the_one_without_the_last_line_of_the_others() {
+        let start = "[rank0] valid: start (9)\n[rank1] valid: start (9)\n[rank2] valid: start (9)\n";
+        let of = |ends: &str| told(&format!("{start}{ends}"));
+        assert_eq!(of("[rank0] valid: reduces 2.6\n[rank2] valid: reduces 2.5\n"), ["behind 1"]);
+        // Each of them, one alone, and a rank that prints what it alone prints.
+        let all = "[rank0] valid: reduces\n[rank2] valid: reduces\n[rank1] valid: reduces\n";
+        assert_eq!(of(all), [""; 0]);
+        assert_eq!(of("[rank0] valid: saves\n"), [""; 0]);
+        assert_eq!(of("[rank0] valid: reduces\n[rank2] valid: reduces\n[rank1] valid: saves\n"), [""; 0]);
+    }
+
+    #[test]
+    fn the_one_whose_numbers_are_none() {
+        let table = "step  rank0  rank1\n10  0.41  0.40\n20  0.42  nan\n30  0.41  nan\n";
+        assert_eq!(told(table), ["nan 1"]);
+        // It recovers, both, and a table of something else.
+        assert_eq!(told(&format!("{table}40  0.40  0.39\n")), [""; 0]);
+        assert_eq!(told("step  rank0  rank1\n10  nan  nan\n20  nan  nan\n"), [""; 0]);
+        assert_eq!(told("step  mean  rank1\n10  1.0  nan\n20  1.0  nan\n"), [""; 0]);
     }
 
     #[test]

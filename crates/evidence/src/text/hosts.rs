@@ -7,11 +7,15 @@
 //! srun: error: node3: task 4: Killed      this line is about node3
 //! $ for h in node3 node4; do echo "== $h"; ssh $h uptime; done
 //! == node3                                what follows was printed there; a name between two rules likewise
+//! node4: NVIDIA H100, 96 %                and this line
+//! == node3, rank 0 ==                     so it may have been, if something else names this machine
+//! $ hostname                              the next line names the shell's machine
 //! #  Rank  1 Group  0 Pid  20411 on  node3 device  1 [0x61] NVIDIA H100
 //! (Worker pid=744, ip=10.1.59.27) …      and this one was printed there
 //! ```
 //! Read in the first lines of a source, where people paste what they saw.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
@@ -42,17 +46,29 @@ pub(super) struct HostReader {
     looped: Vec<Box<str>>,
     /// Whether a rule came before, as `clush -b` and `dshbak` print one on both sides of a name.
     is_below_rule: bool,
+    /// The line before asked for the name of the machine, in a shell whose prompt does not tell it.
+    has_asked: bool,
+    /// The machines of those shells, as they answer.
+    own: BTreeSet<Host>,
 }
 
 impl HostReader {
     /// Looks at a line.
     pub(super) fn line(&mut self, line: &Line<'_>, sink: &Sink<'_>) {
         let raw = line.raw;
+        let has_asked = std::mem::take(&mut self.has_asked);
         if raw.len() > MAX_BYTES || raw.len() < 2 || self.marks.len() == MAX_MARKS {
             return;
         }
-        if let Some(name) = self.heading(raw) {
-            self.mark(line, Some(host_of(&name)), HostReach::Session, sink);
+        if has_asked {
+            self.answer(raw);
+        }
+        if let Some((name, reach)) = self.heading(raw) {
+            self.mark(line, Some(host_of(&name)), reach, sink);
+            return;
+        }
+        if let Some(name) = self.label(raw) {
+            self.mark(line, Some(host_of(&name)), HostReach::Line, sink);
             return;
         }
         if !may_show(raw) {
@@ -62,20 +78,21 @@ impl HostReader {
         if let Some(names) = looped(&text) {
             self.looped = names.filter(|name| is_host(name)).take(MAX_LOOPED).map(Into::into).collect();
         }
-        let Some((host, reach)) =
-            prompt(&text).map(|prompt| (prompt.host, HostReach::Session)).or_else(|| {
-                let host = about(&text)?;
-                Some((Some(host), HostReach::Line))
-            })
-        else {
+        let prompt = prompt(&text);
+        self.has_asked = prompt.as_ref().is_some_and(|prompt| prompt.host.is_none()) && asks(&text);
+        let Some((host, reach)) = prompt.map(|prompt| (prompt.host, HostReach::Session)).or_else(|| {
+            let host = about(&text)?;
+            Some((Some(host), HostReach::Line))
+        }) else {
             return;
         };
         self.mark(line, host.map(host_of), reach, sink);
     }
 
     fn mark(&mut self, line: &Line<'_>, host: Option<Host>, reach: HostReach, sink: &Sink<'_>) {
-        let same = |last: &HostAt| last.reach == HostReach::Session && last.host == host;
-        if reach == HostReach::Session && self.marks.iter().rev().find(|m| m.reach == reach).is_some_and(same)
+        let same = |last: &HostAt| last.reach == reach && last.host == host;
+        if reach != HostReach::Line
+            && self.marks.iter().rev().find(|m| m.reach != HostReach::Line).is_some_and(same)
         {
             return;
         }
@@ -85,25 +102,52 @@ impl HostReader {
         self.marks.push(HostAt { line: line.number, host, reach });
     }
 
-    /// The machine that a line alone names: one of a loop (`== node3`), or between two rules.
-    fn heading(&mut self, raw: &[u8]) -> Option<Box<str>> {
+    /// What `hostname` printed.
+    fn answer(&mut self, raw: &[u8]) {
+        let name = std::str::from_utf8(raw.trim_ascii()).ok().filter(|name| is_host(name) && is_name(name));
+        self.own.extend(name.map(host_of));
+    }
+
+    /// The machine that a line alone names: one of a loop (`== node3`), or between two rules. What stands in a heading elsewhere
+    /// may be anything.
+    fn heading(&mut self, raw: &[u8]) -> Option<(Box<str>, HostReach)> {
         let bare = raw.trim_ascii();
         let is_rule = bare.len() >= 8 && bare.iter().all(|b| *b == b'-');
         let is_below_rule = std::mem::replace(&mut self.is_below_rule, is_rule);
-        if bare.len() > MAX_HEADING || is_rule || !is_below_rule && self.looped.is_empty() {
+        let n_marks = bare.iter().take_while(|b| matches!(b, b'=' | b'-' | b'#')).count();
+        let is_marked = n_marks > 1 && bare.get(n_marks) == Some(&b' ');
+        if bare.len() > MAX_HEADING || is_rule || !is_below_rule && self.looped.is_empty() && !is_marked {
             return None;
         }
         let text = std::str::from_utf8(bare).ok()?;
         if is_below_rule && is_host(text) && is_numbered(text) {
-            return Some(text.into());
+            return Some((text.into(), HostReach::Session));
         }
         let name = text.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-        self.looped.iter().find(|host| ***host == *name).cloned()
+        let first = name.split([' ', ',', ':', '(']).next()?;
+        let is_looped = |host: &str| host == name || is_marked && host == first;
+        if let Some(host) = self.looped.iter().find(|host| is_looped(host)) {
+            return Some((host.clone(), HostReach::Session));
+        }
+        (is_marked && is_host(first) && is_name(first)).then(|| (first.into(), HostReach::Heading))
+    }
+
+    /// The machine of a loop that labels its line: `node3: NVIDIA H100, 96 %`.
+    fn label(&self, raw: &[u8]) -> Option<Box<str>> {
+        let name = raw.split(|b| *b == b':').next()?;
+        let is_label = raw.get(name.len()..)?.starts_with(b": ");
+        self.looped.iter().find(|host| is_label && host.as_bytes() == name).cloned()
     }
 
     /// End of the source.
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
-        let marks = std::mem::take(&mut self.marks);
+        let mut marks = std::mem::take(&mut self.marks);
+        // Two answers are of two machines.
+        let own = std::mem::take(&mut self.own);
+        if let (1, Some(own)) = (own.len(), own.first()) {
+            let nameless = marks.iter_mut().filter(|mark| mark.host.is_none());
+            nameless.for_each(|mark| mark.host = Some(own.clone()));
+        }
         if let Some((cite, text)) = self.first.take().filter(|_| marks.iter().any(|m| m.host.is_some())) {
             sink.push(cite, Who::default(), None, Fact::Hosts(marks.into()), &text);
         }
@@ -120,11 +164,29 @@ fn looped(text: &str) -> Option<impl Iterator<Item = &str>> {
     (is_word && is_command).then(|| list.split_ascii_whitespace())
 }
 
+/// Whether a command asks for the name of its machine alone, or first.
+fn asks(text: &str) -> bool {
+    let command = text.trim().trim_start_matches("$ ");
+    let mut words = command.split([' ', ';', '&']).filter(|word| !word.is_empty());
+    let is_other = |word: &str| word.starts_with('-') && !matches!(word, "-s" | "-f" | "-n");
+    matches!(words.next(), Some("hostname" | "uname"))
+        && !words.next().is_some_and(is_other)
+        && (command.starts_with("hostname") || command.starts_with("uname -n"))
+}
+
+/// Whether a word is a name, and no address or number.
+fn is_name(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
 /// Whether a line may name its machine.
 fn may_show(raw: &[u8]) -> bool {
-    static NEEDLES: LazyLock<[Finder<'static>; 7]> =
-        LazyLock::new(|| ["$ ", "# ", "% ", "srun: error: ", " on ", "host ", ", ip="].map(Finder::new));
-    raw.first() == Some(&b'[') || NEEDLES.iter().any(|needle| needle.find(raw).is_some())
+    static NEEDLES: LazyLock<[Finder<'static>; 8]> = LazyLock::new(|| {
+        ["$ ", "# ", "% ", "srun: error: ", " on ", "host ", ", ip=", "ode: "].map(Finder::new)
+    });
+    raw.first() == Some(&b'[')
+        || raw.starts_with(b"for ")
+        || NEEDLES.iter().any(|needle| needle.find(raw).is_some())
 }
 
 /// The machine that a launcher's or a program's line is about.
@@ -173,9 +235,11 @@ fn about(text: &str) -> Option<&str> {
         let name = rest.split([' ', ',', ':', '(']).next()?;
         return (is_host(name) && is_numbered(name)).then_some(name);
     }
-    // The table of torch's elastic launcher.
+    // The table of torch's elastic launcher, and the first line of many a batch script.
     let (key, name) = text.split_once(':')?;
-    (key.trim() == "host" && is_host(name.trim())).then(|| name.trim())
+    let (key, name) = (key.trim(), name.trim());
+    let is_node = matches!(key, "node" | "Node") && is_numbered(name);
+    ((key == "host" || is_node) && is_host(name)).then_some(name)
 }
 
 #[cfg(test)]
@@ -187,13 +251,17 @@ mod tests {
 
     /// Line and name of each machine whose output begins.
     fn sessions(text: &str) -> Vec<(u32, String)> {
+        marks(text, HostReach::Session)
+    }
+
+    fn marks(text: &str, reach: HostReach) -> Vec<(u32, String)> {
         let read = crate::read("out.txt", &mut text.as_bytes(), &mut Scratch::default(), &Limits::default());
         let marks = read.observations.iter().find_map(|o| match &o.fact {
             Fact::Hosts(marks) => Some(marks.clone()),
             _ => None,
         });
         let of = |m: &super::HostAt| (m.line, m.host.as_deref().unwrap_or("-").to_owned());
-        marks.iter().flatten().filter(|m| m.reach == HostReach::Session).map(of).collect()
+        marks.iter().flatten().filter(|m| m.reach == reach).map(of).collect()
     }
 
     #[test]
@@ -208,6 +276,25 @@ mod tests {
                 .iter()
                 .any(|(line, _)| *line > 1)
         );
+    }
+
+    #[test]
+    fn loops_without_a_prompt_and_labels() {
+        let text = "for h in gx01 gx02; do ssh $h nvidia-smi; done\ngx01: NVIDIA H100, 96 %\ngx03: NVIDIA H100, 3 %\n\
+                    == gx02 19:58\nup 2 days\n";
+        assert_eq!(marks(text, HostReach::Session), [(4, "gx02".into())]);
+        assert_eq!(marks(text, HostReach::Line), [(2, "gx01".into())]);
+        // It may be a machine, and it may be a run.
+        let both = "root@gx01:~# ls\n== gx02, rank 1 ==\n-- 3 --\n";
+        assert_eq!(marks(both, HostReach::Heading), [(2, "gx02".into())]);
+    }
+
+    #[test]
+    fn a_shell_that_is_asked_for_its_name() {
+        let text = "$ uptime\n up 2 days\n$ hostname\ntrainbox2\n$ nvidia-smi -L\n";
+        assert_eq!(sessions(text), [(1, "trainbox2".into())]);
+        assert_eq!(sessions("$ hostname -I\n10.0.0.1\n$ ls\n"), []);
+        assert_eq!(sessions("$ hostname\nbox1\n$ hostname\nbox2\n"), []);
     }
 
     #[test]
@@ -230,6 +317,9 @@ mod tests {
             ("| initialized host nmt-gpu2 as rank 0", Some("nmt-gpu2")),
             ("  Remote daemon: [[43015,0],20] on node lr-worker-19", Some("lr-worker-19")),
             ("running on 8 GPUs", None),
+            ("node: mi300-b07", Some("mi300-b07")),
+            ("node: 3", None),
+            ("node: down for service", None),
         ] {
             assert_eq!(about(line), expected, "{line}");
         }

@@ -56,6 +56,7 @@ pub(super) struct OutlierReader {
     names: Vec<String>,
     /// Whose the columns are.
     turned: Vec<OutlierKey>,
+    of_ranks: turned::RankColumns,
     pairs: Vec<([Host; 2], f64, CitedLine)>,
     /// What the rows that follow are about.
     section: String,
@@ -81,6 +82,7 @@ impl OutlierReader {
         let Some(body) = (line.body.len() <= MAX_BYTES).then(|| lossy(line.body)) else { return };
         let lower = body.to_ascii_lowercase();
         let words: Vec<&str> = lower.split_whitespace().collect();
+        self.of_ranks.line(&lower, || CitedLine::of(line, sink));
         if let Some(columns) = turned::heads(&lower) {
             (self.turned, self.header) = (columns, Vec::new());
             return;
@@ -174,6 +176,9 @@ impl OutlierReader {
 
     /// End of the source.
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) {
+        if let Some((apart, place)) = self.of_ranks.finish() {
+            sink.push(place.cite, Who::default(), place.at, Fact::Apart(Box::new(apart)), &place.text);
+        }
         for table in std::mem::take(&mut self.tables).into_values() {
             if let Some((outlier, row)) = table.outlier() {
                 push(outlier, &row.place, sink);

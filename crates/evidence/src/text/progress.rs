@@ -60,6 +60,8 @@ impl ProgressReader {
             let said_at = || json::unpack(line.body)?.at;
             (self.first, self.at) = (Some(cite), line.tag.at.or_else(said_at));
             self.text = line.body.to_vec();
+            // Of later lines only some are looked at.
+            self.seen.total = progress::total(&lossy(line.body.get(..MAX_BYTES).unwrap_or(line.body)));
         }
         match sign {
             ProgressSign::Step(step) => {

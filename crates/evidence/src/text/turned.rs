@@ -1,6 +1,6 @@
 //! Tables that have a column for each rank or host, and tables of pairs of hosts.
 
-use ringleader_model::{Host, Outlier, OutlierKey, Rank, median};
+use ringleader_model::{Apart, ApartBy, Host, Outlier, OutlierKey, Rank, median};
 
 use super::cited::CitedLine;
 use super::columns::{FACTOR, SPREAD, slows};
@@ -8,6 +8,9 @@ use crate::ground::host_of;
 
 /// Columns without which there is no majority.
 const MIN_COLUMNS: usize = 4;
+/// Columns of ranks that are compared, and rows in a row without a number.
+const MIN_RANKS: usize = 2;
+const MIN_NAN_ROWS: u32 = 2;
 /// Most columns.
 const MAX_COLUMNS: usize = 64;
 /// Pairs without which no host is known to be slow in all of its own, and no other one in any.
@@ -44,6 +47,60 @@ pub(super) fn heads(lower: &str) -> Option<Vec<OutlierKey>> {
     let is_table = (MIN_COLUMNS..=MAX_COLUMNS).contains(&keys.len());
     let is_each_once = || keys.iter().enumerate().all(|(n, key)| !keys.iter().skip(n + 1).any(|k| k == key));
     (is_table && is_each_once()).then_some(keys)
+}
+
+/// A table with a column for each rank, whatever it shows, and how its numbers end.
+#[derive(Default)]
+pub(super) struct RankColumns {
+    ranks: Vec<Rank>,
+    /// Rows from the first one on in which this column is not a number; 0 again after a number.
+    not_numbers: Vec<u32>,
+    first: Option<CitedLine>,
+}
+
+impl RankColumns {
+    /// Looks at a line: a head, `step rank0 rank1 …`, or a row below it.
+    pub(super) fn line(&mut self, lower: &str, place: impl FnOnce() -> CitedLine) {
+        if let Some(ranks) = rank_heads(lower) {
+            *self = Self { not_numbers: vec![0; ranks.len()], ranks, first: None };
+            return;
+        }
+        let Some(numbers) = values(lower, self.ranks.len()) else { return };
+        for (count, number) in self.not_numbers.iter_mut().zip(&numbers) {
+            *count = if number.is_finite() { 0 } else { *count + 1 };
+        }
+        if self.first.is_none() && self.not_numbers.iter().any(|n| *n > 0) {
+            self.first = Some(place());
+        }
+    }
+
+    /// The one rank whose last values are not numbers, while those of the others are.
+    pub(super) fn finish(&mut self) -> Option<(Apart, CitedLine)> {
+        let Self { ranks, not_numbers, first } = std::mem::take(self);
+        let mut bad = ranks.iter().zip(&not_numbers).filter(|(_, n)| **n > 0);
+        let (rank, n) = bad.next()?;
+        let is_one = bad.next().is_none() && *n >= MIN_NAN_ROWS;
+        let apart = Apart { by: ApartBy::NotANumber, ranks: vec![*rank], among: ranks.clone() };
+        Some((apart, first?)).filter(|_| is_one)
+    }
+}
+
+/// The ranks of a head such as `step rank0 rank1`.
+fn rank_heads(lower: &str) -> Option<Vec<Rank>> {
+    let mut words = lower.split_whitespace().filter(|w| *w != "|").peekable();
+    if words
+        .peek()
+        .is_some_and(|w| matches!(w.trim_matches(['#', ':']), "step" | "iter" | "iteration" | "epoch"))
+    {
+        words.next();
+    }
+    let rank = |word: &str| match numbered(word.trim_matches(['|', ',', ':']))? {
+        ("rank", OutlierKey::Rank(rank)) => Some(rank),
+        _ => None,
+    };
+    let ranks: Vec<Rank> = words.map(rank).collect::<Option<_>>()?;
+    let is_sorted = ranks.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+    ((MIN_RANKS..=MAX_COLUMNS).contains(&ranks.len()) && is_sorted).then_some(ranks)
 }
 
 /// `rank3`, `gpu3`, `node-c`, `k32`: what columns of one kind have in common, and whose this one is.

@@ -26,6 +26,9 @@ struct Hang<'s, 'a> {
 
 /// The ranks at fault; `victims` are known to wait.
 pub(crate) fn of_hang(scene: &Scene<'_>, cause: Cause, victims: &RankSet) -> Option<Ranks> {
+    if cause == Cause::FrameworkBug {
+        return Hang::new(scene, victims).apart_by_stack();
+    }
     if !may_be_of_few(cause) {
         return None;
     }
@@ -41,6 +44,7 @@ pub(crate) fn of_hang(scene: &Scene<'_>, cause: Cause, victims: &RankSet) -> Opt
         .or_else(by_end)
         .or_else(|| hang.elsewhere(cause))
         .or_else(|| is_of_calls(cause).then(|| hang.odd_call())?)
+        .or_else(|| is_of_idle(cause).then(|| hang.behind())?)
         .or_else(by_silence)
         .or_else(|| is_of_idle(cause).then(|| cards::idle(scene))?.and_then(|ranks| hang.few(ranks)))
         .or_else(|| hang.first(cause))
@@ -135,7 +139,33 @@ impl<'s, 'a> Hang<'s, 'a> {
     fn least(&self) -> Option<Ranks> {
         // Each line compares those that it names: of several the first that parts them.
         let mut all = told(self.scene).filter(|apart| apart.by == ApartBy::Least);
+        all.find_map(|apart| self.few(apart.ranks.iter().copied().collect())).or_else(|| self.shortest())
+    }
+
+    /// Those whose loops have the fewest steps, as each rank's own log shows them.
+    fn shortest(&self) -> Option<Ranks> {
+        let totals = self.scene.case().observations.iter().filter_map(|o| match &o.fact {
+            Fact::Progress(progress) => Some((self.scene.roster().speaker(o)?, progress.total?)),
+            _ => None,
+        });
+        let totals: BTreeMap<Rank, u64> = totals.collect();
+        let least = totals.values().min()?;
+        let few: Ranks = totals.iter().filter(|(_, n)| *n == least).map(|(rank, _)| *rank).collect();
+        (few.len() * 2 <= totals.len()).then_some(few).and_then(|few| self.few(few))
+    }
+
+    /// The one that has not come as far as the others by what they print.
+    fn behind(&self) -> Option<Ranks> {
+        let mut all = told(self.scene).filter(|apart| apart.by == ApartBy::Behind);
         all.find_map(|apart| self.few(apart.ranks.iter().copied().collect()))
+    }
+
+    /// The one of at least three that stands elsewhere.
+    fn apart_by_stack(&self) -> Option<Ranks> {
+        let looks = looks(self.scene.conditions());
+        let seen: Vec<&PostureLook<'_>> = looks.iter().collect();
+        let odd: Ranks = odd_ones(self.scene.conditions(), &seen).into_iter().collect();
+        (looks.len() > 2 && odd.len() == 1).then_some(odd).and_then(|odd| self.few(odd))
     }
 
     /// Those that say that they are at their end, or have exited in order.
@@ -272,7 +302,7 @@ fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a ringleader_model::Apa
 #[cfg(test)]
 mod tests {
     use ringleader_correlate::Scene;
-    use ringleader_model::{Apart, ApartBy, Cause, Fact, Rank, RankSet, SourceKind, Who};
+    use ringleader_model::{Apart, ApartBy, Cause, Fact, Progress, Rank, RankSet, SourceKind, Who};
 
     use super::of_hang;
     use crate::trial::StagedCase;
@@ -313,6 +343,39 @@ mod tests {
         let least = || told(ApartBy::Least, &[1], &[0, 1]);
         assert_eq!(ranks(&least(), Cause::UnevenInputs), [1]);
         assert_eq!(ranks(&least(), Cause::SkippedCollective), []);
+    }
+
+    #[test]
+    fn the_one_that_is_behind_in_what_it_prints() {
+        let behind = || told(ApartBy::Behind, &[2], &[0, 1, 2]);
+        assert_eq!(ranks(&behind(), Cause::StuckOutsideCollective), [2]);
+        assert_eq!(ranks(&behind(), Cause::ShapeMismatch), []);
+    }
+
+    #[test]
+    fn those_whose_loops_are_shorter() {
+        let job = |totals: [u64; 2]| {
+            totals.iter().enumerate().fold(Stage::new(), |stage, (rank, total)| {
+                let progress =
+                    Progress { n_lines: 9, n_steps: 2, total: Some(*total), ..Progress::default() };
+                stage.push(SourceKind::PlainText, Who::rank(rank as u32), Fact::Progress(progress))
+            })
+        };
+        assert_eq!(ranks(&job([20, 30]), Cause::UnevenInputs), [0]);
+        assert_eq!(ranks(&job([30, 30]), Cause::UnevenInputs), []);
+        assert_eq!(ranks(&job([20, 30]), Cause::SkippedCollective), []);
+    }
+
+    #[test]
+    fn the_one_of_several_stacks_that_stands_elsewhere() {
+        let seen = || Stage::new().process("node0", 100, Some(0)).process("node0", 101, Some(1));
+        let seen = || seen().process("node0", 102, Some(2));
+        let most = || seen().stands(0, &[BARRIER, MAIN]).stands(1, &[BARRIER, MAIN]);
+        let other = ("/srv/train.py", 120, "evaluate");
+        assert_eq!(ranks(&most().stands(2, &[BARRIER, other]), Cause::FrameworkBug), [2]);
+        // Two show nobody apart.
+        let two = seen().stands(0, &[BARRIER, MAIN]).stands(2, &[BARRIER, other]);
+        assert_eq!(ranks(&two, Cause::FrameworkBug), []);
     }
 
     #[test]

@@ -83,6 +83,8 @@ fn first_word(body: &str, lower: &str) -> (Option<Pid>, Option<Host>) {
     ) else {
         return (None, None);
     };
+    // `--- node3, rank 1 (pid 8117) ---`.
+    let word = word.trim_end_matches(',');
     let is_known = ["rank", "pid", "(rank", "(pid"].iter().any(|name| next.starts_with(name));
     if !is_known || !body.starts_with(is_mark) {
         return (None, None);
@@ -143,6 +145,7 @@ mod tests {
         let host = |text: &str| heading(text, 1).and_then(|a| a.host).map(|host| host.to_string());
         assert_eq!(host("--- 10.60.8.11 pid 30110 rank 0").as_deref(), Some("10.60.8.11"));
         assert_eq!(host("=== node3 rank 2 pid 8117 ===").as_deref(), Some("node3"));
+        assert_eq!(host("--- node3, rank 2 (pid 8117), state S ---").as_deref(), Some("node3"));
         assert_eq!(host("# TP3 rank 3"), None);
         assert_eq!(host("# rank 3 pid 12"), None);
         // Words of a log, other ranks, ranges.

@@ -16,10 +16,21 @@
 //!   File "/usr/lib/python3.12/threading.py", line 355 in wait
 //! ```
 
-use ringleader_model::{Frame, Pid, StackTool, ThreadStack};
+use ringleader_model::{Frame, Pid, Rank, StackTool, ThreadStack};
 
 use super::{CRASH_LINES, StackReader};
 use crate::ground::{Line, Sink};
+
+/// The rank in the title that SGLang gives its worker, `sglang::scheduler_TP3`, as its log names no process: with stages or replicas
+/// beside it the number is that of a group.
+fn rank_of_title(title: &str) -> Option<Rank> {
+    let name = title.strip_prefix("sglang::")?;
+    let (_, rest) = name.split_once("_TP")?;
+    let (number, other) = rest.split_once("_EP").map_or((rest, None), |(n, other)| (n, Some(other)));
+    let rank: u32 = number.parse().ok()?;
+    let is_alone = !["_DP", "_PP"].iter().any(|part| name.contains(part));
+    (is_alone && other.is_none_or(|other| other.parse() == Ok(rank))).then_some(Rank(rank))
+}
 
 impl StackReader {
     pub(super) fn python(&mut self, body: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> bool {
@@ -34,6 +45,7 @@ impl StackReader {
             };
             let open = self.begin(StackTool::PySpy, line, sink);
             open.fact.pid = Some(Pid(pid));
+            open.who.rank = open.who.rank.or_else(|| rank_of_title(command));
             open.fact.command = (!command.is_empty()).then(|| command.into());
             open.took(line, sink);
             // Others may know the line too: what follows shows whether it begins a dump.
@@ -227,4 +239,25 @@ fn failure_of(body: &str) -> Option<&str> {
         }
     };
     known.then_some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rank_of_title;
+
+    #[test]
+    fn titles_of_workers() {
+        for (title, expected) in [
+            ("sglang::scheduler_TP2", Some(2)),
+            ("sglang::scheduler_TP2_EP2", Some(2)),
+            ("sglang::scheduler_DP1_TP0", None),
+            ("sglang::scheduler_TP3_EP11", None),
+            ("sglang::scheduler_TP2_PP1", None),
+            ("sglang::detokenizer", None),
+            ("VLLM::Worker_TP3", None),
+            ("python train.py --name a::b_TP1", None),
+        ] {
+            assert_eq!(rank_of_title(title).map(|rank| rank.0), expected, "{title}");
+        }
+    }
 }

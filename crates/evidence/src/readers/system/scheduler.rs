@@ -20,6 +20,8 @@ pub(super) struct Columns {
     /// From and to, bytes, where a row of dashes tells; else words are counted.
     widths: Vec<(usize, usize)>,
     is_parsable: bool,
+    /// It is of `squeue`.
+    is_queue: bool,
 }
 
 /// Tables and descriptions of kubectl.
@@ -51,16 +53,18 @@ impl SystemReader {
         } else {
             text.split_ascii_whitespace().map(|n| n.to_ascii_lowercase().into()).collect()
         };
+        let is_queue = is_squeue(&names);
+        let names = if is_queue { of_squeue(names) } else { names };
         let has = |name: &str| names.iter().any(|n| **n == *name);
         if (has("jobid") || has("jobidraw")) && has("state")
             || has("partition") && has("nodelist") && has("state")
         {
             self.open(
-                SystemTable::Accounting(Columns { names, widths: Vec::new(), is_parsable }),
+                SystemTable::Accounting(Columns { names, widths: Vec::new(), is_parsable, is_queue }),
                 line,
                 sink,
             );
-            return true;
+            return !is_queue;
         }
         if text.starts_with("LAST SEEN") && has("reason") && has("object")
             || text.starts_with("NAME ") && has("ready") && has("status") && has("restarts")
@@ -139,6 +143,8 @@ impl Columns {
         let id = self.cell(&cells, &["jobid", "jobidraw"]);
         id.is_none_or(|id| id.starts_with(|c: char| c.is_ascii_digit()))
             && cells.len() >= 2
+            // Why a job waits is for others to read.
+            && !self.is_queue
             && self.cell(&cells, &["state"]).is_some_and(|s| s.starts_with(|c: char| c.is_ascii_alphabetic()))
     }
 
@@ -173,6 +179,22 @@ impl Columns {
     }
 }
 
+/// Whether a head is that of `squeue` as it prints by default.
+fn is_squeue(names: &[Box<str>]) -> bool {
+    let has = |name: &str| names.iter().any(|n| **n == *name);
+    has("jobid") && has("st") && has("nodelist(reason)")
+}
+
+/// Its columns by the names that `sacct` gives them.
+fn of_squeue(names: Vec<Box<str>>) -> Vec<Box<str>> {
+    let of = |name: Box<str>| match &*name {
+        "st" => "state".into(),
+        "nodelist(reason)" => "nodelist".into(),
+        _ => name,
+    };
+    names.into_iter().map(of).collect()
+}
+
 /// States of sacct; narrow columns cut them and say so with a plus.
 fn job_state(state: &str) -> Option<SchedulerKind> {
     let word = state.split(' ').next()?.trim_end_matches('+');
@@ -185,7 +207,7 @@ fn job_state(state: &str) -> Option<SchedulerKind> {
         () if is("CANCELLED") => SchedulerKind::Cancelled,
         () if is("FAILED") => SchedulerKind::Failed,
         () if is("COMPLETED") => SchedulerKind::Completed,
-        () if is("RUNNING") => SchedulerKind::Running,
+        () if is("RUNNING") || word == "R" => SchedulerKind::Running,
         () => return None,
     })
 }

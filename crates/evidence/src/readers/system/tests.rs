@@ -223,6 +223,20 @@ fn what_slurm_says() {
 }
 
 #[test]
+fn what_squeue_says_of_jobs_that_run() {
+    check(
+        "\
+             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)
+               311     mi300 train.sb    sgopi  R       4:02      2 mi300-b[07-08]
+               312     mi300 train.sb    sgopi PD       0:00      2 (Priority)
+",
+        r#"
+        line 2: Scheduler(SchedulerEvent { scheduler: Slurm, kind: Running, subject: "311", node: ("mi300-b[07-08]") })
+        "#,
+    );
+}
+
+#[test]
 fn what_kubernetes_says() {
     check(
         "\

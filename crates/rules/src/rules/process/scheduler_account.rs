@@ -183,6 +183,13 @@ fn killed(scene: &Scene<'_>, host: Option<&Host>) -> Vec<(Culprit, Evidence)> {
         .collect()
 }
 
+/// The nodes of `srun: error: Node failure on node3`. What Slurm says of a step names only where its batch script ran.
+fn failed_nodes<'a>(events: impl Iterator<Item = &'a SchedulerEvent>) -> impl Iterator<Item = Culprit> {
+    let nodes = events.filter(|event| event.subject.is_empty()).filter_map(|event| event.node.as_deref());
+    let one = nodes.filter(|node| !node.contains(['[', ',']));
+    one.map(|node| Culprit { host: Some(node.into()), ..Culprit::default() })
+}
+
 fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     let hosts = scene.hosts();
     let schedulers = scene.schedulers();
@@ -205,7 +212,9 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
     let may_be_helper = event.n_containers.is_some_and(|n| n > 1) && dead.is_empty();
     let is_bound = is_bound && !may_be_helper;
     let is_alone = hosts.is_empty() && scene.roster().members.is_empty();
-    let is_tied = is_bound || !dead.is_empty() || is_alone;
+    // An account of one job alone is of this one.
+    let is_only = kind == SchedulerKind::NodeFail && schedulers.is_only_job(event);
+    let is_tied = is_bound || !dead.is_empty() || is_alone || is_only;
     let subject = match (&*event.subject, &event.container) {
         ("", _) => "the job".to_owned(),
         (subject, Some(container)) => format!("container {container} of {subject}"),
@@ -220,7 +229,9 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
             (Cause::ProcessKilled, format!("{subject}{at} was preempted for another job"))
         }
         SchedulerKind::Evicted => (Cause::ProcessKilled, format!("{subject}{at} was evicted from its node")),
-        _ => (Cause::PeerProcessDied, format!("the scheduler lost the node of {subject}{at}")),
+        // Of which job it was is not known: that of this one may only look the same.
+        _ if !is_tied => (Cause::PeerProcessDied, format!("the scheduler lost the node of {subject}{at}")),
+        _ => (Cause::NodeLost, format!("the scheduler lost the node of {subject}{at}")),
     };
     let mut culprits: Vec<Culprit> = Vec::new();
     for (culprit, _) in &dead {
@@ -246,9 +257,13 @@ fn told_of(scene: &Scene<'_>, kind: SchedulerKind) -> Option<Finding> {
             }
         }
     }
+    if culprits.is_empty() && kind == SchedulerKind::NodeFail {
+        culprits.extend(failed_nodes(events.iter().map(|(_, event, _)| *event)));
+    }
+    let is_stated = is_tied && (kind != SchedulerKind::NodeFail || is_only);
     let draft = Draft::new(RULE.id, cause, title)
         .severity(if is_tied { Severity::Error } else { Severity::Info })
-        .weight(if is_tied && kind != SchedulerKind::NodeFail { Weight::Stated } else { Weight::Derived })
+        .weight(if is_stated { Weight::Stated } else { Weight::Derived })
         .confidence(if is_bound { Confidence::High } else { Confidence::Medium })
         .culprits(culprits)
         .evidence(events.iter().take(CITATIONS).map(|(o, ..)| shown(o, None, SourceKind::Scheduler, "")))
@@ -362,7 +377,22 @@ mod tests {
         StagedCase::new()
             .two_verbs_nodes()
             .scheduled(event(SchedulerKind::NodeFail, "", "node1"))
-            .concludes(&RULE, "peer-process-died 1, high");
+            .concludes(&RULE, "node-lost 1, high");
+    }
+
+    #[test]
+    fn the_only_job_of_an_account_lost_its_nodes() {
+        let lost = |id: &str| event(SchedulerKind::NodeFail, id, "c[009-010]");
+        let one = || Stage::new().two_ranks().scheduled(lost("98820"));
+        one().concludes(&RULE, "node-lost , medium");
+        // Of which of two jobs the evidence is, nothing shows.
+        let two = one().scheduled(event(SchedulerKind::Running, "98821", "c011"));
+        assert_eq!(two.finding(&RULE).severity, Severity::Info);
+        // srun names the node, Slurm's word on the step the first one.
+        let said = Stage::new().scheduled(event(SchedulerKind::NodeFail, "", "c015"));
+        let finding = said.scheduled(event(SchedulerKind::NodeFail, "77.0", "c014")).finding(&RULE);
+        let hosts: Vec<_> = finding.culprits.iter().filter_map(|c| c.host.as_deref()).collect();
+        assert_eq!(hosts, ["c015"]);
     }
 
     #[test]

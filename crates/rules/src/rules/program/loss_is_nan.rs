@@ -28,7 +28,10 @@ use std::collections::BTreeMap;
 
 use ringleader_correlate::Scene;
 use ringleader_correlate::said::statements::Stated;
-use ringleader_model::{Cause, Cite, Confidence, Impact, Rank, Weight};
+use ringleader_correlate::who::tools::shown;
+use ringleader_model::{
+    Apart, ApartBy, Cause, Cite, Confidence, Fact, Finding, Impact, Observation, Rank, SourceKind, Weight,
+};
 
 use crate::rule::{Draft, Outcome, Rule};
 
@@ -53,14 +56,17 @@ fn check(scene: &Scene<'_>) -> Outcome {
     let n: u64 = stated.iter().map(|s| s.count()).sum();
     let lasts = n >= MANY || stated.iter().any(|s| s.utterances.iter().any(|u| is_last(scene, u.said.last)));
     let Some(first) = stated.iter().min_by_key(|s| (s.at_ns().is_none(), s.at_ns())).filter(|_| lasts) else {
-        return Outcome::Clear;
+        return Outcome::from_findings(by_table(scene).into_iter().collect());
     };
-    let (title, culprits) = match first_rank(&stated) {
-        Some((rank, step)) => (
+    let (title, culprits) = if let Some((rank, step)) = first_rank(&stated) {
+        (
             format!("the loss of rank {} is NaN first, in step {step}; it is NaN in {n} lines", rank.0),
             vec![scene.roster().culprit_rank(rank)],
-        ),
-        None => (format!("the loss is NaN in {n} lines"), Vec::new()),
+        )
+    } else {
+        let ranks = told_apart(scene).map(|(_, apart)| apart.ranks.clone()).or_else(|| named_at_end(&stated));
+        let culprits = ranks.into_iter().flatten().map(|rank| scene.roster().culprit_rank(rank));
+        (format!("the loss is NaN in {n} lines"), culprits.collect())
     };
     let finding = Draft::new(RULE.id, Cause::NanLoss, title)
         .weight(Weight::Derived)
@@ -76,6 +82,44 @@ fn check(scene: &Scene<'_>) -> Outcome {
         .advise(Impact::Harmless, "compare losses and gradient norms of all ranks before the reduction")
         .build();
     Outcome::from_findings(finding.into_iter().collect())
+}
+
+/// A table that compares the ranks: the values of one are not numbers.
+fn told_apart<'a>(scene: &Scene<'a>) -> Option<(&'a Observation, &'a Apart)> {
+    scene.case().observations.iter().find_map(|o| match &o.fact {
+        Fact::Apart(apart) if apart.by == ApartBy::NotANumber => Some((o, &**apart)),
+        _ => None,
+    })
+}
+
+fn by_table(scene: &Scene<'_>) -> Option<Finding> {
+    let (observation, apart) = told_apart(scene)?;
+    let rank = apart.ranks.first()?;
+    Draft::new(RULE.id, Cause::NanLoss, format!("the values of rank {} alone are NaN", rank.0))
+        .weight(Weight::Derived)
+        .confidence(Confidence::Medium)
+        .culprits(vec![scene.roster().culprit_rank(*rank)])
+        .evidence([shown(observation, None, SourceKind::PlainText, "")])
+        .advise(
+            Impact::Harmless,
+            "look at the data and the gradients of that rank in the first step with a NaN",
+        )
+        .advise(Impact::Harmless, "decide over all ranks whether a step is skipped: all-reduce the flag")
+        .build()
+}
+
+/// The one rank that lines with a NaN name at their end: `Loss is NaN (local_rank 5)`.
+fn named_at_end(stated: &[&Stated<'_>]) -> Option<Vec<Rank>> {
+    let of = |text: &str| {
+        let text = text.trim_end().to_ascii_lowercase();
+        let (_, inside) = text.strip_suffix([')', ']'])?.rsplit_once(['(', '['])?;
+        let inside = inside.strip_prefix("local_").or(inside.strip_prefix("local ")).unwrap_or(inside);
+        inside.strip_prefix("rank")?.trim_start_matches([' ', ':', '=']).parse().ok().map(Rank)
+    };
+    let nan = stated.iter().flat_map(|s| &s.utterances).filter(|u| u.said.form.is_nan);
+    let mut ranks: Vec<Rank> = nan.filter_map(|u| of(&u.observation.text)).collect();
+    ranks.dedup();
+    (ranks.len() == 1).then_some(ranks)
 }
 
 /// The rank whose own loss is NaN in an earlier step than that of any other, and that step. Norms of gradients are those of all ranks
@@ -132,7 +176,9 @@ fn is_last(scene: &Scene<'_>, nan: Cite) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ringleader_model::{Cite, Fact, Progress, Said, SaidForm, SourceId, SourceKind, Who};
+    use ringleader_model::{
+        Apart, ApartBy, Cite, Fact, Progress, Rank, Said, SaidForm, SourceId, SourceKind, Who,
+    };
 
     use super::{RULE, has_nan_loss, step_of};
     use crate::trial::{StagedCase, Trial as _};
@@ -156,6 +202,30 @@ mod tests {
             Progress { n_lines: 9, n_steps: 2, last: Some(cite(last_step)), ..Progress::default() };
         let stage = StagedCase::new().push(SourceKind::PlainText, Who::default(), Fact::Said(Box::new(said)));
         stage.push(SourceKind::PlainText, Who::default(), Fact::Progress(progress))
+    }
+
+    #[test]
+    fn the_rank_at_the_end_of_a_line_with_a_nan() {
+        let said = |text: &str| {
+            let mut stage = printed(30, 20);
+            if let Some(first) = stage.case.observations.first_mut() {
+                first.text = text.into();
+            }
+            stage.finding(&RULE).culprits.first().and_then(|culprit| culprit.rank)
+        };
+        assert_eq!(said("WARNING - Loss is NaN or inf   (local_rank 5)"), Some(Rank(5)));
+        assert_eq!(said("step 4: loss nan [rank 3]"), Some(Rank(3)));
+        assert_eq!(said("step 4 of rank 3: loss nan (skipped)"), None);
+    }
+
+    #[test]
+    fn a_table_that_sets_one_rank_apart() {
+        let apart = |by| Apart { by, ranks: vec![Rank(5)], among: (0..8).map(Rank).collect() };
+        let stage =
+            |by| Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Apart(Box::new(apart(by))));
+        let finding = stage(ApartBy::NotANumber).finding(&RULE);
+        assert_eq!(finding.culprits[0].rank, Some(Rank(5)));
+        stage(ApartBy::Least).silent(&RULE);
     }
 
     #[test]

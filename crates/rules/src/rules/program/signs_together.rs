@@ -90,6 +90,9 @@ mod tests {
     fn together_they_leave_one_explanation() {
         signs(&["acs-redirects", "note-stands-still"]).expect(&RULE, &["p2p-acs-iommu"]);
         signs(&["shm-of-64-mb", "bus-error"]).expect(&RULE, &["shm-full"]);
+        signs(&["bridge-bootstrap", "bridge-peer-lost"]).expect(&RULE, &["wrong-interface"]);
+        signs(&["shm-object-fails", "shm-has-room", "few-files-allowed"])
+            .expect(&RULE, &["too-many-open-files"]);
         signs(&["memlock-is-low", "verbs-without-memory"]).expect(&RULE, &["memlock-limit"]);
         signs(&["loopback-rendezvous", "several-nodes-asked", "connect-trouble"])
             .expect(&RULE, &["hostname-resolution"]);
@@ -106,6 +109,9 @@ mod tests {
             "mig-is-on",
             "file-system-full",
             "write-failed",
+            "bridge-bootstrap",
+            "shm-object-fails",
+            "few-files-allowed",
         ];
         for id in alone {
             signs(&[id]).silent(&RULE);
