@@ -622,7 +622,7 @@ mod tests {
         const GSP: &str = "Timeout after 6s of waiting for RPC response from GPU4 GSP!";
         // The process that asked is another one than that which was seen.
         let silent =
-            || Stage::new().process("node0", 100, None).xid("0000:9b:00", 119, 9_120, GSP).on("node0");
+            || StagedCase::new().process("node0", 100, None).xid("0000:9b:00", 119, 9_120, GSP).on("node0");
         let alone = diagnose(&silent().case);
         assert_eq!((alone.cause, alone.confidence), (Cause::GspTimeout, Confidence::Low), "{alone:#?}");
         // A second fault: which one it was is not known.

@@ -2,10 +2,10 @@
 //!
 //! The two are separate because both may be known: a process that was stopped is killed by its launcher in the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringleader_knowledge::signal::{self, SIGABRT, SIGKILL, SIGTERM, Signal};
-use ringleader_model::{Case, Evidence, Fact, ProcessRow, Rank, SourceKind, TorchEvent};
+use ringleader_model::{Case, Evidence, Fact, Observation, ProcessRow, Rank, SourceKind, TorchEvent};
 
 use crate::machine::kernel::KernelLogs;
 use crate::process::condition::{Condition, Conditions, Farewell, ProcessExit, ProcessState};
@@ -209,6 +209,7 @@ impl Fates {
             conditions,
             has_escalated: has_escalated(case),
             anybody_timed_out: conditions.all().any(|(_, c)| c.timed_out.is_some()),
+            gave_up: gave_up(case, roster),
         };
         let of_rank = |(rank, condition): (Rank, &Condition)| (rank, judge.fate(rank, condition));
         Self {
@@ -298,6 +299,20 @@ struct Judge<'s, 'a> {
     conditions: &'s Conditions,
     has_escalated: bool,
     anybody_timed_out: bool,
+    gave_up: BTreeSet<Rank>,
+}
+
+/// Messages of processes that abort themselves because of what they heard of others.
+const GIVES_UP: [&str; 3] =
+    ["jax-coord-terminating", "jax-coord-coordinator-died-old", "xla-clique-terminate"];
+
+/// Ranks that say so.
+fn gave_up(case: &Case, roster: &Roster) -> BTreeSet<Rank> {
+    let says = |o: &&Observation| match &o.fact {
+        Fact::Said(said) => said.rows.iter().any(|row| GIVES_UP.contains(row)),
+        _ => false,
+    };
+    case.observations.iter().filter(says).filter_map(|o| roster.speaker(o)).collect()
 }
 
 impl Judge<'_, '_> {
@@ -362,7 +377,9 @@ impl Judge<'_, '_> {
                 End::Killed { by: self.killer(rank, exit.is_root), is_root: exit.is_root }
             }
             // The watchdog aborts its own process: that is what a timeout looks like from outside.
-            Some(s) if s.number == SIGABRT && self.anybody_timed_out => End::Aborted,
+            Some(s) if s.number == SIGABRT && (self.anybody_timed_out || self.gave_up.contains(&rank)) => {
+                End::Aborted
+            }
             Some(s) if s.is_own() => End::Crashed(s),
             _ if was_reported => End::CrashReported,
             Some(s) if s.number == SIGTERM => End::Terminated,
@@ -419,6 +436,20 @@ mod tests {
     use super::SIGTERM;
     use crate::Scene;
     use crate::staging::StagedCase;
+
+    #[test]
+    fn who_gives_up_because_of_others_did_not_crash() {
+        assert!(super::GIVES_UP.iter().all(|id| ringleader_knowledge::message::get(id).is_some()));
+        let says = "Terminating process because the JAX distributed service detected fatal errors. This most likely indicates that another task died; see the other task logs for more details.";
+        let crashed = |stage: StagedCase| {
+            let scene = Scene::new(&stage.case);
+            matches!(scene.fate(Rank(0)).map(super::Fate::end), Some(super::End::Crashed(_)))
+        };
+        let ends = || StagedCase::job(2).failed(0, -6, true);
+        assert!(crashed(ends()));
+        assert!(!crashed(ends().says(ringleader_model::Who::rank(0), says)));
+        assert!(crashed(ends().says(ringleader_model::Who::rank(1), says)));
+    }
 
     #[test]
     fn accounts_of_an_end() {

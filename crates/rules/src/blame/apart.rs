@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn those_whose_loops_are_shorter() {
         let job = |totals: [u64; 2]| {
-            totals.iter().enumerate().fold(Stage::new(), |stage, (rank, total)| {
+            totals.iter().enumerate().fold(StagedCase::new(), |stage, (rank, total)| {
                 let progress =
                     Progress { n_lines: 9, n_steps: 2, total: Some(*total), ..Progress::default() };
                 stage.push(SourceKind::PlainText, Who::rank(rank as u32), Fact::Progress(progress))
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn the_one_of_several_stacks_that_stands_elsewhere() {
-        let seen = || Stage::new().process("node0", 100, Some(0)).process("node0", 101, Some(1));
+        let seen = || StagedCase::new().process("node0", 100, Some(0)).process("node0", 101, Some(1));
         let seen = || seen().process("node0", 102, Some(2));
         let most = || seen().stands(0, &[BARRIER, MAIN]).stands(1, &[BARRIER, MAIN]);
         let other = ("/srv/train.py", 120, "evaluate");

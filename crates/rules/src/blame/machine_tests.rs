@@ -5,10 +5,10 @@ use ringleader_model::{
 };
 
 use super::{absent, ended_on, name_others, of, of_stack};
-use crate::trial::{Stage, Trial as _};
+use crate::trial::{StagedCase, Trial as _};
 
 /// A line of a log that names machines, and the machine that prints it.
-fn says(stage: Stage, from: &str, text: &str, names: &[&str], exit: Option<i64>) -> Stage {
+fn says(stage: StagedCase, from: &str, text: &str, names: &[&str], exit: Option<i64>) -> StagedCase {
     let mut rows = Vec::new();
     ringleader_knowledge::message::classify(text, &mut rows);
     let mut stage = stage;
@@ -28,8 +28,8 @@ fn says(stage: Stage, from: &str, text: &str, names: &[&str], exit: Option<i64>)
     stage.push(SourceKind::PlainText, Who { host, ..Who::default() }, Fact::Said(Box::new(said)))
 }
 
-fn on_machines(names: &[&str]) -> Stage {
-    names.iter().fold(Stage::new(), |stage, name| {
+fn on_machines(names: &[&str]) -> StagedCase {
+    names.iter().fold(StagedCase::new(), |stage, name| {
         let mark = HostAt { line: 1, host: Some(Host::from(*name)), reach: HostReach::Session };
         stage.push(SourceKind::PlainText, Who::default(), Fact::Hosts(vec![mark].into()))
     })
@@ -41,17 +41,17 @@ const LOST: &str = "The node with node id: 0a31 and address: 10.0.0.51 and node 
                     the detector has missed too many heartbeats from it.";
 
 /// The machine that the finding of the table on this stage accuses.
-fn accused(stage: &Stage) -> Option<String> {
+fn accused(stage: &StagedCase) -> Option<String> {
     let finding = stage.finding(&crate::rules::program::message_names_cause::RULE);
     of(&Scene::new(&stage.case), &finding).map(|host| host.to_string())
 }
 
 #[test]
 fn the_machine_that_a_statement_of_the_cause_names() {
-    assert_eq!(accused(&says(Stage::new(), "", OOM, &["10.0.0.7"], None)).as_deref(), Some("10.0.0.7"));
+    assert_eq!(accused(&says(StagedCase::new(), "", OOM, &["10.0.0.7"], None)).as_deref(), Some("10.0.0.7"));
     // Two, and the name of the loopback.
-    assert_eq!(accused(&says(Stage::new(), "", OOM, &["10.0.0.7", "10.0.0.8"], None)), None);
-    assert_eq!(accused(&says(Stage::new(), "", OOM, &["localhost"], None)), None);
+    assert_eq!(accused(&says(StagedCase::new(), "", OOM, &["10.0.0.7", "10.0.0.8"], None)), None);
+    assert_eq!(accused(&says(StagedCase::new(), "", OOM, &["localhost"], None)), None);
 }
 
 #[test]
@@ -70,22 +70,22 @@ fn of_two_machines_the_lost_one_is_not_the_one_that_says_so() {
 
 #[test]
 fn where_tasks_ended_by_themselves() {
-    let ended = |stage: Stage| ended_on(&Scene::new(&stage.case)).map(|host| host.to_string());
+    let ended = |stage: StagedCase| ended_on(&Scene::new(&stage.case)).map(|host| host.to_string());
     let exit = |stage, host: &str| {
         let text = format!("srun: error: {host}: task 0: Exited with exit code 2");
         says(stage, "", &text, &[host], Some(2))
     };
-    assert_eq!(ended(exit(Stage::new(), "node064")).as_deref(), Some("node064"));
-    assert_eq!(ended(exit(exit(Stage::new(), "node064"), "node065")), None);
+    assert_eq!(ended(exit(StagedCase::new(), "node064")).as_deref(), Some("node064"));
+    assert_eq!(ended(exit(exit(StagedCase::new(), "node064"), "node065")), None);
     // The first node of a job that is ended says nothing of who is at fault.
     let cancelled = "slurmstepd: error: *** JOB 4711 ON node1 CANCELLED AT 2024-02-01T10:11:12 ***";
-    assert_eq!(ended(says(Stage::new(), "", cancelled, &["node1"], None)), None);
+    assert_eq!(ended(says(StagedCase::new(), "", cancelled, &["node1"], None)), None);
 }
 
 #[test]
 fn the_node_on_which_nobody_speaks() {
     let job = |nodes: &str| {
-        let stage = says(Stage::new(), "node1", OOM, &[], None);
+        let stage = says(StagedCase::new(), "node1", OOM, &[], None);
         stage.scheduled(SchedulerEvent {
             scheduler: Scheduler::Slurm,
             kind: SchedulerKind::Running,
@@ -108,19 +108,19 @@ fn the_node_on_which_nobody_speaks() {
 #[test]
 fn a_name_that_is_not_found_is_no_culprit_unless_it_is_a_known_machine() {
     const TEXT: &str = "RuntimeError: [Gloo] Rank 0: getaddrinfo(master-0): Name or service not known";
-    let accused = |stage: Stage| {
-        let mut finding =
-            says(Stage::new(), "", OOM, &[], None).finding(&crate::rules::program::message_names_cause::RULE);
+    let accused = |stage: StagedCase| {
+        let mut finding = says(StagedCase::new(), "", OOM, &[], None)
+            .finding(&crate::rules::program::message_names_cause::RULE);
         finding.cause = Cause::HostnameResolution;
         let stage = says(stage, "", TEXT, &["master-0"], None);
         of(&Scene::new(&stage.case), &finding).map(|host| host.to_string())
     };
-    assert_eq!(accused(Stage::new()), None);
+    assert_eq!(accused(StagedCase::new()), None);
 }
 
 #[test]
 fn where_the_stack_of_a_rank_was_printed() {
-    let stage = Stage::new().process("", 100, Some(0)).stands(0, &[("/srv/train.py", 90, "main")]);
+    let stage = StagedCase::new().process("", 100, Some(0)).stands(0, &[("/srv/train.py", 90, "main")]);
     assert_eq!(of_stack(&Scene::new(&stage.case), Rank(0)), None);
     // The prompt above it.
     let source = stage.case.observations.iter().rev().find(|o| matches!(o.fact, Fact::Stacks(_)));

@@ -383,13 +383,13 @@ mod tests {
     #[test]
     fn the_only_job_of_an_account_lost_its_nodes() {
         let lost = |id: &str| event(SchedulerKind::NodeFail, id, "c[009-010]");
-        let one = || Stage::new().two_ranks().scheduled(lost("98820"));
+        let one = || StagedCase::new().two_ranks().scheduled(lost("98820"));
         one().concludes(&RULE, "node-lost , medium");
         // Of which of two jobs the evidence is, nothing shows.
         let two = one().scheduled(event(SchedulerKind::Running, "98821", "c011"));
         assert_eq!(two.finding(&RULE).severity, Severity::Info);
         // srun names the node, Slurm's word on the step the first one.
-        let said = Stage::new().scheduled(event(SchedulerKind::NodeFail, "", "c015"));
+        let said = StagedCase::new().scheduled(event(SchedulerKind::NodeFail, "", "c015"));
         let finding = said.scheduled(event(SchedulerKind::NodeFail, "77.0", "c014")).finding(&RULE);
         let hosts: Vec<_> = finding.culprits.iter().filter_map(|c| c.host.as_deref()).collect();
         assert_eq!(hosts, ["c015"]);

@@ -221,8 +221,9 @@ mod tests {
     #[test]
     fn a_table_that_sets_one_rank_apart() {
         let apart = |by| Apart { by, ranks: vec![Rank(5)], among: (0..8).map(Rank).collect() };
-        let stage =
-            |by| Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Apart(Box::new(apart(by))));
+        let stage = |by| {
+            StagedCase::new().push(SourceKind::PlainText, Who::default(), Fact::Apart(Box::new(apart(by))))
+        };
         let finding = stage(ApartBy::NotANumber).finding(&RULE);
         assert_eq!(finding.culprits[0].rank, Some(Rank(5)));
         stage(ApartBy::Least).silent(&RULE);
