@@ -218,7 +218,7 @@ mod tests {
     };
 
     use super::{Hosts, by_job, nodes_of_jobs};
-    use crate::staging::Stage;
+    use crate::staging::StagedCase;
     use crate::who::roster::Roster;
 
     fn at(line: u32) -> Cite {
@@ -232,11 +232,11 @@ mod tests {
     #[test]
     fn a_heading_names_a_machine_that_something_else_names() {
         let marks = vec![mark(1, "gx01", HostReach::Session), mark(4, "gx02", HostReach::Heading)];
-        let of = |stage: &Stage| {
+        let of = |stage: &StagedCase| {
             let hosts = Hosts::new(&stage.case, &Roster::new(&stage.case));
             hosts.at(at(5)).map(ToString::to_string)
         };
-        let stage = Stage::new().push(SourceKind::PlainText, Who::default(), Fact::Hosts(marks.into()));
+        let stage = StagedCase::new().push(SourceKind::PlainText, Who::default(), Fact::Hosts(marks.into()));
         assert_eq!(of(&stage).as_deref(), Some("gx01"));
         let known = vec![mark(1, "gx02", HostReach::Line)];
         let stage = stage.push(SourceKind::PlainText, Who::default(), Fact::Hosts(known.into()));
@@ -252,7 +252,8 @@ mod tests {
             node: Some(node.into()),
             ..SchedulerEvent::default()
         };
-        let stage = Stage::new().scheduled(job("992031", "a100-04")).scheduled(job("992032", "a100-[04-05]"));
+        let stage =
+            StagedCase::new().scheduled(job("992031", "a100-04")).scheduled(job("992032", "a100-[04-05]"));
         let jobs = nodes_of_jobs(&stage.case);
         let of = |path: &str| by_job(&jobs, path).map(|host| host.to_string());
         assert_eq!(of("logs/slurm-992031.out").as_deref(), Some("a100-04"));
