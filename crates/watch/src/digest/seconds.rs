@@ -7,7 +7,7 @@ use super::{MAX_SECONDS, SecondDigest, is_p2p, is_symmetric};
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Between a call and its end, mono ns; `started_ns` where its kernel was seen.
-struct Span {
+struct OpenSpan {
     called_ns: u64,
     started_ns: Option<u64>,
     ended_ns: u64,
@@ -41,7 +41,7 @@ pub(super) fn seconds(state: &State) -> Vec<SecondDigest> {
 }
 
 /// Symmetric collectives that were open after `from`; none if something else was.
-fn spans(state: &State, from: u64) -> Option<Vec<Span>> {
+fn spans(state: &State, from: u64) -> Option<Vec<OpenSpan>> {
     let own = |peer: u32, comm: Option<&Comm>| comm.and_then(|c| c.rank) == Some(peer);
     let mut spans = Vec::new();
     // By their ends: those that ended before are of no interest.
@@ -52,7 +52,7 @@ fn spans(state: &State, from: u64) -> Option<Vec<Span>> {
         } else if !done.is_end_seen {
             return None;
         } else if is_symmetric(&done.call.function) {
-            spans.push(Span {
+            spans.push(OpenSpan {
                 called_ns: done.enqueued_ns,
                 started_ns: Some(done.started_ns),
                 ended_ns: done.ended_ns,
@@ -62,7 +62,7 @@ fn spans(state: &State, from: u64) -> Option<Vec<Span>> {
     }
     let is_meant = |op: &&Op| !op.call.is_captured && is_symmetric(&op.call.function);
     let in_flight = state.comms.iter().filter(|c| !c.lacks_kernels).flat_map(|c| &c.in_flight);
-    spans.extend(in_flight.filter(is_meant).map(|op| Span {
+    spans.extend(in_flight.filter(is_meant).map(|op| OpenSpan {
         called_ns: op.enqueued_ns,
         started_ns: op.started_ns,
         ended_ns: state.taken.mono_ns,

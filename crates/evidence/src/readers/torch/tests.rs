@@ -449,7 +449,7 @@ fn native_deaths() {
     check("Killed", "1 -: crash Killed signal Some(9) 0 threads, -");
     check(
         "./go.sh: line 3:  4711 Killed                  python train.py",
-        "1 pid4711: crash ./go.sh: line 3:  4711 Killed                  python train.py signal Some(9) 0 threads, -",
+        "1 pid4711: child exit -9\n1 pid4711: crash ./go.sh: line 3:  4711 Killed                  python train.py signal Some(9) 0 threads, -",
     );
     check(
         "srun: error: node1: task 3: Out Of Memory",
