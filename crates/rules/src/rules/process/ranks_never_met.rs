@@ -26,7 +26,7 @@
 //! PyTorch docs, torchrun and environment variable initialization; PyTorch, TCPStore.cpp, waitForWorkers; NVIDIA NCCL
 //! docs, NCCL_SOCKET_IFNAME.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ringleader_model::{
     Cause, Cite, Confidence, Culprit, Evidence, Fact, Finding, Host, Impact, NcclComm, Pid, Rank, RankSet,
@@ -143,6 +143,14 @@ fn other_place(scene: &Scene<'_>, stands: Option<&StandStill<'_>>) -> Option<Fin
         .build()
 }
 
+/// A process that began its first communicator of several ranks.
+struct Begun<'a> {
+    host: Option<&'a Host>,
+    pid: Option<Pid>,
+    comm: &'a NcclComm,
+    cite: Cite,
+}
+
 /// Processes of one host that begin their first communicator as the same rank, and no process as another one: each waits for the rest.
 /// An attempt that failed and the next one look the same, but for the failure.
 fn one_rank_twice(scene: &Scene<'_>) -> Option<Finding> {
@@ -150,29 +158,32 @@ fn one_rank_twice(scene: &Scene<'_>) -> Option<Finding> {
         Fact::Nccl(log) => Some(log),
         _ => None,
     });
-    let mut begun: BTreeMap<(Option<&Host>, Option<Pid>), (&NcclComm, Cite)> = BTreeMap::new();
+    let mut begun: Vec<Begun<'_>> = Vec::new();
     for log in logs {
         for comm in log.comms.iter().filter(|comm| comm.n_ranks > 1) {
-            let process = log.processes.get(comm.process as usize)?;
+            let who = &log.processes.get(comm.process as usize)?.who;
             let cite = comm.started.filter(|_| comm.completed.is_none())?;
-            begun.entry((process.who.host.as_ref(), process.who.pid)).or_insert((comm, cite));
+            let (host, pid) = (who.host.as_ref(), who.pid);
+            if !begun.iter().any(|one| (one.host, one.pid) == (host, pid)) {
+                begun.push(Begun { host, pid, comm, cite });
+            }
         }
     }
-    let ((host, _), (first, _)) = begun.first_key_value()?;
-    let is_same = |((other, pid), (comm, _)): (&(Option<&Host>, Option<Pid>), &(&NcclComm, Cite))| {
-        other == host && pid.is_some() && (comm.rank, comm.n_ranks) == (first.rank, first.n_ranks)
+    let first = begun.first()?;
+    let is_same = |one: &Begun<'_>| {
+        let (own, other) = (one.comm, first.comm);
+        one.host == first.host && one.pid.is_some() && (own.rank, own.n_ranks) == (other.rank, other.n_ranks)
     };
     if begun.len() < 2 || scene.has_failed() || !begun.iter().all(is_same) {
         return None;
     }
-    let rank = Rank(first.rank.0);
-    let proofs = begun.iter().map(|((_, pid), (comm, cite))| Evidence {
-        cite: *cite,
+    let (rank, n_ranks) = (Rank(first.comm.rank.0), first.comm.n_ranks);
+    let proofs = begun.iter().map(|one| Evidence {
+        cite: one.cite,
         text: format!(
-            "pid {} begins a communicator as rank {} of {}",
-            pid.map_or(0, |pid| pid.0),
-            comm.rank.0,
-            comm.n_ranks
+            "pid {} begins a communicator as {} of {n_ranks}",
+            one.pid.map_or(0, |pid| pid.0),
+            drafting::rank(rank)
         ),
         kind: SourceKind::NcclLog,
     });
@@ -180,13 +191,13 @@ fn one_rank_twice(scene: &Scene<'_>) -> Option<Finding> {
         "{} processes begin their first communicator as {} of {}, and none as another rank",
         begun.len(),
         drafting::rank(rank),
-        first.n_ranks
+        n_ranks
     );
     Draft::new(RULE.id, Cause::RankEnvMisconfigured, title)
         .weight(Weight::Derived)
         .confidence(Confidence::Medium)
         .at_most(Confidence::Medium)
-        .culprits([Culprit { rank: Some(rank), host: host.cloned(), ..Culprit::default() }])
+        .culprits([Culprit { rank: Some(rank), host: first.host.cloned(), ..Culprit::default() }])
         .evidence(proofs.take(CITATIONS))
         .advise_command(
             Impact::Harmless,
