@@ -19,7 +19,7 @@ const WARM_UP_S: i64 = 10;
 /// Ranks that are followed.
 const MAX_RANKS: usize = 4096;
 /// Share of the time that a rank's calls are missing while the others have called. On two H200 that 12 jobs shared, it was at most
-/// 0.03 in 16 healthy jobs, and 0.12 to 0.44 in eight with a slow rank (2026-11-30).
+/// 0.03 in 16 healthy jobs, and 0.12 to 0.44 in six with a slow rank (2026-11-30).
 const LATE_CALLS: f64 = 0.12;
 /// The same of kernels: healthy jobs on these GPUs reached 0.21.
 const LATE_KERNELS: f64 = 0.25;
