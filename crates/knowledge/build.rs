@@ -59,7 +59,8 @@ fn main() {
     sayings(&mut out, &causes);
     claims::write(&mut out, &causes);
     signs::write(&mut out, &causes);
-    likeness::write(&mut out, &causes);
+    let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    likeness::write(&mut out, &causes, Path::new(&dir));
     collectives::write(&mut out);
     settings::write(&mut out);
     figures::write(&mut out, &causes);
@@ -68,7 +69,6 @@ fn main() {
     places::write(&mut out);
     programs::write(&mut out);
     exports::write(&mut out);
-    let dir = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     messages::write(&mut out, Path::new(&dir));
     fs::write(Path::new(&dir).join("tables.rs"), out).expect("OUT_DIR can be written");
 }

@@ -1,17 +1,19 @@
-//! The weights of words, from `data/likeness.txt`.
+//! The weights of words, from `data/likeness.txt`. The weights are a file of bytes: half a million of them as Rust source took
+//! the compiler most of the time of this crate.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
 use super::variant;
 
-pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
+pub(super) fn write(out: &mut String, causes: &BTreeSet<String>, dir: &Path) {
     let path = "data/likeness.txt";
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
     let lines = || text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
     let mut named: Vec<&str> = Vec::new();
-    let (mut words, mut starts, mut weights) = (String::new(), String::from("0, "), String::new());
+    let (mut words, mut starts, mut weights) = (String::new(), String::from("0, "), Vec::new());
     let mut n_weights = 0_usize;
     let mut last: Option<&str> = None;
     for line in lines() {
@@ -30,7 +32,8 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
                 named.len() - 1
             });
             let weight: i16 = weight.parse().unwrap_or_else(|e| panic!("{path}: {line}: {e}"));
-            let _ = write!(weights, "({number}, {weight}), ");
+            weights.push(u8::try_from(number).unwrap_or_else(|e| panic!("{path}: {cause}: {e}")));
+            weights.extend(weight.to_le_bytes());
             n_weights += 1;
         }
         let _ = write!(starts, "{n_weights}, ");
@@ -43,5 +46,8 @@ pub(super) fn write(out: &mut String, causes: &BTreeSet<String>) {
     );
     let _ = writeln!(out, "pub(crate) static LIKENESS_WORDS: &[(&str, u16)] = &[{words}];");
     let _ = writeln!(out, "pub(crate) static LIKENESS_STARTS: &[u32] = &[{starts}];");
-    let _ = writeln!(out, "pub(crate) static LIKENESS_WEIGHTS: &[(u8, i16)] = &[{weights}];");
+    fs::write(dir.join("likeness.bin"), &weights).unwrap_or_else(|e| panic!("likeness.bin: {e}"));
+    out.push_str(
+        "pub(crate) static LIKENESS_WEIGHTS: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/likeness.bin\"));\n",
+    );
 }

@@ -24,8 +24,12 @@ struct LikenessTable {
     causes: &'static [Cause],
     words: &'static [(&'static str, u16)],
     starts: &'static [u32],
-    weights: &'static [(u8, i16)],
+    /// Of each weight the number of its cause, and the weight in two bytes, the lower first.
+    weights: &'static [u8],
 }
+
+/// Bytes of a weight.
+const WEIGHT_BYTES: usize = 3;
 
 static COMPILED: LikenessTable = LikenessTable {
     causes: LIKENESS_CAUSES,
@@ -64,9 +68,10 @@ pub fn replace(text: &str) -> Result<(), String> {
                 causes.push(cause);
                 causes.len() - 1
             });
-            weights.push((number as u8, weight));
+            weights.push(number as u8);
+            weights.extend(weight.to_le_bytes());
         }
-        starts.push(weights.len() as u32);
+        starts.push((weights.len() / WEIGHT_BYTES) as u32);
     }
     let (causes, words, starts, weights) = (causes.leak(), words.leak(), starts.leak(), weights.leak());
     let other = LikenessTable { causes, words, starts, weights };
@@ -106,9 +111,12 @@ impl WordId {
     fn weights(self) -> impl Iterator<Item = (usize, f32)> {
         let at = usize::from(self.0);
         let bounds = table().starts.get(at).zip(table().starts.get(at + 1));
-        let range = bounds.map_or(0..0, |(start, end)| *start as usize..*end as usize);
-        let weights = table().weights.get(range).unwrap_or_default();
-        weights.iter().map(|(cause, weight)| (usize::from(*cause), f32::from(*weight) / UNIT))
+        let range =
+            bounds.map_or(0..0, |(start, end)| WEIGHT_BYTES * *start as usize..WEIGHT_BYTES * *end as usize);
+        let weights = table().weights.get(range).unwrap_or_default().as_chunks::<WEIGHT_BYTES>().0;
+        weights.iter().map(|[cause, low, high]| {
+            (usize::from(*cause), f32::from(i16::from_le_bytes([*low, *high])) / UNIT)
+        })
     }
 }
 

@@ -13,7 +13,8 @@ fn a_prefix_gives_a_prefix() {
     let whole = read(&name, &bytes);
     let whole = lines(dump_of(&whole).unwrap());
     let mut n_before = 0;
-    for n in 2..bytes.len() {
+    // All cuts would take half a minute.
+    for n in (2..bytes.len()).step_by(7).chain([bytes.len() - 1]) {
         let extract = read(&name, &bytes[..n]);
         assert!(!extract.notes.is_empty(), "cut at {n}: not said");
         let Some(dump) = dump_of(&extract) else {
