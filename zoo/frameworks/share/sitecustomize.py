@@ -3,7 +3,8 @@ because it refuses two ranks of one host on one GPU."""
 
 import os
 
-if "RANK" in os.environ:
-    os.environ["NCCL_HOSTID"] = "n" + os.environ["RANK"]
-    if "LOCAL_RANK" in os.environ:
-        os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % int(os.environ["SHARED_GPUS"]))
+LOCAL = os.environ.get("LOCAL_RANK")
+if LOCAL is not None or "RANK" in os.environ:
+    os.environ["NCCL_HOSTID"] = "n" + os.environ.get("RANK", LOCAL)
+if LOCAL is not None:
+    os.environ["LOCAL_RANK"] = str(int(LOCAL) % int(os.environ["SHARED_GPUS"]))
