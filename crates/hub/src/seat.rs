@@ -67,9 +67,9 @@ pub struct Stats {
     pub sent: u64,
     /// Their total length, bytes.
     pub sent_bytes: u64,
-    /// Digests without news.
+    /// Number of digests without news.
     pub unchanged: u64,
-    /// Attempts that failed.
+    /// Number of failed attempts.
     pub failed: u64,
     /// Leases that expired before they were renewed.
     pub leases_lost: u64,

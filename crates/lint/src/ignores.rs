@@ -27,7 +27,7 @@ struct Ignore {
     rules: Vec<String>,
     has_reason: bool,
     text: String,
-    /// The comment with the blanks before it, in bytes; its whole line if it stands alone.
+    /// The comment with the blanks before it, in bytes; its whole line if nothing else is on it.
     span: (usize, usize),
 }
 

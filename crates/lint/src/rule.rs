@@ -4,7 +4,7 @@ use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::{LintFinding, Scan};
 
-/// What a rule reads.
+/// Kind of input that a rule reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Python.
@@ -20,9 +20,9 @@ pub enum Family {
 pub struct LintRule {
     /// Kebab-case; names the fault.
     pub id: &'static str,
-    /// A few words.
+    /// Title of the rule, a few words.
     pub title: &'static str,
-    /// What it reads.
+    /// Kind of input that the rule reads.
     pub family: Family,
     /// What a job that runs into it would be diagnosed with.
     pub predicts: Cause,

@@ -40,7 +40,7 @@ const RANK_CONDITIONS: [(&str, &str); 23] = [
     ("guard-on-an-axis-of-the-group", "guard-on-another-axis"),
 ];
 
-/// Programs of a file by what stands after `#: `.
+/// Programs of a file by the text after `#: `.
 fn programs(file: &str) -> BTreeMap<String, String> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let text = std::fs::read_to_string(root.join(file)).unwrap();

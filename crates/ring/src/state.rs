@@ -53,7 +53,7 @@ pub struct RingProcess {
 pub struct Exit {
     /// 0 to 255.
     pub code: u8,
-    /// When.
+    /// CLOCK_MONOTONIC of the call, ns.
     pub at_ns: u64,
 }
 

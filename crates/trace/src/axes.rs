@@ -11,7 +11,7 @@ use crate::split::Split;
 use crate::steps::Steps;
 use crate::view::RankTimeline;
 
-/// Groups of one kind.
+/// Groups of ranks along one axis of parallelism.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// `dp`, `tp`, `pp`, `ep`, `cp`, several joined by `+`, `world`, `p2p`; else by members: `4 ranks, 2 apart`.
@@ -50,14 +50,14 @@ pub fn on_path(axes: &[Axis]) -> BTreeSet<u32> {
     axes.iter().filter(|axis| axis.is_on_path()).flat_map(|axis| axis.joined.iter().copied()).collect()
 }
 
-/// An unequal amount.
+/// An amount that differs between the ranks of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unequal {
-    /// Of what.
+    /// The amount that differs.
     pub what: Amount,
     /// What the rank with most has beyond the mean of its group, percent: mean over steps and groups.
     pub excess_pct: f64,
-    /// The same of a time, ns.
+    /// The same excess, ns, if the amount is a time.
     pub excess_ns: Option<i64>,
     /// The rank that has the largest excess in all.
     pub rank: u32,
@@ -79,7 +79,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// Stable name.
+    /// Stable name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Computation => "computation",
@@ -89,7 +89,7 @@ impl Amount {
         }
     }
 
-    /// In words, after `more`.
+    /// The amount in words that follow `more`.
     pub fn words(self) -> &'static str {
         match self {
             Self::Computation => "computation",
@@ -100,7 +100,7 @@ impl Amount {
     }
 }
 
-/// Axes that are told apart.
+/// Axes that the analysis distinguishes.
 const MAX_AXES: usize = 16;
 
 /// A group while axes are made.
@@ -283,7 +283,7 @@ fn axis_name(description: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("+"))
 }
 
-/// `4 ranks, 2 apart`.
+/// Name of an axis by its members: `4 ranks, 2 apart`.
 fn by_members(views: &[RankTimeline<'_>], ranks: &[u32]) -> String {
     let world = views.iter().filter_map(|view| view.timeline.world_size).max().unwrap_or(0);
     if ranks.len() >= (world as usize).max(views.len()) {

@@ -17,7 +17,7 @@ use crate::view::RankTimeline;
 pub struct Contention {
     /// Blocks of the communication's kernels, each of which holds an SM: median by time.
     pub n_ctas: u32,
-    /// SMs of the GPU.
+    /// Number of SMs of the GPU.
     pub n_sms: u32,
     /// Time beside communication over time alone.
     pub slowdown: f64,

@@ -11,16 +11,16 @@ use crate::late::Why;
 use crate::split::Split;
 use crate::whatif::{self, Replays};
 
-/// Something to change.
+/// One change that would make the job faster, or a fault to fix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// What is wrong.
+    /// Cause of the lost time.
     pub cause: Cause,
     /// Ranks at fault; empty where all are alike.
     pub culprits: Vec<u32>,
     /// What was seen, in one line.
     pub seen: String,
-    /// What to do.
+    /// Instruction for the user.
     pub todo: String,
     /// Estimated step after the change, ns, against [`Analysis::unrecorded_ns`].
     pub after_ns: i64,
@@ -30,7 +30,7 @@ pub struct Advice {
     pub is_guess: bool,
     /// The fault is certain regardless of the gain.
     pub is_structural: bool,
-    /// Worth a change.
+    /// Whether the gain justifies a change.
     pub is_worth: bool,
 }
 
@@ -133,7 +133,7 @@ fn advise(base_ns: i64, after_ns: i64, cause: Cause, seen: String, todo: &str) -
     }
 }
 
-/// Milliseconds for people.
+/// Formats ns as milliseconds for reports.
 pub fn ms(ns: i64) -> String {
     format!("{:.1} ms", ns as f64 / 1e6)
 }

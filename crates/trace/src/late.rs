@@ -22,14 +22,14 @@ pub enum Why {
     MoreWork,
     /// Its host launches later.
     Host,
-    /// It waits for input.
+    /// Its host waits for input data.
     Data,
     /// Its timeline shows no difference from the others.
     Unknown,
 }
 
 impl Why {
-    /// In words.
+    /// The reason as a phrase for reports.
     pub fn words(self) -> &'static str {
         match self {
             Self::SlowerGpu => "the same kernels take longer on its GPU",
@@ -64,13 +64,13 @@ pub struct Lateness {
 /// A rank that is persistently late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Straggler {
-    /// Its view.
+    /// Index of the rank's view.
     pub view: u32,
     /// Steps in which it is the last.
     pub n_steps: usize,
     /// Median time by which it is later than the next one, ns.
     pub lead_ns: i64,
-    /// Reason.
+    /// Reason for the lateness.
     pub why: Why,
 }
 

@@ -43,7 +43,7 @@ const RECORD_NS: i64 = 1_600;
 /// within: nearly all of that is the recorder's. Fits jobs that their hosts bound, timed with and without a recorder: 0.75 us
 /// and 1.6 us on two H200, 1.0 to 1.3 us and 2.5 to 3.0 us on two H100 with a slower host.
 const RECORD_FACTOR: f64 = 2.2;
-/// Limits of it, ns.
+/// Smallest and largest cost of recording an event, ns.
 const RECORD_LIMITS_NS: (i64, i64) = (800, 5_000);
 /// Pairs of operators from which it is known.
 const LEAST_PAIRS: usize = 200;
@@ -83,7 +83,7 @@ fn with_starts(loading: &Intervals, known: &Intervals, launches: &[i64]) -> Inte
 /// Share of such a time, percent, that other work of the program stays below.
 const ELSE_PCT: i64 = 3;
 
-/// No launch.
+/// Index for work without a recorded launch.
 pub const NONE: u32 = u32::MAX;
 
 /// Parts of names of annotations that load input, in lower case.
@@ -200,7 +200,7 @@ impl<'a> RankTimeline<'a> {
         self.work().iter().any(|work| work.kind == WorkKind::Compute)
     }
 
-    /// What the GPU did.
+    /// Kernels and copies of the GPU.
     pub fn work(&self) -> &'a [DeviceWork] {
         &self.timeline.work
     }

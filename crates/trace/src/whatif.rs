@@ -14,7 +14,7 @@ use crate::view::NONE;
 pub(crate) struct Replays {
     models: Vec<Model>,
     n_ops: usize,
-    /// As recorded.
+    /// Step length as recorded, ns.
     pub(crate) recorded_ns: i64,
     /// Without the recorder's cost.
     pub(crate) base_ns: i64,

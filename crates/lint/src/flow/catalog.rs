@@ -132,7 +132,7 @@ pub(crate) fn is_telling(name: &str) -> bool {
         && !name.contains("bucket")
 }
 
-/// The row that stands for such a helper.
+/// The row that represents such a helper.
 pub(crate) fn telling(name: &str) -> Option<CatalogRow> {
     let row = at(if name.contains("barrier") {
         "torch.distributed.barrier"

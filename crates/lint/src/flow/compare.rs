@@ -29,18 +29,18 @@ const MAX_CALLER_PATHS: usize = 6;
 /// Callers of a function that are looked at before it is blamed.
 const MAX_CALLERS: usize = 6;
 
-/// How two processes part.
+/// How the paths of two processes diverge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parting {
-    /// A collective stands in a branch that only some take.
+    /// A collective is in a branch that only some processes take.
     Branch,
-    /// Some leave before it.
+    /// Some processes leave before the collective.
     Exit(FlowExit, Origin),
     /// A decorator keeps some out.
     Decorator,
     /// Both call the same, in another order.
     Order,
-    /// An exception skips it.
+    /// An exception skips the collective.
     Handler,
     /// A loop runs more often on some.
     Loop,
@@ -73,7 +73,7 @@ pub(crate) struct Divergence {
     pub(crate) is_local: bool,
     /// Whether they part on the usual path.
     pub(crate) is_usual: bool,
-    /// Whether the condition or the call stands in the function that was tried.
+    /// Whether the condition or the call is in the tried function.
     pub(crate) is_near: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Divergence {
 pub(crate) struct Clash {
     /// On the first process and on another: what is called, where, and with which type.
     pub(crate) sides: [(&'static str, Origin, Dtype); 2],
-    /// Whether both stand in the function that was tried, and both sides call as often.
+    /// Whether both are in the tried function, and both sides call equally often.
     pub(crate) is_near: bool,
 }
 
@@ -174,7 +174,7 @@ struct Trial<'t, 'p, 's> {
     local_done: BTreeSet<u64>,
     /// Condition and call of what is reported.
     reported: BTreeSet<(Origin, Origin)>,
-    /// None: one run is all.
+    /// Results of followed calls; None if there is only one run.
     memo: Option<Memo<'s>>,
 }
 
@@ -771,7 +771,7 @@ fn blame(
     fallback
 }
 
-/// Whether two processes parted before, where nobody knows how a value of the rank falls out.
+/// Whether two processes diverged before, at a condition whose result for a rank is unknown.
 fn is_guesswork(own: &[(usize, Decision, u32)], theirs: &[(usize, Decision, u32)], until: usize) -> bool {
     own.iter().filter(|(n, d, _)| *n < until && d.taint.axes != 0).any(|(_, d, count)| {
         let met = theirs.iter().find(|(_, other, c)| other.test == d.test && c == count);

@@ -29,7 +29,7 @@ pub(crate) struct FileFacts<'s> {
     /// Whether it imports a library that wraps models.
     imports_wrapper: bool,
     text: &'s str,
-    /// What its words say, once somebody asks.
+    /// Facts from its words, computed at the first request.
     said: OnceLock<Mentions>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) branches: Vec<bool>,
     /// Functions with a loop of their own.
     pub(crate) loops: Vec<bool>,
-    /// Functions that tell somebody a rank.
+    /// Functions that pass a rank to an object.
     pub(crate) looks: Vec<bool>,
     /// Functions whose outcome may depend on the rank or on local data.
     pub(crate) differs: Vec<bool>,

@@ -9,7 +9,7 @@ use super::value::{Data, LOCAL, Origin, PLACE, Taint, Val};
 use crate::python::ast::{Expr, ExprKind, Span};
 use crate::python::index::FuncId;
 
-/// What a rule is told of a local rank that is kept as the rank.
+/// Data for a rule on a local rank that is stored as the rank.
 pub(crate) const KEPT: &str = "<local rank kept as the rank>";
 
 impl<'p, 's> Interpreter<'_, 'p, 's> {
@@ -95,7 +95,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         matches!(&held.data, Data::Object(kind) if kind.contains("lightning") && kind.ends_with("Trainer"))
     }
 
-    /// Tells rules of a place.
+    /// Reports a place to the rules.
     fn tell(&mut self, path: &str, at: Origin) {
         if self.with_seen && self.muted == 0 {
             let order = Taint::NONE;

@@ -15,11 +15,11 @@ pub(crate) struct JobProgram {
     pub(crate) has_mpi: bool,
     /// Whether something is logged with Lightning so that reading it reduces over all ranks.
     pub(crate) syncs_logs: bool,
-    /// Whether Lightning is told how several processes train.
+    /// Whether Lightning has a strategy for several processes.
     pub(crate) has_strategy: bool,
     /// The class of the project's one module of Lightning.
     pub(crate) module: Option<ClassId>,
-    /// Flags that stop a loop and that somebody sets by what a process measured: where.
+    /// Places that set a flag, which stops a loop, from a process's own measurement.
     pub(crate) stops: LookupMap<String, Origin>,
     /// Methods `__call__`, by the last word of the class's name where no other class has one.
     pub(crate) called: LookupMap<String, FuncId>,

@@ -28,7 +28,7 @@ pub(super) struct KnownValue {
     pub(super) steps: usize,
 }
 
-/// What was found.
+/// Values of attributes and names, found once.
 #[derive(Debug)]
 pub(crate) struct KnownValues {
     shards: Vec<Mutex<LookupMap<u64, Vec<KnownValue>>>>,

@@ -67,7 +67,7 @@ pub(crate) struct CallFrame<'p, 's> {
     /// What a `yield` of a context manager runs.
     pub(crate) hook: Option<&'p [Stmt<'s>]>,
     pub(crate) after_hook: Option<Flow>,
-    /// Objects that were told of the process's own data, by number.
+    /// Objects that received the process's own data, by number.
     pub(super) fed: Vec<(u64, Taint)>,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct Interpreter<'m, 'p, 's> {
     pub(crate) with_local: bool,
     /// Whether rules look at the calls of this run.
     pub(crate) with_seen: bool,
-    /// Branches that are being executed and of which nobody knows who takes them.
+    /// Branches under execution for which the processes that take them are unknown.
     pub(crate) open_arms: usize,
     /// Flags that end a framework's loop, set under a condition on the rank and not agreed upon since.
     pub(super) stops: Vec<(&'s str, Origin)>,
@@ -193,7 +193,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         }
     }
 
-    /// Tries a function with arguments that nobody knows.
+    /// Tries a function with unknown arguments.
     pub(crate) fn run(&mut self, func: FuncId, class: Option<ClassId>) {
         let f = &self.project.functions[func];
         if !self.passes_guards(func) {
@@ -339,7 +339,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         }
     }
 
-    /// What a name usually stands for.
+    /// The usual meaning of a name.
     pub(crate) fn conventional(&mut self, file: FileId, name: &str, sym: u64, origin: Origin) -> Val {
         let entry = &self.project.files[file];
         if let Some(kind) = catalog::receiver(name, |packages| entry.imports_any(packages)) {
@@ -404,7 +404,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         &mut self.frames[last]
     }
 
-    /// Calls under way.
+    /// Number of calls under way.
     pub(super) fn depth(&self) -> usize {
         self.below + self.frames.len()
     }
@@ -663,7 +663,7 @@ fn end_of_process(expr: &Expr<'_>) -> Option<FlowExit> {
     is_end.then_some(if is_well { FlowExit::Return } else { FlowExit::Raise })
 }
 
-/// Whether a name usually stands for the model that is trained.
+/// Whether a name usually denotes the trained model.
 pub(crate) fn is_model_name(name: &str) -> bool {
     matches!(name, "model" | "policy" | "actor" | "student" | "net" | "unet" | "transformer")
 }

@@ -17,7 +17,7 @@ pub(super) const MAX_WAYS: usize = 6;
 /// Parts of the arguments of a call that are compared.
 pub(super) const MAX_PARTS: usize = 400;
 
-/// One way through a call.
+/// One recorded execution of a call.
 #[derive(Debug)]
 pub(super) struct Way<'s> {
     pub(super) answers: Vec<ConditionValue>,

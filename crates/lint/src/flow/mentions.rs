@@ -18,7 +18,7 @@ pub(crate) struct Mentions {
     pub(crate) no_buffers: bool,
     /// That gradients are reduced by hand.
     pub(crate) by_hand: bool,
-    /// That a model is wrapped.
+    /// Whether the text wraps a model.
     pub(crate) wrapping: bool,
     /// That several processes run.
     pub(crate) processes: bool,

@@ -8,7 +8,7 @@ use ringleader_knowledge::collective::{Axis, LocalKind};
 use crate::python::ast::Span;
 use crate::python::index::{ClassId, FileId, FuncId, Meaning};
 
-/// Parts of a list, of which the last may be smaller.
+/// Parts of a list; the last part may be smaller.
 pub(super) const PARTS: &str = "<parts of a list>";
 /// What a model returns: a tensor as long as its batch, or an object that holds some.
 pub(super) const OUTPUT: &str = "<output of a model>";
@@ -112,7 +112,7 @@ impl Taint {
         self.from.map(|from| Origin { file: from.file.get() as usize - 1, span: from.span })
     }
 
-    /// A number for all of it.
+    /// A fingerprint of the whole value.
     pub(crate) fn print(self) -> u64 {
         let at = self
             .origin()

@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 60;
 /// Longest file: the parser's time grows faster than its input.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Keys that are read wherever they stand.
+/// Keys that are read at every place.
 const KEYS: &[&str] =
     &["env", "environment", "envVars", "env_vars", "args", "command", "run", "script", "services"];
 /// Words without which nothing else is read.

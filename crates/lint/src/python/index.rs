@@ -96,7 +96,7 @@ pub(crate) struct PyFile<'s> {
     pub(crate) packages: BTreeSet<&'s str>,
     /// The module's statements as a function.
     pub(crate) main: FuncId,
-    /// Starts of lines, once somebody asks.
+    /// Starts of lines, computed at the first request.
     lines: OnceLock<Vec<u32>>,
 }
 
@@ -451,7 +451,7 @@ impl<'s> PyFile<'s> {
         self.text.get(span.at as usize..span.end as usize).unwrap_or_default()
     }
 
-    /// Names that are imported, with the paths that they stand for.
+    /// Imported names with their paths.
     pub(crate) fn imported(&self) -> impl Iterator<Item = (&'s str, &str)> {
         self.names.iter().filter_map(|(name, binding)| match binding {
             Binding::Import(path) => Some((*name, path.as_str())),

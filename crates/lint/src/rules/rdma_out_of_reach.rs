@@ -36,7 +36,7 @@ pub(crate) static RULE: LintRule = LintRule {
     check,
 };
 
-/// Whether NCCL is told which adapters to use.
+/// Whether a setting names the adapters for NCCL.
 fn names_adapters(launch: &Launch<'_>) -> bool {
     launch.settings.iter().any(|setting| {
         setting.name == "NCCL_IB_HCA" && setting.value.as_deref().is_some_and(|value| !value.is_empty())
