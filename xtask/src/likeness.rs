@@ -1,7 +1,7 @@
 //! Learns the weights of `data/likeness.txt`: `cargo xtask likeness DIR…`.
 //!
 //! One linear support vector machine a cause, against all others, over the words of cases whose truth is known, of the rows
-//! of the message table, and of written evidence (`CAUSE.txt`: made-up pieces, of which nothing happened). It is
+//! of the message table, and of written evidence (`CAUSE.txt`: made-up pieces; none of it happened). It is
 //! deterministic: the same cases give the same file. `--check` leaves out one set after the other and prints how often the
 //! true cause is first, and among the first three.
 

@@ -59,7 +59,7 @@ pub(crate) struct Container {
     pub(crate) at: Spot,
 }
 
-/// What a TrainJob asks of the runtime that it names, or what a runtime gives to its jobs.
+/// The request of a TrainJob to the runtime that it names, or the offer of a runtime to its jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Training {
     /// Name of the runtime.

@@ -1,6 +1,6 @@
 //! The bugs of the collection, row by row: each small program before the fix and after it.
 //!
-//! Rows 1 to 23 are conditions on the rank and stand in `cases/rank_conditions.py`; the others follow in `cases/rows_*.py`, below
+//! Rows 1 to 23 are conditions on the rank in `cases/rank_conditions.py`; the others follow in `cases/rows_*.py`, below
 //! `#: row N before RULE|RULE` and `#: row N after`. The first must fire by default, the others with low confidence.
 #![expect(
     clippy::unwrap_used,

@@ -22,20 +22,20 @@ pub struct Axis {
     pub groups: Vec<Vec<u32>>,
     /// The same groups as [`Join::groups`] has them.
     pub joined: Vec<u32>,
-    /// Nothing computes beside these operations, of which there are many in a step: what is computed next waits for each.
+    /// A step has many of these operations and nothing computes beside them: the next computation waits for each.
     pub is_needed_at_once: bool,
     /// Mean time in a step that a rank waits in operations of these groups and computes nothing, ns.
     pub wait_ns: i64,
     /// The rank that most often comes last to operations of these groups, and in how many of its own, percent.
     pub last: Option<(u32, f64)>,
-    /// What ranks of one group have unequal amounts of, the largest excess first.
+    /// Amounts that differ between ranks of one group, the largest excess first.
     pub unequal: Vec<Unequal>,
 }
 
 impl Axis {
-    /// Whether the next computation needs what these operations bring, by the nature of the axis: then neither buckets nor
-    /// prefetching hide them. Of groups without a name that are a part of the job, as it seems: shards of parameters that nobody
-    /// prefetches look the same.
+    /// Whether the next computation needs the result of these operations, by the nature of the axis: then neither buckets nor
+    /// prefetching hide them. For groups without a name this is an inference: shards of parameters without prefetching look
+    /// the same.
     pub fn is_on_path(&self) -> bool {
         const ON_PATH: [&str; 4] = ["tp", "cp", "ep", "pp"];
         if self.is_named {
@@ -478,7 +478,7 @@ fn wait(
 
 /// Operations in a step that are no longer a few buckets.
 const MANY_OPS: usize = 4;
-/// Part of an operation's time, percent, that may be beside computation, and share of the operations of which that is so.
+/// Largest part of an operation's time beside computation, percent; `NEARLY_ALL_PCT` of the operations must stay below it.
 const BESIDE_PCT: i64 = 5;
 const NEARLY_ALL_PCT: usize = 80;
 

@@ -15,7 +15,7 @@ use crate::view::RankTimeline;
 /// How much longer computation takes beside communication.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contention {
-    /// Blocks of the communication's kernels, each of which holds an SM: median by time.
+    /// Blocks of the communication's kernels; each block holds an SM. Median by time.
     pub n_ctas: u32,
     /// Number of SMs of the GPU.
     pub n_sms: u32,

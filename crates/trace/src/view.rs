@@ -39,13 +39,14 @@ pub struct RankTimeline<'a> {
 
 /// The recorder's cost for each event where the timeline does not show it, ns.
 const RECORD_NS: i64 = 1_600;
-/// It is this many times what a quarter of the operators stay below between their own start and that of the first operator
-/// within: nearly all of that is the recorder's. Fits jobs that their hosts bound, timed with and without a recorder: 0.75 us
+/// The recorder's cost of an event is this many times the lower quartile of the time between the start of an operator and the
+/// start of the first operator within it: nearly all of that time is the recorder's. Fits jobs that their hosts bound, timed
+/// with and without a recorder: 0.75 us
 /// and 1.6 us on two H200, 1.0 to 1.3 us and 2.5 to 3.0 us on two H100 with a slower host.
 const RECORD_FACTOR: f64 = 2.2;
 /// Smallest and largest cost of recording an event, ns.
 const RECORD_LIMITS_NS: (i64, i64) = (800, 5_000);
-/// Pairs of operators from which it is known.
+/// Least number of pairs of operators for this estimate.
 const LEAST_PAIRS: usize = 200;
 
 /// What the recorder costs the host for each event, from operators that begin within another one.

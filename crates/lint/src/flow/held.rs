@@ -170,8 +170,8 @@ fn targets<'a, 's>(stmt: &'a Stmt<'s>) -> impl Iterator<Item = &'a Expr<'s>> {
     })
 }
 
-/// Whether the value of an expression may be a rank, or follow from one. An object that is given a rank, a device and a text
-/// are not: nobody branches on them, but on what they hold.
+/// Whether the value of an expression may be a rank, or follow from one. An object that receives a rank, a device and a text
+/// are not: programs branch on their parts, not on them.
 fn names_rank(expr: &Expr<'_>, known: &LookupSet<&str>) -> bool {
     match &expr.kind {
         ExprKind::Name(name) => catalog::rank_name(name).is_some() || catalog::rank_call(name).is_some(),

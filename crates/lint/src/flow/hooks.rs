@@ -48,8 +48,8 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         })
     }
 
-    /// Whether reading the metrics of a trainer reduces over all ranks here: in a hook at the end of an epoch nobody has
-    /// computed them yet, and whoever reads them again finds what was computed.
+    /// Whether reading the metrics of a trainer reduces over all ranks here: in a hook at the end of an epoch they are not
+    /// computed yet, and a second read returns the computed values.
     pub(super) fn computes_metrics(&self, row: CatalogRow) -> bool {
         let is_open = |name: &str| {
             matches!(name, "on_train_epoch_end" | "on_validation_epoch_end" | "on_test_epoch_end")

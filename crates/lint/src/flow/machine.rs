@@ -649,7 +649,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
     }
 }
 
-/// How an expression ends the process: where it says that all is well, nobody stops the others.
+/// How an expression ends the process: after an exit with success the launcher does not stop the other ranks.
 fn end_of_process(expr: &Expr<'_>) -> Option<FlowExit> {
     let ExprKind::Call(call) = &expr.kind else { return None };
     if !matches!(call.func.last_name(), Some("exit" | "quit" | "_exit")) {

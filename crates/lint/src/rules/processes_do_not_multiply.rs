@@ -1,5 +1,5 @@
 //! # What it shows
-//! The launcher is told another number of nodes or processes than the scheduler gives.
+//! The launcher's number of nodes or processes differs from the scheduler's.
 //!
 //! # Why it happens
 //! One of the numbers was changed and the other forgotten.
