@@ -34,7 +34,7 @@ const LEAST: f64 = 0.003;
 const MINOR: f64 = 0.3;
 /// Weight of a piece of written evidence.
 const WRITTEN: f64 = 0.5;
-/// What separates two of them.
+/// Separator between two entries.
 const CUT: &str = "\n-----8<-----\n";
 /// Begins the line that names other causes that would be right.
 const ALSO_RIGHT: &str = "also:";

@@ -32,7 +32,7 @@ pub enum HubLink {
     },
 }
 
-/// What [`crate::Hub::publish`] did with a digest.
+/// Result of [`crate::Hub::publish`] for a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
     /// It will be sent.
@@ -103,7 +103,7 @@ struct DigestSlot {
     is_abandoned: bool,
 }
 
-/// What the hub should hold for this participant.
+/// Entries that the hub should have for this participant.
 #[derive(Clone, Default)]
 pub(crate) struct Outgoing {
     /// Packed digest and its number; it is sent if the number is greater than that of the last one.

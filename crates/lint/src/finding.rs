@@ -1,4 +1,4 @@
-//! What a rule says of a place.
+//! Findings: the statement of a rule on a place.
 
 use std::cmp::Ordering;
 
@@ -50,13 +50,13 @@ pub struct Fix {
 pub struct LintFinding {
     /// Id of the rule.
     pub rule: &'static str,
-    /// How serious it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// How certain it is.
+    /// Confidence of the finding.
     pub confidence: Confidence,
     /// Place of the finding.
     pub place: Location,
-    /// What is wrong, in one line.
+    /// The fault, in one line.
     pub title: String,
     /// Why, line by line: both paths, the source of the condition.
     pub why: Vec<String>,

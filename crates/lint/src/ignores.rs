@@ -14,7 +14,7 @@ use crate::finding::{Fix, LintFinding, Location};
 use crate::rules::{ignore_without_reason, unused_ignore};
 use crate::{Language, LintOptions, SourceFile};
 
-/// How such a comment starts.
+/// First words of such a comment.
 const MARK: &str = "ringleader: ignore[";
 
 /// A comment to this program.

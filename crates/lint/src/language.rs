@@ -19,7 +19,7 @@ pub enum Language {
     Env,
     /// JSON: configuration.
     Json,
-    /// What is installed with pip: requirements.txt, pyproject.toml.
+    /// Lists of packages for pip: requirements.txt, pyproject.toml.
     Requirements,
     /// Anything else: not read.
     Other,

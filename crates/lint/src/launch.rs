@@ -131,7 +131,7 @@ pub(crate) fn read(language: Language, source: &SourceFile) -> Option<Launch<'_>
 }
 
 impl Launch<'_> {
-    /// How many nodes the scheduler or a controller gives.
+    /// Number of nodes that the scheduler or a controller gives.
     pub(crate) fn nodes(&self) -> Option<(u64, Spot)> {
         let n = self.directives.iter().filter(|(key, ..)| key == "nodes").count();
         // Several jobs in one file: nobody knows which command is whose.

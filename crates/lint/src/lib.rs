@@ -69,7 +69,7 @@ impl Default for LintOptions {
 pub struct LintReport {
     /// Findings in order of place.
     pub findings: Vec<LintFinding>,
-    /// What was not read, or only in part.
+    /// Parts of the input that were not read, or only partly.
     pub notes: Vec<Note>,
     /// Files that were read, by language.
     pub n_files: usize,

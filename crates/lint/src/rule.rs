@@ -1,4 +1,4 @@
-//! What a rule is.
+//! The type of a rule.
 
 use ringleader_model::{Cause, Confidence, Severity};
 
@@ -24,11 +24,11 @@ pub struct LintRule {
     pub title: &'static str,
     /// Kind of input that the rule reads.
     pub family: Family,
-    /// What a job that runs into it would be diagnosed with.
+    /// Cause that `diagnose` names for a job with this bug.
     pub predicts: Cause,
-    /// How serious it is.
+    /// Severity of its findings.
     pub severity: Severity,
-    /// How certain its findings usually are.
+    /// Usual confidence of its findings.
     pub confidence: Confidence,
     /// Its file, whose first comment documents it.
     pub doc: &'static str,

@@ -58,7 +58,7 @@ const UINT8: u8 = 2;
 /// First code of a name in the file's own region.
 pub(crate) const OWN: u8 = 128;
 
-/// Which list a name belongs to.
+/// The list of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// `FUNCTIONS`.

@@ -10,7 +10,7 @@ use ringleader_model::{Case, Cause, Confidence, Finding, Verdict};
 
 use crate::{Emit, JobEvidence, Options, Truth, job};
 
-/// Which part of the evidence the diagnosis gets.
+/// The part of the evidence that the diagnosis gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// All evidence.

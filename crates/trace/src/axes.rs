@@ -55,7 +55,7 @@ pub fn on_path(axes: &[Axis]) -> BTreeSet<u32> {
 pub struct Unequal {
     /// The amount that differs.
     pub what: Amount,
-    /// What the rank with most has beyond the mean of its group, percent: mean over steps and groups.
+    /// Excess of the largest rank over the mean of its group, percent: mean over steps and groups.
     pub excess_pct: f64,
     /// The same excess, ns, if the amount is a time.
     pub excess_ns: Option<i64>,
@@ -65,7 +65,7 @@ pub struct Unequal {
     pub steps_pct: f64,
 }
 
-/// What a rank has in a step.
+/// A quantity of a rank in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Amount {
     /// Time of kernels that compute.
@@ -298,7 +298,7 @@ fn by_members(views: &[RankTimeline<'_>], ranks: &[u32]) -> String {
     }
 }
 
-/// What each view has in each shared step.
+/// Amounts of each view in each shared step.
 struct Amounts {
     what: Amount,
     /// For each shared step, for each view.
@@ -592,7 +592,7 @@ const NEAR_SHARE: f64 = 0.7;
 const CAUSE_SHARE: f64 = 0.5;
 /// Attention must exceed the computation by this factor. Chosen.
 const ATTENTION_FACTOR: f64 = 1.25;
-/// An excess that is worth words, percent.
+/// Smallest reported excess, percent.
 const LEAST_SAID_PCT: f64 = 5.0;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub struct SizeClass {
     pub size_bytes: u64,
     /// Number of ranks in the group.
     pub n_ranks: u32,
-    /// How many in all usual steps.
+    /// Number of operations in all usual steps.
     pub n: usize,
     /// Median cost of one operation, ns.
     pub cost_ns: i64,
@@ -28,7 +28,7 @@ pub struct SizeClass {
     pub n_ctas: Option<u32>,
     /// Nodes that the group spans; None if it is not known.
     pub n_nodes: Option<u32>,
-    /// What it is compared with; None if nothing is known of such a group.
+    /// Expected bandwidth; None if no reference covers such a group.
     pub expected: Option<Expected>,
     /// The computation after it needs its result, by the axis that its group is of.
     pub is_on_path: bool,

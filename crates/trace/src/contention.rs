@@ -12,7 +12,7 @@ use ringleader_model::{DeviceWork, WorkKind};
 use crate::steps::Steps;
 use crate::view::RankTimeline;
 
-/// How much longer computation takes beside communication.
+/// Slowdown of computation beside communication.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contention {
     /// Blocks of the communication's kernels; each block holds an SM. Median by time.

@@ -217,7 +217,7 @@ impl<'a> References<'a> {
         Self { baseline, device, is_one_node: is_one_node(views) }
     }
 
-    /// What a group of so many ranks on so many nodes should reach at a size.
+    /// Expected bandwidth of a group with this number of ranks and nodes at a size.
     pub fn at(&self, kind: OpKind, group: (u32, Option<u32>), size_bytes: u64) -> Option<Expected> {
         let (n_ranks, n_nodes) = group;
         if size_bytes == 0 || n_ranks < 2 || kind == OpKind::Barrier {

@@ -82,7 +82,7 @@ impl Intervals {
         Self(both)
     }
 
-    /// What is in this one alone.
+    /// The parts that are in this list and not in the other.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut rest = Vec::new();

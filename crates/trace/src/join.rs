@@ -33,7 +33,7 @@ pub struct Join {
     pub of_work: Vec<Vec<u32>>,
     /// Names of the groups.
     pub groups: Vec<String>,
-    /// What must be added to each view's times, ns.
+    /// Offset to add to each view's times, ns.
     pub shift_ns: Vec<i64>,
     /// Half of the ends lie this close after the shift, ns; None if nothing synchronises two ranks.
     pub residual_ns: Option<i64>,

@@ -118,7 +118,7 @@ pub fn lateness(views: &[RankTimeline<'_>], steps: &[Steps], splits: &[Vec<Split
     late
 }
 
-/// What the rank that computes longest computes more than the mean: mean over the steps.
+/// Excess computation of the slowest rank over the mean: mean over the steps.
 fn imbalance(splits: &[Vec<Split>], late: &Lateness) -> i64 {
     let of_step = |places: &Vec<u32>| -> i64 {
         let parts = places.iter().zip(splits).filter_map(|(at, splits)| splits.get(*at as usize));
@@ -191,7 +191,7 @@ fn straggler(
     Some(Straggler { view: who, n_steps: leads.len(), lead_ns, why })
 }
 
-/// What the late rank has more of than the others have.
+/// Amounts that are larger on the late rank than on the others.
 fn why(
     views: &[RankTimeline<'_>],
     steps: &[Steps],

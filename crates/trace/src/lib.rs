@@ -66,7 +66,7 @@ pub struct Analysis<'a> {
     pub references: References<'a>,
     /// The measurement among them that the user gave.
     pub baseline: Option<&'a Baseline>,
-    /// What computation loses beside communication; None if the recording does not show it.
+    /// Slowdown of computation beside communication; None if the recording does not show it.
     pub contention: Option<Contention>,
     /// Length of a usual step on the slowest rank, ns.
     pub step_ns: i64,

@@ -29,7 +29,7 @@ const QUEUE: usize = 1_000;
 /// Rounds until the ranks agree on when collectives start.
 const MAX_ROUNDS: usize = 24;
 
-/// What a host call does in a replay.
+/// Effect of a host call in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Launches or does something; takes its time.

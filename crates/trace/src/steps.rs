@@ -9,7 +9,7 @@ use ringleader_model::{SpanKind, WorkKind};
 
 use crate::view::RankTimeline;
 
-/// How the steps were found.
+/// Source of the steps of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepSource {
     /// The profiler's own annotation.

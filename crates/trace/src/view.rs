@@ -31,7 +31,7 @@ pub struct RankTimeline<'a> {
     pub comm_calls: Intervals,
     /// When the optimizer updates the weights, by PyTorch's annotation.
     pub optimizer: Intervals,
-    /// What the recorder costs the host for each event that it keeps, ns.
+    /// Cost for the host of each event that the recorder keeps, ns.
     pub record_ns: i64,
     /// Starts of everything recorded of threads that launch work.
     recorded: Vec<i64>,
@@ -49,7 +49,7 @@ const RECORD_LIMITS_NS: (i64, i64) = (800, 5_000);
 /// Least number of pairs of operators for this estimate.
 const LEAST_PAIRS: usize = 200;
 
-/// What the recorder costs the host for each event, from operators that begin within another one.
+/// Cost for the host of each recorded event, from operators that begin within another one.
 fn record_ns(spans: &[HostSpan]) -> i64 {
     let mut last: BTreeMap<u32, &HostSpan> = BTreeMap::new();
     let mut gaps = Vec::new();

@@ -235,7 +235,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         is_outside && catalog::is_telling(name)
     }
 
-    /// What a call tells about this process or the job.
+    /// Facts on this process or the job from a call.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
     fn of_job(
         &mut self,
@@ -651,7 +651,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
     }
 }
 
-/// Which parameter gets which value.
+/// The value of each parameter.
 pub(super) fn bindings<'s>(
     project: &Project<'s>,
     func: FuncId,

@@ -19,7 +19,7 @@ pub(crate) struct CatalogRow {
 }
 
 impl CatalogRow {
-    /// What it must meet on the other processes.
+    /// Name of the call that the other processes must make.
     pub(crate) fn matches(self) -> &'static str {
         match (self.of.same, self.call.name) {
             ("", "wait_for_everyone" | "synchronize" | "monitored_barrier" | "Barrier") => "barrier",

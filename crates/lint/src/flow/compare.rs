@@ -67,7 +67,7 @@ pub(crate) struct Divergence {
     pub(crate) parting: Parting,
     /// The first call that the other process does not meet.
     pub(crate) op: CollectiveOp,
-    /// What each calls in this group, with its name.
+    /// Calls of each process in this group, with its name.
     pub(crate) sides: [(String, Vec<&'static str>); 2],
     /// Whether the condition is on the process's own data.
     pub(crate) is_local: bool,
@@ -118,7 +118,7 @@ struct Run {
 /// A function, and the class of its object where that is not the class that defines it.
 pub(crate) type Tested = (FuncId, Option<ClassId>);
 
-/// How deep functions are tried.
+/// Depth to which functions are tried.
 #[derive(Clone, Copy)]
 struct Effort {
     with_local: bool,
@@ -434,7 +434,7 @@ pub(crate) fn is_made_up_for<'p, 's>(
     })
 }
 
-/// How a decision falls out, each time that it is met.
+/// Results of a decision, one for each evaluation.
 fn outcomes(trace: &Trace, test: Origin) -> Vec<u64> {
     let met = trace.events.iter().filter_map(|event| match event {
         FlowEvent::Decision(decision) if decision.test == test => Some(decision.outcome),

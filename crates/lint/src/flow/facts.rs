@@ -56,9 +56,9 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) ranked: Vec<bool>,
     /// Methods that a class inherits and whose calls of self reach what the class overrides.
     pub(crate) inherited: Vec<(FuncId, ClassId)>,
-    /// Who calls each function, as far as names tell.
+    /// Callers of each function, as far as names show them.
     pub(crate) callers: Vec<Vec<FuncId>>,
-    /// What imports, functions and classes at the top of each file mean.
+    /// Meaning of imports, functions and classes at the top of each file.
     pub(crate) globals: Vec<LookupMap<&'s str, Global>>,
     /// Assignments in each function, by name: value and position in a tuple.
     pub(crate) assigned: Vec<Assigned<'p, 's>>,
@@ -74,7 +74,7 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) attributes: Vec<Attributes<'p, 's>>,
     /// Attributes that hold a set.
     pub(crate) sets: std::collections::BTreeSet<(ClassId, &'s str)>,
-    /// What the files say together.
+    /// Facts from all files together.
     pub(super) job: super::job::JobProgram,
     /// Functions that a decorator of the project keeps from some processes.
     pub(super) guarded: LookupMap<FuncId, super::guards::Guarding>,
@@ -138,7 +138,7 @@ impl FileFacts<'_> {
     }
 }
 
-/// What one function calls and holds.
+/// Calls and contents of one function.
 #[derive(Default)]
 struct Sketch {
     direct: Vec<u32>,
@@ -300,7 +300,7 @@ fn overridden<'p, 's>(
     reached
 }
 
-/// What the names at the top of a file mean.
+/// Meaning of the names at the top of a file.
 fn globals<'s>(project: &Project<'s>, file: FileId) -> LookupMap<&'s str, Global> {
     let names = project.files[file].names.keys();
     names.filter_map(|name| Some((*name, Global::of(project.resolve(file, name)?)))).collect()

@@ -27,7 +27,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         Some(self.of_given(func, &bound, value))
     }
 
-    /// What a function of the project returns, that does not communicate and was given the process's own data.
+    /// Result of a project function that does not communicate and received the process's own data.
     pub(super) fn of_given(&self, func: FuncId, bound: &[(&'s str, Val)], value: Val) -> Val {
         let is_open = matches!(value.data, Data::Unknown | Data::Cond(_))
             && value.taint.is_clean()

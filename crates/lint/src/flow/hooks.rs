@@ -60,7 +60,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
             && !self.trace.events.iter().any(is_read)
     }
 
-    /// What an attribute is made: a flag that ends a loop, or a rank that is none.
+    /// New meaning of an attribute: a flag that ends a loop, or a wrong rank.
     pub(super) fn kept(&mut self, of: &'p Expr<'s>, name: &'s str, span: Span, value: &Val) {
         let origin = self.origin(span);
         if is_stop(name) {

@@ -1,4 +1,4 @@
-//! What the files of a project say together of its job, and what some assignments and loops say of their process.
+//! Facts on the job from all files of a project, and on a process from some assignments and loops.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::python::ast::{Block, Expr, ExprKind, Stmt, StmtKind};
 use crate::python::index::{ClassId, FuncId, Project};
 use crate::python::walk;
 
-/// What the files of a project say together.
+/// Facts from all files of a project.
 #[derive(Debug, Default)]
 pub(crate) struct JobProgram {
     /// Whether some file uses MPI.

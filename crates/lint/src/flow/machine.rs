@@ -64,7 +64,7 @@ pub(crate) struct CallFrame<'p, 's> {
     pub(crate) loops: usize,
     /// Parameters that a collective made equal on all processes.
     pub(crate) agreed: BTreeSet<&'s str>,
-    /// What a `yield` of a context manager runs.
+    /// The block that a `yield` of a context manager runs.
     pub(crate) hook: Option<&'p [Stmt<'s>]>,
     pub(crate) after_hook: Option<Flow>,
     /// Objects that received the process's own data, by number.
@@ -94,11 +94,11 @@ pub(crate) struct Interpreter<'m, 'p, 's> {
     pub(crate) order: Vec<Taint>,
     /// Values of names that were looked up outside of what is executed.
     pub(crate) known: LookupMap<u64, Val>,
-    /// What the loops go over that are being executed.
+    /// Iterables of the loops under execution.
     pub(crate) loops: Vec<Origin>,
     /// Loops that all processes leave together.
     pub(crate) settled: Vec<Origin>,
-    /// What calls did in other runs of the function under test.
+    /// Results of calls in other runs of the function under test.
     pub(super) memo: Option<&'m mut Memo<'s>>,
     /// Conditions on local data, each time that they were met.
     pub(super) noted: Vec<(u64, Taint, Origin)>,
@@ -258,7 +258,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         self.passes_wrapper(func)
     }
 
-    /// What is known of a parameter without a caller.
+    /// Knowledge of a parameter without a caller.
     pub(crate) fn parameter(&mut self, func: FuncId, param: &'p Param<'s>) -> Val {
         let f = &self.project.functions[func];
         let sym = hash(&[11, func as u64, hash_text(param.name)]);
@@ -605,7 +605,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         }
     }
 
-    /// Who does not send allocates what it receives: the sizes of the parts are known to all then.
+    /// A rank that does not send allocates the received parts, so all ranks know their sizes.
     fn allocated(&mut self, of: &Expr<'s>, value: &Val) {
         let is_sized = value.shape.is_clean() && value.dtype.is_some();
         if is_sized

@@ -30,7 +30,7 @@ pub(super) struct Way<'s> {
     pub(super) is_over: bool,
     pub(super) has_ended: bool,
     pub(super) in_background: Option<Origin>,
-    /// What is returned, if anything is.
+    /// The returned value, if any.
     pub(super) value: Option<Val>,
     pub(super) agreed: BTreeSet<&'s str>,
     pub(super) decided: Taint,

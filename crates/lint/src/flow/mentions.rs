@@ -1,11 +1,11 @@
-//! What a file mentions: one pass over its text for all words that say how its job is run.
+//! Words of a file: one pass over its text for all words that show how its job runs.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 
-/// What a file says of its job, by its words alone.
+/// Facts on the job from the words of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mentions {
     /// That parameters are sharded. A question for a mode that may be on says nothing, and neither does a comment.

@@ -16,7 +16,7 @@ pub(crate) enum Key<'s> {
     Attr(Dotted<'s>),
 }
 
-/// What several names hold; None: nothing.
+/// Values of several names; None for a name without a value.
 pub(crate) type Values<'s> = BTreeMap<Key<'s>, Option<Val>>;
 
 /// Names and attributes of one call.

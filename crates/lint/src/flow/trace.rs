@@ -74,7 +74,7 @@ impl TriedProcess {
         self.coords[axis as usize]
     }
 
-    /// How many processes the axis has.
+    /// Number of processes on the axis.
     pub(crate) fn size(axis: Axis) -> i64 {
         if axis == Axis::Global { WORLD } else { 2 }
     }
@@ -254,7 +254,7 @@ impl Trace {
     }
 }
 
-/// How the conditions that are equal on all processes fall out.
+/// Results of the conditions that are equal on all processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
     /// Results of conditions that were fixed before the run.
@@ -267,7 +267,7 @@ pub(crate) struct Oracle {
     pub(crate) answers: Vec<ConditionValue>,
 }
 
-/// How one condition fell out when it was asked for.
+/// Result of one condition at its evaluation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConditionValue {
     pub(crate) key: u64,
@@ -278,7 +278,7 @@ pub(crate) struct ConditionValue {
 }
 
 impl Oracle {
-    /// How a condition falls out that was not asked for before, or was: then as before.
+    /// Result of a condition; a second evaluation gives the same result.
     pub(crate) fn choose(&mut self, asked: ConditionValue) -> bool {
         let ConditionValue { key, usual, depth, .. } = asked;
         self.asked.insert(key);
@@ -300,7 +300,7 @@ impl Oracle {
     }
 }
 
-/// Which outcomes are tried, the fewest unusual ones first.
+/// Outcomes to try, those with the fewest unusual results first.
 #[derive(Debug)]
 pub(crate) struct Paths {
     queue: VecDeque<BTreeMap<u64, bool>>,

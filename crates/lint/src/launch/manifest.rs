@@ -454,7 +454,7 @@ fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
     }
 }
 
-/// How many processes the command of a service of Compose starts; 0 if it does not say.
+/// Number of processes that the command of a Compose service starts; 0 if it does not show it.
 fn started(service: &MarkedYaml<'_>) -> u64 {
     let Some(command) = get(service, "command") else { return 0 };
     let parts = list(Some(command));

@@ -1,4 +1,4 @@
-//! Which release of NCCL an image or a file of requirements leads to.
+//! The release of NCCL that an image or a file of requirements installs.
 
 use std::sync::OnceLock;
 
