@@ -1,4 +1,4 @@
-//! How the tool would do on cases that it has not seen: `cargo xtask blind [--rows] [--rest DIR]… DIR…`.
+//! Estimates the accuracy on unseen cases: `cargo xtask blind [--rows] [--rest DIR]… DIR…`.
 //!
 //! Each set is judged by a process of its own, with weights of likeness that were learnt without it; with `--rows` also
 //! without the rows of the tables that are younger than the set. Rules and readers stay as they are, so the numbers are
@@ -23,7 +23,7 @@ const TABLES: [&str; 2] = ["crates/knowledge/data/messages", "crates/knowledge/d
 /// Processes at a time.
 const AT_ONCE: usize = 2;
 
-/// What was asked for.
+/// Options of the command line.
 #[derive(Default)]
 struct Wish {
     dirs: Vec<String>,
@@ -103,7 +103,7 @@ fn younger(root: &Path, dir: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(ids("HEAD")?.into_iter().filter(|id| !then.contains(id)).collect())
 }
 
-/// What the verdict on a case is, beside its truth.
+/// The verdict on a case, beside its truth.
 fn row(set: &str, folder: &Path, truth: &toml::Table) -> anyhow::Result<Value> {
     let text = |key: &str| truth.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
     let list = |key: &str| truth.get(key).and_then(toml::Value::as_array).cloned().unwrap_or_default();
@@ -161,7 +161,7 @@ fn row(set: &str, folder: &Path, truth: &toml::Table) -> anyhow::Result<Value> {
     }))
 }
 
-/// What a rule found, without its words.
+/// A finding of a rule, without its words.
 fn finding(finding: &Finding) -> Value {
     json!({
         "cause": finding.cause.id(),
@@ -276,7 +276,7 @@ fn by_confidence(out: &mut String, rows: &[Value]) {
     }
 }
 
-/// What a clean bill would rest on, and how often it was true.
+/// Signs of health behind clean bills, and how often the bill was true.
 fn by_sign(out: &mut String, rows: &[Value]) {
     let mut groups: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     for row in rows {

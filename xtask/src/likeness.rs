@@ -1,7 +1,7 @@
 //! Learns the weights of `data/likeness.txt`: `cargo xtask likeness DIR…`.
 //!
 //! One linear support vector machine a cause, against all others, over the words of cases whose truth is known, of the rows
-//! of the message table, and of written evidence (`CAUSE.txt`: made-up pieces, of which nothing happened). It is
+//! of the message table, and of written evidence (`CAUSE.txt`: made-up pieces; none of it happened). It is
 //! deterministic: the same cases give the same file. `--check` leaves out one set after the other and prints how often the
 //! true cause is first, and among the first three.
 
@@ -34,7 +34,7 @@ const LEAST: f64 = 0.003;
 const MINOR: f64 = 0.3;
 /// Weight of a piece of written evidence.
 const WRITTEN: f64 = 0.5;
-/// What separates two of them.
+/// Separator between two entries.
 const CUT: &str = "\n-----8<-----\n";
 /// Begins the line that names other causes that would be right.
 const ALSO_RIGHT: &str = "also:";

@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result};
 
 use page::{Page, escape};
 
-/// What kinds of pages there are, in the order of the front page.
+/// Kinds of pages, in the order of the front page.
 const SECTIONS: [(&str, &str, &str); 16] = [
     ("docs", "Guides", "how to use it, and how well it does"),
     ("command", "Commands", "what each command does, with all options"),

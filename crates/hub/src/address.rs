@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::OpenError;
 
-/// Where a hub is.
+/// Address of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A directory that all nodes see.

@@ -16,31 +16,31 @@ const MAX_NODES: usize = 1 << 16;
 /// the digests of the others are passed on afterwards.
 const HOLD: Duration = Duration::from_secs(3);
 
-/// News of the hub.
+/// A change in the hub.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A node's newest digest.
     Digest(Box<Digest>),
     /// A node has given no sign of life for the time to silence: the agent is dead, stopped or cut off.
     Silent {
-        /// Which.
+        /// Name of the silent node.
         node: String,
     },
     /// A node's agent has left in an orderly way.
     Left {
-        /// Which.
+        /// Name of the node that left.
         node: String,
     },
     /// A node's entry in the hub is not a digest.
     Unreadable {
-        /// Which.
+        /// Name of the node.
         node: String,
-        /// What is wrong with it.
+        /// Reason why the entry is unreadable.
         why: Unreadable,
     },
     /// The hub does not answer: from here on, missing news says nothing about the nodes.
     Away {
-        /// What failed.
+        /// The failure, as text.
         why: String,
     },
     /// The hub answers again; what changed meanwhile follows now.

@@ -65,9 +65,9 @@ pub enum OpenError {
     /// The address cannot be parsed.
     #[error("read the hub's address `{address}`: {why}")]
     Address {
-        /// As given.
+        /// The address as given.
         address: String,
-        /// What is wrong with it.
+        /// The error in the address, as text.
         why: String,
     },
     /// A name or a time is out of its bounds.

@@ -32,7 +32,7 @@ pub enum HubLink {
     },
 }
 
-/// What [`crate::Hub::publish`] did with a digest.
+/// Result of [`crate::Hub::publish`] for a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
     /// It will be sent.
@@ -67,9 +67,9 @@ pub struct Stats {
     pub sent: u64,
     /// Their total length, bytes.
     pub sent_bytes: u64,
-    /// Digests without news.
+    /// Number of digests without news.
     pub unchanged: u64,
-    /// Attempts that failed.
+    /// Number of failed attempts.
     pub failed: u64,
     /// Leases that expired before they were renewed.
     pub leases_lost: u64,
@@ -103,7 +103,7 @@ struct DigestSlot {
     is_abandoned: bool,
 }
 
-/// What the hub should hold for this participant.
+/// Entries that the hub should have for this participant.
 #[derive(Clone, Default)]
 pub(crate) struct Outgoing {
     /// Packed digest and its number; it is sent if the number is greater than that of the last one.

@@ -146,7 +146,7 @@ pub(crate) fn finding(
     }
 }
 
-/// How a call is written, without its arguments.
+/// Source text of a call, without its arguments.
 fn call_text(project: &Project<'_>, at: Origin) -> String {
     let text = project.files[at.file].slice(at.span);
     // What a framework calls once a step has returned its loss.
@@ -256,7 +256,7 @@ fn own_group(project: &Project<'_>, d: &Divergence) -> Confidence {
     }
 }
 
-/// How certain it is that processes part there.
+/// Confidence that processes diverge there.
 fn confidence(d: &Divergence) -> Confidence {
     let op = &d.op;
     // A group that nobody knows may be just the ranks that the condition names.

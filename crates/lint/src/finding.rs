@@ -1,4 +1,4 @@
-//! What a rule says of a place.
+//! Findings: the statement of a rule on a place.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use ringleader_model::{Confidence, Severity};
 /// A place in a file; lines and columns from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
-    /// File.
+    /// Path of the file.
     pub path: String,
     /// First line.
     pub line: u32,
@@ -26,22 +26,22 @@ pub struct Location {
 /// Another place that matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Related {
-    /// Where.
+    /// Place of the related code.
     pub place: Location,
-    /// What is there.
+    /// Explanation of the place.
     pub text: String,
 }
 
 /// A change that keeps the meaning of everything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fix {
-    /// What it does.
+    /// Description of the change.
     pub text: String,
     /// First byte that is replaced.
     pub at: usize,
     /// The byte after the last.
     pub end: usize,
-    /// What stands there afterwards.
+    /// The replacement text.
     pub with: String,
 }
 
@@ -50,19 +50,19 @@ pub struct Fix {
 pub struct LintFinding {
     /// Id of the rule.
     pub rule: &'static str,
-    /// How serious it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// How certain it is.
+    /// Confidence of the finding.
     pub confidence: Confidence,
-    /// Where.
+    /// Place of the finding.
     pub place: Location,
-    /// What is wrong, in one line.
+    /// The fault, in one line.
     pub title: String,
     /// Why, line by line: both paths, the source of the condition.
     pub why: Vec<String>,
-    /// Other places.
+    /// Related places: the condition, the other call.
     pub related: Vec<Related>,
-    /// What to do.
+    /// Advice for the author of the code.
     pub help: String,
     /// Documentation of the framework.
     pub page: &'static str,
@@ -70,12 +70,12 @@ pub struct LintFinding {
     pub fix: Option<Fix>,
 }
 
-/// What was not read.
+/// A part of the input that was not read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Note {
-    /// File.
+    /// Path of the file.
     pub path: String,
-    /// What of it.
+    /// Description of the unread part.
     pub text: String,
 }
 

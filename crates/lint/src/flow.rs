@@ -1,4 +1,4 @@
-//! Which collectives each process calls on each path, and where two processes part.
+//! Collectives of each process on each path, and the places where two processes diverge.
 //!
 //! Functions are tried on the first process of a small job and on others that differ from it in one axis, with the same
 //! outcome of all conditions that do not depend on the process. What they call is compared by group.

@@ -14,7 +14,7 @@ use crate::finding::{Fix, LintFinding, Location};
 use crate::rules::{ignore_without_reason, unused_ignore};
 use crate::{Language, LintOptions, SourceFile};
 
-/// How such a comment starts.
+/// First words of such a comment.
 const MARK: &str = "ringleader: ignore[";
 
 /// A comment to this program.
@@ -27,7 +27,7 @@ struct Ignore {
     rules: Vec<String>,
     has_reason: bool,
     text: String,
-    /// The comment with the blanks before it, in bytes; its whole line if it stands alone.
+    /// The comment with the blanks before it, in bytes; its whole line if nothing else is on it.
     span: (usize, usize),
 }
 

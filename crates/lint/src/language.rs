@@ -1,4 +1,4 @@
-//! What language a file is in, told by its content; its name decides only what content leaves open.
+//! The language of a file, from its content; the name decides only if the content does not.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,7 @@ pub enum Language {
     Env,
     /// JSON: configuration.
     Json,
-    /// What is installed with pip: requirements.txt, pyproject.toml.
+    /// Lists of packages for pip: requirements.txt, pyproject.toml.
     Requirements,
     /// Anything else: not read.
     Other,

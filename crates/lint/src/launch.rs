@@ -27,7 +27,7 @@ pub(crate) struct Setting {
     pub(crate) name: String,
     /// None: computed when the script runs.
     pub(crate) value: Option<String>,
-    /// As it is written.
+    /// The value as it is written.
     pub(crate) raw: String,
     pub(crate) at: Spot,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Command {
     pub(crate) own: Vec<Setting>,
     /// Whether the shell goes on while it runs.
     pub(crate) is_background: bool,
-    /// Whether it stands in a loop.
+    /// Whether the command is in a loop.
     pub(crate) is_repeated: bool,
     /// Whether its variables are put in where it runs, and not by the script: `bash -c '... $X'`.
     pub(crate) is_late: bool,
@@ -59,10 +59,10 @@ pub(crate) struct Container {
     pub(crate) at: Spot,
 }
 
-/// What a TrainJob asks of the runtime that it names, or what a runtime gives to its jobs.
+/// The request of a TrainJob to the runtime that it names, or the offer of a runtime to its jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Training {
-    /// Of the runtime.
+    /// Name of the runtime.
     pub(crate) runtime: String,
     /// Whether it is a job.
     pub(crate) is_job: bool,
@@ -131,7 +131,7 @@ pub(crate) fn read(language: Language, source: &SourceFile) -> Option<Launch<'_>
 }
 
 impl Launch<'_> {
-    /// How many nodes the scheduler or a controller gives.
+    /// Number of nodes that the scheduler or a controller gives.
     pub(crate) fn nodes(&self) -> Option<(u64, Spot)> {
         let n = self.directives.iter().filter(|(key, ..)| key == "nodes").count();
         // Several jobs in one file: nobody knows which command is whose.
@@ -151,7 +151,7 @@ impl Launch<'_> {
         Some((last_number(value)?, *at))
     }
 
-    /// The line of a command, continued lines among them, in which a word stands.
+    /// The line of a command, with continued lines, that contains a word.
     pub(crate) fn line_of(&self, command: &Command, word: &str) -> Option<Spot> {
         let first = command.at.line;
         for (line, text) in (first..).zip(self.text.lines().skip(first.saturating_sub(1) as usize)) {
@@ -200,7 +200,7 @@ impl Launch<'_> {
     }
 }
 
-/// What a launcher is told.
+/// Settings of a launcher.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launcher {
     pub(crate) name: &'static str,

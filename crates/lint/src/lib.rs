@@ -36,11 +36,11 @@ use python::lower;
 pub struct SourceFile {
     /// With `/` between folders.
     pub path: String,
-    /// Content.
+    /// Content of the file.
     pub text: String,
 }
 
-/// What is looked for.
+/// Selection of rules and confidence.
 #[derive(Clone, Debug)]
 pub struct LintOptions {
     /// The least confidence of what is reported.
@@ -49,7 +49,7 @@ pub struct LintOptions {
     pub least_severity: Severity,
     /// Rules that are reported; empty: all.
     pub select: Vec<String>,
-    /// Rules that are not.
+    /// Ids of the rules to leave out.
     pub ignore: Vec<String>,
 }
 
@@ -64,12 +64,12 @@ impl Default for LintOptions {
     }
 }
 
-/// What was found.
+/// Findings and unread parts of one run.
 #[derive(Clone, Debug, Default)]
 pub struct LintReport {
-    /// By place.
+    /// Findings in order of place.
     pub findings: Vec<LintFinding>,
-    /// What was not read, or only in part.
+    /// Parts of the input that were not read, or only partly.
     pub notes: Vec<Note>,
     /// Files that were read, by language.
     pub n_files: usize,
@@ -77,7 +77,7 @@ pub struct LintReport {
     pub n_ignored: usize,
 }
 
-/// What rules look at.
+/// Input of the rules.
 pub(crate) struct Scan<'p, 's> {
     pub(crate) project: &'p Project<'s>,
     /// Launch files.

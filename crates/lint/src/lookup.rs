@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The multiply-and-fold scheme of `flow::value::hash`, for keys that nobody chooses to collide.
+/// The multiply-and-fold scheme of `flow::value::hash`, for keys without an attacker who forces collisions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Folding(u64);
 

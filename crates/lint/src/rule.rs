@@ -1,10 +1,10 @@
-//! What a rule is.
+//! The type of a rule.
 
 use ringleader_model::{Cause, Confidence, Severity};
 
 use crate::{LintFinding, Scan};
 
-/// What a rule reads.
+/// Kind of input that a rule reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Python.
@@ -20,15 +20,15 @@ pub enum Family {
 pub struct LintRule {
     /// Kebab-case; names the fault.
     pub id: &'static str,
-    /// A few words.
+    /// Title of the rule, a few words.
     pub title: &'static str,
-    /// What it reads.
+    /// Kind of input that the rule reads.
     pub family: Family,
-    /// What a job that runs into it would be diagnosed with.
+    /// Cause that `diagnose` names for a job with this bug.
     pub predicts: Cause,
-    /// How serious it is.
+    /// Severity of its findings.
     pub severity: Severity,
-    /// How certain its findings usually are.
+    /// Usual confidence of its findings.
     pub confidence: Confidence,
     /// Its file, whose first comment documents it.
     pub doc: &'static str,

@@ -1,6 +1,6 @@
 //! The bugs of the collection, row by row: each small program before the fix and after it.
 //!
-//! Rows 1 to 23 are conditions on the rank and stand in `cases/rank_conditions.py`; the others follow in `cases/rows_*.py`, below
+//! Rows 1 to 23 are conditions on the rank in `cases/rank_conditions.py`; the others follow in `cases/rows_*.py`, below
 //! `#: row N before RULE|RULE` and `#: row N after`. The first must fire by default, the others with low confidence.
 #![expect(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ const RANK_CONDITIONS: [(&str, &str); 23] = [
     ("guard-on-an-axis-of-the-group", "guard-on-another-axis"),
 ];
 
-/// Programs of a file by what stands after `#: `.
+/// Programs of a file by the text after `#: `.
 fn programs(file: &str) -> BTreeMap<String, String> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let text = std::fs::read_to_string(root.join(file)).unwrap();

@@ -26,7 +26,7 @@ const PART_OF_FREE: u64 = 8;
 /// Directory entries examined for old files.
 const OLD_FILES_LOOKED_AT: usize = 4096;
 
-/// How to make a ring.
+/// Options for creating a ring.
 #[derive(Clone, Debug, Default)]
 pub struct RingOptions {
     /// Directories to try in this order.

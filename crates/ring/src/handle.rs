@@ -1,4 +1,4 @@
-//! What NCCL keeps for us between two callbacks: a number, never an address.
+//! The handle that NCCL stores for the plugin between two callbacks: a number, never an address.
 //!
 //! A handle may come back late, twice, from another process (PXN) or never. So it contains an index and a generation,
 //! and every use checks whether it is still valid.
@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handle(pub u64);
 
-/// What a handle refers to. 0 is no handle.
+/// Kind of object that a handle refers to. 0 is no handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HandleKind {

@@ -4,7 +4,7 @@
 //! names follow at the end. A code is one more than the index in its list; 0 is no name, and codes from 128 on are
 //! indices into the file's own region of names. Source: `src/collectives.cc` and `src/include/nccl_common.h` of NCCL.
 
-/// Functions.
+/// Names of NCCL's functions.
 pub const FUNCTIONS: &[&str] = &[
     "Broadcast",
     "Reduce",
@@ -58,7 +58,7 @@ const UINT8: u8 = 2;
 /// First code of a name in the file's own region.
 pub(crate) const OWN: u8 = 128;
 
-/// Which list a name belongs to.
+/// The list of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// `FUNCTIONS`.

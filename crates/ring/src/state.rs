@@ -16,7 +16,7 @@ pub struct State {
     pub recent: Vec<Done>,
     /// Proxy operations done here for another process (PXN).
     pub foreign: Vec<Foreign>,
-    /// What the ring could not keep.
+    /// Counts of events that the ring could not keep.
     pub lost: Lost,
 }
 
@@ -53,7 +53,7 @@ pub struct RingProcess {
 pub struct Exit {
     /// 0 to 255.
     pub code: u8,
-    /// When.
+    /// CLOCK_MONOTONIC of the call, ns.
     pub at_ns: u64,
 }
 
@@ -135,7 +135,7 @@ pub struct Op {
     pub channels_started: u16,
     /// Channels whose kernel has stopped.
     pub channels_stopped: u16,
-    /// What its proxies wait for.
+    /// Waits of its proxies.
     pub waits: Vec<Wait>,
     /// Whether its end can be seen at all: kernels are reported (interface 3 and later), or proxies were.
     pub is_end_visible: bool,
@@ -196,7 +196,7 @@ pub struct Wait {
     pub channel: u8,
     /// Whether it sends; otherwise it receives.
     pub is_send: bool,
-    /// What it waits for.
+    /// The resource that it waits for.
     pub phase: Phase,
     /// Since when it waits.
     pub since_ns: u64,
@@ -209,7 +209,7 @@ pub struct Wait {
     pub net_open: u32,
 }
 
-/// What a proxy step waits for.
+/// A resource that a proxy step waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// Not reported yet.
@@ -236,7 +236,7 @@ pub struct Done {
     pub comm: u32,
     /// As in `Op`.
     pub number: u64,
-    /// What it was.
+    /// Function and arguments of the ended call.
     pub call: CallArgs,
     /// When NCCL was called.
     pub enqueued_ns: u64,
@@ -262,11 +262,11 @@ pub struct Done {
 pub struct Foreign {
     /// Pid of that process, as it sees itself.
     pub pid: u32,
-    /// What the proxy waits for.
+    /// The resource that the proxy waits for.
     pub wait: Wait,
 }
 
-/// What the ring could not keep, by kind, since the process began.
+/// Counts of events that the ring could not keep, by kind, since the process began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Communicators.

@@ -10,14 +10,14 @@ use ringleader_model::{Case, Cause, Confidence, Finding, Verdict};
 
 use crate::{Emit, JobEvidence, Options, Truth, job};
 
-/// Which part of the evidence the diagnosis gets.
+/// The part of the evidence that the diagnosis gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// All of it.
+    /// All evidence.
     Full,
     /// Without half of the Flight Recorder dumps.
     Half,
-    /// All of it, under meaningless file names.
+    /// All evidence, under meaningless file names.
     Nameless,
     /// Flight Recorder dumps only.
     FlightOnly,

@@ -10,7 +10,7 @@ macro_rules! faults {
         pub enum Fault { $($variant),+ }
 
         impl Fault {
-            /// All of them.
+            /// All faults, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// Name on the command line and in tables.

@@ -107,7 +107,7 @@ pub(crate) enum Act {
     Fail(ProcessFailure, PlaceId),
 }
 
-/// How ranks are arranged.
+/// Arrangement of the ranks in groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// One world group.
@@ -127,7 +127,7 @@ pub(crate) struct Node {
     pub(crate) first: u32,
     pub(crate) n_ranks: u32,
     pub(crate) launcher_pid: u32,
-    /// How far this node's clock is ahead, ns.
+    /// Offset of this node's clock, ns; positive if it is ahead.
     pub(crate) skew_ns: i64,
 }
 

@@ -25,7 +25,7 @@ pub use crate::rings::{RingEnd, RingJob};
 pub use crate::truth::Truth;
 pub use crate::write::expected::{ExpectedDump, ExpectedOp};
 
-/// What to simulate and what to write.
+/// The job to simulate and the evidence to write.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Fault to plant; None lets the seed choose.

@@ -6,7 +6,7 @@ use ringleader_ring::Phase;
 
 use crate::rings::{RingEnd, RingJob};
 
-/// One case.
+/// One simulated case with rings.
 #[derive(Clone, Debug)]
 pub struct RingCase {
     /// Folder below `cases`.
@@ -21,7 +21,7 @@ pub struct RingCase {
     pub culprits: &'static [u32],
     /// Function of the program where it happened.
     pub place: &'static str,
-    /// What it shows, for people.
+    /// Description of the case.
     pub story: &'static str,
     /// Files of the evidence.
     pub files: Vec<(String, Vec<u8>)>,

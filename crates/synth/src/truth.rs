@@ -68,11 +68,11 @@ impl fmt::Display for Truth {
     }
 }
 
-/// What the evidence can show.
+/// Facts that the evidence can show.
 struct Sight {
     /// All calls of a rank, in order.
     calls: bool,
-    /// Where in the code they were made.
+    /// Places of the calls in the code.
     places: bool,
     /// States of processes.
     processes: bool,

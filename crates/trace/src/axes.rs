@@ -11,7 +11,7 @@ use crate::split::Split;
 use crate::steps::Steps;
 use crate::view::RankTimeline;
 
-/// Groups of one kind.
+/// Groups of ranks along one axis of parallelism.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// `dp`, `tp`, `pp`, `ep`, `cp`, several joined by `+`, `world`, `p2p`; else by members: `4 ranks, 2 apart`.
@@ -22,20 +22,20 @@ pub struct Axis {
     pub groups: Vec<Vec<u32>>,
     /// The same groups as [`Join::groups`] has them.
     pub joined: Vec<u32>,
-    /// Nothing computes beside these operations, of which there are many in a step: what is computed next waits for each.
+    /// A step has many of these operations and nothing computes beside them: the next computation waits for each.
     pub is_needed_at_once: bool,
     /// Mean time in a step that a rank waits in operations of these groups and computes nothing, ns.
     pub wait_ns: i64,
     /// The rank that most often comes last to operations of these groups, and in how many of its own, percent.
     pub last: Option<(u32, f64)>,
-    /// What ranks of one group have unequal amounts of, the largest excess first.
+    /// Amounts that differ between ranks of one group, the largest excess first.
     pub unequal: Vec<Unequal>,
 }
 
 impl Axis {
-    /// Whether the next computation needs what these operations bring, by the nature of the axis: then neither buckets nor
-    /// prefetching hide them. Of groups without a name that are a part of the job, as it seems: shards of parameters that nobody
-    /// prefetches look the same.
+    /// Whether the next computation needs the result of these operations, by the nature of the axis: then neither buckets nor
+    /// prefetching hide them. For groups without a name this is an inference: shards of parameters without prefetching look
+    /// the same.
     pub fn is_on_path(&self) -> bool {
         const ON_PATH: [&str; 4] = ["tp", "cp", "ep", "pp"];
         if self.is_named {
@@ -50,14 +50,14 @@ pub fn on_path(axes: &[Axis]) -> BTreeSet<u32> {
     axes.iter().filter(|axis| axis.is_on_path()).flat_map(|axis| axis.joined.iter().copied()).collect()
 }
 
-/// An unequal amount.
+/// An amount that differs between the ranks of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unequal {
-    /// Of what.
+    /// The amount that differs.
     pub what: Amount,
-    /// What the rank with most has beyond the mean of its group, percent: mean over steps and groups.
+    /// Excess of the largest rank over the mean of its group, percent: mean over steps and groups.
     pub excess_pct: f64,
-    /// The same of a time, ns.
+    /// The same excess, ns, if the amount is a time.
     pub excess_ns: Option<i64>,
     /// The rank that has the largest excess in all.
     pub rank: u32,
@@ -65,7 +65,7 @@ pub struct Unequal {
     pub steps_pct: f64,
 }
 
-/// What a rank has in a step.
+/// A quantity of a rank in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Amount {
     /// Time of kernels that compute.
@@ -79,7 +79,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// Stable name.
+    /// Stable name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Computation => "computation",
@@ -89,7 +89,7 @@ impl Amount {
         }
     }
 
-    /// In words, after `more`.
+    /// The amount in words that follow `more`.
     pub fn words(self) -> &'static str {
         match self {
             Self::Computation => "computation",
@@ -100,7 +100,7 @@ impl Amount {
     }
 }
 
-/// Axes that are told apart.
+/// Axes that the analysis distinguishes.
 const MAX_AXES: usize = 16;
 
 /// A group while axes are made.
@@ -283,7 +283,7 @@ fn axis_name(description: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("+"))
 }
 
-/// `4 ranks, 2 apart`.
+/// Name of an axis by its members: `4 ranks, 2 apart`.
 fn by_members(views: &[RankTimeline<'_>], ranks: &[u32]) -> String {
     let world = views.iter().filter_map(|view| view.timeline.world_size).max().unwrap_or(0);
     if ranks.len() >= (world as usize).max(views.len()) {
@@ -298,7 +298,7 @@ fn by_members(views: &[RankTimeline<'_>], ranks: &[u32]) -> String {
     }
 }
 
-/// What each view has in each shared step.
+/// Amounts of each view in each shared step.
 struct Amounts {
     what: Amount,
     /// For each shared step, for each view.
@@ -478,7 +478,7 @@ fn wait(
 
 /// Operations in a step that are no longer a few buckets.
 const MANY_OPS: usize = 4;
-/// Part of an operation's time, percent, that may be beside computation, and share of the operations of which that is so.
+/// Largest part of an operation's time beside computation, percent; `NEARLY_ALL_PCT` of the operations must stay below it.
 const BESIDE_PCT: i64 = 5;
 const NEARLY_ALL_PCT: usize = 80;
 
@@ -592,7 +592,7 @@ const NEAR_SHARE: f64 = 0.7;
 const CAUSE_SHARE: f64 = 0.5;
 /// Attention must exceed the computation by this factor. Chosen.
 const ATTENTION_FACTOR: f64 = 1.25;
-/// An excess that is worth words, percent.
+/// Smallest reported excess, percent.
 const LEAST_SAID_PCT: f64 = 5.0;
 
 #[cfg(test)]

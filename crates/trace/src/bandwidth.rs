@@ -12,15 +12,15 @@ use crate::view::{RankTimeline, is_one_node};
 /// Operations of one kind and size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeClass {
-    /// Kind.
+    /// Kind of the operations; None if it is unknown.
     pub kind: Option<OpKind>,
     /// Bytes of the message, as nccl-tests counts.
     pub size_bytes: u64,
-    /// Ranks of the group.
+    /// Number of ranks in the group.
     pub n_ranks: u32,
-    /// How many in all usual steps.
+    /// Number of operations in all usual steps.
     pub n: usize,
-    /// Median cost, ns.
+    /// Median cost of one operation, ns.
     pub cost_ns: i64,
     /// Bus bandwidth at the median cost, GB/s (10^9 bytes); None if the size is unknown.
     pub busbw_gbs: Option<f64>,
@@ -28,7 +28,7 @@ pub struct SizeClass {
     pub n_ctas: Option<u32>,
     /// Nodes that the group spans; None if it is not known.
     pub n_nodes: Option<u32>,
-    /// What it is compared with; None if nothing is known of such a group.
+    /// Expected bandwidth; None if no reference covers such a group.
     pub expected: Option<Expected>,
     /// The computation after it needs its result, by the axis that its group is of.
     pub is_on_path: bool,
@@ -54,7 +54,7 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Of all ranks.
+    /// Collects the operations of all ranks.
     pub fn new(views: &[RankTimeline<'_>], join: &Join) -> Self {
         let mut shortest: BTreeMap<Class, i64> = BTreeMap::new();
         for (place, view) in views.iter().enumerate() {

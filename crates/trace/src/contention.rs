@@ -12,12 +12,12 @@ use ringleader_model::{DeviceWork, WorkKind};
 use crate::steps::Steps;
 use crate::view::RankTimeline;
 
-/// How much longer computation takes beside communication.
+/// Slowdown of computation beside communication.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contention {
-    /// Blocks of the communication's kernels, each of which holds an SM: median by time.
+    /// Blocks of the communication's kernels; each block holds an SM. Median by time.
     pub n_ctas: u32,
-    /// SMs of the GPU.
+    /// Number of SMs of the GPU.
     pub n_sms: u32,
     /// Time beside communication over time alone.
     pub slowdown: f64,

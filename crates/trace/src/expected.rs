@@ -19,20 +19,20 @@ pub fn bus_factor(kind: OpKind, n_ranks: u32) -> f64 {
 /// A bandwidth to compare with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// GB/s (10^9 bytes).
+    /// Bandwidth, GB/s (10^9 bytes).
     pub gbs: f64,
-    /// Where it is from.
+    /// Origin of the bandwidth.
     pub by: Basis,
 }
 
-/// Where an expected bandwidth is from.
+/// Origin of an expected bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Basis {
     /// A measurement that the user gave.
     Baseline,
     /// A rule that fits nodes with NVLink.
     NvLink,
-    /// Measurements of others.
+    /// Published measurements of similar machines.
     Table(&'static Reach),
 }
 
@@ -66,15 +66,15 @@ const SLOW_OF_TABLE: f64 = 0.3;
 /// Bandwidths that were measured on the machine of the timelines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline {
-    /// Name for people: a file.
+    /// Name for messages: the file of the measurement.
     pub name: String,
     /// GPUs, by rank; empty if unknown.
     pub device: String,
     /// NCCL's release; empty if unknown.
     pub nccl: String,
-    /// Ranks.
+    /// Number of ranks.
     pub n_ranks: u32,
-    /// Nodes; 0 if unknown.
+    /// Number of nodes; 0 if unknown.
     pub n_nodes: u32,
     /// Kind, bytes and GB/s, in any order.
     pub points: Vec<(OpKind, u64, f64)>,
@@ -83,7 +83,7 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// In words.
+    /// The origin as a phrase for reports.
     pub fn words(&self) -> String {
         let nodes = match self.n_nodes {
             0 => String::new(),
@@ -164,7 +164,7 @@ fn of_table(reach: &Reach, factor: f64, size_bytes: u64) -> Option<f64> {
 struct NvLinkRate {
     /// Part of the GPU's name.
     name: &'static str,
-    /// One direction, GB/s.
+    /// Bandwidth of one direction, GB/s.
     rate_gbs: f64,
 }
 
@@ -202,7 +202,7 @@ fn nvlink_gbs(device: &str, size_bytes: u64) -> Option<f64> {
     Some(peak * transfer_ns / (transfer_ns + LATENCY_NS))
 }
 
-/// What the bandwidths of one job are compared with.
+/// References for the bandwidths of one job.
 #[derive(Debug)]
 pub struct References<'a> {
     baseline: Option<&'a Baseline>,
@@ -211,13 +211,13 @@ pub struct References<'a> {
 }
 
 impl<'a> References<'a> {
-    /// Of these ranks.
+    /// Collects the references for these ranks.
     pub fn new(views: &[RankTimeline<'a>], baseline: Option<&'a Baseline>) -> Self {
         let device = views.iter().find_map(|v| v.timeline.device_name.as_deref()).unwrap_or_default();
         Self { baseline, device, is_one_node: is_one_node(views) }
     }
 
-    /// What a group of so many ranks on so many nodes should reach at a size.
+    /// Expected bandwidth of a group with this number of ranks and nodes at a size.
     pub fn at(&self, kind: OpKind, group: (u32, Option<u32>), size_bytes: u64) -> Option<Expected> {
         let (n_ranks, n_nodes) = group;
         if size_bytes == 0 || n_ranks < 2 || kind == OpKind::Barrier {

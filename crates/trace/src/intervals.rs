@@ -1,6 +1,6 @@
 //! Sets of times as sorted, disjoint intervals.
 
-/// From, to (exclusive), ns.
+/// Start and end (exclusive), ns.
 pub type Interval = (i64, i64);
 
 /// A sorted list of disjoint intervals.
@@ -24,22 +24,22 @@ impl Intervals {
         Self(union)
     }
 
-    /// The intervals.
+    /// The intervals in ascending order.
     pub fn list(&self) -> &[Interval] {
         &self.0
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Time covered, ns.
+    /// Total time covered, ns.
     pub fn length(&self) -> i64 {
         self.0.iter().map(|(from, to)| to - from).sum()
     }
 
-    /// What is within `[from, to)`.
+    /// The parts of the intervals within `[from, to)`.
     #[must_use]
     pub fn within(&self, from: i64, to: i64) -> Self {
         let first = self.0.partition_point(|i| i.1 <= from);
@@ -63,7 +63,7 @@ impl Intervals {
         rest.get(..n).unwrap_or_default()
     }
 
-    /// What is in both.
+    /// The intersection of both lists.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let (mut a, mut b) = (self.0.iter().peekable(), other.beside(self).iter().peekable());
@@ -82,7 +82,7 @@ impl Intervals {
         Self(both)
     }
 
-    /// What is in this one alone.
+    /// The parts that are in this list and not in the other.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut rest = Vec::new();

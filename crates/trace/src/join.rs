@@ -10,11 +10,11 @@ use crate::view::{RankTimeline, is_one_node};
 /// One operation over its ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Kind; None if no rank says.
+    /// Kind of the operation; None if no rank states it.
     pub kind: Option<OpKind>,
     /// Bytes of the message, as nccl-tests counts; 0 if unknown.
     pub size_bytes: u64,
-    /// Ranks of the group.
+    /// Number of ranks in the group.
     pub n_ranks: u32,
     /// Group, as an index into [`Join::groups`].
     pub group: u32,
@@ -24,16 +24,16 @@ pub struct Joined {
     pub is_uneven: bool,
 }
 
-/// What was joined.
+/// Operations joined over ranks, and the clocks of the ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Join {
     /// Operations with at least two ranks recorded.
     pub ops: Vec<Joined>,
     /// For each view and work, the operation plus 1; 0 for none.
     pub of_work: Vec<Vec<u32>>,
-    /// Groups by name.
+    /// Names of the groups.
     pub groups: Vec<String>,
-    /// What must be added to each view's times, ns.
+    /// Offset to add to each view's times, ns.
     pub shift_ns: Vec<i64>,
     /// Half of the ends lie this close after the shift, ns; None if nothing synchronises two ranks.
     pub residual_ns: Option<i64>,
@@ -86,7 +86,7 @@ impl Join {
         }
     }
 
-    /// The operation of a work.
+    /// The joined operation of a view's work; None if it has no partner.
     pub fn op_of(&self, view: usize, work: usize) -> Option<&Joined> {
         let place = *self.of_work.get(view)?.get(work)?;
         self.ops.get((place as usize).checked_sub(1)?)
@@ -116,7 +116,7 @@ struct CallEntry {
     end_ns: i64,
 }
 
-/// Joins the ranks.
+/// Joins the operations of all ranks and aligns their clocks.
 pub fn join(views: &[RankTimeline<'_>], steps: &[Steps]) -> Join {
     let mut sequences: BTreeMap<Key, BTreeMap<u32, Vec<CallEntry>>> = BTreeMap::new();
     let mut sizes: BTreeMap<Key, u32> = BTreeMap::new();

@@ -11,16 +11,16 @@ use crate::late::Why;
 use crate::split::Split;
 use crate::whatif::{self, Replays};
 
-/// Something to change.
+/// One change that would make the job faster, or a fault to fix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// What is wrong.
+    /// Cause of the lost time.
     pub cause: Cause,
     /// Ranks at fault; empty where all are alike.
     pub culprits: Vec<u32>,
-    /// What was seen, in one line.
+    /// The observation, in one line.
     pub seen: String,
-    /// What to do.
+    /// Instruction for the user.
     pub todo: String,
     /// Estimated step after the change, ns, against [`Analysis::unrecorded_ns`].
     pub after_ns: i64,
@@ -30,7 +30,7 @@ pub struct Advice {
     pub is_guess: bool,
     /// The fault is certain regardless of the gain.
     pub is_structural: bool,
-    /// Worth a change.
+    /// Whether the gain justifies a change.
     pub is_worth: bool,
 }
 
@@ -106,7 +106,7 @@ pub fn is_explained(step_ns: i64, replayed_ns: i64) -> bool {
     (replayed_ns - step_ns).abs() * 4 <= step_ns
 }
 
-/// What was seen, with the place in the program if it was recorded.
+/// The observation, with the place in the program if it was recorded.
 fn seen_at(analysis: &Analysis<'_>, seen: &str, is_wanted: impl Fn(RuntimeCall, i64) -> bool) -> String {
     match crate::place::of_calls(&analysis.views, is_wanted) {
         Some(place) => format!("{seen} (most of it in {place})"),
@@ -133,7 +133,7 @@ fn advise(base_ns: i64, after_ns: i64, cause: Cause, seen: String, todo: &str) -
     }
 }
 
-/// Milliseconds for people.
+/// Formats ns as milliseconds for reports.
 pub fn ms(ns: i64) -> String {
     format!("{:.1} ms", ns as f64 / 1e6)
 }
@@ -358,7 +358,7 @@ fn is_judged(class: &SizeClass) -> bool {
     is_binding && class.size_bytes >= LARGE_BYTES && class.n >= LEAST_OPS && !class.is_lower_bound
 }
 
-/// What large messages of this kind should reach, GB/s.
+/// Expected bandwidth of large messages of this kind, GB/s.
 fn expected_of(analysis: &Analysis<'_>, class: &SizeClass) -> Option<f64> {
     class.expected.filter(|expected| expected.by.is_binding())?;
     let group = (class.n_ranks, class.n_nodes);
@@ -465,7 +465,7 @@ fn bare_ns(analysis: &Analysis<'_>) -> (i64, i64) {
     (bare.map(|(_, alone)| alone).sum::<i64>() / n, kinds.values().map(|(_, alone)| alone).sum::<i64>() / n)
 }
 
-/// What to do about unequal work.
+/// Advice on unequal work.
 const EQUAL_WORK: &str = "give the ranks equal work: sort or pack by length, balance experts";
 
 /// Along which axis ranks are unequal, and in what; empty if that is unknown.

@@ -22,14 +22,14 @@ pub enum Why {
     MoreWork,
     /// Its host launches later.
     Host,
-    /// It waits for input.
+    /// Its host waits for input data.
     Data,
     /// Its timeline shows no difference from the others.
     Unknown,
 }
 
 impl Why {
-    /// In words.
+    /// The reason as a phrase for reports.
     pub fn words(self) -> &'static str {
         match self {
             Self::SlowerGpu => "the same kernels take longer on its GPU",
@@ -64,13 +64,13 @@ pub struct Lateness {
 /// A rank that is persistently late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Straggler {
-    /// Its view.
+    /// Index of the rank's view.
     pub view: u32,
     /// Steps in which it is the last.
     pub n_steps: usize,
     /// Median time by which it is later than the next one, ns.
     pub lead_ns: i64,
-    /// Reason.
+    /// Reason for the lateness.
     pub why: Why,
 }
 
@@ -118,7 +118,7 @@ pub fn lateness(views: &[RankTimeline<'_>], steps: &[Steps], splits: &[Vec<Split
     late
 }
 
-/// What the rank that computes longest computes more than the mean: mean over the steps.
+/// Excess computation of the slowest rank over the mean: mean over the steps.
 fn imbalance(splits: &[Vec<Split>], late: &Lateness) -> i64 {
     let of_step = |places: &Vec<u32>| -> i64 {
         let parts = places.iter().zip(splits).filter_map(|(at, splits)| splits.get(*at as usize));
@@ -191,7 +191,7 @@ fn straggler(
     Some(Straggler { view: who, n_steps: leads.len(), lead_ns, why })
 }
 
-/// What the late rank has more of than the others have.
+/// Amounts that are larger on the late rank than on the others.
 fn why(
     views: &[RankTimeline<'_>],
     steps: &[Steps],

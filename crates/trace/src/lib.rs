@@ -36,20 +36,20 @@ use crate::split::{Busy, Split};
 use crate::steps::Steps;
 use crate::view::RankTimeline;
 
-/// Everything that timelines of one job show.
+/// Results of the analysis of one job's timelines.
 #[derive(Debug)]
 pub struct Analysis<'a> {
-    /// The ranks, in order.
+    /// Timelines of the ranks, in order of rank.
     pub views: Vec<RankTimeline<'a>>,
-    /// Steps of each.
+    /// Steps of each rank, in the order of `views`.
     pub steps: Vec<Steps>,
-    /// Parts of each step of each.
+    /// Parts of each step of each rank.
     pub splits: Vec<Vec<Split>>,
-    /// Mean of the usual steps of each.
+    /// Mean of the usual steps of each rank.
     pub means: Vec<Split>,
     /// Operations over ranks, and their clocks.
     pub join: Join,
-    /// Who waits for whom.
+    /// Late ranks and the ranks that wait for them.
     pub lateness: Lateness,
     /// Imbalance by axis of parallelism, the one with most waiting first.
     pub axes: Vec<Axis>,
@@ -62,11 +62,11 @@ pub struct Analysis<'a> {
     pub unseen_wait_ns: i64,
     /// Bus bandwidth by kind and size.
     pub sizes: Vec<SizeClass>,
-    /// What it is compared with.
+    /// References for the bandwidths.
     pub references: References<'a>,
     /// The measurement among them that the user gave.
     pub baseline: Option<&'a Baseline>,
-    /// What computation loses beside communication; None if the recording does not show it.
+    /// Slowdown of computation beside communication; None if the recording does not show it.
     pub contention: Option<Contention>,
     /// Length of a usual step on the slowest rank, ns.
     pub step_ns: i64,
@@ -74,7 +74,7 @@ pub struct Analysis<'a> {
     pub replayed_ns: i64,
     /// The same in a replay without the recorder's own cost on the host, ns: the step that the advice is measured against.
     pub unrecorded_ns: i64,
-    /// What to change, the largest gain first.
+    /// Advised changes, the largest gain first.
     pub advice: Vec<Advice>,
 }
 

@@ -12,7 +12,7 @@ use crate::join::Join;
 use crate::steps::Steps;
 use crate::view::{NONE, RankTimeline};
 
-/// Before any time.
+/// A time before all others.
 const NEVER: i64 = i64::MIN / 4;
 /// A launch takes effect after this time.
 const LAUNCH_NS: i64 = 4_000;
@@ -29,7 +29,7 @@ const QUEUE: usize = 1_000;
 /// Rounds until the ranks agree on when collectives start.
 const MAX_ROUNDS: usize = 24;
 
-/// What a host call does in a replay.
+/// Effect of a host call in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Launches or does something; takes its time.
@@ -57,7 +57,7 @@ pub struct Host {
     pub recorder_ns: i64,
     /// Its own time without waiting, ns.
     pub own_ns: i64,
-    /// What it does.
+    /// Effect of the call on the replay.
     pub act: Act,
     /// Work that it waits for; `NONE` for nothing.
     pub waits_for: u32,
@@ -69,7 +69,7 @@ pub struct Host {
     pub is_optimizer: bool,
 }
 
-/// One piece of work.
+/// One kernel or copy on the GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkPiece {
     /// Its time, or its cost if it is a joined collective, ns.
@@ -87,7 +87,7 @@ pub struct WorkPiece {
     pub after_comm: bool,
     /// Operation plus 1 that joins it with other ranks; 0 for none.
     pub op: u32,
-    /// Kind.
+    /// Kind of the work.
     pub kind: WorkKind,
     /// Step, as a place; `NONE` before the first.
     pub step: u32,
@@ -149,7 +149,7 @@ impl Model {
 
 /// Ends of work, to find what a call waited for.
 struct EndIndex {
-    /// End, place; by end.
+    /// Ends of works with their index, in order of the end.
     ends: Vec<(i64, u32)>,
 }
 

@@ -26,14 +26,14 @@ pub enum Idle {
     Copy,
     /// Work was queued and waited for something else.
     Event,
-    /// The recorder itself.
+    /// The recorder itself held the host.
     Recorder,
     /// The launch of the next work is not in the file.
     Unexplained,
 }
 
 impl Idle {
-    /// All reasons.
+    /// All reasons, in the order of `Split::idle_ns`.
     pub const ALL: [Self; 10] = [
         Self::Launch,
         Self::Host,
@@ -47,7 +47,7 @@ impl Idle {
         Self::Unexplained,
     ];
 
-    /// Stable name.
+    /// Stable name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Launch => "launch",
@@ -64,10 +64,10 @@ impl Idle {
     }
 }
 
-/// What a step of one rank is made of, ns.
+/// Parts of one rank's step, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// The whole.
+    /// Length of the step, ns.
     pub length_ns: i64,
     /// Kernels that compute run.
     pub compute_ns: i64,
@@ -87,7 +87,7 @@ impl Split {
         Idle::ALL.iter().zip(self.idle_ns).find(|(r, _)| **r == reason).map_or(0, |(_, ns)| ns)
     }
 
-    /// All idle time.
+    /// Idle time of all reasons, ns.
     pub fn all_idle_ns(&self) -> i64 {
         self.idle_ns.iter().sum()
     }
@@ -105,7 +105,7 @@ impl Split {
         }
     }
 
-    /// The mean of several.
+    /// Mean of several steps, part by part.
     pub fn mean(splits: &[Self]) -> Self {
         let n = splits.len().max(1) as i64;
         let mut mean = Self::default();
@@ -158,7 +158,7 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Of a rank.
+    /// Collects the sets of one rank.
     pub fn new(view: &RankTimeline<'_>) -> Self {
         let calls = |is: &dyn Fn(RuntimeCall, i64) -> bool| {
             let spans = (0..view.runtime.len() as u32).filter_map(|place| view.call(place));

@@ -9,7 +9,7 @@ use ringleader_model::{SpanKind, WorkKind};
 
 use crate::view::RankTimeline;
 
-/// How the steps were found.
+/// Source of the steps of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepSource {
     /// The profiler's own annotation.
@@ -38,7 +38,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Length, ns.
+    /// Length of the step, ns.
     pub fn length_ns(&self) -> i64 {
         self.window.1 - self.window.0
     }
@@ -47,9 +47,9 @@ impl Step {
 /// The steps of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// How they were found.
+    /// Source of the steps.
     pub found: StepSource,
-    /// All of them.
+    /// All steps of the rank in order of time.
     pub all: Vec<Step>,
     /// Step of each work, as an index into `all`; `NONE` for work before the first.
     pub of_work: Vec<u32>,

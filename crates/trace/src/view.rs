@@ -31,7 +31,7 @@ pub struct RankTimeline<'a> {
     pub comm_calls: Intervals,
     /// When the optimizer updates the weights, by PyTorch's annotation.
     pub optimizer: Intervals,
-    /// What the recorder costs the host for each event that it keeps, ns.
+    /// Cost for the host of each event that the recorder keeps, ns.
     pub record_ns: i64,
     /// Starts of everything recorded of threads that launch work.
     recorded: Vec<i64>,
@@ -39,16 +39,17 @@ pub struct RankTimeline<'a> {
 
 /// The recorder's cost for each event where the timeline does not show it, ns.
 const RECORD_NS: i64 = 1_600;
-/// It is this many times what a quarter of the operators stay below between their own start and that of the first operator
-/// within: nearly all of that is the recorder's. Fits jobs that their hosts bound, timed with and without a recorder: 0.75 us
+/// The recorder's cost of an event is this many times the lower quartile of the time between the start of an operator and the
+/// start of the first operator within it: nearly all of that time is the recorder's. Fits jobs that their hosts bound, timed
+/// with and without a recorder: 0.75 us
 /// and 1.6 us on two H200, 1.0 to 1.3 us and 2.5 to 3.0 us on two H100 with a slower host.
 const RECORD_FACTOR: f64 = 2.2;
-/// Limits of it, ns.
+/// Smallest and largest cost of recording an event, ns.
 const RECORD_LIMITS_NS: (i64, i64) = (800, 5_000);
-/// Pairs of operators from which it is known.
+/// Least number of pairs of operators for this estimate.
 const LEAST_PAIRS: usize = 200;
 
-/// What the recorder costs the host for each event, from operators that begin within another one.
+/// Cost for the host of each recorded event, from operators that begin within another one.
 fn record_ns(spans: &[HostSpan]) -> i64 {
     let mut last: BTreeMap<u32, &HostSpan> = BTreeMap::new();
     let mut gaps = Vec::new();
@@ -83,7 +84,7 @@ fn with_starts(loading: &Intervals, known: &Intervals, launches: &[i64]) -> Inte
 /// Share of such a time, percent, that other work of the program stays below.
 const ELSE_PCT: i64 = 3;
 
-/// No launch.
+/// Index for work without a recorded launch.
 pub const NONE: u32 = u32::MAX;
 
 /// Parts of names of annotations that load input, in lower case.
@@ -200,7 +201,7 @@ impl<'a> RankTimeline<'a> {
         self.work().iter().any(|work| work.kind == WorkKind::Compute)
     }
 
-    /// What the GPU did.
+    /// Kernels and copies of the GPU.
     pub fn work(&self) -> &'a [DeviceWork] {
         &self.timeline.work
     }

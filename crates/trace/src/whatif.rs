@@ -14,7 +14,7 @@ use crate::view::NONE;
 pub(crate) struct Replays {
     models: Vec<Model>,
     n_ops: usize,
-    /// As recorded.
+    /// Step length as recorded, ns.
     pub(crate) recorded_ns: i64,
     /// Without the recorder's cost.
     pub(crate) base_ns: i64,
@@ -22,7 +22,7 @@ pub(crate) struct Replays {
 
 /// Copies below this size carry a value, not data.
 pub(crate) const VALUE_BYTES: u64 = 64 << 10;
-/// What is left of a call whose waiting is gone, ns.
+/// Length of a call without its waiting, ns.
 const CALL_NS: i64 = 2_000;
 
 impl Replays {
@@ -305,7 +305,7 @@ pub(crate) fn n_syncs(analysis: &Analysis<'_>, replays: &Replays) -> usize {
     replays.models.iter().enumerate().map(of).max().unwrap_or(0)
 }
 
-/// What the host of a rank itself does in a step, ns: input, outside of the framework, the rest.
+/// Time of a rank's own host work in a step, ns: input, outside of the framework, the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "all are times, and units come last")]
 pub(crate) struct HostWork {

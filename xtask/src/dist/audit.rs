@@ -29,7 +29,7 @@ impl fmt::Display for Glibc {
     }
 }
 
-/// What a file needs before it starts.
+/// Requirements of a file before it starts.
 #[derive(Debug)]
 struct Needs {
     /// Names of shared libraries, and the loader's.

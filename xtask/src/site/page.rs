@@ -16,7 +16,7 @@ pub(crate) struct Page {
     pub(crate) section: String,
     /// Name of its file without its ending.
     pub(crate) slug: String,
-    /// What other pages call it.
+    /// Title of the page in links from other pages.
     pub(crate) name: String,
     pub(crate) title: String,
     about: String,

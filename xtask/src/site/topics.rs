@@ -132,7 +132,7 @@ fn paragraphs(body: &mut String, heading: &str, texts: &[String]) {
     }
 }
 
-/// How the program is asked for the same.
+/// The command that prints the same.
 fn asked(body: &mut String, name: &str) {
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./ ".contains(c));
     let word = if is_plain { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };

@@ -37,7 +37,7 @@ struct HeldLease {
 pub(super) enum LeaseOwner {
     /// This participant, until then.
     Us(Instant),
-    /// Another node, or nobody.
+    /// Another node holds it; None if no node does.
     Other(Option<String>),
 }
 

@@ -22,13 +22,13 @@ pub(super) trait Sink {
     fn reached(&mut self, revision: i64);
     fn away(&mut self, why: &str);
     fn back(&mut self);
-    /// Whether nobody listens any more.
+    /// Whether the receiver is gone.
     fn is_closed(&self) -> bool;
 }
 
 /// Position up to which changes were passed on.
 struct Position {
-    /// The next revision.
+    /// The next revision to read from etcd.
     next: i64,
     cluster_id: u64,
 }

@@ -210,7 +210,7 @@ impl Participant {
         self.seat.set_lead(None);
     }
 
-    /// Compares the term with what etcd says, then stands for election or steps down. Returns when to come again.
+    /// Compares the term with etcd's, then stands for election or steps down. Returns the time of the next call.
     async fn election(&mut self, lease: i64, wants: bool) -> Result<Option<Instant>, EtcdFailure> {
         let control = self.control.borrow_and_update().clone();
         let Some(revision) = control.revision else { return Ok(None) };

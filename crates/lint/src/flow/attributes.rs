@@ -156,7 +156,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         Some(value)
     }
 
-    /// What the methods of a class assign to an attribute.
+    /// Values that the methods of a class assign to an attribute.
     fn assigned_member(
         &mut self,
         class: ClassId,

@@ -52,7 +52,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         Flow::Next
     }
 
-    /// What the branches of other ranks assign differs from what this one has.
+    /// The branches of other ranks assign other values than this one.
     fn differ_elsewhere(&mut self, arms: &'p [Arm<'s>], taken: usize, taint: Taint) {
         for (_, arm) in arms.iter().enumerate().filter(|(n, _)| *n != taken) {
             crate::python::walk::stmts(&arm.body, &mut |stmt| {
@@ -131,7 +131,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         holds
     }
 
-    /// How a condition falls out on this process.
+    /// Result of a condition on this process.
     pub(crate) fn outcome(&mut self, cond: &Arc<Cond>, usual: bool, at: Span) -> bool {
         match &**cond {
             Cond::Known(value) => *value,
@@ -177,7 +177,7 @@ fn leaves_loop(block: &[Stmt<'_>]) -> bool {
     block.last().is_some_and(|stmt| matches!(stmt.kind, StmtKind::Break | StmtKind::Return(_)))
 }
 
-/// How a condition falls out in the common run: a branch that leaves is the exception, and what may be absent is there.
+/// Result of a condition in the common run: no branch leaves, and optional values are present.
 fn usually(test: &Expr<'_>, arm: &Arm<'_>, own_name: &str) -> bool {
     // A handler is written for the error that it names; a function that calls itself ends somewhere.
     if names_memory(test) {

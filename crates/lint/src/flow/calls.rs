@@ -14,7 +14,7 @@ use super::value::{Data, GroupValue, Locally, Origin, Taint, Val, chain, hash, h
 use crate::python::ast::{CallExpr, Expr, ExprKind, ParamKind, Span};
 use crate::python::index::{FuncId, Project};
 
-/// What a rule is told of a collective that runs beside others.
+/// Data for a rule on a collective that runs beside others.
 pub(crate) const BACKGROUND: &str = "<collective in the background>";
 
 /// One call, with what is known of its parts.
@@ -235,7 +235,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         is_outside && catalog::is_telling(name)
     }
 
-    /// What a call tells about this process or the job.
+    /// Facts on this process or the job from a call.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
     fn of_job(
         &mut self,
@@ -314,7 +314,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         Some(self.rank_value((axis, value), origin))
     }
 
-    /// A collective is called.
+    /// Records a call of a collective.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call")]
     fn collective(
         &mut self,
@@ -430,7 +430,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         Val::unknown(sym)
     }
 
-    /// Whether a rank is a parameter, of which the caller knows whose rank it is.
+    /// Whether a rank is a parameter, so that the caller knows whose rank it is.
     fn is_given(&self, rank: Taint) -> bool {
         let Some(origin) = rank.origin() else { return false };
         self.frames.iter().any(|frame| {
@@ -651,7 +651,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
     }
 }
 
-/// Which parameter gets which value.
+/// The value of each parameter.
 pub(super) fn bindings<'s>(
     project: &Project<'s>,
     func: FuncId,

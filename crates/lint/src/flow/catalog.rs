@@ -19,7 +19,7 @@ pub(crate) struct CatalogRow {
 }
 
 impl CatalogRow {
-    /// What it must meet on the other processes.
+    /// Name of the call that the other processes must make.
     pub(crate) fn matches(self) -> &'static str {
         match (self.of.same, self.call.name) {
             ("", "wait_for_everyone" | "synchronize" | "monitored_barrier" | "Barrier") => "barrier",
@@ -132,7 +132,7 @@ pub(crate) fn is_telling(name: &str) -> bool {
         && !name.contains("bucket")
 }
 
-/// The row that stands for such a helper.
+/// The row that represents such a helper.
 pub(crate) fn telling(name: &str) -> Option<CatalogRow> {
     let row = at(if name.contains("barrier") {
         "torch.distributed.barrier"

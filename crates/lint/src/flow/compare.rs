@@ -29,18 +29,18 @@ const MAX_CALLER_PATHS: usize = 6;
 /// Callers of a function that are looked at before it is blamed.
 const MAX_CALLERS: usize = 6;
 
-/// How two processes part.
+/// How the paths of two processes diverge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parting {
-    /// A collective stands in a branch that only some take.
+    /// A collective is in a branch that only some processes take.
     Branch,
-    /// Some leave before it.
+    /// Some processes leave before the collective.
     Exit(FlowExit, Origin),
     /// A decorator keeps some out.
     Decorator,
     /// Both call the same, in another order.
     Order,
-    /// An exception skips it.
+    /// An exception skips the collective.
     Handler,
     /// A loop runs more often on some.
     Loop,
@@ -67,13 +67,13 @@ pub(crate) struct Divergence {
     pub(crate) parting: Parting,
     /// The first call that the other process does not meet.
     pub(crate) op: CollectiveOp,
-    /// What each calls in this group, with its name.
+    /// Calls of each process in this group, with its name.
     pub(crate) sides: [(String, Vec<&'static str>); 2],
     /// Whether the condition is on the process's own data.
     pub(crate) is_local: bool,
     /// Whether they part on the usual path.
     pub(crate) is_usual: bool,
-    /// Whether the condition or the call stands in the function that was tried.
+    /// Whether the condition or the call is in the tried function.
     pub(crate) is_near: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Divergence {
 pub(crate) struct Clash {
     /// On the first process and on another: what is called, where, and with which type.
     pub(crate) sides: [(&'static str, Origin, Dtype); 2],
-    /// Whether both stand in the function that was tried, and both sides call as often.
+    /// Whether both are in the tried function, and both sides call equally often.
     pub(crate) is_near: bool,
 }
 
@@ -118,7 +118,7 @@ struct Run {
 /// A function, and the class of its object where that is not the class that defines it.
 pub(crate) type Tested = (FuncId, Option<ClassId>);
 
-/// How deep functions are tried.
+/// Depth to which functions are tried.
 #[derive(Clone, Copy)]
 struct Effort {
     with_local: bool,
@@ -174,7 +174,7 @@ struct Trial<'t, 'p, 's> {
     local_done: BTreeSet<u64>,
     /// Condition and call of what is reported.
     reported: BTreeSet<(Origin, Origin)>,
-    /// None: one run is all.
+    /// Results of followed calls; None if there is only one run.
     memo: Option<Memo<'s>>,
 }
 
@@ -434,7 +434,7 @@ pub(crate) fn is_made_up_for<'p, 's>(
     })
 }
 
-/// How a decision falls out, each time that it is met.
+/// Results of a decision, one for each evaluation.
 fn outcomes(trace: &Trace, test: Origin) -> Vec<u64> {
     let met = trace.events.iter().filter_map(|event| match event {
         FlowEvent::Decision(decision) if decision.test == test => Some(decision.outcome),
@@ -771,7 +771,7 @@ fn blame(
     fallback
 }
 
-/// Whether two processes parted before, where nobody knows how a value of the rank falls out.
+/// Whether two processes diverged before, at a condition whose result for a rank is unknown.
 fn is_guesswork(own: &[(usize, Decision, u32)], theirs: &[(usize, Decision, u32)], until: usize) -> bool {
     own.iter().filter(|(n, d, _)| *n < until && d.taint.axes != 0).any(|(_, d, count)| {
         let met = theirs.iter().find(|(_, other, c)| other.test == d.test && c == count);

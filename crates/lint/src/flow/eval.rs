@@ -544,7 +544,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         }
     }
 
-    /// What a loop goes over: the loader within `enumerate(tqdm(loader))`.
+    /// The iterable of a loop: the loader within `enumerate(tqdm(loader))`.
     pub(crate) fn iterable(&mut self, expr: &'p Expr<'s>) -> Val {
         if let ExprKind::Call(call) = &expr.kind {
             let name = call.func.last_name().unwrap_or_default();
@@ -675,7 +675,7 @@ pub(super) fn names_usual_key(key: &Val) -> bool {
     matches!(&key.data, Data::Str(text) if !super::names::is_of_some_samples(text))
 }
 
-/// What the answer of a comparison may differ in.
+/// Axes on which the result of a comparison may differ.
 fn compared_taint(op: Cmp, a: &Val, b: &Val) -> Taint {
     let is_none = |value: &Val| matches!(value.data, Data::None);
     match op {

@@ -29,7 +29,7 @@ pub(crate) struct FileFacts<'s> {
     /// Whether it imports a library that wraps models.
     imports_wrapper: bool,
     text: &'s str,
-    /// What its words say, once somebody asks.
+    /// Facts from its words, computed at the first request.
     said: OnceLock<Mentions>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) branches: Vec<bool>,
     /// Functions with a loop of their own.
     pub(crate) loops: Vec<bool>,
-    /// Functions that tell somebody a rank.
+    /// Functions that pass a rank to an object.
     pub(crate) looks: Vec<bool>,
     /// Functions whose outcome may depend on the rank or on local data.
     pub(crate) differs: Vec<bool>,
@@ -56,9 +56,9 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) ranked: Vec<bool>,
     /// Methods that a class inherits and whose calls of self reach what the class overrides.
     pub(crate) inherited: Vec<(FuncId, ClassId)>,
-    /// Who calls each function, as far as names tell.
+    /// Callers of each function, as far as names show them.
     pub(crate) callers: Vec<Vec<FuncId>>,
-    /// What imports, functions and classes at the top of each file mean.
+    /// Meaning of imports, functions and classes at the top of each file.
     pub(crate) globals: Vec<LookupMap<&'s str, Global>>,
     /// Assignments in each function, by name: value and position in a tuple.
     pub(crate) assigned: Vec<Assigned<'p, 's>>,
@@ -74,7 +74,7 @@ pub(crate) struct Facts<'p, 's> {
     pub(crate) attributes: Vec<Attributes<'p, 's>>,
     /// Attributes that hold a set.
     pub(crate) sets: std::collections::BTreeSet<(ClassId, &'s str)>,
-    /// What the files say together.
+    /// Facts from all files together.
     pub(super) job: super::job::JobProgram,
     /// Functions that a decorator of the project keeps from some processes.
     pub(super) guarded: LookupMap<FuncId, super::guards::Guarding>,
@@ -138,7 +138,7 @@ impl FileFacts<'_> {
     }
 }
 
-/// What one function calls and holds.
+/// Calls and contents of one function.
 #[derive(Default)]
 struct Sketch {
     direct: Vec<u32>,
@@ -300,7 +300,7 @@ fn overridden<'p, 's>(
     reached
 }
 
-/// What the names at the top of a file mean.
+/// Meaning of the names at the top of a file.
 fn globals<'s>(project: &Project<'s>, file: FileId) -> LookupMap<&'s str, Global> {
     let names = project.files[file].names.keys();
     names.filter_map(|name| Some((*name, Global::of(project.resolve(file, name)?)))).collect()

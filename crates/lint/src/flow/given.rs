@@ -1,4 +1,4 @@
-//! What calls that are not followed make of what they are given, and objects that are told of a process's own data.
+//! Results of calls that are not followed, from their arguments, and objects that receive a process's own data.
 
 use super::calls::bindings;
 use super::machine::Interpreter;
@@ -27,7 +27,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         Some(self.of_given(func, &bound, value))
     }
 
-    /// What a function of the project returns, that does not communicate and was given the process's own data.
+    /// Result of a project function that does not communicate and received the process's own data.
     pub(super) fn of_given(&self, func: FuncId, bound: &[(&'s str, Val)], value: Val) -> Val {
         let is_open = matches!(value.data, Data::Unknown | Data::Cond(_))
             && value.taint.is_clean()
@@ -41,7 +41,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         value.tainted(own)
     }
 
-    /// An object is told of the process's own data: what it answers afterwards depends on that.
+    /// An object receives the process's own data: its later results depend on that.
     pub(super) fn feed(&mut self, of: &Expr<'s>, base: &Val, args: &[Val], keywords: &[(&'s str, Val)]) {
         if !self.with_local || self.muted > 0 {
             return;
@@ -64,7 +64,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         }
     }
 
-    /// In what an attribute of an object may differ that was told of the process's own data.
+    /// The axes on which an attribute may differ if its object received the process's own data.
     pub(super) fn fed(&self, base: &Val) -> Taint {
         let fed = self.frames.last().map(|frame| frame.fed.as_slice()).unwrap_or_default();
         fed.iter().find(|(sym, _)| *sym == base.sym).map(|(_, taint)| *taint).unwrap_or_default()
@@ -80,12 +80,12 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
     }
 }
 
-/// Names of what a process measures or is told by its own part of the world.
+/// Names of values that a process measures or receives from its own environment.
 const MEASURED: &[&str] =
     &["done", "terminated", "truncated", "finished", "residual", "loss", "score", "reward", "kl"];
 
 impl<'s> Interpreter<'_, '_, 's> {
-    /// What is named as a measurement, and of which nothing else is known, is the process's own.
+    /// A value with the name of a measurement, and nothing else known, is the process's own.
     pub(super) fn measured(&mut self, target: &Expr<'s>) {
         match &target.kind {
             ExprKind::Tuple(parts) => parts.iter().for_each(|part| self.measured(part)),

@@ -1,4 +1,4 @@
-//! What objects of the project hold: wrapped models, objects of other classes, something made of a rank.
+//! Contents of the project's objects: wrapped models, objects of other classes, values derived from a rank.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::python::ast::{Arm, CallExpr, ComprehensionKind, Expr, ExprKind, Stmt,
 use crate::python::index::{ClassId, FuncId, Meaning, Project};
 use crate::python::walk;
 
-/// What methods assign to each attribute: the method, the value and its position in a tuple.
+/// Assignments of methods to each attribute: the method, the value and its position in a tuple.
 pub(crate) type Attributes<'p, 's> = LookupMap<&'s str, Vec<(FuncId, &'p Expr<'s>, Option<usize>)>>;
 
-/// What is known of all classes before functions are looked at.
+/// Facts on all classes, collected before functions are examined.
 pub(super) struct Context<'s> {
     /// The class of what an attribute holds, by class.
     pub(super) holders: Vec<BTreeMap<&'s str, ClassId>>,
@@ -156,7 +156,7 @@ fn last_part(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or_default()
 }
 
-/// What a statement assigns to, tuples in their parts.
+/// Targets of a statement's assignment, tuples split into their parts.
 fn targets<'a, 's>(stmt: &'a Stmt<'s>) -> impl Iterator<Item = &'a Expr<'s>> {
     let list: &[Expr<'s>] = match &stmt.kind {
         StmtKind::Assign(targets, _) => targets,
@@ -170,8 +170,8 @@ fn targets<'a, 's>(stmt: &'a Stmt<'s>) -> impl Iterator<Item = &'a Expr<'s>> {
     })
 }
 
-/// Whether the value of an expression may be a rank, or follow from one. An object that is given a rank, a device and a text
-/// are not: nobody branches on them, but on what they hold.
+/// Whether the value of an expression may be a rank, or follow from one. An object that receives a rank, a device and a text
+/// are not: programs branch on their parts, not on them.
 fn names_rank(expr: &Expr<'_>, known: &LookupSet<&str>) -> bool {
     match &expr.kind {
         ExprKind::Name(name) => catalog::rank_name(name).is_some() || catalog::rank_call(name).is_some(),

@@ -9,7 +9,7 @@ use super::value::{Data, LOCAL, Origin, PLACE, Taint, Val};
 use crate::python::ast::{Expr, ExprKind, Span};
 use crate::python::index::FuncId;
 
-/// What a rule is told of a local rank that is kept as the rank.
+/// Data for a rule on a local rank that is stored as the rank.
 pub(crate) const KEPT: &str = "<local rank kept as the rank>";
 
 impl<'p, 's> Interpreter<'_, 'p, 's> {
@@ -48,8 +48,8 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         })
     }
 
-    /// Whether reading the metrics of a trainer reduces over all ranks here: in a hook at the end of an epoch nobody has
-    /// computed them yet, and whoever reads them again finds what was computed.
+    /// Whether reading the metrics of a trainer reduces over all ranks here: in a hook at the end of an epoch they are not
+    /// computed yet, and a second read returns the computed values.
     pub(super) fn computes_metrics(&self, row: CatalogRow) -> bool {
         let is_open = |name: &str| {
             matches!(name, "on_train_epoch_end" | "on_validation_epoch_end" | "on_test_epoch_end")
@@ -60,7 +60,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
             && !self.trace.events.iter().any(is_read)
     }
 
-    /// What an attribute is made: a flag that ends a loop, or a rank that is none.
+    /// New meaning of an attribute: a flag that ends a loop, or a wrong rank.
     pub(super) fn kept(&mut self, of: &'p Expr<'s>, name: &'s str, span: Span, value: &Val) {
         let origin = self.origin(span);
         if is_stop(name) {
@@ -95,7 +95,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         matches!(&held.data, Data::Object(kind) if kind.contains("lightning") && kind.ends_with("Trainer"))
     }
 
-    /// Tells rules of a place.
+    /// Reports a place to the rules.
     fn tell(&mut self, path: &str, at: Origin) {
         if self.with_seen && self.muted == 0 {
             let order = Taint::NONE;

@@ -1,4 +1,4 @@
-//! What the files of a project say together of its job, and what some assignments and loops say of their process.
+//! Facts on the job from all files of a project, and on a process from some assignments and loops.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use crate::python::ast::{Block, Expr, ExprKind, Stmt, StmtKind};
 use crate::python::index::{ClassId, FuncId, Project};
 use crate::python::walk;
 
-/// What the files of a project say together.
+/// Facts from all files of a project.
 #[derive(Debug, Default)]
 pub(crate) struct JobProgram {
     /// Whether some file uses MPI.
     pub(crate) has_mpi: bool,
     /// Whether something is logged with Lightning so that reading it reduces over all ranks.
     pub(crate) syncs_logs: bool,
-    /// Whether Lightning is told how several processes train.
+    /// Whether Lightning has a strategy for several processes.
     pub(crate) has_strategy: bool,
     /// The class of the project's one module of Lightning.
     pub(crate) module: Option<ClassId>,
-    /// Flags that stop a loop and that somebody sets by what a process measured: where.
+    /// Places that set a flag, which stops a loop, from a process's own measurement.
     pub(crate) stops: LookupMap<String, Origin>,
     /// Methods `__call__`, by the last word of the class's name where no other class has one.
     pub(crate) called: LookupMap<String, FuncId>,

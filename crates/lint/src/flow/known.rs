@@ -1,8 +1,8 @@
 //! Values of names and attributes that are not being executed, found once for all runs.
 //!
-//! What the methods of a class assign to an attribute is the same whoever asks, but for the conditions of the run that decide
-//! it. So it is found without the calls under way, and kept with the answers that it asked for, for all functions under test.
-//! A run pays for it in steps as if it had found it itself: how far a run gets does not depend on what others found before.
+//! The values that the methods of a class assign to an attribute depend only on the conditions of the run that decide them. So
+//! they are found without the calls under way, and kept with the results of the evaluated conditions, for all functions under
+//! test. A run pays steps for them as if it had found them itself, so that its end does not depend on earlier runs.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ pub(super) struct KnownValue {
     pub(super) steps: usize,
 }
 
-/// What was found.
+/// Values of attributes and names, found once.
 #[derive(Debug)]
 pub(crate) struct KnownValues {
     shards: Vec<Mutex<LookupMap<u64, Vec<KnownValue>>>>,

@@ -64,10 +64,10 @@ pub(crate) struct CallFrame<'p, 's> {
     pub(crate) loops: usize,
     /// Parameters that a collective made equal on all processes.
     pub(crate) agreed: BTreeSet<&'s str>,
-    /// What a `yield` of a context manager runs.
+    /// The block that a `yield` of a context manager runs.
     pub(crate) hook: Option<&'p [Stmt<'s>]>,
     pub(crate) after_hook: Option<Flow>,
-    /// Objects that were told of the process's own data, by number.
+    /// Objects that received the process's own data, by number.
     pub(super) fed: Vec<(u64, Taint)>,
 }
 
@@ -94,11 +94,11 @@ pub(crate) struct Interpreter<'m, 'p, 's> {
     pub(crate) order: Vec<Taint>,
     /// Values of names that were looked up outside of what is executed.
     pub(crate) known: LookupMap<u64, Val>,
-    /// What the loops go over that are being executed.
+    /// Iterables of the loops under execution.
     pub(crate) loops: Vec<Origin>,
     /// Loops that all processes leave together.
     pub(crate) settled: Vec<Origin>,
-    /// What calls did in other runs of the function under test.
+    /// Results of calls in other runs of the function under test.
     pub(super) memo: Option<&'m mut Memo<'s>>,
     /// Conditions on local data, each time that they were met.
     pub(super) noted: Vec<(u64, Taint, Origin)>,
@@ -132,7 +132,7 @@ pub(crate) struct Interpreter<'m, 'p, 's> {
     pub(crate) with_local: bool,
     /// Whether rules look at the calls of this run.
     pub(crate) with_seen: bool,
-    /// Branches that are being executed and of which nobody knows who takes them.
+    /// Branches under execution for which the processes that take them are unknown.
     pub(crate) open_arms: usize,
     /// Flags that end a framework's loop, set under a condition on the rank and not agreed upon since.
     pub(super) stops: Vec<(&'s str, Origin)>,
@@ -193,7 +193,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         }
     }
 
-    /// Tries a function with arguments that nobody knows.
+    /// Tries a function with unknown arguments.
     pub(crate) fn run(&mut self, func: FuncId, class: Option<ClassId>) {
         let f = &self.project.functions[func];
         if !self.passes_guards(func) {
@@ -258,7 +258,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         self.passes_wrapper(func)
     }
 
-    /// What is known of a parameter without a caller.
+    /// Knowledge of a parameter without a caller.
     pub(crate) fn parameter(&mut self, func: FuncId, param: &'p Param<'s>) -> Val {
         let f = &self.project.functions[func];
         let sym = hash(&[11, func as u64, hash_text(param.name)]);
@@ -339,7 +339,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         }
     }
 
-    /// What a name usually stands for.
+    /// The usual meaning of a name.
     pub(crate) fn conventional(&mut self, file: FileId, name: &str, sym: u64, origin: Origin) -> Val {
         let entry = &self.project.files[file];
         if let Some(kind) = catalog::receiver(name, |packages| entry.imports_any(packages)) {
@@ -404,7 +404,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         &mut self.frames[last]
     }
 
-    /// Calls under way.
+    /// Number of calls under way.
     pub(super) fn depth(&self) -> usize {
         self.below + self.frames.len()
     }
@@ -605,7 +605,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
         }
     }
 
-    /// Who does not send allocates what it receives: the sizes of the parts are known to all then.
+    /// A rank that does not send allocates the received parts, so all ranks know their sizes.
     fn allocated(&mut self, of: &Expr<'s>, value: &Val) {
         let is_sized = value.shape.is_clean() && value.dtype.is_some();
         if is_sized
@@ -649,7 +649,7 @@ impl<'m, 'p, 's> Interpreter<'m, 'p, 's> {
     }
 }
 
-/// How an expression ends the process: where it says that all is well, nobody stops the others.
+/// How an expression ends the process: after an exit with success the launcher does not stop the other ranks.
 fn end_of_process(expr: &Expr<'_>) -> Option<FlowExit> {
     let ExprKind::Call(call) = &expr.kind else { return None };
     if !matches!(call.func.last_name(), Some("exit" | "quit" | "_exit")) {
@@ -663,7 +663,7 @@ fn end_of_process(expr: &Expr<'_>) -> Option<FlowExit> {
     is_end.then_some(if is_well { FlowExit::Return } else { FlowExit::Raise })
 }
 
-/// Whether a name usually stands for the model that is trained.
+/// Whether a name usually denotes the trained model.
 pub(crate) fn is_model_name(name: &str) -> bool {
     matches!(name, "model" | "policy" | "actor" | "student" | "net" | "unet" | "transformer")
 }

@@ -17,7 +17,7 @@ pub(super) const MAX_WAYS: usize = 6;
 /// Parts of the arguments of a call that are compared.
 pub(super) const MAX_PARTS: usize = 400;
 
-/// One way through a call.
+/// One recorded execution of a call.
 #[derive(Debug)]
 pub(super) struct Way<'s> {
     pub(super) answers: Vec<ConditionValue>,
@@ -30,7 +30,7 @@ pub(super) struct Way<'s> {
     pub(super) is_over: bool,
     pub(super) has_ended: bool,
     pub(super) in_background: Option<Origin>,
-    /// What is returned, if anything is.
+    /// The returned value, if any.
     pub(super) value: Option<Val>,
     pub(super) agreed: BTreeSet<&'s str>,
     pub(super) decided: Taint,

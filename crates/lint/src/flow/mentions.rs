@@ -1,11 +1,11 @@
-//! What a file mentions: one pass over its text for all words that say how its job is run.
+//! Words of a file: one pass over its text for all words that show how its job runs.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 
-/// What a file says of its job, by its words alone.
+/// Facts on the job from the words of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mentions {
     /// That parameters are sharded. A question for a mode that may be on says nothing, and neither does a comment.
@@ -18,7 +18,7 @@ pub(crate) struct Mentions {
     pub(crate) no_buffers: bool,
     /// That gradients are reduced by hand.
     pub(crate) by_hand: bool,
-    /// That a model is wrapped.
+    /// Whether the text wraps a model.
     pub(crate) wrapping: bool,
     /// That several processes run.
     pub(crate) processes: bool,

@@ -88,7 +88,7 @@ pub(crate) fn is_sized_name(name: &str) -> bool {
     local_word(name) == Some(true)
 }
 
-/// Whether a word in a name stands for a process's own data, and whether for a tensor.
+/// Whether a word in a name denotes a process's own data, and whether a tensor.
 fn local_word(name: &str) -> Option<bool> {
     static WORDS: OnceLock<NameTable<bool>> = OnceLock::new();
     // A number that the configuration says.

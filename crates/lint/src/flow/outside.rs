@@ -83,7 +83,7 @@ const MOVED: &[&str] =
     &["to", "cuda", "cpu", "float", "double", "half", "int", "long", "bool", "detach", "clone", "type"];
 
 impl Site<'_, '_, '_> {
-    /// The dotted path of what is called; empty if nobody knows.
+    /// The dotted path of the called function; empty if unknown.
     fn path(&self) -> &str {
         match &self.callee.data {
             Data::External(path) => path,
@@ -292,7 +292,7 @@ impl<'p, 's> Interpreter<'_, 'p, 's> {
         }
     }
 
-    /// A call of all ranks.
+    /// A call that all ranks must make.
     pub(super) fn op(&self, name: &'static str, row: Option<CatalogRow>, at: Origin) -> CollectiveOp {
         // The statement stands in the file of the function under test, wherever the call does.
         let from = match self.frames.as_slice() {
@@ -529,7 +529,7 @@ fn made(site: &Site<'_, '_, '_>) -> Val {
     value
 }
 
-/// A method of something that nobody knows.
+/// A method of an unknown object.
 fn method(name: &str, base: &Val, callee: &Val, args: &[Val], origin: Origin, sym: u64) -> Val {
     if base.agreed {
         return Val { agreed: true, ..Val::unknown(sym) };

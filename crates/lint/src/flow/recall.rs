@@ -1,4 +1,4 @@
-//! How a run finds again what earlier runs found: values of names (`known`) and calls (`memo`).
+//! Reuse of results of earlier runs: values of names (`known`) and calls (`memo`).
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::trace::{ConditionValue, FlowEvent};
 use super::value::{Origin, Taint, Val, chain, hash, hash_text};
 use crate::python::index::FuncId;
 
-/// What a followed call leaves to its caller.
+/// Effects of a followed call on its caller.
 #[derive(Debug)]
 pub(super) struct Done<'s> {
     pub(super) flow: Flow,

@@ -16,7 +16,7 @@ pub(crate) enum Key<'s> {
     Attr(Dotted<'s>),
 }
 
-/// What several names hold; None: nothing.
+/// Values of several names; None for a name without a value.
 pub(crate) type Values<'s> = BTreeMap<Key<'s>, Option<Val>>;
 
 /// Names and attributes of one call.
@@ -24,9 +24,9 @@ pub(crate) type Values<'s> = BTreeMap<Key<'s>, Option<Val>>;
 pub(crate) struct Scope<'s> {
     names: LookupMap<&'s str, Val>,
     attrs: BTreeMap<Dotted<'s>, Val>,
-    /// What changes replaced, oldest first, while somebody may undo them.
+    /// Replaced values, oldest first, while a caller may undo the changes.
     log: Vec<(Key<'s>, Option<Val>)>,
-    /// How many may undo.
+    /// Number of callers that may undo changes.
     watchers: usize,
 }
 

@@ -74,7 +74,7 @@ impl TriedProcess {
         self.coords[axis as usize]
     }
 
-    /// How many processes the axis has.
+    /// Number of processes on the axis.
     pub(crate) fn size(axis: Axis) -> i64 {
         if axis == Axis::Global { WORLD } else { 2 }
     }
@@ -136,7 +136,7 @@ pub(crate) fn share(group: GroupValue, other: &TriedProcess) -> bool {
 /// One collective call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CollectiveOp {
-    /// What it must meet.
+    /// Name of the collective that the other ranks must call.
     pub(crate) name: &'static str,
     pub(crate) row: Option<CatalogRow>,
     pub(crate) group: GroupValue,
@@ -148,7 +148,7 @@ pub(crate) struct CollectiveOp {
     pub(crate) is_guess: bool,
     /// Whether it communicates only where the model is sharded, and nothing says that it is.
     pub(crate) is_maybe: bool,
-    /// Whether it stands in a loop without end that only some enter: a server of requests.
+    /// Whether it is in an endless loop that only some enter: a server of requests.
     pub(crate) is_endless: bool,
     /// The type of the tensor that it is given.
     pub(crate) dtype: Option<Dtype>,
@@ -170,7 +170,7 @@ impl CollectiveOp {
     }
 }
 
-/// What decided.
+/// Kind of the statement that decided a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decider {
     If,
@@ -254,20 +254,20 @@ impl Trace {
     }
 }
 
-/// How the conditions that are equal on all processes fall out.
+/// Results of the conditions that are equal on all processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
-    /// Decided before the run.
+    /// Results of conditions that were fixed before the run.
     pub(crate) fixed: BTreeMap<u64, bool>,
     /// Decided in the run, in order.
     pub(crate) met: Vec<(u64, bool)>,
-    /// Asked for in this run.
+    /// Conditions that this run evaluated.
     pub(crate) asked: std::collections::BTreeSet<u64>,
     /// All answers of this run, in order.
     pub(crate) answers: Vec<ConditionValue>,
 }
 
-/// How one condition fell out when it was asked for.
+/// Result of one condition at its evaluation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConditionValue {
     pub(crate) key: u64,
@@ -278,7 +278,7 @@ pub(crate) struct ConditionValue {
 }
 
 impl Oracle {
-    /// How a condition falls out that was not asked for before, or was: then as before.
+    /// Result of a condition; a second evaluation gives the same result.
     pub(crate) fn choose(&mut self, asked: ConditionValue) -> bool {
         let ConditionValue { key, usual, depth, .. } = asked;
         self.asked.insert(key);
@@ -300,7 +300,7 @@ impl Oracle {
     }
 }
 
-/// Which outcomes are tried, the fewest unusual ones first.
+/// Outcomes to try, those with the fewest unusual results first.
 #[derive(Debug)]
 pub(crate) struct Paths {
     queue: VecDeque<BTreeMap<u64, bool>>,

@@ -1,4 +1,4 @@
-//! What is known of a value on one process, and in what it may differ from the same value on another.
+//! Knowledge of a value on one process, and how it may differ from the same value on another.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use ringleader_knowledge::collective::{Axis, LocalKind};
 use crate::python::ast::Span;
 use crate::python::index::{ClassId, FileId, FuncId, Meaning};
 
-/// Parts of a list, of which the last may be smaller.
+/// Parts of a list; the last part may be smaller.
 pub(super) const PARTS: &str = "<parts of a list>";
 /// What a model returns: a tensor as long as its batch, or an object that holds some.
 pub(super) const OUTPUT: &str = "<output of a model>";
@@ -44,11 +44,11 @@ pub(crate) enum Locally {
     Random,
     /// The order of a set or of a listing of files.
     Order,
-    /// How many batches a loader yields.
+    /// The number of batches that a loader yields.
     Loader,
-    /// Which parts its batch has.
+    /// The parts of its batch.
     Part,
-    /// Which parameters of the model it holds.
+    /// The parameters of the model that it has.
     Model,
     /// Whether an iterator has another element.
     End,
@@ -112,7 +112,7 @@ impl Taint {
         self.from.map(|from| Origin { file: from.file.get() as usize - 1, span: from.span })
     }
 
-    /// A number for all of it.
+    /// A fingerprint of the whole value.
     pub(crate) fn print(self) -> u64 {
         let at = self
             .origin()
@@ -480,7 +480,7 @@ fn mix(state: u64, word: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64 ^ state.rotate_left(23)
 }
 
-/// What a name at the top of a file means, as far as it is the same on all processes.
+/// Meaning of a name at the top of a file, as far as it is the same on all processes.
 #[derive(Clone, Debug)]
 pub(crate) enum Global {
     Known(Val),

@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 60;
 /// Longest file: the parser's time grows faster than its input.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Keys that are read wherever they stand.
+/// Keys that are read at every place.
 const KEYS: &[&str] =
     &["env", "environment", "envVars", "env_vars", "args", "command", "run", "script", "services"];
 /// Words without which nothing else is read.
@@ -454,7 +454,7 @@ fn pod(node: &MarkedYaml<'_>, launch: &mut Launch<'_>) {
     }
 }
 
-/// How many processes the command of a service of Compose starts; 0 if it does not say.
+/// Number of processes that the command of a Compose service starts; 0 if it does not show it.
 fn started(service: &MarkedYaml<'_>) -> u64 {
     let Some(command) = get(service, "command") else { return 0 };
     let parts = list(Some(command));

@@ -1,4 +1,4 @@
-//! Which network interfaces a launch file names.
+//! Network interfaces that a launch file names.
 
 use super::{Launch, Setting};
 

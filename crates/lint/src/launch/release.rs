@@ -1,4 +1,4 @@
-//! Which release of NCCL an image or a file of requirements leads to.
+//! The release of NCCL that an image or a file of requirements installs.
 
 use std::sync::OnceLock;
 
@@ -21,7 +21,7 @@ const WHEELS: &[(&str, [u16; 3])] = &[
     ("2.11", [2, 28, 9]),
 ];
 
-/// What stands before a release.
+/// The text before a release.
 const WHEEL: &str = "nvidia-nccl-cu";
 const TORCH: &str = "torch==";
 const IMAGE: &str = "pytorch/pytorch:";

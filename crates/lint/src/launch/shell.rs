@@ -7,7 +7,7 @@ use super::{Command, Container, Launch, Setting, Spot, is_tiny};
 
 /// Nodes of one script.
 const MAX_NODES: usize = 400_000;
-/// What `--gpus all` and `--nproc-per-node=gpu` most likely mean.
+/// The most likely number for `--gpus all` and `--nproc-per-node=gpu`.
 const GPUS_OF_A_NODE: u64 = 8;
 
 /// Reads a script; `line` is added to lines, for scripts within other files.
@@ -197,7 +197,7 @@ fn container(command: &Command, launch: &mut Launch<'_>) {
     launch.containers.push(Container { n_gpus, has_shared_memory, has_rdma, can_lock, at: command.at });
 }
 
-/// How many processes mpirun starts within a container.
+/// Number of processes that mpirun starts within a container.
 fn by_mpi(command: &Command) -> Option<u64> {
     let text = command.words.join(" ");
     let mut words = text.split_whitespace().skip_while(|word| !matches!(*word, "mpirun" | "mpiexec"));

@@ -86,7 +86,7 @@ impl Variables {
     }
 }
 
-/// What a value says: nothing that the shell computes but other variables.
+/// Text of a value: the shell computes nothing in it but other variables.
 fn said(text: &str, value: Node<'_>) -> Option<String> {
     let raw = text.get(value.byte_range())?;
     if value.kind() == "array" {

@@ -62,7 +62,7 @@ pub(crate) struct Annotated<'s> {
 
 #[derive(Debug)]
 pub(crate) struct Arm<'s> {
-    /// None: else.
+    /// The condition; None for `else`.
     pub(crate) test: Option<Expr<'s>>,
     pub(crate) body: Block<'s>,
     pub(crate) span: Span,
@@ -140,7 +140,7 @@ pub(crate) struct Import<'s> {
     pub(crate) level: u32,
     /// Module; empty with `from . import x`.
     pub(crate) module: &'s str,
-    /// None: `import module`.
+    /// The imported name; None for `import module`.
     pub(crate) name: Option<&'s str>,
     /// Name in this file.
     pub(crate) alias: &'s str,

@@ -72,7 +72,7 @@ pub(crate) struct Project<'s> {
     methods: Vec<LookupMap<&'s str, FuncId>>,
 }
 
-/// What a class inherits from.
+/// Base classes of a class.
 #[derive(Debug)]
 struct Ancestry<'s> {
     /// The class and those it inherits from in the project, nearest first.
@@ -96,7 +96,7 @@ pub(crate) struct PyFile<'s> {
     pub(crate) packages: BTreeSet<&'s str>,
     /// The module's statements as a function.
     pub(crate) main: FuncId,
-    /// Starts of lines, once somebody asks.
+    /// Starts of lines, computed at the first request.
     lines: OnceLock<Vec<u32>>,
 }
 
@@ -135,7 +135,7 @@ pub(crate) enum Base {
     External(String),
 }
 
-/// What a dotted name is.
+/// Meaning of a dotted name.
 #[derive(Clone, Debug)]
 pub(crate) enum Meaning {
     Func(FuncId),
@@ -271,7 +271,7 @@ impl<'s> Project<'s> {
         format!("{}.{}", self.files[f.file].module, f.qualified)
     }
 
-    /// What a dotted name means at the top of a file.
+    /// Meaning of a dotted name at the top of a file.
     pub(crate) fn resolve(&self, file: FileId, dotted: &str) -> Option<Meaning> {
         self.resolve_in(file, dotted, MAX_ALIASES)
     }
@@ -304,7 +304,7 @@ impl<'s> Project<'s> {
         }
     }
 
-    /// What an absolute dotted path means to a file.
+    /// Meaning of an absolute dotted path in a file.
     fn resolve_path(&self, from: FileId, path: &str, left: usize) -> Option<Meaning> {
         let mut end = path.len();
         loop {
@@ -451,7 +451,7 @@ impl<'s> PyFile<'s> {
         self.text.get(span.at as usize..span.end as usize).unwrap_or_default()
     }
 
-    /// Names that are imported, with the paths that they stand for.
+    /// Imported names with their paths.
     pub(crate) fn imported(&self) -> impl Iterator<Item = (&'s str, &str)> {
         self.names.iter().filter_map(|(name, binding)| match binding {
             Binding::Import(path) => Some((*name, path.as_str())),

@@ -84,8 +84,8 @@ fn draft(scan: &Scan<'_, '_>, func: usize, at: Origin) -> LintFinding {
     finding
 }
 
-/// A loop that sends to each other rank, before one of the same block that receives from each. What stands under a condition is
-/// no matter of all ranks, and neither is what follows an early exit.
+/// A loop that sends to each other rank, before one of the same block that receives from each. Code under a condition or after
+/// an early exit does not run on all ranks, so it does not count.
 fn to_all_first(project: &Project<'_>, file: FileId, block: &Block<'_>) -> Option<Origin> {
     let mut sent = None;
     for stmt in block {

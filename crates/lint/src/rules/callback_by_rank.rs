@@ -1,8 +1,8 @@
 //! # What it shows
-//! A callback that changes the training, its learning rate or its end, is given to some ranks alone.
+//! Only some ranks get a callback that changes the training, its learning rate or its end.
 //!
 //! # Why it happens
-//! Callbacks that write checkpoints belong to rank 0, and one that steers the training stands in the same branch.
+//! Callbacks that write checkpoints belong to rank 0, and one that steers the training is in the same branch.
 //!
 //! # Evidence
 //! The callback is added to a list under a condition on the rank, and not added on the other ranks.

@@ -5,7 +5,7 @@
 //! The barrier was put where everybody arrives. NCCL takes the current device for it, or guesses one.
 //!
 //! # Evidence
-//! In one function the collective stands before torch.cuda.set_device.
+//! In one function the collective comes before torch.cuda.set_device.
 //!
 //! # What looks like it but is not
 //! A barrier with device_ids; Gloo; a device that init_process_group got.

@@ -1,5 +1,5 @@
 //! # What it shows
-//! Two ranks make the same calls in different orders, or a call stands inside a block that one rank runs before a
+//! Two ranks make the same calls in different orders, or a call is inside a block that one rank runs before a
 //! barrier and the others after it.
 //!
 //! # Why it happens

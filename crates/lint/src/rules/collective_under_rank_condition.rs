@@ -1,5 +1,5 @@
 //! # What it shows
-//! A collective stands in a branch that depends on the rank, and the other branch does not call the same. The ranks
+//! A collective is in a branch that depends on the rank, and the other branch does not call the same. The ranks
 //! that take the branch wait for the others until the timeout.
 //!
 //! # Why it happens
@@ -7,8 +7,8 @@
 //! a framework's method: gather_for_metrics, save_checkpoint, all_gather, barrier.
 //!
 //! # Evidence
-//! The function is tried on rank 0 and on other ranks with the same outcome of all other conditions; what they call
-//! is compared by group, through functions, methods, context managers and decorators of the project.
+//! The function is tried on rank 0 and on other ranks with the same outcome of all other conditions; their calls
+//! are compared by group, through functions, methods, context managers and decorators of the project.
 //!
 //! # What looks like it but is not
 //! Halves of one barrier (the others before the work, rank 0 after it), an early return with its own barrier, the

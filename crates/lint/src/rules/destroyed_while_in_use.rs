@@ -2,8 +2,8 @@
 //! A process group is destroyed while a send, a receive or a collective that was started without waiting is under way.
 //!
 //! # Why it happens
-//! isend and async_op=True return at once. Whoever then goes on to destroy_process_group takes the connection away from a
-//! peer that still reads.
+//! isend and async_op=True return at once. A rank that then calls destroy_process_group closes the connection while its peer
+//! still reads.
 //!
 //! # Evidence
 //! In one function: an asynchronous call, no wait, no synchronize and no barrier, then destroy_process_group.

@@ -34,9 +34,9 @@ pub(crate) static RULE: LintRule = LintRule {
     check,
 };
 
-/// What launchers take if nobody names one.
+/// The default port of the launchers.
 const DEFAULT_PORT: &str = "29500";
-/// What to do.
+/// Advice of the finding.
 const HELP: &str = "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 50000))";
 
 fn check(scan: &Scan<'_, '_>) -> Vec<LintFinding> {

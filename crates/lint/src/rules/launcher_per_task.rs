@@ -5,7 +5,7 @@
 //! ntasks-per-node was set for a script that needs one task a GPU. torchrun starts the processes of a node itself.
 //!
 //! # Evidence
-//! The number of tasks stands in the file.
+//! The file contains the number of tasks.
 //!
 //! # What looks like it but is not
 //! srun python with one task a GPU.

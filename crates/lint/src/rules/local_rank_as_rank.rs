@@ -37,7 +37,7 @@ pub(crate) static RULE: LintRule = LintRule {
     check,
 };
 
-/// Names under which a sampler or a loader is told how many share its data.
+/// Parameters of a sampler or a loader for the number of processes that share its data.
 const SHARERS: &[&str] = &["num_replicas", "world_size", "num_shards", "n_ranks"];
 
 /// Whether a call makes something that reads a part of the data.

@@ -1,11 +1,11 @@
 //! # What it shows
-//! A job on several nodes is given localhost as the place to meet.
+//! A job on several nodes has localhost as its meeting point.
 //!
 //! # Why it happens
 //! The script was written for one node, or a lookup of the host name falls back to localhost when it fails.
 //!
 //! # Evidence
-//! The number of nodes stands in the same file.
+//! The same file contains the number of nodes.
 //!
 //! # What looks like it but is not
 //! A script for one node.

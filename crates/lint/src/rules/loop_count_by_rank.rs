@@ -5,7 +5,7 @@
 //! The loop goes over what one rank owns: its files, its layers, its part of a list.
 //!
 //! # Evidence
-//! What the loop goes over comes from the rank.
+//! The iterable of the loop depends on the rank.
 //!
 //! # What looks like it but is not
 //! A loop over all ranks in which one of them works and all meet at a barrier.

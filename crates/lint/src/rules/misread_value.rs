@@ -1,6 +1,6 @@
 //! # What it shows
-//! The value of a variable becomes another than its author meant: a word where a number is read, a unit, a leading
-//! zero, a number out of range, a word that nobody knows. Or nccl.conf says one thing and the environment another.
+//! The library reads a value of a variable that differs from the intended one: a word instead of a number, a unit, a leading
+//! zero, a number out of range, an unknown word. Or nccl.conf and the environment contradict each other.
 //!
 //! # Why it happens
 //! NCCL reads numbers with strtoll and says nothing about the rest; torch raises.

@@ -36,7 +36,7 @@ pub(crate) static RULE: LintRule = LintRule {
     check,
 };
 
-/// Whether the GPU is chosen in functions alone that nobody calls.
+/// Whether only functions without a caller choose the GPU.
 fn is_never_called(scan: &Scan<'_, '_>) -> bool {
     let project = scan.project;
     let mut choosing = project.functions.iter().filter(|func| {

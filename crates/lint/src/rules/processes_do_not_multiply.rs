@@ -1,5 +1,5 @@
 //! # What it shows
-//! The launcher is told another number of nodes or processes than the scheduler gives.
+//! The launcher's number of nodes or processes differs from the scheduler's.
 //!
 //! # Why it happens
 //! One of the numbers was changed and the other forgotten.
@@ -157,7 +157,7 @@ fn by_pdsh(launch: &Launch<'_>, command: &Command) -> Option<LintFinding> {
     Some(finding)
 }
 
-/// What torchrun, accelerate or deepspeed is told, against what the scheduler or controller gives.
+/// Compares the numbers for torchrun, accelerate or deepspeed with those of the scheduler or controller.
 fn of_launcher(launch: &Launch<'_>, command: &Command) -> Vec<LintFinding> {
     let Some(launcher) = command.launcher() else { return Vec::new() };
     let mut findings = Vec::new();
@@ -253,7 +253,7 @@ fn visible(launch: &Launch<'_>, command: &Command) -> Option<LintFinding> {
     })
 }
 
-/// What a trainer is told on the command line, against what srun starts.
+/// Compares the numbers on a trainer's command line with the processes that srun starts.
 fn of_trainer(launch: &Launch<'_>, command: &Command) -> Option<LintFinding> {
     if command.program() != "srun" || command.launcher().is_some() || !command.starts_python() {
         return None;

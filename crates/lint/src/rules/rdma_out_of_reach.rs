@@ -1,9 +1,9 @@
 //! # What it shows
-//! A container with several GPUs is told to use RDMA and cannot: it gets no adapter, or may not lock memory.
+//! A container with several GPUs should use RDMA and cannot: it gets no adapter, or may not lock memory.
 //!
 //! # Why it happens
-//! The adapter, the limit on locked memory and NCCL's setting stand in three places of a manifest. Without the adapter NCCL
-//! goes over TCP sockets, many times slower; without locked memory the registration of buffers fails.
+//! The adapter, the limit on locked memory and NCCL's setting are in three places of a manifest. Without the adapter NCCL
+//! uses TCP sockets, many times slower; without locked memory the registration of buffers fails.
 //!
 //! # Evidence
 //! The manifest or command names an adapter and grants neither IPC_LOCK nor an unlimited memlock; or NCCL_IB_HCA names
@@ -27,7 +27,7 @@ use crate::{LintFinding, Scan};
 /// The rule.
 pub(crate) static RULE: LintRule = LintRule {
     id: "rdma-out-of-reach",
-    title: "a container is told to use RDMA and cannot",
+    title: "a container should use RDMA and cannot",
     family: Family::Launch,
     predicts: Cause::MemlockLimit,
     severity: Severity::Warning,
@@ -36,7 +36,7 @@ pub(crate) static RULE: LintRule = LintRule {
     check,
 };
 
-/// Whether NCCL is told which adapters to use.
+/// Whether a setting names the adapters for NCCL.
 fn names_adapters(launch: &Launch<'_>) -> bool {
     launch.settings.iter().any(|setting| {
         setting.name == "NCCL_IB_HCA" && setting.value.as_deref().is_some_and(|value| !value.is_empty())

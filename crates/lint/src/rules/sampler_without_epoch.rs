@@ -1,13 +1,13 @@
 //! # What it shows
-//! A DistributedSampler shuffles, and nobody ever tells it the epoch.
+//! A DistributedSampler shuffles, and the program never sets its epoch.
 //!
 //! # Why it happens
 //! The sampler draws its order from its seed and the epoch alone. Without set_epoch each epoch has the order of the first,
 //! and each rank sees the same share of the data again. Nothing fails; the model learns less.
 //!
 //! # Evidence
-//! No file of the project mentions set_epoch, the sampler is not told not to shuffle, and its file goes over epochs. The
-//! confidence is low: who trains may be elsewhere.
+//! No file of the project mentions set_epoch, the sampler has no shuffle=False, and its file loops over epochs. The
+//! confidence is low: the training loop may be elsewhere.
 //!
 //! # What looks like it but is not
 //! Frameworks that call set_epoch themselves: Lightning, accelerate, the Trainer of transformers; a sampler for evaluation,

@@ -5,7 +5,7 @@
 //! Python orders a set of strings by a hash that each process seeds for itself; file systems list in any order.
 //!
 //! # Evidence
-//! What the loop goes over is a set, or comes from one without sorting.
+//! The loop iterates over a set, or over values from one without sorting.
 //!
 //! # What looks like it but is not
 //! sorted(...); dicts, which keep the order of insertion; a set that is only asked for membership.

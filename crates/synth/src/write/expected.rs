@@ -1,4 +1,4 @@
-//! What a reader must find in the evidence.
+//! Observations that a reader must find in the evidence.
 
 /// One Flight Recorder dump.
 #[derive(Clone, Debug)]

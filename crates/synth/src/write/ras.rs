@@ -25,7 +25,7 @@ fn function(kind: CallKind) -> Option<usize> {
 /// report.
 type Shape = (std::cmp::Reverse<usize>, usize, usize, &'static str);
 
-/// What RAS knows of one communicator.
+/// RAS's data on one communicator.
 struct RasCommState {
     group: u16,
     answered: Vec<(u32, [u64; 5])>,
