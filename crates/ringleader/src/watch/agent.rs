@@ -239,7 +239,7 @@ impl Agent {
         let mut here: BTreeSet<u32> = self.members.keys().copied().filter(alive).collect();
         match self.target.clone() {
             Target::Pids(roots) => {
-                here.extend(ranks::with_descendants(&parents(all), &roots));
+                here.extend(ranks::with_descendants(&follow::parents(all), &roots));
                 self.find_elsewhere(all, &here);
                 here.extend(self.elsewhere.iter().filter(|pid| all.contains_key(pid)));
             }
@@ -259,7 +259,7 @@ impl Agent {
                 }
                 let roots: Vec<u32> =
                     self.slurm.iter().filter(|(_, is_of)| **is_of).map(|((pid, _), _)| *pid).collect();
-                here.extend(ranks::with_descendants(&parents(all), &roots));
+                here.extend(ranks::with_descendants(&follow::parents(all), &roots));
             }
             Target::Rings => here.extend(self.by_rings(all)),
         }
@@ -299,7 +299,7 @@ impl Agent {
     /// Those of them that compute. Environments are read once for each process, and again if they had no rank.
     fn ranks(&mut self, all: &BTreeMap<u32, Stat>, here: &BTreeSet<u32>) {
         let now = Instant::now();
-        let parents = parents(all);
+        let parents = follow::parents(all);
         let mut numbers = BTreeMap::new();
         for pid in here {
             let Some(stat) = all.get(pid).filter(|stat| !matches!(&*stat.state, "Z" | "X")) else { continue };
@@ -743,11 +743,6 @@ impl JobProcess {
 /// By what a process is one of the job's ranks.
 fn number(env: &RankEnv) -> RankNumbers {
     RankNumbers { rank: env.rank, local_rank: env.local_rank }
-}
-
-/// The parent of each process.
-fn parents(all: &BTreeMap<u32, Stat>) -> Parents {
-    all.iter().map(|(pid, stat)| (*pid, stat.ppid)).collect()
 }
 
 /// Processor time, milliseconds, of the processes that each rank has started: workers of a loader, compilers.
