@@ -8,7 +8,7 @@ pub(crate) mod agent;
 mod args;
 mod board;
 pub(crate) mod child;
-mod columns;
+pub(crate) mod columns;
 mod events;
 pub(crate) mod eye;
 mod guard;
