@@ -19,8 +19,9 @@ use crate::sysfs::text;
 use crate::{procfs, tcp};
 
 /// What a process says is read again after this, and each time later: communicators are made one after the other.
-const RETRY: Duration = Duration::from_millis(500);
-const RETRY_MOST: Duration = Duration::from_secs(20);
+pub const RETRY: Duration = Duration::from_millis(500);
+/// The longest such pause.
+pub const RETRY_MOST: Duration = Duration::from_secs(20);
 /// Memory of the smallest process that has loaded what computes on GPUs: CUDA's driver alone takes more.
 const LEAST_GPU_BYTES: u64 = 32 << 20;
 /// Processes that are looked into.

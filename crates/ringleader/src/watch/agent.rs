@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ringleader_collect::collectors::RingImage;
 use ringleader_collect::follow::{self, RankEnv, RingFile, Stat};
-use ringleader_collect::kin::{Job, Kin};
+use ringleader_collect::kin::{Job, Kin, RETRY, RETRY_MOST};
 use ringleader_ring::Reader;
 use ringleader_watch::digest::{Digest, ProcessState, RankDigest, SCHEMA, SeenBy, from_ring};
 use ringleader_watch::membership::ranks::{self, Parents, RankNumbers};
@@ -37,9 +37,6 @@ pub(crate) type SharedPids = Arc<Mutex<BTreeSet<u32>>>;
 
 /// Processes are looked through for new members no more often than this where that means reading of each.
 const SCAN: Duration = Duration::from_secs(2);
-/// A ring, or an environment, that was not there is looked for again after this, and each time later.
-const RETRY: Duration = Duration::from_millis(500);
-const RETRY_MOST: Duration = Duration::from_secs(20);
 /// An environment that has a rank is read again until then.
 const SETTLED: Duration = Duration::from_secs(4);
 /// Between two looks at which files a process writes.

@@ -12,7 +12,7 @@ use ringleader_model::Cause;
 use ringleader_report::json::Report;
 use ringleader_watch::answer::VerdictExcerpt;
 
-use crate::collect::{self, CONNECT_MS, WINDOW_MS};
+use crate::collect;
 use crate::exit::Code;
 use crate::failure::Failure;
 
@@ -103,8 +103,8 @@ fn collect_into(wanted: &ToCollect, bundle: &Path) -> Result<(), Failure> {
     let ask = Ask {
         request: Request {
             target: Target { pids: wanted.pids, slurm_job: None, may_be_gone: true },
-            window_ms: WINDOW_MS,
-            connect_ms: CONNECT_MS,
+            window_ms: Request::WINDOW_MS,
+            connect_ms: Request::CONNECT_MS,
             ..Request::default()
         },
         with_stacks: true,
