@@ -2,6 +2,7 @@
 //!
 //! An agent makes a [`digest::Digest`] of what it sees; [`engine::Engine`] takes those of all nodes, keeps the newest of
 //! each, and at every look says what has changed as [`event::Event`]s; [`view::View`] is the whole job at that moment.
+//! [`inquiry`], [`incidents`] and [`verdicts`] decide when the evidence is asked, and when a verdict on it is reported.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 

@@ -153,7 +153,7 @@ fn every_option_is_classified_for_a_projects_file() {
     assert_eq!(all, both, "left: the options; right: the lists of config/file.rs");
 }
 
-/// Variables that some part reads are known, so that what is spelt nearly so is reported; and what is known is read.
+/// Variables that some part reads are known, so that what is spelt nearly so is reported.
 #[test]
 fn every_variable_that_is_read_is_listed() {
     fn names(folder: &Path, out: &mut BTreeSet<String>) {
